@@ -1,18 +1,18 @@
 """Describe options as a table: name, type, default, validator, importance, documentation.
 
 Parsing, validation, error messages and docs/options.md all come from the table. Values may be
-references, ``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``: here is how they are
-written; what they stand for is read in the process that needs it, by ``security/references.py``.
+references: ``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``. This module knows their
+syntax; ``security/references.py`` resolves them in the process that needs the value.
 
-``config.providers`` of Java gives the three kinds of references other names:
-``config.providers=secrets`` with ``config.providers.secrets.class=…FileConfigProvider`` makes
-``${secrets:/path:key}`` one. Here ``env``, ``file`` and ``dir`` are always known; other names are
-rewritten.
+Java's ``config.providers`` gives the three kinds of references other names:
+``config.providers=secrets`` with ``config.providers.secrets.class=…FileConfigProvider`` defines
+``${secrets:/path:key}``. The names ``env``, ``file`` and ``dir`` are always known here; other names
+are rewritten to these.
 
-Java classes that options name have a counterpart here, or an answer. Databricks ships Kafka's
-client and Amazon's library under other names, ``kafkashaded.org.apache.kafka…`` and
-``shadedmskiam.software.amazon…``: the same. Properties files of Java are ``name=value`` lines with
-comments, escapes and continued lines.
+An option that names a Java class is mapped to its counterpart here or rejected with advice.
+Databricks ships Kafka's client and Amazon's library as ``kafkashaded.org.apache.kafka…`` and
+``shadedmskiam.software.amazon…``; both prefixes are removed. Java's properties files are
+``name=value`` lines with comments, escapes and continued lines.
 
 Source: ``ConfigDef``, ``ConfigTransformer``, ``AbstractConfig.instantiateConfigProviders`` of Kafka
 4.3; ``java.util.Properties.load``.
@@ -30,7 +30,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.text import HIDDEN, Secret
 
 Validator = Callable[[Any], Optional[str]]
-"""Returns what is wrong with a parsed value, or None."""
+"""Return what is wrong with a parsed value, or None if the value is valid."""
 
 
 class ConfigType(Enum):
@@ -48,7 +48,7 @@ class ConfigType(Enum):
 
 
 class Importance(Enum):
-    """How likely a user is to need the key."""
+    """The likelihood that a user needs the key."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -63,12 +63,12 @@ KAFKA_PREFIX = "kafka."
 
 
 class Required:
-    """Default of a key that has none."""
+    """Default of a key that must be set."""
 
 
 REQUIRED = Required()
 
-# Python's int() takes 1_000 and other scripts' digits as well, Java's does not.
+# Python's int() accepts 1_000 and the digits of other scripts; Java's parser does not.
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _WITH_UNIT = re.compile(r"[0-9.]+ *[a-zA-Z]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -82,12 +82,13 @@ _INTEGER_RANGES = {
 class ConfigKey(NamedTuple):
     """One option.
 
-    java_default, difference: set when the default is not the Java client's; the second says why.
-    convert: brings a value into its usual form before it is validated.
-    takes_references: a text that holds ``${env:NAME}`` and the like stays as it is, for it is known
-    only where it is resolved.
-    hides_value: errors do not show the value, as those of a PASSWORD never do.
-    prefix: what users write before the name; set by the table.
+    java_default, difference: set if the default differs from the Java client's; ``difference`` is
+    the reason.
+    convert: normalises a value before it is validated.
+    takes_references: a text with a reference such as ``${env:NAME}`` is neither converted nor
+    validated, because its value is known only when it is resolved.
+    hides_value: errors do not show the value; errors never show the value of a PASSWORD.
+    prefix: text that users write before the name; set by the table.
     """
 
     name: str
@@ -105,18 +106,18 @@ class ConfigKey(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """The name as users write it."""
+        """Return the name as users write it."""
         return self.prefix + self.name
 
     @property
     def field(self) -> str:
-        """The name as a Python identifier: dots become underscores."""
+        """Return the name as a Python identifier: dots become underscores."""
         return self.name.replace(".", "_")
 
     def parse(self, value: str) -> Any:
-        """``value`` in the key's type, validated. Raises ConfigError.
+        """Return ``value`` converted to the key's type and validated. Raises ConfigError.
 
-        The error shows the value, unless it may be a secret.
+        The error shows the value unless the value may be a secret.
         """
         if self.takes_references:
             problem = problem_of_references(value)
@@ -142,7 +143,7 @@ class ConfigKey(NamedTuple):
 
 
 def _not_of(config_type: ConfigType, text: str) -> str:
-    """What is wrong with a text that is no value of the type."""
+    """Return why a text is not a value of the type."""
     if config_type in _INTEGER_RANGES and _INTEGER.fullmatch(text):
         lowest, highest = _INTEGER_RANGES[config_type]
         return f"must be between {lowest} and {highest}"
@@ -176,43 +177,43 @@ def _parse(config_type: ConfigType, text: str) -> Any:
 
 
 def at_least(lowest: int) -> Validator:
-    """Numbers from ``lowest`` on."""
+    """Return a validator that accepts numbers of at least ``lowest``."""
     return lambda value: None if value >= lowest else f"must be at least {lowest}"
 
 
 def between(lowest: float, highest: float) -> Validator:
-    """Numbers from ``lowest`` to ``highest``."""
+    """Return a validator that accepts numbers from ``lowest`` to ``highest``, both included."""
     return lambda value: (
         None if lowest <= value <= highest else f"must be between {lowest} and {highest}"
     )
 
 
 def non_empty(value: str) -> str | None:
-    """Any text but the empty one."""
+    """Reject the empty text."""
     return None if value else "must not be empty"
 
 
 def one_of(*allowed: str) -> Validator:
-    """One of the given words, exactly."""
+    """Return a validator that accepts the given words; upper and lower case differ."""
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
 
 
 def in_usual_case(*allowed: str) -> Callable[[str], str]:
-    """For ``ConfigKey.convert``: the allowed word that ``value`` is, else ``value`` as it is."""
+    """Return a ``ConfigKey.convert`` that replaces an allowed word in another case by that word."""
     return lambda value: next((word for word in allowed if word.lower() == value.lower()), value)
 
 
 class ConfigDef:
-    """A table of keys. ``prefix``: what users write before each name."""
+    """A table of keys. ``prefix``: text that users write before each name."""
 
     def __init__(self, keys: Iterable[ConfigKey], prefix: str = "") -> None:
         self.prefix = prefix
         self.keys: dict[str, ConfigKey] = {key.name: key._replace(prefix=prefix) for key in keys}
 
     def parse(self, values: Mapping[str, str]) -> dict[str, Any]:
-        """Every key of the table by its field name: given values parsed, others at their default.
+        """Return all keys of the table by field name: given values parsed, others by default.
 
-        Raises ConfigError for an unknown key, a wrong value, or a required key that is missing.
+        Raises ConfigError for an unknown key, an invalid value, or a missing required key.
         """
         for name in values:
             if name not in self.keys:
@@ -230,12 +231,12 @@ class ConfigDef:
         return parsed
 
     def suggestion(self, name: str) -> str:
-        """``. Did you mean 'x'?`` for the nearest known name; empty when nothing is near."""
+        """Return ``. Did you mean 'x'?`` for the nearest known name, or an empty text."""
         near = self.near(name)
         return "" if near is None else f". Did you mean '{self.prefix}{near}'?"
 
     def near(self, name: str, others: Iterable[str] = ()) -> str | None:
-        """The nearest of the names in the table and of ``others``, all without the prefix."""
+        """Return the nearest name in the table or ``others``, without the prefix, or None."""
         near = difflib.get_close_matches(name, [*self.keys, *others], n=1, cutoff=0.6)
         return near[0] if near else None
 
@@ -244,12 +245,12 @@ ENV, FILE, DIR = "env", "file", "dir"
 HOW_TO_WRITE = "${env:NAME}, ${file:/path:key} or ${dir:/path:file}"
 
 REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
-# Anything else before the first colon cannot be meant as a provider's name: it stays as it is.
+# Text before the first colon that does not match cannot be a provider's name and stays unchanged.
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
 class Reference(NamedTuple):
-    """provider: ENV, FILE or DIR, or what else is written there. path: None for ENV."""
+    """A parsed reference. provider: ENV, FILE, DIR, or an unknown word. path: None for ENV."""
 
     provider: str
     path: str | None
@@ -257,25 +258,25 @@ class Reference(NamedTuple):
 
 
 def reference_of(match: re.Match[str]) -> Reference | None:
-    """What a match of REFERENCE is; None for what only looks alike."""
+    """Return the reference in a match of REFERENCE; None if the provider is not a word."""
     return Reference(match[1], match[2], match[3]) if _WORD.fullmatch(match[1]) else None
 
 
 def references_in(text: str) -> list[Reference]:
-    """All references, in order."""
+    """Return all references in order."""
     found = (reference_of(match) for match in REFERENCE.finditer(text))
     return [reference for reference in found if reference is not None]
 
 
 def has_reference(text: str) -> bool:
-    """Whether part of the text stands somewhere else."""
+    """Return True if the text contains a reference."""
     return bool(references_in(text))
 
 
 def problem_of_references(text: str) -> str | None:
-    """What is wrong with the way references are written; None if nothing is.
+    """Return what is wrong with the syntax of the references; None if they are valid.
 
-    Shows nothing of the text: it may hold a secret.
+    The answer shows no part of the text because the text may hold a secret.
     """
     for reference in references_in(text):
         if reference.provider not in (ENV, FILE, DIR):
@@ -306,14 +307,14 @@ KINDS_OF_JAVA = {
 
 
 def is_of_providers(key: str) -> bool:
-    """Whether a key, without ``kafka.``, is ``config.providers`` or belongs to one of them."""
+    """Return True if a key, without ``kafka.``, names or configures Java's config providers."""
     return key == _PROVIDERS or (
         key.startswith(_PREFIX) and (key.endswith(_CLASS) or _PARAM in key)
     )
 
 
 def notes_on_providers(keys: Iterable[str]) -> Iterator[str]:
-    """Sentences about parameters of providers, for the log."""
+    """Yield log sentences about parameters of providers, which have no effect."""
     for key in keys:
         if is_of_providers(key) and _PARAM in key:
             yield (
@@ -323,9 +324,9 @@ def notes_on_providers(keys: Iterable[str]) -> Iterator[str]:
 
 
 def without_providers(values: Mapping[str, str]) -> dict[str, str]:
-    """``values`` without the keys of providers, and with references by the names known here.
+    """Return ``values`` without keys of providers; references use ``env``, ``file`` and ``dir``.
 
-    Raises ConfigError for a provider that is none of the three.
+    Raises ConfigError for a provider that has no counterpart here.
     """
     kinds = {
         name: _kind(name, values)
@@ -370,7 +371,7 @@ RETRIEVERS = (
 )
 VALIDATORS = ("DefaultJwtValidator", "ClientJwtValidator")
 
-# Full name -> simple name, by which the rest of the code knows it.
+# Full name -> simple name, which the rest of the code uses.
 LOGIN_HANDLERS = {
     f"{_OAUTH}{OAUTH_LOGIN_HANDLER}": OAUTH_LOGIN_HANDLER,
     f"{_OAUTH}secured.{OAUTH_LOGIN_HANDLER}": OAUTH_LOGIN_HANDLER,
@@ -398,19 +399,25 @@ TOKENS_OF_YOUR_OWN = (
 
 
 def without_shade(java_class: str) -> str:
-    """The name that the class has elsewhere."""
+    """Return the class's name without the prefix of a shaded library."""
     for shade in SHADED:
         java_class = java_class.removeprefix(shade)
     return java_class
 
 
 def simple_name(known: Mapping[str, str]) -> Callable[[str], str]:
-    """For ``ConfigKey.convert``: the simple name of a class that is known, else the text as is."""
+    """Return a ``ConfigKey.convert`` that replaces a known class's full name by its simple name.
+
+    The converter leaves other names unchanged.
+    """
     return lambda value: known.get(without_shade(value), value)
 
 
 def one_of_classes(known: Mapping[str, str], instead: str) -> Callable[[str], str | None]:
-    """For ``ConfigKey.validator``, after ``simple_name``. instead: of a class that is not known."""
+    """Return a validator that accepts the simple names of known classes.
+
+    instead: advice for a class that is not known
+    """
 
     def problem(value: str) -> str | None:
         if value in known.values():
@@ -421,7 +428,7 @@ def one_of_classes(known: Mapping[str, str], instead: str) -> Callable[[str], st
 
 
 def not_a_class_here(known: Iterable[str], instead: str) -> str:
-    """Why a class is refused that is none of the ``known`` ones, and what to do."""
+    """Return why a class outside ``known`` is rejected and what the user can do."""
     return (
         f"names a Java class, and there is no JVM here. Instead: {instead}. Taken by name: "
         f"{', '.join(known)}"
@@ -437,7 +444,7 @@ _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Property(NamedTuple):
-    """line: where it begins, counted from 1."""
+    """One property of a file. line: its first line, counted from 1."""
 
     name: str
     value: str
@@ -445,15 +452,15 @@ class Property(NamedTuple):
 
 
 def parse_properties(text: str, where: str) -> list[Property]:
-    """All properties of a text, in order; of those with the same name, the last one counts.
+    """Return all properties of a text in order; the last property with the same name counts.
 
-    where: names the text in errors. Raises ConfigError, which names the line and shows none of it.
+    where: names the text in errors. Raises ConfigError, which names the line and hides its text.
     """
     return [_property(line, number, where) for number, line in _logical_lines(text)]
 
 
 def read_properties(path: str) -> list[Property]:
-    """Those of a file in UTF-8. Raises OSError, and ConfigError as ``parse_properties``."""
+    """Return the properties of a UTF-8 file. Raises OSError, ConfigError (``parse_properties``)."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -464,7 +471,7 @@ def read_properties(path: str) -> list[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with what is continued on the next ones, without comments and empty ones."""
+    """Yield the logical lines with their first line's number; skip comments and empty lines."""
     whole, begins_at, is_continued = "", 0, False
     for number, natural in enumerate(_LINE_END.split(text), 1):
         line = natural.lstrip(_BLANKS)
@@ -498,7 +505,7 @@ def _property(line: str, number: int, where: str) -> Property:
 
 
 def _unescaped(text: str) -> str:
-    r"""Characters outside the basic plane are two escapes, as in Java: ``\ud83d\ude00``."""
+    r"""Return the text without escapes; two escapes form a surrogate pair: ``\ud83d\ude00``."""
     units = _ESCAPE.sub(_character, text).encode("utf-16-le", "surrogatepass")
     return units.decode("utf-16-le", "replace")
 

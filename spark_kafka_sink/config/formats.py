@@ -1,6 +1,6 @@
-"""List the options that make records of typed columns, and check them against each other.
+"""List the options that build records from typed columns, and check them against each other.
 
-Which columns there are is not known here: ``spark/row_planning.py`` has the rules that need that.
+The columns of the input are not known here: ``spark/row_planning.py`` has the rules that need them.
 
 Source of the names: Spark's ``to_json`` and ``to_avro``, Confluent's serializers.
 """
@@ -29,7 +29,7 @@ _TEXT, _LIST, _BOOLEAN = ConfigType.STRING, ConfigType.LIST, ConfigType.BOOLEAN
 
 
 def _of_part(part: str, importance: Importance) -> Iterator[ConfigKey]:
-    """What value and key have alike."""
+    """Yield the options that value and key share."""
     yield ConfigKey(
         f"{part}.format",
         _TEXT,
@@ -60,7 +60,7 @@ def _of_part(part: str, importance: Importance) -> Iterator[ConfigKey]:
 
 
 def _of_ids(part: str) -> Iterator[ConfigKey]:
-    """Of a schema registry's ids."""
+    """Yield the options of a schema registry's ids."""
     yield ConfigKey(
         f"{part}.schema.id.prefix",
         _BOOLEAN,
@@ -219,7 +219,7 @@ _NAMES = frozenset(key.name for key in FORMAT_KEYS)
 
 
 class JsonText(NamedTuple):
-    """Options of ``to_json``; None for Spark's own default, of the time zone the session's."""
+    """Options of ``to_json``. None: Spark's default; for time_zone, the session's time zone."""
 
     ignore_null_fields: bool
     timestamp_format: str | None
@@ -229,23 +229,23 @@ class JsonText(NamedTuple):
 
 
 class GivenSchema(NamedTuple):
-    """text: a schema, or the path of a file with one, on the driver"""
+    """A schema that the user gives. text: the schema, or the path of its file on the driver"""
 
     text: str
 
     @property
     def is_file(self) -> bool:
-        """Return whether it is a path: JSON of a schema is an object, a list or a text."""
+        """Return True for a path: a schema in JSON is an object, a list or a text."""
         return not self.text.startswith(("{", "[", '"'))
 
 
 class PartOptions(NamedTuple):
-    """What the options say of a key or a value.
+    """Options of the key or of the value.
 
-    column: a column that is it; empty for none, None where nothing is said
-    columns: what it is made of; empty where nothing is said
-    has_id: whether the id of a schema goes with it; None where nothing is said
-    descriptor_file: with the descriptors of Protobuf messages; message: the name of one
+    column: the column that holds the whole part; empty for no column, None if the option is not set
+    columns: columns that the part is built from; empty if the option is not set
+    has_id: whether a schema id is written with the part; None if the option is not set
+    descriptor_file: path of the Protobuf descriptors; message: full name of the message
     """
 
     part: str
@@ -262,14 +262,15 @@ class PartOptions(NamedTuple):
 
     @property
     def has_fields(self) -> bool:
-        """Whether it is made of named fields."""
+        """Return True if the format has named fields."""
         return self.format in _GIVES_FIELDS
 
 
 class FormatOptions(NamedTuple):
-    """other_columns: by part, which column it is: as ``PartOptions.column``
+    """Options of all formats.
 
-    is_named: whether avro.record.name was given
+    other_columns: part -> its column, as ``PartOptions.column``
+    is_named: whether avro.record.name was set
     """
 
     value: PartOptions
@@ -282,9 +283,9 @@ class FormatOptions(NamedTuple):
 
 
 def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | None:
-    """From parsed options; None where none of them is given. Raises ConfigError.
+    """Build the options from the parsed table; None if no format option is set.
 
-    own: names that were given
+    own: names of the options that are set. Raises ConfigError.
     """
     given = set(own)
     if not _NAMES & given:
@@ -363,7 +364,7 @@ def _given(text: str | None) -> GivenSchema | None:
 
 
 def _message(sink: Mapping[str, Any], part: str, chosen: str) -> tuple[str | None, str | None]:
-    """The file with descriptors, and the name of a message."""
+    """Return the file with descriptors and the name of the message."""
     file, message = sink[f"{part}_protobuf_descriptor_file"], sink[f"{part}_protobuf_message"]
     if chosen == PROTOBUF and file is not None and message is None:
         raise ConfigError(
@@ -374,7 +375,7 @@ def _message(sink: Mapping[str, Any], part: str, chosen: str) -> tuple[str | Non
 
 
 def notes_on_formats(formats: FormatOptions | None, own: Iterable[str]) -> Iterator[str]:
-    """Sentences about options without effect. own: names that were given"""
+    """Yield sentences about options without effect. own: names of the options that are set"""
     if formats is None:
         return
     for part in (formats.value, formats.key):

@@ -1,13 +1,13 @@
-"""Judge names of options: typing errors, names of other clients, and options without effect.
+"""Check names of options: typing errors, names of other clients, and options without effect.
 
-Spark gives a sink every option of the writer, also those that are meant for Spark itself or for
-another sink. So an unknown name is only told in the log; but one that is close to an option of this
-sink is refused, for what was asked for would not happen. With value.format or key.format so is one
-by which Spark's functions or Confluent's serializers know an option of this sink.
+Spark passes a sink every option of the writer, including options for Spark itself or for another
+sink. Therefore an unknown name is only logged. A name close to an option of this sink is rejected,
+because the user's intention would have no effect. With value.format or key.format, names that
+Spark's functions or Confluent's serializers use for an option of this sink are rejected too.
 
-Keys of the Java client that are no row of a table are refused, or have no effect here; keys of
-librdkafka that Java spells otherwise have an answer. Notes for the log tell of options for
-connections and registries that have no effect, or a doubtful one, or that others can read.
+Keys of the Java client without a row in a table are rejected or have no effect here. Keys that only
+librdkafka has are rejected with Java's name. Log notes report options of connections and registries
+that have no effect, have a doubtful effect, or are readable by others.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ REFUSED_KEYS = {
     "from which each task gets an id of its own.",
 }
 
-# Keys that name Java classes, which no Python worker can load: what to use instead.
+# Keys that name Java classes, which a Python worker cannot load -> replacement.
 JAVA_CLASS_KEYS = {
     "partitioner.class": "kafka.partitioner=round-robin, murmur3, crc32 or package.module:name, or "
     "a 'partition' column",
@@ -63,10 +63,10 @@ JAVA_CLASS_KEYS = {
     "security.providers": "leave it out; TLS and cryptography are OpenSSL's, as in Python",
 }
 
-# Those of them that are lists: an empty one is valid in Java, and says nothing.
+# Keys that name a list of Java classes: Java accepts an empty list.
 LISTS_OF_JAVA_CLASSES = ("interceptor.classes", "metric.reporters", "security.providers")
 
-# Java partitioners that have a counterpart here.
+# Java partitioners that have a counterpart here -> this sink's options.
 JAVA_PARTITIONERS = {
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": {"partitioner": "round-robin"},
     "org.apache.kafka.clients.producer.UniformStickyPartitioner": {
@@ -81,8 +81,8 @@ _BROKERS_CHECK = "what it sets is how brokers check tokens"
 _OF_CONSUMERS = "it is a consumer's option, and this is a writer"
 _OF_ADMINS = "it is an option of admin clients, and this is a writer"
 
-# Names of ConsumerConfig, ShareConsumerConfig and AdminClientConfig of Kafka 4.3 that are no
-# producer's: jobs give one set of options to Spark's reader and to the writer.
+# Names of ConsumerConfig, ShareConsumerConfig and AdminClientConfig of Kafka 4.3 that a producer
+# does not have: jobs pass one set of options to Spark's reader and to the writer.
 _CONSUMER_KEYS = (
     *("allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
     *("default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics"),
@@ -146,7 +146,7 @@ LIBRDKAFKA_KEYS = {
     "sasl.oauthbearer.method": "kafka.sasl.oauthbearer.token.endpoint.url: with it, tokens are "
     "fetched as by method oidc",
 }
-"""Without ``kafka.`` -> the options of Java that do it."""
+"""Key of librdkafka, without ``kafka.`` -> the options of Java that replace it."""
 
 OTHER_NAMES = {
     "sasl.enabled.mechanisms": "kafka.sasl.mechanism",
@@ -161,7 +161,7 @@ OTHER_NAMES = {
         ("ssl.keystore", "ssl.keystore.file", "ssl.keystore.path"), "kafka.ssl.keystore.location"
     ),
 }
-"""The same for names of brokers and of other tools, which are written by mistake."""
+"""Key of a broker or of another tool, written by mistake -> the option that replaces it."""
 
 
 PASSED_BY_SPARK = frozenset(
@@ -175,11 +175,11 @@ PASSED_BY_SPARK = frozenset(
         "_asyncprogresstrackingoverridesinksupportcheck",
     }
 )
-"""What Spark adds to the options of a writer, or reads from them: not this sink's to judge."""
+"""Options that Spark adds to a writer's options or reads from them; this sink accepts them."""
 
-# An option of Spark's JDBC source, in lower case, which is close to one of this sink.
+# An option of Spark's JDBC source, in lower case, that resembles an option of this sink.
 _OF_JDBC = "partitioncolumn"
-# In lower case. To leave it without effect would be to talk in clear.
+# In lower case. The option is rejected because ignoring it would send data unencrypted.
 _OF_DATABRICKS = "databricks.servicecredential"
 
 _PER_TASK = "max.bytes.per.second.per.task limits each task; brokers' quotas limit a client"
@@ -206,8 +206,8 @@ _REMOVED = {
 }
 """Removed options, in lower case, and what replaces them."""
 
-# In lower case, names of to_json, to_avro, to_protobuf and Confluent's serializers that no rule of
-# ``_of_rows`` finds.
+# In lower case, names of to_json, to_avro, to_protobuf and Confluent's serializers for which
+# ``_of_rows`` has no rule.
 _OF_ROWS = {
     "use.latest.schema": "use.latest.version",
     "format": "value.format",
@@ -228,23 +228,23 @@ _SHOWN = {
     name: shown.rpartition(".")[2] for name, shown in _OF_ROWS.items() if name in shown.lower()
 }
 _NAMES_OF_ROWS = [key.name for key in (*FORMAT_KEYS, *REGISTRY_KEYS)]
-# What is left out before the names of options of rows.
+# Prefixes that users omit from the names of format and registry options.
 _HEADS = ("schema.registry", "schema", "value.json", "value", "use", "auto", "key")
 
-# Kafka's keys that are used, refused in words of their own, or without effect.
+# Kafka's keys that have an effect here.
 _USED = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
 _TOLD = [*JAVA_CLASS_KEYS, *LIBRDKAFKA_KEYS]
 
-# More than any option of Spark's other sinks and sources has with one of this sink's.
+# No option of Spark's other sinks and sources is as similar to an option of this sink.
 _SIMILARITY = 0.8
-# A longer or shorter name is another option's, or one of Confluent's: ``_of_rows`` knows these.
+# A name whose length differs more is another option, or one of Confluent's, see ``_of_rows``.
 _MOST_ERRORS = 3
 
 
 def refusal(name: str, parts: Sequence[str] = ()) -> str | None:
-    """Why an option of this name, in lower case, is refused; None if it is not.
+    """Return why an option of this name, in lower case, is rejected; None if it is accepted.
 
-    parts: value and key, as far as they have a format
+    parts: "value" and "key" if their format is set
     """
     if name.startswith(KAFKA_PREFIX):
         return _refusal_of_kafka(name.removeprefix(KAFKA_PREFIX))
@@ -263,14 +263,14 @@ def refusal(name: str, parts: Sequence[str] = ()) -> str | None:
 
 
 def is_unknown(name: str) -> bool:
-    """Whether an option that is not refused is neither this sink's nor known to be Spark's."""
+    """Return True if an accepted option is neither this sink's nor a known option of Spark."""
     return not (
         name.startswith(KAFKA_PREFIX) or name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK
     )
 
 
 def answer(near: str) -> str:
-    """What to write: ``near``, or what it would be answered with, if it would be refused."""
+    """Return advice to write ``near``, or its replacement if ``near`` itself is rejected."""
     instead = LIBRDKAFKA_KEYS.get(near.removeprefix(KAFKA_PREFIX))
     return f"Did you mean '{near}'?" if instead is None else f"Instead: {instead}."
 
@@ -303,7 +303,7 @@ def _refusal_of_kafka(key: str) -> str | None:
 
 
 def _of_rows(name: str, parts: Sequence[str] = ("value",)) -> str | None:
-    """The option of rows or of a registry that others know by ``name``, in lower case."""
+    """Return the format or registry option that others call ``name``, in lower case, or None."""
     found = _OF_ROWS.get(name)
     if found is None and "." in name and not name.endswith("timeout.ms"):
         heads = (f"{head}.{name}" for head in _HEADS)
@@ -329,10 +329,10 @@ def _of_rows(name: str, parts: Sequence[str] = ("value",)) -> str | None:
 
 
 def near_option(name: str) -> str | None:
-    """The option that ``name``, in lower case, is a misspelling of; None if it is like no other.
+    """Return the option that ``name``, in lower case, misspells; None if no option resembles it.
 
-    A producer option without its prefix ``kafka.`` is a misspelling of it, and so is the beginning
-    of one of the sink's own options, as far as one of its dots: ``metrics``, ``transactional.id``.
+    A producer option without its prefix ``kafka.`` counts as a misspelling. So does the beginning
+    of an option of the sink up to a dot: ``metrics``, ``transactional.id``.
     """
     if name == _OF_JDBC:
         return None
@@ -351,11 +351,11 @@ def near_option(name: str) -> str | None:
 
 
 _IN_CLEAR = {PLAIN: "password", OAUTHBEARER: "token", AWS_MSK_IAM: "token"}
-"""Mechanism -> what it sends as it is. SCRAM and GSSAPI send proofs."""
+"""Mechanism -> the secret that it sends unencrypted. SCRAM and GSSAPI send proofs."""
 
 
 def notes_on_security(given: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
-    """Sentences for the log. given: Kafka's keys without ``kafka.``, and their texts."""
+    """Yield log sentences about security. given: Kafka's keys without ``kafka.`` -> texts."""
     yield from _unused(given, security)
     named = sorted({*protocols_in(given.get("bootstrap.servers", ""))} & {*SECURITY_PROTOCOLS})
     if named and named != [security.protocol]:
@@ -386,14 +386,14 @@ def notes_on_security(given: Mapping[str, str], security: SecurityConfig) -> Ite
 
 
 def notes_on_secrets(given: Mapping[str, str]) -> Iterator[str]:
-    """Sentences for the log, of all options as they were given."""
+    """Yield log sentences about secrets that Spark shows. given: all options as users set them"""
     shown = shown_by_spark(given)
     if shown:
         yield warning_of_shown(shown)
 
 
 def _unused(given: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
-    """Options of what the protocol does not use: the protocol was probably forgotten."""
+    """Yield sentences about ssl.* and sasl.* options that security.protocol does not use."""
     sasl = [KAFKA_PREFIX + name for name in given if name in SASL_CONFIG.keys]
     if sasl and security.sasl is None:
         yield (
@@ -434,7 +434,7 @@ def notes_on_registry(
     sink: Mapping[str, Any],
     own: Iterable[str],
 ) -> Iterator[str]:
-    """Sentences about options without effect. sink: parsed options; own: names that were given"""
+    """Yield sentences about options without effect. sink: parsed options; own: names set"""
     given = frozenset(own)
     if options is None:
         for name in own:
@@ -460,7 +460,7 @@ def notes_on_registry(
 
 
 def _is_raw(part: PartOptions, schema: SchemaOptions | None) -> bool:
-    """Whether bytes that are encoded already get an id."""
+    """Return True if the part is already encoded and only gets a schema id."""
     return schema is not None and not part.has_fields
 
 
@@ -485,7 +485,10 @@ def _by_part(
 
 
 def _on_choice(found: list[SchemaOptions], sink: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Of options for all parts. found: what goes with values and keys"""
+    """Yield options for all parts that have no effect, with the reason.
+
+    found: schema options of the value and the key
+    """
     if all(one.schema_id is not None for one in found):
         for name in (*_LATEST, "latest.compatibility.strict"):
             yield name, "beside use.schema.id, which says the schema"
@@ -520,7 +523,7 @@ def _on_part(part: str, schema: SchemaOptions | None, has_url: bool) -> Iterator
 def _on_names(
     asked: list[tuple[PartOptions, SchemaOptions | None]],
 ) -> Iterator[tuple[str, str]]:
-    """Of names that derived schemas have."""
+    """Yield the options of derived schemas' names that have no effect, with the reason."""
     why = "where the schema is given, or is one of the registry"
     of_avro = [pair for pair in asked if pair[0].format == AVRO]
     if of_avro and not any(p.avro_schema is None and _names(s) for p, s in of_avro):
@@ -529,7 +532,7 @@ def _on_names(
 
 
 def _names(schema: SchemaOptions | None) -> bool:
-    """Whether the name of a derived schema is registered, or in the name of a subject."""
+    """Return True if a derived schema's name is registered or part of a subject's name."""
     if schema is None:
         return True
     return schema.schema_id is None and (not schema.is_latest or schema.strategy != TOPIC_NAME)

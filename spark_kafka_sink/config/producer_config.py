@@ -1,8 +1,7 @@
-"""List the producer's options and parse them, with the rules that go across keys.
+"""List the producer's options, parse them, and check the rules that span several keys.
 
-Names are Kafka's. Defaults are the Java client's, unless a sink that writes in bulk needs others.
-``bootstrap.servers`` is a list of addresses as text; ``TopicCreation`` says how topics that do not
-exist are created, if the user wants that.
+Names are Kafka's. Defaults are the Java client's unless a sink that writes in bulk needs others.
+``TopicCreation`` holds the settings for missing topics that the sink creates.
 
 Source: ``ProducerConfig``, ``CommonClientConfigs``, ``ClientUtils.parseAndValidateAddresses``,
 ``Utils.HOST_PORT_PATTERN`` of Kafka 4.3.
@@ -44,11 +43,11 @@ _MAX_PORT = 65535
 
 
 def parse_bootstrap_servers(text: str, option: str = "bootstrap.servers") -> list[tuple[str, int]]:
-    """Hosts and ports of ``"host:port,[::1]:9092"``, in order, each once.
+    """Return the hosts and ports of ``"host:port,[::1]:9092"`` in order, without duplicates.
 
-    A protocol before an address, as in ``SASL_SSL://host:9092``, means nothing, as in Java.
+    A protocol before an address, as in ``SASL_SSL://host:9092``, is ignored, as in Java.
 
-    Raises ConfigError, which names the ``option`` and the entry, for whatever is not ``host:port``.
+    Raises ConfigError, which names the ``option`` and the entry, if an entry is not ``host:port``.
     """
     entries = [entry.strip() for entry in text.split(",")]
     addresses = [_parse_address(entry, option) for entry in entries if entry]
@@ -68,19 +67,19 @@ def _parse_address(entry: str, option: str) -> tuple[str, int]:
 
 
 def protocols_in(text: str) -> list[str]:
-    """The protocols that stand before addresses in a list of them, in upper case."""
+    """Return the protocols, in upper case, that precede addresses in a list of addresses."""
     found = (_PROTOCOL.match(entry.strip()) for entry in text.split(","))
     return [match["name"].upper() for match in found if match is not None]
 
 
 def _start(entry: str) -> int:
-    """Where the address begins."""
+    """Return the index at which the address begins."""
     match = _PROTOCOL.match(entry)
     return 0 if match is None else match.end()
 
 
 def _hint(entry: str) -> str:
-    """What is most likely wrong with ``entry``."""
+    """Return the most likely mistake in ``entry``."""
     if "/" in entry:
         return ": a broker address has no path"
     if any(character in entry for character in "; \t\n"):
@@ -95,12 +94,12 @@ def _hint(entry: str) -> str:
 
 
 BROKER_DEFAULT = -1
-# Replicas are counted in 16 bits on the wire.
+# The protocol counts replicas in 16 bits.
 MOST_REPLICAS = 2**15 - 1
 
 
 def problem_of_replicas(value: int) -> str | None:
-    """What is wrong with a replication factor, if anything is."""
+    """Return why a replication factor is invalid, or None."""
     if value == BROKER_DEFAULT or 1 <= value <= MOST_REPLICAS:
         return None
     return f"must be -1 or between 1 and {MOST_REPLICAS}"
@@ -109,7 +108,7 @@ def problem_of_replicas(value: int) -> str | None:
 class TopicCreation(NamedTuple):
     """The ``topic.creation.*`` options. BROKER_DEFAULT leaves a number to the brokers (KIP-464).
 
-    asked_by, replicas_by: options that want the topic, and that give its replicas, for messages
+    asked_by, replicas_by: options that request the topic and set its replicas, for messages
     """
 
     partitions: int = BROKER_DEFAULT
@@ -120,9 +119,9 @@ class TopicCreation(NamedTuple):
 
 
 def parse_topic_configs(text: str) -> tuple[tuple[str, str], ...]:
-    """``"retention.ms=1000,cleanup.policy=compact,delete"`` as pairs.
+    """Return the pairs of ``"retention.ms=1000,cleanup.policy=compact,delete"``.
 
-    An item without ``=`` belongs to the value before it. Raises ConfigError when there is none.
+    An item without ``=`` belongs to the preceding value. Raises ConfigError if no value precedes.
     """
     pairs: list[tuple[str, str]] = []
     for item in text.split(","):
@@ -136,9 +135,9 @@ def parse_topic_configs(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-# A tebibyte: more is a typing error, and would be found out in the tasks only.
+# A tebibyte. A larger value is a typing error, which would otherwise show only in the tasks.
 _MOST_MEMORY = 1 << 40
-# 16 of the smallest pages that the buffer is cut into.
+# 16 of the smallest pages into which the buffer is divided.
 LEAST_MEMORY = 1 << 16
 ACKS_ALL = -1
 PARTITIONERS = ("default", "round-robin", "murmur3", "crc32")
@@ -511,10 +510,10 @@ _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
-    """Parsed and checked configuration; Kafka's keys with dots as underscores.
+    """Parsed and checked configuration; fields are Kafka's keys with dots as underscores.
 
-    acks: ACKS_ALL, 0 or 1. enable_idempotence: after the rules across keys. buffer_memory: at least
-    LEAST_MEMORY, whatever was given.
+    acks: ACKS_ALL, 0 or 1. enable_idempotence: after the rules that span several keys.
+    buffer_memory: bytes, raised to LEAST_MEMORY if the option is smaller.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -557,16 +556,17 @@ class ProducerConfig:
     client_rack: str
     # security.protocol, ssl.*, sasl.*
     security: SecurityConfig = SecurityConfig()
-    # Nor this: the sink's options ``topic.creation.*``. None: brokers may create topics.
+    # The following are not Kafka's keys.
+    # The sink's options ``topic.creation.*``. None: brokers may create topics.
     topic_creation: TopicCreation | None = None
-    # Nor this: max.bytes.per.second.per.task; None: there is no limit.
+    # max.bytes.per.second.per.task. None: no limit.
     max_bytes_per_second: int | None = None
-    # Nor this: transaction.log.topic with exactly-once, which no row may go to.
+    # transaction.log.topic with exactly-once; rows for this topic are rejected.
     decision_log: str | None = None
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> ProducerConfig:
-        """From Kafka's keys and textual values. Raises ConfigError."""
+        """Parse Kafka's keys and textual values. Raises ConfigError."""
         values = without_providers(values)
         secured = {name: text for name, text in values.items() if name in SECURITY_CONFIG.keys}
         others = {name: text for name, text in values.items() if name not in secured}
@@ -578,7 +578,7 @@ class ProducerConfig:
         parsed["acks"] = ACKS[parsed["acks"]]
         parsed["buffer_memory"] = max(parsed["buffer_memory"], LEAST_MEMORY)
         if "reconnect.backoff.max.ms" not in values and "reconnect.backoff.ms" in values:
-            # As CommonClientConfigs.postProcessReconnectBackoffConfigs: a constant pause was meant.
+            # As CommonClientConfigs.postProcessReconnectBackoffConfigs: a constant pause.
             parsed["reconnect_backoff_max_ms"] = parsed["reconnect_backoff_ms"]
         _check_idempotence(parsed, values)
         _check_delivery_timeout(parsed, values)
@@ -586,7 +586,7 @@ class ProducerConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """The level of the chosen codec; None for codecs without levels."""
+        """Return the level of the chosen codec; None for codecs without levels."""
         levels = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -596,7 +596,7 @@ class ProducerConfig:
 
 
 def _check_idempotence(parsed: dict[str, Any], given: Mapping[str, str]) -> None:
-    """Idempotence gives way to acks and retries that forbid it, unless it was asked for.
+    """Disable idempotence if acks or retries forbid it; raise ConfigError if the user enabled it.
 
     Source: ``ProducerConfig.postProcessAndValidateIdempotenceConfigs``, KIP-679.
     """
@@ -625,7 +625,10 @@ def _check_idempotence(parsed: dict[str, Any], given: Mapping[str, str]) -> None
 
 
 def _check_delivery_timeout(parsed: dict[str, Any], given: Mapping[str, str]) -> None:
-    """Source: ``KafkaProducer.configureDeliveryTimeout``."""
+    """Raise a default that is too short; reject a short delivery.timeout.ms that the user set.
+
+    Source: ``KafkaProducer.configureDeliveryTimeout``.
+    """
     least = min(parsed["linger_ms"] + parsed["request_timeout_ms"], _INT_MAX)
     if parsed["delivery_timeout_ms"] >= least:
         return

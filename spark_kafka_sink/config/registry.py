@@ -1,4 +1,4 @@
-"""List ``schema.registry.*`` and what is asked of a schema registry, and check it.
+"""List and check ``schema.registry.*`` and the options that choose a registry's schema.
 
 Source of the names: Confluent's ``SchemaRegistryClientConfig``, ``AbstractKafkaSchemaSerDeConfig``.
 """
@@ -53,7 +53,7 @@ _BEARER = f"{REGISTRY_PREFIX}bearer.auth."
 
 
 def _simple_name(text: str) -> str:
-    """Java's class without its package, in its usual case; a function of the user's as it is."""
+    """Return a Java class without its package, in its usual case; a user's function unchanged."""
     if ":" in text:
         return text
     name: str = in_usual_case(*_STRATEGIES)(text.rpartition(".")[2])
@@ -61,8 +61,8 @@ def _simple_name(text: str) -> str:
 
 
 def split_url(url: str) -> SplitResult | None:
-    """None for what is no URL. Python's own error would show the password in it."""
-    # Not above: a write without a registry loads nothing for it.
+    """Return the parts of a URL, or None: Python's error would show a password in the URL."""
+    # Imported here so that a write without a registry does not load the module.
     from urllib.parse import urlsplit
 
     try:
@@ -125,7 +125,7 @@ def _strategy(part: str) -> ConfigKey:
 
 
 def _of_registry(key: ConfigKey) -> ConfigKey:
-    """A key of TLS with brokers, as one with the registry."""
+    """Return a TLS option of broker connections as an option of registry connections."""
     doc = key.doc.replace("a broker's", "the registry's").replace("brokers are", "the registry is")
     doc = doc.replace("if the brokers want", "if the registry wants")
     doc = doc.replace("kafka.ssl.", f"{REGISTRY_PREFIX}ssl.")
@@ -312,7 +312,8 @@ REGISTRY_KEYS = (
 _BASIC_FIELD, _BEARER_FIELD = "schema_registry_basic_auth_", "schema_registry_bearer_auth_"
 _SSL = "schema_registry_"
 _NAMES = frozenset(key.name for key in REGISTRY_KEYS)
-# One request may take a part of schema.registry.timeout.ms, so that the next address is tried.
+# One request may take a part of schema.registry.timeout.ms, so that time is left to try another
+# address.
 _TRIES, _LEAST_REQUEST_MS = 3, 5000
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _SCHEMA_OPTION = {
@@ -324,7 +325,7 @@ _SCHEMA_OPTION = {
 
 @dataclass(frozen=True, slots=True)
 class BearerConfig:
-    """``schema.registry.bearer.auth.*``: a token, or who issues one."""
+    """``schema.registry.bearer.auth.*``: a token, or the issuer of tokens."""
 
     token: Secret | None
     issuer: str | None
@@ -337,10 +338,10 @@ class BearerConfig:
 
 @dataclass(frozen=True, slots=True)
 class RegistryConfig:
-    """``schema.registry.*``. urls: secrets, for they may hold credentials
+    """``schema.registry.*``. urls: secrets, because they may hold credentials
 
-    user_info: user:password; None where it is in the URL, or nowhere
-    is_in_url: whether that was asked for
+    user_info: user:password; None if the URL holds the credentials or none are set
+    is_in_url: whether basic.auth.credentials.source is URL
     bearer: None without a token
     """
 
@@ -354,7 +355,7 @@ class RegistryConfig:
 
 
 class Reference(NamedTuple):
-    """A schema that another one builds on. version: None for the latest"""
+    """A schema that another schema refers to. version: None for the latest"""
 
     name: str
     subject: str
@@ -363,11 +364,12 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """What schema of a registry goes with a key or value.
+    """Options that choose a registry's schema for the key or the value.
 
     strategy: TOPIC_NAME, RECORD_NAME or TOPIC_RECORD_NAME, or package.module:function
-    schema_id: the one that is asked for; None for that of a subject
-    is_strict: whether the registry's must have all columns; metadata: that the latest must have
+    schema_id: use.schema.id; None if the subject decides
+    is_strict: whether the registry's schema must have all columns
+    metadata: use.latest.with.metadata, pairs that the latest schema must have
     """
 
     strategy: str
@@ -382,9 +384,9 @@ class SchemaOptions:
 
 @dataclass(frozen=True, slots=True)
 class RegistryOptions:
-    """What is asked of a registry. value, key: None where nothing of a registry goes with it
+    """Options of a registry. value, key: None if no schema id is written with the part
 
-    config: None without ``schema.registry.url``: ids are taken as they are given
+    config: None without ``schema.registry.url``: given ids are written without a look-up
     """
 
     config: RegistryConfig | None
@@ -398,11 +400,10 @@ def registry_of(
     security: SecurityConfig,
     own: Iterable[str],
 ) -> RegistryOptions | None:
-    """From parsed options; None where no id of a schema goes with keys or values. Raises
-    ConfigError.
+    """Build the options from the parsed table; None if keys and values get no schema id.
 
-    security: of the connections to brokers, for credentials that are the same
-    own: names that were given
+    security: of the connections to brokers, for SASL_INHERIT
+    own: names of the options that are set. Raises ConfigError.
     """
     if formats is None:
         return None
@@ -418,15 +419,15 @@ def registry_of(
 
 
 def _check_no_registry(sink: Mapping[str, Any], formats: FormatOptions, own: Iterable[str]) -> None:
-    """Raise ConfigError for options of a registry without its address.
+    """Raise ConfigError for registry options without the registry's address.
 
-    Values would be written without an id, which consumers that ask a registry cannot read.
+    Values would be written without an id, and consumers that use a registry could not read them.
     """
     ids = {"value": sink["use_schema_id"], "key": sink["key_use_schema_id"]}
     parts = {
         part.part: part.format
         for part in (formats.value, formats.key)
-        # With the prefix and an id, what that id is needs nobody to be asked for.
+        # If the prefix and an id are set, no registry has to be asked.
         if part.format in (AVRO, PROTOBUF)
         and part.has_id is not False
         and not (part.has_id and ids[part.part] is not None)
@@ -442,7 +443,7 @@ def _check_no_registry(sink: Mapping[str, Any], formats: FormatOptions, own: Ite
 
 
 def _part_of(name: str) -> str | None:
-    """Of an option for keys or values alone."""
+    """Return the part, value or key, that an option is for; None for an option of both."""
     if name == "use.schema.id":
         return "value"
     first = name.partition(".")[0]
@@ -452,7 +453,7 @@ def _part_of(name: str) -> str | None:
 def _schema_of(
     sink: Mapping[str, Any], part: PartOptions, schema_id: int | None
 ) -> SchemaOptions | None:
-    """What schema goes with keys or values; None for none. Raises ConfigError."""
+    """Return the schema options of the part; None if it gets no schema id. Raises ConfigError."""
     name, urls = part.part, sink["schema_registry_url"]
     has_schema = part.format in (AVRO, PROTOBUF)
     is_asked_for = part.has_id if part.has_id is not None else has_schema and bool(urls)
@@ -488,7 +489,7 @@ def _schema_of(
 
 
 def _check_message(part: PartOptions) -> None:
-    """Raise ConfigError for Protobuf of which no registry is asked for the message, nor a file."""
+    """Raise ConfigError for Protobuf if neither a file nor a registry gives the message."""
     name = part.part
     if part.format == PROTOBUF and part.descriptor_file is None:
         raise ConfigError(
@@ -505,7 +506,10 @@ def _id_option(part: str) -> str:
 def _references_of(
     sink: Mapping[str, Any], part: PartOptions, chosen: str | None
 ) -> tuple[Reference, ...]:
-    """chosen: the option that says which schema is taken, or None for that of the part's own"""
+    """Return the references of the part's schema. Raises ConfigError.
+
+    chosen: the option that chooses a registry's schema, or None for a schema of the part's own
+    """
     name = part.part
     given: object = {AVRO: part.avro_schema, JSON: part.json_schema}.get(part.format)
     if chosen is not None and given is not None:
@@ -536,7 +540,7 @@ def _metadata(sink: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _references(text: str | None, option: str) -> tuple[Reference, ...]:
-    """As the registry's API has them. Raises ConfigError."""
+    """Parse references, JSON as in the registry's API. Raises ConfigError."""
     if text is None:
         return ()
     try:
@@ -572,7 +576,7 @@ def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) 
     if source == URL:
         user_info = None
         for url in urls:
-            if "${" not in url:  # else it is looked at when that is known
+            if "${" not in url:  # a URL with a reference is checked after it is resolved
                 check_credentials_in(split_url(url))
     if bearer is not None and (user_info is not None or source is not None):
         raise ConfigError(
@@ -591,7 +595,7 @@ def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) 
 
 
 def check_credentials_in(url: SplitResult | None) -> None:
-    """Raise ConfigError, which does not show them, for an address without user and password."""
+    """Raise ConfigError if an address has no user; the error shows no credentials."""
     if url is not None and url.username is None:
         raise ConfigError(
             "schema.registry.basic.auth.credentials.source=URL needs user and password in "
@@ -643,7 +647,7 @@ def _bearer(sink: Mapping[str, Any]) -> BearerConfig | None:
 
 
 def _check_no_bearer(sink: Mapping[str, Any]) -> None:
-    """Raise ConfigError for options of a token of which there is none: nothing would be sent."""
+    """Raise ConfigError for options of a token if neither a token nor an issuer is set."""
     for name in ("client.id", "client.secret", "scope", "logical.cluster", "identity.pool.id"):
         if sink[_BEARER_FIELD + name.replace(".", "_")] is not None:
             raise ConfigError(
@@ -663,10 +667,10 @@ def _ssl(sink: Mapping[str, Any]) -> SslConfig:
 
 
 def sends_in_clear(config: RegistryConfig) -> bool:
-    """Whether credentials leave this machine without TLS."""
+    """Return True if credentials leave this machine without TLS."""
     for url in config.urls:
         parts = split_url(url.reveal())
-        if parts is None:  # one that holds a reference, and is looked at when that is known
+        if parts is None:  # a URL with a reference is checked after it is resolved
             continue
         has_credentials = config.user_info or config.bearer or parts.username is not None
         if parts.scheme == "http" and has_credentials and parts.hostname not in _LOCAL:

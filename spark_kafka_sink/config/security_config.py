@@ -1,14 +1,13 @@
-"""Say how connections are secured: TLS, SASL, and where credentials come from.
+"""Parse the security of connections: TLS, SASL, and the source of credentials.
 
-``parse_security`` makes it of Kafka's keys and texts, with the rules that go across keys. Texts may
-hold references (``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``); they are resolved
-where and when they are needed, in the process that connects.
+``parse_security`` parses Kafka's keys and texts and checks the rules that span several keys. Texts
+may hold references (``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``). The process
+that connects resolves them.
 
-Spark shows options and its own configuration in plans, in its UI and in event logs, and hides a
-value whose name or whose text matches ``spark.redaction.regex``. Not every secret does:
-``shown_by_spark`` finds those that it shows. ``for_java_client`` writes the same options as Java's
-client understands them, for a job that reads with Spark's own Kafka source from the cluster that it
-writes to.
+Spark shows options and its own configuration in plans, in its UI and in event logs. It redacts a
+value if the name or the text matches ``spark.redaction.regex``. Function ``shown_by_spark`` finds
+secrets that Spark would show. Function ``for_java_client`` writes the same options for Java's
+client, for a job that reads with Spark's Kafka source from the same cluster.
 
 Source: ``SslConfigs``, ``SaslConfigs``, ``DefaultSslEngineFactory``, ``SaslChannelBuilder``,
 ``JaasContext`` of Kafka 4.3; ``Utils.redact`` of Spark.
@@ -55,10 +54,10 @@ from spark_kafka_sink.config.security_keys import (
 class StoreConfig:
     """A trust store or a key store; Kafka's ``ssl.truststore.*`` or ``ssl.keystore.*``.
 
-    location: of a file; its type is recognised by its content
-    certificates: PEM text in the option itself (of a key store: its chain), instead of a location
-    key: PEM text of the private key; of a key store only, with ``certificates``
-    key_password: of the private key; of a key store only. Kafka's ``ssl.key.password``
+    location: path of a file; its content shows its type
+    certificates: PEM text (for a key store: the chain) in the option itself, instead of a location
+    key: PEM text of the private key, for a key store with ``certificates``
+    key_password: Kafka's ``ssl.key.password``, for a key store
     """
 
     location: str | None = None
@@ -71,10 +70,10 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True)
 class SslConfig:
-    """``ssl.*``: of the connections to brokers, or, out of JAAS options, to a token endpoint.
+    """``ssl.*`` of connections to brokers, or to a token endpoint if read from JAAS options.
 
     protocol: TLSv1.3, or TLSv1.2, which forbids 1.3; enabled_protocols: empty stands for both
-    cipher_suites: IANA's names; empty stands for all that OpenSSL has by default
+    cipher_suites: IANA's names; empty stands for OpenSSL's defaults
     checks_host_name: whether ``ssl.endpoint.identification.algorithm`` is https
     """
 
@@ -88,7 +87,7 @@ class SslConfig:
 
 @dataclass(frozen=True, slots=True)
 class LoginConfig:
-    """``sasl.login.*``: when a token is renewed, and how long asking for one may take."""
+    """``sasl.login.*``: when a token is refreshed, and how long a token request may take."""
 
     refresh_window_factor: float = 0.8
     refresh_window_jitter: float = 0.05
@@ -102,7 +101,7 @@ class LoginConfig:
 
 @dataclass(frozen=True, slots=True)
 class KerberosConfig:
-    """``sasl.kerberos.*`` that mean something outside a JVM."""
+    """Options of ``sasl.kerberos.*`` that have an effect outside a JVM."""
 
     service_name: str | None = None
     min_time_before_relogin_ms: int = 60_000
@@ -129,7 +128,7 @@ class AssertionConfig:
 class OAuthConfig:
     """``sasl.oauthbearer.*``.
 
-    token_provider: ``package.module:callable`` of the user's own, instead of everything else;
+    token_provider: the user's ``package.module:callable``, which replaces the other options;
         the sink's option ``kafka.sasl.oauthbearer.token.provider``
     retriever: the simple name of Java's class (``DefaultJwtRetriever``, ``FileJwtRetriever``,
         ``ClientCredentialsJwtRetriever``, ``JwtBearerJwtRetriever``)
@@ -151,9 +150,8 @@ class OAuthConfig:
 class SaslConfig:
     """``sasl.*``.
 
-    mechanism: as Java names it: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI,
-        AWS_MSK_IAM
-    jaas_config: ``sasl.jaas.config`` as it was given
+    mechanism: Java's name: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM
+    jaas_config: ``sasl.jaas.config``, not parsed
     username, password: this sink's plain options, instead of ``jaas_config``
     """
 
@@ -168,7 +166,7 @@ class SaslConfig:
 
 @dataclass(frozen=True, slots=True)
 class SecurityConfig:
-    """``security.protocol`` and what belongs to it; None where the protocol does not use it."""
+    """``security.protocol`` with its settings. ssl, sasl: None if the protocol does not use it"""
 
     protocol: str = PLAINTEXT
     ssl: SslConfig | None = None
@@ -182,9 +180,9 @@ _STORES = {"truststore": "trust store", "keystore": "key store"}
 
 
 def parse_security(values: Mapping[str, str]) -> SecurityConfig:
-    """From Kafka's keys, all of them of SECURITY_CONFIG, and texts. Raises ConfigError.
+    """Parse Kafka's keys, all in SECURITY_CONFIG, and their texts. Raises ConfigError.
 
-    What the protocol does not use is parsed all the same, as Java does: a wrong value is told.
+    Options that the protocol does not use are validated too, as in Java.
     """
     parsed = SECURITY_CONFIG.parse(values)
     protocol = parsed["security_protocol"]
@@ -196,7 +194,7 @@ def parse_security(values: Mapping[str, str]) -> SecurityConfig:
 
 
 def parse_ssl(parsed: Mapping[str, Any]) -> SslConfig:
-    """From the values of SSL_CONFIG by their fields' names. Raises ConfigError."""
+    """Build the TLS settings from the values of SSL_CONFIG by field name. Raises ConfigError."""
     enabled = tuple(v for v in parsed["ssl_enabled_protocols"] if v in (TLS_1_2, TLS_1_3))
     if parsed["ssl_protocol"] == TLS_1_2 and enabled == (TLS_1_3,):
         raise ConfigError(
@@ -254,7 +252,10 @@ def _key_store(parsed: Mapping[str, Any]) -> StoreConfig:
 
 
 def _check_store(parsed: Mapping[str, Any], store: str, text_key: str | None) -> None:
-    """What goes for both stores. text_key: of the option that holds PEM text, if it is given."""
+    """Raise ConfigError for options of a store that exclude each other.
+
+    text_key: last part of the option that holds PEM text, or None if it is not set
+    """
     prefix, name = f"kafka.ssl.{store}.", _STORES[store]
     has_location = parsed[f"ssl_{store}_location"] is not None
     has_password = parsed[f"ssl_{store}_password"] is not None
@@ -315,14 +316,14 @@ def _sasl(parsed: Mapping[str, Any], has_mechanism: bool) -> SaslConfig:
 
 
 def _fields(made: type[Any], parsed: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The values of a dataclass whose fields are called as the keys, without the prefix."""
+    """Return the values of a dataclass whose fields have the keys' names without the prefix."""
     return {field.name: parsed[prefix + field.name] for field in fields(made)}
 
 
 def _check_handlers(mechanism: str, chosen: str, parsed: Mapping[str, Any]) -> None:
-    """Raise ConfigError for Java's class of another mechanism than the one that is chosen.
+    """Raise ConfigError for a Java class of a mechanism other than the chosen one.
 
-    chosen: the mechanism for messages
+    chosen: the mechanism as messages show it
     """
     client_handler = parsed["sasl_client_callback_handler_class"]
     login_handler = parsed["sasl_login_callback_handler_class"]
@@ -339,7 +340,7 @@ def _check_handlers(mechanism: str, chosen: str, parsed: Mapping[str, Any]) -> N
 
 
 def _check_password(mechanism: str, chosen: str, parsed: Mapping[str, Any]) -> None:
-    """Rules of ``sasl.username`` and ``sasl.password``."""
+    """Raise ConfigError for a wrong use of ``sasl.username`` and ``sasl.password``."""
     user, password = parsed["sasl_username"], parsed["sasl_password"]
     if user is None and password is None:
         return
@@ -378,7 +379,7 @@ _OWN_SECRETS = frozenset(
         *(_REGISTRY + key for key in SECRET_KEYS if key.startswith("ssl.")),
     }
 )
-# Whose values hold a secret sometimes: as user:password@, or as ?api_key=.
+# Options whose values may hold a secret, as user:password@ or as ?api_key=.
 _URLS = frozenset(
     {
         "metrics.otlp.endpoint",
@@ -392,12 +393,12 @@ _SECRET_IN_URL = re.compile(
     r"(?i)://\S*@|[?&][^=&\s]*(key|token|secret|pass|auth|sig|credential)[^=&\s]*="
 )
 _JAAS = "sasl.jaas.config"
-# Options of login modules whose values are secrets; those of Kerberos name files.
+# Options of login modules whose values are secrets; Kerberos' options name files.
 _SECRET_IN_JAAS = re.compile(r"""(?i)(password|secret|passphrase)\s*=\s*["']?([^"'\s;]*)""")
 
 
 def clear_secrets(options: Mapping[str, str]) -> list[str]:
-    """Names, in lower case, of the options that hold a secret and no reference."""
+    """Return the names, in lower case, of options that hold a secret and no reference."""
     found = []
     for name, value in options.items():
         lowered = name.lower()
@@ -415,9 +416,9 @@ def clear_secrets(options: Mapping[str, str]) -> list[str]:
 def shown_by_spark(
     options: Mapping[str, str], regex: str = DEFAULT_REGEX, prefix: str = ""
 ) -> list[str]:
-    """Those of ``clear_secrets`` that Spark does not hide.
+    """Return the names of ``clear_secrets`` whose values Spark does not redact.
 
-    regex: of ``spark.redaction.regex``; prefix: what stands before the names where Spark has them
+    regex: ``spark.redaction.regex``; prefix: text before the names where Spark shows them
     """
     hides = _compiled(regex)
     values = {name.lower(): value for name, value in options.items()}
@@ -429,17 +430,17 @@ def shown_by_spark(
 
 
 def _compiled(regex: str) -> re.Pattern[str]:
-    """Java's expression as Python's; the default for one that Python does not know."""
+    """Compile Java's regular expression; the default if Python cannot parse it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of what a later Python may read anew
+            warnings.simplefilter("ignore", FutureWarning)  # syntax that later Pythons may change
             return re.compile(regex)
     except re.error:
         return re.compile(DEFAULT_REGEX)
 
 
 def warning_of_shown(names: list[str], regex: str = DEFAULT_REGEX) -> str:
-    """What is said of them, with what to do."""
+    """Return the warning about secrets that Spark shows, with advice."""
     default = " the default of" if regex == DEFAULT_REGEX else ""
     return (
         f"{', '.join(names)}: a secret in clear text, which Spark shows in its UI, plans and event "
@@ -463,11 +464,11 @@ _PEM_FILES = (".pem", ".crt", ".cer", ".key")
 
 
 def for_java_client(options: Mapping[str, str]) -> dict[str, str]:
-    """Those of the sink's ``options`` that secure connections, with ``kafka.`` before their names.
+    """Return the security options, with prefix ``kafka.``, in the form that Java's client takes.
 
-    A user name and a password become a JAAS text, PEM files are named as such, words are put as
-    Java compares them, and references get Java's configuration providers. What Java has nothing for
-    (a token provider) is left out.
+    User name and password become a JAAS text. PEM files get their store type. Words get the case
+    that Java compares. References get Java's configuration providers. Options without a counterpart
+    in Java (a token provider) are omitted.
     """
     lowered = {name.lower(): value for name, value in options.items()}
     given = {
@@ -490,9 +491,9 @@ def for_java_client(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _as_java_writes(name: str, value: str) -> str:
-    """Of words that the sink takes in upper and lower case, the one that Java knows."""
+    """Return a word that the sink accepts in any case in the case that Java knows."""
     key = SECURITY_CONFIG.keys.get(name)
-    # A class stays as it is: the sink shortens its name, which Java looks up.
+    # A class stays unchanged: the sink would shorten the name that Java looks up.
     if key is None or key.type is not ConfigType.STRING or key.convert is None:
         return value
     return value if has_reference(value) else str(key.convert(value.strip()))
@@ -508,12 +509,12 @@ def _jaas(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _quoted(text: str) -> str:
-    """As it stands between quotes in a JAAS text; Java resolves references before it parses."""
+    """Escape a text for quotes in a JAAS entry; Java resolves references before it parses."""
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _store_types(given: Mapping[str, str]) -> dict[str, str]:
-    """Java takes a store for JKS or PKCS12 if nothing is said."""
+    """Return ``ssl.*.type=PEM`` for PEM stores without a type, because Java's default is JKS."""
     found = {}
     for store, text in (("truststore", "certificates"), ("keystore", "certificate.chain")):
         location = given.get(f"ssl.{store}.location", "").lower()

@@ -49,11 +49,11 @@ TLS_1_2, TLS_1_3 = "TLSv1.2", "TLSv1.3"
 OLD_PROTOCOLS = ("TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 NO_CHECK = ("", "none")
-"""Values of ssl.endpoint.identification.algorithm: Java's, and librdkafka's."""
+"""Values of ssl.endpoint.identification.algorithm that disable the check: Java's, librdkafka's."""
 
 _ANY_VERSION = ("TLS", "SSL")
 _BY_CONTENT = "The type of a file is recognised by its first bytes."
-# The TLS 1.3 suites have no _WITH_; the last ones are signals, which no list needs.
+# TLS 1.3 suites have no _WITH_ in their names.
 _SUITE = re.compile(r"(TLS|SSL)_[A-Z0-9_]+")
 
 
@@ -78,13 +78,13 @@ def _protocols(names: list[str]) -> str | None:
 
 
 def _tls_version(text: str) -> str:
-    """Java's names TLS and SSL are of contexts with every version that the JVM has."""
+    """Return TLSv1.3 for Java's names TLS and SSL, which allow every version of the JVM."""
     usual: str = in_usual_case(TLS_1_2, TLS_1_3, *_ANY_VERSION)(text)
     return TLS_1_3 if usual in _ANY_VERSION else usual
 
 
 def _type_of(name: str) -> ConfigKey:
-    """The row of a store's type."""
+    """Return the option for the type of a store."""
     return ConfigKey(
         name,
         STRING,
@@ -646,15 +646,15 @@ SSL_CONFIG = ConfigDef(SSL_KEYS, KAFKA_PREFIX)
 RESOLVED_SSL_CONFIG = ConfigDef(
     [key._replace(takes_references=False) for key in SSL_KEYS], KAFKA_PREFIX
 )
-"""The same for texts in which nothing is a reference any more, whatever it looks like."""
+"""``SSL_CONFIG`` for resolved texts: a text that looks like a reference is taken literally."""
 SASL_CONFIG = ConfigDef([*SASL_KEYS, *OAUTH_KEYS], KAFKA_PREFIX)
 SECURITY_CONFIG = ConfigDef([_PROTOCOL, *SSL_KEYS, *SASL_KEYS, *OAUTH_KEYS], KAFKA_PREFIX)
 
-# Kafka gives them the type of a password, for they may be long; what is in them is public.
+# Kafka gives these options the type of a password; their content is public.
 _PUBLIC = ("ssl.truststore.certificates", "ssl.keystore.certificate.chain")
 SECRET_KEYS = frozenset(
     key.name
     for key in SECURITY_CONFIG.keys.values()
     if key.type is ConfigType.PASSWORD and key.name not in _PUBLIC
 )
-"""Keys whose values nobody may see; without ``kafka.``."""
+"""Keys, without ``kafka.``, whose values are secret."""

@@ -1,8 +1,8 @@
 """List the sink's own options: topics, guarantees, dead letters, metrics, logs.
 
-``DeadLetterConfig``, ``MetricsOutputs`` and ``ExactlyOnceConfig`` are what those of one subject
-come to, once they are known to fit each other. Producer options have the prefix ``kafka.`` and a
-table of their own in ``producer_config``; formats and registries have theirs beside their rules.
+``DeadLetterConfig``, ``MetricsOutputs`` and ``ExactlyOnceConfig`` hold the checked options of one
+subject. Producer options have the prefix ``kafka.`` and their table in ``producer_config``; the
+tables of formats and registries are in ``formats`` and ``registry``.
 
 Source of the names ``errors.*``: Kafka Connect (KIP-298).
 """
@@ -118,7 +118,7 @@ NAMES_OF_CONNECT = {
     "errors.retry.timeout": _SENT_AGAIN,
     "errors.retry.delay.max.ms": _SENT_AGAIN,
 }
-"""The other names of KIP-298, in lower case, and why they are not there."""
+"""KIP-298's names, in lower case, that have no effect here -> the reason."""
 
 
 TOLERATES = "errors.tolerance=all"
@@ -127,10 +127,10 @@ _TOLERANCE = "errors.tolerance"
 
 
 class RowRules(NamedTuple):
-    """What the brokers accept of one topic's rows, as far as the driver has found out.
+    """Topic settings that make brokers reject a row, as far as the driver knows them.
 
-    max_message_bytes: the topic's ``max.message.bytes``, None where it is not known
-    needs_key: the topic is compacted, so that a record without a key is refused
+    max_message_bytes: the topic's ``max.message.bytes``, None if unknown
+    needs_key: the topic is compacted, so that brokers reject a record without a key
     """
 
     max_message_bytes: int | None = None
@@ -141,12 +141,12 @@ UNKNOWN_RULES = RowRules()
 
 
 class DeadLetterConfig(NamedTuple):
-    """The options ``errors.*`` with a tolerance of all.
+    """The options ``errors.*`` with errors.tolerance=all.
 
     max_rows: None for no absolute limit
-    creation: of the topic, where it is missing
-    target, own: what is accepted by the topic of the ``topic`` option, and by the topic of dead
-    letters; found out on the driver, before the first task
+    creation: settings for creating the topic if it is missing
+    target, own: rules of the topic in option ``topic`` and of the dead letter topic; the driver
+    reads them before the first task
     """
 
     topic: str
@@ -160,7 +160,7 @@ class DeadLetterConfig(NamedTuple):
 
 
 def dead_letters_of(sink: Mapping[str, Any]) -> DeadLetterConfig | None:
-    """From parsed options; None where no error is tolerated. Raises ConfigError."""
+    """Build the options from the parsed table; None without a tolerance. Raises ConfigError."""
     if sink["errors_tolerance"] != TOLERATE_ALL:
         return None
     topic = sink["errors_deadletterqueue_topic_name"]
@@ -190,7 +190,7 @@ def dead_letters_of(sink: Mapping[str, Any]) -> DeadLetterConfig | None:
 
 
 def notes_on_dead_letters(sink: Mapping[str, Any], own: Iterable[str]) -> Iterator[str]:
-    """Sentences about options without effect. ``own``: names that were given."""
+    """Yield sentences about options without effect. ``own``: names of the options that are set."""
     if sink["errors_tolerance"] != TOLERATE_ALL:
         names = {key.name for key in DEAD_LETTER_KEYS} - {_TOLERANCE}
         for name in own:
@@ -225,16 +225,16 @@ def _problem_of_endpoint(url: str) -> str | None:
 
 
 def _problem_of_path(path: str) -> str | None:
-    """Shows nothing of the path."""
-    from urllib.parse import urlsplit  # here: all that parse options would load it
+    """Return why metrics.path is invalid, or None; the answer shows no part of the path."""
+    from urllib.parse import urlsplit  # here, so that parsing options does not load it
 
     if "://" not in path:
         return None
     try:
         parts = urlsplit(path)
     except ValueError:
-        return None  # of brackets: whoever opens it says so
-    # Of an access key, which may have a / that nobody has escaped, urlsplit finds only a part.
+        return None  # wrong brackets: opening the path reports the error
+    # urlsplit cuts an access key at a '/' that is not escaped: search '@' in the whole path.
     has_part = ":" in parts.netloc and "@" in path and parts.scheme not in ("hdfs", "viewfs")
     if parts.password is not None or has_part:
         return (
@@ -246,13 +246,13 @@ def _problem_of_path(path: str) -> str | None:
 
 
 def _problem_of_gateway(url: str) -> str | None:
-    """Shows nothing of the address."""
-    from urllib.parse import urlsplit  # here: all that parse options would load it
+    """Return why a push gateway's URL is invalid, or None; the answer shows no part of the URL."""
+    from urllib.parse import urlsplit  # here, so that parsing options does not load it
 
     try:
         parts = urlsplit(url)
         is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # of brackets, or of the port
+    except ValueError:  # wrong brackets or port
         is_one = False
     if "@" in url:
         return (
@@ -271,7 +271,7 @@ def _problem_of_signals(signals: list[str]) -> str | None:
 
 
 def _problem_of_headers(text: Secret) -> str | None:
-    """Shows nothing of the text."""
+    """Return why the headers are invalid, or None; the answer shows no part of the text."""
     for number, part in enumerate(text.reveal().split(","), 1):
         name, separator, _ = part.partition("=")
         if not separator or not _HEADER_NAME.fullmatch(name.strip()):
@@ -393,13 +393,13 @@ METRICS_KEYS = (
 _OTLP = "metrics.otlp."
 _PATH = "metrics.path"
 BACKUPS = 5
-"""How many renamed files of ``metrics.path`` are kept."""
+"""Number of renamed files of ``metrics.path`` that are kept."""
 _PUSH_URL, _PUSH_JOB = "metrics.prometheus.push.url", "metrics.prometheus.push.job"
 
 
 @dataclass(frozen=True, slots=True)
 class OtlpOutput:
-    """Where OpenTelemetry's signals go. What is None comes from the environment's variables."""
+    """The output by OTLP. OpenTelemetry's environment variables replace fields that are None."""
 
     endpoint: str | None = None
     headers: Secret | None = None
@@ -409,7 +409,7 @@ class OtlpOutput:
 
     @classmethod
     def of(cls, sink: Mapping[str, Any]) -> OtlpOutput | None:
-        """From the parsed table of the sink's options; None if it was not asked for."""
+        """Build the output from the sink's parsed options; None if OTLP is not enabled."""
         is_enabled = sink["metrics_otlp_enable"]
         if is_enabled is None:
             is_enabled = sink["metrics_otlp_endpoint"] is not None
@@ -426,11 +426,12 @@ class OtlpOutput:
 
 @dataclass(frozen=True, slots=True)
 class MetricsOutputs:
-    """path: a local file, or the URI of a folder, that gets each line
+    """Outputs of the metrics.
 
-    max_bytes: a local file that would be larger is renamed, and ``BACKUPS`` are kept; 0: never
-    push_url, push_job: a push gateway, and under which job it is told
-    otlp: None unless it was asked for
+    path: a local file, or the URI of a folder, that gets each line
+    max_bytes: the local file is renamed before it becomes larger; 0: never
+    push_url, push_job: a push gateway's URL, and the job label of the pushed metrics
+    otlp: None unless OTLP is enabled
     """
 
     path: str | None = None
@@ -441,7 +442,7 @@ class MetricsOutputs:
 
     @classmethod
     def of(cls, sink: Mapping[str, Any]) -> MetricsOutputs:
-        """From the parsed table of the sink's options."""
+        """Build the outputs from the sink's parsed options."""
         return cls(
             sink["metrics_path"],
             sink["metrics_path_max_bytes"],
@@ -452,12 +453,12 @@ class MetricsOutputs:
 
     @property
     def has_traces(self) -> bool:
-        """Whether a trace of each batch is sent."""
+        """Return True if a trace of each batch is sent."""
         return self.otlp is not None and OTLP_TRACES in self.otlp.signals
 
 
 def notes_on_outputs(outputs: MetricsOutputs, own: Iterable[str]) -> Iterator[str]:
-    """Sentences about options without the effect that was meant. ``own``: names that were given."""
+    """Yield sentences about options without effect. ``own``: names of the options that are set."""
     names = {key.name for key in METRICS_KEYS if key.name.startswith(_OTLP)}
     for name in own:
         if outputs.otlp is None and name in names and not name.endswith(".enable"):
@@ -469,15 +470,17 @@ def notes_on_outputs(outputs: MetricsOutputs, own: Iterable[str]) -> Iterator[st
 
 
 LONGEST_TIMEOUT_MS = 900_000
-"""The brokers' default of transaction.max.timeout.ms, and ours of transaction.timeout.ms: as long
-as possible, for it is also how long a restart may take in the middle of a commit."""
+"""The brokers' default of transaction.max.timeout.ms and the sink's of transaction.timeout.ms.
+
+The longest timeout is best because a restart during a commit must end before the timeout."""
 
 
 class ExactlyOnceConfig(NamedTuple):
-    """prefix: ``transactional.id.prefix``; log_*: of the decision log's topic.
+    """Options of exactly-once delivery.
 
-    accepts_missing_record: a prefix or query that is not new may begin without a record in the log
-    drops_replays: what comes again of a micro-batch that is committed may have other rows
+    prefix: ``transactional.id.prefix``; log_*: settings of the decision log's topic
+    accepts_missing_record: an existing prefix or query may start without a record in the log
+    drops_replays: a replay of a committed micro-batch may have other rows
     """
 
     prefix: str

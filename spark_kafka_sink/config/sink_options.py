@@ -1,11 +1,11 @@
-"""Parse what a process is asked to do: Spark's options of a write, or the command line's file.
+"""Parse Spark's options of a write, and the command line's configuration file.
 
-Spark's options are ``topic``, ``kafka.*`` and the sink's own. Names are case-insensitive, as
-everywhere in Spark. Nothing under ``kafka.`` is ignored silently: a key is used, or refused with an
-alternative, or reported as having no effect here and why.
+Spark's options are ``topic``, ``kafka.*`` and the sink's own. Names are case-insensitive, as in
+Spark. Each key under ``kafka.`` is used, rejected with an alternative, or reported as without
+effect with the reason.
 
-``--command-config FILE`` says how a client of the command line connects, as with Kafka's own tools.
-The file is one of Java's properties files, with Kafka's names, without ``kafka.`` before them.
+``--command-config FILE`` configures the connections of the command line, as with Kafka's tools. The
+file is a Java properties file with Kafka's names, without the prefix ``kafka.``.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ _AS_THEY_ARE = (
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What one write was asked to do.
+    """The parsed options of one write.
 
-    exactly_once: None unless delivery.guarantee asks for it
-    checkpoint, query_name: of a streaming query, where Spark tells; application_id likewise
-    write_id, write_version: of a batch write that is to be written once; both or none
-    dead_letters: None unless errors.tolerance asks for them
-    formats: None if none of their options is given; registry: None where no schema's id is written
+    exactly_once: None unless delivery.guarantee is exactly-once
+    checkpoint, query_name: of a streaming query; application_id: Spark's. None if Spark gives none
+    write_id, write_version: identity of a batch write that may be repeated; both or none
+    dead_letters: None unless errors.tolerance is all
+    formats: None if no format option is set; registry: None if no schema id is written
     notes: sentences about options without effect, for the log
     """
 
@@ -119,7 +119,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
-        """From Spark's options. Raises ConfigError, in the JVM sink's words where it has any."""
+        """Parse Spark's options. Raises ConfigError, with the JVM sink's message if it has one."""
         lowered = {name.lower(): value for name, value in options.items()}
         kafka = _kafka_options(lowered)
         own_names = (name for name in lowered if not name.startswith(KAFKA_PREFIX))
@@ -159,9 +159,9 @@ class SinkOptions:
 
 
 def _kafka_options(lowered: Mapping[str, str]) -> dict[str, str]:
-    """What begins with ``kafka.``, without that; Java's partitioners by their names here.
+    """Return the options ``kafka.*`` without the prefix; Java's partitioners get this sink's names.
 
-    Raises ConfigError for an empty name of a class.
+    Raises ConfigError for an empty class name.
     """
     kafka = {
         name.removeprefix(KAFKA_PREFIX): value
@@ -185,7 +185,7 @@ def _with_effect(kafka: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_own(producer: ProducerConfig, sink: Mapping[str, Any]) -> ProducerConfig:
-    """What the sink's own options say to the producer."""
+    """Return ``producer`` with the fields that the sink's own options set."""
     is_exactly_once = sink["delivery_guarantee"] == EXACTLY_ONCE
     return replace(
         producer,
@@ -204,7 +204,7 @@ def _topic_creation(sink: Mapping[str, Any]) -> TopicCreation | None:
 
 
 def _check_hooks(interceptors: list[str], partitioner: str) -> None:
-    """Raise ConfigError now for what could not be loaded in the tasks."""
+    """Raise ConfigError on the driver for user code that the tasks could not load."""
     for entry_point in interceptors:
         load(entry_point, "interceptor")
     if ":" in partitioner:
@@ -212,9 +212,9 @@ def _check_hooks(interceptors: list[str], partitioner: str) -> None:
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Raise ConfigError for the first name that is refused, or if there are no brokers' addresses.
+    """Raise ConfigError for the first rejected name, or if no brokers' addresses are set.
 
-    In this order: who has written bootstrap.servers shall be told that, not that it is missing.
+    Names come first: for bootstrap.servers without ``kafka.`` the error names the wrong spelling.
     """
     parts = [part for part in ("value", "key") if f"{part}.format" in names]
     for name in names:
@@ -228,7 +228,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _notes(names: Iterable[str], kafka: Mapping[str, str]) -> Iterator[str]:
-    """Sentences about options without effect. kafka: those of Kafka, by their names without it"""
+    """Yield sentences about options without effect. kafka: options without ``kafka.``"""
     yield from _notes_on_memory(kafka)
     for name in names:
         key = name.removeprefix(KAFKA_PREFIX)
@@ -262,7 +262,7 @@ def _check_write(write_id: str | None, version: int | None) -> None:
 
 
 def _check_decision_log(sink: Mapping[str, Any]) -> None:
-    """Raise ConfigError where all rows, or all dead letters, would go to the decision log."""
+    """Raise ConfigError if all rows, or all dead letters, would go to the decision log."""
     log = sink["transaction_log_topic"]
     for option in ("topic", "errors.deadletterqueue.topic.name"):
         if sink[option.replace(".", "_")] == log:
@@ -273,7 +273,7 @@ def _check_decision_log(sink: Mapping[str, Any]) -> None:
 
 
 def _defaults_for(guarantee: str) -> dict[str, str]:
-    """Defaults of ``kafka.*`` that a guarantee needs."""
+    """Return the defaults of ``kafka.*`` that a guarantee needs."""
     if guarantee == EXACTLY_ONCE:
         return {"transaction.timeout.ms": str(LONGEST_TIMEOUT_MS)}
     return {"acks": "0"} if guarantee == NONE else {}
@@ -314,7 +314,7 @@ _OF_PRODUCER = (
 
 
 def told_settings(options: SinkOptions) -> dict[str, str]:
-    """Values as they are in force, given or not, by the names that users write."""
+    """Return the values in force, set or default, by the names that users write."""
     producer = options.producer
     told = {
         "delivery.guarantee": options.delivery_guarantee,
@@ -342,7 +342,7 @@ _FULL_NAME = re.compile(rf"(?<![\w.])kafka\.((?:{_NAMES})(?![\w-]|\.\w)|config\.
 
 
 class CommandConfig(NamedTuple):
-    """notes: sentences about what has no effect, for stderr."""
+    """A parsed configuration file. notes: sentences about options without effect, for stderr"""
 
     producer: ProducerConfig
     notes: tuple[str, ...]
@@ -351,10 +351,10 @@ class CommandConfig(NamedTuple):
 def read_command_config(
     path: str, bootstrap_servers: str, defaults: Mapping[str, str]
 ) -> CommandConfig:
-    """What the file at ``path`` asks for; the servers win over those in the file.
+    """Parse the file at ``path``; ``bootstrap_servers`` replaces the addresses in the file.
 
-    defaults: Kafka's keys and texts where the file has none. Raises ConfigError, which names file
-    and line, and shows no secret.
+    defaults: Kafka's keys and texts for keys that the file does not set. Raises ConfigError, which
+    names file and line and shows no secret.
     """
     servers = {"bootstrap.servers": bootstrap_servers}
     try:
@@ -377,9 +377,9 @@ def _is_used(name: str) -> bool:
 
 
 def _check_name(name: str, where: str) -> None:
-    """Raise ConfigError for a typing error, and for what would have to have an effect.
+    """Raise ConfigError for a misspelt name and for a librdkafka name of a security option.
 
-    Names that are like no other are those of other tools that use the same file.
+    Names that resemble no option belong to other tools that use the same file.
     """
     if name.startswith(KAFKA_PREFIX) and _is_used(name.removeprefix(KAFKA_PREFIX)):
         raise ConfigError(f"{where}: write {name.removeprefix(KAFKA_PREFIX)}, without kafka.")
@@ -405,7 +405,7 @@ def _notes_on_file(
 
 
 def _in_file(message: str, path: str, lines: Mapping[str, int]) -> str:
-    """``message`` with the place of the first option that it names."""
+    """Return ``message`` with file and line of the first option that it names."""
     named = [match[1] for match in _FULL_NAME.finditer(message) if match[1] in lines]
     where = f"{path}, line {lines[named[0]]}" if named else path
     return f"{where}: {_without_prefix(message)}"
