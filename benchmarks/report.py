@@ -126,7 +126,8 @@ def targets(results: Results) -> list[str]:
     """Return the targets with computed verdicts, and the notes."""
     names = {True: "reached", False: "**not reached**", None: "not measured"}
     rows = [(v.what, v.wanted, v.measured, names[v.reached]) for v in verdicts(results)]
-    lines = ["## Targets", "", *table(("what", "wanted", "measured", ""), rows)]
+    about = "Goals of the matrix; the tables of cached, Parquet and typed rows have their own."
+    lines = ["## Targets", "", about, "", *table(("what", "wanted", "measured", ""), rows)]
     return lines
 
 

@@ -1,5 +1,6 @@
-"""Write files to a Kafka topic once: every row becomes a value, JSON or of another format, keyed by
-one of its columns.
+"""Write files to a Kafka topic once.
+
+Every row becomes a value, as JSON or in another format, and one of its columns may be the key.
 
     spark-submit --properties-file conf/throughput.conf jobs/batch_to_kafka.py \\
         --input /data/flights --topic flights --key dest

@@ -1,5 +1,6 @@
-"""Stream files into a Kafka topic: every row becomes a value, JSON or of another format, keyed by
-one of its columns.
+"""Stream files into a Kafka topic.
+
+Every row becomes a value, as JSON or in another format, and one of its columns may be the key.
 
     spark-submit --properties-file conf/demo.conf jobs/stream_to_kafka.py --input /data/flights
 

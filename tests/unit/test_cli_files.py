@@ -32,6 +32,8 @@ def test_all_files_of_a_kind(kind: str, capsys: pytest.CaptureFixture[str]) -> N
     assert [line.split()[0] for line in lines] == ["NAME", *(row["name"] for row in shown)]
     for row, line in zip(shown, lines[1:]):
         assert line.split(None, 1)[1] == row["summary"]
+        if kind != "docs":
+            assert row["summary"].endswith("."), "a whole sentence"
     assert printed(capsys, kind, "--format", "json") == printed(capsys, kind, "--json")
     assert printed(capsys, kind, "--format", "table") == printed(capsys, kind)
 
