@@ -192,7 +192,7 @@ class Case:
 
     def _take_out(self, slot: int) -> None:
         """Drop a batch, as if it was sent."""
-        self._pool.give_back(self._pool.chain(self._open_batches.detach(slot).first_page))
+        self._pool.deallocate(self._pool.chain(self._open_batches.detach(slot).first_page))
 
     def _take_all_out(self) -> None:
         for slot in self._open_batches.open_slots():

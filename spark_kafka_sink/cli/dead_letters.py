@@ -33,7 +33,7 @@ from spark_kafka_sink.cli.command import (
 
 if TYPE_CHECKING:
     from spark_kafka_sink.client.admin import AdminClient
-    from spark_kafka_sink.dead_letters.letters import DeadLetter, Group, Topic, Wanted
+    from spark_kafka_sink.dead_letters.letters import DeadLetter, Group, LetterFilter, Topic
     from spark_kafka_sink.dead_letters.replay import Replay
 
 Run = Callable[[argparse.Namespace, "AdminClient"], int]
@@ -209,11 +209,13 @@ def _connected(run: Run, arguments: argparse.Namespace) -> int:
 
 def _opened(
     arguments: argparse.Namespace, admin: AdminClient, asks_for_unknown: bool = False
-) -> tuple[Topic, Wanted]:
+) -> tuple[Topic, LetterFilter]:
     """Open the topic. Raises RefusedError if --from is behind the topic's end."""
-    from spark_kafka_sink.dead_letters.letters import Topic, Wanted
+    from spark_kafka_sink.dead_letters.letters import LetterFilter, Topic
 
-    wanted = Wanted(arguments.causes, arguments.query_id, arguments.first_offsets, asks_for_unknown)
+    wanted = LetterFilter(
+        arguments.causes, arguments.query_id, arguments.first_offsets, asks_for_unknown
+    )
     topic = Topic(admin, arguments.topic, arguments.timeout_ms)
     problem = topic.beyond(wanted.first_offsets)
     if problem is not None:
@@ -321,7 +323,7 @@ def _check_destinations(
     arguments: argparse.Namespace, admin: AdminClient, groups: Sequence[Group]
 ) -> None:
     """Raise RefusedError unless the operator names destinations that may be written to."""
-    from spark_kafka_sink.dead_letters.replay import why_not_to
+    from spark_kafka_sink.dead_letters.replay import replay_forbidden_reason
 
     if arguments.to_topic is None and not arguments.allowed:
         named = Counter[str]()
@@ -337,7 +339,7 @@ def _check_destinations(
         ("--allow-topic", arguments.allowed),
     ):
         for name in filter(None, names):
-            reason = why_not_to(admin, name, arguments.timeout_ms)
+            reason = replay_forbidden_reason(admin, name, arguments.timeout_ms)
             if reason is not None:
                 raise RefusedError(f"{option}: '{_shown(name)}': {reason}")
 

@@ -151,7 +151,7 @@ class AdminClient(BlockingClient):
         client._are_credentials_replaced = security.watch()
         return client
 
-    def look_for_credentials(self) -> None:
+    def renew_if_credentials_changed(self) -> None:
         """Renew the connections of a long-lived client if its stores or references have changed."""
         if self._are_credentials_replaced is not None and self._are_credentials_replaced():
             self._client.renew_connections()
@@ -206,7 +206,9 @@ class AdminClient(BlockingClient):
         no topic is created. The brokers' metadata show new topics a moment later.
         """
         deadline_ms = self.deadline_in(timeout_ms)
-        results: dict[str, BrokerError | None] = {topic.name: _not_told(topic) for topic in topics}
+        results: dict[str, BrokerError | None] = {
+            topic.name: _missing_result(topic) for topic in topics
+        }
         pending = list(topics)
         attempts = 0
         while pending:
@@ -242,7 +244,7 @@ class AdminClient(BlockingClient):
                 if self._clock.now_ms() >= deadline_ms:
                     raise
             else:
-                response = self.ask_once(Call(ready, request), deadline_ms)
+                response = self.request_once(Call(ready, request), deadline_ms)
                 if response is not None:
                     return response
             self._controller = None
@@ -262,7 +264,7 @@ def _create_error(result: CreatableTopicResult) -> BrokerError | None:
     return BrokerError(error, f"create topic {result.name}", result.error_message)
 
 
-def _not_told(topic: CreatableTopic) -> BrokerError:
+def _missing_result(topic: CreatableTopic) -> BrokerError:
     unknown = error_named("UNKNOWN_SERVER_ERROR")
     return BrokerError(unknown, f"create topic {topic.name}", "the broker did not say")
 

@@ -49,7 +49,7 @@ class Call(NamedTuple):
 
 
 @dataclass(slots=True)
-class Asked:
+class SentCall:
     """A call that was sent.
 
     until_ms: when its connection is closed if no response has come
@@ -62,7 +62,7 @@ class Asked:
     answer: Message | None = None
 
 
-class Round:
+class PendingCalls:
     """Calls that are awaited together, by position.
 
     waiting: calls that are not sent yet, by node
@@ -74,12 +74,12 @@ class Round:
         self.waiting: dict[Node, deque[int]] = {}
         for position, call in enumerate(calls):
             self.waiting.setdefault(call.node, deque()).append(position)
-        self.sent: dict[int, Asked] = {}
+        self.sent: dict[int, SentCall] = {}
         self.look_ms = now_ms + SILENT_MS
         self._missing = {node: len(positions) for node, positions in self.waiting.items()}
 
     @property
-    def open(self) -> list[Asked]:
+    def open(self) -> list[SentCall]:
         return [asked for asked in self.sent.values() if asked.is_open]
 
     def answers(self) -> list[Message | None]:
@@ -124,7 +124,7 @@ _MOST_DOUBLINGS = 5
 
 _Client = TypeVar("_Client", bound="BlockingClient")
 
-HaveMoved = Callable[[Sequence[int]], Collection[int]]
+FindMoved = Callable[[Sequence[int]], Collection[int]]
 """Takes positions of calls to silent nodes; returns those that must go to another node now."""
 
 
@@ -287,13 +287,13 @@ class BlockingClient:
             return self._request_any(request, deadline_ms)
         while True:
             ready = self.await_any((node,), deadline_ms)
-            response = self.ask_once(Call(ready, request), deadline_ms)
+            response = self.request_once(Call(ready, request), deadline_ms)
             if response is not None:
                 return response
 
     def _request_any(self, request: Request, deadline_ms: int) -> Message:
         """Ask one bootstrap node after the other; return the first response."""
-        asked: list[Asked] = []
+        asked: list[SentCall] = []
         next_ms = 0
         while True:
             now_ms = self._clock.now_ms()
@@ -315,18 +315,18 @@ class BlockingClient:
                     node = min(ready, key=self._client.in_flight_count)
                     asked.append(self._send(Call(node, request), now_ms))
                     next_ms = now_ms + SILENT_MS
-            self._give_up_late(asked, now_ms)
+            self._disconnect_late(asked, now_ms)
             until_ms = min([deadline_ms, *(one.until_ms for one in asked)])
             if asked and now_ms < next_ms:
                 self._poll((), min(until_ms, next_ms), now_ms)
             else:
                 self._poll(self._not_among(asked), until_ms, now_ms)
 
-    def _not_among(self, asked: Sequence[Asked]) -> list[Node]:
+    def _not_among(self, asked: Sequence[SentCall]) -> list[Node]:
         nodes = {one.call.node for one in asked}
         return [node for node in self._any_nodes() if node not in nodes]
 
-    def ask_once(self, call: Call, deadline_ms: int) -> Message | None:
+    def request_once(self, call: Call, deadline_ms: int) -> Message | None:
         """Return the response of a connected node; None without one, if time is left."""
         (answer,) = self.request_all([call], deadline_ms)
         if answer is None and self._clock.now_ms() >= deadline_ms:
@@ -334,7 +334,7 @@ class BlockingClient:
         return answer
 
     def request_all(
-        self, calls: Sequence[Call], deadline_ms: int, have_moved: HaveMoved | None = None
+        self, calls: Sequence[Call], deadline_ms: int, have_moved: FindMoved | None = None
     ) -> list[Message | None]:
         """Send calls to several nodes at once; return the responses in the order of ``calls``.
 
@@ -342,12 +342,12 @@ class BlockingClient:
         a few seconds. It is also None if another node must be asked. In all three cases, the node
         may or may not have executed the request.
         """
-        asked = Round(calls, self._clock.now_ms())
+        asked = PendingCalls(calls, self._clock.now_ms())
         patience_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))
         while True:
             now_ms = self._clock.now_ms()
             self._send_waiting(asked, now_ms, patience_ms)
-            self._give_up_late(asked.open, now_ms)
+            self._disconnect_late(asked.open, now_ms)
             if now_ms >= deadline_ms or not (asked.waiting or asked.open):
                 return asked.answers()
             until_ms = min([deadline_ms, *(one.until_ms for one in asked.open)])
@@ -362,7 +362,7 @@ class BlockingClient:
             else:
                 self._poll(asked.waiting, until_ms, now_ms)
 
-    def _send_waiting(self, asked: Round, now_ms: int, patience_ms: int) -> None:
+    def _send_waiting(self, asked: PendingCalls, now_ms: int, patience_ms: int) -> None:
         for node, positions in list(asked.waiting.items()):
             while positions and self._client.ready(node, now_ms):
                 position = positions.popleft()
@@ -373,7 +373,7 @@ class BlockingClient:
     def _answer_ms(self, node: Node) -> int:
         return _ANSWER_MS << min(self._unanswered[node], _MOST_DOUBLINGS)
 
-    def _give_up_late(self, asked: Iterable[Asked], now_ms: int) -> None:
+    def _disconnect_late(self, asked: Iterable[SentCall], now_ms: int) -> None:
         """Close the connections to late nodes, which completes their calls."""
         late = {one.call.node for one in asked if one.is_open and now_ms >= one.until_ms}
         for node in late:
@@ -385,9 +385,9 @@ class BlockingClient:
         """Return True if ``node`` is connected, even if it is busy with earlier requests."""
         return self._client.is_any_connected((node,))
 
-    def _send(self, call: Call, now_ms: int) -> Asked:
+    def _send(self, call: Call, now_ms: int) -> SentCall:
         node, request, at_most_version = call
-        asked = Asked(call, now_ms + self._answer_ms(node))
+        asked = SentCall(call, now_ms + self._answer_ms(node))
 
         def complete(response: ClientResponse, _: int) -> None:
             asked.is_open = False

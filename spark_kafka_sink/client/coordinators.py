@@ -72,7 +72,7 @@ RULES = (
 _BY_ERROR = {error_named(rule.error): rule.verdict for rule in RULES}
 _NONE = error_named("NONE")
 _NOT_ATTEMPTED = error_named("OPERATION_NOT_ATTEMPTED")
-_NOT_TOLD = error_named("COORDINATOR_NOT_AVAILABLE")
+_MISSING = error_named("COORDINATOR_NOT_AVAILABLE")
 
 
 def verdict_on(error: KafkaErrorCode) -> Verdict:
@@ -109,7 +109,9 @@ def find_requests(
     return [FindCoordinatorRequest(i, TRANSACTION_KEY_TYPE) for i in transactional_ids]
 
 
-def found_in(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> list[Found]:
+def parse_coordinators(
+    request: FindCoordinatorRequest, response: FindCoordinatorResponse
+) -> list[Found]:
     """Return the result for each id of ``request``, in whichever version ``response`` came.
 
     An id that the response omits has no coordinator yet.
@@ -129,7 +131,7 @@ def found_in(request: FindCoordinatorRequest, response: FindCoordinatorResponse)
 
 def _found(key: str, told: Coordinator | None) -> Found:
     if told is None:
-        return Found(key, Node(-1, "", -1), _NOT_TOLD, "the broker did not say")
+        return Found(key, Node(-1, "", -1), _MISSING, "the broker did not say")
     error = error_for_code(told.error_code)
     return Found(key, Node(told.node_id, told.host, told.port), error, told.error_message)
 
@@ -147,7 +149,7 @@ def add_partitions_request(
     return AddPartitionsToTxnRequest(transactional_id, *producer, list(topics.values()))
 
 
-def results_in(
+def parse_results(
     request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
 ) -> dict[TopicPartition, KafkaErrorCode]:
     """Return the error of each requested partition; omitted partitions were not attempted."""
@@ -164,7 +166,7 @@ def results_in(
     return results
 
 
-def worst_of(
+def decisive_error(
     results: Mapping[TopicPartition, KafkaErrorCode],
 ) -> tuple[TopicPartition, KafkaErrorCode]:
     """Return the partition whose error decides.
@@ -189,7 +191,7 @@ _SETTLED = (Verdict.DONE, Verdict.FATAL)
 _LOOK_MS = 10_000
 
 
-class Question(NamedTuple):
+class CoordinatorRequest(NamedTuple):
     """One request to the common coordinator of all ``ids``.
 
     at_most_version: returns the highest version for the coordinator's current transaction.version;
@@ -210,7 +212,7 @@ class Coordinators:
 
     def ask(
         self,
-        questions: Sequence[Question],
+        questions: Sequence[CoordinatorRequest],
         code_of: Callable[[Message], int],
         deadline_ms: int,
     ) -> Iterable[tuple[tuple[str, ...], Message]]:
@@ -222,7 +224,7 @@ class Coordinators:
             coordinators = self.find([q.ids[0] for q in waiting], deadline_ms)
             calls = self._calls(waiting, coordinators, deadline_ms)
             told = iter(self._answers(waiting, calls, deadline_ms))
-            again: list[Question] = []
+            again: list[CoordinatorRequest] = []
             for question, call in zip(waiting, calls):
                 answer = None if call is None else next(told)
                 error = _NETWORK_EXCEPTION
@@ -245,7 +247,10 @@ class Coordinators:
             attempts += 1
 
     def _answers(
-        self, questions: Sequence[Question], calls: Sequence[Call | None], deadline_ms: int
+        self,
+        questions: Sequence[CoordinatorRequest],
+        calls: Sequence[Call | None],
+        deadline_ms: int,
     ) -> list[Message | None]:
         """Return the responses to the calls that are not None."""
         asked = [call for call in calls if call is not None]
@@ -274,7 +279,7 @@ class Coordinators:
 
     def _calls(
         self,
-        questions: Sequence[Question],
+        questions: Sequence[CoordinatorRequest],
         coordinators: dict[str, Node],
         deadline_ms: int,
     ) -> list[Call | None]:
@@ -344,7 +349,7 @@ class Coordinators:
         for request in find_requests(missing, versions):
             answer = self._admin.request(None, request, deadline_ms)
             assert isinstance(answer, FindCoordinatorResponse)
-            for found in found_in(request, answer):
+            for found in parse_coordinators(request, answer):
                 if verdict_on(found.error) is Verdict.DONE:
                     self._nodes[found.transactional_id] = found.coordinator
                 else:

@@ -132,7 +132,7 @@ class DeadLetter(NamedTuple):
         return cls(partition, record, told)
 
 
-class Wanted(NamedTuple):
+class LetterFilter(NamedTuple):
     """Filter of dead letters.
 
     causes: wanted causes; empty for all
@@ -146,7 +146,7 @@ class Wanted(NamedTuple):
     first_offsets: Mapping[int, int] = {}
     asks_for_unknown: bool = False
 
-    def why_not(self, letter: DeadLetter) -> str | None:
+    def skip_reason(self, letter: DeadLetter) -> str | None:
         """Return why this dead letter is not wanted; None if it is."""
         is_unknown = letter.cause == UNKNOWN_CAUSE
         if is_unknown and self.asks_for_unknown and UNKNOWN_CAUSE not in self.causes:
@@ -188,7 +188,9 @@ class Topic:
                 return f"{number}:{offset}: partition {number} ends at {self.ends[number]}"
         return None
 
-    def letters(self, wanted: Wanted, left_out: Counter[str] | None = None) -> Iterator[DeadLetter]:
+    def letters(
+        self, wanted: LetterFilter, left_out: Counter[str] | None = None
+    ) -> Iterator[DeadLetter]:
         """Yield the wanted dead letters, partition by partition, each in order.
 
         left_out: counts the others, by reason
@@ -199,7 +201,7 @@ class Topic:
             first = max(self._firsts[number], wanted.first_offsets.get(number, 0))
             for record in partition.records(first, self.ends[number], self._timeout_ms):
                 letter = DeadLetter.of(number, record)
-                reason = wanted.why_not(letter)
+                reason = wanted.skip_reason(letter)
                 if reason is None:
                     yield letter
                 elif left_out is not None:

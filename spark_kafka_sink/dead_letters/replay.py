@@ -51,7 +51,7 @@ class Replayed(NamedTuple):
     left_out: Counter[str]
 
 
-def why_not_to(admin: AdminClient, topic: str, timeout_ms: int) -> str | None:
+def replay_forbidden_reason(admin: AdminClient, topic: str, timeout_ms: int) -> str | None:
     """Return why the operator must not replay to ``topic``; None if a replay is allowed.
 
     A record in the decision log decides what readers see, and internal topics belong to the
@@ -96,7 +96,7 @@ class Replay:
         self._keeps_partition = keeps_partition
         self._mend = mend
 
-    def why_not(self, letter: DeadLetter) -> str | None:
+    def skip_reason(self, letter: DeadLetter) -> str | None:
         """Return why this dead letter is omitted; None if it is to be written."""
         if not 0 <= letter.record.timestamp_ms <= _LATEST_MS:
             return "its timestamp is none that a row can have"
@@ -137,7 +137,7 @@ class Replay:
         try:
             chunk: list[DeadLetter] = []
             for letter in letters:
-                reason = self.why_not(letter)
+                reason = self.skip_reason(letter)
                 if reason is not None:
                     done.left_out[reason] += 1
                     continue
@@ -161,7 +161,7 @@ class Replay:
             producer.append(batch, POSITIONS)
 
     def rows(self, letters: Sequence[DeadLetter]) -> Any:
-        """Return an Arrow batch of letters for which ``why_not`` has no reason."""
+        """Return an Arrow batch of letters for which ``skip_reason`` has no reason."""
         return row_batch([self._row(letter) for letter in letters])
 
     def mended(self, batch: Any) -> Any:

@@ -51,7 +51,7 @@ class Channel(Protocol):
         """Begin to connect, without blocking."""
         ...
 
-    def go_on_connecting(self) -> bytes:
+    def finish_connect(self) -> bytes:
         """Do the next step of connecting; the socket is ready. The last sets ``is_connected``.
 
         Returns the bytes that the broker sent with the last step.
@@ -124,7 +124,7 @@ class PlaintextChannel:
     def begin_connect(self, address: Address) -> None:
         begin_connect(self.socket, address)
 
-    def go_on_connecting(self) -> bytes:
+    def finish_connect(self) -> bytes:
         check_connected(self.socket)
         self.is_connected = True
         return b""

@@ -68,7 +68,7 @@ class ClientSettings(NamedTuple):
         return cls(**{name: getattr(config, name) for name in cls._fields})
 
 
-class BrokerPauses:
+class ThrottleTimes:
     """Throttling pauses of all brokers, as far back as callers need.
 
     If a quota is used up, a broker responds at once, with ``throttle_time_ms``. It reads nothing
@@ -144,7 +144,7 @@ class Connector:
         self._pause = ExponentialBackoff(
             settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, rng
         )
-        self._set_up_time = ExponentialBackoff(
+        self._setup_timeout = ExponentialBackoff(
             settings.socket_connection_setup_timeout_ms,
             settings.socket_connection_setup_timeout_max_ms,
             rng,
@@ -170,7 +170,7 @@ class Connector:
     def to_next_address(self, connection: NodeConnection, now_ms: int) -> None:
         """Connect to the next address. When all were tried, the host name is resolved again."""
         connection.change(ConnectionEvent.CONNECT)
-        timeout_ms = self._set_up_time.backoff_ms(connection.failed_set_ups)
+        timeout_ms = self._setup_timeout.backoff_ms(connection.failed_set_ups)
         connection.set_up_deadline_ms = now_ms + timeout_ms
         address = connection.addresses.pop(0)
         self._network.connect(connection.channel_id, address, connection.node.host)
@@ -195,7 +195,7 @@ class Connector:
         self._network.send(connection.channel_id, buffers)
 
 
-def hint_at_sasl(connection: NodeConnection) -> str:
+def sasl_hint(connection: NodeConnection) -> str:
     """Return a hint if the connection was lost before any answer; empty otherwise."""
     protocol = connection.protocol
     if protocol is None or protocol.is_authenticated or connection.has_answered:
@@ -226,7 +226,7 @@ class NetworkClient:
         self._rng = rng
         self._connector = Connector(settings, network, rng, converse)
         self.nodes: NodesMetrics = {}
-        self.pauses = BrokerPauses()
+        self.pauses = ThrottleTimes()
         self._connections: dict[int, NodeConnection] = {}
         self._by_channel: dict[int, NodeConnection] = {}
         self._next_channel_id = 0
@@ -244,7 +244,7 @@ class NetworkClient:
         connection = self._connection(node)
         if connection.can_send(now_ms, self._settings.max_in_flight_requests_per_connection):
             return True
-        if connection.can_renew(now_ms):
+        if connection.can_reauthenticate(now_ms):
             self._renew(connection, now_ms)
         if connection.can_connect(now_ms):
             self._connect(connection, node, now_ms)
@@ -486,7 +486,7 @@ class NetworkClient:
             if event.is_refused:
                 self._refuse(connection, event.reason, now_ms)
             else:
-                self._lose(connection, event.reason + hint_at_sasl(connection), now_ms)
+                self._lose(connection, event.reason + sasl_hint(connection), now_ms)
         elif isinstance(event, SendCompleted):
             self._handle_send_completed(connection, now_ms)
         elif isinstance(event, Received):

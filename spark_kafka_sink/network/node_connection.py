@@ -291,7 +291,7 @@ class NodeConnection:
         protocol = self.protocol
         return protocol is not None and now_ms >= min(protocol.ends_at_ms, self.ends_at_ms)
 
-    def can_renew(self, now_ms: int) -> bool:
+    def can_reauthenticate(self, now_ms: int) -> bool:
         """Return True if the session must be renewed before the next request, and can be now.
 
         At the end of the session, the connection is closed instead, after all responses in flight.
@@ -311,7 +311,7 @@ class NodeConnection:
             # A slow connection attempt ranks after nodes that were not tried yet.
             is_slow = now_ms - self.connect_started_ms >= _SLOW_CONNECT_MS
             return max_in_flight + (3 if is_slow else 1)
-        if self.can_connect(now_ms) or self.can_renew(now_ms):
+        if self.can_connect(now_ms) or self.can_reauthenticate(now_ms):
             return max_in_flight + 2
         return None
 

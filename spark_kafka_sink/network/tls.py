@@ -78,7 +78,7 @@ class TlsChannel:
         self._port = port if isinstance(port, int) else 0
         begin_connect(self.socket, address)
 
-    def go_on_connecting(self) -> bytes:
+    def finish_connect(self) -> bytes:
         """Connect with TCP first, then exchange the messages of the handshake."""
         if not self._is_reached:
             check_connected(self.socket)
@@ -126,7 +126,7 @@ class TlsChannel:
                     return
         except OSError:
             if not self._has_received:
-                self._look_for_alert()
+                self._read_alert()
             raise
 
     def _encrypt(self) -> bool:
@@ -221,7 +221,7 @@ class TlsChannel:
             return OSError(errno.ECONNRESET, f"TLS: {error.reason or error}")
         return RefusedError(self._why(error))
 
-    def _look_for_alert(self) -> None:
+    def _read_alert(self) -> None:
         """Raise RefusedError if the broker has sent an alert before it closed the connection."""
         try:
             while self._receive():

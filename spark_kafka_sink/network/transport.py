@@ -172,7 +172,7 @@ class SelectorNetwork:
         events.append(_disconnected(channel.channel_id, error))
 
     def _go_on_connecting(self, channel: Channel, events: list[NetworkEvent]) -> None:
-        data = channel.go_on_connecting()
+        data = channel.finish_connect()
         if channel.is_connected:
             events.append(Connected(channel.channel_id, channel.expires_at_ms))
         if data:

@@ -22,7 +22,7 @@ from spark_kafka_sink.base.model import Node, TopicPartition, dataclass
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.monitor import Monitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sequences import BatchNumbering
+from spark_kafka_sink.producer.sequences import SequenceTracker
 
 NO_PAGE = -1
 # The sorted part of the stack: the pages of Kafka's default buffer.memory. The bound keeps the sort
@@ -72,7 +72,7 @@ class BufferPool:
         self._free[-len(top) :] = rest
         return taken
 
-    def give_back(self, pages: Sequence[int]) -> None:
+    def deallocate(self, pages: Sequence[int]) -> None:
         """Put pages back. Their content is lost."""
         self._free.extend(pages)
 
@@ -201,7 +201,7 @@ class RecordAccumulator:
         with self.monitor:
             for part in parts:
                 self.enqueue(part)
-            self.pool.give_back(batch.pages)
+            self.pool.deallocate(batch.pages)
             batch.pages = []
 
     @contextmanager
@@ -290,7 +290,7 @@ class RecordAccumulator:
         partitions: Iterable[TopicPartition],
         max_size_bytes: int,
         now_ms: int,
-        numbering: BatchNumbering,
+        numbering: SequenceTracker,
     ) -> list[ProducerBatch]:
         """Drain one batch per partition at most, up to ``max_size_bytes`` (or one larger batch).
 
@@ -354,7 +354,7 @@ class RecordAccumulator:
                 for offset, part in enumerate(parts):
                     part.is_queued, part.queued_at_ms = True, now_ms
                     queue.insert(position + offset, part)
-            self.pool.give_back(batch.pages)
+            self.pool.deallocate(batch.pages)
             batch.pages = []
             self.monitor.notify_all()
 
@@ -363,7 +363,7 @@ class RecordAccumulator:
         with self.monitor:
             if self._incomplete.pop(batch, _ABSENT) is _ABSENT:
                 return  # the producer has failed in the meantime
-            self.pool.give_back(batch.pages)
+            self.pool.deallocate(batch.pages)
             batch.pages = []
             if not self._incomplete or self.pool.free_count >= self.awaited_pages:
                 self.monitor.notify_all()

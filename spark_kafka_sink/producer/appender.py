@@ -40,7 +40,7 @@ from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.monitor import Turns
-from spark_kafka_sink.producer.open_batches import BatchFinisher, Finishers
+from spark_kafka_sink.producer.open_batches import BatchFinisher, BatchFinishers
 from spark_kafka_sink.producer.partitioner import (
     NO_SLOT,
     RandomSource,
@@ -72,7 +72,7 @@ class Appender:
         self,
         config: ProducerConfig,
         accumulator: RecordAccumulator,
-        finishers: Finishers,
+        finishers: BatchFinishers,
         clock: Clock,
         rng: RandomSource,
         metrics: ProducerMetrics,
@@ -146,7 +146,7 @@ class Appender:
     def _turn(self) -> Iterator[None]:
         """Hold the task thread's turn, so that the sender thread does not use the open batches."""
         try:
-            with self._turns.of_task():
+            with self._turns.task_turn():
                 try:
                     yield
                 finally:
@@ -154,7 +154,7 @@ class Appender:
         finally:
             self._accumulator.wakeup_sender()
 
-    def finish_lingering(self, now_ms: int) -> int | None:
+    def finish_expired_linger(self, now_ms: int) -> int | None:
         """Finish open batches if the input has paused for ``linger.ms``. For the sender thread.
 
         Finishes one batch per turn, for a few milliseconds only, so that neither the task thread
@@ -165,7 +165,7 @@ class Appender:
             return None
         until_ms = self._clock.now_ms() + _LONGEST_SLICE_MS
         while True:
-            with self._turns.of_sender() as is_begun:
+            with self._turns.sender_turn() as is_begun:
                 if not is_begun:
                     return None
                 slot = self._open_batches.first_open_slot()
@@ -250,9 +250,9 @@ class Appender:
         """Halve a batch if its broker does not name rejected records. For the sender thread."""
         return self._sender_finisher.halve(batch)
 
-    def leave_out(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
+    def without_records(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
         """Return a batch without the records that its broker rejects. For the sender thread."""
-        return self._sender_finisher.leave_out(batch, rows)
+        return self._sender_finisher.without_records(batch, rows)
 
     def _finish_all(self, slots: list[int]) -> None:
         for slot in slots:
@@ -371,7 +371,7 @@ class RowChecks:
             if bytes_of_batch > limit:
                 where = f"(row {row} of {records.rows_count} that are appended together)"
                 raise RecordTooLargeError(_too_large(bytes_of_batch, option, limit, where))
-        most = self._most_alone(rules)
+        most = self._max_single_record_bytes(rules)
         if most is not None and bytes_of_batch > most:
             raise RecordTooLargeError(_refused_size(bytes_of_batch, most))
         if rules.needs_key and _has_nulls(records.columns.key):
@@ -390,7 +390,7 @@ class RowChecks:
         upper = sizes + MAX_RECORD_OVERHEAD + RECORD_BATCH_OVERHEAD
         for option, most in self._limits.items():
             faults.add(upper > most, TOO_LARGE, partial(_too_large_at, upper, option, most))
-        limit = self._most_alone(rules)
+        limit = self._max_single_record_bytes(rules)
         if limit is not None:
             alone = sizes_alone(sizes)
             faults.add(alone > limit, TOO_LARGE, lambda row: _refused_size(int(alone[row]), limit))
@@ -398,7 +398,7 @@ class RowChecks:
             faults.add(_lacks_keys(arrow_batch, positions), NULL_KEY, lambda row: _NO_KEY)
         return faults
 
-    def _most_alone(self, rules: RowRules) -> int | None:
+    def _max_single_record_bytes(self, rules: RowRules) -> int | None:
         """Return the size limit of a batch with one record; None if compression hides its size."""
         return None if self._is_compressed else rules.max_message_bytes
 

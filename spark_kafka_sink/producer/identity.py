@@ -24,13 +24,13 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.sequences import BatchNumbering, NoNumbering, ProducerState
+from spark_kafka_sink.producer.sequences import NoSequences, ProducerState, SequenceTracker
 from spark_kafka_sink.producer.transaction_manager import (
     CONCURRENT_TRANSACTIONS_BACKOFF_MS,
     CONNECTING_RECHECK_MS,
     Backoffs,
     CheckedTransaction,
-    RepeatedRequest,
+    RetriedRequest,
     TokenCheck,
     TransactionManager,
     TransactionSettings,
@@ -41,7 +41,7 @@ from spark_kafka_sink.protocol.messages.transactions import (
 )
 
 
-class IdentitySource(Protocol):
+class ProducerIdentity(Protocol):
     """Requests a producer id, and everything else that batches need before they may be sent."""
 
     @property
@@ -55,7 +55,7 @@ class IdentitySource(Protocol):
         ...
 
     @property
-    def state(self) -> BatchNumbering:
+    def state(self) -> SequenceTracker:
         """Return the numbering, which assigns sequences and holds back batches that must wait."""
         ...
 
@@ -87,7 +87,7 @@ class NoIdentity:
     began_after_ms = 0
 
     def __init__(self) -> None:
-        self.state: BatchNumbering = NoNumbering()
+        self.state: SequenceTracker = NoSequences()
 
     def maybe_request(self, now_ms: int) -> int | None:
         """Return None: no request is ever needed."""
@@ -119,7 +119,7 @@ class Identities:
         )
         self._backoffs = Backoffs(retry_backoff, concurrent_backoff)
 
-    def first(self) -> IdentitySource:
+    def first(self) -> ProducerIdentity:
         """Return the first identity of a new producer."""
         return self.idempotent() if self._is_idempotent else NoIdentity()
 
@@ -133,7 +133,7 @@ class Identities:
 
     def transactional(
         self, settings: TransactionSettings, token: UnusedToken | None
-    ) -> IdentitySource:
+    ) -> ProducerIdentity:
         """Return the identity of one transaction, which begins at once.
 
         ``token``: the right to decide on the transaction; None for no check.
@@ -142,10 +142,10 @@ class Identities:
         if token is None:
             return transaction
         asking = self._asking(transaction_advice_for)
-        check = TokenCheck(token, self._client, self._metadata, asking, self._tell_task)
+        check = TokenCheck(token, self._client, self._metadata, asking, self._notify_task)
         return CheckedTransaction(transaction, check)
 
-    def _tell_task(self) -> None:
+    def _notify_task(self) -> None:
         with self._accumulator.monitor:
             self._accumulator.monitor.notify_all()
 
@@ -163,8 +163,8 @@ class Identities:
         asking = self._asking(advice_for)
         return ProducerIdRequester(self._client, self._metadata, ProducerState(), asking, is_wanted)
 
-    def _asking(self, advice: Callable[[KafkaErrorCode], str]) -> RepeatedRequest:
-        return RepeatedRequest(self._client, self._backoffs, advice)
+    def _asking(self, advice: Callable[[KafkaErrorCode], str]) -> RetriedRequest:
+        return RetriedRequest(self._client, self._backoffs, advice)
 
 
 _INT_MAX = 2**31 - 1
@@ -184,7 +184,7 @@ class ProducerIdRequester:
         client: NetworkClient,
         metadata: Metadata,
         state: ProducerState,
-        asking: RepeatedRequest,
+        asking: RetriedRequest,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self.state = state

@@ -265,7 +265,7 @@ class Metadata:
                 self._last_seen.get(name), topic, has_epochs
             )
             is_incomplete = is_incomplete or any(p.leader_id < 0 for p in topics[name].partitions)
-        self._count_equal(nodes, topics, now_ms)
+        self._count_equivalent_responses(nodes, topics, now_ms)
         self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id, problems)
         self.version += 1
         self._last_success_ms = now_ms
@@ -279,7 +279,7 @@ class Metadata:
             attempts = max(self._equal_answers - 1, 0)
             self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(attempts)
 
-    def _count_equal(
+    def _count_equivalent_responses(
         self, nodes: Mapping[int, Node], topics: Mapping[str, TopicMetadata], now_ms: int
     ) -> None:
         """Count responses without news, so that repeated requests back off (KIP-580).

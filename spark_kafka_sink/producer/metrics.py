@@ -91,7 +91,7 @@ class ProducerMetrics:
             self.queue_time_ms += queue_time_ms
             self.queue_time_max_ms = max(self.queue_time_max_ms, queue_time_ms)
 
-    def note_answered(self, latency_ms: int, throttle_time_ms: int) -> None:
+    def record_response(self, latency_ms: int, throttle_time_ms: int) -> None:
         """Count one response to a produce request."""
         self.responses += 1
         self.request_latency_ms += latency_ms

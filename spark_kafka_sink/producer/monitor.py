@@ -73,7 +73,7 @@ class Turns:
         self.is_task_waiting = False
 
     @contextmanager
-    def of_task(self) -> Iterator[None]:
+    def task_turn(self) -> Iterator[None]:
         """Hold the task thread's turn; it begins after at most one turn of the sender thread."""
         with self._monitor:
             self.is_task_waiting = True
@@ -95,7 +95,7 @@ class Turns:
         return not self.is_task_at_work and not self.is_task_waiting
 
     @contextmanager
-    def of_sender(self) -> Iterator[bool]:
+    def sender_turn(self) -> Iterator[bool]:
         """Try to hold the sender thread's turn; yield True if the turn was free."""
         with self._monitor:
             is_begun = self._is_sender_at_work = self.is_free_for_sender

@@ -121,7 +121,7 @@ class OpenBatches:
 
     def release_reserve(self) -> None:
         """Return the pages that no append has used to the pool."""
-        self.pool.give_back(self._reserve[: self.reserve_count].tolist())
+        self.pool.deallocate(self._reserve[: self.reserve_count].tolist())
         self._state[table.RESERVE_COUNT] = 0
 
     def ensure_spill(self, size_bytes: int) -> None:
@@ -323,9 +323,9 @@ class BatchFinisher:
         self._count_split()
         return self._splitter.split(batch, batch.records_bytes // 2)
 
-    def leave_out(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
+    def without_records(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
         """Return the batch without the records at the positions ``rows``."""
-        return self._splitter.leave_out(batch, rows)
+        return self._splitter.without_records(batch, rows)
 
     def _count_split(self) -> None:
         # Both threads may split at the same time.
@@ -356,7 +356,7 @@ class BatchFinisher:
             taken, start = taken + count, 0
         if spare:
             with self._monitor:
-                self._pool.give_back(spare)
+                self._pool.deallocate(spare)
         return kept, buffers
 
     def _batch(
@@ -389,7 +389,7 @@ class BatchFinisher:
         )
 
 
-class Finishers(NamedTuple):
+class BatchFinishers(NamedTuple):
     """The table of open batches, and one finisher per thread."""
 
     open_batches: OpenBatches
@@ -403,7 +403,7 @@ class Finishers(NamedTuple):
         accumulator: RecordAccumulator,
         clock: Clock,
         metrics: ProducerMetrics,
-    ) -> Finishers:
+    ) -> BatchFinishers:
         """Create an empty table, and for each thread a finisher with its own compressor."""
         open_batches = OpenBatches(accumulator.pool)
 

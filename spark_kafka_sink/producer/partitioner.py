@@ -50,7 +50,7 @@ Int32Array = npt.NDArray[np.int32]
 
 _KEY_HASHES = {"murmur3": MURMUR3, "crc32": CRC32}
 _ROUND_ROBIN = "round-robin"
-_LEAVE_TO_KEY = -1
+_USE_KEY = -1
 
 
 class RandomSource(Protocol):
@@ -107,7 +107,7 @@ class StickyPartitioner:
                 return partition
 
 
-class ComputedPartitions(Protocol):
+class ColumnPartitioner(Protocol):
     """A partitioner that reads whole columns instead of single keys."""
 
     def compute(
@@ -128,7 +128,7 @@ class ComputedPartitions(Protocol):
         ...
 
 
-def computed_partitions(config: ProducerConfig) -> ComputedPartitions | None:
+def computed_partitions(config: ProducerConfig) -> ColumnPartitioner | None:
     """Return the partitioner that ``kafka.partitioner`` names; None if it only hashes keys."""
     if config.partitioner == "murmur3":
         _check_murmur3()
@@ -254,7 +254,7 @@ def _checked(
         raise ValueError(f"it returned {len(result)} partitions for {rows_count} rows")
     if isinstance(result, pa.ChunkedArray):
         result = result.combine_chunks()
-    filled: Int32Array = result.fill_null(_LEAVE_TO_KEY).to_numpy(zero_copy_only=False)
+    filled: Int32Array = result.fill_null(_USE_KEY).to_numpy(zero_copy_only=False)
     partitions = np.ascontiguousarray(filled, np.int32)
     is_outside = (partitions < 0) | (partitions >= partitions_count)
     if result.null_count:
@@ -469,7 +469,7 @@ class SlotAssigner:
             available = topics[0].available(cluster, slow_nodes)
             count = topics[0].partitions_count
             return self._computed.compute(topics[0].name, records, None, available, count)
-        partitions = np.full(records.rows_count, _LEAVE_TO_KEY, np.int32)
+        partitions = np.full(records.rows_count, _USE_KEY, np.int32)
         for index, topic in enumerate(topics):
             rows = np.flatnonzero(indices == index).astype(np.int32)
             available = topic.available(cluster, slow_nodes)

@@ -3,7 +3,7 @@
 The task thread appends, and a sender thread sends. Every wait has a deadline. A failure of either
 thread reaches the task as an exception.
 
-:class:`TopicWaiter` makes the task thread wait until topics are known, and may create missing
+:class:`MetadataWaiter` makes the task thread wait until topics are known, and may create missing
 topics.
 
 Source: ``KafkaProducer``, ``KafkaProducer.waitOnMetadata``.
@@ -52,11 +52,11 @@ from spark_kafka_sink.producer.metadata import (
 )
 from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, TaskTotals
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
-from spark_kafka_sink.producer.open_batches import Finishers
+from spark_kafka_sink.producer.open_batches import BatchFinishers
 from spark_kafka_sink.producer.quotas import RateLimit
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.telemetry import Telemetry
-from spark_kafka_sink.producer.telemetry_subscription import Watched
+from spark_kafka_sink.producer.telemetry_subscription import TelemetrySources
 from spark_kafka_sink.producer.transaction_manager import TransactionSettings
 from spark_kafka_sink.security.security import Security
 
@@ -102,8 +102,8 @@ class KafkaProducer:
         self.pool = BufferPool(config.buffer_memory, _page_size(config.buffer_memory))
         self.accumulator = RecordAccumulator(monitor, self.pool, retry_backoff, self.client.wakeup)
         metrics, accumulator, most_ms = self.metrics, self.accumulator, config.max_block_ms
-        self._topics = TopicWaiter(most_ms, cluster, accumulator, clock, metrics, create_topics)
-        finishers = Finishers.of(config, accumulator, clock, metrics)
+        self._topics = MetadataWaiter(most_ms, cluster, accumulator, clock, metrics, create_topics)
+        finishers = BatchFinishers.of(config, accumulator, clock, metrics)
         self._appender = Appender(config, accumulator, finishers, clock, rng, metrics)
         self._row_checks = RowChecks(config, self.pool.memory_bytes)
         self._identities = Identities(
@@ -121,7 +121,7 @@ class KafkaProducer:
         if not self._config.enable_metrics_push:
             return None
         parts = self._totals, self.client, self._metadata, self.accumulator, self.pool.memory_bytes
-        watched = Watched(*parts, self._clock, lambda: self.sender.transaction)
+        watched = TelemetrySources(*parts, self._clock, lambda: self.sender.transaction)
         return Telemetry(watched, self._config, rng)
 
     @property
@@ -252,7 +252,7 @@ class KafkaProducer:
         if self._is_transactional:
             # The next task may begin a transaction too, so only a batch triggers InitProducerId.
             self._is_transactional = False
-            self.sender.exchange_identity(self._identities.idempotent_when_needed())
+            self.sender.set_identity(self._identities.idempotent_when_needed())
         if self.sender.rate_limit is not None:
             self.sender.rate_limit.begin_task()
         self._topics.add(topics)
@@ -282,12 +282,12 @@ class KafkaProducer:
             raise KafkaSinkError("a transaction begins before the first append")
         self._is_transactional = True
         settings = TransactionSettings(transactional_id, timeout_ms)
-        self.sender.exchange_identity(self._identities.transactional(settings, token))
+        self.sender.set_identity(self._identities.transactional(settings, token))
         if self.sender.rate_limit is not None:
             self.sender.rate_limit.begin_transaction(timeout_ms)
         self.client.wakeup()
 
-    def take_leave(self) -> None:
+    def push_final_telemetry(self) -> None:
         """Push the final telemetry at once, because no further task may follow."""
         if self.telemetry is not None:
             self.telemetry.rest(longest_ms=0)
@@ -421,7 +421,7 @@ def _create_nothing(topics: list[str]) -> None:
     """Create no topic, because the sink does not create topics."""
 
 
-def _lacking(highest: Mapping[str, int], snapshot: ClusterSnapshot) -> set[str]:
+def _topics_without_partition(highest: Mapping[str, int], snapshot: ClusterSnapshot) -> set[str]:
     """Return the known topics that lack the wanted partition."""
     return {
         topic
@@ -430,7 +430,7 @@ def _lacking(highest: Mapping[str, int], snapshot: ClusterSnapshot) -> set[str]:
     }
 
 
-class TopicWaiter:
+class MetadataWaiter:
     """Waits in the task thread for snapshots that know the task's topics."""
 
     def __init__(
@@ -479,7 +479,9 @@ class TopicWaiter:
         the failure of the sender.
         """
         snapshot = self.add(topics)
-        if all(topic in snapshot.topics for topic in topics) and not _lacking(highest, snapshot):
+        if all(topic in snapshot.topics for topic in topics) and not _topics_without_partition(
+            highest, snapshot
+        ):
             return snapshot
         started_ns = self._clock.perf_ns()
         deadline_ms = self._clock.now_ms() + self._max_block_ms
@@ -538,12 +540,12 @@ class TopicWaiter:
             if self._accumulator.failure is not None:
                 raise self._accumulator.failure
             snapshot, now_ms = self._metadata.snapshot, self._clock.now_ms()
-            lacking = _lacking(highest, snapshot)
+            lacking = _topics_without_partition(highest, snapshot)
             unknown = [topic for topic in topics if topic not in snapshot.topics]
             if not lacking and not unknown:
                 return snapshot
             is_asked = self._metadata.age_ms(now_ms) < now_ms - began_ms
-            if is_asked and not unknown and lacking <= self._in_vain(began_ms):
+            if is_asked and not unknown and lacking <= self._recently_missing(began_ms):
                 return snapshot
             left_ms = self._left_ms(deadline_ms)
             if left_ms <= 0:
@@ -565,7 +567,7 @@ class TopicWaiter:
         pause_ends_ms = self._client.pauses.latest_end_ms
         return max(deadline_ms, pause_ends_ms + self._max_block_ms) - self._clock.now_ms()
 
-    def _in_vain(self, now_ms: int) -> set[str]:
+    def _recently_missing(self, now_ms: int) -> set[str]:
         """Return the topics whose partitions were recently awaited without success."""
         oldest_ms = now_ms - self._metadata.max_age_ms
         return {topic for topic, ms in self._in_vain_ms.items() if ms > oldest_ms}

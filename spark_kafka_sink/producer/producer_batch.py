@@ -228,7 +228,7 @@ class BatchSplitter:
         """
         return self._parts(batch, _records_of(batch), batch.records_count, target_bytes)
 
-    def leave_out(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
+    def without_records(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
         """Return ``batch``, which was sent, without the records at positions ``rows``, ascending.
 
         Reads record by record in Python, because brokers rarely reject records.

@@ -1,7 +1,7 @@
 """Quotas and rate limits: how long batches are held, and which waits do not count as late.
 
 :class:`RateLimit` holds batches in this producer, for ``max.bytes.per.second.per.task``.
-:class:`QuotaWaits` sums up the waits of batches for this limit, and for brokers that request
+:class:`ThrottleTracker` sums up the waits of batches for this limit, and for brokers that request
 pauses because a quota is used up (KIP-219).
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.model import Node, TopicPartition
-from spark_kafka_sink.network.client import BrokerPauses
+from spark_kafka_sink.network.client import ThrottleTimes
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
@@ -113,7 +113,7 @@ class RateLimit:
         return min(batch.size_bytes, self._bytes_per_second) * _MS_PER_S
 
 
-class QuotaWaits:
+class ThrottleTracker:
     """Records how long batches have waited for a quota or a limit, which does not count as late.
 
     A queued batch waits for its partition's leader or for the limit. A batch in flight waits for
@@ -124,7 +124,7 @@ class QuotaWaits:
     cluster: the leaders at the start
     """
 
-    def __init__(self, pauses: BrokerPauses, cluster: ClusterSnapshot) -> None:
+    def __init__(self, pauses: ThrottleTimes, cluster: ClusterSnapshot) -> None:
         self._pauses = pauses
         self._cluster = cluster
         # Pauses of former leaders, and since when the current leaders lead.
@@ -163,7 +163,7 @@ class QuotaWaits:
                 self._note(topic_partition, leader, since_ms, now_ms)
                 self._led_since_ms[topic_partition] = now_ms
 
-    def note_answered(self, batches: Iterable[ProducerBatch], node: Node, now_ms: int) -> None:
+    def record_response(self, batches: Iterable[ProducerBatch], node: Node, now_ms: int) -> None:
         """Record that batches, and those behind them, waited for ``node`` since they were sent."""
         if self._pauses.has_any:
             for batch in batches:

@@ -22,7 +22,7 @@ from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sequences import BatchNumbering
+from spark_kafka_sink.producer.sequences import SequenceTracker
 from spark_kafka_sink.protocol.messages.topics import PartitionProduceResponse
 from spark_kafka_sink.record.record_reader import Record
 
@@ -98,19 +98,19 @@ class Refusals:
         batch: ProducerBatch,
         error: KafkaErrorCode,
         answer: PartitionProduceResponse,
-        numbering: BatchNumbering,
+        numbering: SequenceTracker,
         now_ms: int,
     ) -> list[ProducerBatch] | None:
         """Queue the part of ``batch`` that must be sent again after the answer ``error``.
 
         Returns the queued batches; None if the answer counts as a failed attempt.
         """
-        if numbering.is_behind_refused(batch, error):
+        if numbering.is_behind_rejected(batch, error):
             self._accumulator.put_back(batch, now_ms)
             return [batch]
         if error is MESSAGE_TOO_LARGE and batch.records_count > 1:
             parts = self._appender.split_too_large(batch)
-        elif not self._tolerates(batch, error) or not numbering.may_divide(batch):
+        elif not self._tolerates(batch, error) or not numbering.can_remove_records(batch):
             return None
         elif rows := refused_rows(batch.records_count, error, answer):
             return self._leave_out(batch, error, rows, numbering, now_ms)
@@ -136,10 +136,10 @@ class Refusals:
         batch: ProducerBatch,
         error: KafkaErrorCode,
         rows: Mapping[int, str],
-        numbering: BatchNumbering,
+        numbering: SequenceTracker,
         now_ms: int,
     ) -> list[ProducerBatch]:
-        parts, left_out = self._appender.leave_out(batch, rows)
+        parts, left_out = self._appender.without_records(batch, rows)
         refused = [
             RefusedRecord(batch.topic_partition, record, error, message)
             for record, message in zip(left_out, rows.values())
@@ -215,7 +215,7 @@ def refusal_error(
     )
 
 
-def answer_in_words(batch: ProducerBatch, answer: PartitionProduceResponse) -> str | None:
+def response_message(batch: ProducerBatch, answer: PartitionProduceResponse) -> str | None:
     """Return the broker's message, and its messages about single records (KIP-467)."""
     told = [
         f"record {e.batch_index} of the batch's {batch.records_count}: "

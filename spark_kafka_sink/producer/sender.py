@@ -36,19 +36,19 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer.accumulator import NodeLatency, RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
-from spark_kafka_sink.producer.identity import IdentitySource
+from spark_kafka_sink.producer.identity import ProducerIdentity
 from spark_kafka_sink.producer.metadata import ClusterAccess, PartitionMetadata
 from spark_kafka_sink.producer.metrics import PartitionReport, TaskTotals
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.quotas import QuotaWaits, RateLimit
+from spark_kafka_sink.producer.quotas import RateLimit, ThrottleTracker
 from spark_kafka_sink.producer.refusals import (
     MESSAGE_TOO_LARGE,
     Refusals,
-    answer_in_words,
     expiry_error,
     refusal_error,
+    response_message,
 )
-from spark_kafka_sink.producer.sequences import BatchNumbering
+from spark_kafka_sink.producer.sequences import SequenceTracker
 from spark_kafka_sink.producer.telemetry import Telemetry
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION, BrokerApiVersions
 from spark_kafka_sink.protocol.messages.topics import (
@@ -95,7 +95,7 @@ class Sender:
         cluster: ClusterAccess,
         accumulator: RecordAccumulator,
         appender: Appender,
-        identity: IdentitySource,
+        identity: ProducerIdentity,
         totals: TaskTotals,
     ) -> None:
         self._config = config
@@ -111,13 +111,13 @@ class Sender:
         self._held_until_ms = 0
         # Without idempotence, order survives a retry only if nothing else is in flight.
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
-        self._quota_waits = QuotaWaits(self._client.pauses, self._metadata.snapshot)
+        self._quota_waits = ThrottleTracker(self._client.pauses, self._metadata.snapshot)
         self._node_latency = NodeLatency(config.partitioner_availability_timeout_ms)
         self._client.on_disconnect = lambda node: self._metadata.request_update()
         self._client.on_refused = self.fail
 
     @property
-    def _state(self) -> BatchNumbering:
+    def _state(self) -> SequenceTracker:
         return self._identity.state
 
     @property
@@ -140,7 +140,7 @@ class Sender:
         """Return True if a check must succeed before the task may hand over its transaction."""
         return self._identity.awaits_check
 
-    def exchange_identity(self, identity: IdentitySource) -> None:
+    def set_identity(self, identity: ProducerIdentity) -> None:
         """Send as ``identity`` from now on. The task thread calls this between two tasks."""
         with self._accumulator.monitor:
             assert not self._accumulator.incomplete_count, "batches have the old one's numbers"
@@ -157,9 +157,9 @@ class Sender:
         if until_ms is not None:
             waits.append(max(until_ms - now_ms, 0))
         if self._accumulator.failure is None:
-            waits.append(self._appender.finish_lingering(now_ms))
+            waits.append(self._appender.finish_expired_linger(now_ms))
             waits.append(self._metadata_updater.maybe_update(now_ms))
-            waits.append(self._identify(now_ms))
+            waits.append(self._maybe_request_producer_id(now_ms))
             waits.append(self._send_ready(now_ms))
             waits.append(self._expire(now_ms))
             if self.telemetry is not None:
@@ -171,7 +171,7 @@ class Sender:
         """Fail the producer: the task raises ``failure``."""
         self._accumulator.fail(failure)
 
-    def _identify(self, now_ms: int) -> int | None:
+    def _maybe_request_producer_id(self, now_ms: int) -> int | None:
         """Request a producer id if needed; return after how many ms to call again."""
         # Under the monitor, because a replaced identity must not send requests any more.
         with self._accumulator.monitor:
@@ -305,14 +305,14 @@ class Sender:
         if self._accumulator.failure is not None:
             return
         self._note_in_flight(self._in_flight - 1)
-        self._quota_waits.note_answered(sent.batches, result.node, now_ms)
+        self._quota_waits.record_response(sent.batches, result.node, now_ms)
         if result.failure is not None:
             error = _REQUEST_TIMED_OUT if result.is_timeout else _NETWORK_EXCEPTION
             for batch in sent.batches:
                 self._complete(batch, result.node, error, result.failure, now_ms)
         elif isinstance(result.response, ProduceResponse):
             measured = result.latency_ms, result.response.throttle_time_ms
-            self._metrics.note_answered(*measured)
+            self._metrics.record_response(*measured)
             self._client.nodes[result.node.node_id].answered(*measured)
             # In one step, so that a task that waits for memory wakes once for the whole response.
             with self._accumulator.monitor:
@@ -331,13 +331,13 @@ class Sender:
             for partition in topic.partition_responses:
                 batch = unanswered.pop(TopicPartition(name, partition.index), None)
                 if batch is not None:
-                    self._take_leader(response, batch.topic_partition, partition)
+                    self._update_leader(response, batch.topic_partition, partition)
                     self._complete_partition(batch, partition, node, now_ms)
         for batch in unanswered.values():
             detail = "the broker's answer does not mention the partition"
             self._complete(batch, node, _NETWORK_EXCEPTION, detail, now_ms)
 
-    def _take_leader(
+    def _update_leader(
         self,
         response: ProduceResponse,
         topic_partition: TopicPartition,
@@ -361,13 +361,13 @@ class Sender:
             return
         again = self.refusals.settle(batch, error, partition, self._state, now_ms)
         if again is not None:
-            self._note_again(again, node)
+            self._count_retried_records(again, node)
             self._accumulator.unmute(batch.topic_partition)
             return
-        detail = answer_in_words(batch, partition)
+        detail = response_message(batch, partition)
         self._complete(batch, node, error, detail, now_ms, partition.log_start_offset)
 
-    def _note_again(self, batches: Iterable[ProducerBatch], node: Node) -> None:
+    def _count_retried_records(self, batches: Iterable[ProducerBatch], node: Node) -> None:
         """Count records that were sent to ``node`` and are queued again."""
         for batch in batches:
             batch.record_retries += batch.records_count
@@ -404,7 +404,7 @@ class Sender:
         is_worth_it = self._state.can_retry(batch, error, log_start_offset)
         if batch.attempts <= self._config.retries and is_worth_it:
             self._metrics.retries += 1
-            self._note_again([batch], node)
+            self._count_retried_records([batch], node)
             backoff = self._identity.retry_backoff(error)
             self._accumulator.reenqueue(batch, now_ms, backoff)
         else:

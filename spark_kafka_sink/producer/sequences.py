@@ -44,7 +44,7 @@ _MAX_EPOCH = 2**15 - 1
 _MAX_IN_FLIGHT_PER_PARTITION = 5
 
 
-class BatchNumbering(Protocol):
+class SequenceTracker(Protocol):
     """Assigns sequences to batches, and decides which batches may be sent or retried."""
 
     @property
@@ -72,7 +72,7 @@ class BatchNumbering(Protocol):
         """Replace a split batch by its parts, which have its sequences."""
         ...
 
-    def may_divide(self, batch: ProducerBatch) -> bool:
+    def can_remove_records(self, batch: ProducerBatch) -> bool:
         """Return True if certainly neither ``batch`` nor a batch behind it has been appended."""
         ...
 
@@ -80,7 +80,7 @@ class BatchNumbering(Protocol):
         """Replace a batch by parts that lack the rejected records."""
         ...
 
-    def is_behind_refused(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
+    def is_behind_rejected(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
         """Return True if the broker rejected ``batch`` only because of an earlier batch."""
         ...
 
@@ -93,7 +93,7 @@ class BatchNumbering(Protocol):
         ...
 
 
-class NoNumbering:
+class NoSequences:
     """Numbering without idempotence: batches have no sequences, and none waits for another."""
 
     transaction: PreparedTransaction | None = None
@@ -115,14 +115,14 @@ class NoNumbering:
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """Do nothing: in-flight batches are not recorded."""
 
-    def may_divide(self, batch: ProducerBatch) -> bool:
+    def can_remove_records(self, batch: ProducerBatch) -> bool:
         """Return True: without idempotence any retry may duplicate records."""
         return True
 
     def divide(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """Do nothing: in-flight batches are not recorded."""
 
-    def is_behind_refused(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
+    def is_behind_rejected(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
         """Return False: the broker checks no order."""
         return False
 
@@ -141,8 +141,8 @@ class _PartitionSequences:
     in_flight: drained and incomplete batches, in sequence order
     gap: the first sequence that the broker will not receive, because its record was rejected.
         In-flight batches from this sequence on must be renumbered
-    acked_out_of_turn: batches acknowledged by another leader before the first batch in flight. They
-        count among the five batches that a broker remembers
+    acked_out_of_order: batches acknowledged by another leader before the first batch in flight.
+        They count among the five batches that a broker remembers
     """
 
     topic_id: UUID = ZERO_UUID
@@ -151,10 +151,10 @@ class _PartitionSequences:
     last_acked_sequence: int = NO_SEQUENCE
     last_acked_offset: int = NO_OFFSET
     gap: int = NO_SEQUENCE
-    acked_out_of_turn: int = 0
+    acked_out_of_order: int = 0
     in_flight: list[ProducerBatch] = field(default_factory=list)
 
-    def is_of_another_topic(self, batch: ProducerBatch) -> bool:
+    def is_topic_recreated(self, batch: ProducerBatch) -> bool:
         """Return True if the batch's topic was created after these sequences were assigned."""
         is_known = ZERO_UUID not in (self.topic_id, batch.topic_id)
         return is_known and self.topic_id != batch.topic_id and not self.in_flight
@@ -227,7 +227,7 @@ class ProducerState:
                 return True
             # If a response is lost, the broker must still remember the batch's sequence at the
             # retry.
-            remembered = len(sequences.in_flight) + sequences.acked_out_of_turn
+            remembered = len(sequences.in_flight) + sequences.acked_out_of_order
             return bool(sequences.in_flight) and remembered >= _MAX_IN_FLIGHT_PER_PARTITION
         # A retry is sent only if no earlier batch is incomplete.
         return sequences.in_flight[0] is not batch
@@ -238,7 +238,7 @@ class ProducerState:
         if batch.has_sequence:
             return
         sequences = self._sequences(batch.topic_partition)
-        if sequences.is_of_another_topic(batch):
+        if sequences.is_topic_recreated(batch):
             # The new topic has no state of this producer: it would accept the second batch first.
             sequences = self._partitions[batch.topic_partition] = _PartitionSequences()
         sequences.topic_id = batch.topic_id
@@ -248,7 +248,7 @@ class ProducerState:
             sequences.last_acked_sequence = NO_SEQUENCE
         transactional_id = None if self.transaction is None else self.transaction.transactional_id
         if not sequences.in_flight:
-            sequences.acked_out_of_turn = 0
+            sequences.acked_out_of_order = 0
         batch.set_producer_state(self.producer, sequences.next_sequence, transactional_id)
         sequences.next_sequence = increment_sequence(sequences.next_sequence, batch.records_count)
         sequences.in_flight.append(batch)
@@ -266,7 +266,7 @@ class ProducerState:
             last_offset = base_offset + batch.records_count - 1
             sequences.last_acked_offset = max(sequences.last_acked_offset, last_offset)
         if sequences.in_flight[0] is not batch:
-            sequences.acked_out_of_turn += 1
+            sequences.acked_out_of_order += 1
         sequences.in_flight.remove(batch)
         sequences.close_gap()
 
@@ -276,7 +276,7 @@ class ProducerState:
         sequences.replace(batch, parts)
         sequences.close_gap()
 
-    def may_divide(self, batch: ProducerBatch) -> bool:
+    def can_remove_records(self, batch: ProducerBatch) -> bool:
         """Return True if certainly neither ``batch`` nor a batch behind it has been appended."""
         in_flight = self._sequences(batch.topic_partition).in_flight
         return not any(b.may_be_appended for b in in_flight[in_flight.index(batch) :])
@@ -289,7 +289,7 @@ class ProducerState:
         sequences.note_gap(increment_sequence(batch.base_sequence, kept))
         sequences.close_gap()
 
-    def is_behind_refused(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
+    def is_behind_rejected(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
         """Return True if the broker rejected ``batch`` only because of an earlier batch."""
         sequences = self._sequences(batch.topic_partition)
         is_out_of_order = error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -321,7 +321,7 @@ class ProducerState:
             # Expected after an earlier batch failed; if this batch is the next in line, a gap.
             if self.is_next_in_line(batch) and not batch.is_renumbered:
                 return self._renumber_later(batch.topic_partition)
-            return not self.is_overtaken(batch)
+            return not self.is_later_batch_acked(batch)
         return error.retriable
 
     def _renumber_later(self, topic_partition: TopicPartition) -> bool:
@@ -339,7 +339,7 @@ class ProducerState:
         last_acked = self._sequences(batch.topic_partition).last_acked_sequence
         return batch.base_sequence == increment_sequence(last_acked, 1)
 
-    def is_overtaken(self, batch: ProducerBatch) -> bool:
+    def is_later_batch_acked(self, batch: ProducerBatch) -> bool:
         """Return True if a later batch is acknowledged: no broker accepts ``batch`` any more.
 
         With a new sequence, the batch could be duplicated and would be out of order. The Java
@@ -449,5 +449,5 @@ class TransactionState(ProducerState):
             return log_start_offset == NO_OFFSET
         if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
             # Expected after an earlier batch failed; if this batch is the next in line, a gap.
-            return not self.is_next_in_line(batch) and not self.is_overtaken(batch)
+            return not self.is_next_in_line(batch) and not self.is_later_batch_acked(batch)
         return error.retriable

@@ -35,7 +35,7 @@ from spark_kafka_sink.producer.telemetry_subscription import (
     TERMINATING,
     State,
     Subscription,
-    Watched,
+    TelemetrySources,
     pause_after,
 )
 from spark_kafka_sink.protocol.messages.client import (
@@ -73,7 +73,9 @@ _warned: set[str] = set()
 class Telemetry:
     """Telemetry of one producer. Used by the sender, except ``rest`` and ``begin_task``."""
 
-    def __init__(self, watched: Watched, config: ProducerConfig, rng: RandomSource) -> None:
+    def __init__(
+        self, watched: TelemetrySources, config: ProducerConfig, rng: RandomSource
+    ) -> None:
         self._watched = watched
         self._client = watched.client
         self._rack = config.client_rack
@@ -125,7 +127,7 @@ class Telemetry:
         if self.state is State.TERMINATED:
             if rest_ends_at_ms is not None:
                 return None
-            self._start_anew()
+            self._begin_new_instance()
             return 0
         if rest_ends_at_ms is not None and now_ms >= rest_ends_at_ms and not self._asks(now_ms):
             self._begin_last_push()
@@ -167,7 +169,7 @@ class Telemetry:
         """Return True if the first subscription request is due, as after a short task."""
         return self.subscription is None and now_ms >= self._due_ms
 
-    def _start_anew(self) -> None:
+    def _begin_new_instance(self) -> None:
         """Begin another client instance, because brokers accept nothing after the last push."""
         with self._watched.accumulator.monitor:
             self.state = State.SUBSCRIPTION_NEEDED

@@ -31,7 +31,7 @@ from spark_kafka_sink.base.kafka_metrics import (
 from spark_kafka_sink.base.node_metrics import MAXIMA as MAXIMA_OF_NODES
 from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.producer.metrics import MAXIMA, ProducerMetrics
-from spark_kafka_sink.producer.telemetry_subscription import Subscription, Watched
+from spark_kafka_sink.producer.telemetry_subscription import Subscription, TelemetrySources
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor
 
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2
@@ -172,7 +172,7 @@ class Packed(NamedTuple):
 class TelemetryFigures:
     """Figures of one client instance."""
 
-    def __init__(self, watched: Watched, began_at_ms: int) -> None:
+    def __init__(self, watched: TelemetrySources, began_at_ms: int) -> None:
         """``began_at_ms``: begin of the current task, in milliseconds since 1970."""
         self._watched = watched
         self._began_at_ms = began_at_ms

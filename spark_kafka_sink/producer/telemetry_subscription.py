@@ -46,7 +46,7 @@ IN_PROGRESS = frozenset(
 TERMINATING = frozenset((State.TERMINATING_PUSH_NEEDED, State.TERMINATING_PUSH_IN_PROGRESS))
 
 
-class Watched(NamedTuple):
+class TelemetrySources(NamedTuple):
     """Sources of the figures.
 
     buffer_bytes: ``buffer.memory`` as allocated

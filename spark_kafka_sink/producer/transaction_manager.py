@@ -37,11 +37,11 @@ from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.coordinators import (
     Verdict,
     add_partitions_request,
+    decisive_error,
     find_requests,
-    found_in,
-    results_in,
+    parse_coordinators,
+    parse_results,
     verdict_on,
-    worst_of,
 )
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse, OnComplete
@@ -73,7 +73,7 @@ class Backoffs(NamedTuple):
     concurrent: ExponentialBackoff
 
 
-class RepeatedRequest:
+class RetriedRequest:
     """A request that the sender repeats, with backoffs, as long as its errors are retriable.
 
     At most one request is in flight.
@@ -150,7 +150,7 @@ class Step(NamedTuple):
     wait_ms: int | None
 
 
-class CoordinatorSearch:
+class CoordinatorFinder:
     """Finds the coordinator of ``transactional_id``, also after a move, and connects to it.
 
     Sends its requests with ``asking``, under the monitor.
@@ -163,7 +163,7 @@ class CoordinatorSearch:
         transactional_id: str,
         client: NetworkClient,
         metadata: Metadata,
-        asking: RepeatedRequest,
+        asking: RetriedRequest,
         expected: Node | None = None,
     ) -> None:
         self.subject = f"transaction {transactional_id}"
@@ -187,7 +187,7 @@ class CoordinatorSearch:
         failure = f"{self.subject}: the coordinator, {coordinator}, cannot be reached: {reason}"
         self._asking.retry(failure, now_ms)
 
-    def distrust(self, coordinator: Node, reason: str, now_ms: int) -> None:
+    def mark_moved(self, coordinator: Node, reason: str, now_ms: int) -> None:
         """Forget a former coordinator, and find the current one after a backoff."""
         self._coordinator = None
         self._asking.retry(
@@ -216,7 +216,7 @@ class CoordinatorSearch:
             self._asking.retry(f"{what}: {result.node}: {result.failure}", now_ms)
             return
         assert isinstance(result.request, FindCoordinatorRequest)
-        (found,) = found_in(result.request, result.response)
+        (found,) = parse_coordinators(result.request, result.response)
         if found.error is _NONE:
             self._coordinator = found.coordinator
         else:
@@ -256,7 +256,7 @@ class TransactionManager:
         client: NetworkClient,
         metadata: Metadata,
         queued_partitions: Callable[[], Iterable[TopicPartition]],
-        asking: RepeatedRequest,
+        asking: RetriedRequest,
         backoffs: Backoffs,
     ) -> None:
         """``queued_partitions`` returns the partitions with batches to send."""
@@ -267,7 +267,7 @@ class TransactionManager:
         self._queued_partitions = queued_partitions
         self._asking = asking
         self._backoffs = backoffs
-        self._coordinator = CoordinatorSearch(settings.transactional_id, client, metadata, asking)
+        self._coordinator = CoordinatorFinder(settings.transactional_id, client, metadata, asking)
         self._transaction_version = 0
         self._asking_since_ms: int | None = None
         self.began_after_ms = 0
@@ -353,9 +353,9 @@ class TransactionManager:
             self._coordinator.lose(result.node, result.failure, now_ms)
             return
         assert isinstance(result.request, AddPartitionsToTxnRequest)
-        results = results_in(result.request, result.response)
+        results = parse_results(result.request, result.response)
         self.state.partitions.update(tp for tp, error in results.items() if error is _NONE)
-        topic_partition, error = worst_of(results)
+        topic_partition, error = decisive_error(results)
         if error is _NONE:
             self._asking.succeed()
             return
@@ -388,13 +388,13 @@ class TokenCheck:
         token: UnusedToken,
         client: NetworkClient,
         metadata: Metadata,
-        asking: RepeatedRequest,
+        asking: RetriedRequest,
         on_done: Callable[[], None],
     ) -> None:
         self._token = token
         self._asking = asking
         self._on_done = on_done
-        self._coordinator = CoordinatorSearch(
+        self._coordinator = CoordinatorFinder(
             token.transactional_id, client, metadata, asking, token.coordinator
         )
         self._superseded: SupersededError | None = None
@@ -442,9 +442,9 @@ class TokenCheck:
             self._asking.succeed()
             self.is_done = True
             self._on_done()
-        elif error is _NOT_FOUND or (error is _NONE and self._is_of_the_past(state)):
+        elif error is _NOT_FOUND or (error is _NONE and self._is_older(state)):
             # The planner has initialized the id; a broker that is cut off may not know that.
-            self._coordinator.distrust(result.node, "it knows an older state", now_ms)
+            self._coordinator.mark_moved(result.node, "it knows an older state", now_ms)
         elif error is _NONE:
             self._superseded = SupersededError(
                 "this task attempt has begun to write too late: its micro-batch or job was decided "
@@ -461,7 +461,7 @@ class TokenCheck:
         held_by = (state.producer_id, state.producer_epoch)
         return held_by == self._token.producer and state.transaction_state == _UNUSED
 
-    def _is_of_the_past(self, state: DescribedTransaction) -> bool:
+    def _is_older(self, state: DescribedTransaction) -> bool:
         token = self._token.producer
         return (
             state.producer_id == token.producer_id and state.producer_epoch < token.producer_epoch

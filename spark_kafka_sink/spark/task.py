@@ -280,7 +280,7 @@ def _keep(producer: ThreadedProducer, config: ProducerConfig, is_job: bool) -> N
     """
     try:
         if is_job:
-            producer.take_leave()
+            producer.push_final_telemetry()
         POOL.release(config, producer)
     except Exception:
         logger.warning("the next task will have a producer of its own", exc_info=True)

@@ -25,13 +25,13 @@ from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.client.coordinators import (
+    CoordinatorRequest,
     Coordinators,
-    Question,
     Verdict,
     add_partitions_request,
-    results_in,
+    decisive_error,
+    parse_results,
     verdict_on,
-    worst_of,
 )
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.transactions import (
@@ -69,11 +69,13 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-def end_question(transaction: TaskTransaction, committed: bool) -> Question:
+def end_question(transaction: TaskTransaction, committed: bool) -> CoordinatorRequest:
     """Return EndTxn, in the version that the coordinator allows when it is sent."""
     request = EndTxnRequest(transaction.transactional_id, *transaction.producer, committed)
     begun = transaction.transaction_version
-    return Question((transaction.transactional_id,), request, lambda now: _end_version(begun, now))
+    return CoordinatorRequest(
+        (transaction.transactional_id,), request, lambda now: _end_version(begun, now)
+    )
 
 
 def _end_version(begun: int, now: int) -> int:
@@ -249,7 +251,8 @@ class TransactionClient:
         self, transactional_ids: Sequence[str], timeout_ms: int, deadline_ms: int
     ) -> dict[str, ProducerIdAndEpoch]:
         questions = [
-            Question((i,), InitProducerIdRequest(i, timeout_ms)) for i in transactional_ids
+            CoordinatorRequest((i,), InitProducerIdRequest(i, timeout_ms))
+            for i in transactional_ids
         ]
         initialized = {}
         for (transactional_id,), response in self._coordinators.ask(
@@ -392,11 +395,11 @@ class TransactionClient:
     ) -> None:
         """Add a partition to the transaction; needed below transaction.version 2."""
         request = add_partitions_request(transactional_id, producer, [topic_partition])
-        question = Question((transactional_id,), request)
+        question = CoordinatorRequest((transactional_id,), request)
 
         def code_of(response: Message) -> int:
             assert isinstance(response, AddPartitionsToTxnResponse)
-            return worst_of(results_in(request, response))[1].code
+            return decisive_error(parse_results(request, response))[1].code
 
         for _, response in self._coordinators.ask([question], code_of, deadline_ms):
             code = code_of(response)
@@ -409,7 +412,9 @@ class TransactionClient:
         self, transactional_ids: Sequence[str], deadline_ms: int
     ) -> dict[str, TransactionState | None]:
         """Return the coordinators' state of each id; None for an unknown id. KIP-664."""
-        questions = [Question((i,), DescribeTransactionsRequest([i])) for i in transactional_ids]
+        questions = [
+            CoordinatorRequest((i,), DescribeTransactionsRequest([i])) for i in transactional_ids
+        ]
         states = {}
         answers = self._coordinators.ask(questions, _code_of_description, deadline_ms)
         for (transactional_id,), response in answers:

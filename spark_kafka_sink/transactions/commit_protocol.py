@@ -256,9 +256,9 @@ class CommitProtocol:
         """Close every connection."""
         self._client.admin.close()
 
-    def look_for_credentials(self) -> None:
+    def renew_if_credentials_changed(self) -> None:
         """Use a key or a password that was replaced since the last micro-batch."""
-        self._client.admin.look_for_credentials()
+        self._client.admin.renew_if_credentials_changed()
 
     # --- planning ------------------------------------------------------------------------------
 

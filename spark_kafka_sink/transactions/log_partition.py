@@ -19,7 +19,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.blocking import Call, HaveMoved
+from spark_kafka_sink.client.blocking import Call, FindMoved
 from spark_kafka_sink.protocol.messages import inspection
 from spark_kafka_sink.protocol.messages.topics import (
     PartitionProduceData,
@@ -175,7 +175,7 @@ class LogPartition:
                 raise BrokerError(error, f"{name} of {self._topic_partition} at {leader}")
             attempts += 1
 
-    def _have_moved(self, leader: Node, deadline_ms: int) -> HaveMoved:
+    def _have_moved(self, leader: Node, deadline_ms: int) -> FindMoved:
         def have_moved(positions: Sequence[int]) -> Sequence[int]:
             look_until_ms = min(deadline_ms, self._admin.deadline_in(_LOOK_MS))
             try:

@@ -94,7 +94,7 @@ def _protocol(options: SinkOptions) -> CommitProtocol:
             _prepared_at_ms.pop(unused, None)
         if protocol is not None:
             _sessions[key] = protocol
-            protocol.look_for_credentials()
+            protocol.renew_if_credentials_changed()
             return protocol
     client = TransactionClient(AdminClient.of(options.producer, _clock))
     patience_ms = options.producer.max_block_ms

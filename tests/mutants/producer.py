@@ -185,19 +185,19 @@ _SEQUENCES = (
     ),
     Mutant(
         "producer/sequences.py",
-        "            sequences.acked_out_of_turn = 0\n",
+        "            sequences.acked_out_of_order = 0\n",
         "            pass\n",
         ("unit/test_sequences.py",),
     ),
     Mutant(
         "producer/sequences.py",
-        "sequences.acked_out_of_turn += 1",
-        "sequences.acked_out_of_turn = 0",
+        "sequences.acked_out_of_order += 1",
+        "sequences.acked_out_of_order = 0",
         ("simulation/test_changed_clusters.py",),
     ),
     Mutant(
         "producer/sequences.py",
-        "return not self.is_overtaken(batch)",
+        "return not self.is_later_batch_acked(batch)",
         "return True",
         ("simulation/test_changed_clusters.py",),
     ),
@@ -506,7 +506,7 @@ _SPLITTER = (
     ),
     Mutant(
         "producer/open_batches.py",
-        "                self._pool.give_back(spare)",
+        "                self._pool.deallocate(spare)",
         "                pass",
         ("simulation/test_sender.py",),
     ),

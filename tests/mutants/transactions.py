@@ -449,7 +449,7 @@ _LATE_ATTEMPTS = (
     ),
     Mutant(
         "producer/transaction_manager.py",
-        "elif error is _NOT_FOUND or (error is _NONE and self._is_of_the_past(state)):",
+        "elif error is _NOT_FOUND or (error is _NONE and self._is_older(state)):",
         "elif error is _NOT_FOUND:",
         _TOKEN,
     ),

@@ -218,7 +218,7 @@ class Pair:
         while idle < 60:
             before = (len(got), len(self.wire.arrived))
             if not self.channel.is_connected:
-                got += self.channel.go_on_connecting()
+                got += self.channel.finish_connect()
             else:
                 if not is_queued:
                     self.channel.queue(data)

@@ -109,7 +109,7 @@ def _memory_free_when_drained(original):  # type: ignore[no-untyped-def]
     def drain(self, *arguments):  # type: ignore[no-untyped-def]
         drained = original(self, *arguments)
         for batch in drained:
-            self.pool.give_back(batch.pages)
+            self.pool.deallocate(batch.pages)
             batch.pages = []
         return drained
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.producer.sequences import NoNumbering
+from spark_kafka_sink.producer.sequences import NoSequences
 from tests.simulation.broker import SimBroker
 from tests.simulation.harness import Simulation
 from tests.simulation.network import NetworkFaults
@@ -299,7 +299,7 @@ class FaultPlan:
         name, topic = self._rng.choice(list(self._cluster.topics.items()))
         index = self._rng.randrange(len(topic.partitions))
         state = self._simulation.producer.sender._state
-        if isinstance(state, NoNumbering) or state.in_flight(TopicPartition(name, index)):
+        if isinstance(state, NoSequences) or state.in_flight(TopicPartition(name, index)):
             return
         self._note(f"producers of {name}-{index} forgotten")
         self._cluster.rejects_unknown_producers = True

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
-from spark_kafka_sink.client.coordinators import Question
+from spark_kafka_sink.client.coordinators import CoordinatorRequest
 from spark_kafka_sink.producer.identity import Identities
 from spark_kafka_sink.producer.transaction_manager import TokenCheck
 from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest
@@ -45,7 +45,7 @@ def _end_txn_instead_of_fencing(original):  # type: ignore[no-untyped-def]
     def fence(self, transactional_ids, timeout_ms, deadline_ms):  # type: ignore[no-untyped-def]
         states = self.describe(list(transactional_ids), deadline_ms)
         questions = [
-            Question(
+            CoordinatorRequest(
                 (name,),
                 EndTxnRequest(name, state.producer_id, state.producer_epoch, False),
                 lambda now: 4,

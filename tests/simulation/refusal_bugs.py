@@ -16,10 +16,10 @@ def _gap_left_open(original):  # type: ignore[no-untyped-def]
 
 
 def _others_left_out_too(original):  # type: ignore[no-untyped-def]
-    def leave_out(self, batch, rows):  # type: ignore[no-untyped-def]
+    def without_records(self, batch, rows):  # type: ignore[no-untyped-def]
         return Divided([], original(self, batch, rows).left_out)
 
-    return leave_out
+    return without_records
 
 
 REFUSAL_BUGS: dict[str, Bug] = {
@@ -32,7 +32,7 @@ REFUSAL_BUGS: dict[str, Bug] = {
     "records beside refused ones forgotten": Bug(
         "the rest of a batch of which some records are refused is not sent again",
         BatchSplitter,
-        "leave_out",
+        "without_records",
         _others_left_out_too,
     ),
     "gap after refused records": Bug(
@@ -44,7 +44,7 @@ REFUSAL_BUGS: dict[str, Bug] = {
     "refused although perhaps appended": Bug(
         "records are left out of a batch whose earlier attempt had no answer",
         ProducerState,
-        "may_divide",
+        "can_remove_records",
         lambda original: lambda self, batch: True,
     ),
 }

@@ -44,11 +44,11 @@ def _renewed_at_once(original):  # type: ignore[no-untyped-def]
 
 
 def _over_while_requests_are_in_flight(original):  # type: ignore[no-untyped-def]
-    def can_renew(self, now_ms):  # type: ignore[no-untyped-def]
+    def can_reauthenticate(self, now_ms):  # type: ignore[no-untyped-def]
         is_ready = self.state is ConnectionState.READY and self.protocol is not None
         return is_ready and now_ms >= self.protocol.renew_at_ms
 
-    return can_renew
+    return can_reauthenticate
 
 
 SASL_BUGS: dict[str, Bug] = {
@@ -90,7 +90,7 @@ SASL_BUGS: dict[str, Bug] = {
     "session over before the answers": Bug(
         "a connection whose session is over is closed under its requests",
         NodeConnection,
-        "can_renew",
+        "can_reauthenticate",
         _over_while_requests_are_in_flight,
         (partial(scenarios.session_that_ends_in_use, 300),),
     ),

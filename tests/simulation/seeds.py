@@ -28,7 +28,7 @@ from tests.simulation.faults import FaultPlan, FaultRanges
 from tests.simulation.harness import Simulation, partition_of
 from tests.simulation.refusing import RefusingBrokers
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
-from tests.simulation.telemetry_world import maybe_ask_for_metrics, take_leave
+from tests.simulation.telemetry_world import maybe_ask_for_metrics, push_final_telemetry
 
 REPLAY = "python -m tests.simulation.seeds {seed}"
 _MOST_POLLS = 60_000
@@ -192,7 +192,7 @@ def live(seed: int) -> Life:
     except KafkaSinkError as error:
         life.failure = error
     check(life)
-    if (leave_ms := take_leave(simulation)) > FINISH_MS:
+    if (leave_ms := push_final_telemetry(simulation)) > FINISH_MS:
         raise InvariantError(f"the last push took {leave_ms} ms")
     return life
 

@@ -13,7 +13,7 @@ INTERVAL_MS = 10_000
 TOTAL, RATE, LATENCY = "record.send.total", "record.send.rate", "node.request.latency.avg"
 
 
-class Watched:
+class TelemetrySources:
     """A simulation whose brokers take metrics."""
 
     def __init__(self, seed: int = 0, brokers: int = 3, **options: str) -> None:
@@ -40,7 +40,7 @@ class Watched:
         self.producer.begin_task(["t"])
 
 
-def first_push(watched: Watched) -> Push:
+def first_push(watched: TelemetrySources) -> Push:
     watched.run_for(INTERVAL_MS * 3 // 2 + 100)
     return watched.plugin.pushes[0]
 
@@ -51,7 +51,7 @@ def maybe_ask_for_metrics(simulation: Simulation, rng: random.Random) -> None:
         simulation.cluster.enable_telemetry().behave_badly(rng)
 
 
-def take_leave(simulation: Simulation) -> int:
+def push_final_telemetry(simulation: Simulation) -> int:
     """What closing does; returns how many milliseconds that took."""
     telemetry, started_ms = simulation.producer.telemetry, simulation.clock.ms
     assert telemetry is not None

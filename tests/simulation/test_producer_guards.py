@@ -193,15 +193,15 @@ def test_the_sender_finishes_lingering_batches_for_a_few_milliseconds():
     for partition in range(5):
         simulation.append_to(partition, [b"a"])
     slow, now_ms = SlowFinish(simulation), simulation.clock.ms
-    assert 0 < slow.appender.finish_lingering(now_ms) <= 100_000
-    assert [slow.appender.finish_lingering(now_ms + 100_000) for _ in range(3)] == [0, 0, None]
+    assert 0 < slow.appender.finish_expired_linger(now_ms) <= 100_000
+    assert [slow.appender.finish_expired_linger(now_ms + 100_000) for _ in range(3)] == [0, 0, None]
     assert slow.count == 5
 
 
 def test_an_append_finishes_old_batches_for_no_longer_than_it_took():
     simulation = simulate(partitions=5, linger_ms="0")
     appender: Any = simulation.producer._appender
-    appender.finish_lingering = lambda now_ms: None
+    appender.finish_expired_linger = lambda now_ms: None
     for partition in range(5):
         simulation.append_to(partition, [b"a"])
     slow = SlowFinish(simulation)

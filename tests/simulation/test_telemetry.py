@@ -12,7 +12,7 @@ from tests.simulation.telemetry_world import (
     LATENCY,
     RATE,
     TOTAL,
-    Watched,
+    TelemetrySources,
     first_push,
 )
 
@@ -20,7 +20,7 @@ from tests.simulation.telemetry_world import (
 
 
 def test_the_first_request_follows_the_first_answer_to_a_produce_request():
-    watched = Watched()
+    watched = TelemetrySources()
     produced_at = []
     watched.simulation.cluster.on_produce = lambda *_: produced_at.append(
         (watched.simulation.clock.ms, len(watched.plugin.asked))
@@ -35,7 +35,7 @@ def test_the_first_request_follows_the_first_answer_to_a_produce_request():
 
 
 def test_with_acks_0_it_follows_the_first_request():
-    watched = Watched(acks="0")
+    watched = TelemetrySources(acks="0")
     watched.write()
     watched.run_for(1_000)
     assert len(watched.plugin.asked) == 1
@@ -44,7 +44,7 @@ def test_with_acks_0_it_follows_the_first_request():
 def test_the_first_push_is_somewhere_between_half_an_interval_and_one_and_a_half():
     delays = []
     for seed in range(20):
-        watched = Watched(seed)
+        watched = TelemetrySources(seed)
         watched.write()
         push = first_push(watched)
         delays.append(push.at_ms - watched.plugin.asked[0][0])
@@ -54,7 +54,7 @@ def test_the_first_push_is_somewhere_between_half_an_interval_and_one_and_a_half
 
 
 def test_pushes_follow_at_the_interval_to_the_same_broker_as_the_same_client():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.write()
     watched.run_for(10 * INTERVAL_MS)
     pushes = watched.plugin.pushes
@@ -70,7 +70,7 @@ def test_pushes_follow_at_the_interval_to_the_same_broker_as_the_same_client():
 def test_clients_do_not_all_ask_the_same_broker():
     asked = []
     for seed in range(20):
-        watched = Watched(seed)
+        watched = TelemetrySources(seed)
         watched.write()
         asked.append(first_push(watched).node_id)
     assert set(asked) == {1, 2, 3}
@@ -78,7 +78,7 @@ def test_clients_do_not_all_ask_the_same_broker():
 
 def test_brokers_without_it_are_asked_nothing_and_nothing_is_logged(caplog):
     caplog.set_level(logging.DEBUG)
-    watched = Watched()
+    watched = TelemetrySources()
     for api_key in (71, 72):
         del watched.simulation.cluster.api_versions[api_key]
     watched.write()
@@ -89,7 +89,7 @@ def test_brokers_without_it_are_asked_nothing_and_nothing_is_logged(caplog):
 
 
 def test_a_broker_that_learns_it_is_asked_later():
-    watched = Watched()
+    watched = TelemetrySources()
     offered = dict(watched.simulation.cluster.api_versions)
     del watched.simulation.cluster.api_versions[71], watched.simulation.cluster.api_versions[72]
     watched.write()
@@ -105,14 +105,14 @@ def test_a_broker_that_learns_it_is_asked_later():
 
 
 def test_the_option_switches_it_off():
-    watched = Watched(enable_metrics_push="false")
+    watched = TelemetrySources(enable_metrics_push="false")
     watched.write()
     watched.run_for(INTERVAL_MS)
     assert watched.plugin.requests == 0
 
 
 def test_a_subscription_of_no_metrics_is_looked_at_again_after_its_interval():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.requested = []
     watched.write()
     watched.run_for(4 * INTERVAL_MS + 1_000)
@@ -127,7 +127,7 @@ def test_a_subscription_of_no_metrics_is_looked_at_again_after_its_interval():
 
 
 def test_an_interval_that_is_none_is_five_minutes():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.interval_ms = 0
     watched.write()
     watched.run_for(DEFAULT_PUSH_INTERVAL_MS // 2 - 1_000)
@@ -140,7 +140,7 @@ def test_an_interval_that_is_none_is_five_minutes():
 
 
 def test_totals_are_sums_and_everything_else_is_a_gauge():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.write(30)
     push = first_push(watched)
     kinds = {metric.name: metric.WhichOneof("data") for metric in push.metrics}
@@ -158,7 +158,7 @@ def test_totals_are_sums_and_everything_else_is_a_gauge():
 
 
 def test_deltas_are_of_the_time_since_the_push_before():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.write(30)
     first = first_push(watched)
     watched.write(5)
@@ -173,7 +173,7 @@ def test_deltas_are_of_the_time_since_the_push_before():
 
 
 def test_cumulative_totals_go_on_over_tasks_while_averages_are_of_the_time_between():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.is_delta = False
     watched.write(30)
     first = first_push(watched)
@@ -195,7 +195,7 @@ def test_cumulative_totals_go_on_over_tasks_while_averages_are_of_the_time_betwe
 
 
 def test_maxima_are_of_the_tasks_since_the_push_before():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.write(size=500)
     watched.run_for(100)
     watched.next_task()
@@ -224,10 +224,10 @@ def test_maxima_are_of_the_tasks_since_the_push_before():
     ],
 )
 def test_only_metrics_of_the_prefixes_are_told(requested, is_asked_for):
-    everything = Watched()
+    everything = TelemetrySources()
     everything.write()
     names = first_push(everything).names
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.requested = requested
     watched.write()
     told = first_push(watched).names
@@ -239,7 +239,7 @@ def test_only_metrics_of_the_prefixes_are_told(requested, is_asked_for):
     ("codecs", "used"), [([4, 3, 1, 2], 4), ([3], 3), ([9, 1, 4], 1), ([2], 2), ([], 0), ([9], 0)]
 )
 def test_it_is_compressed_with_the_first_codec_that_brokers_take_and_it_knows(codecs, used):
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.codecs = codecs
     watched.write()
     push = first_push(watched)
@@ -248,12 +248,12 @@ def test_it_is_compressed_with_the_first_codec_that_brokers_take_and_it_knows(co
 
 
 def test_what_would_be_too_large_is_left_out_topics_first_and_then_brokers():
-    whole = Watched()
+    whole = TelemetrySources()
     whole.plugin.codecs = []
     whole.write()
     size_bytes = first_push(whole).size_bytes
     for most_bytes, has_nodes in ((size_bytes - 1, True), (size_bytes * 4 // 5, False)):
-        watched = Watched()
+        watched = TelemetrySources()
         watched.plugin.codecs, watched.plugin.most_bytes = [], most_bytes
         watched.write()
         push = first_push(watched)
@@ -261,7 +261,7 @@ def test_what_would_be_too_large_is_left_out_topics_first_and_then_brokers():
         assert not any(".topic." in name for name in push.names)
         assert any(".node." in name for name in push.names) == has_nodes
         assert push.value(TOTAL) == 10
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.most_bytes = 10
     watched.write()
     watched.run_for(5 * INTERVAL_MS)
@@ -269,16 +269,16 @@ def test_what_would_be_too_large_is_left_out_topics_first_and_then_brokers():
 
 
 def test_the_resource_names_the_rack():
-    watched = Watched(client_rack="zone-b")
+    watched = TelemetrySources(client_rack="zone-b")
     watched.write()
     assert first_push(watched).resource == {"client_rack": "zone-b"}
-    plain = Watched()
+    plain = TelemetrySources()
     plain.write()
     assert first_push(plain).resource == {}
 
 
 def test_the_resource_names_the_transaction():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.simulation.cluster.enable_transactions()
     watched.next_task()
     watched.producer.begin_transaction("prefix-0", 60_000)

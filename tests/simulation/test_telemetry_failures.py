@@ -13,7 +13,7 @@ from spark_kafka_sink.producer import telemetry
 from spark_kafka_sink.producer.telemetry import FINISH_MS, LONGEST_REST_MS
 from spark_kafka_sink.producer.telemetry_subscription import DEFAULT_PUSH_INTERVAL_MS, State
 from tests.simulation.harness import keyed
-from tests.simulation.telemetry_world import INTERVAL_MS, TOTAL, Watched, first_push
+from tests.simulation.telemetry_world import INTERVAL_MS, TOTAL, TelemetrySources, first_push
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def a_process_that_has_not_warned(monkeypatch):
 @pytest.mark.parametrize("error", ["INVALID_REQUEST", "INVALID_RECORD", "UNSUPPORTED_VERSION"])
 @pytest.mark.parametrize("is_push", [False, True])
 def test_errors_that_would_come_again_end_it_with_one_warning(error, is_push, caplog):
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.errors.extend(["NONE", error] if is_push else [error])
     watched.write()
     watched.run_for(2 * DEFAULT_PUSH_INTERVAL_MS)
@@ -41,7 +41,7 @@ def test_errors_that_would_come_again_end_it_with_one_warning(error, is_push, ca
 
 @pytest.mark.parametrize("error", ["UNKNOWN_SUBSCRIPTION_ID", "UNSUPPORTED_COMPRESSION_TYPE"])
 def test_another_subscription_is_fetched_at_once(error):
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.errors.extend(["NONE", error])
     watched.write()
     watched.run_for(4 * INTERVAL_MS)
@@ -58,7 +58,7 @@ def test_another_subscription_is_fetched_at_once(error):
 
 
 def test_a_changed_subscription_is_taken_up():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.write()
     first_push(watched)
     watched.plugin.subscription_id = 8
@@ -71,7 +71,7 @@ def test_a_changed_subscription_is_taken_up():
 
 @pytest.mark.parametrize("error", ["TELEMETRY_TOO_LARGE", "THROTTLING_QUOTA_EXCEEDED"])
 def test_too_much_is_tried_again_after_the_interval(error):
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.errors.extend(["NONE", error])
     watched.write()
     watched.run_for(5 * INTERVAL_MS)
@@ -81,7 +81,7 @@ def test_too_much_is_tried_again_after_the_interval(error):
 
 
 def test_throttled_before_there_was_a_subscription_is_tried_after_five_minutes():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.errors.append("THROTTLING_QUOTA_EXCEEDED")
     watched.write()
     watched.run_for(DEFAULT_PUSH_INTERVAL_MS - 1_000)
@@ -91,7 +91,7 @@ def test_throttled_before_there_was_a_subscription_is_tried_after_five_minutes()
 
 
 def test_a_subscription_that_is_unknown_again_and_again_is_no_loop():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.errors.extend(["UNKNOWN_SUBSCRIPTION_ID"] * 100)
     watched.write()
     watched.run_for(DEFAULT_PUSH_INTERVAL_MS + 1_000)
@@ -99,7 +99,7 @@ def test_a_subscription_that_is_unknown_again_and_again_is_no_loop():
 
 
 def test_a_client_without_an_instance_id_pushes_nothing():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.gives_ids = False
     watched.write()
     watched.run_for(3 * INTERVAL_MS)
@@ -112,7 +112,7 @@ def test_a_client_without_an_instance_id_pushes_nothing():
 
 @pytest.mark.parametrize("is_push", [False, True])
 def test_a_broker_that_dies_in_the_middle_costs_the_task_nothing(is_push):
-    watched = Watched(request_timeout_ms="2000", delivery_timeout_ms="30000")
+    watched = TelemetrySources(request_timeout_ms="2000", delivery_timeout_ms="30000")
     cluster = watched.simulation.cluster
     cluster.create_topic("copied", partitions=3, replicas=3)
     watched.plugin.hangs = not is_push
@@ -142,7 +142,7 @@ def test_a_broker_that_dies_in_the_middle_costs_the_task_nothing(is_push):
 
 
 def test_an_answer_that_never_comes_ends_a_connection_and_no_task():
-    watched = Watched(request_timeout_ms="2000", delivery_timeout_ms="30000")
+    watched = TelemetrySources(request_timeout_ms="2000", delivery_timeout_ms="30000")
     watched.plugin.hangs = True
     watched.write()
     watched.simulation.append(keyed(10))
@@ -155,7 +155,7 @@ def test_an_answer_that_never_comes_ends_a_connection_and_no_task():
 @pytest.mark.parametrize("places", [1, 2, 5])
 def test_the_last_place_of_a_connection_is_left_to_produce_requests(places):
     """A hundred batches for one broker, which answers slowly, from before the first subscription."""
-    watched = Watched(max_in_flight_requests_per_connection=str(places), batch_size="100")
+    watched = TelemetrySources(max_in_flight_requests_per_connection=str(places), batch_size="100")
     in_flight = []
     plugin, client = watched.plugin, watched.producer.client
     take = plugin.handle
@@ -178,7 +178,7 @@ def test_the_last_place_of_a_connection_is_left_to_produce_requests(places):
 def test_while_rows_are_under_way_a_push_needs_two_free_places(free):
     """The only broker hangs, with all places taken but ``free``."""
     places = 5
-    watched = Watched(brokers=1, batch_size="100", request_timeout_ms="60000")
+    watched = TelemetrySources(brokers=1, batch_size="100", request_timeout_ms="60000")
     watched.write()
     watched.run_for(1_000)
     (broker,) = watched.simulation.cluster.brokers.values()
@@ -198,7 +198,7 @@ def test_while_rows_are_under_way_a_push_needs_two_free_places(free):
 
 
 def test_a_task_shorter_than_the_interval_pushes_once_at_the_end():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.write()
     watched.run_for(100)
     started_ms = watched.simulation.clock.ms
@@ -213,7 +213,7 @@ def test_a_task_shorter_than_the_interval_pushes_once_at_the_end():
 
 
 def test_closing_waits_for_a_hung_broker_no_longer_than_half_a_second():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.write()
     watched.run_for(100)
     watched.plugin.hangs = True
@@ -224,7 +224,7 @@ def test_closing_waits_for_a_hung_broker_no_longer_than_half_a_second():
 
 @pytest.mark.parametrize("is_subscribed", [False, True])
 def test_closing_does_not_wait_without_a_connection(is_subscribed):
-    watched = Watched()
+    watched = TelemetrySources()
     watched.write()
     if is_subscribed:
         watched.run_for(100)
@@ -239,7 +239,7 @@ def test_closing_does_not_wait_without_a_connection(is_subscribed):
 
 
 def test_a_push_under_way_is_followed_by_the_last_one():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.write()
     watched.run_for(100)
     while watched.state is not State.PUSH_IN_PROGRESS:
@@ -251,7 +251,7 @@ def test_a_push_under_way_is_followed_by_the_last_one():
 
 @pytest.mark.parametrize("places", [1, 5])
 def test_what_a_push_under_way_has_told_is_not_told_again(places):
-    watched = Watched(brokers=1, max_in_flight_requests_per_connection=str(places))
+    watched = TelemetrySources(brokers=1, max_in_flight_requests_per_connection=str(places))
     watched.write()
     watched.run_for(100)
     while watched.state is not State.PUSH_IN_PROGRESS:
@@ -262,7 +262,7 @@ def test_what_a_push_under_way_has_told_is_not_told_again(places):
 
 
 def test_a_failed_task_says_so_too():
-    watched = Watched(retries="0", enable_idempotence="false")
+    watched = TelemetrySources(retries="0", enable_idempotence="false")
     watched.write()
     watched.run_for(100)
     watched.simulation.cluster.on_produce = lambda *_: "INVALID_RECORD"
@@ -275,7 +275,7 @@ def test_a_failed_task_says_so_too():
 
 
 def test_a_producer_that_rests_for_long_takes_its_leave_and_comes_back_as_another():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.interval_ms, watched.plugin.is_delta = 3 * LONGEST_REST_MS, False
     watched.write()
     watched.run_for(100)
@@ -300,7 +300,7 @@ def test_a_producer_that_rests_for_long_takes_its_leave_and_comes_back_as_anothe
 
 
 def test_tasks_that_follow_each_other_are_one_client():
-    watched = Watched()
+    watched = TelemetrySources()
     watched.plugin.is_delta = False
     for _ in range(10):
         watched.write(4)
@@ -318,11 +318,11 @@ def test_tasks_that_follow_each_other_are_one_client():
 @pytest.mark.parametrize("is_subscribed", [False, True])
 def test_at_the_end_of_a_jobs_task_it_takes_leave_at_once(is_subscribed):
     """The process may end before it is asked to; another task may come as well."""
-    watched = Watched()
+    watched = TelemetrySources()
     watched.write()
     if is_subscribed:
         watched.run_for(1_000)
-    watched.producer.take_leave()
+    watched.producer.push_final_telemetry()
     watched.producer.telemetry.rest()
     watched.run_for(100)
     (push,) = watched.plugin.pushes
@@ -330,7 +330,7 @@ def test_at_the_end_of_a_jobs_task_it_takes_leave_at_once(is_subscribed):
     assert push.value(TOTAL) == 10
     watched.next_task()
     watched.write(3)
-    watched.producer.take_leave()
+    watched.producer.push_final_telemetry()
     watched.run_for(100)
     assert [push.is_last for push in watched.plugin.pushes] == [True, True]
     assert watched.plugin.pushes[1].value(TOTAL) == 3
@@ -339,11 +339,11 @@ def test_at_the_end_of_a_jobs_task_it_takes_leave_at_once(is_subscribed):
 
 
 def test_without_the_api_taking_leave_asks_nothing():
-    watched = Watched()
+    watched = TelemetrySources()
     del watched.simulation.cluster.api_versions[71], watched.simulation.cluster.api_versions[72]
     for _ in range(3):
         watched.write()
-        watched.producer.take_leave()
+        watched.producer.push_final_telemetry()
         watched.run_for(100)
         watched.next_task()
     assert watched.plugin.requests == 0

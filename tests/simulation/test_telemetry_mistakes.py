@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.telemetry_subscription import (
     Subscription,
 )
 from tests.simulation.harness import keyed
-from tests.simulation.telemetry_world import INTERVAL_MS, Watched
+from tests.simulation.telemetry_world import INTERVAL_MS, TelemetrySources
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def a_process_that_has_not_warned(monkeypatch):
 @pytest.mark.parametrize("step", ["of", "_watch", "end_task", "take", "settle"])
 def test_a_mistake_ends_it_and_not_the_task(step, caplog, monkeypatch):
     """At the answer with a subscription, at a new task, at a push, and at its answer."""
-    watched = Watched()
+    watched = TelemetrySources()
 
     def fail():
         where = {"of": Subscription, "_watch": Telemetry}.get(step, TelemetryFigures)
@@ -51,7 +51,7 @@ def test_a_mistake_ends_it_and_not_the_task(step, caplog, monkeypatch):
 
 @pytest.mark.parametrize("offered", [71, 72])
 def test_a_broker_that_offers_one_half_of_it_is_asked_nothing(offered, caplog):
-    watched = Watched()
+    watched = TelemetrySources()
     del watched.simulation.cluster.api_versions[{71: 72, 72: 71}[offered]]
     watched.write()
     watched.run_for(2 * DEFAULT_PUSH_INTERVAL_MS)
@@ -62,7 +62,7 @@ def test_a_broker_that_offers_one_half_of_it_is_asked_nothing(offered, caplog):
 
 def test_a_process_warns_once(caplog):
     for _ in range(3):
-        watched = Watched()
+        watched = TelemetrySources()
         watched.plugin.errors.append("INVALID_REQUEST")
         watched.write()
         watched.run_for(1_000)
@@ -73,7 +73,7 @@ def test_a_process_warns_once(caplog):
 @pytest.mark.parametrize("places", [1, 5])
 def test_rows_do_not_wait_long_behind_a_push_that_is_not_answered(places):
     """Brokers answer the requests of a connection in their order; this is the only one."""
-    watched = Watched(brokers=1, max_in_flight_requests_per_connection=str(places))
+    watched = TelemetrySources(brokers=1, max_in_flight_requests_per_connection=str(places))
     watched.write()
     watched.run_for(1_000)
     watched.plugin.hangs = True
@@ -88,13 +88,13 @@ def test_rows_do_not_wait_long_behind_a_push_that_is_not_answered(places):
 
 
 def test_what_was_not_answered_is_not_asked_again_by_each_task():
-    watched = Watched(brokers=1)
+    watched = TelemetrySources(brokers=1)
     watched.plugin.hangs = True
     for _ in range(10):
         watched.next_task()
         watched.write()
         watched.write()
-        watched.producer.take_leave()
+        watched.producer.push_final_telemetry()
         watched.run_for(ANSWER_MS)
     assert watched.plugin.requests == 1
     watched.plugin.hangs = False
@@ -107,7 +107,7 @@ def test_what_was_not_answered_is_not_asked_again_by_each_task():
 
 def test_what_a_push_waits_behind_may_take_its_time():
     """A batch that the broker is slow to answer is not given up for the push after it."""
-    watched = Watched(brokers=1)
+    watched = TelemetrySources(brokers=1)
     watched.write()
     watched.run_for(1_000)
     (broker,) = watched.simulation.cluster.brokers.values()

@@ -177,7 +177,7 @@ def test_the_sender_is_woken_before_a_task_waits():
 def test_the_sender_does_not_take_the_monitor_to_see_that_the_task_is_at_work(monkeypatch):
     simulation = writing()
     appender = simulation.producer._appender
-    with appender._turns.of_task():
+    with appender._turns.task_turn():
         monkeypatch.delattr(SteppingMonitor, "__enter__")
-        assert appender.finish_lingering(simulation.clock.ms) is None
+        assert appender.finish_expired_linger(simulation.clock.ms) is None
         monkeypatch.undo()

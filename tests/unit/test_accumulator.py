@@ -10,13 +10,13 @@ from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sequences import BatchNumbering, NoNumbering, ProducerState
+from spark_kafka_sink.producer.sequences import NoSequences, ProducerState, SequenceTracker
 from spark_kafka_sink.record.record_batch import is_crc_valid
 from tests.unit.batches import NODES, T0, T1, T2, make_batch, make_cluster
 
 CLUSTER = make_cluster({"t": [(1, 0), (2, 0), (1, 0)]})
 ALL = 10**9
-UNNUMBERED = NoNumbering()
+UNNUMBERED = NoSequences()
 PAGES, PAGE_SIZE = 8, 4096
 
 
@@ -54,7 +54,7 @@ def fill(
 
 
 def drain(
-    accumulator: RecordAccumulator, *partitions: TopicPartition, by: BatchNumbering = UNNUMBERED
+    accumulator: RecordAccumulator, *partitions: TopicPartition, by: SequenceTracker = UNNUMBERED
 ) -> list[ProducerBatch]:
     return accumulator.drain(partitions, ALL, 0, by)
 

@@ -16,7 +16,7 @@ def test_pages_are_handed_out_once_until_they_are_given_back() -> None:
     held: list[list[int]] = []
     for _ in range(2_000):
         if held and rng.random() < 0.5:
-            pool.give_back(held.pop(rng.randrange(len(held))))
+            pool.deallocate(held.pop(rng.randrange(len(held))))
         else:
             held.append(pool.take(min(rng.randrange(40), pool.free_count)))
         taken = [page for pages in held for page in pages]
@@ -28,7 +28,7 @@ def test_what_comes_back_in_disorder_is_handed_out_in_order() -> None:
     pool = BufferPool(100 * PAGE, PAGE)
     pages = pool.take(100)
     random.Random(2).shuffle(pages)
-    pool.give_back(pages)
+    pool.deallocate(pages)
     # A stack: the last one is used first.
     assert pool.take(8) == [7, 6, 5, 4, 3, 2, 1, 0]
 
@@ -36,8 +36,8 @@ def test_what_comes_back_in_disorder_is_handed_out_in_order() -> None:
 def test_of_a_large_arena_the_pages_used_last_come_first() -> None:
     pool = BufferPool(10_000 * PAGE, PAGE)
     low, high = pool.take(5_000), pool.take(2_000)
-    pool.give_back(low)
-    pool.give_back(high)
+    pool.deallocate(low)
+    pool.deallocate(high)
     assert set(pool.take(32)) <= set(high)
 
 

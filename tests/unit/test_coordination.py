@@ -10,11 +10,11 @@ from spark_kafka_sink.client.coordinators import (
     RULES,
     Verdict,
     add_partitions_request,
+    decisive_error,
     find_requests,
-    found_in,
-    results_in,
+    parse_coordinators,
+    parse_results,
     verdict_on,
-    worst_of,
 )
 from spark_kafka_sink.protocol.api import BrokerApiVersions, VersionRange
 from spark_kafka_sink.protocol.messages.transactions import (
@@ -73,23 +73,23 @@ class TestFindCoordinator:
                 Coordinator("another's", 1, "host1", 9092),
             ]
         )
-        first, second = found_in(FindCoordinatorRequest("", 1, IDS), response)
+        first, second = parse_coordinators(FindCoordinatorRequest("", 1, IDS), response)
         assert first == ("q.0", Node(3, "host3", 9092), NONE, None)
         assert (second.transactional_id, second.error.code, second.detail) == ("q.1", code, "no")
 
     def test_an_id_that_the_answer_leaves_out_has_no_coordinator_yet(self):
         response = FindCoordinatorResponse(coordinators=[Coordinator("q.1", 3, "host3", 9092)])
-        first, second = found_in(FindCoordinatorRequest("", 1, IDS), response)
+        first, second = parse_coordinators(FindCoordinatorRequest("", 1, IDS), response)
         assert (first.transactional_id, first.error) == ("q.0", NOT_AVAILABLE)
         assert second.error is NONE
 
     def test_the_answer_of_an_old_broker(self):
         request = FindCoordinatorRequest("q.0", 1, [])
-        [found] = found_in(request, FindCoordinatorResponse(0, 0, None, 3, "host3", 9092))
+        [found] = parse_coordinators(request, FindCoordinatorResponse(0, 0, None, 3, "host3", 9092))
         assert found == ("q.0", Node(3, "host3", 9092), NONE, None)
-        [found] = found_in(request, FindCoordinatorResponse(0, 15, "later", -1, "", -1))
+        [found] = parse_coordinators(request, FindCoordinatorResponse(0, 15, "later", -1, "", -1))
         assert (found.error, found.detail) == (NOT_AVAILABLE, "later")
-        [found] = found_in(request, FindCoordinatorResponse(0, 0, None, -1, "", -1))
+        [found] = parse_coordinators(request, FindCoordinatorResponse(0, 0, None, -1, "", -1))
         assert found.error is NOT_AVAILABLE
 
 
@@ -116,7 +116,7 @@ class TestAddPartitions:
 
     def test_what_the_answer_leaves_out_was_not_attempted_and_what_nobody_asked_is_ignored(self):
         response = response_of({T0: "NONE", TopicPartition("other", 0): "INVALID_TXN_STATE"})
-        names = {tp: error.name for tp, error in results_in(self.request, response).items()}
+        names = {tp: error.name for tp, error in parse_results(self.request, response).items()}
         assert names == {T0: "NONE", T1: "OPERATION_NOT_ATTEMPTED", U0: "OPERATION_NOT_ATTEMPTED"}
 
     @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ class TestAddPartitions:
     )
     def test_what_will_not_pass_comes_first(self, errors, worst):
         response = response_of(dict(zip((T0, T1, U0), errors)))
-        assert worst_of(results_in(self.request, response))[1].name == worst
+        assert decisive_error(parse_results(self.request, response))[1].name == worst

@@ -14,7 +14,7 @@ from spark_kafka_sink.cli.dead_letters import _most as most_frequent
 from spark_kafka_sink.cli.dead_letters import _time as time_text
 from spark_kafka_sink.columns.dead_letters import Row, row_batch
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.dead_letters.letters import DeadLetter, Wanted, grouped
+from spark_kafka_sink.dead_letters.letters import DeadLetter, LetterFilter, grouped
 from spark_kafka_sink.dead_letters.replay import POSITIONS, Replay
 from spark_kafka_sink.record.record_reader import Record
 
@@ -40,17 +40,17 @@ def naming(topic: str) -> Hook:
 def test_what_was_to_go_to_the_topic_that_is_read_is_left_out() -> None:
     """It would come back with each replay."""
     replay = Replay(CONFIG, DEAD, allowed=["flights", DEAD])
-    assert replay.why_not(letter_for("flights")) is None
-    reason = replay.why_not(letter_for(DEAD))
+    assert replay.skip_reason(letter_for("flights")) is None
+    reason = replay.skip_reason(letter_for(DEAD))
     assert reason is not None
     assert f"'{DEAD}' itself" in reason
     assert reason.endswith("Name another one with --to-topic")
 
 
 def test_it_is_written_to_another_topic() -> None:
-    assert Replay(CONFIG, DEAD, to_topic="flights").why_not(letter_for(DEAD)) is None
+    assert Replay(CONFIG, DEAD, to_topic="flights").skip_reason(letter_for(DEAD)) is None
     replay = Replay(CONFIG, DEAD, allowed=["flights"], mend=naming("flights"))
-    assert replay.why_not(letter_for(DEAD)) is None
+    assert replay.skip_reason(letter_for(DEAD)) is None
     batch = row_batch([Row(b"v", None, [], DEAD, None, 0, "too-large")])
     assert replay.mended(batch).column(POSITIONS.topic).to_pylist() == ["flights"]
 
@@ -68,19 +68,19 @@ def test_a_function_that_leaves_it_the_topic_that_is_read_is_refused() -> None:
 @pytest.mark.parametrize("topic", ["pykafka-sink-transactions", "payments", "__consumer_offsets"])
 def test_a_topic_that_the_operator_has_not_named_is_not_written(topic: str) -> None:
     """Whoever may write to the topic of dead letters chooses what their headers say."""
-    reason = Replay(CONFIG, DEAD, allowed=["flights"]).why_not(letter_for(topic))
+    reason = Replay(CONFIG, DEAD, allowed=["flights"]).skip_reason(letter_for(topic))
     assert reason == "it was to go to a topic that --allow-topic does not name"
-    assert Replay(CONFIG, DEAD, to_topic="flights").why_not(letter_for(topic)) is None
+    assert Replay(CONFIG, DEAD, to_topic="flights").skip_reason(letter_for(topic)) is None
 
 
 @pytest.mark.parametrize("partition", ["", "x", "-1", "+1", "１", "2147483648", "9" * 5000, "1.0"])
 def test_a_partition_that_is_no_number_leaves_the_row_out(partition: str) -> None:
     letter = letter_for("flights", partition)
-    reason = Replay(CONFIG, DEAD, to_topic="flights").why_not(letter)
+    reason = Replay(CONFIG, DEAD, to_topic="flights").skip_reason(letter)
     assert reason is not None
     assert "--without-partition" in reason
     keyed = Replay(CONFIG, DEAD, to_topic="flights", keeps_partition=False)
-    assert keyed.why_not(letter) is None
+    assert keyed.skip_reason(letter) is None
     assert keyed.rows([letter]).column(POSITIONS.partition).to_pylist() == [None]
 
 
@@ -88,9 +88,9 @@ def test_a_partition_that_is_no_number_leaves_the_row_out(partition: str) -> Non
 def test_a_timestamp_that_no_row_can_have_leaves_it_out(timestamp_ms: int) -> None:
     letter = letter_for("flights", "7", timestamp_ms)
     replay = Replay(CONFIG, DEAD, to_topic="flights")
-    assert replay.why_not(letter) == "its timestamp is none that a row can have"
+    assert replay.skip_reason(letter) == "its timestamp is none that a row can have"
     latest = letter_for("flights", "7", (2**63 - 1) // 1000)
-    assert replay.why_not(latest) is None
+    assert replay.skip_reason(latest) is None
     assert replay.rows([latest]).column(POSITIONS.partition).to_pylist() == [7]
 
 
@@ -119,10 +119,10 @@ def test_what_records_say_of_themselves_takes_little_memory_and_little_of_the_sc
     groups = grouped(letters)
     assert sum(len(group.cause) + len(group.topic or "") for group in groups) == 50 * 2 * 250
     assert {len(group.example) for group in groups} == {MOST_SHOWN}
-    assert {Wanted(["too-large"]).why_not(letter) for letter in letters} == {
+    assert {LetterFilter(["too-large"]).skip_reason(letter) for letter in letters} == {
         "of another cause, which --cause does not name"
     }
-    assert Replay(CONFIG, DEAD, allowed=[letters[0].topic or ""]).why_not(letters[0])
+    assert Replay(CONFIG, DEAD, allowed=[letters[0].topic or ""]).skip_reason(letters[0])
     told = most_frequent(Counter({f"cause-{i} to flights": i for i in range(50)}))
     assert told.startswith("49 cause-49 to flights; 48 cause-48")
     assert told.endswith("; 30 cause-30 to flights; 435 others")

@@ -58,7 +58,7 @@ class Lingering:
         appender._sender_finisher._compressor = self.compressor()
         self.append()
         self._sender = threading.Thread(
-            target=appender.finish_lingering, args=(clock.now_ms() + 1000,), daemon=True
+            target=appender.finish_expired_linger, args=(clock.now_ms() + 1000,), daemon=True
         )
         self._sender.start()
         assert self.compressor.begun.acquire(timeout=GENEROUS_S)

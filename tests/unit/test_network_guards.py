@@ -25,10 +25,10 @@ from spark_kafka_sink.client.blocking import (
     Round,
 )
 from spark_kafka_sink.client.blocking import Asked as AskedCall
-from spark_kafka_sink.client.coordinators import _LOOK_MS, Coordinators, Question
+from spark_kafka_sink.client.coordinators import _LOOK_MS, CoordinatorRequest, Coordinators
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.network.channels import PlaintextChannel, RefusedError
-from spark_kafka_sink.network.client import BrokerPauses, NetworkClient, hint_at_sasl
+from spark_kafka_sink.network.client import NetworkClient, ThrottleTimes, sasl_hint
 from spark_kafka_sink.network.interface import (
     Address,
     Connected,
@@ -166,14 +166,14 @@ def test_only_who_is_not_authenticated_and_was_never_answered_is_asked_about_sas
     connection = world.client._connection(NODE)
     world.network.hung.add(1)
     world.client.send(NODE, MetadataRequest(), 0, lambda *_: None)
-    assert "kafka.security.protocol" in hint_at_sasl(connection)
+    assert "kafka.security.protocol" in sasl_hint(connection)
     connection.has_answered = True
-    assert hint_at_sasl(connection) == ""
+    assert sasl_hint(connection) == ""
     connection.has_answered = False
     protocol = connection.protocol
     assert protocol is not None
     protocol._authentication = Authentication(lambda: PlainConversation("a", Secret("p")), Middle())
-    assert hint_at_sasl(connection) == ""
+    assert sasl_hint(connection) == ""
 
 
 class Middle:
@@ -222,7 +222,7 @@ def test_a_socket_that_cannot_be_secured_is_closed() -> None:
 class EndsWithItsHandshake(PlaintextChannel):
     """As a broker that refuses a certificate after the handshake of TLS 1.3, with bytes before."""
 
-    def go_on_connecting(self) -> bytes:
+    def finish_connect(self) -> bytes:
         self.is_connected = True
         self.failure = RefusedError("bad certificate")
         return b"bytes"
@@ -245,7 +245,7 @@ def test_what_ends_a_connection_with_its_handshake_is_told_at_once() -> None:
 
 def test_pauses_that_overlap_are_one_and_those_of_the_past_are_forgotten() -> None:
     """Else time would be counted twice, and a query of weeks would remember each."""
-    pauses = BrokerPauses()
+    pauses = ThrottleTimes()
     for from_ms, until_ms in ((0, 100), (50, 80), (100, 120), (500, 600)):
         pauses.note(1, from_ms, until_ms)
     assert pauses.between(1, 0, 1_000) == [(0, 120), (500, 600)]
@@ -432,7 +432,7 @@ def test_a_coordinator_that_is_none_any_more_is_found_again() -> None:
     admin = Finding({NODE: EndTxnResponse(error_code=not_coordinator), MOVED: EndTxnResponse()}, MOVED)  # fmt: skip
     coordinators = Coordinators(admin)  # type: ignore[arg-type]
     coordinators._nodes["i"] = NODE
-    questions = [Question(("i",), EndTxnRequest("i"))]
+    questions = [CoordinatorRequest(("i",), EndTxnRequest("i"))]
     answers = coordinators.ask(questions, lambda answer: answer.error_code, 1_000)  # type: ignore[attr-defined]
     assert [ids for ids, _ in answers] == [("i",)]
     assert admin.asked == [NODE, MOVED]

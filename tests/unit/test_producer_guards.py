@@ -28,7 +28,7 @@ from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import RowRules
 from spark_kafka_sink.localkafka.cluster import free_ports
-from spark_kafka_sink.network.client import BrokerPauses
+from spark_kafka_sink.network.client import ThrottleTimes
 from spark_kafka_sink.producer import pool
 from spark_kafka_sink.producer.accumulator import BufferPool, NodeLatency, RecordAccumulator
 from spark_kafka_sink.producer.appender import RowChecks
@@ -41,7 +41,7 @@ from spark_kafka_sink.producer.partitioner import (
     TopicSlots,
 )
 from spark_kafka_sink.producer.producer import ThreadedProducer
-from spark_kafka_sink.producer.quotas import QuotaWaits, RateLimit
+from spark_kafka_sink.producer.quotas import RateLimit, ThrottleTracker
 from spark_kafka_sink.producer.refusals import refused_rows
 from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.producer.transaction_manager import (
@@ -193,12 +193,12 @@ class TestAnswersAboutTheCluster:
 class TestPauses:
     """Waits for quotas and for the limit."""
 
-    def waits(self) -> tuple[BrokerPauses, QuotaWaits, Any]:
+    def waits(self) -> tuple[ThrottleTimes, ThrottleTracker, Any]:
         backoff = ExponentialBackoff(100, 1_000, random.Random(1))
         pages = BufferPool(1 << 16, 4096)
         accumulator = RecordAccumulator(ThreadMonitor(), pages, backoff, lambda: None)
-        pauses = BrokerPauses()
-        return pauses, QuotaWaits(pauses, make_cluster({"t": [(1, 0)]})), accumulator
+        pauses = ThrottleTimes()
+        return pauses, ThrottleTracker(pauses, make_cluster({"t": [(1, 0)]})), accumulator
 
     def test_two_at_the_same_time_count_once(self) -> None:
         pauses, waits, accumulator = self.waits()
@@ -450,11 +450,11 @@ class NotedMonitor(ThreadMonitor):
 class TestTurns:
     def test_the_sender_takes_none_while_the_task_waits_or_is_at_work(self):
         turns = Turns(ThreadMonitor())
-        with turns.of_sender() as is_begun:
+        with turns.sender_turn() as is_begun:
             assert is_begun
         turns.is_task_waiting = True
-        with turns.of_sender() as is_begun:
+        with turns.sender_turn() as is_begun:
             assert not is_begun
         turns.is_task_waiting = False
-        with turns.of_task(), turns.of_sender() as is_begun:
+        with turns.task_turn(), turns.sender_turn() as is_begun:
             assert not is_begun

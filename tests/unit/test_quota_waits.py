@@ -7,11 +7,11 @@ import random
 import pytest
 
 from spark_kafka_sink.base.clock import ExponentialBackoff
-from spark_kafka_sink.network.client import BrokerPauses
+from spark_kafka_sink.network.client import ThrottleTimes
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.quotas import QuotaWaits
+from spark_kafka_sink.producer.quotas import ThrottleTracker
 from tests.unit.batches import NODES, T1, make_batch, make_cluster
 
 LED_BY_1 = make_cluster({"t": [(1, 0)]})
@@ -31,8 +31,8 @@ def queued(accumulator: RecordAccumulator) -> ProducerBatch:
 
 
 def test_a_pause_that_was_over_before_its_broker_led_does_not_count(accumulator):
-    pauses = BrokerPauses()
-    waits, batch = QuotaWaits(pauses, LED_BY_1), queued(accumulator)
+    pauses = ThrottleTimes()
+    waits, batch = ThrottleTracker(pauses, LED_BY_1), queued(accumulator)
     pauses.note(2, 0, 1_000)
     pauses.note(2, 5_500, 5_700)
     waits.note_leaders(LED_BY_2, accumulator, 5_000)
@@ -40,8 +40,8 @@ def test_a_pause_that_was_over_before_its_broker_led_does_not_count(accumulator)
 
 
 def test_what_a_former_leader_has_paused_counts(accumulator):
-    pauses = BrokerPauses()
-    waits, batch = QuotaWaits(pauses, LED_BY_1), queued(accumulator)
+    pauses = ThrottleTimes()
+    waits, batch = ThrottleTracker(pauses, LED_BY_1), queued(accumulator)
     pauses.note(1, 1_000, 9_000)
     waits.note_leaders(LED_BY_2, accumulator, 5_000)
     assert waits.paused_ms(batch, 6_000) == 4_000
@@ -52,20 +52,20 @@ def test_what_a_former_leader_has_paused_counts(accumulator):
 
 def test_what_is_in_flight_has_waited_for_its_broker_since_it_was_sent(accumulator):
     """Its broker, which is no leader any more, has paused before that, too."""
-    pauses = BrokerPauses()
-    waits, batch = QuotaWaits(pauses, LED_BY_2), queued(accumulator)
+    pauses = ThrottleTimes()
+    waits, batch = ThrottleTracker(pauses, LED_BY_2), queued(accumulator)
     batch.is_queued, batch.drained_at_ms, batch.sent_to = False, 5_000, NODES[1]
     pauses.note(1, 0, 1_000)
     pauses.note(1, 6_000, 7_000)
     assert waits.paused_ms(batch, 8_000) == 1_000
-    waits.note_answered([batch], NODES[1], 8_000)
+    waits.record_response([batch], NODES[1], 8_000)
     batch.is_queued = True
     assert waits.paused_ms(batch, 9_000) == 1_000
 
 
 def test_what_is_forgotten_is_no_more_than_nobody_asks_about(accumulator):
-    pauses = BrokerPauses()
-    waits, batch = QuotaWaits(pauses, LED_BY_1), queued(accumulator)
+    pauses = ThrottleTimes()
+    waits, batch = ThrottleTracker(pauses, LED_BY_1), queued(accumulator)
     batch.created_at_ms = 2_000
     pauses.note(1, 0, 1_000)
     pauses.note(1, 3_000, 4_000)
@@ -79,7 +79,7 @@ def test_what_is_forgotten_is_no_more_than_nobody_asks_about(accumulator):
 
 @pytest.mark.parametrize("node_id", [1, 2])
 def test_a_shorter_pause_does_not_cut_off_a_longer_one(node_id: int) -> None:
-    pauses = BrokerPauses()
+    pauses = ThrottleTimes()
     pauses.note(1, 0, 10_000)
     pauses.note(node_id, 100, 500)
     assert pauses.latest_end_ms == 10_000

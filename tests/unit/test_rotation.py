@@ -276,9 +276,9 @@ def test_the_drivers_client_that_is_kept_notices_it(tmp_path: Path) -> None:
     asked: list[bool] = []
     with AdminClient.of(ProducerConfig.parse(given)) as admin:
         admin._client.renew_connections = lambda: asked.append(True)  # type: ignore[method-assign]
-        admin.look_for_credentials()
+        admin.renew_if_credentials_changed()
         assert asked == []
         write_private(tmp_path / "client.pem", AUTHORITY.issue("alice").pem())
-        admin.look_for_credentials()
-        admin.look_for_credentials()
+        admin.renew_if_credentials_changed()
+        admin.renew_if_credentials_changed()
         assert asked == [True]

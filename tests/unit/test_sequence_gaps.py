@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.base.errors import error_named
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sequences import NoNumbering, ProducerState
+from spark_kafka_sink.producer.sequences import NoSequences, ProducerState
 from tests.unit.batches import T0, make_batch
 from tests.unit.test_accumulator import ALL, accumulator, enqueue
 from tests.unit.test_sequences import (
@@ -50,7 +50,7 @@ def numbers(state: ProducerState) -> list[int]:
 
 def refused_behind(state: ProducerState, *batches: ProducerBatch) -> None:
     for batch in batches:
-        assert state.is_behind_refused(batch, OUT_OF_ORDER)
+        assert state.is_behind_rejected(batch, OUT_OF_ORDER)
 
 
 def test_what_is_behind_is_numbered_anew_when_all_of_it_is_answered(state: ProducerState) -> None:
@@ -108,8 +108,8 @@ def test_a_batch_before_it_that_is_out_of_order_is_another_matter(state: Produce
     start_at(state, 0)
     first, second = drained(state, 5, 5)
     state.divide(second, [])
-    assert not state.is_behind_refused(first, OUT_OF_ORDER)
-    assert not state.is_behind_refused(first, NETWORK_EXCEPTION)
+    assert not state.is_behind_rejected(first, OUT_OF_ORDER)
+    assert not state.is_behind_rejected(first, NETWORK_EXCEPTION)
 
 
 def test_what_may_still_come_late_keeps_its_numbers(state: ProducerState) -> None:
@@ -129,15 +129,15 @@ def test_nothing_is_divided_where_it_or_a_later_one_may_be_appended(
     start_at(state, 0)
     batches = drained(state, 5, 5, 5)
     batches[position].note_failure(None, error, None)  # type: ignore[arg-type]
-    assert not state.may_divide(batches[1])
-    assert state.may_divide(batches[2]) == (position == 1)
+    assert not state.can_remove_records(batches[1])
+    assert state.can_remove_records(batches[2]) == (position == 1)
 
 
 def test_a_batch_that_was_out_of_order_may_be_divided(state: ProducerState) -> None:
     start_at(state, 0)
     (batch,) = drained(state, 5)
     batch.note_failure(None, OUT_OF_ORDER, None)
-    assert state.may_divide(batch)
+    assert state.can_remove_records(batch)
 
 
 @pytest.mark.parametrize("is_too_large", [False, True])
@@ -176,7 +176,7 @@ def test_a_new_epoch_has_no_gap(state: ProducerState) -> None:
     assert numbers(state) == [0, 5]
     assert not state.must_wait(first)
     # An answer to its old numbers, which says nothing of the new ones.
-    assert not state.is_behind_refused(third, OUT_OF_ORDER)
+    assert not state.is_behind_rejected(third, OUT_OF_ORDER)
     assert state.can_retry(third, OUT_OF_ORDER, LOG_START)
     assert numbers(state) == [0, 5]
 
@@ -184,5 +184,5 @@ def test_a_new_epoch_has_no_gap(state: ProducerState) -> None:
 def test_without_numbers_everything_may_be_divided() -> None:
     batch = make_batch(T0, 5)
     batch.note_failure(None, NETWORK_EXCEPTION, None)
-    assert NoNumbering().may_divide(batch)
-    assert not NoNumbering().is_behind_refused(batch, OUT_OF_ORDER)
+    assert NoSequences().can_remove_records(batch)
+    assert not NoSequences().is_behind_rejected(batch, OUT_OF_ORDER)

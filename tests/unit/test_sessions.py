@@ -62,7 +62,7 @@ def test_what_is_kept_looks_for_credentials_before_it_is_used_again(
     closed: list[CommitProtocol], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[CommitProtocol] = []
-    monkeypatch.setattr(CommitProtocol, "look_for_credentials", lambda p: looked.append(p))
+    monkeypatch.setattr(CommitProtocol, "renew_if_credentials_changed", lambda p: looked.append(p))
     first = use(options("a"))
     assert looked == []
     assert use(options("a")) is first

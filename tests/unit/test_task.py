@@ -44,7 +44,7 @@ class FlushedProducer:
     def flush(self):
         pass
 
-    def take_leave(self):
+    def push_final_telemetry(self):
         pass
 
     def rest(self, until_ms):
