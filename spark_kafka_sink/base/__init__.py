@@ -1,1 +1,1 @@
-"""What every room may use: errors, names, time and chance, entry points of users' code."""
+"""Parts for every room: errors, names, time and randomness, entry points of users' code."""

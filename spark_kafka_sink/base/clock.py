@@ -1,6 +1,6 @@
-"""Time and chance as dependencies: clocks, and exponential back-off with jitter.
+"""Time and randomness as dependencies: clocks, and exponential back-off with jitter.
 
-This is the only module that imports ``time``. Everything that waits, expires or backs off takes a
+This is the only module that imports ``time``. Code that waits, expires or backs off takes a
 :class:`Clock` and a :class:`RandomSource`, so that tests and the simulator can set both.
 
 Source: ``ExponentialBackoff``, KIP-580.
@@ -13,33 +13,33 @@ import time
 from typing import Protocol
 
 LONGEST_WAIT_MS = 3_600_000
-"""No wait is longer; whoever waits looks again after it. The operating system refuses waits as
-long as the options allow, for which the largest number is a way to say "for ever"."""
+"""Longest single wait; the caller then checks again. The operating system rejects waits as long as
+the options allow, whose largest number means "for ever"."""
 
 
 def wait_seconds(timeout_ms: int) -> float:
-    """``timeout_ms`` as the operating system takes it: in seconds, not negative, not too long."""
+    """Return ``timeout_ms`` for the operating system: in seconds, not negative, not too long."""
     return min(max(timeout_ms, 0), LONGEST_WAIT_MS) / 1000
 
 
 def pause(timeout_ms: int) -> None:
-    """Do nothing for as long."""
+    """Sleep for ``timeout_ms``, at most LONGEST_WAIT_MS."""
     time.sleep(wait_seconds(timeout_ms))
 
 
 class Clock(Protocol):
-    """What the producer needs to know about time."""
+    """The time that the producer needs."""
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds: for deadlines, back-off and ages. Origin is arbitrary."""
+        """Return monotonic ms of an arbitrary origin, for deadlines, back-off and ages."""
         ...
 
     def timestamp_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC: for record timestamps only."""
+        """Return milliseconds since 1970-01-01 UTC, for times that others read, as of records."""
         ...
 
     def perf_ns(self) -> int:
-        """Monotonic nanoseconds: for the producer's own timings."""
+        """Return monotonic nanoseconds, for the producer's own timings."""
         ...
 
 
@@ -57,18 +57,18 @@ class SystemClock:
 
 
 class RandomSource(Protocol):
-    """What is needed of ``random.Random``."""
+    """The used part of ``random.Random``."""
 
     def random(self) -> float:
-        """A float in [0, 1)."""
+        """Return a float in [0, 1)."""
         ...
 
 
 class ExponentialBackoff:
-    """``initial_ms * multiplier ** attempts``, at most ``max_ms``, give or take ``jitter``.
+    """``initial_ms * multiplier ** attempts``, at most ``max_ms``, plus or minus ``jitter``.
 
-    ``jitter`` is the share by which the term may be off in either direction, at the maximum too, so
-    that clients that failed at the same time do not all try again at the same time. The result
+    ``jitter`` is the largest deviation in either direction, as a share of the term. It applies at
+    the maximum, too, so that clients that failed together do not all retry together. The result
     never exceeds ``max_ms``. An ``initial_ms`` of ``max_ms`` or more makes the back-off constant,
     without jitter.
     """
@@ -91,7 +91,7 @@ class ExponentialBackoff:
             self._most_doublings = math.log(max_ms / initial_ms, multiplier)
 
     def backoff_ms(self, attempts: int) -> int:
-        """The pause after ``attempts`` earlier failures (0 for the first)."""
+        """Return the pause after ``attempts`` earlier failures (0 for the first)."""
         if not self._most_doublings:
             return self._initial_ms
         term = self._initial_ms * self._multiplier ** min(attempts, self._most_doublings)

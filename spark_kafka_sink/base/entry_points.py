@@ -1,7 +1,7 @@
 """The user's own code, which the sink calls by its name: ``package.module:name``.
 
-A hook that raises fails the task, with its own traceback as the cause. For rows that it refuses, by
-RefusedRowsError, the caller decides what becomes of them.
+A hook that raises fails the task, with its own traceback as the cause. If it raises
+RefusedRowsError, the caller handles the rejected rows.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 
 
 class HookError(KafkaSinkError):
-    """A user's hook raised, or returned what it must not. Its own exception is the cause."""
+    """A user's hook raised, or returned an invalid result. Its own exception is the cause."""
 
 
 class RefusedRowsError(KafkaSinkError, ValueError):
-    """An interceptor or a partitioner of your own raises it: these rows must not be written.
+    """Raised by your own interceptor or partitioner: these rows must not be written.
 
-    rows: numbers of rows in the Arrow batch that it was given, from 0, each with the reason
+    rows: numbers of rows in the given Arrow batch, from 0, each with the reason
 
-    The task fails; with ``errors.tolerance=all``, these rows become dead letters, and the others go
-    on. The reason is in a header of the dead letter.
+    The task fails; with ``errors.tolerance=all``, these rows become dead letters, and the other
+    rows are written. A header of the dead letter has the reason.
 
     Example
     -------
@@ -40,12 +40,12 @@ class RefusedRowsError(KafkaSinkError, ValueError):
 
 
 def _encodable(text: str) -> str:
-    """What is no Unicode in it as its escapes: Spark could not send it to the driver."""
+    """Escape characters that are no Unicode, which Spark could not send to the driver."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def load(entry_point: str, what: str) -> Any:
-    """What ``package.module:name`` names. Raises ConfigError when it cannot be had."""
+    """Return the object ``package.module:name``. Raises ConfigError if it cannot be loaded."""
     module_name, separator, name = entry_point.partition(":")
     if not separator or not module_name or not name:
         raise ConfigError(f"{what} '{entry_point}' is not of the form package.module:name")
@@ -70,8 +70,7 @@ class Hook(NamedTuple):
 def run(hook: Hook, check: Callable[[Any], Any], *arguments: Any) -> Any:
     """Return ``check(hook(*arguments))``.
 
-    ``check`` raises for a result that may not be used. Raises HookError, and RefusedRowsError as
-    the hook has raised it.
+    ``check`` raises for an invalid result. Raises HookError, and the hook's own RefusedRowsError.
     """
     try:
         return check(hook.call(*arguments))
@@ -82,9 +81,9 @@ def run(hook: Hook, check: Callable[[Any], Any], *arguments: Any) -> Any:
 
 
 def refused_rows(hook: Hook, error: RefusedRowsError, rows_count: int) -> dict[int, str]:
-    """The rows that ``hook`` refuses, ascending, with its reasons.
+    """Return the rows that ``hook`` rejects, ascending, with its reasons.
 
-    Raises HookError if it names no row, or one that it was not given.
+    Raises HookError if it names no row, or a row outside of its input.
     """
     rows = dict(sorted(error.rows.items()))
     outside = [row for row in rows if not 0 <= row < rows_count]

@@ -1,8 +1,8 @@
 """Kafka's error codes, and the exceptions of this package.
 
-One table says for every code of Kafka 4.3 whether a request may be retried and whether cached
-metadata must be refreshed first; one dictionary says what a user can do about it. Nothing else in
-the package decides either.
+One table defines for every code of Kafka 4.3 whether a request may be retried and whether cached
+metadata must be refreshed first. One dictionary defines the advice to users. No other module
+decides either.
 """
 
 from __future__ import annotations
@@ -168,17 +168,17 @@ _BY_NAME: dict[str, KafkaErrorCode] = {error.name: error for error in ERRORS.val
 
 
 def error_for_code(code: int) -> KafkaErrorCode:
-    """The row of ``code``. A code newer than this table reads as a non-retriable unknown error."""
+    """Return the row of ``code``; for an unknown code, a non-retriable error."""
     known = ERRORS.get(code)
     return known if known is not None else KafkaErrorCode(code, "UNKNOWN_ERROR_CODE", False, False)
 
 
 def error_named(name: str) -> KafkaErrorCode:
-    """The row called ``name``. Raises KeyError for a name that Kafka does not have."""
+    """Return the row called ``name``. Raises KeyError for a name that Kafka does not have."""
     return _BY_NAME[name]
 
 
-# What the user can do, for the codes that a producer meets. Shown at the end of error messages.
+# Advice to the user, for the codes that a producer meets. It ends an error message.
 _ADVICE: dict[str, str] = {
     "UNKNOWN_TOPIC_OR_PARTITION": (
         "check that the topic exists and was not deleted while the job ran, and that the "
@@ -237,7 +237,7 @@ _ADVICE: dict[str, str] = {
 
 
 def advice_for(error: KafkaErrorCode) -> str:
-    """What a user can do about ``error``; empty where nothing more than its name is known."""
+    """Return the advice to the user about ``error``; empty if there is none."""
     return _ADVICE.get(error.name, "")
 
 
@@ -254,7 +254,7 @@ _LOST_SEQUENCES = (
     "this repeats, look for unclean leader elections and deleted records in the brokers' logs"
 )
 
-# What an error means and what to do about it where it concerns a transaction.
+# Meaning and advice for an error of a transaction.
 _TRANSACTION_ADVICE: dict[str, str] = {
     "INVALID_PRODUCER_EPOCH": _TAKEN_OVER,
     "PRODUCER_FENCED": _TAKEN_OVER,
@@ -286,12 +286,12 @@ _TRANSACTION_ADVICE: dict[str, str] = {
 
 
 def transaction_advice_for(error: KafkaErrorCode) -> str:
-    """What ``error`` means in a transaction and what to do; as ``advice_for`` where that is all."""
+    """Return the advice about ``error`` in a transaction, else that of ``advice_for``."""
     return _TRANSACTION_ADVICE.get(error.name) or advice_for(error)
 
 
 class KafkaSinkError(Exception):
-    """Everything that this package raises on purpose."""
+    """Base of all errors that this package raises on purpose."""
 
 
 class ConfigError(KafkaSinkError, ValueError):
@@ -299,7 +299,7 @@ class ConfigError(KafkaSinkError, ValueError):
 
 
 class SchemaError(KafkaSinkError, ValueError):
-    """The DataFrame's columns do not make Kafka records."""
+    """The DataFrame's columns cannot be encoded as Kafka records."""
 
 
 class RecordError(KafkaSinkError, ValueError):
@@ -311,29 +311,29 @@ class RecordTooLargeError(RecordError):
 
 
 class BootstrapError(KafkaSinkError):
-    """No broker could be reached. The message lists each address with its own reason."""
+    """No broker is reachable. The message lists each address with its reason."""
 
 
 class AuthenticationError(KafkaSinkError):
-    """A broker or a token endpoint refuses this client, or this client refuses them.
+    """A broker or a token endpoint rejects this client, or this client rejects the server.
 
-    TLS and SASL alike. To try again would not help, so it ends a write at once. The message names
+    For TLS and SASL. A retry cannot succeed, so the error ends a write at once. The message names
     the cause and the option.
     """
 
 
 class CredentialsUnavailableError(AuthenticationError):
-    """No token or ticket can be had at the moment: who issues them is away, or is being asked.
+    """No token or ticket is available now: its issuer is unavailable, or a request is pending.
 
-    Unlike any other AuthenticationError it may be tried again, as a lost connection is: until
+    Unlike any other AuthenticationError it is retriable, like a lost connection, until
     ``max.block.ms`` or ``delivery.timeout.ms`` have passed. The message names the last cause.
     """
 
 
 class TopicError(KafkaSinkError):
-    """A topic does not exist, may not be used, or has no such partition.
+    """A topic does not exist, may not be used, or lacks a partition.
 
-    ``error``: what the brokers answered, None where they were not asked.
+    error: the brokers' error; None if no broker was asked
     """
 
     def __init__(self, message: str, error: KafkaErrorCode | None = None) -> None:
@@ -352,7 +352,7 @@ class ProducerClosedError(KafkaSinkError):
 class BrokerError(KafkaSinkError):
     """A broker answered a request with an error code.
 
-    ``advice``: instead of what is known of the error in general.
+    advice: replaces the general advice for the error
     """
 
     def __init__(
@@ -373,23 +373,23 @@ class BrokerError(KafkaSinkError):
 
 
 class DeliveryError(KafkaSinkError):
-    """Records were not acknowledged, and will not be. Fails the task."""
+    """Records were not acknowledged, and will not be. The task fails."""
 
 
 class TransactionError(KafkaSinkError):
-    """A step of the commit protocol failed. Nothing of an undecided batch is visible."""
+    """A step of the commit protocol failed. No record of an undecided batch is visible."""
 
 
 class SupersededError(TransactionError):
-    """A task attempt writes too late: its unit is decided, or given up, without it."""
+    """A task attempt writes too late: its unit is decided, or abandoned, without the attempt."""
 
 
 class ProtocolError(KafkaSinkError):
-    """Base of the two ways in which the wire protocol can be broken."""
+    """Base of the two violations of the wire protocol."""
 
 
 class LocalProtocolError(ProtocolError):
-    """This side tried to send what the protocol, or the negotiated version, does not allow."""
+    """This client tried to send what the protocol, or the negotiated version, does not allow."""
 
 
 class RemoteProtocolError(ProtocolError):

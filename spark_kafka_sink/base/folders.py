@@ -1,8 +1,8 @@
 """Folders that only this user can write: for files, or for code that is loaded from there.
 
-Everybody may make folders where temporary files are, so a name proves nothing, and whoever makes
-one first must not be in the way. Where code is loaded from, nobody but this user and root may place
-something.
+Every user may create folders among the temporary files. Therefore a name proves nothing, and a
+folder that another user has created first must not block this user. Into a folder of code, only
+this user and root may place files.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class PrivateFolderError(KafkaSinkError):
-    """It cannot be made, or others may replace what is in it."""
+    """The folder cannot be created, or others may replace its content."""
 
 
 def private_folder(purpose: str) -> Path:
     """Return this user's folder for ``purpose``, among the temporary files.
 
-    Of the folders with its prefix the first one of this user's is taken, so that all of this user's
-    processes find the same. Where there is none, it is made with a name that nobody can foresee.
-    Raises PrivateFolderError.
+    All of this user's processes take the first own folder with the prefix. If there is none, one is
+    created with an unpredictable name. Raises PrivateFolderError.
     """
     parent = Path(os.path.realpath(tempfile.gettempdir()))
     prefix = f"pykafka-sink-{purpose}-{os.geteuid()}-"
@@ -39,7 +38,7 @@ def private_folder(purpose: str) -> Path:
         path = _first_own(parent, prefix)
         if path is None:
             tempfile.mkdtemp(prefix=prefix, dir=parent)
-            # Of two that were made at the same time, all take the same.
+            # If two processes create one at the same time, both take the first.
             path = _first_own(parent, prefix)
     except OSError as error:
         raise PrivateFolderError(f"{parent}/{prefix}…: {error.strerror}") from error
@@ -49,7 +48,7 @@ def private_folder(purpose: str) -> Path:
 
 
 def read_own(path: Path) -> bytes:
-    """Return the content of a file that this user has written. Raises OSError for any other."""
+    """Return the content of this user's own file. Raises OSError for any other file."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
             raise PermissionError(f"{path} is another user's")
@@ -57,9 +56,10 @@ def read_own(path: Path) -> bytes:
 
 
 def check_parents(path: Path) -> None:
-    """Raise PrivateFolderError where others may replace ``path``, or what is on the way to it.
+    """Raise PrivateFolderError if others may replace ``path`` or a folder above it.
 
-    Each level belongs to this user or root, and others may not write there, unless it is sticky.
+    Each level must belong to this user or root, and others must not write there unless it is
+    sticky.
     """
     for level in (path, *path.parents):
         found = level.stat()
@@ -87,15 +87,18 @@ _MOST_LINKS = 40
 
 
 class CodeFolderError(KafkaSinkError):
-    """Another user could have placed code there."""
+    """Another user could have placed code in the folder."""
 
 
 def check_code_folder(path: Path) -> None:
-    """Refuse a folder, absolute and existing, in which another user could place or replace a file.
+    """Reject a folder in which another user could place or replace a file.
 
-    Each level, and each file in the folder, belongs to this user or root and is not writable by
-    group or others. Above the folder a sticky level such as /tmp is safe: others cannot replace
-    what is there. What is this user's own and too open is tightened, with a line in the log.
+    path: absolute, of an existing folder
+
+    Each level of the path, and each file in the folder, must belong to this user or root, and must
+    not be writable by group or others. Above the folder, a sticky level such as /tmp is safe,
+    because others cannot replace its content. Too open permissions of this user's own files are
+    tightened, with a warning in the log.
 
     Raises CodeFolderError.
     """
@@ -108,7 +111,7 @@ def check_code_folder(path: Path) -> None:
 
 
 def _descend(path: Path) -> Path:
-    """Check every level on the way to ``path``, also of links, and return where it really is."""
+    """Check every level on the way to ``path``, including links, and return its real location."""
     at, rest, links = Path(path.anchor), list(path.parts[1:]), 0
     _check(at, at.lstat(), is_parent=bool(rest))
     while rest:
@@ -152,7 +155,7 @@ def _check(path: Path, found: os.stat_result, is_parent: bool) -> None:
             f"this user would run. Have it changed (chmod go-w {path}), or name another folder"
         )
     mode = stat.S_IMODE(found.st_mode)
-    # Others go on using a folder above; they lose the right to replace what is not theirs.
+    # Others may still use a folder above, but no longer replace files of other users.
     mode = mode | stat.S_ISVTX if is_parent else mode & ~_OTHERS_MAY_WRITE
     path.chmod(mode)
     logger.warning(f"{path} was open to other users, and code is loaded from there: now {mode:04o}")

@@ -1,8 +1,8 @@
 """One HTTP request within one deadline, through the proxies of the environment.
 
-A server that sends a byte now and then passes every limit of a single read. So each read and write
-of the socket, wherever in the answer it is, waits at most for what is left of the whole request.
-A redirect is not followed, for the request holds a secret.
+A slow server, which sends a byte now and then, stays within every limit of a single read. Therefore
+each read and write of the socket waits at most for the rest of the whole request's time. A redirect
+is not followed, because the request holds a secret.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _PORTS = {"http": 80, "https": 443}
 class Request(NamedTuple):
     """A request to ``url`` (http or https).
 
-    option: the one that the URL is of, for errors; most_bytes: of the answer's body
+    option: the URL's option, for errors
+    most_bytes: limit of the response's body
     """
 
     url: SplitResult
@@ -48,7 +49,11 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back. body: at most as much as was asked for; is_whole: whether that is all"""
+    """The response.
+
+    body: at most the requested number of bytes
+    is_whole: False if the body is longer
+    """
 
     status: int
     content_type: str
@@ -61,10 +66,10 @@ class Answer(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How long to wait, in milliseconds.
+    """Timeouts in milliseconds.
 
-    connect_ms: for the connection, from the look-up of its host to the end of TLS' handshake
-    read_ms: for the whole answer, from then on
+    connect_ms: for the connection, from the look-up of its host to the end of the TLS handshake
+    read_ms: for the whole response, from then on
     total_ms: for both
     """
 
@@ -74,17 +79,16 @@ class Limits(NamedTuple):
 
 
 class CutAnswerError(OSError):
-    """The connection ended before the answer did: what came of it means nothing."""
+    """The connection ended before the response was complete, so the received part is worthless."""
 
     def __init__(self) -> None:
         super().__init__("the answer was cut")
 
 
 def host_and_port(url: SplitResult, option: str) -> tuple[str, int]:
-    """Return where ``url`` leads.
+    """Return host and port of ``url``.
 
-    Raises ConfigError, which shows nothing of the URL, for one that names no host, or a port that
-    is none.
+    Raises ConfigError, which shows nothing of the URL, for a missing host or an invalid port.
     """
     problem = misplaced_at(url)
     if problem is not None:
@@ -101,12 +105,12 @@ def host_and_port(url: SplitResult, option: str) -> tuple[str, int]:
 def exchange(
     request: Request, context: ssl.SSLContext | None, limits: Limits, clock: Clock
 ) -> Answer:
-    """Return the answer to ``request``.
-
-    Raises TimeoutError when a limit is over; OSError, of which ssl.SSLError is one; HTTPException;
-    UnicodeError for a host that cannot be looked up.
+    """Return the response to ``request``.
 
     context: for https
+
+    Raises TimeoutError when a limit has passed; OSError, including ssl.SSLError; HTTPException;
+    UnicodeError for an invalid host name.
     """
     url = request.url
     way = _way_to(url, request.option)
@@ -132,9 +136,9 @@ def exchange(
 
 
 def speaks_tls(url: SplitResult, option: str, limit_ms: int, clock: Clock) -> bool:
-    """Return whether a handshake of TLS comes about there, within ``limit_ms``.
+    """Return True if a TLS handshake succeeds at ``url`` within ``limit_ms``.
 
-    Nothing else is sent there, so nobody's certificate is looked at.
+    No certificate is checked, because no data is sent.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -155,7 +159,7 @@ class _Deadline(NamedTuple):
     end_ms: int
 
     def left_s(self) -> float:
-        """Raises TimeoutError when nothing is left."""
+        """Return the remaining seconds. Raises TimeoutError if there are none."""
         left_ms = self.end_ms - self.clock.now_ms()
         if left_ms <= 0:
             raise _no_time()
@@ -163,7 +167,7 @@ class _Deadline(NamedTuple):
 
 
 class _Wire(io.RawIOBase):
-    """What ``http.client`` takes for a socket: each read and write ends with the deadline."""
+    """A socket for ``http.client``, whose every read and write ends with the deadline."""
 
     def __init__(self, sock: socket.socket, until: _Deadline) -> None:
         self._sock = sock
@@ -177,14 +181,14 @@ class _Wire(io.RawIOBase):
         return self._sock.recv_into(buffer)
 
     def sendall(self, data: ReadableBuffer) -> None:
-        """Send all of ``data``: with TLS, the socket's own would wait anew for each part."""
+        """Send all of ``data``. With TLS, ``socket.sendall`` has a new timeout for each part."""
         view = memoryview(data)
         while view:
             self._sock.settimeout(self._until.left_s())
             view = view[self._sock.send(view) :]
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """Return a reader that outlives the connection, as ``http.client`` wants it."""
+        """Return a reader that outlives the connection, as ``http.client`` requires."""
         return io.BufferedReader(_Wire(self._sock, self._until))
 
 
@@ -195,7 +199,10 @@ class _Proxy(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """To a server. proxy: None where there is none between"""
+    """The way to a server.
+
+    proxy: None for a direct connection
+    """
 
     host: str
     port: int
@@ -208,7 +215,7 @@ def _way_to(url: SplitResult, option: str) -> _Way:
 
 
 def _opened(way: _Way, context: ssl.SSLContext | None, until: _Deadline) -> socket.socket:
-    """Return what can be written to: with ``context`` inside TLS, through a proxy's tunnel."""
+    """Return a connected socket: with ``context`` inside TLS, through a proxy's tunnel."""
     next_host, next_port = (way.host, way.port) if way.proxy is None else way.proxy[:2]
     sock = _connected(next_host, next_port, until)
     try:
@@ -216,7 +223,7 @@ def _opened(way: _Way, context: ssl.SSLContext | None, until: _Deadline) -> sock
             return sock
         if way.proxy is not None:
             _tunnel(_Wire(sock, until), way, way.proxy)
-        # The whole handshake ends with this timeout.
+        # This timeout limits the whole handshake.
         sock.settimeout(until.left_s())
         return context.wrap_socket(sock, server_hostname=way.host)
     except BaseException:
@@ -225,9 +232,9 @@ def _opened(way: _Way, context: ssl.SSLContext | None, until: _Deadline) -> sock
 
 
 def _connected(host: str, port: int, until: _Deadline) -> socket.socket:
-    """Return a connection to the first address of ``host`` that takes one.
+    """Return a connection to the first address of ``host`` that accepts one.
 
-    One that does not answer leaves the others their share of the time.
+    Each address has its share of the remaining time, so an unresponsive one does not use it up.
     """
     found = _addresses(host, port, until)
     problem: OSError = _no_time()
@@ -245,7 +252,7 @@ def _connected(host: str, port: int, until: _Deadline) -> socket.socket:
 
 
 def _addresses(host: str, port: int, until: _Deadline) -> list[Any]:
-    """Look ``host`` up in a thread: the operating system's call waits for as long as it wants."""
+    """Look up ``host`` in a thread, because the operating system's call has no timeout."""
     found: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def look_up() -> None:
@@ -281,7 +288,7 @@ def _over(wire: _Wire, host: str, port: int) -> HTTPConnection:
 
 
 def _told_before(wire: _Wire, error: OSError) -> OSError:
-    """Return why the server has ended a connection that cannot be written to: its alert is read."""
+    """Return the server's TLS alert, if any, as the reason for a failed write; else ``error``."""
     try:
         wire.readinto(bytearray(1))
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
@@ -294,16 +301,16 @@ def _told_before(wire: _Wire, error: OSError) -> OSError:
 
 
 def _answer(connection: HTTPConnection, most_bytes: int) -> Answer:
-    """Return it with all of its body, or with the first ``most_bytes``."""
+    """Return the response with its whole body, or with the first ``most_bytes``."""
     answer = connection.getresponse()
     body = bytearray()
     try:
         while len(body) <= most_bytes and (more := answer.read1(65_536)):
             body += more
-    except IncompleteRead:  # in chunks
+    except IncompleteRead:  # of a chunked body
         raise CutAnswerError from None
     is_whole = len(body) <= most_bytes
-    # What is left of Content-Length: `read1` does not tell a connection that has ended.
+    # The rest of Content-Length: `read1` does not report a connection that has ended.
     if answer.length and is_whole:
         raise CutAnswerError
     return Answer(
@@ -316,7 +323,7 @@ def _answer(connection: HTTPConnection, most_bytes: int) -> Answer:
 
 
 def _proxy(scheme: str, host: str) -> _Proxy | None:
-    """Of the variables ``https_proxy``, ``http_proxy`` and ``no_proxy``, in either case."""
+    """Return the proxy of ``https_proxy``, ``http_proxy`` and ``no_proxy``, in any case."""
     text = getproxies().get(scheme)
     if not text or proxy_bypass(host):
         return None

@@ -1,7 +1,7 @@
-"""Kafka's producer metrics, as they follow from what tasks count: names and formulas.
+"""Kafka's producer metrics: names, and formulas over the counters of tasks.
 
-The Java producer tells averages, rates and maxima of the last 30 seconds, and totals of its whole
-life. Here they are of whatever time the counters are of: a batch (``metrics/names.py``), or the
+The Java producer reports averages, rates and maxima of the last 30 seconds, and totals of its
+lifetime. Here the metrics cover the time of the counters: a batch (``metrics/names.py``), or the
 time between two pushes to brokers (``producer/telemetry_figures.py``).
 
 Source: ``SenderMetricsRegistry``, ``KafkaProducerMetrics``, ``BufferPool``, ``RecordAccumulator``,
@@ -18,7 +18,7 @@ TOPIC_GROUP = "producer-topic-metrics"
 NODE_GROUP = "producer-node-metrics"
 
 Values = Mapping[str, Any]
-"""What a metric follows from: the line, and of a topic or node what the line has of it."""
+"""The input of a formula: the fields of a metrics line, or of one topic or node in it."""
 
 Formula = Callable[[Values], Optional[float]]
 
@@ -26,10 +26,12 @@ _NS_PER_MS = 1_000_000
 
 
 class KafkaMetric(NamedTuple):
-    """name: Kafka's; value: of one line, None where that does not tell
+    """A metric and its formula.
 
+    name: Kafka's
+    value: of one line; None if the line lacks its fields
     is_total: values of lines add up
-    follows: in words, from which fields
+    follows: the fields, in words
     """
 
     name: str
@@ -56,7 +58,7 @@ def _per_second(field: Formula) -> Formula:
 
 
 def _number(name: str) -> Formula:
-    """A field of ``metrics``, or of a topic or node."""
+    """Return a field of ``metrics``, or of a topic or node."""
     return lambda values: values.get(name)
 
 
@@ -82,7 +84,7 @@ def _gauge(name: str, field: Formula, follows: str) -> KafkaMetric:
 
 
 def _ns(name: str, field: str) -> KafkaMetric:
-    """Java's totals of nanoseconds."""
+    """Return Java's total in nanoseconds."""
 
     def nanoseconds(values: Values) -> float | None:
         value = values.get(field)
@@ -108,7 +110,7 @@ def _sum_of_nodes(*fields: str) -> Formula:
 
 
 def _per_task(field: str) -> Formula:
-    """Of one task: every task that had rows has a producer."""
+    """Return the mean over tasks with rows, because each such task has a producer."""
 
     def mean(values: Values) -> float | None:
         tasks = values.get("tasks_summary", {}).get("with_rows")
@@ -185,11 +187,11 @@ PRODUCER_METRICS: tuple[KafkaMetric, ...] = (
         "request-size-max", _of_nodes("request_max_bytes", max), False, "`request_max_bytes`"
     ),
 )
-"""MBean ``kafka.producer:type=producer-metrics,client-id=…``."""
+"""Metrics of the MBean ``kafka.producer:type=producer-metrics,client-id=…``."""
 
 
 def _bytes_sent(topic: Values) -> float:
-    """What is sent again is as large as the rest."""
+    """Estimate the bytes with retries, as if the retried records had the average size."""
     sent = topic["records"] + topic["record_retries"]
     return float(topic["compressed_bytes"] * sent / max(topic["records"], 1))
 
@@ -212,7 +214,7 @@ TOPIC_METRICS: tuple[KafkaMetric, ...] = (
         "`compressed_bytes` / `uncompressed_bytes` of the topic",
     ),
 )
-"""MBean ``kafka.producer:type=producer-topic-metrics,client-id=…,topic=…``."""
+"""Metrics of the MBean ``kafka.producer:type=producer-topic-metrics,client-id=…,topic=…``."""
 
 NODE_METRICS: tuple[KafkaMetric, ...] = (
     *_rated("request", _number("requests"), "`requests` of the node"),
@@ -224,4 +226,4 @@ NODE_METRICS: tuple[KafkaMetric, ...] = (
     _avg("request-latency", "request_latency_ms", "produce_responses"),
     _max("request-latency", "request_latency_max_ms"),
 )
-"""MBean ``kafka.producer:type=producer-node-metrics,client-id=…,node-id=node-…``."""
+"""Metrics of the MBean ``kafka.producer:type=producer-node-metrics,client-id=…,node-id=node-…``."""

@@ -1,8 +1,8 @@
 """Names that every layer shares: topic-partitions, nodes, producer ids, and their ``dataclass``.
 
-Topic-partitions, nodes and producer ids are immutable. ``dataclass`` is there for all Pythons of
-the sink, as 3.9 knows no slots: there a dataclass has a dictionary, which takes memory; everything
-else is the same.
+Topic-partitions, nodes and producer ids are immutable. ``dataclass`` works for all Pythons of the
+sink: Python 3.9 does not support slots, so there a dataclass has a dictionary, which takes memory;
+everything else is equal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING or sys.version_info >= (3, 10):
 else:
 
     def dataclass(cls: type | None = None, /, *, slots: bool = False, **options: Any) -> Any:
-        """As ``dataclasses.dataclass``, without regard to ``slots``."""
+        """Apply ``dataclasses.dataclass`` without ``slots``."""
         return dataclasses.dataclass(cls, **options)
 
 
@@ -31,11 +31,11 @@ NO_OFFSET = -1
 NO_NODE_ID = -1
 NO_LEADER_EPOCH = -1
 ZERO_UUID = UUID(int=0)
-"""Kafka's "no topic id": brokers before 2.8 do not give topics an id."""
+"""Kafka's "no topic id": brokers before 2.8 assign no ids to topics."""
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic. Prints as Kafka prints it: ``flights-2``."""
+    """One partition of a topic. Its text is Kafka's: ``flights-2``."""
 
     topic: str
     partition: int
@@ -54,22 +54,23 @@ class Node(NamedTuple):
 
     @property
     def address(self) -> str:
-        """``host:port``, an IPv6 host in brackets; brokers tell any text as their name."""
+        """``host:port``, an IPv6 host in brackets; escaped, because a broker may send any name."""
         return format_address(shown(self.host), self.port)
 
     def __str__(self) -> str:
         return self.address if self.node_id < 0 else f"broker {self.node_id} ({self.address})"
 
 
-# Source: ``TransactionMetadata.isEpochExhausted``: the highest that brokers give to a client.
+# The highest epoch that brokers assign to a client. Source:
+# ``TransactionMetadata.isEpochExhausted``.
 _LAST_EPOCH = 2**15 - 2
-# One for each end of a transaction, of which a driver has several under one identity, and two for
-# an abort by InitProducerId.
+# One epoch for each end of a transaction, of which a driver has several under one identity, and two
+# for an abort by InitProducerId.
 _EPOCHS_IN_USE = 20
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Identity under which a broker deduplicates. Source: KIP-98, ``ProducerIdAndEpoch``."""
+    """The identity under which a broker deduplicates. Source: KIP-98, ``ProducerIdAndEpoch``."""
 
     producer_id: int
     producer_epoch: int
@@ -80,18 +81,21 @@ class ProducerIdAndEpoch(NamedTuple):
 
     @property
     def is_near_the_end(self) -> bool:
-        """Whether epochs could run out while this identity is in use. Brokers give another
-        producer id in answer to an InitProducerId at the last epoch. With a transaction open at
-        that epoch, some can never end it (KAFKA-18660, -19367, -20090).
+        """True if epochs could run out while this identity is in use.
+
+        At the last epoch, brokers answer InitProducerId with another producer id. If a transaction
+        is open at that epoch, some brokers can never end it (KAFKA-18660, -19367, -20090).
         """
         return self.producer_epoch > _LAST_EPOCH - _EPOCHS_IN_USE
 
 
 class PreparedTransaction(NamedTuple):
-    """A transaction with everything written and nothing decided: whoever has this can end it.
+    """A transaction that is written and flushed, but neither committed nor aborted.
 
-    ``transaction_version``: finalized level of the feature transaction.version under which it was
-    begun. From 2 on EndTxn v5 or newer ends it, before that v4 at most (KIP-890).
+    Any process with these fields can end it.
+
+    transaction_version: finalized level of the feature transaction.version when it began. From 2
+        on, EndTxn v5 or newer ends it, before that v4 at most (KIP-890)
     """
 
     transactional_id: str
@@ -101,9 +105,9 @@ class PreparedTransaction(NamedTuple):
 
 
 class UnusedToken(NamedTuple):
-    """The right to decide on a transaction: an identity under which nothing has begun yet.
+    """The right to decide on a transaction: an identity under which no transaction has begun yet.
 
-    Whoever decides begins a transaction under it; whoever takes the right away gives
+    To decide, a process begins a transaction under it. To revoke the right, a process gives
     ``transactional_id`` another identity.
 
     coordinator: of ``transactional_id`` when it got this identity; it may have moved since
@@ -118,5 +122,5 @@ NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def format_address(host: str, port: int) -> str:
-    """``host:port`` with brackets around an IPv6 host."""
+    """Return ``host:port``, with brackets around an IPv6 host."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

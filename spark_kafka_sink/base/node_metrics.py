@@ -1,9 +1,9 @@
-"""What a client and one broker have exchanged, in numbers that can be added up.
+"""Counters of a client's exchange with one broker, which can be added up.
 
-Latencies are counted in buckets, which grow by a factor of the eighth root of 2, so that each
-quantile is right within 4.5 %. They are those of OpenTelemetry's exponential histograms of scale 3
-and of Prometheus' native histograms of schema 3: bucket ``index`` has the values above
-``2 ** (index / 8)``, up to and with ``2 ** ((index + 1) / 8)``.
+Latencies are counted in buckets. They grow by a factor of the eighth root of 2, so each quantile is
+accurate within 4.5 %. They equal those of OpenTelemetry's exponential histograms of scale 3 and of
+Prometheus' native histograms of schema 3: bucket ``index`` has the values above
+``2 ** (index / 8)``, up to and including ``2 ** ((index + 1) / 8)``.
 
 Source: OpenTelemetry's data model of metrics, "ExponentialHistogram"; DDSketch (Masson, Rim, Lee).
 """
@@ -20,8 +20,8 @@ SCALE = 3
 _PER_DOUBLING = 2**SCALE
 
 Latencies = dict[int, int]
-"""How many values are in each bucket, by the bucket's index. A value of 0 is in bucket -1, with 1:
-the clock has no more than milliseconds."""
+"""Bucket's index -> number of values. Values of 0 and 1 are both in bucket -1, because the clock's
+resolution is a millisecond."""
 
 
 def observe(latencies: Latencies, value_ms: int) -> None:
@@ -31,26 +31,26 @@ def observe(latencies: Latencies, value_ms: int) -> None:
 
 
 def add(latencies: Latencies, others: Mapping[int, int]) -> None:
-    """Count what others have counted."""
+    """Add the counts of ``others``."""
     for index, count in others.items():
         latencies[index] = latencies.get(index, 0) + count
 
 
 def upper_bound_ms(index: int) -> float:
-    """The largest value of a bucket."""
+    """Return the largest value of a bucket."""
     bound: float = 2.0 ** ((index + 1) / _PER_DOUBLING)
     return bound
 
 
 def count_up_to(latencies: Mapping[int, int], doublings: int) -> int:
-    """How many values are at most ``2 ** doublings`` milliseconds: exact, it ends a bucket."""
+    """Return the number of values up to ``2 ** doublings`` ms; exact, as a bucket ends there."""
     return sum(n for index, n in latencies.items() if index < doublings * _PER_DOUBLING)
 
 
 def quantile_ms(latencies: Mapping[int, int], share: float) -> float | None:
-    """The value that ``share`` of all are not above; None without any.
+    """Return the quantile ``share``, from 0 to 1; None without values.
 
-    The middle of its bucket, by factors; of a bucket with one whole number, that number.
+    It is the geometric middle of its bucket, or the whole number in a bucket with just one.
     """
     wanted = share * sum(latencies.values())
     counted = 0
@@ -73,7 +73,7 @@ def _middle_ms(index: int) -> float:
 
 
 MAXIMA = ("request_max_bytes", "request_latency_max_ms")
-"""Of several tasks the largest one, where all others add up."""
+"""Fields whose maximum over tasks counts; all other fields add up."""
 
 
 @dataclass(slots=True)
@@ -82,11 +82,12 @@ class NodeMetrics:
 
     requests, outgoing_bytes, responses, incoming_bytes: of all kinds, before encryption
     request_max_bytes: of the largest request
-    connections_created, connections_closed: that were connected; connections: that are now
-    produce_responses: produce requests that were answered; request_latency_ms (all together),
-    request_latency_max_ms and latencies (how often which) are theirs
-    throttle_time_ms: that the answers to produce requests asked for
-    record_retries: records whose request failed here, and that were sent again
+    connections_created, connections_closed: successful connections, and those closed since
+    connections: open now
+    produce_responses: answered produce requests, counted in the next three fields
+    request_latency_ms, request_latency_max_ms, latencies: sum, maximum and histogram
+    throttle_time_ms: sum of the pauses that the responses to produce requests ask for
+    record_retries: records sent again because their request failed at this broker
     """
 
     requests: int = 0
@@ -105,7 +106,7 @@ class NodeMetrics:
     latencies: Latencies = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Without the names of fields: a driver holds the messages of all tasks.
+        # Omit the names of fields, because a driver holds the messages of all tasks.
         return NodeMetrics, (*(getattr(self, name) for name in _NUMBERS), self.latencies)
 
     def sent(self, size_bytes: int) -> None:
@@ -115,17 +116,17 @@ class NodeMetrics:
         self.request_max_bytes = max(self.request_max_bytes, size_bytes)
 
     def connected(self) -> None:
-        """Count a connection."""
+        """Count a new connection."""
         self.connections_created += 1
         self.connections += 1
 
     def disconnected(self) -> None:
-        """It is no more."""
+        """Count a closed connection."""
         self.connections_closed += 1
         self.connections -= 1
 
     def answered(self, latency_ms: int, throttle_time_ms: int) -> None:
-        """Count one answer to a produce request."""
+        """Count one response to a produce request."""
         self.produce_responses += 1
         self.request_latency_ms += latency_ms
         self.request_latency_max_ms = max(self.request_latency_max_ms, latency_ms)
@@ -133,14 +134,14 @@ class NodeMetrics:
         observe(self.latencies, latency_ms)
 
     def add(self, other: NodeMetrics) -> None:
-        """Merge what another task has exchanged with the same broker."""
+        """Add the counters of another task for the same broker."""
         for name in _NUMBERS:
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, max(mine, theirs) if name in MAXIMA else mine + theirs)
         add(self.latencies, other.latencies)
 
     def reset(self) -> None:
-        """Count anew. Connections stay."""
+        """Set all counters to 0. Connections stay."""
         for name in _NUMBERS:
             if name != "connections":
                 setattr(self, name, 0)
@@ -150,11 +151,11 @@ class NodeMetrics:
 _NUMBERS = tuple(f.name for f in fields(NodeMetrics) if f.name != "latencies")
 
 NodesMetrics = dict[int, NodeMetrics]
-"""By the broker's id; addresses of ``bootstrap.servers`` have negative ones."""
+"""Broker's id -> metrics; addresses of ``bootstrap.servers`` have negative ids."""
 
 
 def total_of(nodes: Iterable[NodeMetrics]) -> NodeMetrics:
-    """All of them together."""
+    """Return the sum over all nodes."""
     total = NodeMetrics()
     for node in nodes:
         total.add(node)

@@ -1,6 +1,6 @@
-"""Processes: which one an id is, and the environment variables that the sink obeys or hands on.
+"""Processes: their identities, and the environment variables that the sink reads or sets for them.
 
-An id may be another process's later, so its start counts too.
+A process id may be reused, so the start time counts, too.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ _STATE, _START_TIME = 0, 19
 
 
 def identity_of(process_id: int) -> str | None:
-    """A name that no other process of this machine has had since it was started; None when it has
-    ended. Where there is no /proc, the id alone.
+    """Return a name unique to this process on this machine since its boot; None if it has ended.
+
+    Without /proc, return the id alone.
     """
     try:
         stat = (_PROC / str(process_id) / "stat").read_bytes()
@@ -31,31 +32,31 @@ def _identity_without_proc(process_id: int) -> str | None:
     except ProcessLookupError:
         return None
     except PermissionError:
-        pass  # somebody else's, and there
+        pass  # the process exists and is another user's
     return str(process_id)
 
 
 CACHE_VARIABLE = "PYKAFKA_SINK_CACHE"
-"""The folder of what is kept between processes: the jars that tests' brokers are made of."""
+"""Names the cache shared between processes: the jars of tests' brokers."""
 
 
 def named_folder(variable: str) -> Path | None:
-    """The folder that an environment variable names, or None if it is not set."""
+    """Return the folder that an environment variable names; None if it is not set."""
     value = os.environ.get(variable)
     if not value:
         return None
-    # Not Path.expanduser: that raises where there is no home directory.
+    # Not Path.expanduser, which raises without a home directory.
     return Path(os.path.expanduser(value)).absolute()
 
 
 def user_cache_folder() -> Path | None:
-    """``$XDG_CACHE_HOME/pykafka-sink``, else ``~/.cache/pykafka-sink``; None without a home."""
+    """Return ``$XDG_CACHE_HOME/pykafka-sink`` or ``~/.cache/pykafka-sink``; None without a home."""
     base = os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     return Path(base) / "pykafka-sink" if os.path.isabs(base) else None
 
 
 def child_environment() -> dict[str, str]:
-    """In which a new Python finds this package, wherever it was imported from."""
+    """Return an environment in which a new Python finds this package, wherever it is."""
     root = str(Path(__file__).absolute().parents[2])
     inherited = os.environ.get("PYTHONPATH")
     path = root if not inherited else os.pathsep.join((root, inherited))

@@ -1,6 +1,6 @@
-"""Text from outside (records, brokers, servers, files of others) as it may be shown; secrets; JSON.
+"""Secrets, JSON, and text from outside (records, brokers, servers, files), made safe to show.
 
-A :class:`Secret` is a text that is never shown: in no log, exception or representation, in no
+A :class:`Secret` is a text that is never shown: in no log, exception or representation, and in no
 pickle in clear.
 """
 
@@ -21,11 +21,11 @@ HIDDEN = "[hidden]"
 
 
 class Secret:
-    """A password, a key, a token or a text that contains one. ``reveal`` gives it to who needs it.
+    """A password, a key, a token or a text that contains one. Only ``reveal`` returns the text.
 
-    A pickle has it masked with random bytes that stand beside it: nobody reads it by chance, in a
-    log or a dump of a task, but it is not encrypted. What must not travel comes by reference,
-    ``${file:/path:key}``, ``${env:NAME}``, ``${dir:/path:file}``.
+    A pickle has the text masked with random bytes, which are stored beside it. This prevents
+    accidental reading in a log or a dump of a task, but is no encryption. A secret that must not
+    travel is given by reference: ``${file:/path:key}``, ``${env:NAME}``, ``${dir:/path:file}``.
     """
 
     __slots__ = ("__weakref__", "_text")
@@ -35,7 +35,7 @@ class Secret:
         _ALIVE[id(self)] = self
 
     def reveal(self) -> str:
-        """The text itself. Never put it into a message."""
+        """Return the text. Never put it into a message."""
         return self._text
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ class Secret:
 
 
 _ALIVE: WeakValueDictionary[int, Secret] = WeakValueDictionary()
-"""By identity: of two that are equal, one may outlive the other."""
+"""Keyed by identity, because one of two equal secrets may outlive the other."""
 
 
 def known_secrets() -> set[str]:
@@ -72,7 +72,7 @@ def known_secrets() -> set[str]:
 
 
 def _bytes(text: str) -> bytes:
-    """Also of what Python reads from variables and file names that are not UTF-8."""
+    """Encode ``text``, including bytes of variables and file names that are not UTF-8."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -85,13 +85,13 @@ def _unmasked(data: bytes, mask: bytes) -> Secret:
 
 
 MOST_SHOWN = 1_000
-"""Characters of a text from outside, which may have 100 MiB."""
+"""Most characters shown of a text from outside, which may have 100 MiB."""
 
-# What is looked at: more, so that no secret is cut before it is found.
+# More characters are searched than shown, so that no secret is cut before it is found.
 _MOST_READ = 4 * MOST_SHOWN
 _LEAST_SECRET = 4
 _BLOCK = 8
-# How often a text is decoded that was passed on, and encoded again, by several servers.
+# Limits for decoding a text that several servers have forwarded and encoded again.
 _MOST_ESCAPES, _MOST_DECODED = 4, 2
 _ESCAPED = re.compile(
     r"(?P<percent>(?:%[0-9a-f]{2})+)|&#(?P<decimal>[0-9]{1,7});|&#x(?P<html>[0-9a-f]{1,6});"
@@ -106,10 +106,10 @@ _NOT_CORE = re.compile(r"[^a-z0-9]+")
 
 
 def printable(text: str) -> str:
-    r"""Return ``text`` in one line, each character that is not printable escaped as in Python.
+    r"""Return ``text`` in one line, with each unprintable character escaped as in Python.
 
-    An escape sequence repaints a terminal, a line feed forges a line of a log, and a character of
-    text direction shows another name than there is: ``\x1b[2J``, ``\n``, ``\u202e``.
+    An escape sequence could repaint a terminal, a line feed could forge a line of a log, and a
+    character of text direction could disguise a name: ``\x1b[2J``, ``\n``, ``\u202e``.
     """
     if text.isprintable():
         return text
@@ -119,33 +119,33 @@ def printable(text: str) -> str:
 
 
 def shown(text: object, secrets: Iterable[str] = ()) -> str:
-    """Return what a peer has said (a broker, an issuer, a registry, their errors) for a message.
+    """Return a peer's text (a broker's, an issuer's, a registry's, their errors') for a message.
 
-    It is ``printable``, has at most ``MOST_SHOWN`` characters, and holds no secret: whoever refuses
-    a request may quote it. Hidden are ``secrets``, which the peer was sent, and all that this
-    process knows (each ``Secret`` that is alive).
+    The result is ``printable``, has at most ``MOST_SHOWN`` characters, and holds no secret, because
+    a peer that rejects a request may quote it. Redacted are ``secrets``, which the peer was sent,
+    and all secrets of this process (each ``Secret`` that is alive).
     """
     words = str(text)
     if len(words) > _MOST_READ:
-        # What is cut may end in the middle of a secret, or be the beginning of a very long one.
+        # The cut may be in the middle of a secret, so known secrets are treated as sent ones.
         words, secrets = words[:_MOST_READ], {*secrets, *known_secrets()}
     told = printable(without(words, secrets))
     return told if len(told) <= MOST_SHOWN else told[:MOST_SHOWN] + " …"
 
 
 def shown_url(url: str) -> str:
-    """Return ``url`` for a message: neither user and password, nor query and fragment.
+    """Return ``url`` for a message, without user, password, query and fragment.
 
-    All up to the last @ is left out: a password may hold / ? or # that nobody has escaped.
+    Everything up to the last @ is omitted, because a password may hold an unescaped / ? or #.
     """
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     return printable(scheme + separator + re.split("[?#]", rest.rpartition("@")[2])[0])
 
 
 def misplaced_at(url: SplitResult) -> str | None:
-    """Return what is wrong with a URL that has an @ behind its host, and nothing of it; else None.
+    """Return the problem of a URL with an @ after its host, without quoting the URL; else None.
 
-    What stands before that @ is part of a password.
+    The text before that @ is part of a password.
     """
     if not any("@" in part for part in (url.path, url.query, url.fragment)):
         return None
@@ -156,12 +156,12 @@ def misplaced_at(url: SplitResult) -> str | None:
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """Return ``text`` without ``secrets`` and those that are known, in whatever encoding.
+    """Return ``text`` without ``secrets`` and known secrets, in any encoding.
 
-    A secret as it is gives way to a mark. For encodings the text is decoded as servers encode, and
-    compared by its letters and digits alone: a word that holds a secret is hidden as a whole, and
-    so is the text if its words together do. Of ``secrets`` a half is enough: a server may cut what
-    it quotes. Very short ones are kept.
+    A plain secret is replaced by a mark. To find encoded secrets, the text is decoded as servers
+    encode, and compared by letters and digits alone. A word with a secret is hidden as a whole; the
+    whole text is hidden if only its words together hold one. Half of one of ``secrets`` is enough,
+    because a server may truncate its quote. Very short secrets stay.
     """
     sent = {secret for secret in secrets if len(secret) >= _LEAST_SECRET}
     known = {secret for secret in known_secrets() if len(secret) >= _LEAST_SECRET}
@@ -169,12 +169,12 @@ def without(text: str, secrets: Iterable[str]) -> str:
     if not secrets:
         return text
     forms = _forms_and_cores(text)
-    # Encoded, over several words: what hides another secret in them would leave the rest.
+    # An encoded secret over several words: replacing another secret in it would leave the rest.
     encoded = [_is_quoted(secret) for secret in secrets if secret not in text]
     found = [test for test in encoded if any(test(*form) for form in forms)]
     if any(not _is_in_a_word(text, test) for test in found):
         return HIDDEN
-    # The longest first: one may begin with another.
+    # The longest first, because one secret may begin with another.
     for secret in sorted(secrets, key=len, reverse=True):
         if secret in text:
             text = text.replace(secret, HIDDEN)
@@ -189,7 +189,7 @@ def without(text: str, secrets: Iterable[str]) -> str:
 
 
 _Test = Callable[[str, str], bool]
-"""Whether a secret is in a text; takes that, and its ``_core``."""
+"""Returns True if a secret is in a text; takes the text, and its ``_core``."""
 
 
 def _forms_and_cores(text: str) -> list[tuple[str, str]]:
@@ -205,7 +205,7 @@ def _is_in_a_word(text: str, test: _Test) -> bool:
 
 
 def _core(text: str) -> str:
-    """Return its letters and digits of ASCII, as no encoding of the others leaves them."""
+    """Return the ASCII letters and digits of ``text``; encodings change only other characters."""
     return _NOT_CORE.sub("", text.lower())
 
 
@@ -217,7 +217,7 @@ def _is_quoted(secret: str) -> _Test:
 
 
 def _is_cited(secret: str) -> _Test:
-    """Return whether at least half of it is there."""
+    """Return a test for at least half of the secret."""
     core = _core(secret)
     blocks = {core[at : at + _BLOCK] for at in range(0, len(core) - _BLOCK + 1, _BLOCK)}
     if not blocks:
@@ -226,7 +226,7 @@ def _is_cited(secret: str) -> _Test:
 
 
 def _forms(text: str, depth: int = _MOST_DECODED) -> Iterator[str]:
-    """Return ``text``, and what it is when it is decoded, once and again."""
+    """Yield ``text``, and its decoded forms, decoded once and again."""
     for _ in range(_MOST_ESCAPES):
         yield text
         if depth:
@@ -239,7 +239,7 @@ def _forms(text: str, depth: int = _MOST_DECODED) -> Iterator[str]:
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    """Return the characters of ``%61``, ``&#97;`` or ``\\u0061``; else a blank."""
+    r"""Return the characters of ``%61``, ``&#97;`` or ``\u0061``; otherwise a blank."""
     kind, digits = found.lastgroup, found[found.lastgroup or 0]
     if kind is None:
         return " "
@@ -252,7 +252,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _decoded(text: str) -> Iterator[str]:
-    """Return what is base64 or hexadecimal in ``text``, from each offset that it may begin at."""
+    """Yield the decoded base64 and hexadecimal parts of ``text``, from each possible offset."""
     runs = [r for r in _NOT_BASE64.split("".join(text.split())) if len(r) >= _LEAST_SECRET]
     for skipped in range(4) if runs else ():
         parts = (run[skipped:].replace("-", "+").replace("_", "/") for run in runs)
@@ -266,10 +266,10 @@ def _decoded(text: str) -> Iterator[str]:
 
 
 def parse_json(text: str) -> Any:
-    """Return what a JSON text holds, as ``json.loads`` has it.
+    """Return the content of a JSON text, as ``json.loads`` does.
 
-    Raises ValueError, also for the NaN and Infinity that Python takes and JSON does not have, and
-    for what is nested more deeply than Python can follow.
+    Raises ValueError, also for NaN and Infinity, which Python accepts and JSON lacks, and for text
+    that is nested too deeply for Python.
     """
     try:
         return json.loads(text, parse_constant=_refuse)
