@@ -26,7 +26,8 @@ def test_all_files_of_a_kind(kind: str, capsys: pytest.CaptureFixture[str]) -> N
     folder = REPOSITORY / kind
     assert printed(capsys, kind, "--where") == f"{folder}\n"
     shown = json.loads(printed(capsys, kind, "--json"))[kind]
-    files = sorted(str(path) for path in folder.iterdir() if path.is_file())
+    paths = (path for path in folder.iterdir() if path.is_file())
+    files = [str(path) for path in sorted(paths, key=lambda path: path.stem)]
     assert [row["path"] for row in shown] == files
     lines = printed(capsys, kind).splitlines()
     assert [line.split()[0] for line in lines] == ["NAME", *(row["name"] for row in shown)]

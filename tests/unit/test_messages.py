@@ -15,8 +15,15 @@ from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 PACKAGE = Path(spark_kafka_sink.__file__).parent
 DOCS = PACKAGE.parent / "docs"
 FOR_USERS = ("delivery", "exactly-once", "operating-transactions", "options", "reliability")
-FOR_USERS += ("choosing", "columns", "errors", "getting-started", "scale")
-FOR_USERS += ("spark-versions", "troubleshooting", "tuning", "your-own-code")
+FOR_USERS += (
+    "choosing",
+    "columns",
+    "errors",
+    "exactly-once-protocol",
+    "getting-started",
+    "known-issues",
+)
+FOR_USERS += ("policies", "scale", "spark-versions", "troubleshooting", "tuning", "your-own-code")
 
 # Without those that are words, such as retries.
 NAMES = sorted((key.name for key in PRODUCER_CONFIG.keys.values() if "." in key.name), key=len)
