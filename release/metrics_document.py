@@ -33,7 +33,7 @@ instead of averages, so that lines can be added up. `pykafka-sink metrics schema
 A line in the log has at most 16 KiB: with many partitions it has only their extremes, and it omits
 topics and brokers. Files get everything.
 
-"""
+"""  # noqa: E501
 
 
 _COUNTERS = """
@@ -43,7 +43,7 @@ All are sums, except those with max in their name. `load_ms`, `input_wait_ms`, `
 `metadata_wait_ms`, `buffer_wait_ms` and `ack_wait_ms` are parts of `task_ms`. [Tuning](tuning.md) says what
 to change when one is large.
 
-"""
+"""  # noqa: E501
 
 
 _LATENCY = """
@@ -53,7 +53,7 @@ _LATENCY = """
 2^((*n*+1)/8) ms. These are the buckets of OpenTelemetry's exponential histograms of scale 3, and of
 Prometheus' native histograms of schema 3. To get quantiles over lines or brokers, add the counts up.
 
-"""
+"""  # noqa: E501
 
 
 _SUMMARIES = """
@@ -64,7 +64,7 @@ the partition with the least (`least_…`) and the most (`most_…`). `tasks_sum
 with rows (`with_rows`), and the same extremes of tasks for {tasks}. Tasks without rows count as 0.
 `slowest_tasks` lists up to {slowest} tasks:
 
-"""
+"""  # noqa: E501
 
 
 _KAFKA = """
@@ -77,7 +77,7 @@ up over lines. All tasks of a job count as one client, `kafka.client.id`. Rates 
 
 ### producer-metrics
 
-"""
+"""  # noqa: E501
 
 
 _PROMETHEUS = """
@@ -95,7 +95,7 @@ exports Spark's progress: `pykafka_sink_query_input_rows_total`, `…_input_rows
 `addBatch` and `pykafka_sink_batch_seconds` is planning, committing and starting tasks. These metrics are the
 sink's own:
 
-"""
+"""  # noqa: E501
 
 
 _OTLP = """
@@ -159,7 +159,7 @@ of brokers. It uses an existing connection after the first produce response. Und
 requests (`kafka.max.in.flight.requests.per.connection`). A failed push never fails a task. Closing a producer waits at
 most half a second for the last answer. If a push delays rows by more than 5 s, the producer changes the connection and
 stops pushing for 5 minutes, with a warning.
-"""
+"""  # noqa: E501
 
 
 def render() -> str:
