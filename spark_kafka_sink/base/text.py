@@ -127,7 +127,7 @@ def shown(text: object, secrets: Iterable[str] = ()) -> str:
     """
     words = str(text)
     if len(words) > _MOST_READ:
-        # The cut may be in the middle of a secret, so known secrets are treated as sent ones.
+        # The cut may be in the middle of a secret: half of a known secret must suffice, too.
         words, secrets = words[:_MOST_READ], {*secrets, *known_secrets()}
     told = printable(without(words, secrets))
     return told if len(told) <= MOST_SHOWN else told[:MOST_SHOWN] + " …"

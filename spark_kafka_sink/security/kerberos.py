@@ -258,7 +258,11 @@ def are_valid(credentials: Any) -> bool:
 
 
 class _Cause(NamedTuple):
-    """pattern: in Kerberos' message; is_transient: whether a retry may help."""
+    """A known cause of an error.
+
+    pattern: in Kerberos' message
+    is_transient: whether a retry may help
+    """
 
     pattern: str
     advice: str

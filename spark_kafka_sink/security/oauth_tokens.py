@@ -1,9 +1,9 @@
 """Bearer tokens: their claims, and one token that is kept, and renewed in a thread of its own.
 
-Claims are read without a key: only the brokers check signatures.
-As in Java's default validator, a token must be a JWT of three parts whose claims hold ``exp`` and
-the subject. An opaque token from an endpoint or a file is rejected, because its expiry is unknown.
-A token provider may return an opaque token with its expiry.
+Claims are read without a key: only the brokers check signatures. As in Java's default validator, a
+token must be a JWT of three parts whose claims hold ``exp`` and the subject. An opaque token from
+an endpoint or a file is rejected, because its expiry is unknown. A token provider may return an
+opaque token with its expiry.
 
 Source: ``ClientJwtValidator``, ``ClaimValidationUtils``, ``SerializedJwt`` of Kafka; RFC 7519.
 
@@ -207,9 +207,7 @@ class RefreshSchedule:
         self._next_ms = now_ms + self._config.retry_backoff_max_ms
 
     def used(self, now_ms: int) -> None:
-        """Note a conversation with the token. Schedule a renewal that was
-        dropped for lack of use.
-        """
+        """Note a conversation with the token; schedule a renewal that lack of use had dropped."""
         self._is_used = True
         if self._next_ms is None:
             self._next_ms = now_ms

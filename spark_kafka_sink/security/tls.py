@@ -113,7 +113,7 @@ class Choice(NamedTuple):
 
 
 def choose(names: tuple[str, ...], option: str) -> Choice:
-    """Sort ``names`` by version of TLS, in their order.
+    """Return ``names`` by version of TLS, in their order.
 
     Raises ConfigError for an unknown suite, and if no suite remains.
     """
