@@ -365,7 +365,7 @@ class _Checking:
 
     def _named(self, schema: Any, space: str, path: str) -> str:
         kind, name = schema["type"], schema.get("name")
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str):
             raise FormatError(f"{_at(path)} has a {kind} without a name")
         here = f"{_at(path)} has a {kind} '{name}'"
         if not isinstance(schema.get("namespace", ""), (str, type(None))):

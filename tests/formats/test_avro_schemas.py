@@ -491,3 +491,30 @@ def test_a_name_that_java_refuses_is_not_derived(name):
         derived_schema(json.dumps({"type": "struct", "fields": [field]}))
     with pytest.raises(FormatError, match="avro.record.name="):
         derived_schema('{"type": "struct", "fields": []}', name)
+
+
+IN_N = '{"type":"record","name":"R","namespace":"n","fields":[%s]}'
+SIZED = '{"name":"a","type":{"type":"fixed","name":"F","size":2}}'
+
+
+def test_a_type_may_be_called_as_a_kind_of_types():
+    """By its name alone it is meant then, and no array."""
+    named = '{"name":"a","type":{"type":"fixed","name":"array","size":2}}'
+    checked_types(json.loads(IN_N % f'{named},{{"name":"b","type":"array"}}'))
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (IN_N % f'{SIZED},{{"name":"b","type":["F","n.F"]}}', "a union with 'n.F' twice"),
+        ('{"type":"fixed","name":"F","size":2,"namespace":true}', "namespace is no text"),
+        (IN_N.replace('"R"', '""') % SIZED, "which is no name"),
+        (IN_N % '{"name":"\\ud800","type":"int"}', "with '\\ud800', which is no name"),
+        (IN_N % f'{{"type":"{"x" * 9999}"}}', "a field that has no name"),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_told_in_few_words(schema, words):
+    with pytest.raises(FormatError) as told:
+        checked_types(json.loads(schema))
+    assert words in str(told.value)
+    assert len(str(told.value).encode()) < 400

@@ -14,6 +14,8 @@ _DEFAULTS_OF_RECORDS = (
 )
 _JAVA = ("formats/test_avro_schemas.py::test_a_schema_is_refused_where_java_refuses_it",)
 _DEPTH = ("formats/test_avro_schemas.py::test_a_schema_may_be_too_deep_for_its_checks_alone",)
+_NAMES = ("formats/test_avro_schemas.py::test_what_is_wrong_with_a_name_is_told_in_few_words",)
+_KINDS = ("formats/test_avro_schemas.py::test_a_type_may_be_called_as_a_kind_of_types",)
 _INTEGER = ("formats/test_avro_schemas.py::test_an_integer_is_no_decimal",)
 _DEFAULTS = ("formats/test_avro_schemas.py::test_defaults_that_are_none_of_their_type_are_told",)
 _ROOTS = ("formats/test_avro_schemas.py::test_roots_that_are_no_records_are_told",)
@@ -542,5 +544,92 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py", "_MOST_BYTES = 1 << 20", "_MOST_BYTES = 1 << 21", _AVRO_EFFORT
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "if isinstance(schema, dict) and kind in UNNAMED:",
+        "if kind in UNNAMED:",
+        _KINDS,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "kind if kind in PRIMITIVE else self._names.found_name(kind, space)",
+        "kind",
+        _NAMES,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        'if not isinstance(schema.get("namespace", ""), (str, type(None))):',
+        "if False:",
+        _NAMES,
+    ),
+    Mutant("formats/avro_layout.py", "str(field)[:200]", "str(field)", _NAMES),
+    Mutant(
+        "formats/avro_layout.py",
+        'name.encode("utf-8", "backslashreplace").decode()',
+        "name",
+        _NAMES,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        '            self.type(schema[inside], space, f"{path}[]")\n',
+        "",
+        _JAVA,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "if kind not in PRIMITIVE and self._names.found(kind, space) is None:",
+        "if False:",
+        _JAVA,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "            if isinstance(branch, list):\n",
+        "            if False:\n",
+        _JAVA,
+    ),
+    Mutant("formats/avro_layout.py", "(str, type(None))", "str", _JAVA),
+    Mutant(
+        "formats/avro_layout.py",
+        'if kind == "fixed" and not _is_size',
+        "if False and not _is_size",
+        _JAVA,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "            _check_symbols(schema, here)\n",
+        "            pass\n",
+        _JAVA,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "            _check_name(name, here)\n            _aliases",
+        "            _aliases",
+        _JAVA,
+    ),
+    Mutant("formats/avro_layout.py", ".lower() not in _ORDERS", " not in _ORDERS", _JAVA),
+    Mutant(
+        "formats/avro_layout.py",
+        'if str(field.get("order", "ignore")).lower() not in _ORDERS:',
+        "if False:",
+        _JAVA,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases)",
+        "not isinstance(aliases, list)",
+        _JAVA,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols)",
+        "not isinstance(symbols, list)",
+        _JAVA,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "    if len(set(symbols)) < len(symbols):\n",
+        "    if False:\n",
+        _JAVA,
     ),
 )

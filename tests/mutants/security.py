@@ -15,6 +15,7 @@ _JKS = ("unit/security/test_jks.py",)
 _LOCATIONS = ("unit/security/test_locations.py",)
 _LOGINS = ("unit/security/test_shared.py", "unit/test_credentials.py")
 _PEM = ("unit/security/test_pem.py",)
+_PKCS12 = ("unit/security/test_pkcs12.py",)
 _PROPERTIES = ("unit/test_properties.py::test_texts",)
 _REDACTION = ("unit/test_redaction.py",)
 _REFERENCES = ("unit/test_references.py",)
@@ -479,4 +480,138 @@ MUTANTS = (
         ":",
         ("unit/test_security_rules.py",),
     ),
+    Mutant(
+        "security/pkcs12.py",
+        '    except ValueError:\n        return "which cannot be read"',
+        '    except KeyError:\n        return "which cannot be read"',
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "    if password is None:\n        return _certificates_in_clear(data)\n",
+        '    password = password or ""\n',
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "    if store.cert is None:\n        return tuple",
+        "    if False:\n        return tuple",
+        _PKCS12,
+    ),
+    Mutant("security/pkcs12.py", "if name is None or name ==", "if name ==", _PKCS12),
+    Mutant(
+        "security/pkcs12.py",
+        "if name is None or name == found.certificate.subject.rfc4514_string().encode():",
+        "if name is None:",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "if certificate in chain and _is_there_once(found, others):",
+        "if certificate in chain:",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "if certificate in chain and _is_there_once(found, others):",
+        "if False:",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "if store.key is None or store.cert is None:",
+        "if store.key is None:",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "if key_password is not None and key_password != password:",
+        "if key_password != password:",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "if key_password is not None and key_password != password:",
+        "if False:",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "    except StoreError:\n        return 1 ",
+        "    except KeyError:\n        return 1 ",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "return max(1, sum(kind in _KEY_BAGS for kind in kinds))",
+        "return sum(kind in _KEY_BAGS for kind in kinds)",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "except (ValueError, TypeError, UnsupportedAlgorithm):",
+        "except (ValueError, UnsupportedAlgorithm):",
+        _PKCS12,
+    ),
+    Mutant("security/pkcs12.py", "        if above is None:\n            break\n", "", _PKCS12),
+    Mutant(
+        "security/pkcs12.py", "while chain[-1].issuer != chain[-1].subject:", "while True:", _PKCS12
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "if not certificates and any(kind == _ENCRYPTED_DATA for kind, _ in parts):",
+        "if False:",
+        _PKCS12,
+    ),
+    Mutant("security/pkcs12.py", "if not certificates and any(", "if any(", _PKCS12),
+    Mutant(
+        "security/pkcs12.py",
+        "    if any(bag.kind in _KEY_BAGS for bag in bags):\n",
+        "    if False:\n",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "    if any(bag.kind in _KEY_BAGS for bag in bags):\n",
+        "    if True:\n",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "if not pfx or pfx[0].tag != key_formats.INTEGER:",
+        "if not pfx:",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "if not pfx or pfx[0].tag != key_formats.INTEGER:",
+        "if pfx[0].tag != key_formats.INTEGER:",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        '    if len(pfx) < 2:\n        raise DamagedStoreError("it is cut")\n',
+        "",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "    if kind != _DATA:\n        raise",
+        "    if False:\n        raise",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        "list(key_formats.elements(element.content)) if element.tag == key_formats.SEQUENCE else []",
+        "list(key_formats.elements(element.content))",
+        _PKCS12,
+    ),
+    Mutant(
+        "security/pkcs12.py",
+        '    if kinds != [key_formats.OBJECT_IDENTIFIER, key_formats.EXPLICIT_0]:\n        raise DamagedStoreError("it is not a PKCS12 store, or it was altered")\n',
+        "",
+        _PKCS12,
+    ),
+    Mutant("security/pkcs12.py", "bag.kind == _CERTIFICATE_BAG]", "True]", _PKCS12),
+    Mutant("security/pkcs12.py", "bag.attributes & _MARKS]", "True]", _PKCS12),
 )
