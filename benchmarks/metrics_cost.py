@@ -37,7 +37,7 @@ from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.metrics.line import COUNTERS
-from spark_kafka_sink.metrics.outputs import put_out
+from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
 
@@ -179,7 +179,7 @@ def waiting(folder: Path, url: str) -> dict[str, dict[str, float]]:
             line = _summary().line("commit", batch_id, client_id="c", query_name="q")
             time.sleep(_PAUSE_S)  # as between micro-batches: threads are done, caches cold
             started = time.perf_counter()
-            problems = list(put_out(outputs, line))
+            problems = list(write_outputs(outputs, line))
             times.append(1000 * (time.perf_counter() - started))
             if problems:
                 raise RuntimeError(problems[0])

@@ -184,11 +184,11 @@ def render() -> str:
             _KAFKA,
             _metrics(names.PRODUCER_METRICS),
             "\nNot given:\n\n",
-            _not_given(names.NOT_GIVEN),
+            _unavailable(names.UNAVAILABLE_METRICS),
             "\n### producer-topic-metrics\n\n",
             _metrics(names.TOPIC_METRICS),
             "\nNot given:\n\n",
-            _not_given(names.NOT_GIVEN_OF_TOPICS),
+            _unavailable(names.UNAVAILABLE_TOPIC_METRICS),
             "\n### producer-node-metrics\n\n",
             _metrics(names.NODE_METRICS),
             _PROMETHEUS,
@@ -224,7 +224,7 @@ def _metrics(table: Iterable[KafkaMetric]) -> str:
     return "| Kafka's name | follows from |\n| --- | --- |\n" + "".join(rows)
 
 
-def _not_given(table: dict[str, str]) -> str:
+def _unavailable(table: dict[str, str]) -> str:
     """Return a row for each reason."""
     reasons: dict[str, list[str]] = {}
     for name, why in table.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_kafka_sink.metrics.listener import Listening
+    from spark_kafka_sink.metrics.listener import MetricsServer
 
 __all__ = ["listen"]
 
@@ -21,7 +21,7 @@ _PATH_PROPERTY = "spark.pykafka.metrics.path"
 
 def listen(
     spark: SparkSession, port: int = 9404, path: str | None = None, host: str = "0.0.0.0"
-) -> Listening:
+) -> MetricsServer:
     """Serve Prometheus on a port of this process: metrics of all queries that write to ``path``.
 
     Call it before the queries start, in the process that starts them. Totals count from the call
@@ -55,6 +55,6 @@ def listen(
     if not 0 <= port <= _HIGHEST_PORT:
         raise ConfigError(f"listen: port {port} must be between 0 and {_HIGHEST_PORT}")
     check_library()
-    from spark_kafka_sink.metrics.listener import Listening
+    from spark_kafka_sink.metrics.listener import MetricsServer
 
-    return Listening(spark, file, port, host)
+    return MetricsServer(spark, file, port, host)

@@ -23,10 +23,10 @@ from spark_kafka_sink.metrics.line import Line
 
 logger = logging.getLogger(__name__)
 
-_MOST_OF_ERROR = 500
+_MAX_REASON_LENGTH = 500
 
 
-class Told:
+class FailureLog:
     """Logs when an output starts failing, when the reason changes, and when the output recovers.
 
     failing: what cannot be done; the log adds the reason
@@ -36,34 +36,34 @@ class Told:
     def __init__(self, failing: str, working: str) -> None:
         self._failing = failing
         self._working = working
-        self._told: str | None = None
+        self._logged_problem: str | None = None
         self._failed = self._lost_before = 0
 
-    def note(self, problem: str | None, lost: int) -> None:
+    def record_outcome(self, problem: str | None, lost: int) -> None:
         """Record the outcome of one line. lost: lines of this process that were never sent."""
         if problem is None:
-            self._note_success(lost)
+            self._record_success(lost)
             return
         problem = shown(problem)
-        if self._told is None:
+        if self._logged_problem is None:
             self._lost_before = lost
         self._failed += 1
-        if problem != self._told:
-            self._told = problem
+        if problem != self._logged_problem:
+            self._logged_problem = problem
             logger.warning(
                 f"{self._failing}: {problem}. Batches go on, and what is not sent is lost; the log "
                 "tells when it is sent again"
             )
 
-    def _note_success(self, lost: int) -> None:
-        if self._told is not None:
+    def _record_success(self, lost: int) -> None:
+        if self._logged_problem is not None:
             batches = self._failed + lost - self._lost_before
             logger.info(self._working.format(batches=batches))
-            self._told = None
+            self._logged_problem = None
             self._failed = 0
 
 
-def reason_of(error: BaseException) -> str:
+def short_reason(error: BaseException) -> str:
     """Return the operating system's message, else the first line of the error.
 
     The line is cut after 500 characters, because other libraries' errors fill pages.
@@ -75,13 +75,13 @@ def reason_of(error: BaseException) -> str:
     else:
         text = repr(error)
     line = next(iter(text.splitlines()), "")
-    return line if len(line) <= _MOST_OF_ERROR else f"{line[:_MOST_OF_ERROR]}…"
+    return line if len(line) <= _MAX_REASON_LENGTH else f"{line[:_MAX_REASON_LENGTH]}…"
 
 
 # --- the thread ----------------------------------------------------------------------------------
 
 THREAD_NAME = "pykafka-sink metrics"
-MOST_WAITING = 100
+QUEUE_CAPACITY = 100
 PAUSE_S = 0.1
 """Seconds that the thread waits before it sends.
 
@@ -89,7 +89,7 @@ Spark ends the micro-batch only when the committing process reports its commit. 
 hold Python's lock for up to 5 ms (``sys.getswitchinterval``), and use a core.
 """
 _MOST_SENDERS = 8
-MOST_WAIT_S = 10.0
+FLUSH_TIMEOUT_S = 10.0
 """Seconds that the end of a job, or of a program, waits at most until all lines are sent."""
 
 Send = Callable[[Line, int], None]
@@ -100,7 +100,7 @@ _guard = Lock()
 _SYSTEM = SystemClock()
 
 
-def send_behind(place: Hashable, make: Callable[[], Send], line: Line, timeout_s: float) -> Sender:
+def enqueue_line(place: Hashable, make: Callable[[], Send], line: Line, timeout_s: float) -> Sender:
     """Queue a line for ``place``, behind the lines before it.
 
     make: builds the function that sends; the thread calls it
@@ -114,7 +114,7 @@ def send_behind(place: Hashable, make: Callable[[], Send], line: Line, timeout_s
     return sender
 
 
-def wait_if_last(senders: Iterable[Sender], line: Line, clock: Clock = _SYSTEM) -> None:
+def flush_at_end(senders: Iterable[Sender], line: Line, clock: Clock = _SYSTEM) -> None:
     """Wait for all senders at the end of a job, and after a failed batch.
 
     No line follows then, and Spark kills its processes with the application.
@@ -127,7 +127,7 @@ def _wait_for(senders: Iterable[Sender], clock: Clock) -> None:
     """Wait for each sender for at most its timeout, counted from now: they send in parallel."""
     begun_ms = clock.now_ms()
     for sender in senders:
-        may_take_s = min(sender.timeout_s, MOST_WAIT_S)
+        may_take_s = min(sender.timeout_s, FLUSH_TIMEOUT_S)
         sender.wait(max(may_take_s - (clock.now_ms() - begun_ms) / 1000, 0.0))
 
 
@@ -137,7 +137,7 @@ def _wait_at_exit() -> None:
     _wait_for(senders, _SYSTEM)
 
 
-def _begin_anew() -> None:
+def _reset_after_fork() -> None:
     """Start without senders in a forked process, which has no threads."""
     global _guard
     _guard = Lock()
@@ -145,7 +145,7 @@ def _begin_anew() -> None:
 
 
 atexit.register(_wait_at_exit)
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 class Sender:
@@ -159,9 +159,9 @@ class Sender:
         import_module("concurrent.futures.thread")
         self._make = make
         self.timeout_s = timeout_s
-        self._queue = Background()
+        self._queue = BackgroundQueue()
         self._send: Send | None = None
-        self._told: str | None = None
+        self._logged_error: str | None = None
 
     def put(self, line: Line) -> None:
         """Queue a line without its partitions, which are most of a line."""
@@ -185,14 +185,14 @@ class Sender:
             if self._send is None:
                 self._send = self._make()
             self._send(line, self._queue.lost)
-            self._told = None
+            self._logged_error = None
         except Exception as error:
-            if repr(error) != self._told:
-                self._told = repr(error)
+            if repr(error) != self._logged_error:
+                self._logged_error = repr(error)
                 logger.warning(f"metrics of a batch are not sent: {shown(repr(error))}")
 
 
-class Background:
+class BackgroundQueue:
     """Runs tasks one at a time, in order, in a thread.
 
     The thread pauses before each task, unless a caller waits for it.
@@ -200,7 +200,7 @@ class Background:
     lost: tasks that were dropped because too many waited
     """
 
-    def __init__(self, most_waiting: int = MOST_WAITING, pause_s: float = PAUSE_S) -> None:
+    def __init__(self, most_waiting: int = QUEUE_CAPACITY, pause_s: float = PAUSE_S) -> None:
         self.lost = 0
         self._most_waiting = most_waiting
         self._pause_s = pause_s

@@ -200,10 +200,10 @@ REQUIRED = ("sink", "event", "version", "sink_version", "time_ms")
 Line = dict[str, Any]
 
 _NS_PER_MS = 1_000_000
-_FOR_FILES_ALONE = ("settings", "topics", "nodes", "slowest_tasks")
+_FILE_ONLY_FIELDS = ("settings", "topics", "nodes", "slowest_tasks")
 
 
-class TaskFigures(NamedTuple):
+class TaskMetrics(NamedTuple):
     """Figures of one ended task. started_at_ms: ms since 1970, 0 if the task had no rows."""
 
     task: int
@@ -231,25 +231,25 @@ class TaskFigures(NamedTuple):
             return self.records
         return self.metrics.task_ms if name == "task_ms" else self.metrics.compressed_bytes
 
-    def described(self) -> dict[str, Any]:
+    def as_slow_task(self) -> dict[str, Any]:
         """Return the fields of ``SLOW_TASK``."""
         known = {**self.metrics.report(), **self._asdict()}
         return {field.name: known[field.name] for field in SLOW_TASK}
 
 
-class Measured(NamedTuple):
+class BatchMetrics(NamedTuple):
     """Counters of all tasks of a batch."""
 
     metrics: ProducerMetrics
     partitions: DeliveryReport
     nodes: NodesMetrics
-    tasks: list[TaskFigures]
+    tasks: list[TaskMetrics]
 
 
-def whole(measured: Measured) -> Line:
+def file_line(measured: BatchMetrics) -> Line:
     """Return the whole line, for files."""
     partitions = measured.partitions
-    line = _of_tasks(measured.tasks)
+    line = _task_fields(measured.tasks)
     line["metrics"] = measured.metrics.report()
     line["request_latency"] = _latency(total_of(measured.nodes.values()))
     line["partitions"] = by_topic(partitions)
@@ -261,11 +261,11 @@ def whole(measured: Measured) -> Line:
     return line
 
 
-def for_log(line: Line) -> Line:
+def log_line(line: Line) -> Line:
     """Return at most 16 KiB of a line; extremes replace more than a few partitions."""
     topics = line.get("partitions", {})
     is_short = sum(map(len, topics.values())) <= MOST_LOGGED_PARTITIONS
-    left_out = {*_FOR_FILES_ALONE, "partitions_summary" if is_short else "partitions"}
+    left_out = {*_FILE_ONLY_FIELDS, "partitions_summary" if is_short else "partitions"}
     logged = {name: value for name, value in line.items() if name not in left_out}
     if "request_latency" in logged:
         logged["request_latency"] = {
@@ -274,7 +274,7 @@ def for_log(line: Line) -> Line:
     return logged
 
 
-def _of_tasks(tasks: Iterable[TaskFigures]) -> Line:
+def _task_fields(tasks: Iterable[TaskMetrics]) -> Line:
     started = [task for task in tasks if task.started_at_ms]
     first_ms = min((task.started_at_ms for task in started), default=None)
     last_ms = max((task.ended_at_ms for task in started), default=0)
@@ -346,7 +346,7 @@ def partitions_summary(partitions: DeliveryReport) -> dict[str, Any]:
     return summary
 
 
-def _tasks_summary(tasks: list[TaskFigures]) -> dict[str, Any] | None:
+def _tasks_summary(tasks: list[TaskMetrics]) -> dict[str, Any] | None:
     if not tasks:
         return None
     summary: dict[str, Any] = {"with_rows": sum(task.records > 0 for task in tasks)}
@@ -364,7 +364,7 @@ def _extremes(counts: Mapping[Any, int | float]) -> tuple[tuple[str, Any], tuple
     )
 
 
-def _slowest(tasks: Iterable[TaskFigures]) -> list[dict[str, Any]] | None:
+def _slowest(tasks: Iterable[TaskMetrics]) -> list[dict[str, Any]] | None:
     with_rows = (task for task in tasks if task.started_at_ms)
     slowest = nlargest(MOST_SLOW_TASKS, with_rows, key=lambda task: task.metrics.task_ns)
-    return [task.described() for task in slowest] or None
+    return [task.as_slow_task() for task in slowest] or None

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_kafka_sink.metrics.prometheus import Exposition, Family
-from spark_kafka_sink.metrics.reading import FollowedLines
+from spark_kafka_sink.metrics.reading import LineTail
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,11 +37,11 @@ _DOCS = {
 }
 
 
-class JoinedMetrics:
+class QueryMetricsCollector:
     """Lines and Spark's progress, joined: a collector of the library's registry."""
 
     def __init__(self, path: str) -> None:
-        self._lines = FollowedLines(path, from_end=True)
+        self._lines = LineTail(path, from_end=True)
         self._exposition = Exposition()
         self._lock = Lock()
         self._names: dict[str, str] = {}
@@ -111,7 +111,7 @@ class JoinedMetrics:
 class _QueryListener(StreamingQueryListener):
     """Passes Spark's events of queries on. Spark gives the methods' names."""
 
-    def __init__(self, joined: JoinedMetrics) -> None:
+    def __init__(self, joined: QueryMetricsCollector) -> None:
         super().__init__()
         self._joined = joined
 
@@ -128,14 +128,14 @@ class _QueryListener(StreamingQueryListener):
         self._joined.note_ended(str(event.id))
 
 
-class Listening:
+class MetricsServer:
     """An HTTP server that answers Prometheus until ``close``.
 
     port: the TCP port that the server listens on
     """
 
     def __init__(self, spark: SparkSession, path: str, port: int, host: str) -> None:
-        joined = JoinedMetrics(path)
+        joined = QueryMetricsCollector(path)
         registry = CollectorRegistry()
         registry.register(joined)
         self._server, self._thread = start_http_server(port, host, registry)
@@ -151,7 +151,7 @@ class Listening:
         self._server.server_close()
         self._thread.join()
 
-    def __enter__(self) -> Listening:
+    def __enter__(self) -> MetricsServer:
         return self
 
     def __exit__(

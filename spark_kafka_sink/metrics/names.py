@@ -32,25 +32,25 @@ from spark_kafka_sink.base.kafka_metrics import (
 __all__ = [
     "NODE_GROUP",
     "NODE_METRICS",
-    "NOT_GIVEN",
-    "NOT_GIVEN_OF_TOPICS",
     "PRODUCER_GROUP",
     "PRODUCER_METRICS",
     "TOPIC_GROUP",
     "TOPIC_METRICS",
+    "UNAVAILABLE_METRICS",
+    "UNAVAILABLE_TOPIC_METRICS",
     "KafkaMetric",
     "Measurement",
     "Values",
     "measurements",
     "send_time_ms",
+    "topic_or_node_values",
     "values_of",
-    "values_of_part",
 ]
 
-_NO_SUCH_WAIT = "the sender thread is not measured: it waits, or is at work beside the task thread"
-_OF_LOGINS = "a login that fails ends the task, with its reason; one that succeeds is not counted"
+_NOT_MEASURED = "the sender thread is not measured: it waits, or is at work beside the task thread"
+_NOT_COUNTED = "a login that fails ends the task, with its reason; one that succeeds is not counted"
 
-NOT_GIVEN: dict[str, str] = {
+UNAVAILABLE_METRICS: dict[str, str] = {
     "buffer-exhausted-rate": "a task without memory for `kafka.max.block.ms` fails, and tells why",
     "buffer-exhausted-total": "as the rate",
     "waiting-threads": "a task has one thread; `buffer_wait_ms` tells how long it waited",
@@ -58,29 +58,29 @@ NOT_GIVEN: dict[str, str] = {
     "txn-send-offsets-time-ns-total": "Spark keeps the offsets",
     "txn-abort-time-ns-total": "what fails is told by a line `abort`, without times",
     "txn-prepare-time-ns-total": "there is no two-phase commit of KIP-939 here",
-    "select-rate": _NO_SUCH_WAIT,
-    "select-total": _NO_SUCH_WAIT,
-    "io-wait-time-ns-avg": _NO_SUCH_WAIT,
-    "io-wait-time-ns-total": _NO_SUCH_WAIT,
-    "io-wait-ratio": _NO_SUCH_WAIT,
-    "io-time-ns-avg": _NO_SUCH_WAIT,
-    "io-time-ns-total": _NO_SUCH_WAIT,
-    "io-ratio": _NO_SUCH_WAIT,
-    "successful-authentication-rate": _OF_LOGINS,
-    "successful-authentication-total": _OF_LOGINS,
-    "successful-authentication-no-reauth-total": _OF_LOGINS,
-    "successful-reauthentication-rate": _OF_LOGINS,
-    "successful-reauthentication-total": _OF_LOGINS,
-    "failed-authentication-rate": _OF_LOGINS,
-    "failed-authentication-total": _OF_LOGINS,
-    "failed-reauthentication-rate": _OF_LOGINS,
-    "failed-reauthentication-total": _OF_LOGINS,
-    "reauthentication-latency-avg": _OF_LOGINS,
-    "reauthentication-latency-max": _OF_LOGINS,
+    "select-rate": _NOT_MEASURED,
+    "select-total": _NOT_MEASURED,
+    "io-wait-time-ns-avg": _NOT_MEASURED,
+    "io-wait-time-ns-total": _NOT_MEASURED,
+    "io-wait-ratio": _NOT_MEASURED,
+    "io-time-ns-avg": _NOT_MEASURED,
+    "io-time-ns-total": _NOT_MEASURED,
+    "io-ratio": _NOT_MEASURED,
+    "successful-authentication-rate": _NOT_COUNTED,
+    "successful-authentication-total": _NOT_COUNTED,
+    "successful-authentication-no-reauth-total": _NOT_COUNTED,
+    "successful-reauthentication-rate": _NOT_COUNTED,
+    "successful-reauthentication-total": _NOT_COUNTED,
+    "failed-authentication-rate": _NOT_COUNTED,
+    "failed-authentication-total": _NOT_COUNTED,
+    "failed-reauthentication-rate": _NOT_COUNTED,
+    "failed-reauthentication-total": _NOT_COUNTED,
+    "reauthentication-latency-avg": _NOT_COUNTED,
+    "reauthentication-latency-max": _NOT_COUNTED,
 }
 """Metrics of the Java producer that a line cannot give, and why."""
 
-NOT_GIVEN_OF_TOPICS: dict[str, str] = {
+UNAVAILABLE_TOPIC_METRICS: dict[str, str] = {
     "record-error-rate": "a batch that is refused fails its task: there is no line of it",
     "record-error-total": "as the rate",
 }
@@ -92,7 +92,7 @@ def values_of(line: Values) -> dict[str, Any]:
     return {**line, **line.get("metrics", {})}
 
 
-def values_of_part(line: Values, part: Values) -> dict[str, Any]:
+def topic_or_node_values(line: Values, part: Values) -> dict[str, Any]:
     """Return the values that TOPIC_METRICS and NODE_METRICS use."""
     return {"elapsed_ms": line.get("elapsed_ms"), **part}
 
@@ -113,10 +113,10 @@ def measurements(line: Values) -> Iterator[Measurement]:
     yield from _measured(PRODUCER_GROUP, PRODUCER_METRICS, {}, values_of(line))
     for topic, values in line.get("topics", {}).items():
         labels = {"topic": topic}
-        yield from _measured(TOPIC_GROUP, TOPIC_METRICS, labels, values_of_part(line, values))
+        yield from _measured(TOPIC_GROUP, TOPIC_METRICS, labels, topic_or_node_values(line, values))
     for node, values in line.get("nodes", {}).items():
         labels = {"node_id": f"node-{node}"}
-        yield from _measured(NODE_GROUP, NODE_METRICS, labels, values_of_part(line, values))
+        yield from _measured(NODE_GROUP, NODE_METRICS, labels, topic_or_node_values(line, values))
 
 
 def _measured(

@@ -66,14 +66,14 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.base.node_metrics import count_up_to
 from spark_kafka_sink.base.text import shown, shown_url
 from spark_kafka_sink.config.sink_keys import OTLP_METRICS, OTLP_TRACES, OtlpOutput
-from spark_kafka_sink.metrics.background import THREAD_NAME, Told
+from spark_kafka_sink.metrics.background import THREAD_NAME, FailureLog
 from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, Values, measurements
 from spark_kafka_sink.metrics.otlp_settings import short_timeouts, timeout_s_of
 
 # --- resource ------------------------------------------------------------------------------------
 
 DEFAULT_SERVICE = "pykafka-sink"
-_OF_A_LINE = {
+_RESOURCE_ATTRIBUTES = {
     "query_id": "pykafka_sink.query.id",
     "query_name": "pykafka_sink.query.name",
     "application_id": "spark.application.id",
@@ -82,14 +82,16 @@ _OF_A_LINE = {
 
 def resource_of(line: Values, service_name: str | None) -> Resource:
     """Return the resource of a line. service_name: the option; it overrides the environment."""
-    told = {name: str(line[field]) for field, name in _OF_A_LINE.items() if field in line}
+    attributes = {
+        name: str(line[field]) for field, name in _RESOURCE_ATTRIBUTES.items() if field in line
+    }
     if service_name is not None:
-        told[SERVICE_NAME] = service_name
-    return _of_this_process().merge(Resource(told))
+        attributes[SERVICE_NAME] = service_name
+    return _process_resource().merge(Resource(attributes))
 
 
 @cache
-def _of_this_process() -> Resource:
+def _process_resource() -> Resource:
     """Return the resource attributes of the environment and of this library.
 
     The library's ``Resource.create`` is not used: newer versions add a random service.instance.id
@@ -200,7 +202,7 @@ _DOUBLINGS = range(18)
 _Number = Union[int, float]
 
 
-class _Described(NamedTuple):
+class _MetricDescription(NamedTuple):
     """Properties that all points of one metric share."""
 
     name: str
@@ -221,7 +223,7 @@ def metrics_of(line: Values, exemplar: Exemplar | None, has_exponential: bool) -
         "client_id": str(line.get("client_id", "")),
         "query": str(line.get("query_name") or line.get("query_id", "")),
     }
-    points: dict[_Described, list[NumberDataPoint]] = {}
+    points: dict[_MetricDescription, list[NumberDataPoint]] = {}
     for described, labels, value in _numbers(line):
         attributes = {**client, **labels}
         point = NumberDataPoint(attributes, interval.started_ns, interval.ended_ns, value)
@@ -240,21 +242,21 @@ def telemetry_name(group: str, name: str) -> str:
     return f"{_KAFKA}.{group}.{name}".replace("-", ".").replace(".metrics.", ".", 1)
 
 
-def _metric(described: _Described, points: list[NumberDataPoint]) -> Metric:
+def _metric(described: _MetricDescription, points: list[NumberDataPoint]) -> Metric:
     data = Sum(points, _DELTA, is_monotonic=True) if described.is_total else Gauge(points)
     return Metric(described.name, described.doc, described.unit, data)
 
 
-def _numbers(line: Values) -> Iterator[tuple[_Described, Mapping[str, str], _Number]]:
+def _numbers(line: Values) -> Iterator[tuple[_MetricDescription, Mapping[str, str], _Number]]:
     for group, kafka, labels, value in measurements(line):
         doc = f"{group}: {kafka.name}. {kafka.follows}".replace("`", "")
-        described = _Described(telemetry_name(group, kafka.name), doc, "", kafka.is_total)
+        described = _MetricDescription(telemetry_name(group, kafka.name), doc, "", kafka.is_total)
         yield described, labels, round(value) if kafka.is_total else float(value)
     for own in OWN_METRICS:
         name = own.name.removesuffix("_total")
         unit = "s" if name.endswith(_SECONDS) else ""
         name = _OWN_DOMAIN + name.removesuffix(_SECONDS).removeprefix(_OWN_PREFIX)
-        described = _Described(name, own.doc, unit, own.is_total)
+        described = _MetricDescription(name, own.doc, unit, own.is_total)
         for labels, value in own.values(line):
             yield described, labels, float(value) if unit or not own.is_total else round(value)
 
@@ -263,8 +265,8 @@ def _exponential(
     line: Values, interval: Interval, client: Mapping[str, str], exemplars: list[Exemplar]
 ) -> ExponentialHistogram:
     """Return the line's histogram; its bucket indices mean the same in OpenTelemetry."""
-    told = line["request_latency"]["histogram"]
-    counts = {int(index): count for index, count in told["counts"].items()}
+    recorded = line["request_latency"]["histogram"]
+    counts = {int(index): count for index, count in recorded["counts"].items()}
     first = min(counts)
     dense = [counts.get(index, 0) for index in range(first, max(counts) + 1)]
     point = ExponentialHistogramDataPoint(
@@ -273,7 +275,7 @@ def _exponential(
         interval.ended_ns,
         count=sum(dense),
         sum=float(line["metrics"]["request_latency_ms"]),
-        scale=told["scale"],
+        scale=recorded["scale"],
         zero_count=0,
         positive=Buckets(first, dense),
         negative=Buckets(0, []),
@@ -288,8 +290,8 @@ def _exponential(
 def _explicit(
     line: Values, interval: Interval, client: Mapping[str, str], exemplars: list[Exemplar]
 ) -> Histogram:
-    told = line["request_latency"]["histogram"]["counts"]
-    counts = {int(index): count for index, count in told.items()}
+    recorded = line["request_latency"]["histogram"]["counts"]
+    counts = {int(index): count for index, count in recorded.items()}
     up_to = [count_up_to(counts, doublings) for doublings in _DOUBLINGS]
     total = sum(counts.values())
     point = HistogramDataPoint(
@@ -316,11 +318,11 @@ _UNKNOWN: Any = None
 _ABORT = "abort"
 _IDS = RandomIdGenerator()
 _OWN = "pykafka_sink."
-_OF_THE_BATCH = (
+_BATCH_FIELDS = (
     *("event", "batch_id", "tasks", "failed_tasks", "failed_attempts", "transactions", "replay"),
     "note",
 )
-_OF_THE_COMMIT = ("commit_ms", "oldest_transaction_ms", "decided_for_ms", "transactions")
+_COMMIT_FIELDS = ("commit_ms", "oldest_transaction_ms", "decided_for_ms", "transactions")
 
 
 class Trace(NamedTuple):
@@ -342,8 +344,8 @@ class _Spans:
         self._line = line
         self._resource = resource
         self._scope = scope
-        told = line.get("trace_id")
-        self._trace_id = _IDS.generate_trace_id() if told is None else int(told, 16)
+        trace_id = line.get("trace_id")
+        self._trace_id = _IDS.generate_trace_id() if trace_id is None else int(trace_id, 16)
         self._is_abort = line["event"] == _ABORT
         self._spans: list[ReadableSpan] = []
 
@@ -355,21 +357,21 @@ class _Spans:
             self._add("planning", planning, root, {"planning_ms": line["planning_ms"]})
         exemplar = self._tasks(root)
         if commit is not None:
-            told = {name: line[name] for name in _OF_THE_COMMIT if name in line}
-            self._add(_ABORT if self._is_abort else "commit", commit, root, told)
+            attributes = {name: line[name] for name in _COMMIT_FIELDS if name in line}
+            self._add(_ABORT if self._is_abort else "commit", commit, root, attributes)
         return Trace(self._spans, exemplar)
 
     def _root(self) -> SpanContext:
         line = self._line
-        own = {name: line[name] for name in _OF_THE_BATCH if name in line}
-        more = self._of_messaging()
+        own = {name: line[name] for name in _BATCH_FIELDS if name in line}
+        more = self._messaging_attributes()
         topics = line.get("topics", {})
         if len(topics) == 1:
             more["messaging.destination.name"] = next(iter(topics))
         name = "micro-batch" if "batch_id" in line else "job"
         return self._add(name, interval_of(line), None, own, more)
 
-    def _of_messaging(self) -> dict[str, str | int]:
+    def _messaging_attributes(self) -> dict[str, str | int]:
         line = self._line
         return {
             "messaging.system": "kafka",
@@ -392,17 +394,17 @@ class _Spans:
         return None if slowest is None else self._slowest_task(slowest, tasks)
 
     def _slowest_task(self, when: Interval, tasks: SpanContext) -> Exemplar | None:
-        told = self._line["slowest_tasks"][0]
-        own = {f"task.{name}": value for name, value in told.items() if name != "started_at_ms"}
-        more = {**self._of_messaging(), "messaging.batch.message_count": told["records"]}
+        slowest = self._line["slowest_tasks"][0]
+        own = {f"task.{name}": value for name, value in slowest.items() if name != "started_at_ms"}
+        more = {**self._messaging_attributes(), "messaging.batch.message_count": slowest["records"]}
         context = self._add("task", when, tasks, own, more)
-        waited = int(told["ack_wait_ms"]) * 1_000_000
+        waited = int(slowest["ack_wait_ms"]) * 1_000_000
         flushed_from_ns = max(when.started_ns, when.ended_ns - waited)
         self._add("task flush", Interval(flushed_from_ns, when.ended_ns), context, {})
-        latency_ms = told.get("request_latency_max_ms")
+        latency_ms = slowest.get("request_latency_max_ms")
         if not latency_ms:
             return None
-        where = {"task": told["task"], "host": told["host"]}
+        where = {"task": slowest["task"], "host": slowest["host"]}
         ids = {"span_id": context.span_id, "trace_id": context.trace_id}
         return Exemplar(where, float(latency_ms), when.ended_ns, **ids)
 
@@ -445,10 +447,10 @@ class _Spans:
         return [Event("exception", attributes, when.ended_ns)]
 
     def _status(self) -> Status:
-        return Status(StatusCode.ERROR, why_aborted(self._line)) if self._is_abort else Status()
+        return Status(StatusCode.ERROR, abort_reason(self._line)) if self._is_abort else Status()
 
 
-def why_aborted(line: Values) -> str:
+def abort_reason(line: Values) -> str:
     """Return the reason of the abort, as far as Spark reports it to the sink."""
     if "error" in line:
         return str(line["error"])
@@ -477,15 +479,15 @@ _RESPONSES: dict[str, Any] = {
 }
 
 
-class Exporting:
+class OtlpExporter:
     """Exports lines to one OTLP endpoint."""
 
     def __init__(self, output: OtlpOutput, headers: Mapping[str, str] | None) -> None:
         # If the process traces its own HTTP requests, leave these requests out.
         attach(set_value("suppress_instrumentation", True))
         for exporter in _EXPORTERS.values():
-            logging.getLogger(exporter.__module__).addFilter(_is_of_another_thread)
-        _tell_what_has_no_effect()
+            logging.getLogger(exporter.__module__).addFilter(_filter_exporter_logs)
+        _warn_ignored_variables()
         for sentence in short_timeouts(output):
             logger.warning(sentence)
         self._output = output
@@ -532,7 +534,7 @@ class _Signal:
             session=self._session,
         )
         where = shown_url(endpoint)
-        self._told = Told(
+        self._failure_log = FailureLog(
             f"metrics.otlp: cannot send {name} to {where}",
             f"metrics.otlp: {name} are sent to {where} again; those of {{batches}} batch(es) are "
             "lost",
@@ -540,14 +542,15 @@ class _Signal:
 
     def send(self, data: Any, lost: int) -> None:
         """Export the data; data that cannot be sent is lost."""
-        self._told.note(self._problem_of(lambda: self._exporter.export(data)), lost)
+        problem = self._problem_of(lambda: self._exporter.export(data))
+        self._failure_log.record_outcome(problem, lost)
 
     def _problem_of(self, export: Callable[[], Any]) -> str | None:
         self._session.problem = None
         try:
             result = export()
         except Exception as error:  # each version of the library raises other errors
-            return self._session.problem or why(error)
+            return self._session.problem or root_cause(error)
         is_sent = result.name == "SUCCESS"
         return self._session.problem or (None if is_sent else "the exporter does not tell why")
 
@@ -570,24 +573,26 @@ class _Session(requests.Session):
         try:
             answer = super().request(*args, **options)
         except Exception as error:  # for example OSError if a certificate file is missing
-            self.problem = why(error)
+            self.problem = root_cause(error)
             raise
         if answer.status_code >= 300:
             self.problem = shown(f"HTTP {answer.status_code} {answer.reason}".strip())
         else:
-            self.problem = self._refused(answer)
+            self.problem = self._partial_rejection(answer)
         return answer
 
-    def _refused(self, answer: requests.Response) -> str | None:
+    def _partial_rejection(self, answer: requests.Response) -> str | None:
         """Return the receiver's message about the part that it has rejected."""
         if not answer.content or answer.headers.get("Content-Type") != _PROTOBUF:
             return None
-        told = self._response.FromString(answer.content).partial_success
-        refused = next((value for field, value in told.ListFields() if field.number == 1), 0)
-        return f"{refused} of them are refused: {shown(told.error_message)}" if refused else None
+        rejection = self._response.FromString(answer.content).partial_success
+        refused = next((value for field, value in rejection.ListFields() if field.number == 1), 0)
+        return (
+            f"{refused} of them are refused: {shown(rejection.error_message)}" if refused else None
+        )
 
 
-def why(error: BaseException) -> str:
+def root_cause(error: BaseException) -> str:
     """Return the operating system's message, if any: the text around it has objects' addresses."""
     if isinstance(error, requests.Timeout):
         return "no answer in time"
@@ -597,12 +602,12 @@ def why(error: BaseException) -> str:
     return str(getattr(cause, "strerror", None) or cause or type(cause).__name__)
 
 
-def _is_of_another_thread(record: logging.LogRecord) -> bool:
+def _filter_exporter_logs(record: logging.LogRecord) -> bool:
     """Drop the exporters' logs of the sending thread: the sink logs each failure once itself."""
     return current_thread().name != THREAD_NAME
 
 
-def _tell_what_has_no_effect() -> None:
+def _warn_ignored_variables() -> None:
     """Log a warning for each of OpenTelemetry's variables that has no effect."""
     if os.environ.get(_TEMPORALITY, "delta").lower() == "cumulative":
         logger.warning(

@@ -29,7 +29,7 @@ def check_otlp(output: OtlpOutput) -> None:
     if is_disabled():
         logger.warning(f"{_DISABLED}=true: metrics.otlp.* sends nothing")
         return
-    if not all(_is_there(name) for name in _PACKAGES):
+    if not all(_is_installed(name) for name in _PACKAGES):
         raise ConfigError(
             "metrics.otlp.* needs the Python package opentelemetry-exporter-otlp-proto-http on the "
             "driver: pip install 'pykafka-sink[otel]'"
@@ -62,19 +62,19 @@ def timeout_s_of(output: OtlpOutput, signal: str) -> float:
     """
     if output.timeout_ms is not None:
         return output.timeout_ms / 1000
-    for _, told_ms in _timeouts(signal):
-        return told_ms / 1000
+    for _, value_ms in _timeouts(signal):
+        return value_ms / 1000
     return DEFAULT_TIMEOUT_S
 
 
 def short_timeouts(output: OtlpOutput) -> Iterator[str]:
     """Yield a warning for each variable whose value was probably meant as seconds."""
     if output.timeout_ms is None:
-        told = {name: ms for signal in output.signals for name, ms in list(_timeouts(signal))[:1]}
-        for name, told_ms in told.items():
-            if told_ms < _LEAST_TIMEOUT_MS:
+        set_ms = {name: ms for signal in output.signals for name, ms in list(_timeouts(signal))[:1]}
+        for name, value_ms in set_ms.items():
+            if value_ms < _LEAST_TIMEOUT_MS:
                 yield (
-                    f"{name}={told_ms:g} is {told_ms:g} ms, as OpenTelemetry's specification has "
+                    f"{name}={value_ms:g} is {value_ms:g} ms, as OpenTelemetry's specification has "
                     "it, not seconds: most requests take longer. Set milliseconds, or option "
                     "metrics.otlp.timeout.ms"
                 )
@@ -84,14 +84,14 @@ def _timeouts(signal: str) -> Iterator[tuple[str, float]]:
     """Yield the variables and their milliseconds; the first one wins."""
     for name in (name.format(signal.upper()) for name in _TIMEOUTS):
         try:
-            told_ms = float(os.environ.get(name, ""))
+            value_ms = float(os.environ.get(name, ""))
         except ValueError:
             continue
-        if 0 < told_ms < math.inf:
-            yield name, told_ms
+        if 0 < value_ms < math.inf:
+            yield name, value_ms
 
 
-def _is_there(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
     except ImportError:

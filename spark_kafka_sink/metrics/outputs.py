@@ -21,7 +21,13 @@ from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_keys import BACKUPS, MetricsOutputs, OtlpOutput
-from spark_kafka_sink.metrics.background import Send, Sender, reason_of, send_behind, wait_if_last
+from spark_kafka_sink.metrics.background import (
+    Send,
+    Sender,
+    enqueue_line,
+    flush_at_end,
+    short_reason,
+)
 from spark_kafka_sink.metrics.line import Line
 
 # --- files ---------------------------------------------------------------------------------------
@@ -45,7 +51,7 @@ def append(outputs: MetricsOutputs, line: str, name: str) -> None:
     assert outputs.path is not None
     path = local_path(outputs.path)
     if path is None:
-        _put(outputs.path, line, name)
+        _write_object(outputs.path, line, name)
         return
     data = line.encode() + b"\n"
     if outputs.max_bytes:
@@ -90,17 +96,17 @@ def check_path(path: str) -> None:
             TemporaryFile(dir=os.path.dirname(file) or ".").close()
     except OSError as error:
         raise ConfigError(
-            f"metrics.path: cannot append to {path} on the driver: {reason_of(error)}. "
+            f"metrics.path: cannot append to {path} on the driver: {short_reason(error)}. "
             "Name a file in a folder that is there and may be written to"
         ) from error
     except (ValueError, NotImplementedError) as error:  # pyarrow's, for URIs
         raise ConfigError(
-            f"metrics.path: {path}: {reason_of(error)}. Name a file on the driver, or the "
+            f"metrics.path: {path}: {short_reason(error)}. Name a file on the driver, or the "
             "URI of a folder that pyarrow.fs knows there"
         ) from error
 
 
-def _put(uri: str, line: str, name: str) -> None:
+def _write_object(uri: str, line: str, name: str) -> None:
     from uuid import uuid4
 
     system, folder = _file_system(uri)
@@ -128,7 +134,7 @@ _failing: dict[str, tuple[str, int]] = {}
 """Per path: the reason logged last, and how many batches were not written."""
 
 
-def put_out(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
+def write_outputs(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
     """Write the line, and yield a message for each failure to append to the file.
 
     Raises nothing, because the records are in Kafka already. Slower outputs run in threads, which
@@ -145,7 +151,7 @@ def put_out(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
 
         if not is_disabled():
             senders.append(_send_by_otlp(outputs.otlp, line))
-    wait_if_last(senders, line)
+    flush_at_end(senders, line)
 
 
 def check_outputs(outputs: MetricsOutputs) -> None:
@@ -176,7 +182,7 @@ def _append(outputs: MetricsOutputs, path: str, line: Line) -> Iterator[str]:
     try:
         append(outputs, json.dumps(line), _name_of(line))
     except Exception as error:  # any error: if it were raised, Spark would write all rows again
-        problem = reason_of(error)
+        problem = short_reason(error)
     else:
         if path in _failing:
             _, batches = _failing.pop(path)
@@ -184,9 +190,9 @@ def _append(outputs: MetricsOutputs, path: str, line: Line) -> Iterator[str]:
                 f"metrics.path: {path} is written again; those of {batches} batch(es) are missing"
             )
         return
-    told, batches = _failing.get(path, (None, 0))
+    logged, batches = _failing.get(path, (None, 0))
     _failing[path] = problem, batches + 1
-    if problem != told:
+    if problem != logged:
         yield (
             f"metrics.path: cannot append to {path}: {problem}. Batches go on, and what "
             "is not written is lost; the log tells when it is written again"
@@ -201,20 +207,20 @@ def _name_of(line: Line) -> str:
 
 def _push(url: str, job: str, line: Line) -> Sender:
     def make() -> Send:
-        from spark_kafka_sink.metrics.prometheus import Pushing
+        from spark_kafka_sink.metrics.prometheus import PushGatewayExporter
 
-        return Pushing(url, job, _PUSH_TIMEOUT_S).send
+        return PushGatewayExporter(url, job, _PUSH_TIMEOUT_S).send
 
-    return send_behind((url, job), make, line, _PUSH_TIMEOUT_S)
+    return enqueue_line((url, job), make, line, _PUSH_TIMEOUT_S)
 
 
 def _send_by_otlp(output: OtlpOutput, line: Line) -> Sender:
     from spark_kafka_sink.metrics.otlp_settings import headers_of, timeout_s_of
 
     def make() -> Send:
-        from spark_kafka_sink.metrics.otlp import Exporting
+        from spark_kafka_sink.metrics.otlp import OtlpExporter
 
-        return Exporting(output, headers_of(output)).send
+        return OtlpExporter(output, headers_of(output)).send
 
     timeout_s = max(timeout_s_of(output, signal) for signal in output.signals)
-    return send_behind(output, make, line, timeout_s)
+    return enqueue_line(output, make, line, timeout_s)

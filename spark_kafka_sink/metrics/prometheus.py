@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from spark_kafka_sink.base.node_metrics import count_up_to
 from spark_kafka_sink.base.text import shown_url
-from spark_kafka_sink.metrics.background import Told
+from spark_kafka_sink.metrics.background import FailureLog
 from spark_kafka_sink.metrics.line import Line
 from spark_kafka_sink.metrics.names import OWN_METRICS, OwnMetric, Values, measurements
 
@@ -152,7 +152,7 @@ def _bound(doublings: int) -> str:
 # --- push gateway --------------------------------------------------------------------------------
 
 
-class Pushing:
+class PushGatewayExporter:
     """Pushes to one gateway, under one job. Totals count over the life of this process."""
 
     def __init__(self, url: str, job: str, timeout_s: float) -> None:
@@ -164,7 +164,9 @@ class Pushing:
         self._registry.register(self._exposition)
         where = shown_url(url)
         name = "metrics.prometheus.push.url"
-        self._told = Told(f"{name}: cannot push to {where}", f"{name}: {where} takes metrics again")
+        self._failure_log = FailureLog(
+            f"{name}: cannot push to {where}", f"{name}: {where} takes metrics again"
+        )
 
     def send(self, line: Line, lost: int) -> None:
         """Add one batch, and replace the job's metrics at the gateway."""
@@ -176,4 +178,4 @@ class Pushing:
             problem = str(error.strerror or error)
         except (HTTPException, ValueError) as error:  # the answer is not HTTP, or redirects nowhere
             problem = f"what answers does not speak HTTP ({type(error).__name__})"
-        self._told.note(problem, lost)
+        self._failure_log.record_outcome(problem, lost)

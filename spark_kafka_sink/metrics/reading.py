@@ -69,7 +69,7 @@ def read_line(text: bytes) -> dict[str, Any] | None:
         is_text = b"\\u" not in text or bool(json.dumps(line, ensure_ascii=False).encode())
     except (ValueError, RecursionError):
         return None
-    is_line = is_text and _fits(line, _SHAPE) and all(name in line for name in NEEDED)
+    is_line = is_text and _fits(line, _SHAPE) and all(name in line for name in REQUIRED_TO_READ)
     return line if is_line else None
 
 
@@ -115,7 +115,7 @@ def _fits_object(value: dict[str, Any], schema: Schema) -> bool:
 def _definitions() -> dict[str, Schema]:
     """Return the schemas of the types that the tables of fields name."""
     return {
-        "counters": _object(COUNTERS, all_of(COUNTERS)),
+        "counters": _object(COUNTERS, field_names(COUNTERS)),
         "latency": _object(LATENCY, ("p50_ms", "p95_ms", "p99_ms")),
         "histogram": {
             "type": "object",
@@ -126,24 +126,24 @@ def _definitions() -> dict[str, Schema]:
             },
             "required": ["scale", "counts"],
         },
-        "nodes": _map_of(_object(NODE, all_of(NODE[:-1])), "^-?[0-9]{1,10}$"),
+        "nodes": _map_of(_object(NODE, field_names(NODE[:-1])), "^-?[0-9]{1,10}$"),
         "dead_letters": _map_of(_INTEGER),
         "settings": _map_of({"type": "string"}),
-        "topics": _map_of(_object(TOPIC, all_of(TOPIC))),
-        "partitions": _map_of(_map_of(_object(PARTITION, all_of(PARTITION)), "^[0-9]{1,10}$")),
+        "topics": _map_of(_object(TOPIC, field_names(TOPIC))),
+        "partitions": _map_of(_map_of(_object(PARTITION, field_names(PARTITION)), "^[0-9]{1,10}$")),
         "partitions_summary": _summary(
             ("topics", "partitions"), EXTREMES_OF_PARTITIONS, {"topic": "string"}, "partition"
         ),
         "tasks_summary": _summary(("with_rows",), EXTREMES_OF_TASKS, {}, "task"),
         "slowest_tasks": {
             "type": "array",
-            "items": _object(SLOW_TASK, all_of(SLOW_TASK)),
+            "items": _object(SLOW_TASK, field_names(SLOW_TASK)),
             "maxItems": MOST_SLOW_TASKS,
         },
     }
 
 
-def all_of(fields: Iterable[Field]) -> tuple[str, ...]:
+def field_names(fields: Iterable[Field]) -> tuple[str, ...]:
     """Return the names of the fields."""
     return tuple(field.name for field in fields)
 
@@ -174,7 +174,7 @@ def _summary(
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-NEEDED = ("sink", "event", "time_ms")
+REQUIRED_TO_READ = ("sink", "event", "time_ms")
 """A text without these fields is not a line of the sink."""
 _SHAPE = line_schema()
 _DEFINITIONS = _SHAPE["$defs"]
@@ -187,7 +187,7 @@ logger = logging.getLogger(__name__)
 _BUFFER_BYTES = 1024 * 1024
 
 
-class OpenedFile:
+class PinnedFile:
     """A file that stays open until the last reference to it goes.
 
     It stays readable after it was renamed or removed, and no new file gets its inode.
@@ -203,7 +203,7 @@ class OpenedFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
 
-    def is_same(self, other: OpenedFile) -> bool:
+    def is_same(self, other: PinnedFile) -> bool:
         """Return True if both are the same file, under any name."""
         return os.path.sameopenfile(self._descriptor, other._descriptor)
 
@@ -223,7 +223,7 @@ class OpenedFile:
         return file
 
 
-class FollowedLines:
+class LineTail:
     """Reads the lines of a growing file, which may not exist yet.
 
     Rotated files are ``path.1``, ``path.2``, …, the newest first.
@@ -233,7 +233,7 @@ class FollowedLines:
         """Start with the file as it is. from_end: skip the lines that it holds now."""
         self._path = path
         self._position = 0
-        self._known: OpenedFile | None = next(iter(_opened(path)), None)
+        self._known: PinnedFile | None = next(iter(_opened(path)), None)
         if from_end and self._known is not None:
             self._position = self._known.size
 
@@ -254,17 +254,17 @@ class FollowedLines:
             texts += self._rest()
         return texts
 
-    def older(self) -> list[OpenedFile]:
+    def older(self) -> list[PinnedFile]:
         """Return the rotated files before the first file that is read, the oldest first."""
-        found: list[OpenedFile] = []
+        found: list[PinnedFile] = []
         for file in _opened(self._path):
             is_known = self._known is not None and file.is_same(self._known)
             found = [] if is_known else [*found, file]
         return found[::-1]
 
-    def _newer(self) -> list[OpenedFile]:
+    def _newer(self) -> list[PinnedFile]:
         """Return the files after the known file, the newest first."""
-        found: list[OpenedFile] = []
+        found: list[PinnedFile] = []
         known = self._known
         for file in _opened(self._path):
             if known is not None and file.is_same(known):
@@ -294,17 +294,17 @@ class FollowedLines:
         return whole
 
 
-def _opened(path: str) -> Iterator[OpenedFile]:
+def _opened(path: str) -> Iterator[PinnedFile]:
     """Yield the file and its rotated files, the newest first, each once.
 
     A rotation renames the oldest file first. Meanwhile one name has no file, and a file that was
     opened here appears again under its next name.
     """
-    last: OpenedFile | None = None
+    last: PinnedFile | None = None
     missing = 0
     for number in count():
         try:
-            file = OpenedFile(f"{path}.{number}" if number else path)
+            file = PinnedFile(f"{path}.{number}" if number else path)
         except FileNotFoundError:
             missing += 1
             if missing > 1:

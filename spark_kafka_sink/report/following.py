@@ -5,7 +5,7 @@ from __future__ import annotations
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 
-from spark_kafka_sink.metrics.reading import FollowedLines
+from spark_kafka_sink.metrics.reading import LineTail
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.page import render
 from spark_kafka_sink.report.reading import read_pieces
@@ -17,7 +17,7 @@ class FollowedReport:
     """The report of a growing file. The file may not exist yet, and may be rotated."""
 
     def __init__(self, path: str, query: str | None) -> None:
-        self._lines = FollowedLines(path, from_end=False)
+        self._lines = LineTail(path, from_end=False)
         self._collected = Collected(query)
         self._lock = Lock()
         self._page = (-1, b"")

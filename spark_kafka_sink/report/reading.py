@@ -19,7 +19,13 @@ from pyarrow import json as arrow_json
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS, COUNTERS, LATENCY, LINE
-from spark_kafka_sink.metrics.reading import LARGEST, LATEST_MS, NEEDED, OpenedFile, read_line
+from spark_kafka_sink.metrics.reading import (
+    LARGEST,
+    LATEST_MS,
+    REQUIRED_TO_READ,
+    PinnedFile,
+    read_line,
+)
 
 PIECE_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 16 * 1024 * 1024
@@ -90,12 +96,12 @@ def _rotated(path: str) -> list[str]:
     return [f"{path}.{number}" for number in sorted(numbers, reverse=True)]
 
 
-def read_pieces(files: Iterable[str | OpenedFile]) -> Iterator[list[bytes]]:
+def read_pieces(files: Iterable[str | PinnedFile]) -> Iterator[list[bytes]]:
     """Yield the files' lines, some megabytes at a time; small files are joined."""
     waiting: list[bytes] = []
     size = 0
     for one in files:
-        opened = OpenedFile(one) if isinstance(one, str) else one
+        opened = PinnedFile(one) if isinstance(one, str) else one
         with opened.stream() as file:
             while texts := file.readlines(PIECE_BYTES):
                 waiting += texts
@@ -118,7 +124,7 @@ def parse(texts: list[bytes], query: str | None) -> Piece:
         if rows is None:
             rows, texts = pa.array([], pa.struct(list(_SCHEMA))), []
     is_wanted = pc.fill_null(pc.equal(column(rows, "sink"), "pykafka-sink"), False)
-    for name in NEEDED:
+    for name in REQUIRED_TO_READ:
         is_wanted = pc.and_(is_wanted, pc.is_valid(column(rows, name)))
     is_wanted = pc.and_(is_wanted, _in_range(rows))
     left_out += len(texts) - pc.sum(is_wanted.cast(pa.int64()), min_count=0).as_py()

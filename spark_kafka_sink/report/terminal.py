@@ -17,7 +17,7 @@ from rich.text import Text
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.text import printable
-from spark_kafka_sink.metrics.reading import FollowedLines
+from spark_kafka_sink.metrics.reading import LineTail
 from spark_kafka_sink.report.advice import Causes, findings, overall
 from spark_kafka_sink.report.collecting import OF_ALL, OF_WHOLE, Collected, add, no_line
 from spark_kafka_sink.report.figures import (
@@ -101,7 +101,7 @@ class Screen:
 
     def __init__(self, path: str, query: str | None) -> None:
         self._path = path
-        self._lines = FollowedLines(path, from_end=False)
+        self._lines = LineTail(path, from_end=False)
         self._collected = Collected(query)
 
     @property

@@ -21,14 +21,14 @@ from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.metrics.line import (
     LINE_VERSION,
+    BatchMetrics,
     Line,
-    Measured,
-    TaskFigures,
+    TaskMetrics,
     by_topic,
-    for_log,
-    whole,
+    file_line,
+    log_line,
 )
-from spark_kafka_sink.metrics.outputs import put_out
+from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.versions import WriterCommitMessage
@@ -157,9 +157,9 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
         return summary
 
     @property
-    def figures(self) -> TaskFigures:
+    def figures(self) -> TaskMetrics:
         """What is told of a single task."""
-        return TaskFigures(
+        return TaskMetrics(
             self.partition_id,
             self.attempt_number,
             self.host,
@@ -199,7 +199,7 @@ class BatchSummary:
     partitions: DeliveryReport = field(default_factory=dict)
     metrics: ProducerMetrics = field(default_factory=ProducerMetrics)
     nodes: NodesMetrics = field(default_factory=dict)
-    figures: list[TaskFigures] = field(default_factory=list)
+    figures: list[TaskMetrics] = field(default_factory=list)
     dead_letters: dict[str, int] | None = None
     planned: Planned | None = None
 
@@ -249,8 +249,8 @@ class BatchSummary:
         if self.planned is not None:
             line["planning_started_at_ms"], line["planning_ms"] = self.planned
         if is_known:
-            measured = Measured(self.metrics, self.partitions, self.nodes, self.figures)
-            line.update(whole(measured))
+            measured = BatchMetrics(self.metrics, self.partitions, self.nodes, self.figures)
+            line.update(file_line(measured))
         return {name: value for name, value in line.items() if value is not None}
 
     @property
@@ -269,8 +269,8 @@ def report_commit(
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     line = summary.line("commit", micro_batch_id, **more)
     if is_logged:
-        _log(logging.INFO, for_log(line))
-    _put_out(outputs, line)
+        _log(logging.INFO, log_line(line))
+    _write_outputs(outputs, line)
 
 
 AT_LEAST_ONCE_NOTE = (
@@ -298,8 +298,8 @@ def report_abort(
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     more["note"] = note
     line = summary.line("abort", micro_batch_id, **more)
-    _log(logging.WARNING, for_log(line))
-    _put_out(outputs, line)
+    _log(logging.WARNING, log_line(line))
+    _write_outputs(outputs, line)
 
 
 def _log(level: int, line: Line) -> None:
@@ -307,8 +307,8 @@ def _log(level: int, line: Line) -> None:
     logger.log(level, json.dumps(line), extra={DOCUMENT: line})
 
 
-def _put_out(outputs: MetricsOutputs, line: Line) -> None:
+def _write_outputs(outputs: MetricsOutputs, line: Line) -> None:
     """The records are in Kafka: an exception would make Spark write them all again."""
-    for problem in put_out(outputs, line):
+    for problem in write_outputs(outputs, line):
         ensure_log_handler()
         logger.warning(problem)

@@ -70,8 +70,8 @@ class OurProducer:
         line: dict[str, Any] = BatchSummary.merge([message]).line("commit", None)
         assert set(report) <= {TopicPartition(self._topic, n) for n in range(100)}
         values = names.values_of(line)
-        of_topic = names.values_of_part(line, line["topics"][self._topic])
-        of_node = names.values_of_part(line, line["nodes"]["1"])
+        of_topic = names.topic_or_node_values(line, line["topics"][self._topic])
+        of_node = names.topic_or_node_values(line, line["nodes"]["1"])
         return Told(
             {m.name: m.value(values) or 0.0 for m in names.PRODUCER_METRICS},
             {m.name: m.value(of_topic) or 0.0 for m in names.TOPIC_METRICS},

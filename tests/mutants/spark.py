@@ -97,7 +97,7 @@ _METRICS = (
     Mutant("metrics/background.py", ' if name != "partitions"}', "}", _BACKGROUND),
     Mutant(
         "metrics/background.py",
-        "            self._told = None\n        except",
+        "            self._logged_error = None\n        except",
         "        except",
         _BACKGROUND,
     ),

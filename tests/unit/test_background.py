@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.metrics import background as module
-from spark_kafka_sink.metrics.background import Background, send_behind, wait_if_last
+from spark_kafka_sink.metrics.background import BackgroundQueue, enqueue_line, flush_at_end
 from tests.patience import PATIENCE_S
 from tests.unit.simulated_time import SimulatedClock
 
 
 def test_if_too_many_wait_the_oldest_are_lost() -> None:
-    background = Background(most_waiting=2)
+    background = BackgroundQueue(most_waiting=2)
     done: list[int] = []
     begun, may_go_on = Event(), Event()
 
@@ -39,7 +39,7 @@ def test_if_too_many_wait_the_oldest_are_lost() -> None:
 
 
 def test_a_pause_leaves_python_to_the_commit_and_ends_when_somebody_waits() -> None:
-    background = Background(pause_s=100 * PATIENCE_S)
+    background = BackgroundQueue(pause_s=100 * PATIENCE_S)
     done: list[int] = []
     background.put(lambda: done.append(1))
     assert done == []
@@ -53,7 +53,7 @@ def test_a_pause_leaves_python_to_the_commit_and_ends_when_somebody_waits() -> N
 
 def test_nobody_waits_any_more_once_a_wait_is_over() -> None:
     """The pause is for what comes after it again."""
-    background = Background()
+    background = BackgroundQueue()
     assert background.wait(0)
     assert background._awaited_by == 0
 
@@ -86,7 +86,7 @@ def test_a_fork_sends_with_a_thread_of_its_own() -> None:
     sent: list[Any] = []
 
     def send(place: str) -> module.Sender:
-        return send_behind(place, lambda: lambda line, lost: sent.append(line), line(), PATIENCE_S)
+        return enqueue_line(place, lambda: lambda line, lost: sent.append(line), line(), PATIENCE_S)
 
     assert send("a").wait()
     child = os.fork()
@@ -99,7 +99,7 @@ def test_what_is_told_of_partitions_is_not_sent() -> None:
     """With ten thousand partitions it is a megabyte for each line that waits."""
     sent: list[Any] = []
     given = line(partitions={"t": {}}, topics={"t": {}})
-    sender = send_behind("p", lambda: lambda line, lost: sent.append(line), given, PATIENCE_S)
+    sender = enqueue_line("p", lambda: lambda line, lost: sent.append(line), given, PATIENCE_S)
     assert sender.wait()
     assert sent == [line(topics={"t": {}})]
 
@@ -112,13 +112,13 @@ def test_a_failure_is_told_again_once_a_line_was_sent(caplog: pytest.LogCaptureF
             raise ValueError("no gateway")
 
     for _ in range(4):
-        assert send_behind("f", lambda: send, line(), PATIENCE_S).wait()
+        assert enqueue_line("f", lambda: send, line(), PATIENCE_S).wait()
     assert len(caplog.messages) == 2
 
 
 def test_places_that_are_not_used_any_more_are_left() -> None:
     def send(place: int) -> module.Sender:
-        return send_behind(place, lambda: lambda line, lost: None, line(), PATIENCE_S)
+        return enqueue_line(place, lambda: lambda line, lost: None, line(), PATIENCE_S)
 
     senders = [send(place) for place in range(12)]
     assert list(module._senders.values()) == senders[-8:]
@@ -149,7 +149,7 @@ def test_only_what_nothing_comes_after_is_waited_for(told: dict[str, Any], is_la
             return True
 
     sender = Sender(lambda: lambda line, lost: None, 0)
-    wait_if_last([sender], told)
+    flush_at_end([sender], told)
     assert waited == [True] * is_last
     sender.close()
 
@@ -173,7 +173,7 @@ def test_all_are_waited_for_at_the_same_time_and_not_for_ever(
             return True
 
     senders = [Sender(lambda: lambda line, lost: None, timeout_s) for timeout_s in timeouts_s]
-    wait_if_last(senders, line(), clock)
+    flush_at_end(senders, line(), clock)
     assert waited == waits_s
     for sender in senders:
         sender.close()
@@ -186,8 +186,8 @@ def test_what_takes_long_is_not_waited_for_or_not_for_long(told: dict[str, Any])
     def send(line: dict[str, Any], lost: int) -> None:
         may_go_on.wait(PATIENCE_S)
 
-    sender = send_behind("slow", lambda: send, told, timeout_s=0.01)
-    wait_if_last([sender], told)
+    sender = enqueue_line("slow", lambda: send, told, timeout_s=0.01)
+    flush_at_end([sender], told)
     assert not sender._queue.wait(0)
     may_go_on.set()
     assert sender._queue.wait(PATIENCE_S)

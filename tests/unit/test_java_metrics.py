@@ -37,8 +37,8 @@ def test_each_figure_is_javas_or_has_a_reason() -> None:
 @pytest.mark.parametrize(
     ("group", "given", "missing", "shown"),
     [
-        ("producer", names.PRODUCER_METRICS, names.NOT_GIVEN, PRODUCER),
-        ("topic", names.TOPIC_METRICS, names.NOT_GIVEN_OF_TOPICS, TOPIC),
+        ("producer", names.PRODUCER_METRICS, names.UNAVAILABLE_METRICS, PRODUCER),
+        ("topic", names.TOPIC_METRICS, names.UNAVAILABLE_TOPIC_METRICS, TOPIC),
         ("node", names.NODE_METRICS, {}, NODE),
     ],
 )

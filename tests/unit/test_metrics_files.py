@@ -13,9 +13,9 @@ import pytest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_keys import BACKUPS, MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.metrics.background import reason_of
-from spark_kafka_sink.metrics.outputs import check_path, local_path, put_out
-from spark_kafka_sink.metrics.reading import FollowedLines
+from spark_kafka_sink.metrics.background import short_reason
+from spark_kafka_sink.metrics.outputs import check_path, local_path, write_outputs
+from spark_kafka_sink.metrics.reading import LineTail
 
 
 def line(number: int) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def numbers_in(path: Path) -> list[int]:
 
 def put(outputs: MetricsOutputs, *numbers: int) -> None:
     for number in numbers:
-        assert list(put_out(outputs, line(number))) == []
+        assert list(write_outputs(outputs, line(number))) == []
 
 
 def test_a_file_grows_for_ever_unless_it_is_told_not_to(tmp_path: Path) -> None:
@@ -106,12 +106,12 @@ def test_what_cannot_be_written_is_told_once_and_not_raised(
     caplog.set_level("INFO")
     path = tmp_path / "missing" / "m"
     outputs = MetricsOutputs(str(path))
-    (problem,) = put_out(outputs, line(1))
+    (problem,) = write_outputs(outputs, line(1))
     begins = f"metrics.path: cannot append to {path}: "
     assert problem.startswith(f"{begins}No such file or directory. Batches go on, and what is not")
     put(outputs, 2)
     path.mkdir(parents=True)
-    (problem,) = put_out(outputs, line(3))
+    (problem,) = write_outputs(outputs, line(3))
     assert problem.startswith(f"{begins}Is a directory. ")
     path.rmdir()
     assert caplog.messages == []
@@ -119,7 +119,7 @@ def test_what_cannot_be_written_is_told_once_and_not_raised(
     assert numbers_in(path) == [4, 5]
     (told,) = caplog.messages
     assert told == f"metrics.path: {path} is written again; those of 3 batch(es) are missing"
-    (problem,) = put_out(MetricsOutputs("nosuch://x"), line(1))
+    (problem,) = write_outputs(MetricsOutputs("nosuch://x"), line(1))
     assert problem.startswith("metrics.path: cannot append to nosuch://x: ")
 
 
@@ -129,24 +129,24 @@ def test_a_line_that_a_full_disk_cuts_off_is_told(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
-        told = [*put_out(MetricsOutputs(str(path)), line(1))]
+        told = [*write_outputs(MetricsOutputs(str(path)), line(1))]
         os._exit(0 if told and "written in part" in told[0] else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert path.stat().st_size == 10
 
 
 def test_of_a_long_error_its_first_line_is_told() -> None:
-    assert reason_of(OSError(2, "No such file", "m")) == "No such file"
-    assert reason_of(OSError("AWS Error\n" + 16_000 * "x")) == "AWS Error"
-    assert reason_of(ValueError(16_000 * "x")) == 500 * "x" + "…"
-    assert reason_of(KeyError("a")) == "KeyError('a')"
-    assert reason_of(ValueError()) == "ValueError()"
+    assert short_reason(OSError(2, "No such file", "m")) == "No such file"
+    assert short_reason(OSError("AWS Error\n" + 16_000 * "x")) == "AWS Error"
+    assert short_reason(ValueError(16_000 * "x")) == 500 * "x" + "…"
+    assert short_reason(KeyError("a")) == "KeyError('a')"
+    assert short_reason(ValueError()) == "ValueError()"
 
 
 # --- following ------------------------------------------------------------------------------------
 
 
-def read(followed: FollowedLines) -> list[int]:
+def read(followed: LineTail) -> list[int]:
     return [found["batch_id"] for found in followed.read()]
 
 
@@ -154,7 +154,7 @@ def test_a_file_that_grows_is_followed_through_rotations(tmp_path: Path) -> None
     path = tmp_path / "m"
     size = len(json.dumps(line(1))) + 1
     outputs = MetricsOutputs(str(path), max_bytes=3 * size)
-    followed = FollowedLines(str(path), from_end=True)
+    followed = LineTail(str(path), from_end=True)
     assert read(followed) == []
     put(outputs, 1, 2)
     assert read(followed) == [1, 2]
@@ -174,7 +174,7 @@ def test_several_rotations_between_two_reads_and_before_the_first(
     outputs = MetricsOutputs(str(path), max_bytes=2 * size)
     if is_there:
         put(outputs, 7)
-    followed = FollowedLines(str(path), from_end=True)
+    followed = LineTail(str(path), from_end=True)
     put(outputs, *range(10, 20))
     assert read(followed) == list(range(10, 20))
     put(outputs, *range(20, 28))
@@ -188,7 +188,7 @@ def test_what_is_kept_of_too_many_rotations_is_read_and_the_log_says_so(
     path = tmp_path / "m"
     size = len(json.dumps(line(10))) + 1
     outputs = MetricsOutputs(str(path), max_bytes=2 * size)
-    followed = FollowedLines(str(path), from_end=True)
+    followed = LineTail(str(path), from_end=True)
     put(outputs, 10, 11, 12)
     assert read(followed) == [10, 11, 12]
     put(outputs, *range(13, 30))
@@ -206,7 +206,7 @@ def test_files_before_one_that_was_removed_are_not_read_again(
     path = tmp_path / "m"
     size = len(json.dumps(line(1))) + 1
     outputs = MetricsOutputs(str(path), max_bytes=size)
-    followed = FollowedLines(str(path), from_end=False)
+    followed = LineTail(str(path), from_end=False)
     put(outputs, 10, 11, 12)
     earlier = path.stat().st_mtime_ns - 10**9
     for rotated in (tmp_path / "m.1", tmp_path / "m.2"):
@@ -223,13 +223,13 @@ def test_a_rotation_that_is_under_way(tmp_path: Path) -> None:
     """Each name in turn has no file meanwhile."""
     path = tmp_path / "m"
     outputs = MetricsOutputs(str(path), max_bytes=1)
-    followed = FollowedLines(str(path), from_end=False)
+    followed = LineTail(str(path), from_end=False)
     put(outputs, 10)
     assert read(followed) == [10]
     put(outputs, 11, 12)
     for name, later in (("m.2", "m.3"), ("m.1", "m.2")):
         (tmp_path / name).rename(tmp_path / later)
-        between = FollowedLines(str(path), from_end=False)
+        between = LineTail(str(path), from_end=False)
         assert len(between.older()) == 2
     assert read(followed) == [11, 12]
     path.rename(tmp_path / "m.1")
@@ -241,7 +241,7 @@ def test_a_rotation_that_is_under_way(tmp_path: Path) -> None:
 def test_only_whole_lines_of_the_sink_are_taken(tmp_path: Path) -> None:
     path = tmp_path / "m"
     path.write_text("earlier\n")
-    followed = FollowedLines(str(path), from_end=True)
+    followed = LineTail(str(path), from_end=True)
     text = json.dumps(line(1))
     with path.open("a") as file:
         file.write('{"another": 1}\nnot json\n[1]\n' + text[:20])
@@ -258,7 +258,7 @@ def test_only_whole_lines_of_the_sink_are_taken(tmp_path: Path) -> None:
 
 def test_a_file_that_was_emptied_is_read_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    followed = FollowedLines(str(path), from_end=False)
+    followed = LineTail(str(path), from_end=False)
     put(MetricsOutputs(str(path)), 1, 2)
     assert read(followed) == [1, 2]
     path.write_text(json.dumps(line(3)) + "\n")

@@ -14,7 +14,7 @@ from release.metrics_document import render
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.metrics.line import COUNTERS, NODE, for_log
+from spark_kafka_sink.metrics.line import COUNTERS, NODE, log_line
 from spark_kafka_sink.metrics.reading import line_schema
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
@@ -108,7 +108,7 @@ def test_merging_leaves_the_brokers_of_messages_alone() -> None:
 
 def test_the_log_is_told_less() -> None:
     messages = [task(n, 10, 50, nodes={n: node(10)}) for n in range(40)]
-    logged = for_log(line_of(*messages, settings={"acks": "all"}))
+    logged = log_line(line_of(*messages, settings={"acks": "all"}))
     assert not {"topics", "nodes", "slowest_tasks", "partitions", "settings"} & logged.keys()
     assert (
         logged["partitions_summary"]["partitions"]

@@ -121,12 +121,12 @@ def test_metrics_of_the_producer() -> None:
 
 def test_metrics_of_topics_and_brokers() -> None:
     line = a_line()
-    of_topic = names.values_of_part(line, line["topics"]["t"])
+    of_topic = names.topic_or_node_values(line, line["topics"]["t"])
     given = {metric.name: metric.value(of_topic) for metric in names.TOPIC_METRICS}
     assert given["record-send-total"] == 2200
     assert given["byte-rate"] == 88_000
     assert given["compression-rate"] == 0.2
-    of_node = names.values_of_part(line, line["nodes"]["2"])
+    of_node = names.topic_or_node_values(line, line["nodes"]["2"])
     given = {metric.name: metric.value(of_node) for metric in names.NODE_METRICS}
     assert given["request-total"] == 4
     assert given["request-latency-avg"] == 10
@@ -148,8 +148,8 @@ def test_flinks_send_time() -> None:
 
 def test_no_name_is_there_twice_or_both_given_and_not() -> None:
     for given, missing in (
-        (names.PRODUCER_METRICS, names.NOT_GIVEN),
-        (names.TOPIC_METRICS, names.NOT_GIVEN_OF_TOPICS),
+        (names.PRODUCER_METRICS, names.UNAVAILABLE_METRICS),
+        (names.TOPIC_METRICS, names.UNAVAILABLE_TOPIC_METRICS),
         (names.NODE_METRICS, {}),
     ):
         found = [metric.name for metric in given]

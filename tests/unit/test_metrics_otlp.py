@@ -14,7 +14,7 @@ from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.metrics import background, names, otlp
 from spark_kafka_sink.metrics.names import OWN_METRICS
 from spark_kafka_sink.metrics.otlp import telemetry_name
-from spark_kafka_sink.metrics.outputs import put_out
+from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, Planned
 from tests.lines import VALIDATOR
@@ -40,9 +40,9 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing of this machine's environment, or of an earlier test."""
     for name in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"):
         monkeypatch.delenv(name, raising=False)
-    otlp._of_this_process.cache_clear()
+    otlp._process_resource.cache_clear()
     yield
-    otlp._of_this_process.cache_clear()
+    otlp._process_resource.cache_clear()
     for sender in background._senders.values():
         sender.close()
     background._senders.clear()
@@ -68,7 +68,7 @@ def timed(**more: Any) -> dict[str, Any]:
 def put(collector: Receiver, *lines: dict[str, Any], **options: Any) -> None:
     otlp = OtlpOutput(endpoint=collector.endpoint, timeout_ms=60_000, **options)
     for line in lines:
-        assert list(put_out(MetricsOutputs(otlp=otlp), line)) == []
+        assert list(write_outputs(MetricsOutputs(otlp=otlp), line)) == []
     assert background._senders[otlp].wait()
 
 
@@ -327,7 +327,7 @@ def test_traces_alone(collector: Receiver) -> None:
 
 def test_a_job_is_named_so_and_sent_when_it_ends(collector: Receiver) -> None:
     otlp = OtlpOutput(endpoint=collector.endpoint, timeout_ms=60_000)
-    assert list(put_out(MetricsOutputs(otlp=otlp), of_a_job(timed()))) == []
+    assert list(write_outputs(MetricsOutputs(otlp=otlp), of_a_job(timed()))) == []
     assert "job" in spans_of(collector)
 
 
@@ -371,7 +371,7 @@ def aborted(**more: Any) -> dict[str, Any]:
 def test_a_batch_that_failed_says_so(more: dict[str, Any], why: str, collector: Receiver) -> None:
     otlp = OtlpOutput(endpoint=collector.endpoint, timeout_ms=60_000)
     line = aborted(**more)
-    assert list(put_out(MetricsOutputs(otlp=otlp), line)) == []
+    assert list(write_outputs(MetricsOutputs(otlp=otlp), line)) == []
     spans = spans_of(collector)  # it has waited: nothing comes after it
     root = spans["micro-batch"].message
     assert root.status.code == root.status.STATUS_CODE_ERROR

@@ -20,8 +20,8 @@ from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background
-from spark_kafka_sink.metrics.otlp import why
-from spark_kafka_sink.metrics.outputs import check_outputs, put_out
+from spark_kafka_sink.metrics.otlp import root_cause
+from spark_kafka_sink.metrics.outputs import check_outputs, write_outputs
 from spark_kafka_sink.spark.writer import commit_batch
 from spark_kafka_sink.transactions.model import Unit
 from tests.lines import check_text
@@ -69,7 +69,7 @@ def to(endpoint: str | None, **more: Any) -> OtlpOutput:
 
 def put(output: OtlpOutput, **more: Any) -> None:
     """A line that is sent when this returns."""
-    assert list(put_out(MetricsOutputs(otlp=output), {**a_line(), **more})) == []
+    assert list(write_outputs(MetricsOutputs(otlp=output), {**a_line(), **more})) == []
     assert background._senders[output].wait()
 
 
@@ -133,7 +133,7 @@ def test_the_environment_switches_it_off(
     outputs = MetricsOutputs(otlp=to(collector.endpoint))
     check_outputs(outputs)
     assert messages(told) == ["WARNING OTEL_SDK_DISABLED=true: metrics.otlp.* sends nothing"]
-    assert list(put_out(outputs, of_a_job(a_line()))) == []
+    assert list(write_outputs(outputs, of_a_job(a_line()))) == []
     assert background._senders == {}
     monkeypatch.setenv("OTEL_SDK_DISABLED", "false")
     put(to(collector.endpoint))
@@ -266,12 +266,12 @@ def test_nobody_that_answers_costs_a_job_no_more_than_its_timeout(
         silent.bind(("127.0.0.1", 0))
         silent.listen(8)
         output = to(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_ms=SHORT_MS)
-        assert list(put_out(MetricsOutputs(otlp=output), of_a_job(a_line()))) == []
+        assert list(write_outputs(MetricsOutputs(otlp=output), of_a_job(a_line()))) == []
         assert background._senders[output]._queue.wait(PATIENCE_S)
     assert messages(told)[0].startswith(
         "WARNING metrics.otlp: cannot send traces to http://127.0.0.1"
     )
-    assert why(requests.ReadTimeout("HTTPConnectionPool(…)")) == "no answer in time"
+    assert root_cause(requests.ReadTimeout("HTTPConnectionPool(…)")) == "no answer in time"
 
 
 def test_a_defect_is_told_and_no_batch_fails(
@@ -303,11 +303,11 @@ def test_a_committed_batch_names_its_trace(collector: Receiver, tmp_path: Path) 
 def test_a_process_of_the_users_own_sends_all_before_it_ends(collector: Receiver) -> None:
     program = (
         "from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput\n"
-        "from spark_kafka_sink.metrics.outputs import put_out\n"
+        "from spark_kafka_sink.metrics.outputs import write_outputs\n"
         f"otlp = OtlpOutput({collector.endpoint!r}, timeout_ms=60_000)\n"
         "for number in range(3):\n"
         "    line = {'event': 'commit', 'batch_id': number, 'time_ms': 10**12}\n"
-        "    assert not list(put_out(MetricsOutputs(otlp=otlp), line))\n"
+        "    assert not list(write_outputs(MetricsOutputs(otlp=otlp), line))\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
     assert [len(collector.traces), len(collector.metrics)] == [3, 3]

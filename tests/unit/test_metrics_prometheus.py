@@ -20,9 +20,9 @@ from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background, listen
-from spark_kafka_sink.metrics.listener import JoinedMetrics
-from spark_kafka_sink.metrics.outputs import put_out
-from spark_kafka_sink.metrics.prometheus import Exposition, Pushing
+from spark_kafka_sink.metrics.listener import QueryMetricsCollector
+from spark_kafka_sink.metrics.outputs import write_outputs
+from spark_kafka_sink.metrics.prometheus import Exposition, PushGatewayExporter
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.prometheus import Samples
 from tests.unit.test_metrics_names import a_line, of_a_job
@@ -153,7 +153,7 @@ def test_a_push_gateway_is_told(gateway: tuple[str, list[tuple[str, str, str]]])
     url, told = gateway
     outputs = MetricsOutputs(push_url=url, push_job="nightly")
     for _ in range(2):
-        assert list(put_out(outputs, of_a_job(a_line()))) == []
+        assert list(write_outputs(outputs, of_a_job(a_line()))) == []
     assert [(method, path) for method, path, _ in told] == [("PUT", "/metrics/job/nightly")] * 2
     assert [Samples(body)(SENT) for _, _, body in told] == [2200, 4400]
 
@@ -163,7 +163,7 @@ def test_a_gateway_that_is_not_there_costs_a_line_in_the_log(
 ) -> None:
     outputs = MetricsOutputs(push_url="http://127.0.0.1:1")
     for _ in range(2):
-        assert list(put_out(outputs, of_a_job(a_line()))) == []
+        assert list(write_outputs(outputs, of_a_job(a_line()))) == []
     (record,) = caplog.records
     assert "cannot push to http://127.0.0.1:1: " in record.message
     assert "refused" in record.message
@@ -192,7 +192,9 @@ def test_what_a_gateway_answers_forges_no_line_of_the_log(
     with HTTPServer(("127.0.0.1", 0), Hostile) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        Pushing(f"http://127.0.0.1:{server.server_port}", "nightly", 60).send(of_a_job(a_line()), 0)
+        PushGatewayExporter(f"http://127.0.0.1:{server.server_port}", "nightly", 60).send(
+            of_a_job(a_line()), 0
+        )
         thread.join()
     (record,) = caplog.records
     assert said in record.message
@@ -247,13 +249,13 @@ def progress(query_id: str, name: str | None, rows: int) -> Any:
 
 def test_lines_and_progress_are_joined_by_query(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
-    joined = JoinedMetrics(str(path))
+    joined = QueryMetricsCollector(str(path))
     joined.note_started(QUERY, "orders")
     joined.note_progress(progress(QUERY, "orders", 100))
     joined.note_progress(progress("elsewhere", "other", 7))
     assert samples_of(joined).names == set()
-    put_out_to = MetricsOutputs(str(path))
-    assert list(put_out(put_out_to, of_query(a_line()))) == []
+    outputs = MetricsOutputs(str(path))
+    assert list(write_outputs(outputs, of_query(a_line()))) == []
     joined.note_progress(progress(QUERY, "orders", 50))
     read = samples_of(joined)
     assert read(SENT, query="orders") == 2200
@@ -286,7 +288,7 @@ def test_it_listens_until_it_is_closed(tmp_path: Path) -> None:
     spark: Any = Spark(**{"spark.pykafka.metrics.path": f"file://{path}"})
     with listen(spark, port=0, host="127.0.0.1") as listening:
         assert len(spark.listeners) == 1
-        assert list(put_out(MetricsOutputs(str(path)), a_line())) == []
+        assert list(write_outputs(MetricsOutputs(str(path)), a_line())) == []
         url = f"http://127.0.0.1:{listening.port}/metrics"
         with urllib.request.urlopen(url) as answer:
             assert Samples(answer.read().decode())(SENT) == 2200
@@ -322,8 +324,8 @@ def test_what_listening_refuses(tmp_path: Path, port: int, name: str, problem: s
 
 def test_the_dashboard_asks_only_for_what_exists(tmp_path: Path) -> None:
     dashboard = json.loads((ROOT / "examples/grafana/pykafka-sink.json").read_text())
-    joined = JoinedMetrics(str(tmp_path / "m.jsonl"))
-    assert list(put_out(MetricsOutputs(str(tmp_path / "m.jsonl")), of_query(a_line()))) == []
+    joined = QueryMetricsCollector(str(tmp_path / "m.jsonl"))
+    assert list(write_outputs(MetricsOutputs(str(tmp_path / "m.jsonl")), of_query(a_line()))) == []
     joined.note_progress(progress(QUERY, "orders", 100))
     known = samples_of(joined)
     labels = {label for sample in known.samples for label in sample.labels}

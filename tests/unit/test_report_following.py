@@ -13,7 +13,7 @@ import pytest
 
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
-from spark_kafka_sink.metrics.outputs import put_out
+from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.report.following import FollowedReport, ReportServer
 from tests.unit.report_lines import HEALTHY
 from tests.unit.test_report import numbered, parsed, text
@@ -65,7 +65,7 @@ def test_each_line_is_read_once_whenever_the_file_is_rotated(tmp_path: Path) -> 
 
     def put(*numbers: int) -> None:
         for number in numbers:
-            assert list(put_out(outputs, numbered(HEALTHY, number))) == []
+            assert list(write_outputs(outputs, numbered(HEALTHY, number))) == []
 
     put(1, 2, 3)
     report = FollowedReport(str(path), None)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.metrics.reading import FollowedLines, read_line
+from spark_kafka_sink.metrics.reading import LineTail, read_line
 from spark_kafka_sink.report import reading
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.following import FollowedReport
@@ -140,7 +140,7 @@ def test_one_is_left_out_and_counted(
     assert ("1 text left out" in screen) != is_read
     followed = FollowedReport(str(path), None)
     assert b"2 lines" in followed.page() or is_read
-    assert len(FollowedLines(str(path), from_end=False).read()) == 2 + is_read
+    assert len(LineTail(str(path), from_end=False).read()) == 2 + is_read
 
 
 def test_names_of_others_are_any() -> None:
