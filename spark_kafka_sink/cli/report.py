@@ -55,10 +55,10 @@ def _run_report(arguments: argparse.Namespace) -> int:
     from spark_kafka_sink.report.figures import left_out
     from spark_kafka_sink.report.page import render
 
-    collected = collect(arguments.metrics, arguments.query)
-    if collected.left_out:
-        print(f"pykafka-sink: {left_out(collected.left_out)}", file=sys.stderr)
-    page = render(collected)
+    aggregate = collect(arguments.metrics, arguments.query)
+    if aggregate.left_out:
+        print(f"pykafka-sink: {left_out(aggregate.left_out)}", file=sys.stderr)
+    page = render(aggregate)
     if arguments.output == "-":
         sys.stdout.write(page)
         return EXIT_OK

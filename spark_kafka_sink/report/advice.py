@@ -19,6 +19,7 @@ from spark_kafka_sink.report.figures import (
     Facts,
     Finding,
     Line,
+    batch_duration_ms,
     brokers,
     count,
     duration,
@@ -27,7 +28,6 @@ from spark_kafka_sink.report.figures import (
     size,
     slow_broker,
     task_skew,
-    took_ms,
 )
 
 # --- trouble, beyond slowness --------------------------------------------------------------------
@@ -131,12 +131,12 @@ FEW_BATCHES = 20
 BARELY_COMPRESSED = 0.9
 
 
-def findings(line: Line) -> list[Finding]:
+def line_findings(line: Line) -> list[Finding]:
     """Return the findings about a line: trouble first, then the largest shares of its time."""
     facts = Facts.of(line)
     found = [finding for rule in RULES for finding in rule(facts)]
     kinds = {finding.kind for finding in found}
-    found = [finding for finding in found if not kinds & _BETTER_SAID_BY.get(finding.kind, set())]
+    found = [finding for finding in found if not kinds & _SUPERSEDED_BY.get(finding.kind, set())]
     return sorted(found, key=lambda finding: (not finding.is_trouble, -finding.weight))
 
 
@@ -365,7 +365,7 @@ def _commit(facts: Facts) -> Iterator[Finding]:
 
 
 def _planning(facts: Facts) -> Iterator[Finding]:
-    planning_ms, whole_ms = float(facts.line.get("planning_ms") or 0), took_ms(facts.line)
+    planning_ms, whole_ms = float(facts.line.get("planning_ms") or 0), batch_duration_ms(facts.line)
     if planning_ms < LEAST_PLANNING_MS or planning_ms < PLANNING * whole_ms:
         return
     text = (
@@ -402,7 +402,7 @@ RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
     _commit,
     _planning,
 )
-_BETTER_SAID_BY = {
+_SUPERSEDED_BY = {
     "brokers-are-the-limit": {
         *("throttled", "limited", "slow-broker", "skewed-partitions", "tiny-batches"),
     },
@@ -437,12 +437,12 @@ class Causes:
         self._whole_ms = 0.0
         self._found: dict[str, list[Any]] = {}
 
-    def look_at(self, line: Mapping[str, Any]) -> None:
+    def add(self, line: Mapping[str, Any]) -> None:
         """Add the findings of another line."""
         self.lines += 1
-        ms = took_ms(line)
+        ms = batch_duration_ms(line)
         self._whole_ms += ms
-        for finding in findings(line):
+        for finding in line_findings(line):
             explained_ms = finding.weight * ms
             known = self._found.setdefault(finding.kind, [0.0, 0, -1.0, finding, ""])
             known[0] += explained_ms
@@ -461,13 +461,13 @@ class Causes:
         return sorted(causes, key=lambda cause: -cause.share)[:_MOST_CAUSES]
 
 
-def overall(total: Mapping[str, Any], causes: Causes) -> list[Finding]:
+def overall_findings(total: Mapping[str, Any], causes: Causes) -> list[Finding]:
     """Return the findings about many batches. total: the sum of all batches"""
-    counted = [found for found in findings(total) if found.is_trouble or not found.weight]
-    return [*counted, *(_told(cause, causes.lines) for cause in causes.slow())]
+    counted = [found for found in line_findings(total) if found.is_trouble or not found.weight]
+    return [*counted, *(_as_finding(cause, causes.lines) for cause in causes.slow())]
 
 
-def _told(cause: Cause, lines: int) -> Finding:
+def _as_finding(cause: Cause, lines: int) -> Finding:
     if lines == 1:
         return cause.finding
     where = (

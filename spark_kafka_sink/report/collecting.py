@@ -23,24 +23,24 @@ from spark_kafka_sink.report.reading import (
     column,
     files_of,
     numbers,
-    only,
     parse,
     read_pieces,
+    select,
 )
 
 # --- sums of many lines, in the shape of one line ------------------------------------------------
 
 Summed = Union[float, dict[str, Any]]
 
-OF_ALL = (
+SUMMED_FIELDS = (
     *("metrics", "tasks", "failed_attempts", "transactions", "commit_ms", "elapsed_ms"),
     *("records_acknowledged", "planning_ms", "dead_letters"),
 )
 """Fields of a line that are summed over all lines."""
-OF_WHOLE = ("request_latency", "nodes", "topics", "partitions")
+SUMMED_WHOLE_FIELDS = ("request_latency", "nodes", "topics", "partitions")
 """Fields of a line that are summed over the lines that are read whole."""
 _LARGEST = {field.name for field in COUNTERS if "_max" in field.name} | {"request_max_bytes"}
-_MEANINGLESS = {"p50_ms", "p95_ms", "p99_ms", "scale", "first_offset", "last_offset"}
+_NOT_ADDITIVE = {"p50_ms", "p95_ms", "p99_ms", "scale", "first_offset", "last_offset"}
 
 
 def summed(rows: pa.StructArray, names: Iterable[str]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _summed(name: str, values: pa.Array) -> Summed | None:
         known = {field: value for field, value in found if value is not None}
         return known or None
     is_number = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
-    if not is_number or name in _MEANINGLESS:
+    if not is_number or name in _NOT_ADDITIVE:
         return None
     result = (pc.max if name in _LARGEST else pc.sum)(values).as_py()
     return None if result is None else float(result)
@@ -73,7 +73,7 @@ def add(line: dict[str, Any], other: dict[str, Any]) -> None:
     for name, value in other.items():
         if isinstance(value, dict):
             add(line.setdefault(name, {}), value)
-        elif isinstance(value, (int, float)) and name not in _MEANINGLESS:
+        elif isinstance(value, (int, float)) and name not in _NOT_ADDITIVE:
             known = line.get(name, 0)
             line[name] = max(known, value) if name in _LARGEST else known + value
 
@@ -100,7 +100,7 @@ class Changes:
         self.found: deque[Change] = deque(maxlen=_MOST_CHANGES)
         self._known: dict[str, Mapping[str, str]] = {}
 
-    def look_at(self, line: Mapping[str, Any]) -> None:
+    def add(self, line: Mapping[str, Any]) -> None:
         """Compare with the previous line of the same query."""
         settings = line.get("settings")
         if settings is None:
@@ -119,16 +119,16 @@ class Changes:
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 
-OF_LINES = (
+LINE_COLUMNS = (
     *("time_ms", "planning_ms", "elapsed_ms", "commit_ms", "batch_id", "records_acknowledged"),
     "failed_attempts",
 )
-OF_METRICS = (
+METRICS_COLUMNS = (
     *(part.field for part in PARTS),
     *("task_ms", "uncompressed_bytes", "compressed_bytes", "record_retries", "throttle_time_ms"),
     *("record_errors", "request_latency_max_ms", "throttle_left_ms"),
 )
-OF_LATENCY = ("p50_ms", "p95_ms", "p99_ms")
+LATENCY_COLUMNS = ("p50_ms", "p95_ms", "p99_ms")
 TIMES = ("planning_ms", "elapsed_ms", "commit_ms")
 """Parts of a batch's time."""
 MOST_LATEST = 100
@@ -160,17 +160,17 @@ class Step:
         return Step(self.name, self.started_ms, self.lines + other.lines, counts)
 
 
-class Collected:
+class LineAggregate:
     """Figures of the lines read so far.
 
     query: name or id of the only query to read; None reads all
-    every: one of so many lines is read with its partitions and brokers
+    sampling_interval: one of so many lines is read with its partitions and brokers
     lines, left_out: number of lines, and of texts that are not lines
     """
 
-    def __init__(self, query: str | None = None, every: int = 1) -> None:
+    def __init__(self, query: str | None = None, sampling_interval: int = 1) -> None:
         self._query = query
-        self.every = every
+        self.sampling_interval = sampling_interval
         self.lines = 0
         self.left_out = 0
         self.aborted = 0
@@ -189,13 +189,15 @@ class Collected:
         piece = parse(texts, self._query)
         if any(read_line(piece.texts[number]) is None for number in self._read_whole(piece)):
             good = [n for n, text in enumerate(piece.texts) if read_line(text) is not None]
-            piece = only(piece, good)
+            piece = select(piece, good)
         self.left_out += piece.left_out
         if not piece.texts:
             return
-        found = {name: numbers(piece.rows, name) for name in OF_LINES}
-        found.update((name, numbers(piece.rows, "metrics", name)) for name in OF_METRICS)
-        found.update((name, numbers(piece.rows, "request_latency", name)) for name in OF_LATENCY)
+        found = {name: numbers(piece.rows, name) for name in LINE_COLUMNS}
+        found.update((name, numbers(piece.rows, "metrics", name)) for name in METRICS_COLUMNS)
+        found.update(
+            (name, numbers(piece.rows, "request_latency", name)) for name in LATENCY_COLUMNS
+        )
         letters = [numbers(piece.rows, "dead_letters", cause) for cause in CAUSES_OF_DEAD_LETTERS]
         found["dead_letters"] = np.nansum(letters, axis=0)
         events = column(piece.rows, "event").to_numpy(zero_copy_only=False)
@@ -203,23 +205,26 @@ class Collected:
         self.aborted += int(found["aborted"].sum())
         self._columns.append(found)
         self._count_queries(piece.rows)
-        add(self._sums, summed(piece.rows, OF_ALL))
+        add(self._sums, summed(piece.rows, SUMMED_FIELDS))
         self._keep(piece.texts, found)
-        first = -self.lines % self.every
-        self._add_whole(piece.texts[first :: self.every])
+        first = -self.lines % self.sampling_interval
+        self._add_whole(piece.texts[first :: self.sampling_interval])
         self.lines += len(piece.texts)
 
     def _read_whole(self, piece: Piece) -> set[int]:
         """Return the numbers of the lines of ``piece`` that are read beyond their columns."""
         count = len(piece.texts)
-        first = -self.lines % self.every
-        whole = {*range(first, count, self.every), *range(max(count - MOST_LATEST, 0), count)}
-        took_ms = np.nansum([numbers(piece.rows, name) for name in TIMES], axis=0)
-        return whole.union(np.argsort(-took_ms, kind="stable")[:MOST_SLOWEST].tolist())
+        first = -self.lines % self.sampling_interval
+        whole = {
+            *range(first, count, self.sampling_interval),
+            *range(max(count - MOST_LATEST, 0), count),
+        }
+        durations_ms = np.nansum([numbers(piece.rows, name) for name in TIMES], axis=0)
+        return whole.union(np.argsort(-durations_ms, kind="stable")[:MOST_SLOWEST].tolist())
 
     def columns(self) -> dict[str, Values]:
         """Return a value for each line, sorted by time; NaN if the line has none."""
-        names = (*OF_LINES, *OF_METRICS, *OF_LATENCY, "aborted", "dead_letters")
+        names = (*LINE_COLUMNS, *METRICS_COLUMNS, *LATENCY_COLUMNS, "aborted", "dead_letters")
         if not self._columns:
             return {name: np.empty(0) for name in names}
         found = {name: np.concatenate([each[name] for each in self._columns]) for name in names}
@@ -255,10 +260,10 @@ class Collected:
             self.queries[query_id, name] = self.queries.get((query_id, name), 0) + pair["counts"]
 
     def _keep(self, texts: list[bytes], found: dict[str, Values]) -> None:
-        took_ms = np.nansum([found[name] for name in TIMES], axis=0)
-        most = np.argsort(-took_ms, kind="stable")[:MOST_SLOWEST]
+        durations_ms = np.nansum([found[name] for name in TIMES], axis=0)
+        most = np.argsort(-durations_ms, kind="stable")[:MOST_SLOWEST]
         for number in most:
-            entry = (float(took_ms[number]), self.lines + int(number), texts[number])
+            entry = (float(durations_ms[number]), self.lines + int(number), texts[number])
             keep = heappush if len(self._slowest) < MOST_SLOWEST else heappushpop
             keep(self._slowest, entry)
         first = max(len(texts) - MOST_LATEST, 0)
@@ -267,9 +272,9 @@ class Collected:
     def _add_whole(self, texts: list[bytes]) -> None:
         for text in texts:
             line = json.loads(text)
-            add(self._sums, {name: line[name] for name in OF_WHOLE if name in line})
-            self.changes.look_at(line)
-            self.causes.look_at(line)
+            add(self._sums, {name: line[name] for name in SUMMED_WHOLE_FIELDS if name in line})
+            self.changes.add(line)
+            self.causes.add(line)
             self._add_to_steps(line)
 
     def _add_to_steps(self, line: dict[str, Any]) -> None:
@@ -298,22 +303,22 @@ WHOLE_BYTES = 8 * 1024 * 1024
 """Bytes of lines that are read with partitions and brokers; larger files are sampled."""
 
 
-def collect(path: str, query: str | None) -> Collected:
+def collect(path: str, query: str | None) -> LineAggregate:
     """Read a file and its rotated files, or a folder.
 
     query: name or id of the only query to read
     Raises ConfigError if no line exists, or no line of the query.
     """
     files = files_of(path)
-    collected = Collected(query, _every(files))
+    aggregate = LineAggregate(query, _sampling_interval(files))
     for texts in read_pieces(files):
-        collected.add(texts)
-    if not collected.lines:
-        raise ConfigError(no_line(path, query))
-    return collected
+        aggregate.add(texts)
+    if not aggregate.lines:
+        raise ConfigError(no_line_message(path, query))
+    return aggregate
 
 
-def no_line(path: str, query: str | None) -> str:
+def no_line_message(path: str, query: str | None) -> str:
     """Return the message for a file that has no wanted line."""
     which = f" of the query {query}" if query is not None else ""
     return (
@@ -322,6 +327,6 @@ def no_line(path: str, query: str | None) -> str:
     )
 
 
-def _every(files: list[str]) -> int:
+def _sampling_interval(files: list[str]) -> int:
     size = sum(os.path.getsize(path) for path in files)
     return -(-size // WHOLE_BYTES) if size else 1

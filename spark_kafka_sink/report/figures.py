@@ -97,12 +97,12 @@ def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {**{field: ms / whole for field, ms in times.items()}, OTHER: (whole - known) / whole}
 
 
-def took_ms(line: Mapping[str, Any]) -> float:
+def batch_duration_ms(line: Mapping[str, Any]) -> float:
     """Return planning, elapsed (first task's start to last task's end) and commit time, in ms."""
     return sum(float(line.get(name) or 0) for name in ("planning_ms", "elapsed_ms", "commit_ms"))
 
 
-def largest(line: Mapping[str, Any]) -> str:
+def largest_part(line: Mapping[str, Any]) -> str:
     """Return the name of the largest part of a batch's time; "" if nothing is known."""
     found = shares(line.get("metrics") or {})
     elapsed_ms = float(line.get("elapsed_ms") or 0)

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 
 from spark_kafka_sink.metrics.reading import LineTail
-from spark_kafka_sink.report.collecting import Collected
+from spark_kafka_sink.report.collecting import LineAggregate
 from spark_kafka_sink.report.page import render
 from spark_kafka_sink.report.reading import read_pieces
 
@@ -18,11 +18,11 @@ class FollowedReport:
 
     def __init__(self, path: str, query: str | None) -> None:
         self._lines = LineTail(path, from_end=False)
-        self._collected = Collected(query)
+        self._aggregate = LineAggregate(query)
         self._lock = Lock()
         self._page = (-1, b"")
         for texts in read_pieces(self._lines.older()):
-            self._collected.add(texts)
+            self._aggregate.add(texts)
 
     def version(self) -> int:
         """Return a number that grows with every line."""
@@ -34,14 +34,14 @@ class FollowedReport:
         with self._lock:
             version = self._read()
             if self._page[0] != version:
-                self._page = (version, render(self._collected, version).encode())
+                self._page = (version, render(self._aggregate, version).encode())
             return self._page[1]
 
     def _read(self) -> int:
         data = self._lines.read_texts()
         if data:
-            self._collected.add(data.splitlines())
-        return self._collected.lines + self._collected.left_out
+            self._aggregate.add(data.splitlines())
+        return self._aggregate.lines + self._aggregate.left_out
 
 
 class ReportServer(ThreadingHTTPServer):

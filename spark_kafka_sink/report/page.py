@@ -16,21 +16,28 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.report.advice import batch_name, findings, overall
-from spark_kafka_sink.report.collecting import MOST_LATEST, TIMES, Change, Collected, Step, Values
+from spark_kafka_sink.report.advice import batch_name, line_findings, overall_findings
+from spark_kafka_sink.report.collecting import (
+    MOST_LATEST,
+    TIMES,
+    Change,
+    LineAggregate,
+    Step,
+    Values,
+)
 from spark_kafka_sink.report.figures import (
     NAMES,
     PARTS,
     Finding,
+    batch_duration_ms,
     brokers,
     count,
     duration,
-    largest,
+    largest_part,
     left_out,
     moment,
     percent,
     size,
-    took_ms,
 )
 
 # --- tables --------------------------------------------------------------------------------------
@@ -103,7 +110,7 @@ def points(columns: dict[str, Values]) -> Series:
         return {}
     starts = np.linspace(0, lines, min(lines, MOST_POINTS), endpoint=False).astype(np.int64)
     ends = np.append(starts[1:], lines)
-    at = _At(starts, ends)
+    at = _PointReducer(starts, ends)
     batch_ids = columns["batch_id"]
     numbers = batch_ids if not np.isnan(batch_ids).any() else np.arange(1.0, lines + 1)
     found = {
@@ -125,7 +132,7 @@ def points(columns: dict[str, Values]) -> Series:
     return {name: [_short(value) for value in values] for name, values in found.items()}
 
 
-class _At:
+class _PointReducer:
     """Reduces columns to points."""
 
     def __init__(self, starts: Any, ends: Any) -> None:
@@ -157,14 +164,14 @@ def _median(values: Values) -> float:
     return float(np.median(known)) if len(known) else np.nan
 
 
-def _took_ms(columns: dict[str, Values]) -> Values:
+def _durations_ms(columns: dict[str, Values]) -> Values:
     beside = np.nan_to_num(columns["commit_ms"]) + np.nan_to_num(columns["planning_ms"])
     took: Values = columns["elapsed_ms"] + beside
     return took
 
 
-def _rates(columns: dict[str, Values], at: _At) -> dict[str, Values]:
-    took_s = _took_ms(columns) / 1000
+def _rates(columns: dict[str, Values], at: _PointReducer) -> dict[str, Values]:
+    took_s = _durations_ms(columns) / 1000
     found = {"seconds": at.mean(took_s), "slowest_s": at.most(took_s)}
     for name, column in (
         ("records_per_s", "records_acknowledged"),
@@ -177,7 +184,7 @@ def _rates(columns: dict[str, Values], at: _At) -> dict[str, Values]:
     return found
 
 
-def _parts(columns: dict[str, Values], at: _At) -> dict[str, Values]:
+def _parts(columns: dict[str, Values], at: _PointReducer) -> dict[str, Values]:
     """Return the parts' seconds: tasks run in parallel, so their shares divide the elapsed time."""
     times = [np.nan_to_num(columns[part.field]) for part in PARTS]
     known = np.sum(times, axis=0)
@@ -189,7 +196,7 @@ def _parts(columns: dict[str, Values], at: _At) -> dict[str, Values]:
     return {f"part_{number}": at.sum(each) / lines for number, each in enumerate(divided)}
 
 
-def _latencies(columns: dict[str, Values], at: _At) -> dict[str, Values]:
+def _latencies(columns: dict[str, Values], at: _PointReducer) -> dict[str, Values]:
     return {
         "p50_ms": at.median(columns["p50_ms"]),
         "p99_ms": at.most(columns["p99_ms"]),
@@ -239,10 +246,10 @@ def advice_section(found: Sequence[Finding], lines: int) -> Html:
     return Html(f"{intro}<ol class='advice'>{items}</ol>" if items else f"<p>{_NOTHING}</p>")
 
 
-def outliers_section(collected: Collected, median_ms: float) -> Html:
+def outliers_section(aggregate: LineAggregate, median_ms: float) -> Html:
     """Return the batches that took far longer than the median batch, each with its cause."""
     least_ms = max(_TIMES_THE_MEDIAN * median_ms, _LEAST_OUTLIER_MS)
-    found = [(ms, line) for ms, line in collected.slowest() if ms >= least_ms][:_MOST_OUTLIERS]
+    found = [(ms, line) for ms, line in aggregate.slowest() if ms >= least_ms][:_MOST_OUTLIERS]
     items = "".join(_outlier(ms, line, median_ms) for ms, line in found)
     if not items:
         return Html("")
@@ -258,7 +265,7 @@ _MOST_OUTLIERS = 8
 def _outlier(ms: float, line: Line, median_ms: float) -> str:
     name = batch_name(line)
     times = f", {ms / median_ms:,.0f} times the median" if median_ms else ""
-    why = _why(findings(line)) or f"most of it {escape(largest(line))}"
+    why = _why(line_findings(line)) or f"most of it {escape(largest_part(line))}"
     return f"<li><b>{name}</b>, {moment(line['time_ms'])} UTC: {duration(ms)}{times}. {why}</li>"
 
 
@@ -277,15 +284,15 @@ def _code(advice: str) -> str:
     return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
 
 
-def summary_section(collected: Collected, total: Line, span: tuple[float, float]) -> Html:
+def summary_section(aggregate: LineAggregate, total: Line, span: tuple[float, float]) -> Html:
     """Return the figures of all lines together."""
     metrics = total.get("metrics") or {}
     sent, before = metrics.get("compressed_bytes") or 0.0, metrics.get("uncompressed_bytes") or 0.0
-    seconds = took_ms(total) / 1000
+    seconds = batch_duration_ms(total) / 1000
     records = float(total.get("records_acknowledged") or 0)
     rows = [
-        ("micro-batches and jobs", count(collected.lines)),
-        ("aborted", count(collected.aborted)),
+        ("micro-batches and jobs", count(aggregate.lines)),
+        ("aborted", count(aggregate.aborted)),
         ("records acknowledged", count(records)),
         ("records per second, while written", count(records / seconds) if seconds else "–"),
         ("sent", size(sent)),
@@ -315,15 +322,15 @@ def batches_table(name: str, caption: str, lines: Iterable[Line]) -> Html:
 
 def _batch_row(line: Line) -> list[Value]:
     metrics = line.get("metrics") or {}
-    ms = took_ms(line)
+    ms = batch_duration_ms(line)
     records = float(line.get("records_acknowledged") or 0)
     sent = float(metrics.get("compressed_bytes") or 0)
     p99 = (line.get("request_latency") or {}).get("p99_ms")
     return [
         _batch_cell(line.get("batch_id")),
         Cell(duration(ms), ms),
-        _why(findings(line)),
-        largest(line),
+        _why(line_findings(line)),
+        largest_part(line),
         Cell(moment(line["time_ms"]), float(line["time_ms"])),
         Cell(count(records), records),
         Cell(count(1000 * records / ms) if ms else "–", records / ms if ms else 0.0),
@@ -395,9 +402,9 @@ def _time(ms: float) -> Cell:
     return Cell(duration(ms), ms)
 
 
-def heat_map(collected: Collected) -> Html:
+def heat_map(aggregate: LineAggregate) -> Html:
     """Return the records of each partition over time, relative to the mean of partitions."""
-    columns: list[Step] = list(steps(collected.steps, _MOST_COLUMNS_OF_THE_MAP, Step.joined))
+    columns: list[Step] = list(steps(aggregate.steps, _MOST_COLUMNS_OF_THE_MAP, Step.joined))
     totals: dict[tuple[str, str], float] = {}
     for step in columns:
         for where, records in step.counts.items():
@@ -440,9 +447,9 @@ def _map_row(where: tuple[str, str], columns: Sequence[Step], share: float, numb
     return f"<tr><th scope='row'>{name}</th><td>{100 * share:.1f} %</td>{''.join(cells)}</tr>"
 
 
-def settings_section(collected: Collected, line: Line) -> Html:
+def settings_section(aggregate: LineAggregate, line: Line) -> Html:
     """Return the settings of the last line, and earlier changes."""
-    changed = collected.changes.found
+    changed = aggregate.changes.found
     return Html(settings_table(line) + (changes_table(changed) if changed else ""))
 
 
@@ -468,8 +475,8 @@ _NOTES = {"kafka.buffer.memory": "bytes, of each task", "kafka.batch.size": "byt
 
 def _settings(line: Line) -> Iterable[tuple[str, str]]:
     """Return the settings of a line; lines of older versions have none."""
-    told = line.get("settings") or {"delivery.guarantee": _guarantee(line)}
-    return told.items()
+    settings = line.get("settings") or {"delivery.guarantee": _guarantee(line)}
+    return settings.items()
 
 
 def _guarantee(line: Line) -> str:
@@ -515,15 +522,15 @@ _POLICY = (
 """The policy makes the browser reject addresses outside the page."""
 
 
-def render(collected: Collected, version: int | None = None) -> str:
+def render(aggregate: LineAggregate, version: int | None = None) -> str:
     """Return the page of the lines read so far.
 
     version: grows with the lines, for a page that updates itself; None for a fixed page
     """
-    columns = collected.columns()
-    title = _title(collected)
+    columns = aggregate.columns()
+    title = _title(aggregate)
     follow = "" if version is None else f' data-version="{version}"'
-    body = _body(collected, columns) if collected.lines else "<p>There is no line yet.</p>"
+    body = _body(aggregate, columns) if aggregate.lines else "<p>There is no line yet.</p>"
     return (
         f'<!DOCTYPE html>\n<html lang="en"{follow}>\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -533,36 +540,36 @@ def render(collected: Collected, version: int | None = None) -> str:
         f"<style>{_asset('uPlot.min.css')}\n{_asset('page.css')}</style>\n</head>\n<body>\n"
         f"<header><h1>{escape(title)}</h1><p id='state' role='status'></p></header>\n"
         f"<main id='main'>\n{body}</main>\n"
-        f"<footer><p>pykafka-sink {__version__}. {escape(_about(collected))}</p></footer>\n"
+        f"<footer><p>pykafka-sink {__version__}. {escape(_about(aggregate))}</p></footer>\n"
         f"<script>{_plotting()}</script>\n<script>{_asset('page.js')}</script>\n</body>\n</html>\n"
     )
 
 
-def _title(collected: Collected) -> str:
-    names = sorted({name or query_id for query_id, name in collected.queries} - {""})
+def _title(aggregate: LineAggregate) -> str:
+    names = sorted({name or query_id for query_id, name in aggregate.queries} - {""})
     of_what = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
     return f"pykafka-sink: {of_what}" if of_what else "pykafka-sink"
 
 
-def _body(collected: Collected, columns: dict[str, Any]) -> str:
-    total, latest = collected.total(), collected.latest()
+def _body(aggregate: LineAggregate, columns: dict[str, Any]) -> str:
+    total, latest = aggregate.total(), aggregate.latest()
     times = columns["time_ms"]
     median_ms = float(np.median(np.nansum([columns[name] for name in TIMES], axis=0)))
     span = (float(np.nanmin(times)), float(np.nanmax(times)))
     charts = "".join(_figure(*chart) for chart in _CHARTS)
-    slowest = [line for _, line in collected.slowest()]
-    last = min(MOST_LATEST, collected.lines)
+    slowest = [line for _, line in aggregate.slowest()]
+    last = min(MOST_LATEST, aggregate.lines)
     kept = f"The last {last} micro-batches and jobs" if last > 1 else "The only one"
     parts = (
         _section(
             "advice",
             "What to change",
             Html(
-                advice_section(overall(total, collected.causes), collected.lines)
-                + outliers_section(collected, median_ms)
+                advice_section(overall_findings(total, aggregate.causes), aggregate.lines)
+                + outliers_section(aggregate, median_ms)
             ),
         ),
-        _section("summary", "In figures", summary_section(collected, total, span)),
+        _section("summary", "In figures", summary_section(aggregate, total, span)),
         _section("charts", "Over time", Html(_CHARTS_HELP + charts)),
         _section(
             "slow",
@@ -573,11 +580,11 @@ def _body(collected: Collected, columns: dict[str, Any]) -> str:
                 slowest,
             ),
         ),
-        _section("skew", "Partitions", heat_map(collected)),
+        _section("skew", "Partitions", heat_map(aggregate)),
         _section("nodes", "Brokers", brokers_table(total)),
         _section("slow-tasks", "Slowest tasks", tasks_table(total)),
         _section("last", "Latest batches", batches_table("latest", kept, latest)),
-        _section("set", "Settings", settings_section(collected, latest[0])),
+        _section("set", "Settings", settings_section(aggregate, latest[0])),
         f"<script type='application/json' id='data'>{_data(columns)}</script>\n",
     )
     return "".join(parts)
@@ -601,7 +608,7 @@ def _figure(name: str, title: str, caption: str) -> str:
     return (
         f"<figure id='{name}'><figcaption><b>{title}.</b> {caption}</figcaption>"
         f"<div class='chart' tabindex='0' role='img' aria-label='{title}'></div>"
-        "<p class='told' role='status'></p>"
+        "<p class='readout' role='status'></p>"
         "<details class='as-table'><summary>As a table</summary></details></figure>\n"
     )
 
@@ -611,13 +618,13 @@ def _data(columns: dict[str, Any]) -> str:
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _about(collected: Collected) -> str:
-    told = f"Made of {count(collected.lines)} line{'s' * (collected.lines != 1)} of metrics."
-    if collected.every > 1:
-        told += f" Partitions and brokers are those of every {collected.every}th line."
-    if collected.left_out:
-        told += f" {left_out(collected.left_out)}."
-    return told
+def _about(aggregate: LineAggregate) -> str:
+    about = f"Made of {count(aggregate.lines)} line{'s' * (aggregate.lines != 1)} of metrics."
+    if aggregate.sampling_interval > 1:
+        about += f" Partitions and brokers are those of every {aggregate.sampling_interval}th line."
+    if aggregate.left_out:
+        about += f" {left_out(aggregate.left_out)}."
+    return about
 
 
 def _asset(name: str) -> str:

@@ -52,7 +52,7 @@ _SCHEMA = pa.schema(
 
 
 _BEGINNING = b'{"sink"'
-_FROM_HERE_BY_NAMES = b', "partitions": {'
+_UNPARSED_TAIL = b', "partitions": {'
 """pyarrow does not parse a line from here on: the rest has most bytes, but no columns.
 
 A string cannot contain this text, because its quotes would have backslashes.
@@ -116,7 +116,7 @@ def read_pieces(files: Iterable[str | PinnedFile]) -> Iterator[list[bytes]]:
 def parse(texts: list[bytes], query: str | None) -> Piece:
     """Return the lines among these texts; of one query only, if its name or id is given."""
     texts = [text for text in texts if not text.isspace()]
-    rows, left_out = None if any(map(_may_harm, texts)) else _rows(texts), 0
+    rows, left_out = None if any(map(_needs_validation, texts)) else _rows(texts), 0
     if rows is None:
         good = [text for text in texts if _is_line(text)]
         left_out, texts = len(texts) - len(good), good
@@ -147,7 +147,7 @@ def _beginning(text: bytes) -> bytes:
     A text that a full disk has cut off, perhaps with the next line behind it, is returned
     unchanged.
     """
-    end = text.find(_FROM_HERE_BY_NAMES)
+    end = text.find(_UNPARSED_TAIL)
     is_one = end > 0 and text.endswith((b"}", b"}\n")) and text.rfind(_BEGINNING) == 0
     if not is_one:
         return text
@@ -178,7 +178,7 @@ def _rows(texts: list[bytes]) -> pa.StructArray | None:
     return rows if len(rows) == len(texts) else None
 
 
-def _may_harm(text: bytes) -> bool:
+def _needs_validation(text: bytes) -> bool:
     """Return True if pyarrow must not parse ``text`` before a check.
 
     pyarrow limits no nesting, treats a block of more than 2 GiB as an error of the caller, and
@@ -209,7 +209,7 @@ def _in_range(rows: pa.StructArray) -> pa.BooleanArray:
     return found
 
 
-def only(piece: Piece, numbers: list[int]) -> Piece:
+def select(piece: Piece, numbers: list[int]) -> Piece:
     """Return the lines of ``piece`` with these numbers; the others count as left out."""
     texts = [piece.texts[number] for number in numbers]
     left_out = piece.left_out + len(piece.texts) - len(texts)

@@ -18,19 +18,25 @@ from rich.text import Text
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.text import printable
 from spark_kafka_sink.metrics.reading import LineTail
-from spark_kafka_sink.report.advice import Causes, findings, overall
-from spark_kafka_sink.report.collecting import OF_ALL, OF_WHOLE, Collected, add, no_line
+from spark_kafka_sink.report.advice import Causes, line_findings, overall_findings
+from spark_kafka_sink.report.collecting import (
+    SUMMED_FIELDS,
+    SUMMED_WHOLE_FIELDS,
+    LineAggregate,
+    add,
+    no_line_message,
+)
 from spark_kafka_sink.report.figures import (
     PARTS,
+    batch_duration_ms,
     brokers,
     count,
     duration,
-    largest,
+    largest_part,
     left_out,
     moment,
     shares,
     size,
-    took_ms,
 )
 
 try:
@@ -102,14 +108,14 @@ class Screen:
     def __init__(self, path: str, query: str | None) -> None:
         self._path = path
         self._lines = LineTail(path, from_end=False)
-        self._collected = Collected(query)
+        self._aggregate = LineAggregate(query)
 
     @property
     def has_lines(self) -> bool:
         """True if a wanted line was drawn."""
-        return self._collected.lines > 0
+        return self._aggregate.lines > 0
 
-    def drawn(self, width: int = 160, height: int = 0, hint: str = "") -> Group:
+    def render(self, width: int = 160, height: int = 0, hint: str = "") -> Group:
         """Return the current screen.
 
         width, height: columns and lines of the screen; 0 lines mean no limit
@@ -117,18 +123,18 @@ class Screen:
         """
         data = self._lines.read_texts()
         if data:
-            self._collected.add(data.splitlines())
+            self._aggregate.add(data.splitlines())
         most = max(min(height - _LINES_OF_THE_REST, _SHOWN), _LEAST_SHOWN) if height else _SHOWN
-        latest = [_printable(line) for line in self._collected.latest()[:_SHOWN]]
+        latest = [_printable(line) for line in self._aggregate.latest()[:_SHOWN]]
         end = (hint and f" ({hint})", "dim")
         if not latest:
             return Group(Text.assemble(f"no line of metrics in {self._path} yet", end))
         total = _together(latest)
-        lines = self._collected.lines
+        lines = self._aggregate.lines
         head = f"{count(lines)} batch{'es' * (lines != 1)}, the last at "
         head += f"{moment(latest[0]['time_ms'])} UTC"
-        if self._collected.left_out:
-            head += f"; {left_out(self._collected.left_out)}"
+        if self._aggregate.left_out:
+            head += f"; {left_out(self._aggregate.left_out)}"
         return Group(
             Text.assemble((head, "bold"), end),
             _batches(latest[:most], width),
@@ -148,19 +154,19 @@ def follow(path: str, query: str | None, once: bool) -> None:
     # Do not interpret names of queries and topics as markup.
     console = Console(highlight=False, markup=False, emoji=False)
     if once:
-        shown = screen.drawn(console.width)
+        shown = screen.render(console.width)
         if not screen.has_lines:
-            raise ConfigError(no_line(path, query))
+            raise ConfigError(no_line_message(path, query))
         console.print(shown)
         return
 
-    def drawn() -> Group:
-        return screen.drawn(console.width, console.height, "q ends it")
+    def render() -> Group:
+        return screen.render(console.width, console.height, "q ends it")
 
-    live = Live(drawn(), console=console, screen=True, auto_refresh=False)
+    live = Live(render(), console=console, screen=True, auto_refresh=False)
     with Keyboard() as keyboard, live:
         while "q" not in keyboard.pressed(_SECONDS).lower():
-            live.update(drawn(), refresh=True)
+            live.update(render(), refresh=True)
 
 
 def _printable(found: Any) -> Any:
@@ -175,7 +181,10 @@ def _printable(found: Any) -> Any:
 def _together(lines: list[dict[str, Any]]) -> dict[str, Any]:
     total: dict[str, Any] = {"aborted": sum(line["event"] == "abort" for line in lines)}
     for line in lines:
-        add(total, {name: line[name] for name in (*OF_ALL, *OF_WHOLE) if name in line})
+        add(
+            total,
+            {name: line[name] for name in (*SUMMED_FIELDS, *SUMMED_WHOLE_FIELDS) if name in line},
+        )
     return total
 
 
@@ -191,7 +200,7 @@ def _batches(lines: list[dict[str, Any]], width: int) -> Table:
     table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1)
     table.expand = True
     for line in lines:
-        titles = [finding.title for finding in findings(line)]
+        titles = [finding.title for finding in line_findings(line)]
         why = Text("; ".join(titles if width >= _WIDE else titles[:1]), style="yellow")
         table.add_row(*(column.of(line) for column in shown), why)
     return table
@@ -225,7 +234,7 @@ def _records(line: dict[str, Any]) -> float:
 
 
 def _rate(line: dict[str, Any]) -> str:
-    ms = took_ms(line)
+    ms = batch_duration_ms(line)
     return count(1000 * _records(line) / ms) if ms else "–"
 
 
@@ -240,12 +249,12 @@ def _p99(line: dict[str, Any]) -> str:
 
 _COLUMNS = (
     _Column("batch", lambda line: str(line.get("batch_id", "job"))),
-    _Column("took", lambda line: duration(took_ms(line))),
+    _Column("took", lambda line: duration(batch_duration_ms(line))),
     _Column("records", lambda line: count(_records(line)), _WIDE),
     _Column("records/s", _rate, _NARROW),
     _Column("sent", _sent, _WIDE),
     _Column("p99", _p99, _NARROW),
-    _Column("most of it", largest, _WIDE, True),
+    _Column("most of it", largest_part, _WIDE, True),
 )
 
 
@@ -284,8 +293,8 @@ def _brokers(total: dict[str, Any], width: int) -> Table:
 def _words(total: dict[str, Any], lines: list[dict[str, Any]]) -> list[Text]:
     words, causes = [], Causes()
     for line in lines:
-        causes.look_at(line)
-    for finding in overall(total, causes)[:2]:
+        causes.add(line)
+    for finding in overall_findings(total, causes)[:2]:
         style = "bold red" if finding.is_trouble else "bold yellow"
         words.append(Text.assemble((finding.title, style), ": ", finding.text))
         words.append(Text(f"→ {finding.advice}"))

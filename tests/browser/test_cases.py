@@ -57,7 +57,7 @@ def test_why_was_batch_17_slow(
         chart.focus()
         for _ in range(HURT + 1):
             page.keyboard.press("ArrowRight")
-        told = page.locator("#time .told").inner_text()
+        told = page.locator("#time .readout").inner_text()
         assert told.startswith(f"batch {HURT}, ")
         assert told.endswith("ms of pauses for quotas")
     assert (page.outside, page.problems) == ([], [])

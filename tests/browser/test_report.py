@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.report.collecting import Collected
+from spark_kafka_sink.report.collecting import LineAggregate
 from spark_kafka_sink.report.following import FollowedReport, ReportServer
 from spark_kafka_sink.report.page import render
 from tests.unit.report_lines import CODEC_BOUND, HEALTHY, SKEWED_KEY, SLOW_BROKER, THROTTLED
@@ -31,10 +31,10 @@ def page_file(tmp_path: Path) -> Path:
     lines[17] = numbered(SLOW_BROKER, 17)
     lines[23] = numbered(THROTTLED, 23)
     lines[31] = numbered(SKEWED_KEY, 31)
-    collected = Collected()
-    collected.add(text(*lines).splitlines())
+    aggregate = LineAggregate()
+    aggregate.add(text(*lines).splitlines())
     path = tmp_path / "report.html"
-    path.write_text(render(collected), encoding="utf-8")
+    path.write_text(render(aggregate), encoding="utf-8")
     return path
 
 
@@ -51,14 +51,14 @@ def test_what_the_scripts_make(open_page: Open, page_file: Path, width: int) -> 
 
 
 def test_a_single_job(open_page: Open, tmp_path: Path) -> None:
-    collected = Collected()
-    collected.add(text({k: v for k, v in CODEC_BOUND.items() if k != "batch_id"}).splitlines())
+    aggregate = LineAggregate()
+    aggregate.add(text({k: v for k, v in CODEC_BOUND.items() if k != "batch_id"}).splitlines())
     path = tmp_path / "report.html"
-    path.write_text(render(collected), encoding="utf-8")
+    path.write_text(render(aggregate), encoding="utf-8")
     page = open_page(path)
     page.locator("#time .chart").focus()
     page.keyboard.press("ArrowRight")
-    assert page.locator("#time .told").inner_text().startswith("batch 1, ")
+    assert page.locator("#time .readout").inner_text().startswith("batch 1, ")
     # It has the width of the chart.
     left = "document.querySelector('#time .u-cursor-x').style.transform"
     at = float(page.evaluate(left).split("(")[1].split("px")[0])
@@ -99,7 +99,7 @@ def test_charts_by_keys(open_page: Open, page_file: Path) -> None:
     outline = "getComputedStyle(document.activeElement).outlineStyle"
     page.keyboard.press("ArrowRight")
     assert page.evaluate(outline) == "solid"
-    told = page.locator("#latency .told")
+    told = page.locator("#latency .readout")
     assert told.inner_text().startswith("batch 0, p50 ")
     for _ in range(17):
         page.keyboard.press("ArrowRight")
@@ -190,7 +190,7 @@ def test_dark_and_light(open_page: Open, page_file: Path, scheme: str) -> None:
     panel = rgb(page, ".advice li", "backgroundColor")
     for selector in (".advice p", ".figures dt", ".advice h3"):
         assert contrast(rgb(page, selector, "color"), panel) >= 4.5
-    for selector in ("figcaption", ".told", "footer", "caption"):
+    for selector in ("figcaption", ".readout", "footer", "caption"):
         assert contrast(rgb(page, selector, "color"), paper) >= 4.5
 
 

@@ -15,8 +15,8 @@ from spark_kafka_sink.cli import main
 from spark_kafka_sink.columns.dead_letters import CAUSES
 from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS
 from spark_kafka_sink.report import collecting, reading
-from spark_kafka_sink.report.advice import findings, overall
-from spark_kafka_sink.report.collecting import Collected, collect
+from spark_kafka_sink.report.advice import line_findings, overall_findings
+from spark_kafka_sink.report.collecting import LineAggregate, collect
 from spark_kafka_sink.report.figures import NAMES, count, duration, moment, percent, size
 from spark_kafka_sink.report.page import MOST_POINTS, points, render
 from spark_kafka_sink.report.reading import files_of, parse
@@ -45,8 +45,10 @@ def numbered(example: dict[str, Any], number: int, **more: Any) -> dict[str, Any
     return with_fields(example, **{"batch_id": number, "time_ms": time_ms, **more})
 
 
-def collected(*pieces: bytes, query: str | None = None, every: int = 1) -> Collected:
-    found = Collected(query, every)
+def aggregate(
+    *pieces: bytes, query: str | None = None, sampling_interval: int = 1
+) -> LineAggregate:
+    found = LineAggregate(query, sampling_interval)
     for piece in pieces:
         found.add(piece.splitlines())
     return found
@@ -68,7 +70,7 @@ class TestReading:
     @pytest.mark.parametrize("field", ["time_ms", "event"])
     def test_a_line_without_what_each_has_is_left_out(self, field: str) -> None:
         without = {name: value for name, value in HEALTHY.items() if name != field}
-        found = collected(text(without, HEALTHY), text({**HEALTHY, field: None}))
+        found = aggregate(text(without, HEALTHY), text({**HEALTHY, field: None}))
         assert (found.lines, found.left_out) == (1, 2)
         parsed(render(found))
 
@@ -100,7 +102,7 @@ class TestReading:
     def test_a_line_of_many_partitions(self) -> None:
         wide = line(task(0, [10] * 10_000))
         assert len(text(wide)) > 1024 * 1024
-        assert collected(text(wide, HEALTHY)).lines == 2
+        assert aggregate(text(wide, HEALTHY)).lines == 2
 
     def test_one_query_of_several(self, tmp_path: Path) -> None:
         path = tmp_path / "m.jsonl"
@@ -126,7 +128,7 @@ class TestReading:
         whole = collect(str(path), None).total()
         monkeypatch.setattr(collecting, "WHOLE_BYTES", path.stat().st_size // 10 + 1)
         some = collect(str(path), None)
-        assert some.every == 10
+        assert some.sampling_interval == 10
         assert some.total()["metrics"] == whole["metrics"]
         assert some.total()["nodes"]["1"]["requests"] * 10 == whole["nodes"]["1"]["requests"]
         assert "every 10th line" in render(some)
@@ -134,25 +136,25 @@ class TestReading:
 
 class TestAddingUp:
     def test_a_sum_has_the_shape_of_a_line(self) -> None:
-        total = collected(text(SLOW_BROKER, SLOW_BROKER), text(SLOW_BROKER)).total()
+        total = aggregate(text(SLOW_BROKER, SLOW_BROKER), text(SLOW_BROKER)).total()
         for name, value in SLOW_BROKER["metrics"].items():
             is_most = "_max" in name
             assert total["metrics"][name] == pytest.approx(value if is_most else 3 * value)
         counts = SLOW_BROKER["nodes"]["2"]["request_latency"]["histogram"]["counts"]
         summed = total["nodes"]["2"]["request_latency"]["histogram"]["counts"]
         assert summed == {bucket: 3 * number for bucket, number in counts.items()}
-        assert [finding.kind for finding in findings(total)] == ["slow-broker"]
+        assert [finding.kind for finding in line_findings(total)] == ["slow-broker"]
 
     def test_brokers_and_partitions_of_different_lines(self) -> None:
         one = line(task(0, [5000, 0, 0]))
         other = line(task(0, [0, 0, 7000]))
-        total = collected(text(one, other)).total()
+        total = aggregate(text(one, other)).total()
         records = {n: part["records"] for n, part in total["partitions"]["orders"].items()}
         assert records == {"0": 5000, "2": 7000}
 
     def test_the_slowest_and_the_latest_are_kept_whole(self) -> None:
         lines = [numbered(HEALTHY, n, elapsed_ms=(n * 7919) % 1000) for n in range(1000)]
-        found = collected(*(text(*lines[at : at + 90]) for at in range(0, 1000, 90)))
+        found = aggregate(*(text(*lines[at : at + 90]) for at in range(0, 1000, 90)))
         assert [ms for ms, _ in found.slowest()] == [*range(999, 979, -1)]
         assert [each["batch_id"] for each in found.latest()] == [*range(999, 899, -1)]
         assert found.latest()[0] == lines[-1]
@@ -161,7 +163,7 @@ class TestAddingUp:
         lines = [numbered(HEALTHY, n, elapsed_ms=1000) for n in range(3000)]
         lines[1234]["elapsed_ms"] = 77_000
         lines[777] = numbered(ABORTED, 777)
-        found = points(collected(text(*lines)).columns())
+        found = points(aggregate(text(*lines)).columns())
         assert {len(values) for values in found.values()} == {MOST_POINTS}
         assert max(found["slowest_s"]) == 77
         assert sum(found["aborted"]) == 1
@@ -170,29 +172,29 @@ class TestAddingUp:
         assert min(found["least_records_per_s"]) == pytest.approx(48_000 / 77, rel=1e-3)
 
     def test_parts_make_up_the_time_of_a_batch(self) -> None:
-        found = points(collected(text(with_fields(SLOW_BROKER, commit_ms=500))).columns())
+        found = points(aggregate(text(with_fields(SLOW_BROKER, commit_ms=500))).columns())
         parts = [values[0] for name, values in found.items() if name.startswith("part_")]
         assert sum(parts) == pytest.approx(found["seconds"][0]) == 4.5
 
     def test_lines_that_tell_nothing(self) -> None:
         """As of an abort without any task's message."""
         bare = line(event="abort")
-        found = collected(text(bare))
+        found = aggregate(text(bare))
         assert points(found.columns())["records_per_s"] == [None]
         assert "1 batches were aborted" not in render(found)
-        assert points(collected().columns()) == {}
+        assert points(aggregate().columns()) == {}
 
     def test_dead_letters(self) -> None:
         some = [numbered(HEALTHY, n, dead_letters={"too-large": n, "null-key": 1}) for n in (0, 4)]
-        found = collected(text(*some, HEALTHY))
+        found = aggregate(text(*some, HEALTHY))
         assert found.total()["dead_letters"] == {"too-large": 4, "null-key": 2}
         assert points(found.columns())["dead"] == [1, 5, 0]
         assert "<dt>dead letters</dt><dd>6</dd>" in render(found)
-        assert "dead letters</dt>" not in render(collected(text(HEALTHY)))
+        assert "dead letters</dt>" not in render(aggregate(text(HEALTHY)))
         assert CAUSES_OF_DEAD_LETTERS == CAUSES
 
     def test_planning_is_a_part_of_the_time(self) -> None:
-        found = collected(text(with_fields(HEALTHY, planning_ms=4000.0, elapsed_ms=1000)))
+        found = aggregate(text(with_fields(HEALTHY, planning_ms=4000.0, elapsed_ms=1000)))
         assert points(found.columns())["seconds"] == [5]
         assert "<td>planning</td>" in render(found)
 
@@ -204,7 +206,7 @@ class TestAddingUp:
         # Another query, with settings of its own.
         lines.insert(2, with_size(2, "5000"))
         lines[2]["query_id"] = "other"
-        found = collected(text(HEALTHY, *lines))
+        found = aggregate(text(HEALTHY, *lines))
         assert [tuple(change)[2:] for change in found.changes.found] == [
             ("kafka.batch.size", "131072", "200"),
             ("acks", None, "1"),
@@ -213,11 +215,11 @@ class TestAddingUp:
         page = render(found)
         row = next(row for row in page.split("<tr>") if "<td>131072</td><td>200</td>" in row)
         assert "kafka.batch.size" in row
-        assert 'id="changes"' not in render(collected(text(HEALTHY)))
+        assert 'id="changes"' not in render(aggregate(text(HEALTHY)))
 
     def test_steps_of_the_heat_map_are_bounded(self) -> None:
         lines = [numbered(HEALTHY, number) for number in range(1000)]
-        found = collected(*(text(*lines[at : at + 7]) for at in range(0, 1000, 7)))
+        found = aggregate(*(text(*lines[at : at + 7]) for at in range(0, 1000, 7)))
         assert len(found.steps) <= 120
         assert sum(step.lines for step in found.steps) == 1000
         assert sum(step.counts["orders", "3"] for step in found.steps) == 8000 * 1000
@@ -252,7 +254,7 @@ def parsed(page: str) -> _Page:
 
 class TestPage:
     def test_it_needs_nothing_from_elsewhere(self) -> None:
-        page = render(collected(text(HEALTHY, SLOW_BROKER)))
+        page = render(aggregate(text(HEALTHY, SLOW_BROKER)))
         assert "http:" not in page
         assert "https:" not in page
         assert "Leon Sorokin" in page
@@ -262,18 +264,18 @@ class TestPage:
 
     def test_names_are_shown_as_they_are(self) -> None:
         evil = "</script><script>alert(1)</script>"
-        found = collected(text({**HEALTHY, "query_name": evil, "client_id": evil}, ABORTED))
+        found = aggregate(text({**HEALTHY, "query_name": evil, "client_id": evil}, ABORTED))
         assert evil not in render(found)
         parsed(render(found))
 
     def test_every_id_is_there_once(self) -> None:
-        ids = parsed(render(collected(text(HEALTHY, THROTTLED, SKEWED_KEY)))).ids
+        ids = parsed(render(aggregate(text(HEALTHY, THROTTLED, SKEWED_KEY)))).ids
         assert len(ids) == len(set(ids)) > 20
 
     def test_a_batch_has_its_cause_beside_it(self) -> None:
         lines = [numbered(HEALTHY, number) for number in range(40)]
         lines[17] = numbered(SLOW_BROKER, 17)
-        page = render(collected(text(*lines)))
+        page = render(aggregate(text(*lines)))
         row = next(row for row in page.split("<tr>") if ">17</th>" in row)
         assert "<summary>broker 2 is slow</summary>" in row
         assert "Look at broker 2: disk" in row
@@ -282,35 +284,35 @@ class TestPage:
     def test_batches_that_stand_out_come_first(self) -> None:
         lines = [numbered(HEALTHY, number) for number in range(40)]
         lines[17] = numbered(SLOW_BROKER, 17)
-        page = render(collected(text(*lines)))
+        page = render(aggregate(text(*lines)))
         said = page.split("id='outliers'")[1].split("</ul>")[0]
         assert "<b>batch 17</b>, 2023-11-14 22:13:37 UTC: 4.0 s, 4 times the median." in said
         assert "<summary>broker 2 is slow</summary>" in said
         assert said.count("<b>batch") == 1
-        assert "id='outliers'" not in render(collected(text(*lines[:17])))
+        assert "id='outliers'" not in render(aggregate(text(*lines[:17])))
 
     def test_what_explains_most_of_the_time_is_said_first(self) -> None:
         """Added up, small record batches among large ones are of a size that no rule minds."""
         lines = [numbered(HEALTHY, number) for number in range(22)]
         lines[17] = numbered(TINY_BATCHES, 17, elapsed_ms=20_000)
-        found = collected(text(*lines, ABORTED))
-        assert [each.kind for each in overall(found.total(), found.causes)] == [
+        found = aggregate(text(*lines, ABORTED))
+        assert [each.kind for each in overall_findings(found.total(), found.causes)] == [
             "aborted",
             "tiny-batches",
         ]
         page = render(found)
         said = page.split("<ol class='advice'>")[1].split("</ol>")[0]
         assert "It explains 44 % of the time of all batches, in 1 of 23. As in batch 17:" in said
-        alone = collected(text(lines[17]))
-        assert overall(alone.total(), alone.causes) == findings(lines[17])
+        alone = aggregate(text(lines[17]))
+        assert overall_findings(alone.total(), alone.causes) == line_findings(lines[17])
 
     def test_slow_tasks_name_their_batch(self) -> None:
-        page = render(collected(text(numbered(HEALTHY, 3), numbered(SLOW_BROKER, 17))))
+        page = render(aggregate(text(numbered(HEALTHY, 3), numbered(SLOW_BROKER, 17))))
         rows = page.split('id="tasks"')[1].split("<tbody>")[1].split("<tr>")[1:5]
         assert all(">17</th>" in row for row in rows)
 
     def test_the_heat_map_shows_skew(self) -> None:
-        page = render(collected(text(SKEWED_KEY)))
+        page = render(aggregate(text(SKEWED_KEY)))
         row = next(row for row in page.split("<tr>") if ">orders-0</th>" in row)
         assert ">94.1 %</td>" in row
         assert "--heat:1.00" in row
@@ -321,7 +323,7 @@ class TestPage:
         output = tmp_path / "page.html"
         assert main(["report", str(path), "--output", str(output)]) == 0
         assert capsys.readouterr().out == f"{output}\n"
-        assert output.read_text("utf-8") == render(collected(text(HEALTHY)))
+        assert output.read_text("utf-8") == render(aggregate(text(HEALTHY)))
         assert main(["report", str(path), "--output", "-"]) == 0
         assert capsys.readouterr().out == output.read_text("utf-8")
         assert main(["report", str(tmp_path / "none.jsonl")]) == 1

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.report import advice
-from spark_kafka_sink.report.advice import findings
-from spark_kafka_sink.report.figures import OTHER, Finding, largest, shares
+from spark_kafka_sink.report.advice import line_findings
+from spark_kafka_sink.report.figures import OTHER, Finding, largest_part, shares
 from tests.unit.report_lines import (
     CODEC_BOUND,
     EVEN,
@@ -60,7 +60,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "report.md"
     ids=["slow broker", "throttled", "skewed key", "tiny batches", "codec bound"],
 )
 def test_why_was_this_batch_slow(slow: Any, kind: str, text: str, advised: str) -> None:
-    first = findings(slow)[0]
+    first = line_findings(slow)[0]
     assert first.kind == kind
     assert re.search(text, first.text)
     assert advised in first.advice
@@ -69,12 +69,12 @@ def test_why_was_this_batch_slow(slow: Any, kind: str, text: str, advised: str) 
 
 @pytest.mark.parametrize("slow", [SLOW_BROKER, THROTTLED, SKEWED_KEY, TINY_BATCHES, CODEC_BOUND])
 def test_each_cause_is_told_alone(slow: Any) -> None:
-    assert len(findings(slow)) == 1
+    assert len(line_findings(slow)) == 1
 
 
 def test_nothing_is_said_of_a_healthy_batch() -> None:
-    assert findings(HEALTHY) == []
-    assert findings({}) == []
+    assert line_findings(HEALTHY) == []
+    assert line_findings({}) == []
 
 
 def kinds(found: list[Finding]) -> list[str]:
@@ -82,7 +82,7 @@ def kinds(found: list[Finding]) -> list[str]:
 
 
 def of(*tasks: Any, **more: Any) -> list[str]:
-    return kinds(findings(line(*tasks, **more)))
+    return kinds(line_findings(line(*tasks, **more)))
 
 
 def test_a_broker_that_is_slow_and_waited_for_by_nobody() -> None:
@@ -93,26 +93,26 @@ def test_a_broker_that_is_slow_and_waited_for_by_nobody() -> None:
 def test_all_brokers_are_slow() -> None:
     nodes = {1: node(800), 2: node(900), 3: node(700)}
     waiting = times(3000, buffer_wait=2000, ack_wait=100)
-    found = findings(line(task(0, EVEN, nodes=nodes, **waiting)))
+    found = line_findings(line(task(0, EVEN, nodes=nodes, **waiting)))
     assert kinds(found) == ["brokers-are-the-limit"]
     assert "more tasks do not" in found[0].advice
-    found = findings(line(task(0, EVEN, nodes=nodes, **times(3000, ack_wait=2000))))
+    found = line_findings(line(task(0, EVEN, nodes=nodes, **times(3000, ack_wait=2000))))
     assert "Fewer, longer tasks" in found[0].advice
 
 
 def test_small_batches_of_many_short_tasks() -> None:
     tasks = [task(number, [10] * 12, batches=12, batch_size_max=900) for number in range(50)]
-    found = findings(line(*tasks))
+    found = line_findings(line(*tasks))
     assert kinds(found) == ["tiny-batches"]
     assert "coalesce" in found[0].advice
 
 
 def test_a_task_that_is_longer_than_the_others() -> None:
     short = [task(number, [500], **times(400, encode=300)) for number in range(9)]
-    found = findings(line(*short, task(9, [50_000], **times(9000, encode=3000))))
+    found = line_findings(line(*short, task(9, [50_000], **times(9000, encode=3000))))
     assert kinds(found) == ["skewed-tasks"]
     assert "repartition" in found[0].advice
-    found = findings(line(*short, task(9, [500], **times(9000, encode=3000))))
+    found = line_findings(line(*short, task(9, [500], **times(9000, encode=3000))))
     assert "its host" in found[0].advice
 
 
@@ -127,13 +127,13 @@ def test_other_limits() -> None:
 
 def test_a_codec_that_gains_nothing() -> None:
     slow = task(0, EVEN, compressed_bytes=1_190_000, **times(1000, compress=600))
-    assert "kafka.compression.type=none" in findings(line(slow))[0].advice
+    assert "kafka.compression.type=none" in line_findings(line(slow))[0].advice
 
 
 def test_what_is_left_of_a_pause_of_the_batch_before() -> None:
     waiting = times(6000, ack_wait=5800)
     left = task(0, EVEN, throttle_left_ms=5500, **waiting)
-    found = findings(line(left, task(1, EVEN, **waiting)))
+    found = line_findings(line(left, task(1, EVEN, **waiting)))
     assert kinds(found) == ["throttled"]
     assert "pauses that brokers had asked for before" in found[0].text
     assert "5.5 s" in found[0].text
@@ -141,12 +141,12 @@ def test_what_is_left_of_a_pause_of_the_batch_before() -> None:
 
 def test_the_limit_that_is_set() -> None:
     made = line(task(0, EVEN, limit_wait_ms=5500, **times(6000, ack_wait=5800)))
-    (found,) = findings({**made, "settings": {"max.bytes.per.second.per.task": "1000000"}})
+    (found,) = line_findings({**made, "settings": {"max.bytes.per.second.per.task": "1000000"}})
     assert found.kind == "limited"
     assert "5.5 s, 92 % of their time" in found.text
     assert "max.bytes.per.second.per.task is 1000000." in found.advice
     made["metrics"]["limit_wait_ms"] = 500
-    assert kinds(findings(made)) == ["brokers-are-the-limit"]
+    assert kinds(line_findings(made)) == ["brokers-are-the-limit"]
 
 
 def test_waiting_that_is_worth_no_words() -> None:
@@ -160,13 +160,13 @@ def test_waiting_that_is_worth_no_words() -> None:
 
 def test_dead_letters() -> None:
     some = {"too-large": 30, "null-key": 200, "partitioner": 0}
-    (found,) = findings(line(task(0, EVEN), dead_letters=some))
+    (found,) = line_findings(line(task(0, EVEN), dead_letters=some))
     assert found.kind == "dead-letters"
     assert found.text == "230 rows could not be written, 2 % of all: 200 null-key, 30 too-large."
     assert "dead-letters show" in found.advice
-    assert findings(line(task(0, EVEN), dead_letters={"too-large": 0})) == []
+    assert line_findings(line(task(0, EVEN), dead_letters={"too-large": 0})) == []
     # Those that brokers have refused are among them.
-    assert len(findings(line(task(0, EVEN, record_errors=2), dead_letters=some))) == 1
+    assert len(line_findings(line(task(0, EVEN, record_errors=2), dead_letters=some))) == 1
 
 
 def test_planning() -> None:
@@ -176,16 +176,16 @@ def test_planning() -> None:
 
 def test_what_the_settings_are() -> None:
     given = {"kafka.batch.size": "200", "kafka.linger.ms": "0"}
-    found = findings({**TINY_BATCHES, "settings": given})
+    found = line_findings({**TINY_BATCHES, "settings": given})
     assert "kafka.batch.size (now 200, default 131072) or kafka.linger.ms (now 0)" in (
         found[0].advice
     )
-    found = findings(TINY_BATCHES)
+    found = line_findings(TINY_BATCHES)
     assert "kafka.batch.size (default 131072) or kafka.linger.ms is" in found[0].advice
 
 
 def test_why_a_batch_was_aborted() -> None:
-    text = findings(line(task(0, EVEN), event="abort", note="n", error="E: x"))[0].text
+    text = line_findings(line(task(0, EVEN), event="abort", note="n", error="E: x"))[0].text
     assert text == "n. E: x"
 
 
@@ -193,7 +193,7 @@ def test_trouble_comes_first() -> None:
     waiting = times(3000, buffer_wait=2000)
     retried = task(0, EVEN, record_retries=500, **waiting)
     assert of(retried) == ["retried", "brokers-are-the-limit"]
-    found = findings(line(retried, event="abort", note="a task has failed"))
+    found = line_findings(line(retried, event="abort", note="a task has failed"))
     assert kinds(found) == ["aborted", "retried", "brokers-are-the-limit"]
     assert found[0].text == "a task has failed."
     assert of(task(0, EVEN, record_errors=2)) == ["records-refused"]
@@ -207,8 +207,8 @@ def test_shares_of_task_time() -> None:
     beside = shares({"task_ms": 100, "encode_ms": 40, "compress_ms": 160})
     assert beside["compress_ms"] == pytest.approx(0.8)
     assert sum(shares({}).values()) == 0
-    assert largest(CODEC_BOUND) == "compressing"
-    assert largest({**CODEC_BOUND, "commit_ms": 60_000}) == "committing"
+    assert largest_part(CODEC_BOUND) == "compressing"
+    assert largest_part({**CODEC_BOUND, "commit_ms": 60_000}) == "committing"
 
 
 def test_the_document_has_every_kind() -> None:

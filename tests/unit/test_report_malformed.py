@@ -14,7 +14,7 @@ import pytest
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.metrics.reading import LineTail, read_line
 from spark_kafka_sink.report import reading
-from spark_kafka_sink.report.collecting import Collected
+from spark_kafka_sink.report.collecting import LineAggregate
 from spark_kafka_sink.report.following import FollowedReport
 from spark_kafka_sink.report.page import render
 from spark_kafka_sink.report.reading import parse
@@ -152,15 +152,15 @@ def test_names_of_others_are_any() -> None:
     assert read_line(having(partitions={"t": {"9" * 5000: PARTITION}})) is None
 
 
-@pytest.mark.parametrize("every", [1, 7])
-def test_many_among_good_ones(every: int) -> None:
+@pytest.mark.parametrize("sampling_interval", [1, 7])
+def test_many_among_good_ones(sampling_interval: int) -> None:
     """Of large files not every line is read with its partitions: what counts is not read twice."""
     lines = []
     for number in range(300):
         lines.append(text(numbered(HEALTHY, number)).rstrip())
         if number % 50 == 7:
             lines.append(having(partitions={"t": 7}, time_ms=1_700_000_000_000 + number))
-    found = Collected(None, every)
+    found = LineAggregate(None, sampling_interval)
     found.add(lines)
     assert (found.lines, found.left_out) == (300, 6)
     assert render(found)
@@ -169,7 +169,7 @@ def test_many_among_good_ones(every: int) -> None:
 
 def test_a_line_longer_than_any_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_LONGEST_LINE", 100_000)
-    found = Collected()
+    found = LineAggregate()
     found.add([with_raw("note", b'"%s"' % (b"x" * 200_000)), having()])
     assert (found.lines, found.left_out) == (1, 1)
 
@@ -209,14 +209,14 @@ def check_mutated(seed: int, path: Path) -> None:
     lines = [numbered(HEALTHY, 1), *(mutated(rng) for _ in range(3)), numbered(HEALTHY, 2)]
     path.write_bytes(text(*lines))
     usable = sum(read_line(json.dumps(line).encode()) is not None for line in lines)
-    found = Collected()
+    found = LineAggregate()
     found.add(path.read_bytes().splitlines())
     assert found.lines + found.left_out == len(lines)
     assert found.lines <= usable
     assert render(found).encode()
     from spark_kafka_sink.report.terminal import Screen
 
-    Screen(str(path), None).drawn(100)
+    Screen(str(path), None).render(100)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -81,7 +81,7 @@
     const figure = document.getElementById(name), place = figure.querySelector(".chart");
     const lines = series(spec), count = data.points.first.length;
     const bars = uPlot.paths.bars({size: [0.8, 60], gap: 0});
-    const told = figure.querySelector(".told");
+    const readout = figure.querySelector(".readout");
     const options = {
       width: Math.max(place.clientWidth, 280), height: place.clientWidth < 600 ? 240 : 280,
       padding: [18, 12, 0, 0],
@@ -98,7 +98,7 @@
           value: (u, v, s, i) => i == null ? "–" : shown(one.raw[i])}))],
       hooks: {draw: [marks], setCursor: [u => {
         const i = u.cursor.idx, found = i == null ? [] : troubles(i);
-        told.textContent = i == null ? "" : found.join(", ");
+        readout.textContent = i == null ? "" : found.join(", ");
       }]},
     };
     place.textContent = "";
@@ -113,7 +113,7 @@
       event.preventDefault();
       const i = Math.min(Math.max((chart.cursor.idx ?? (step > 0 ? -1 : count)) + step, 0), count - 1);
       chart.setCursor({left: chart.valToPos(i, "x"), top: 20});
-      told.textContent = [named(i), ...lines.map(one => one.name + " " + shown(one.raw[i])), ...troubles(i)].join(", ");
+      readout.textContent = [named(i), ...lines.map(one => one.name + " " + shown(one.raw[i])), ...troubles(i)].join(", ");
     };
     asTable(figure, lines);
   };
