@@ -1,1 +1,1 @@
-"""Rows of typed columns as bytes: JSON and Avro."""
+"""Rows of typed columns as bytes: JSON, Avro and Protobuf."""

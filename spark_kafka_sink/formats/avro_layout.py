@@ -1,13 +1,13 @@
-"""Choose which column is written as which field of an Avro schema, and how.
+"""Match columns with the fields of an Avro schema and choose how each column is encoded.
 
-Fields are found by name, exactly or else without regard to case. A field that no column has gets
-its default, or null. What fits what is as in Spark's ``AvroSerializer``, and what Avro promotes:
-int to long, float and double, long to float and double, float to double, string to bytes. Of a
-union's branches the one that loses least is written, the first of several.
+Fields match by name, exactly or else without regard to case. A field without a column gets its
+default, or null. Types match as in Spark's ``AvroSerializer`` and as Avro promotes: int to long,
+float and double, long to float and double, float to double, string to bytes. Of a union, the first
+branch with the least loss is written.
 
-The whole schema is checked, also what no column is written as. Java's Avro is the judge, as it is
-for Spark and for registries: its peers in Python take more. Defaults, which are JSON in a schema,
-are written in Avro's binary encoding.
+The whole schema is checked, including fields without a column. The rules are those of Java's Avro,
+which Spark and registries use; Avro's Python libraries accept more. Defaults, which are JSON in a
+schema, are written in Avro's binary encoding.
 
 Source: Avro's specification, "Schema Declaration" and "Complex Types", on defaults;
 ``Schema.parse`` and ``NameValidator`` of Java's Avro 1.12.
@@ -45,7 +45,7 @@ from spark_kafka_sink.record.compiled.avro_rows import (
     PLAIN,
 )
 
-# What a branch of a union is chosen by: from what keeps both type and value to what may lose most.
+# The loss of a union's branch, by which the branch is chosen: the smallest loss wins.
 _EXACT = 0
 _PROMOTED = 1  # the same value in another type
 _LIMITED = 2  # not every value can be written, or not all of its digits
@@ -53,7 +53,7 @@ _LEAST_DIGITS = 3
 
 
 class _Way(NamedTuple):
-    """How a value is written. kind: of the column, as the kernel reads it; loss: as above"""
+    """An encoding of a value. kind: kind of the column for the kernel; loss: _EXACT and others"""
 
     kind: int
     written_as: int = PLAIN
@@ -62,13 +62,13 @@ class _Way(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """loss: the greatest of what is in it"""
+    """A node with the greatest loss in its tree."""
 
     node: Node
     loss: int
 
 
-# (kind of the column, Avro's type): where nothing else has to be looked at.
+# (kind of the column, Avro's type) -> way, for types that need no other check.
 _SMALL = (nodes.INT8, nodes.INT16, nodes.INT32)
 _WAYS: dict[tuple[int, str], _Way] = {
     (nodes.BOOLEAN, "boolean"): _Way(nodes.BOOLEAN),
@@ -89,7 +89,7 @@ _WAYS: dict[tuple[int, str], _Way] = {
     (nodes.STRING, "enum"): _Way(nodes.STRING, ENUM, loss=_LIMITED),
     (nodes.BINARY, "bytes"): _Way(nodes.BINARY),
 }
-# (kind, Avro's type, logical type): microseconds, and nanoseconds of a day, over so many.
+# (kind, Avro's type, logical type) -> divisor of microseconds, or of a day's nanoseconds.
 _TIMES: dict[tuple[int, str, str], int] = {
     (nodes.TIMESTAMP, "long", "timestamp-micros"): 1,
     (nodes.TIMESTAMP, "long", "timestamp-millis"): 1000,
@@ -104,9 +104,9 @@ _NESTED = {nodes.STRUCT: "record", nodes.LIST: "array", nodes.MAP: "map"}
 
 
 def avro_root(schema: Any, columns: list[Column]) -> Node:
-    """The node of a row. schema: of Avro, as ``json.loads`` has it; a record.
+    """Return the node of a row. schema: an Avro record as ``json.loads`` returns it
 
-    Raises FormatError for a column without a field that it fits, or a field without a column.
+    Raises FormatError for a column without a matching field, or for a field without a column.
     """
     names = checked_types(schema)
     root = schema if isinstance(schema, list) else names.resolved(schema, "")
@@ -119,11 +119,11 @@ class _Matching:
     def __init__(self, names: NamedTypes) -> None:
         self._names = names
         self._defaults = Defaults(names)
-        # By a type's identity, or its name, and a column: records may be in each other many times.
+        # By the type's identity, or name, and the column: a record may be used many times.
         self._tried: dict[tuple[int | str, Column], _Made | FormatError] = {}
 
     def fields(self, record: Any, columns: list[Column], path: str) -> tuple[tuple[Node, ...], int]:
-        """The nodes of a record's fields, and the greatest loss of them."""
+        """Return the nodes of a record's fields, and their greatest loss."""
         names = [field["name"] for field in record["fields"]]
         taken = _columns_of(names, columns)
         left = [c.path for n, c in enumerate(columns) if n not in taken.values()]
@@ -145,7 +145,7 @@ class _Matching:
         return tuple(found), loss
 
     def _field(self, schema: Any, space: str, column: Column) -> _Made:
-        """Of a column that is written as ``schema``, named types in it being those of ``space``."""
+        """Return the node of a column written as ``schema``. space: namespace of its type names"""
         several = branches(schema)
         if several is not None:
             return self._branch([self._names.resolved(b, space) for b in several], column)
@@ -155,7 +155,7 @@ class _Matching:
         return made._replace(node=made.node._replace(null_branch=null))
 
     def _branch(self, several: list[Any], column: Column) -> _Made:
-        """``several``: the types of a union."""
+        """Return the node of the branch with the least loss. several: the types of a union"""
         null = several.index("null") if "null" in several else NO_NULLS
         if column.type == pa.null() and null != NO_NULLS:
             return _Made(Node(nodes.NULL, null_branch=null), _EXACT)
@@ -173,7 +173,7 @@ class _Matching:
         if best is not None:
             return best._replace(node=best.node._replace(null_branch=null))
         if len(errors) == 1:
-            raise errors[0]  # says what exactly does not fit
+            raise errors[0]  # names the part that does not fit
         raise FormatError(_does_not_fit(column, several))
 
     def _value(self, schema: Any, column: Column) -> _Made:
@@ -264,7 +264,7 @@ class _Matching:
 
 
 def _columns_of(names: list[str], columns: list[Column]) -> dict[str, int]:
-    """Names of fields → columns that have them: exactly, then those that are left, in any case."""
+    """Return field name → column index: exact names first, then the other columns in any case."""
     exact = {column.name: number for number, column in enumerate(columns)}
     found = {name: exact[name] for name in names if name in exact}
     left: dict[str, int] = {}
@@ -305,14 +305,14 @@ def _does_not_fit(column: Column, schemas: list[Any]) -> str:
 
 _ORDERS = ("ascending", "descending", "ignore")
 _LARGEST_FIXED = 2**31 - 9
-"""Bytes of the largest array of Java."""
+"""Size of Java's largest array, bytes."""
 _INSIDE = {"array": "items", "map": "values"}
 
 
 def checked_types(schema: Any) -> NamedTypes:
-    """The types that ``schema`` defines. schema: of Avro, as ``json.loads`` has it.
+    """Return the types that ``schema`` defines. schema: of Avro, as ``json.loads`` returns it
 
-    Raises FormatError for what is no schema; it names the field and what is wrong.
+    Raises FormatError for an invalid schema; the error names the field and the reason.
     """
     names = NamedTypes()
     try:
@@ -323,13 +323,13 @@ def checked_types(schema: Any) -> NamedTypes:
 
 
 class _Checking:
-    """Paths are for messages; a space is the namespace in which a type stands."""
+    """Checks of a schema. Paths are for messages; a space is the namespace around a type."""
 
     def __init__(self, names: NamedTypes) -> None:
         self._names = names
 
     def type(self, schema: Any, space: str, path: str) -> str:
-        """What it is called, which a union has once."""
+        """Check a type and return its name, which a union may have only once."""
         if isinstance(schema, list):
             return self._union(schema, space, path)
         kind = schema.get("type") if isinstance(schema, dict) else schema
@@ -442,35 +442,38 @@ def _is_size(value: Any) -> bool:
 
 
 _JSON: dict[str, type] = {"record": dict, "map": dict, "array": list}
-# What a default raises that is of another type, beyond it, or too deep.
+# Errors that encoding raises for a default of another type, out of range, or nested too deeply.
 _WRONG = (
     *(KeyError, TypeError, ValueError, AttributeError, OverflowError),
     *(struct.error, RecursionError),
 )
 _MOST_BYTES = 1 << 20
-"""Of a default, which is in each row: records that are in each other may make any number."""
+"""Limit of a default, which each row holds: nested records could have any size."""
 
 
 class _NeverError(FormatError):
-    """No other branch of a union is tried: its default would depend on where one begins."""
+    """An error after which no other branch of a union is tried.
+
+    With another branch, the default would depend on the record at which encoding starts.
+    """
 
 
 class Defaults:
-    """Of the fields of a schema, which is kept as it is meanwhile. names: of its types
+    """Encoded defaults of a schema's fields; the schema must not change. names: its types
 
-    The default of a record that stands in many places is made once.
+    The default of a record is encoded once, even if the record is used in many places.
     """
 
     def __init__(self, names: NamedTypes) -> None:
         self._names = names
-        # By identity of a record and of its default; None for one that is of another type.
+        # By identity of a record and of its default; None for a default of another type.
         self._made: dict[tuple[int, int], bytes | None] = {}
         self._begun: set[tuple[int, int]] = set()
 
     def encoded(self, schema: Any, value: Any, space: str, field: str) -> bytes:
-        """A default's bytes. Of a union it is of its first branch, or, as in newer Avro, of any.
+        """Return the bytes of a default; for a union, of the first branch that fits.
 
-        Raises FormatError for one that is not of its type, is too large, or has itself in it.
+        Raises FormatError for a default that has another type, is too large, or contains itself.
         """
         several = branches(schema)
         if several is None:
@@ -545,7 +548,7 @@ def _wrong(schema: Any, value: Any, field: str) -> FormatError:
 
 
 def varint(value: int) -> bytes:
-    """A zigzag varint."""
+    """Return the zigzag varint of ``value``."""
     rest = (value << 1) ^ (value >> 63)
     found = bytearray()
     while rest >= 128:

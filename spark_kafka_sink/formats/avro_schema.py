@@ -1,4 +1,4 @@
-"""Derive Avro's schema of a Spark schema, as Spark's ``to_avro`` does, and name the types of any.
+"""Derive the Avro schema of a Spark schema, as Spark's ``to_avro`` does, and resolve type names.
 
 Source: ``org.apache.spark.sql.avro.SchemaConverters.toAvroType``; Avro's specification, "Names".
 """
@@ -20,7 +20,7 @@ UNNAMED = frozenset(["array", "map"])
 
 
 def parsed_schema(text: str) -> Any:
-    """A schema as ``json.loads`` has it. Raises FormatError."""
+    """Return a schema as ``json.loads`` returns it. Raises FormatError."""
     try:
         return parse_json(text)
     except ValueError as error:
@@ -28,10 +28,10 @@ def parsed_schema(text: str) -> Any:
 
 
 def is_name(name: Any) -> bool:
-    """Whether it is a text of letters, digits and ``_``, no digit first: of any alphabet.
+    """Return True for letters of any alphabet, digits and ``_``, without a digit first.
 
-    Source: ``NameValidator.UTF_VALIDATOR`` of Java's Avro 1.12, which looks at UTF-16: a letter
-    beyond U+FFFF is none.
+    Source: ``NameValidator.UTF_VALIDATOR`` of Java's Avro 1.12, which checks UTF-16 units and thus
+    rejects letters beyond U+FFFF.
     """
     return (
         isinstance(name, str)
@@ -42,7 +42,7 @@ def is_name(name: Any) -> bool:
 
 
 def full_name(schema: Any, space: str) -> str:
-    """Of a type with a name that stands in the namespace ``space``."""
+    """Return the full name of a named type in the namespace ``space``."""
     before, dot, name = schema["name"].rpartition(".")
     given = schema.get("namespace")
     own = before if dot else space if given is None else given
@@ -50,10 +50,10 @@ def full_name(schema: Any, space: str) -> str:
 
 
 def has_field(schema: str, name: str) -> bool:
-    """Whether the record of a schema, as JSON text, has a field of this name, in any case.
+    """Return True if the record of a schema, as JSON text, has a field of this name, in any case.
 
-    The schema need not be a right one: what is wrong with it is told by ``avro_checks``. Raises
-    FormatError for a text that is no JSON.
+    The schema may be invalid: ``avro_layout.checked_types`` reports that. Raises FormatError for a
+    text that is not JSON.
     """
     root = parsed_schema(schema)
     fields = root.get("fields") if isinstance(root, dict) else None
@@ -64,9 +64,9 @@ def has_field(schema: str, name: str) -> bool:
 
 
 class NamedTypes:
-    """Records, enums and fixed types of a schema, and the namespaces in which types stand.
+    """Records, enums and fixed types of a schema, and the namespaces of types.
 
-    All are known before one is asked for; see ``avro_checks``.
+    ``avro_layout.checked_types`` adds all types before the first look-up.
     """
 
     def __init__(self) -> None:
@@ -74,31 +74,31 @@ class NamedTypes:
         self._spaces: dict[int, str] = {}
 
     def define(self, schema: Any, space: str) -> bool:
-        """Keep a type that has a name; False if another type has it already.
+        """Add a named type; return False if another type has the name already.
 
-        space: the namespace of what is around the type
+        space: the namespace of the enclosing type
         """
         full = full_name(schema, space)
         self.put(schema, full.rpartition(".")[0])
         return bool(self._known.setdefault(full, schema) == schema)
 
     def put(self, schema: Any, space: str) -> None:
-        """Keep the namespace of the names in an array, a map or a type with a name."""
+        """Set the namespace of names in an array, a map or a named type."""
         self._spaces[id(schema)] = space
 
     def found(self, name: str, space: str) -> Any:
-        """What was defined by a name that stands in the namespace ``space``, or None."""
+        """Return the type that ``name`` means in the namespace ``space``, or None."""
         return self._known.get(self.found_name(name, space))
 
     def found_name(self, name: str, space: str) -> str:
-        """The full name of what was defined; ``name`` where nothing was."""
+        """Return the full name of the type that ``name`` means; ``name`` if it is not defined."""
         full = name if "." in name or not space else f"{space}.{name}"
         return full if full in self._known else name
 
     def resolved(self, schema: Any, space: str) -> Any:
-        """A primitive type's name, or a dict of another type that is no union.
+        """Return a primitive type's name, or the dict of another type except a union.
 
-        schema: one that was checked; space: the namespace in which it stands
+        schema: a checked schema; space: the namespace around it
         """
         kind = schema["type"] if isinstance(schema, dict) else schema
         if kind in PRIMITIVE:
@@ -108,17 +108,17 @@ class NamedTypes:
         return schema if is_itself else self.found(kind, space)
 
     def space_of(self, schema: Any) -> str:
-        """The namespace of names in a type that was resolved."""
+        """Return the namespace of names in a resolved type."""
         return self._spaces.get(id(schema), "")
 
 
 def branches(schema: Any) -> list[Any] | None:
-    """Of a union; None for what is none."""
+    """Return the branches of a union; None for another type."""
     return schema if isinstance(schema, list) else None
 
 
 def logical_type(schema: Any) -> str:
-    """Of a type that was resolved, or empty, also where it is a decimal that is not valid."""
+    """Return the logical type of a resolved type; empty if it has none or an invalid decimal."""
     found = str(schema.get("logicalType", "")) if isinstance(schema, dict) else ""
     return "" if found == "decimal" and not _is_decimal(schema) else found
 
@@ -131,7 +131,7 @@ def _is_decimal(schema: Any) -> bool:
 
 
 def type_name(schema: Any) -> str:
-    """A type in few words."""
+    """Return a short description of a type for messages."""
     if isinstance(schema, list):
         return "union of " + " and ".join(type_name(branch) for branch in schema)
     if not isinstance(schema, dict):
@@ -167,7 +167,7 @@ _INTERVAL = re.compile(r"interval (?:(day|hour|minute|second)|(year|month)).*")
 
 
 def derived_schema(struct_json: str, record_name: str = RECORD_NAME, namespace: str = "") -> str:
-    """Avro's schema, as JSON text, of the fields that ``StructType.json()`` tells of.
+    """Return the Avro schema, as JSON text, of the fields in ``StructType.json()``.
 
     record_name, namespace: avro.record.name and avro.namespace
 
@@ -196,7 +196,7 @@ _OF_NAMES = "a name in Avro has letters, digits and _, and begins with no digit"
 
 
 class _Derived:
-    """Paths are for messages; a namespace is that of records, whose fields are in one of theirs."""
+    """Derives types. Paths are for messages; a record's fields have a namespace of their own."""
 
     def type(self, spark_type: Any, name: str, namespace: str, path: str) -> Any:
         if isinstance(spark_type, dict):

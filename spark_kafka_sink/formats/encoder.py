@@ -1,16 +1,16 @@
-"""Make the records' keys and values of Arrow batches as they come from Spark: bytes, or texts.
+"""Encode the keys and values of records from Spark's Arrow batches as bytes or texts.
 
-``RowEncoder`` writes rows in one format, ``RowsEncoder`` makes all that is appended for one task.
-What cannot be made of a row is its fault, known before the first row of an Arrow batch is appended.
+``RowEncoder`` writes rows in one format. ``RowsEncoder`` builds all columns that a task appends.
+A row that cannot be encoded has a fault, which is known before a row of the Arrow batch is
+appended.
 
-Where rows become dead letters, such a row is told as JSON (``rows_as_json``), as nothing else of it
-can be written. No row may end the task there, whatever is in it: text that is not UTF-8, dates of
-any year, several columns of one name, time zones that only Java knows. So it is the JSON kernel
-that writes them, and what has no form in JSON is given one.
+A dead letter of a faulty row holds the row as JSON (``rows_as_json``). No row may fail the task
+there: text that is not UTF-8, dates of any year, several columns of one name, time zones that only
+Java knows. Therefore the JSON kernel writes these rows, and types without a form in JSON get one.
 
-Keys and values of one column are texts as Spark's ``CAST(… AS STRING)`` has them.
+Keys and values of one column are texts as Spark's ``CAST(… AS STRING)`` returns them.
 
-It loads kernels. Source, for texts: ``ToStringBase`` of Spark.
+This module loads kernels. Source, for texts: ``ToStringBase`` of Spark.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ Int64Array = npt.NDArray[np.int64]
 
 _LEAST_BYTES = 64 * 1024
 _MARGIN = 1.125
-# Memory becomes so much larger at least, and because of what is guessed so much larger at most, or
-# as large as _GUESSED_BYTES: one large row says nothing of those after it.
+# The buffer grows by at least _LEAST_GROWTH. A guess grows it by at most _MOST_GROWTH or to
+# _GUESSED_BYTES, because one large row does not predict the rows after it.
 _LEAST_GROWTH = 2
 _MOST_GROWTH = 4
 _GUESSED_BYTES = 64 * 1024 * 1024
@@ -128,12 +128,12 @@ _FAULTS = {
 
 
 class EncodedRows(NamedTuple):
-    """What the rows of one Arrow batch are written as.
+    """The encoded rows of one Arrow batch.
 
-    values: a pyarrow.LargeBinaryArray of a value for each row; null where a row's value is to be
-        null, and where it could not be written
-    faults: int64[n], 0 for rows that were written, else a number for ``RowEncoder.fault_text``;
-        None if all were
+    values: a pyarrow.LargeBinaryArray with one value per row; null for a null value and for a row
+        with a fault
+    faults: int64[n], 0 for encoded rows, else a number for ``RowEncoder.fault_text``; None without
+        faults
     """
 
     values: Any
@@ -141,11 +141,11 @@ class EncodedRows(NamedTuple):
 
 
 class RowEncoder:
-    """The rows of Arrow batches of one schema, written as a plan says.
+    """Encodes the rows of Arrow batches of one schema as a plan says.
 
-    Kernels write to one piece of memory, from its beginning, or, Protobuf's, from its end.
+    Kernels write to one buffer, from its beginning; Protobuf's kernel writes from its end.
 
-    Raises FormatError for a column that is not there, or whose type the format cannot have.
+    Raises FormatError for a missing column or a type that the format does not support.
     """
 
     def __init__(self, plan: FormatPlan, schema: pa.Schema) -> None:
@@ -159,11 +159,11 @@ class RowEncoder:
         self._prefix = np.frombuffer(plan.prefix or b"\0", np.uint8)
         self._frames = np.zeros((_levels(self._table.root), nodes.FRAME_FIELDS), np.int64)
         self._state = self._new_state()
-        # Kept between Arrow batches unless what was written to it is still referred to.
+        # Reused for the next Arrow batch unless values in the buffer are still referenced.
         self._room: npt.NDArray[np.uint8] = np.empty(_LEAST_BYTES, np.uint8)
 
     def encode(self, arrow_batch: pa.RecordBatch) -> EncodedRows:
-        """The values of the rows of ``arrow_batch``, one for each."""
+        """Return one value per row of ``arrow_batch``."""
         rows_count = arrow_batch.num_rows
         arrays = [array_at(arrow_batch, field.path) for field in self._plan.fields]
         skipped = self._skipped(arrow_batch)
@@ -185,7 +185,7 @@ class RowEncoder:
         return EncodedRows(self._values(starts, is_null), faults)
 
     def fault_text(self, fault: int) -> str:
-        """Why a row could not be written: names the field, and tells nothing of its value."""
+        """Return why a row could not be written; the text names the field and hides its value."""
         causes, texts = _FAULTS[self._plan.format]
         node = self._nodes[fault // causes]
         return texts[fault % causes].format(path=node.path, size=node.parameter)
@@ -202,7 +202,7 @@ class RowEncoder:
             rows_count, row = int(state[nodes.ROWS_COUNT]), int(state[nodes.NEXT_ROW])
             used = abs(int(starts[row]))
             done = rows_count - row if self._is_from_end else row
-            # As many bytes for each row that is left as for those before.
+            # The guess gives each remaining row the average size of the rows before.
             guess = int(used / max(done, 1) * rows_count * _MARGIN)
             least = max(used + int(state[nodes.NEEDED]), _LEAST_GROWTH * len(self._room))
             most = max(_MOST_GROWTH * len(self._room), _GUESSED_BYTES)
@@ -223,7 +223,7 @@ class RowEncoder:
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows_count, buffers)
 
     def _skipped(self, arrow_batch: pa.RecordBatch) -> npt.NDArray[np.uint8] | None:
-        """uint8[n]: 1 for rows whose value is null."""
+        """Return uint8[n], 1 for rows whose value is null, or None."""
         if self._plan.null_when is None:
             return None
         column = arrow_batch.column(arrow_batch.schema.get_field_index(self._plan.null_when))
@@ -231,7 +231,7 @@ class RowEncoder:
         return found.astype(np.uint8)
 
     def _zone_table(self) -> Int64Array:
-        """Empty where no column asks for a time zone, or it is not known."""
+        """Return the table of the time zone; empty if no column needs it or it is unknown."""
         zone, kinds = self._plan.json_options.time_zone, {node.kind for node in self._nodes}
         if nodes.TIMESTAMP in kinds:
             return zone_table(zone or "UTC")
@@ -268,7 +268,7 @@ class RowEncoder:
 
 
 def _levels(root: Node) -> int:
-    """Return how many frames suffice: a VARIANT's begin where those of what it is in end."""
+    """Return the number of frames needed; a VARIANT's frames follow those of its parents."""
     has_variants = any(node.kind == nodes.VARIANT for node in root.walk())
     return root.depth + (variant.MOST_LEVELS if has_variants else 0)
 
@@ -304,18 +304,18 @@ def _json_field(field: PlannedField, schema: pa.Schema) -> Node:
 _EXPONENT = "E"
 _MICROS = 1_000_000
 _MICROS_PER_DAY = 86_400 * _MICROS
-# Of an object with one field without a name, what is before and behind the text.
+# Bytes before and after the text in a JSON object with one field without a name.
 _BEFORE, _BEHIND = len('{"":"'), len('"}')
 
 
 def text_of(column: Any, name: str, time_zone: str, is_ansi: bool) -> Any:
-    """Return a string array of the column's texts, null where it is null.
+    """Return a string array of the column's texts; nulls stay null.
 
-    time_zone: of the Spark session, for timestamps. name: of the column, for the error
+    time_zone: of the Spark session, for timestamps. name: the column's name, for the error
     is_ansi: spark.sql.ansi.enabled: whether decimals have no exponent
 
-    Raises SchemaError for a type whose text Spark writes in a way of its own: floating point,
-    intervals, and what has fields or elements. FormatError for a time zone that is not known.
+    Raises SchemaError for types whose text this function cannot write as Spark does: floating
+    point, intervals, types with fields or elements. Raises FormatError for an unknown time zone.
     """
     kind = column.type
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
@@ -332,7 +332,7 @@ def text_of(column: Any, name: str, time_zone: str, is_ansi: bool) -> Any:
 
 
 def _plain_decimals(column: Any) -> Any:
-    """Without exponents, which Arrow has where Java's BigDecimal has them."""
+    """Return the decimals as texts without exponents, which Arrow's texts and BigDecimal's have."""
     texts = column.cast(pa.string())
     small = pc.match_substring(texts, _EXPONENT).fill_null(False)
     if not pc.any(small).as_py():
@@ -344,11 +344,11 @@ def _plain_decimals(column: Any) -> Any:
 
 
 def _timestamps(column: Any, time_zone: str | None) -> Any:
-    """``2013-01-01 05:00:00.5``: the fraction as far as it is not zero."""
+    """Return texts such as ``2013-01-01 05:00:00.5``, without the fraction's trailing zeros."""
     micros = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     days, of_day = np.divmod(micros, _MICROS_PER_DAY)
     if time_zone is not None:
-        # Not added to the whole: the sum could be more than int64 has.
+        # Add the offset to the time of day: the sum with the whole could overflow int64.
         of_day = of_day + _MICROS * seconds_ahead(micros // _MICROS, time_zone)
         more, of_day = np.divmod(of_day, _MICROS_PER_DAY)
         days = days + more
@@ -363,7 +363,7 @@ def _array(values: npt.NDArray[Any], kind: Any) -> Any:
 
 
 def _written(column: Any) -> Any:
-    """What the JSON kernel writes of dates or of times of a day: Arrow knows the years to 9999."""
+    """Return the JSON kernel's text of dates or times of day: Arrow's ends with the year 9999."""
     schema = pa.schema([("c", column.type)])
     encoder = RowEncoder(FormatPlan(JSON, (PlannedField(("c",), ""),)), schema)
     values = encoder.encode(pa.record_batch([column], schema=schema)).values
@@ -376,9 +376,9 @@ _MAY_BE_DAMAGED = (nodes.VARIANT, nodes.TIME)
 
 
 def rows_as_json(arrow_batch: ArrowBatch, time_zone: str | None) -> Any:
-    """A LargeBinaryArray of a JSON object for each row, with all columns, nulls too.
+    """Return a LargeBinaryArray with a JSON object per row, with all columns including nulls.
 
-    time_zone: of the Spark session, or None; UTC is taken where it is not known to Python
+    time_zone: of the Spark session, or None; UTC replaces a zone that Python does not know
     """
     zone = _known(time_zone)
     values, faults = _encoded(arrow_batch, zone, are_all_read=True)
@@ -390,12 +390,14 @@ def rows_as_json(arrow_batch: ArrowBatch, time_zone: str | None) -> Any:
 
 
 def _encoded(arrow_batch: ArrowBatch, time_zone: str | None, are_all_read: bool) -> EncodedRows:
-    """The rows as JSON. With ``are_all_read`` the value of a row is null where a VARIANT is damaged
-    or a time is none of a day.
+    """Return the rows as JSON.
+
+    are_all_read: decode VARIANTs and times; a row with a damaged VARIANT or a time outside a day
+    has a fault. Otherwise such columns are written without decoding.
     """
     given = (arrow_batch.column(number) for number in range(arrow_batch.num_columns))
     columns = [_writable_column(column, are_all_read) for column in given]
-    # By number, for several columns may have one name.
+    # Columns get numbers because several columns may have one name.
     numbers = [str(number) for number in range(len(columns))]
     schema = pa.schema([(number, column.type) for number, column in zip(numbers, columns)])
     names = zip(numbers, arrow_batch.schema.names)
@@ -415,9 +417,9 @@ def _known(time_zone: str | None) -> str | None:
 
 
 def _writable_column(column: Any, are_all_read: bool) -> Any:
-    """The column as JSON can have it; a note in place of values that nothing can be made of."""
+    """Return the column cast to a type that JSON supports, or a note if no cast exists."""
     kind = _writable(column.type, are_all_read)
-    # Types are equal whatever their metadata are, and only those make a VARIANT of a struct.
+    # Compare the metadata too: only the metadata marks a struct as a VARIANT.
     if column.type.equals(kind, check_metadata=True):
         return column
     try:
@@ -427,10 +429,10 @@ def _writable_column(column: Any, are_all_read: bool) -> Any:
 
 
 def _writable(kind: Any, are_all_read: bool) -> Any:
-    """The type as which values of this one are written: itself, if JSON has a form for it.
+    """Return the type to which values are cast: ``kind`` itself if JSON has a form for it.
 
-    Maps whose keys JSON cannot have are lists of keys and values; a VARIANT that is not read is its
-    two parts; what remains, a time that is not read, too, is text.
+    Maps with keys that JSON does not support become lists of keys and values. A VARIANT that is not
+    decoded becomes its two parts. Other types, and times that are not decoded, become text.
     """
     try:
         inside = json_node("", "", kind).walk()
@@ -444,7 +446,7 @@ def _writable(kind: Any, are_all_read: bool) -> Any:
         entry = [("key", inner(kind.key_type)), ("value", inner(kind.item_type))]
         return pa.list_(pa.struct(entry))
     if pa.types.is_struct(kind):
-        # Without the metadata, which is all that makes a VARIANT of a struct.
+        # Without the metadata, which marks a struct as a VARIANT.
         fields = (kind.field(number) for number in range(kind.num_fields))
         return pa.struct([pa.field(f.name, inner(f.type)) for f in fields])
     if pa.types.is_list(kind):
@@ -455,15 +457,15 @@ def _writable(kind: Any, are_all_read: bool) -> Any:
 
 
 class WrittenRows(NamedTuple):
-    """rows: what is appended of all rows; of those with a fault, what is told of them"""
+    """Encoded rows. rows: columns to append; faulty rows hold JSON if the encoder writes it"""
 
     rows: ArrowBatch
     faults: RowFaults
 
     def checked(self, rows_are_of: str) -> ArrowBatch:
-        """The rows, if none has a fault. Raises RecordError.
+        """Return the rows. Raises RecordError if a row has a fault.
 
-        rows_are_of: what numbers of rows count, in words
+        rows_are_of: what the row's number refers to, for the message
         """
         bad = self.faults.bad
         if len(bad):
@@ -473,9 +475,9 @@ class WrittenRows(NamedTuple):
 
 
 class RowsEncoder:
-    """Makes what is appended, for one task.
+    """Builds the columns that a task appends.
 
-    tells_faulty: whether the value of a row with a fault is the row as JSON, for its dead letter
+    tells_faulty: whether the value of a faulty row is the row as JSON, for its dead letter
     """
 
     def __init__(self, plan: RowsPlan, tells_faulty: bool = False) -> None:
@@ -487,7 +489,7 @@ class RowsEncoder:
         self._parts: dict[str, _Part] = {}
 
     def encode(self, arrow_batch: ArrowBatch) -> WrittenRows:
-        """All rows, in their order. Raises SchemaError, FormatError for a column's type."""
+        """Encode all rows in order. Raises SchemaError, FormatError for a column's type."""
         plan = self._plan
         self._prepare(arrow_batch.schema)
         faults = RowFaults(arrow_batch.num_rows)
@@ -512,7 +514,7 @@ class RowsEncoder:
         return WrittenRows(rows, faults)
 
     def _prepare(self, schema: Any) -> None:
-        """Anew only for Arrow batches of another schema, which Spark does not send."""
+        """Build the encoders, again only if the schema changes, which Spark never does."""
         if self._schema is not None and self._schema.equals(schema):
             return
         found = (zone for zone in map(_zone_of, schema.types) if zone)
@@ -525,9 +527,9 @@ class RowsEncoder:
 
 
 class _Part:
-    """Makes keys, or values.
+    """Builds the column of keys or of values.
 
-    zone, is_ansi: of the Spark session; the zone is None if it is not known
+    zone, is_ansi: of the Spark session; the zone is None if unknown
     """
 
     def __init__(
@@ -545,7 +547,7 @@ class _Part:
             self._encoder = RowEncoder(made, schema)
 
     def make(self, arrow_batch: ArrowBatch, faults: RowFaults) -> Any:
-        """A column of bytes or texts, one for each row."""
+        """Return a column with bytes or a text per row."""
         plan = self._plan
         if self._encoder is not None:
             return self._encoded(self._encoder, arrow_batch, faults)
@@ -581,7 +583,7 @@ class _Part:
 
 
 def _zone_of(kind: Any) -> str | None:
-    """The time zone of timestamps in a column of this type: Spark gives all of them its own."""
+    """Return the time zone of timestamps in a type, or None; Spark sets the session's zone."""
     if pa.types.is_timestamp(kind):
         zone: str | None = kind.tz
         return zone
@@ -590,7 +592,7 @@ def _zone_of(kind: Any) -> str | None:
 
 
 def _with_values(values: Any, rows: Any, others: Any) -> Any:
-    """``values``, with those of ``rows`` replaced by ``others``."""
+    """Return ``values`` with the values of ``rows`` replaced by ``others``."""
     mask = np.zeros(len(values), np.bool_)
     mask[rows] = True
     return pc.replace_with_mask(values.cast(pa.large_binary()), pa.array(mask), others)

@@ -1,14 +1,14 @@
 """Derive the JSON Schema of a Spark schema, for a schema registry, and compare it with another one.
 
-It says what the JSON of the rows is. No object has more properties than it says, as in the schemas
-that Confluent's serializer derives: only so is a new column compatible by a registry's usual rule.
+The derived schema describes the JSON of the rows. Objects have no additional properties, as in the
+schemas of Confluent's serializer: otherwise a registry's usual rule rejects a new column.
 
-Only what is sure is a misfit: what the other one says by conditions and patterns is left to whoever
-reads the rows. Nearly all of Spark's columns and elements may be null, whether or not one of them
-is, and each double may be NaN.
+The comparison reports only certain misfits; conditions and patterns of the other schema are not
+evaluated. Nearly all of Spark's columns and elements may be null, and each double may be NaN, even
+if no row has such a value.
 
-Source: JSON Schema, "$ref", "$id" and "$anchor", draft-04 to 2020-12; how names of references are
-found, as ``JsonSchema`` of Confluent does it.
+Source: JSON Schema, "$ref", "$id" and "$anchor", draft-04 to 2020-12; names of references resolve
+as in Confluent's ``JsonSchema``.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _AS_TEXT = re.compile(r"(?:char|varchar|time)\(\d+\)|string\b.*|interval .*")
 
 
 class Written(NamedTuple):
-    """How rows are written. is_null_left_out: fields of structs that are null
+    """Settings of the rows' JSON. is_null_left_out: whether null fields of structs are omitted
 
-    has_own_dates, has_own_timestamps: whether these have patterns of the user's own
+    has_own_dates, has_own_timestamps: whether the user sets a pattern
     """
 
     is_null_left_out: bool = True
@@ -59,7 +59,7 @@ USUAL = Written()
 
 
 def derived_json_schema(struct_json: str, title: str = TITLE, written: Written = USUAL) -> str:
-    """JSON Schema, as text, of the fields that ``StructType.json()`` tells of.
+    """Return the JSON Schema, as text, of the fields in ``StructType.json()``.
 
     Raises FormatError for a type that is not written as JSON.
     """
@@ -128,9 +128,10 @@ _NULL = {"type": "null"}
 
 
 class Compared(NamedTuple):
-    """In words. misfits: of each row; of_some: of rows with a null, or a number that is none
+    """The result of a comparison, in words.
 
-    unknown: references that lead nowhere, where nothing is compared
+    misfits: differences of each row; of_some: differences of rows with a null, NaN or infinity
+    unknown: unresolved references, whose schemas are not compared
     """
 
     misfits: tuple[str, ...]
@@ -144,9 +145,11 @@ class _Misfit(NamedTuple):
 
 
 def compared(written: Any, wanted: Any, others: Iterable[tuple[str, Any]] = ()) -> Compared:
-    """All as ``json.loads`` has them. others: names and schemas that ``wanted`` builds on
+    """Compare two schemas as ``json.loads`` returns them.
 
-    Raises RecursionError, TypeError where one of them is no JSON Schema.
+    others: names and schemas to which ``wanted`` refers
+
+    Raises RecursionError, TypeError if ``wanted`` or one of ``others`` is not a JSON Schema.
     """
     comparing = _Comparing(References(wanted, others))
     found = comparing.misfits(written, wanted, "")
@@ -158,22 +161,22 @@ def compared(written: Any, wanted: Any, others: Iterable[tuple[str, Any]] = ()) 
 
 
 class _Comparing:
-    """Paths are those of ``written``, each object of which stands in one place."""
+    """Compares schemas. Paths are those of ``written``, whose objects have one place each."""
 
     def __init__(self, references: References) -> None:
         self._references = references
         self.unknown: set[str] = set()
-        # By identity of both: schemas may be in each other many times, and without an end.
+        # By identity of both schemas: they may refer to each other, also in circles.
         self._found: dict[tuple[int, int], list[_Misfit]] = {}
 
     def misfits(self, written: Any, wanted: Any, path: str) -> list[_Misfit]:
         if wanted is False:
             return [_Misfit(f"{_shown(path)} must not be there")]
         if not isinstance(wanted, dict) or not written:
-            return []  # a written one that is empty, a variant's, may be anything
+            return []  # the empty schema of a VARIANT allows any value
         key = (id(written), id(wanted))
         if key not in self._found:
-            self._found[key] = []  # what leads back to itself adds nothing
+            self._found[key] = []  # a circular reference adds no misfit
             self._found[key] = [*dict.fromkeys(self._misfits(written, wanted, path))]
         return self._found[key]
 
@@ -208,7 +211,7 @@ class _Comparing:
     def _of_branches(self, written: Any, branches: Any, path: str) -> Iterator[_Misfit]:
         found = [self.misfits(written, branch, path) for branch in branches]
         if found and all(found):
-            # Nobody means the null of a union by it.
+            # Prefer the misfits of branches other than null, which the user cannot have meant.
             told = [f for f, branch in zip(found, branches) if not _is_null(branch)]
             yield from min(told or found, key=lambda f: (any(one.is_sure for one in f), len(f)))
 
@@ -232,7 +235,7 @@ class _Comparing:
         if "patternProperties" not in wanted:
             for name, inner in written.get("properties", {}).items():
                 yield from self.misfits(inner, properties.get(name, others), below(name))
-        # Draft-03 has it in each property, as true or false.
+        # In draft-03, "required" is a boolean in each property.
         is_of_parent = isinstance(wanted.get("required"), bool)
         for name in () if is_of_parent else _part(wanted, "required", list):
             if "properties" in written and str(name) not in written["properties"]:
@@ -243,14 +246,14 @@ class _Comparing:
 
 
 def _seldom(written: Any) -> str | None:
-    """Which values a derived schema means by ``written`` that a column may have and may not."""
+    """Return the kind of rare values (null, NaN) that ``written`` describes, or None."""
     if written == _NULL:
         return "null"
     return "NaN or infinite" if "enum" in written else None
 
 
 def _part(wanted: Any, name: str, kind: type[Any]) -> Any:
-    """A keyword's list or object, empty where there is none. Raises TypeError for another type."""
+    """Return a keyword's list or object, empty by default. Raises TypeError for another type."""
     found = wanted.get(name, kind())
     if not isinstance(found, kind):
         what = "list" if kind is list else "object"
@@ -259,12 +262,12 @@ def _part(wanted: Any, name: str, kind: type[Any]) -> Any:
 
 
 def _is_null(branch: Any) -> bool:
-    """Confluent's derived schemas give it a title."""
+    """Return True for the type null, also with a title, as in Confluent's derived schemas."""
     return isinstance(branch, dict) and branch.get("type") == "null"
 
 
 def _types(wanted: Any) -> set[str]:
-    """Empty where they are not all known: draft-03 has schemas among them, and ``any``."""
+    """Return the types; empty if one is unknown: draft-03 allows schemas as types, and ``any``."""
     types = wanted.get("type")
     found = [types] if isinstance(types, str) else types if isinstance(types, list) else []
     is_known = all(isinstance(one, str) and one in _TYPES for one in found)
@@ -281,26 +284,32 @@ def _below(path: str) -> Callable[[str], str]:
 
 _NEW_DRAFTS = ("/draft/2019-09/", "/draft/2020-12/")
 _VALUES = frozenset(["const", "default", "enum", "examples"])
-"""Keywords that hold values, whose names mean nothing."""
+"""Keywords that hold values; names in the values are not keywords."""
 _OF_NAMES = frozenset(
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"]
 )
-"""Keywords whose objects have schemas by names of the user's own, even those of keywords."""
+"""Keywords whose objects map the user's names to schemas; a name may equal a keyword."""
 
 _INDEX = re.compile("[0-9]{1,9}")
 
 
 class _Place(NamedTuple):
-    """base: what references in an object start from; is_new: whether ``$ref`` has neighbours"""
+    """The context of an object. base: base URI of its references
+
+    is_new: whether keywords beside ``$ref`` hold, as in drafts since 2019-09
+    """
 
     base: str
     is_new: bool
 
 
 class References:
-    """root: a schema as ``json.loads`` has it, kept as it is meanwhile; others: names and schemas
+    """Resolved references of a schema.
 
-    Names of others start from the ``$id`` of ``root``. Of two others of one name neither is known.
+    root: a schema as ``json.loads`` returns it, which must not change; others: names and schemas
+
+    Names of others are relative to the ``$id`` of ``root``. If two different schemas have one name,
+    the name is unknown.
     """
 
     def __init__(self, root: Any, others: Iterable[tuple[str, Any]]) -> None:
@@ -317,14 +326,14 @@ class References:
                 self._known.setdefault(name, other)
 
     def has_neighbours(self, schema: dict[str, Any]) -> bool:
-        """Whether what stands beside the ``$ref`` of an object holds as well."""
+        """Return True if keywords beside the ``$ref`` of an object hold too."""
         place = self._places.get(id(schema))
         return place is not None and place.is_new
 
     def target(self, schema: dict[str, Any]) -> Any:
-        """What the ``$ref`` of an object leads to; None where that is not known.
+        """Return the target of an object's ``$ref``; None if unknown.
 
-        Raises TypeError for one that is no text.
+        Raises TypeError for a ``$ref`` that is not a text.
         """
         reference = schema["$ref"]
         if not isinstance(reference, str):
@@ -363,11 +372,11 @@ class References:
                         waiting.append((inner, base))
 
     def _named(self, node: dict[str, Any], key: str, base: str, is_new: bool) -> str:
-        """The base of what is in ``node``, whose names are kept."""
+        """Add the names of ``node`` and return the base URI of its contents."""
         given = node.get(key)
         if isinstance(given, str) and (is_new or "$ref" not in node):
             own, fragment = urldefrag(given)
-            if fragment:  # as older drafts have anchors
+            if fragment:  # an anchor in older drafts
                 self._known.setdefault(f"{_joined(base, own)}#{fragment}", node)
             else:
                 base = _joined(base, own)
@@ -379,12 +388,12 @@ class References:
 
 
 def _joined(base: str, reference: str) -> str:
-    """An address. Python leaves one as it is that starts from a URN."""
+    """Return the absolute address. Python does not join references with a URN."""
     return urljoin(base, reference) if reference else base
 
 
 def _at(found: Any, pointer: str) -> Any:
-    """What a JSON pointer says; None for nothing."""
+    """Return the target of a JSON pointer, or None."""
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(found, dict) and name in found:

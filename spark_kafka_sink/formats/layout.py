@@ -1,7 +1,7 @@
-"""Put Arrow's types as nodes, and Arrow's arrays as addresses, into the kernels' table.
+"""Build the kernels' table: nodes from Arrow's types, addresses from Arrow's arrays.
 
-What a format makes of a type is a tree of nodes, made once for a schema. For each Arrow batch only
-addresses are put into the table. JSON makes of columns what Spark's ``to_json`` does.
+A format maps a schema to a tree of nodes once. For each Arrow batch, only addresses are written to
+the table. The JSON format encodes columns as Spark's ``to_json`` does.
 
 Source, for JSON: Spark's ``JacksonGenerator``.
 """
@@ -27,18 +27,18 @@ Int64Array = npt.NDArray[np.int64]
 
 
 class Node(NamedTuple):
-    """A column or what is nested in one.
+    """A column, or a type nested in a column.
 
-    kind: one of those in ``record.compiled.nodes``; offset_bytes: for strings, lists and maps
-    name: the bytes that come before its value, or, of a constant, are it
-    source: which column it is, or which field of the struct that it is in; -1: none
+    kind: a kind of ``record.compiled.nodes``; offset_bytes: for strings, lists and maps
+    name: bytes before the value; for a constant, the value itself
+    source: index of the column, or of the field in the enclosing struct; -1: no source
     parameter, written_as, value_branch, null_branch: numbers for the kernel
-    symbols: those of an enum, of which there may be none; None for what is no enum
-    numbers: what each symbol is written as, or, without symbols, those that the enum has
-    path: what messages call it
-    rules: of a Protobuf field, whose tag ``name`` is; rival: which field of the struct around it is
-        the next one of the same oneof, -1 if there is none
-    pattern: steps of ``record.compiled.patterns``, where a date or time has one
+    symbols: the enum's symbols, possibly empty; None for other types
+    numbers: the number of each symbol, or, without symbols, the enum's valid numbers
+    path: name in messages
+    rules: rules of a Protobuf field, whose tag is ``name``
+    rival: index of the next field of the same oneof in the enclosing struct, or -1
+    pattern: steps of ``record.compiled.patterns`` of a date or time, or empty
     """
 
     kind: int
@@ -58,14 +58,14 @@ class Node(NamedTuple):
     children: tuple[Node, ...] = ()
 
     def walk(self) -> Iterator[Node]:
-        """This node and all in it, as the table has them."""
+        """Yield this node and its descendants in the table's order."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     @property
     def depth(self) -> int:
-        """Levels of nodes that have others in them, from this one on."""
+        """Return the number of nested levels from this node on; 0 for a scalar."""
         if self.kind < nodes.STRUCT:
             return 0
         return 1 + max((child.depth for child in self.children), default=0)
@@ -89,13 +89,13 @@ _SIMPLE: dict[Any, tuple[int, int]] = {
     pa.duration("us"): (nodes.INTERVAL, 0),
 }
 _OF_EARTH = (b"geometry", b"geography")
-"""Types of Spark that Arrow has as structs."""
+"""Types of Spark that are structs in Arrow."""
 
 
 def kind_of(arrow_type: Any) -> tuple[int, int] | None:
-    """(kind, offset_bytes) of a type.
+    """Return (kind, offset_bytes) of a type.
 
-    None for one that Spark does not hand over, and for those that to_json fails at.
+    Return None for types that Spark never sends and for types that to_json rejects.
     """
     found = _SIMPLE.get(arrow_type)
     if found is not None:
@@ -107,7 +107,7 @@ def kind_of(arrow_type: Any) -> tuple[int, int] | None:
     if isinstance(arrow_type, pa.StructType):
         is_of_earth = any(_is_marked(arrow_type, mark) for mark in _OF_EARTH)
         return None if is_of_earth else (nodes.STRUCT, 0)
-    # A map is a list, too.
+    # Before ListType: Arrow's maps are lists.
     if isinstance(arrow_type, pa.MapType):
         return nodes.MAP, 4
     if isinstance(arrow_type, pa.ListType):
@@ -116,12 +116,12 @@ def kind_of(arrow_type: Any) -> tuple[int, int] | None:
 
 
 def is_variant(arrow_type: Any) -> bool:
-    """Return whether it is Spark's VARIANT."""
+    """Return True for Spark's VARIANT."""
     return _is_marked(arrow_type, b"variant")
 
 
 def not_writable(path: str, arrow_type: Any, as_what: str) -> FormatError:
-    """Return the error of a column of a type for which ``kind_of`` has no kind."""
+    """Return the error for a column whose type has no kind in ``kind_of``."""
     shown, instead = f"has the Arrow type {arrow_type}", "Cast it to another type"
     for mark in _OF_EARTH:
         if _is_marked(arrow_type, mark):
@@ -132,7 +132,7 @@ def not_writable(path: str, arrow_type: Any, as_what: str) -> FormatError:
 
 
 def _is_marked(arrow_type: Any, mark: bytes) -> bool:
-    """Whether it is a struct that is a type of Spark's: the metadata of its fields say so."""
+    """Return True if the metadata of a struct's fields mark it as the given type of Spark."""
     return isinstance(arrow_type, pa.StructType) and any(
         (arrow_type.field(index).metadata or {}).get(mark) == b"true"
         for index in range(arrow_type.num_fields)
@@ -140,7 +140,7 @@ def _is_marked(arrow_type: Any, mark: bytes) -> bool:
 
 
 def type_at(schema: pa.Schema, path: tuple[str, ...]) -> Any:
-    """The type of a column or of a field of structs. Raises FormatError if there is none."""
+    """Return the type of a column or of a nested field. Raises FormatError if it is missing."""
     index = schema.get_field_index(path[0])
     if index < 0:
         raise FormatError(f"there is no column '{path[0]}', or several: there are {schema.names}")
@@ -158,13 +158,13 @@ def type_at(schema: pa.Schema, path: tuple[str, ...]) -> Any:
 
 
 def array_at(arrow_batch: Any, path: tuple[str, ...]) -> Any:
-    """The values of a column or of a field of structs, null where one of these is."""
+    """Return the values of a column or a nested field; null if an enclosing struct is null."""
     array = arrow_batch.column(arrow_batch.schema.get_field_index(path[0]))
     return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
 
 
 class Column(NamedTuple):
-    """A column of the DataFrame or a field of a struct in it. path: for messages"""
+    """A column of the DataFrame or a nested field. path: name in messages"""
 
     name: str
     path: str
@@ -192,7 +192,7 @@ class Table:
             row[nodes.RULES] = node.rules
             row[nodes.TAG] = int.from_bytes(node.name[-8:].rjust(8, b"\0"), "little", signed=True)
             address += len(node.name)
-            # An enum without symbols has a table, too: a kernel reads its count.
+            # An enum without symbols has a table too, because a kernel reads the count.
             if node.symbols is not None or node.numbers is not None:
                 row[nodes.PARAMETER] = self._keep_symbols(node.symbols, node.numbers)
             if node.pattern:
@@ -202,7 +202,7 @@ class Table:
     def _keep_symbols(
         self, symbols: tuple[str, ...] | None, numbers: tuple[int, ...] | None
     ) -> int:
-        """Address of int64[]: their count, address and length of each symbol, the numbers."""
+        """Return the address of int64[]: count, address and length of each symbol, numbers."""
         encoded = [symbol.encode() for symbol in symbols or ()]
         numbers = numbers or ()
         text = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
@@ -216,7 +216,7 @@ class Table:
         return table.ctypes.data
 
     def _keep_pattern(self, steps: tuple[tuple[int, int], ...]) -> int:
-        """Address of int64[]: the count of steps, then two numbers for each."""
+        """Return the address of int64[]: the count of steps, then two numbers per step."""
         table = np.array([len(steps), *(number for step in steps for number in step)], np.int64)
         self._symbols.append(table)
         return table.ctypes.data
@@ -236,7 +236,7 @@ class Table:
         return self.numbers.ctypes.data + index * nodes.NODE_BYTES
 
     def point_at(self, arrays: list[Any]) -> None:
-        """Put the addresses of what is in ``arrays``, one for each column, into the table."""
+        """Write the addresses of ``arrays``, one array per column, to the table."""
         index = 1
         for child in self.root.children:
             if child.source < 0:
@@ -246,7 +246,10 @@ class Table:
                 index = self._point(child, index, array, array.offset)
 
     def _point(self, node: Node, index: int, array: Any, first: int) -> int:
-        """``first``: what is added to a row of what ``array`` is nested in."""
+        """Write the addresses of a node's array and return the next node's index.
+
+        first: offset added to a row number of the enclosing array
+        """
         row = self.numbers[index]
         row[nodes.FIRST] = first
         if node.kind == nodes.NULL:
@@ -283,7 +286,7 @@ def _address(buffer: Any) -> int:
 _UNITS = {"day": DAY, "hour": HOUR, "minute": MINUTE, "second": SECOND}
 _VARIANT = "variant"
 _INTERVAL = re.compile(r'^"?interval (day|hour|minute|second)(?: to (day|hour|minute|second))?"?$')
-# Keys of maps are what Spark's own values are: days and microseconds.
+# Dates and times as map keys are written as Spark's internal numbers, such as days.
 _AS_KEYS = {
     nodes.DATE: nodes.INT32,
     nodes.TIMESTAMP: nodes.INT64,
@@ -294,7 +297,10 @@ _AS_KEYS = {
 
 
 def with_patterns(node: Node, patterns: dict[int, Steps]) -> Node:
-    """``node`` and all in it, with the patterns of dates and times. Keys of maps are numbers."""
+    """Return the tree of ``node`` with the patterns of dates and times.
+
+    Map keys get no pattern because they are numbers.
+    """
     if not patterns:
         return node
     children = tuple(with_patterns(child, patterns) for child in node.children)
@@ -302,9 +308,9 @@ def with_patterns(node: Node, patterns: dict[int, Steps]) -> Node:
 
 
 def json_node(path: str, name: str, arrow_type: Any, spark_type: Any = None) -> Node:
-    """The node of a column, or of what is in one.
+    """Return the node of a column or of a nested type.
 
-    path: for messages; spark_type: what ``DataType.jsonValue()`` has, None if that is not known
+    path: name in messages; spark_type: as ``DataType.jsonValue()`` returns it, None if unknown
     Raises FormatError for a type that cannot be written.
     """
     found = kind_of(arrow_type)
@@ -312,7 +318,7 @@ def json_node(path: str, name: str, arrow_type: Any, spark_type: Any = None) -> 
         raise not_writable(path, arrow_type, "JSON")
     kind, offset_bytes = found
     written = b"," + _quoted(name) + b":"
-    # Whoever makes Arrow batches anew may lose the metadata of fields.
+    # Code that rebuilds Arrow batches may lose the metadata that marks a VARIANT.
     if spark_type == _VARIANT or is_variant(arrow_type):
         return Node(nodes.VARIANT, written, path=path, children=_parts(path, arrow_type))
     node = Node(kind, written, offset_bytes=offset_bytes, path=path)
@@ -341,7 +347,7 @@ def _children(path: str, kind: int, arrow_type: Any, spark_type: Any) -> tuple[N
 
 
 def _parts(path: str, arrow_type: Any) -> tuple[Node, ...]:
-    """Those of a VARIANT: its value and its metadata."""
+    """Return the nodes of a VARIANT's value and metadata."""
     found = []
     for name in ("value", "metadata"):
         number = arrow_type.get_field_index(name)
@@ -366,7 +372,7 @@ def _key_node(path: str, arrow_type: Any) -> Node:
 
 
 def _units(spark_type: Any) -> int:
-    """Of an interval of which nothing is known: all of them."""
+    """Return the units of an interval; all units if Spark's type is unknown."""
     found = _INTERVAL.match(spark_type) if isinstance(spark_type, str) else None
     if found is None:
         return DAY * UNITS + SECOND
@@ -375,6 +381,6 @@ def _units(spark_type: Any) -> int:
 
 
 def _quoted(name: str) -> bytes:
-    """As Jackson writes it: only control characters' digits are other than Python's."""
+    """Return the name quoted as by Jackson, which writes control characters in upper case."""
     text = json.dumps(name, ensure_ascii=False)
     return re.sub(r"\\u00..", lambda found: "\\u" + found[0][2:].upper(), text).encode()

@@ -1,9 +1,9 @@
-"""Say what a query's rows are written as: made once by the driver, pickled, read by its tasks.
+"""Plans for encoding a query's rows: the driver builds and pickles them, tasks read them.
 
-Nothing in it depends on how Arrow lays out columns: a task finds that in the Arrow batches it gets.
-Protobuf messages are described without the official package, which no task needs.
+A plan does not depend on Arrow's layout of columns, which a task reads from its Arrow batches.
+Protobuf messages are described without the official package, which tasks do not need.
 
-Source: Protobuf's ``descriptor.proto``, whose numbers of types these are.
+Source: type numbers of Protobuf's ``descriptor.proto``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from spark_kafka_sink.base.errors import SchemaError
 
 OF_VARIANTS = "Make text of it by to_json(), or columns by variant_get(), or leave it out"
-"""What to do with a VARIANT in a format that has no form for it."""
+"""Advice for a VARIANT in a format that has no form for it."""
 
 
 class FormatError(SchemaError):
-    """A column cannot be written in the format that was asked for, or does not match its schema."""
+    """A column cannot be written in the chosen format or does not match its schema."""
 
 
 JSON = "json"
@@ -28,12 +28,12 @@ PROTOBUF = "protobuf"
 
 @dataclass(frozen=True)
 class PlannedField:
-    """One column of the DataFrame, or a part of one, and its name in what is written.
+    """One column of the DataFrame, or a field in a column, and its name in the encoded value.
 
-    path: the column's name, then those of fields of structs in it: ``a.b`` is ``("a", "b")``
-    name: what the format calls it
-    spark_type: Spark's type as ``DataType.json()`` has it, for what Arrow's types do not tell: the
-        unit of an interval. Empty where Arrow's type is enough.
+    path: the column's name, then the names of nested fields: ``a.b`` is ``("a", "b")``
+    name: name of the field in the format
+    spark_type: Spark's type as ``DataType.json()`` returns it, for facts that Arrow's type lacks,
+        such as the unit of an interval. Empty if Arrow's type suffices.
     """
 
     path: tuple[str, ...]
@@ -43,9 +43,9 @@ class PlannedField:
 
 @dataclass(frozen=True)
 class JsonOptions:
-    """As those of Spark's ``to_json`` that have the same names. None: Spark's default.
+    """Options of Spark's ``to_json`` with the same names. None: Spark's default.
 
-    time_zone: None where that of the Spark session is not known, as only VARIANTs may need it
+    time_zone: None if the Spark session's zone is unknown and only VARIANTs may need it
     """
 
     ignore_null_fields: bool = True
@@ -57,14 +57,14 @@ class JsonOptions:
 
 @dataclass(frozen=True)
 class FormatPlan:
-    """How the bytes of a row's key or value are made.
+    """The encoding of a row's key or value from fields.
 
     fields: in the order in which they are written
-    prefix: put before what each row is written as: a schema registry's five bytes
-    avro_schema: the schema that is written, as JSON text; None for other formats
-    protobuf_schema: the messages that are written; None for other formats
-    json_schema: what a schema registry is to have for it, until it was asked; None for tasks
-    null_when: a boolean column whose rows that are true are written as null, or None
+    prefix: bytes before each encoded row, such as a schema registry's five bytes
+    avro_schema: the Avro schema as JSON text; None for other formats
+    protobuf_schema: the Protobuf messages; None for other formats
+    json_schema: schema to register, until the driver has asked the registry; None in tasks
+    null_when: a boolean column: true writes null as the value; or None
     """
 
     format: str
@@ -78,13 +78,13 @@ class FormatPlan:
 
 
 class PartPlan(NamedTuple):
-    """A key or a value.
+    """The source of the key or the value: a column, or fields.
 
-    column: position of the column that it is; or, with ``plan``, of the struct that its fields are
-        in, whose nulls are nulls of the whole; None where there is no such column
-    plan: how it is made of fields; None if ``column`` is it
-    is_text: the column's text, whatever its type; otherwise its bytes as they are
-    prefix: put before ``column``, as it is part of what ``plan`` makes
+    column: position of the column that holds it; or, with ``plan``, of the struct with its fields,
+        whose nulls are null values; None without such a column
+    plan: how it is encoded from fields; None if ``column`` holds it
+    is_text: write the column's text, whatever its type; otherwise its bytes unchanged
+    prefix: bytes before ``column``; a ``plan`` has its own prefix
     takes_session_zone: whether the time zone of ``plan`` is that of the Spark session
     """
 
@@ -96,13 +96,13 @@ class PartPlan(NamedTuple):
 
 
 class RowsPlan(NamedTuple):
-    """What is made of the columns that come from Spark, before they are appended.
+    """The columns to append, built from Spark's columns.
 
-    kept: positions of the columns for the record's other parts, by the names of those
-    null_when: position of a column of booleans, true where the value is null
-    headers: added to those of each row
-    session_zone: the time zone of the Spark session, None where that is not known
-    is_ansi: spark.sql.ansi.enabled of the Spark session, which texts of decimals go by
+    kept: part of the record and position of its column, for the other parts
+    null_when: position of a boolean column: true writes null as the value
+    headers: added to the headers of each row
+    session_zone: the time zone of the Spark session, None if unknown
+    is_ansi: spark.sql.ansi.enabled of the Spark session, which decides the texts of decimals
     """
 
     value: PartPlan
@@ -118,7 +118,7 @@ VALUE, KEY, HEADERS = "value", "key", "headers"
 
 
 def names_of(plan: RowsPlan) -> list[str]:
-    """Names of the columns that are appended, in their order."""
+    """Return the names of the appended columns, in order."""
     names = [VALUE]
     if plan.key is not None:
         names.append(KEY)
@@ -155,7 +155,7 @@ class ProtobufField(NamedTuple):
     """A field of a message.
 
     type: one of TYPES; type_name: the full name of a message or an enum
-    has_presence: whether a default value is written; oneof: name of the one that it is in
+    has_presence: whether a default value is written; oneof: name of the field's oneof, or empty
     """
 
     name: str
@@ -170,12 +170,12 @@ class ProtobufField(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Its type as messages have it."""
+        """Return the type as error messages show it."""
         return f"{'repeated ' if self.is_repeated else ''}{self.type_name or self.type}"
 
 
 class ProtobufMessage(NamedTuple):
-    """is_entry: of a map, whose key is the field 1 and whose value is the field 2"""
+    """A message. is_entry: a map's entry, with the key in field 1 and the value in field 2"""
 
     name: str
     fields: tuple[ProtobufField, ...]
@@ -183,17 +183,17 @@ class ProtobufMessage(NamedTuple):
 
 
 class ProtobufEnum(NamedTuple):
-    """values: names and numbers"""
+    """An enum. values: names and numbers"""
 
     name: str
     values: tuple[tuple[str, int], ...]
 
 
 class ProtobufSchema(NamedTuple):
-    """A message and what it is made of.
+    """A message with all messages and enums that it uses.
 
-    root: its full name
-    indexes: where it is in its file: a number for each message around it, and its own
+    root: the message's full name
+    indexes: the message's index in its file: one number per enclosing message, then its own
     """
 
     root: str
@@ -202,6 +202,6 @@ class ProtobufSchema(NamedTuple):
     indexes: tuple[int, ...] = (0,)
 
     def has_field(self, name: str) -> bool:
-        """Whether its root has a field of this name, in any case."""
+        """Return True if the root message has a field of this name, in any case."""
         root = next(message for message in self.messages if message.name == self.root)
         return any(field.name.lower() == name.lower() for field in root.fields)

@@ -1,4 +1,4 @@
-"""Protobuf messages as descriptors tell them: read by the official package, on the driver only.
+"""Read Protobuf messages from descriptors with the official package, on the driver only.
 
 Source: Protobuf's ``descriptor.proto``.
 """
@@ -29,22 +29,22 @@ _REPEATED, _REQUIRED = 3, 2
 _WELL_KNOWN = "google/protobuf/"
 _KNOWN_TO_REGISTRIES = (_WELL_KNOWN, "google/type/", "confluent/")
 _META = "confluent/meta.proto"
-"""It has nothing but extensions of options, which no row depends on."""
+"""A file with only extensions of options, on which no row depends."""
 _PACKAGES = {
     _WELL_KNOWN: ("", "protobuf"),
     "google/type/": ("", "googleapis-common-protos"),
     "confluent/": ("confluent_kafka.schema_registry.", "'confluent-kafka[protobuf]'"),
 }
-"""By the beginning of a file's name: before its module's, and what pip calls the package."""
+"""Prefix of a file's name -> prefix of its Python module, and pip's name of the package."""
 _NOT_TOLD = "the registry does not tell it among the references of the schema"
 _MOST_SHOWN = 20
 
 
 class ProtobufFile(NamedTuple):
-    """A .proto file as a registry takes it. name: that others import it by
+    """A .proto file as a registry accepts it. name: the name in imports
 
     text: a FileDescriptorProto in Base64
-    imports: names of the files that it imports, but for those that a registry knows by itself
+    imports: names of imported files, without the files that every registry knows
     """
 
     name: str
@@ -53,11 +53,11 @@ class ProtobufFile(NamedTuple):
 
 
 class DescribedMessage(NamedTuple):
-    """A message, and the files that it is made of.
+    """A message and the files that define it.
 
-    files: each file follows those that it imports; the message's own file is the last one
-    is_behind_map: whether its indexes count entries of maps, which the text of a .proto file with
-        ``map<…>`` has no messages for
+    files: each file follows its imports; the message's own file is last
+    is_behind_map: whether its indexes count map entries, which are no messages in the text of a
+        .proto file with ``map<…>``
     """
 
     schema: ProtobufSchema
@@ -66,7 +66,7 @@ class DescribedMessage(NamedTuple):
 
 
 def check_installed(option: str) -> None:
-    """Raises ConfigError, which tells the command that installs it, without Protobuf's package."""
+    """Raise ConfigError, with the command to install it, if the package protobuf is missing."""
     try:
         import_module("google.protobuf.descriptor_pb2")
     except ImportError as error:
@@ -77,10 +77,10 @@ def check_installed(option: str) -> None:
 
 
 def read_descriptor_set(data: bytes, message: str) -> DescribedMessage:
-    """A message of a FileDescriptorSet, which ``protoc --descriptor_set_out`` writes.
+    """Return a message of a FileDescriptorSet, which ``protoc --descriptor_set_out`` writes.
 
-    message: its full name, or, of one that is in no other, its own, if no other file of the set
-        has that, too. Raises FormatError.
+    message: its full name; for a top-level message the simple name suffices if it is unique in the
+        set. Raises FormatError.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
@@ -98,12 +98,12 @@ def read_descriptor_set(data: bytes, message: str) -> DescribedMessage:
 def read_registered(
     text: str, imports: Iterable[tuple[str, str]], message: str | None
 ) -> DescribedMessage:
-    """A message of a FileDescriptorProto in Base64; its first one without ``message``.
+    """Return a message of a FileDescriptorProto in Base64; by default its first message.
 
-    imports: names and texts of the files that it imports, and that these do
+    imports: names and texts of all files that it imports, directly or not
 
-    Raises FormatError, also for a message of an imported file: its indexes would be those of
-    another schema than the one whose id goes before it.
+    Raises FormatError, also for a message of an imported file, because its indexes would not belong
+    to the schema whose id precedes the value.
     """
     root = _parsed(text, "")
     others = [_parsed(other, name) for name, other in imports]
@@ -117,11 +117,11 @@ def read_registered(
 
 
 def indexes_in(text: str, name: str) -> tuple[int, ...]:
-    """Return where the message of a full name is in a schema as a registry has it.
+    """Return the indexes of a message in a registry's schema. name: the message's full name
 
-    text: a FileDescriptorProto in Base64, or that of a .proto file
+    text: a FileDescriptorProto in Base64, or the text of a .proto file
 
-    Raises FormatError where the schema does not define the message.
+    Raises FormatError if the schema does not define the message.
     """
     try:
         file = _parsed(text, "")
@@ -142,14 +142,15 @@ _WORD = re.compile(
 
 
 def _outline(text: str) -> FileDescriptorProto:
-    """The package and the names of messages of a .proto file, as Confluent counts messages there:
-    neither groups nor maps are messages.
+    """Return a descriptor with the package and message names of a .proto file's text.
+
+    Groups and maps are not messages, as Confluent's indexes count.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     words = [word for word in _WORD.findall(text) if word[:2] not in ("//", "/*")]
     file = FileDescriptorProto()
-    around: list[Any] = [file.message_type]  # None in what is no message
+    around: list[Any] = [file.message_type]  # None inside a block that is not a message
     for place, word in enumerate(words):
         if word == "{":
             inner = None
@@ -178,9 +179,9 @@ def _parsed(text: str, name: str) -> FileDescriptorProto:
 
 
 class _Files:
-    """Files of one set, with all that they import.
+    """Files of one set with all their imports.
 
-    advice: where an import is not there; main: the file whose messages come first, if there is one
+    advice: for the error about a missing import; main: the file whose messages come first, or None
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class _Files:
 
         self._given, self._advice, self._main = files, advice, main
         self._files = {file.name: file for file in files}
-        self._added: dict[str, FileDescriptorProto] = {}  # each after those that it imports
+        self._added: dict[str, FileDescriptorProto] = {}  # each after its imports
         self._pool: Any = DescriptorPool()
         begun: set[str] = set()
         waiting = files[::-1]
@@ -209,7 +210,7 @@ class _Files:
     def _add(self, file: FileDescriptorProto) -> None:
         known = self._added.setdefault(file.name, file)
         if known is not file:
-            # Sets may be concatenated. Of two versions, one's fields would go with another's index.
+            # Concatenated sets may hold two versions: one's fields would get the other's index.
             if known != file:
                 raise FormatError(f"there are two files '{file.name}', and they differ")
             return
@@ -224,7 +225,7 @@ class _Files:
         return self._files[name]
 
     def described(self, name: str) -> DescribedMessage:
-        """Raises FormatError where there is no such message."""
+        """Return the message of a name. Raises FormatError if it is missing."""
         root = self._found(name)
         file = root.file.name
         if self._main is not None and file != self._main.name:
@@ -269,7 +270,7 @@ class _Files:
         )
 
     def _needed(self, name: str) -> tuple[ProtobufFile, ...]:
-        """A file, the last one, and those that it imports, directly or not."""
+        """Return the files that a file imports, directly or not, and the file itself at the end."""
         needed, found = {name}, []
         for other in reversed(self._added):
             if other in needed:
@@ -288,8 +289,10 @@ class _Files:
 
 
 def _clear_json_names(file: FileDescriptorProto) -> None:
-    """Clear names that Protobuf derives. ``protoc --descriptor_set_out`` has them in each field;
-    the descriptors in generated classes, which Confluent's serializers register, have not.
+    """Clear the JSON names that Protobuf derives.
+
+    ``protoc --descriptor_set_out`` writes them in each field. The descriptors in generated classes,
+    which Confluent's serializers register, do not have them.
     """
     waiting = [*file.message_type]
     fields = [*file.extension]
@@ -303,20 +306,20 @@ def _clear_json_names(file: FileDescriptorProto) -> None:
 
 
 def _json_name(name: str) -> str:
-    """Return what Protobuf derives: no underscores, and upper case behind each."""
+    """Return the name that Protobuf derives: no underscores, upper case after each."""
     return re.sub("_+(.?)", lambda found: found[1].upper(), name)
 
 
 def _names_in(file: FileDescriptorProto, own: str | None = None) -> list[str]:
-    """Full names of a file's messages that are in no other: of all, or of those named ``own``."""
+    """Return the full names of a file's top-level messages: of all, or of those named ``own``."""
     before = f"{file.package}." if file.package else ""
     return [before + m.name for m in file.message_type if own is None or m.name == own]
 
 
 def _known(name: str, importer: str, advice: str) -> FileDescriptorProto:
-    """A file that comes with a package of Python. Raises FormatError for others.
+    """Return a file that a Python package includes. Raises FormatError for other files.
 
-    Registries know these by themselves, and do not tell them.
+    Registries know these files and do not list them as references.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
@@ -335,7 +338,7 @@ def _known(name: str, importer: str, advice: str) -> FileDescriptorProto:
 
 
 def _names_to(message: Descriptor) -> Iterator[str]:
-    """Names of the messages around it, from the outermost one, and its own."""
+    """Yield the names of the enclosing messages, outermost first, then the message's own."""
     if message.containing_type is not None:
         yield from _names_to(message.containing_type)
     yield message.name
@@ -344,8 +347,10 @@ def _names_to(message: Descriptor) -> Iterator[str]:
 def _indexes(
     file: FileDescriptorProto, names: Iterable[str], has_entries: bool = True
 ) -> tuple[int, ...]:
-    """Where a message is in its file: a number for each message around it, and its own; empty
-    where there is none. names: of these messages; has_entries: whether those of maps count
+    """Return a message's indexes in its file: one per enclosing message, then its own.
+
+    Return an empty tuple if the message is missing. names: as ``_names_to`` yields them
+    has_entries: whether map entries count
     """
     indexes, messages = [], file.message_type
     for name in names:
@@ -359,7 +364,7 @@ def _indexes(
 
 
 class _Reading:
-    """What a message and all that it is made of are."""
+    """Reads a message with all messages and enums that it uses."""
 
     def __init__(self, files: dict[str, FileDescriptorProto]) -> None:
         self._files = files
@@ -396,7 +401,7 @@ class _Reading:
             is_required=_is(field, "is_required", _REQUIRED),
             is_packed=self._is_packed(field),
             has_presence=bool(field.has_presence),
-            # Of proto3's optional there is one of a single field.
+            # A proto3 optional field is a oneof with a single field.
             oneof=oneof.name if oneof is not None and len(oneof.fields) > 1 else "",
         )
 
@@ -416,7 +421,7 @@ _NEVER_PACKED = ("string", "bytes", "message", "group")
 
 
 def _is(field: FieldDescriptor, name: str, label: int) -> bool:
-    """By the attribute that is there from protobuf 6.31 on, or by what was before."""
+    """Return a field's flag: the attribute of protobuf 6.31 and newer, or else the label."""
     found = getattr(field, name, None)
     return bool(getattr(field, "label", None) == label if found is None else found)
 

@@ -1,7 +1,7 @@
-"""Which column is written as which field of a Protobuf message, and how.
+"""Match columns with the fields of a Protobuf message and choose how each column is encoded.
 
-Fields are found by name, exactly or else without regard to case, as in Spark's
-``ProtobufSerializer``. A field that no column has is not written.
+Fields match by name, exactly or else without regard to case, as in Spark's ``ProtobufSerializer``.
+A field without a column is not written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WRAPPERS = {
     "google.protobuf.StringValue": "string",
     "google.protobuf.BytesValue": "bytes",
 }
-# What is written as Arrow has it, and how many bytes that are. No check of a range is among it.
+# Values copied from Arrow's buffers -> bytes per value. Fields with a range check are not copied.
 _COPIED = {
     (nodes.FLOAT, rows.FIXED_4): 4,
     (nodes.INT32, rows.FIXED_4): 4,
@@ -54,11 +54,11 @@ _COPIED = {
     (nodes.INT64, rows.FIXED_8): 8,
 }
 _MOST_DIGITS = 20
-"""Of a decimal that is an unsigned integer of 64 bits, as Spark reads those."""
+"""Digits of a decimal that holds an unsigned 64-bit integer, as Spark reads these."""
 
 
 class _Type(NamedTuple):
-    """A scalar type. wire: its wire type; is_wide: of 64 bits, for integers"""
+    """A scalar type. wire: its wire type; is_wide: whether an integer has 64 bits"""
 
     written_as: int
     wire: int
@@ -78,7 +78,7 @@ _TYPES = {
     "sfixed32": _Type(rows.FIXED_4, _FOUR),
     "sfixed64": _Type(rows.FIXED_8, _EIGHT, True),
 }
-# (kind of the column, type of the field): where nothing else has to be looked at.
+# (kind of the column, type of the field) -> encoding, for types that need no other check.
 _OTHERS = {
     (nodes.BOOLEAN, "bool"): (rows.VARINT, _VARINT, 0),
     (nodes.FLOAT, "float"): (rows.FIXED_4, _FOUR, 0),
@@ -90,10 +90,9 @@ _OTHERS = {
 
 
 def protobuf_root(schema: ProtobufSchema, columns: list[Column]) -> Node:
-    """The node of a row.
+    """Return the node of a row.
 
-    Raises FormatError for a column without a field that it fits, or a required field without a
-    column.
+    Raises FormatError for a column without a matching field, or a required field without a column.
     """
     layout = _Layout(schema)
     return Node(nodes.STRUCT, children=layout.fields(layout.message(schema.root), columns, ""))
@@ -110,7 +109,7 @@ class _Layout:
     def fields(
         self, message: ProtobufMessage, columns: list[Column], path: str
     ) -> tuple[Node, ...]:
-        """In descending order of their numbers, as the kernel writes them."""
+        """Return the fields' nodes in descending order of numbers, the kernel's order."""
         found = _matched(message, columns, path)
         missing = [f.name for f in message.fields if f.is_required and f.number not in found]
         if missing:
@@ -170,7 +169,7 @@ class _Layout:
         return made._replace(name=tag, rules=rules, parameter=size, children=(bare,))
 
     def _entry(self, field: ProtobufField, message: ProtobufMessage, column: Column) -> Node:
-        """Of a map: a message whose two fields are always written."""
+        """Return the node of a map's entry, a message whose two fields are always written."""
         key, value = (
             next(f for f in message.fields if f.number == number)._replace(has_presence=True)
             for number in (1, 2)
@@ -188,7 +187,7 @@ class _Layout:
         )
 
     def _value(self, field: ProtobufField, column: Column) -> Node:
-        """Of a field that is not repeated, or of an element of one that is."""
+        """Return the node of a field that is not repeated, or of a repeated field's element."""
         kind, offset_bytes = _kind_of(field, column)
         node = Node(kind, offset_bytes=offset_bytes, path=column.path)
         if field.type == ENUM:
@@ -234,7 +233,7 @@ class _Layout:
 
 
 def _matched(message: ProtobufMessage, columns: list[Column], path: str) -> dict[int, int]:
-    """By the number of a field: which of the columns it is."""
+    """Return field number -> index of its column."""
     exact = {field.name: field.number for field in message.fields}
     lower: dict[str, list[int]] = {}
     for field in message.fields:
@@ -268,7 +267,7 @@ def _kind_of(field: ProtobufField, column: Column) -> tuple[int, int]:
 
 
 def _scalar(name: str, arrow_type: Any, node: Node) -> tuple[Node, int] | None:
-    """The node and the wire type of a value of a scalar type. None for what it cannot hold."""
+    """Return the node and wire type of a scalar; None if the field cannot hold the column."""
     kind = nodes.INT32 if node.kind == nodes.DATE else node.kind
     other = _OTHERS.get((kind, name))
     if other is not None:
@@ -296,7 +295,7 @@ def _scalar(name: str, arrow_type: Any, node: Node) -> tuple[Node, int] | None:
 
 
 def _tagged(field: ProtobufField, wire: int, node: Node) -> Node:
-    """With what is said of the field itself."""
+    """Return the node with the field's tag and rules."""
     tag = _tag(field.number, wire)
     rules = node.rules | len(tag) << rows.TAG_BYTES | _needed(field)
     if not field.has_presence and not field.is_repeated:

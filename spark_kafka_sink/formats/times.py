@@ -1,8 +1,8 @@
 """Turn time zones into tables of offsets, and patterns of dates and times into kernel steps.
 
-Names of zones are those that Spark takes; the table has what their clocks are ahead of UTC, and
-from when on. Letters are those of Spark's datetime patterns that write numbers; texts in a
-language, weeks and optional parts are refused.
+Zone names are those that Spark accepts; a table lists the offsets from UTC with their start times.
+Letters are those of Spark's datetime patterns that write numbers; texts in a language, weeks and
+optional parts are rejected.
 
 Source: Spark's ``SparkDateTimeUtils.getZoneId`` and ``DateTimeFormatterHelper``; Java's
 ``ZoneId.of``, ``ZoneId.SHORT_IDS`` and ``java.time.format.DateTimeFormatterBuilder``.
@@ -30,11 +30,11 @@ _FIRST = int((datetime(1800, 1, 1, tzinfo=timezone.utc) - _EPOCH).total_seconds(
 _STEP = 4 * 86_400
 _FIXED = re.compile(r"(UTC|GMT|UT)?([+-].*)")
 _OFFSET = re.compile(r"[0-9]{2}(?::[0-9]{2}){0,2}|[0-9]{4}|[0-9]{6}|[0-9]")
-# Spark takes some offsets that Java has with two digits alone.
+# Spark accepts one digit in some offsets for which Java needs two.
 _ONE_DIGIT_HOUR = re.compile(r"([+-])([0-9]):")
 _ONE_DIGIT_MINUTE = re.compile(r"([+-][0-9]{2}:)([0-9])$")
 _MOST_AHEAD_S = 18 * 3600
-"""Of Java's offsets, in both directions. Kernels write clocks of less than a day."""
+"""Java's largest offset in both directions. Kernels support offsets of less than a day."""
 _OF_UTC = frozenset(["UTC", "GMT", "UT", "Z", "Zulu", "Etc/UTC", "Etc/GMT", "Universal"])
 _SHORT = {
     **{"ACT": "Australia/Darwin", "AET": "Australia/Sydney", "ART": "Africa/Cairo"},
@@ -51,11 +51,11 @@ _SHORT = {
 
 @cache
 def zone_table(name: str) -> npt.NDArray[np.int64]:
-    """int64[n + 1, 2]: seconds since 1970 from which on clocks are so many seconds ahead of UTC.
+    """Return int64[n + 1, 2]: start of an offset in seconds since 1970, offset in seconds from UTC.
 
-    The first row begins before all times, the last one ends the one before. Complete from 1800 to
-    ZONES_REPEAT; before that, clocks showed local mean time. Raises FormatError for a name that is
-    not known here, and for offsets beyond 18 hours.
+    The first row starts before all times; the last row only ends the row before. Complete from 1800
+    to ZONES_REPEAT; earlier clocks showed local mean time. Raises FormatError for an unknown name
+    and for offsets beyond 18 hours.
     """
     java_name, offset = _java_zone(name)
     changes = [(_FIRST, offset)] if offset is not None else _changes(_zone(java_name))
@@ -64,7 +64,7 @@ def zone_table(name: str) -> npt.NDArray[np.int64]:
 
 
 def seconds_ahead(seconds: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.int64]:
-    """int64[n]: what clocks are ahead of UTC at these seconds since 1970. Raises FormatError."""
+    """Return int64[n]: offsets from UTC, s, at these seconds since 1970. Raises FormatError."""
     table = zone_table(name)
     later = ZONES_REPEAT - ZONES_CYCLE + (seconds - ZONES_REPEAT) % ZONES_CYCLE
     within = np.where(seconds < ZONES_REPEAT, seconds, later)
@@ -73,7 +73,7 @@ def seconds_ahead(seconds: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.i
 
 
 def zone_id(name: str) -> str:
-    """What Java calls the zone: ``PST`` is America/Los_Angeles, ``+1:00`` is +01:00.
+    """Return Java's id of the zone: ``PST`` is America/Los_Angeles, ``+1:00`` is +01:00.
 
     Raises FormatError for an offset that Java does not have.
     """
@@ -81,7 +81,7 @@ def zone_id(name: str) -> str:
 
 
 def _java_zone(name: str) -> tuple[str, int | None]:
-    """Java's id of the zone, and the seconds that its clocks are always ahead, if they are."""
+    """Return Java's id of the zone, and its offset in seconds if the offset is fixed."""
     padded = _ONE_DIGIT_HOUR.sub(r"\g<1>0\g<2>:", name, count=1)
     padded = _ONE_DIGIT_MINUTE.sub(r"\g<1>0\g<2>", padded)
     java_name = _SHORT.get(padded, padded)
@@ -97,7 +97,7 @@ def _java_zone(name: str) -> tuple[str, int | None]:
 
 
 def _offset_of(text: str) -> int | None:
-    """Seconds of an offset with its sign; None for one that Java's ZoneOffset does not have."""
+    """Return the seconds of a signed offset; None if Java's ZoneOffset rejects it."""
     if not _OFFSET.fullmatch(text[1:]):
         return None
     digits = text[1:].replace(":", "")
@@ -126,7 +126,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _changes(zone: tzinfo) -> list[tuple[int, int]]:
-    """(from when on, seconds ahead), found by looking at each four days."""
+    """Return (start, offset in seconds) of each offset, found by a search in steps of four days."""
     before, ahead = _FIRST, _ahead(zone, _FIRST)
     found = [(before, ahead)]
     while before < ZONES_REPEAT:
@@ -141,7 +141,7 @@ def _changes(zone: tzinfo) -> list[tuple[int, int]]:
                     high = middle
             ahead = _ahead(zone, high)
             found.append((high, ahead))
-            # Another change may follow within the same days.
+            # Another change may follow within the same step.
             after = high
         before = after
     return found
@@ -184,9 +184,9 @@ _RESERVED = frozenset("[]{}#'")
 
 
 def patterns_of(options: JsonOptions, option_prefix: str = "") -> dict[int, Steps]:
-    """By kind of node, where the options have a pattern. Raises FormatError.
+    """Return the kernel steps by kind of node, for options with a pattern. Raises FormatError.
 
-    option_prefix: what messages have before the names of the options: value.json. or key.json.
+    option_prefix: prefix of the option names in messages: value.json. or key.json.
     """
     zone = options.time_zone or "UTC"
     asked = (
@@ -225,7 +225,7 @@ def _steps(pattern: str, name: str, letters: str, zone: str) -> Iterator[tuple[i
             yield from steps
 
 
-# Letters that others have for the same, or nearly so.
+# Letters that other pattern languages use for the same or a similar field.
 _NEAR = {"Y": "y", "u": "y", "h": "H", "K": "H", "k": "H", "D": "d", "n": "S", "z": "XXX"}
 
 
@@ -243,7 +243,7 @@ _ELSE = "For another form make a column of text by date_format() and write that"
 
 
 def _of_letter(letter: str, count: int, zone: str) -> Iterator[tuple[int, int]]:
-    """Nothing for a count that is not supported."""
+    """Yield the steps of a letter; none if the count is not supported."""
     if letter == "y":
         if count == 2:
             yield patterns.YEAR_OF_CENTURY, 2
@@ -274,7 +274,7 @@ def _offset(letter: str, count: int) -> Iterator[tuple[int, int]]:
 
 
 def _bytes(text: str) -> Iterator[tuple[int, int]]:
-    """As they stand in a text of JSON."""
+    """Yield steps for the bytes of a text as JSON escapes it."""
     quoted = json.dumps(text, ensure_ascii=False)[1:-1]
     escaped = re.sub(r"\\u00..", lambda found: "\\u" + found[0][2:].upper(), quoted)
     return ((patterns.BYTE, byte) for byte in escaped.encode())

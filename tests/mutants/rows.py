@@ -189,7 +189,7 @@ MUTANTS = (
     Mutant("formats/json_schema.py", 'or "/draft-03/" in draft', "", _MISFITS),
     Mutant(
         "formats/json_schema.py",
-        "            self._found[key] = []  # what leads back to itself adds nothing\n",
+        "            self._found[key] = []  # a circular reference adds no misfit\n",
         "",
         _MISFITS,
     ),
