@@ -1,1 +1,1 @@
-"""Arrow columns as the kernels need them."""
+"""Arrow columns in the form that the kernels need."""

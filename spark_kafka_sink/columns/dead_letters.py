@@ -1,12 +1,11 @@
-"""Find the rows that cannot be written, and make them rows of another topic, the dead letters.
+"""Find rows that cannot be written and convert them to dead letters, rows of another topic.
 
-Faults are looked for only after an Arrow batch was refused as a whole, which costs nothing for
-batches in order. What is found is a function of the rows, the options and the topics' settings, so
-that a task that runs again comes to the same. Sizes, partitions and the user's own partitioner are
-looked at by the producer.
+Rows are checked only after an Arrow batch was rejected as a whole, so valid batches cost nothing.
+The faults depend only on the rows, the options and the topics' settings, so a repeated task finds
+the same faults. The producer checks sizes, partitions and the user's own partitioner.
 
-A dead letter keeps key, value, headers and timestamp of its row, as far as a Kafka record can have
-them. What would be too large is cut off, and headers tell that.
+A dead letter keeps key, value, headers and timestamp of its row, as far as a Kafka record can hold
+them. Parts that are too large are truncated, and headers report that.
 
 Source of the headers' names: Kafka Connect's ``DeadLetterQueueReporter`` (KIP-298).
 """
@@ -56,15 +55,15 @@ CAUSES = (
     PARTITIONER,
     REFUSED,
 )
-"""In the order in which they are looked for: the first one is the cause of a row with several.
+"""Causes in the order of the checks: the first fault of a row is its cause.
 
-The last one, and some rows of TOO_LARGE and BAD_TIMESTAMP, are what brokers have found out.
+Brokers report REFUSED, and some rows of TOO_LARGE and BAD_TIMESTAMP.
 """
 
 AN_ARROW_BATCH = "an Arrow batch"
 AS_RETURNED = f"{AN_ARROW_BATCH} as the interceptors have returned it"
 AS_GOT = f"{AN_ARROW_BATCH} as the interceptor got it"
-"""What numbers of rows count, in messages."""
+"""Texts for messages: what a row's number refers to."""
 
 BoolArray = npt.NDArray[np.bool_]
 Int64Array = npt.NDArray[np.int64]
@@ -74,14 +73,14 @@ _US_PER_MS = 1000
 
 
 class Fault(NamedTuple):
-    """Why a row cannot be written. cause: one of CAUSES; message: in words, without its contents"""
+    """The reason why a row cannot be written. cause: one of CAUSES; message: without contents"""
 
     cause: str
     message: str
 
 
 class RowFaults:
-    """The faults of an Arrow batch's rows. ``found``: by row, in the order of CAUSES."""
+    """The faults of an Arrow batch's rows. ``found``: row -> fault"""
 
     def __init__(self, rows_count: int) -> None:
         self._is_good: BoolArray = np.ones(rows_count, np.bool_)
@@ -89,22 +88,25 @@ class RowFaults:
 
     @property
     def good(self) -> Int64Array:
-        """Rows without a fault, ascending."""
+        """Return the rows without a fault, ascending."""
         return np.flatnonzero(self._is_good)
 
     @property
     def bad(self) -> Int64Array:
-        """Rows with a fault, ascending."""
+        """Return the rows with a fault, ascending."""
         return np.flatnonzero(~self._is_good)
 
     def add(self, is_faulty: BoolArray, cause: str, message_of: Callable[[int], str]) -> None:
-        """``is_faulty``: bool[n]. A row that has a fault already keeps that one."""
+        """Add a fault to rows without one; a row keeps its first fault. is_faulty: bool[n]"""
         for row in np.flatnonzero(is_faulty & self._is_good).tolist():
             self.found[row] = Fault(cause, message_of(row))
         self._is_good &= ~is_faulty
 
     def add_those_of(self, others: RowFaults, numbers: Int64Array | None = None) -> None:
-        """``others``: of the same rows, or of those with these ``numbers`` here."""
+        """Add the faults of ``others`` to rows without one.
+
+        numbers: for each row of ``others`` its number here; None for equal numbers
+        """
         for other_row, fault in others.found.items():
             row = other_row if numbers is None else int(numbers[other_row])
             if self._is_good[row]:
@@ -113,7 +115,7 @@ class RowFaults:
 
 
 class Readable(NamedTuple):
-    """An Arrow batch whose headers all have a key: those without were left out. And its faults."""
+    """An Arrow batch without headers that are null or lack a key, and its faults."""
 
     rows: ArrowBatch
     faults: RowFaults
@@ -122,9 +124,9 @@ class Readable(NamedTuple):
 def content_faults(
     arrow_batch: ArrowBatch, positions: ColumnPositions, decision_log: str | None = None
 ) -> Readable:
-    """Faults of headers, topics and timestamps. Raises SchemaError for a type of a column.
+    """Find faults of headers, topics and timestamps. Raises SchemaError for a wrong column type.
 
-    decision_log: the topic that no row may go to, with exactly-once
+    decision_log: with exactly-once, a topic to which no row may be written
     """
     check_types(arrow_batch, positions)
     faults = RowFaults(arrow_batch.num_rows)
@@ -138,23 +140,23 @@ def content_faults(
 
 
 def is_legal(topic: str) -> bool:
-    """Source: ``Topic.validate``."""
+    """Return True for a valid topic name. Source: ``Topic.validate``."""
     return _LEGAL_TOPIC.fullmatch(topic) is not None and topic not in (".", "..")
 
 
 def rows_of(arrow_batch: ArrowBatch, rows: Int64Array) -> ArrowBatch:
-    """These rows, in this order."""
+    """Return these rows in this order."""
     return arrow_batch if len(rows) == arrow_batch.num_rows else arrow_batch.take(pa.array(rows))
 
 
 def is_null(array: Any) -> BoolArray:
-    """bool[n]"""
+    """Return bool[n], True for nulls."""
     found: BoolArray = array.is_null().to_numpy(zero_copy_only=False)
     return found
 
 
 def illegal_topic(topic: str) -> str:
-    """What is said of a name that no topic can have."""
+    """Return the message about an invalid topic name."""
     return (
         f"Invalid topic name '{topic[:300]}': topic names have 1 to 249 characters out of "
         "a-z A-Z 0-9 . _ -"
@@ -162,7 +164,7 @@ def illegal_topic(topic: str) -> str:
 
 
 def decision_log_topic(topic: str) -> str:
-    """Return what is said of a row that names the query's own decision log."""
+    """Return the message about a row for the query's own decision log."""
     return (
         f"Invalid topic '{topic}': it is the decision log, transaction.log.topic, where a row may "
         "be taken for a decision. Name another topic in one of the two"
@@ -172,7 +174,7 @@ def decision_log_topic(topic: str) -> str:
 def _find_topics(column: Any, faults: RowFaults, decision_log: str | None) -> None:
     faults.add(is_null(column), NULL_TOPIC, lambda row: "null topic present in the data")
     encoded = column.dictionary_encode()
-    # Those of a dictionary: a row without a topic has none.
+    # The dictionary has no entry for null topics.
     names = shown_texts(encoded.dictionary)
 
     def told(name: str) -> str:
@@ -197,7 +199,7 @@ def _find_timestamps(column: Any, faults: RowFaults) -> None:
 
 
 def _with_keys(arrow_batch: ArrowBatch, position: int, faults: RowFaults) -> ArrowBatch:
-    """Note rows with a header that is null or has no key, and leave such headers out."""
+    """Add faults of rows with a null header or header key, and drop these headers."""
     column: Any = arrow_batch.column(position)
     entries = column.flatten()
     is_bad = is_null(entries) | is_null(entries.field(0))
@@ -225,19 +227,19 @@ HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]
 
 
 def repeated(value: bytes, count: int) -> Any:
-    """A binary array of ``count`` times the same."""
+    """Return a binary array that repeats ``value``."""
     return pa.repeat(pa.scalar(value, pa.binary()), count)
 
 
 def with_constant_headers(own: Any, count: int, added: Sequence[tuple[str, bytes]]) -> Any:
-    """Each row's own headers, if there are any, then those of ``added``, by name and value."""
+    """Return each row's own headers, if any, followed by ``added``, by name and value."""
     return with_headers(own, count, {name: repeated(value, count) for name, value in added})
 
 
 def with_headers(own: Any, count: int, told: Mapping[str, Any]) -> Any:
-    """Each row's own headers, also those that are null, then those of ``told`` that it has.
+    """Return each row's own headers, including null ones, followed by its headers in ``told``.
 
-    told: by name a binary array, null where it is left out
+    told: name -> binary array; null: the row does not get this header
     """
     keys, values = [pa.array([], pa.string())], [pa.array([], pa.binary())]
     row_of: list[npt.NDArray[np.int64]] = []
@@ -282,7 +284,7 @@ _ROWS_SCHEMA = pa.schema(
 
 
 class Row(NamedTuple):
-    """A dead letter's row, and why it is one."""
+    """The row of a dead letter, with its cause."""
 
     value: bytes | None
     key: bytes | None
@@ -294,7 +296,7 @@ class Row(NamedTuple):
 
 
 def row_batch(rows: Sequence[Row]) -> Any:
-    """Columns value, key, headers, topic, partition, timestamp, and cause."""
+    """Return an Arrow batch of value, key, headers, topic, partition, timestamp, cause."""
     headers = [[{"key": k, "value": v} for k, v in row.headers] for row in rows]
     given = {field: [getattr(row, field) for row in rows] for field in ("value", "key", "topic")}
     columns = [
@@ -310,7 +312,7 @@ def row_batch(rows: Sequence[Row]) -> Any:
 
 
 def changed_rows(before: Any, after: Any) -> Any:
-    """``after``, if it has the columns of ``before``. Raises TypeError."""
+    """Return ``after``. Raises TypeError if its columns differ from those of ``before``."""
     if not isinstance(after, pa.RecordBatch):
         raise TypeError(f"it returned {type(after).__name__}, not a pyarrow.RecordBatch")
     if after.schema.names != before.schema.names or after.schema.types != before.schema.types:
@@ -332,7 +334,7 @@ KEY_SIZE = PREFIX + "key.truncated.from"
 HEADERS_DROPPED = PREFIX + "headers.dropped"
 
 MOST_TOLD = 8192
-"""Bytes of MESSAGE: a reason of the user's own may have all of a row's contents in it."""
+"""Limit of MESSAGE, bytes: a reason of the user's code may quote a whole row."""
 _CUT = b" [cut off]"
 
 _SCHEMA = pa.schema(
@@ -344,17 +346,18 @@ _SCHEMA = pa.schema(
     ]
 )
 _HEADERS, _TIMESTAMP = 2, 3
-# Spark's texts may be any bytes, of which Python makes no str.
+# Spark's texts may be invalid UTF-8, which Python cannot decode.
 _BYTES_HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 _BYTES_SCHEMA = _SCHEMA.set(_HEADERS, pa.field("headers", _BYTES_HEADERS))
 _OWN_PREFIX = PREFIX.encode()
-# Marks of what was cut off, at their largest: three headers with numbers of 10 digits.
+# Largest size of the headers about truncation: three headers with numbers of 10 digits.
 _MARKS_BYTES = 200
 
 
 def positions_of(topic: str) -> ColumnPositions:
-    """Where the columns of dead letters are. Whatever partitioner the rows have refused: the key
-    decides.
+    """Return the positions of the columns of dead letters.
+
+    The key decides the partition, whatever partitioner the options set.
     """
     return ColumnPositions(
         value=0, key=1, headers=2, timestamp=3, topic_option=topic, takes_partitioner=False
@@ -362,7 +365,7 @@ def positions_of(topic: str) -> ColumnPositions:
 
 
 class Origin(NamedTuple):
-    """Of which task dead letters are: what their headers tell besides the cause.
+    """The task that wrote dead letters, for their headers.
 
     query_id, batch_id: of a stream, else None
     """
@@ -372,16 +375,16 @@ class Origin(NamedTuple):
     batch_id: int | None
 
     def headers(self) -> dict[str, bytes]:
-        """The same for all dead letters of a task."""
+        """Return the headers that all dead letters of a task share."""
         told = {TASK: self.task, QUERY: self.query_id, BATCH: self.batch_id}
         return {name: str(value).encode() for name, value in told.items() if value is not None}
 
 
 class DeadLetterColumns:
-    """Makes dead letters of a task's rows.
+    """Converts a task's rows to dead letters.
 
-    most_bytes: that a record of the dead letter topic may take; origin: None for no headers but
-    those that tell what was cut off
+    most_bytes: largest record of the dead letter topic
+    origin: None for no context headers; headers about truncation are always added
     """
 
     def __init__(self, most_bytes: int, origin: Origin | None) -> None:
@@ -391,7 +394,7 @@ class DeadLetterColumns:
     def of(
         self, rows: ArrowBatch, positions: ColumnPositions, faults: Sequence[Fault]
     ) -> ArrowBatch:
-        """A dead letter for each row, in their order. faults: one for each row."""
+        """Return a dead letter per row, in order. faults: one per row"""
         told = {} if self._constants is None else self._told(rows, positions, faults)
         columns = [
             _binary(rows.column(positions.value)),
@@ -407,7 +410,7 @@ class DeadLetterColumns:
     def _told(
         self, rows: ArrowBatch, positions: ColumnPositions, faults: Sequence[Fault]
     ) -> dict[str, Any]:
-        """Context headers, each a binary array with null where it is left out."""
+        """Return the context headers, each a binary array; null: the row has no such header."""
         count = rows.num_rows
         told: dict[str, Any] = {}
         if positions.topic_option is not None:
@@ -425,14 +428,14 @@ class DeadLetterColumns:
         return told
 
     def _cut(self, letters: ArrowBatch) -> ArrowBatch:
-        """Make those fit that are too large. There are few of them, and each is large."""
+        """Truncate the dead letters that are too large, row by row because they are few."""
         sizes = np.empty(letters.num_rows, np.int64)
         content_sizes(key_value_headers(letters, positions_of("")), sizes)
         too_large = np.flatnonzero(sizes + MAX_RECORD_OVERHEAD > self._most_bytes)
         if not len(too_large):
             return letters
         taken: Any = letters.take(pa.array(too_large))
-        # As a number: Python has no time after the year 9999.
+        # As a number: Python's datetime ends with the year 9999.
         micros = taken.column(_TIMESTAMP).cast(pa.int64())
         taken = taken.set_column(_TIMESTAMP, "timestamp", micros)
         headers = _with_keys_as(taken.column(_HEADERS), pa.binary())
@@ -447,9 +450,9 @@ class DeadLetterColumns:
         return found
 
     def _cut_row(self, row: dict[str, Any], size: int) -> dict[str, Any]:
-        """Shorten the value; if that is not enough, leave out the row's own headers; then the key.
+        """Truncate the value; if that is not enough, drop the row's own headers; then the key.
 
-        Raises RecordTooLargeError where not even the context fits.
+        Raises RecordTooLargeError if the context headers alone do not fit.
         """
         excess = size + MAX_RECORD_OVERHEAD + _MARKS_BYTES - self._most_bytes
         marks: dict[str, int] = {}
@@ -478,7 +481,7 @@ class DeadLetterColumns:
 
 
 def _words(message: str) -> bytes:
-    """What is no Unicode in it, which the user's own text may have, as its escapes."""
+    """Return the bytes of a message, truncated; lone surrogates become escapes."""
     found = message.encode(errors="backslashreplace")
     if len(found) <= MOST_TOLD:
         return found
@@ -490,7 +493,7 @@ def _binary(column: Any) -> Any:
 
 
 def _with_keys_as(headers: Any, kind: Any) -> Any:
-    """The same bytes as another type. headers: of an array of its own, no slice, without nulls"""
+    """Return headers whose keys have another type. headers: no slice, without nulls"""
     entries = headers.values
     made = pa.StructArray.from_arrays(
         [entries.field(0).view(kind), entries.field(1)], names=["key", "value"]
@@ -507,13 +510,13 @@ def _as_text(column: Any) -> Any:
 
 
 def _millis(column: Any) -> Any:
-    """Rounded down, also before 1970, as they would have been written."""
+    """Return milliseconds, rounded down also before 1970, as the record would have them."""
     micros = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return pa.array(micros // _US_PER_MS, mask=is_null(column))
 
 
 def _timestamps(rows: ArrowBatch, positions: ColumnPositions, faults: Sequence[Fault]) -> Any:
-    """Those of the rows; null, the current time, for what Kafka cannot have or brokers refuse."""
+    """Return the rows' timestamps; null, the current time, for those that Kafka rejects."""
     kind = _SCHEMA.field("timestamp").type
     if positions.timestamp is None:
         return _nulls(rows, kind)

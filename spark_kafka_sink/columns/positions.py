@@ -1,4 +1,4 @@
-"""Where the DataFrame keeps what a Kafka record is made of."""
+"""Positions of the columns that hold the parts of a Kafka record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class ColumnPositions(NamedTuple):
     """Positions of the columns in every Arrow batch; None for a column that is absent.
 
     topic_option: the ``topic`` option, which overrides the topic column.
-    takes_partitioner: whether a partitioner that looks at columns is asked for these rows.
+    takes_partitioner: whether a partitioner that reads columns is called for these rows.
     """
 
     value: int

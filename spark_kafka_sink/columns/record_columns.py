@@ -1,12 +1,12 @@
-"""Give kernels the memory of Arrow batches: no copy of keys, values or headers.
+"""Pass the memory of Arrow batches to kernels without a copy of keys, values or headers.
 
-A kernel gets addresses and no types: in an array of another layout it would read what is not there.
-So the types are looked at once per Arrow batch, before an address is taken. Interceptors may have
-made the batch, or a caller that is not Spark.
+A kernel gets addresses and no types: in an array of another layout it would read invalid memory.
+Therefore the types are checked once per Arrow batch before an address is taken. Interceptors or a
+caller other than Spark may have built the batch.
 
-Slices, 32- and 64-bit offsets, absent columns and all-null columns all take the one form of
+Slices, 32- and 64-bit offsets, absent columns and all-null columns all take the form of
 :class:`spark_kafka_sink.record.views.RecordColumns`. Only small per-row integers (topic index,
-milliseconds) are computed. ``RowsDigest`` tells whether a replay has the same rows.
+milliseconds) are computed. ``RowsDigest`` shows whether a replay has the same rows.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ArrowStructArray(ArrowArray, Protocol):
 
 
 class ArrowListArray(ArrowArray, Protocol):
-    """A pyarrow.ListArray or LargeListArray of structs. ``flatten``: what its own rows refer to."""
+    """A pyarrow.ListArray or LargeListArray of structs. ``flatten``: entries that rows refer to"""
 
     @property
     def values(self) -> ArrowStructArray: ...
@@ -80,7 +80,7 @@ class ArrowListArray(ArrowArray, Protocol):
 
 
 class ArrowBatch(Protocol):
-    """A pyarrow.RecordBatch. Of which type a column is, :func:`check_types` has seen."""
+    """A pyarrow.RecordBatch. :func:`check_types` checks the types of its columns."""
 
     @property
     def num_rows(self) -> int: ...
@@ -103,17 +103,17 @@ _BYTES = "binary, large_binary, string or large_string"
 
 
 def is_bytes(kind: Any) -> bool:
-    """Offsets of 32 or 64 bits into one buffer; no views, no dictionary."""
+    """Return True for bytes or text with 32- or 64-bit offsets; no views, no dictionary."""
     return kind in (pa.binary(), pa.large_binary()) or is_text(kind)
 
 
 def is_text(kind: Any) -> bool:
-    """Text, with offsets of 32 or 64 bits."""
+    """Return True for text with 32- or 64-bit offsets."""
     return kind in (pa.string(), pa.large_string())
 
 
 def is_headers(kind: Any) -> bool:
-    """A list of structs of key and value, with offsets of 32 or 64 bits."""
+    """Return True for a list of structs of key and value, with 32- or 64-bit offsets."""
     if not isinstance(kind, (pa.ListType, pa.LargeListType)):
         return False
     entry = kind.value_type
@@ -126,12 +126,12 @@ def is_headers(kind: Any) -> bool:
 
 
 def is_timestamp(kind: Any) -> bool:
-    """Microseconds, as Spark has them."""
+    """Return True for timestamps in microseconds, Spark's unit."""
     return isinstance(kind, pa.TimestampType) and bool(kind.unit == "us")
 
 
 def is_partition(kind: Any) -> bool:
-    """int32."""
+    """Return True for int32."""
     return bool(kind == pa.int32())
 
 
@@ -139,7 +139,7 @@ _Check = Callable[[Any], bool]
 
 
 def check_types(arrow_batch: ArrowBatch, positions: ColumnPositions) -> None:
-    """Raise SchemaError unless every column that is read has a type that kernels can read."""
+    """Raise SchemaError if a column of the record has a type that kernels cannot read."""
     if not isinstance(arrow_batch, pa.RecordBatch):
         raise SchemaError(f"rows must come as a pyarrow.RecordBatch, not {type(arrow_batch)}")
     topic = positions.topic if positions.topic_option is None else None
@@ -162,16 +162,16 @@ def check_types(arrow_batch: ArrowBatch, positions: ColumnPositions) -> None:
 
 
 def shown_texts(array: Any) -> list[str]:
-    """The texts of a string array without nulls. Bytes that are no UTF-8 are U+FFFD, as in Java.
+    """Return the texts of a string array without nulls. U+FFFD replaces invalid UTF-8, as in Java.
 
-    Spark hands over such strings as they are, and pyarrow's ``to_pylist`` fails at the first one.
+    Spark sends invalid UTF-8 unchanged, and pyarrow's ``to_pylist`` would raise an error.
     """
     kind = pa.large_binary() if pa.types.is_large_string(array.type) else pa.binary()
     return [data.decode("utf-8", "replace") for data in array.view(kind).to_pylist()]
 
 
 _US_PER_MS = 1000
-# Both sentences of Spark's own sink: up to 4.0, and since.
+# Both messages of Spark's own sink: up to 4.0, and since 4.1.
 NULL_TOPIC = (
     "null topic present in the data. Use the topic option for setting a default topic. "
     "Since Spark 4.1 Spark's own sink calls it [KAFKA_NULL_TOPIC_IN_DATA] The Kafka message data "
@@ -183,9 +183,9 @@ NULL_TOPIC = (
 class ArrowRecords(NamedTuple):
     """One Arrow batch of at least one row, ready to be appended.
 
-    topics: names that occur; topic_indices: int32[n] into them, None when there is one topic
-    fields: of ``columns``
-    timestamps: int64[n] ms since 1970, None when the DataFrame has no timestamp column
+    topics: names that occur; topic_indices: int32[n] into ``topics``, None for a single topic
+    fields: the fields of ``columns`` as int64[]
+    timestamps: int64[n] ms since 1970, None without a timestamp column or if all are null
     owner: the Arrow batch, which must outlive the addresses
     """
 
@@ -200,7 +200,7 @@ class ArrowRecords(NamedTuple):
     positions: ColumnPositions
 
     def partition_at(self, row: int) -> int:
-        """The explicit partition of ``row``, for error messages."""
+        """Return the explicit partition of ``row``, for error messages."""
         assert self.positions.partition is not None
         partition: int = self.owner.column(self.positions.partition)[row].as_py()
         return partition
@@ -209,10 +209,10 @@ class ArrowRecords(NamedTuple):
 def arrow_records(
     arrow_batch: ArrowBatch, positions: ColumnPositions, timestamp_ms: int
 ) -> ArrowRecords:
-    """Views of ``arrow_batch`` by ``positions``. ``timestamp_ms`` stands in for null timestamps.
+    """Return views of ``arrow_batch``. ``timestamp_ms`` replaces null timestamps.
 
-    Raises SchemaError for a type that cannot be read; RecordError for what a type cannot rule out:
-    a null topic, a null header key, a timestamp before 1970.
+    Raises SchemaError for a type that kernels cannot read; RecordError for a null topic, a null
+    header key, or a timestamp before 1970.
     """
     check_types(arrow_batch, positions)
     columns = key_value_headers(arrow_batch, positions)
@@ -235,7 +235,7 @@ def arrow_records(
 
 
 def highest_partitions(records: ArrowRecords) -> dict[str, int]:
-    """Return the highest partition that rows of a topic name, for topics where rows name any."""
+    """Return topic -> highest explicit partition, for topics with explicit partitions."""
     if records.positions.partition is None:
         return {}
     column = records.owner.column(records.positions.partition)
@@ -250,7 +250,7 @@ def highest_partitions(records: ArrowRecords) -> dict[str, int]:
 
 
 def key_value_headers(arrow_batch: ArrowBatch, positions: ColumnPositions) -> RecordColumns:
-    """Views of what a record is made of, absent ones where there is no such column."""
+    """Return views of key, value and headers; absent views for absent columns."""
     key, headers = ABSENT_BYTES, ABSENT_HEADERS
     if positions.key is not None:
         key = bytes_view(arrow_batch.column(positions.key))
@@ -260,24 +260,24 @@ def key_value_headers(arrow_batch: ArrowBatch, positions: ColumnPositions) -> Re
 
 
 def explicit_partition(arrow_batch: ArrowBatch, positions: ColumnPositions) -> IntegersView:
-    """A view of the partition column, an absent one where there is none."""
+    """Return a view of the partition column, or an absent view."""
     if positions.partition is None:
         return ABSENT_INTEGERS
     return integers_view(arrow_batch.column(positions.partition))
 
 
 def bytes_view(array: ArrowArray) -> BytesView:
-    """A view of a (large_)binary or (large_)string array, sliced or not."""
+    """Return a view of a (large_)binary or (large_)string array, sliced or not."""
     is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     _, offsets, data = array.buffers()
     offset_bytes, offsets_address = _offsets(array, offsets, is_large)
-    # An array of nulls or empty values alone may come without a data buffer.
+    # An array with only nulls or empty values may have no data buffer.
     data_address = 0 if data is None else data.address
     return BytesView(offset_bytes, offsets_address, data_address, *_validity(array))
 
 
 def headers_view(array: ArrowListArray) -> HeadersView:
-    """A view of a (large_)list<struct<key, value>> array. Raises RecordError for a null key."""
+    """Return a view of a (large_)list<struct<key, value>>. Raises RecordError for a null key."""
     entries = array.values
     if len(entries) == 0:
         return ABSENT_HEADERS
@@ -291,21 +291,21 @@ def headers_view(array: ArrowListArray) -> HeadersView:
 
 
 def integers_view(array: ArrowArray) -> IntegersView:
-    """A view of an int32 array, sliced or not."""
+    """Return a view of an int32 array, sliced or not."""
     values = _present(array.buffers()[1])
     return IntegersView(values.address + 4 * array.offset, *_validity(array))
 
 
 def timestamps_view(array: ArrowArray) -> IntegersView:
-    """A view of a timestamp[us] array, sliced or not."""
+    """Return a view of a timestamp[us] array, sliced or not."""
     values = _present(array.buffers()[1])
     return IntegersView(values.address + 8 * array.offset, *_validity(array))
 
 
 def timestamps_ms(array: ArrowArray, timestamp_ms: int) -> npt.NDArray[np.int64] | None:
-    """Milliseconds of a timestamp[us] array, ``timestamp_ms`` for nulls; None if all are null.
+    """Return milliseconds of a timestamp[us] array, ``timestamp_ms`` for nulls; None if all null.
 
-    Raises RecordError for an instant before 1970: Kafka has none.
+    Raises RecordError for a time before 1970, which Kafka does not support.
     """
     if array.null_count == len(array):
         return None
@@ -324,7 +324,7 @@ def timestamps_ms(array: ArrowArray, timestamp_ms: int) -> npt.NDArray[np.int64]
 
 
 def _validity(array: ArrowArray) -> tuple[int, int]:
-    """(address, bit of row 0) of the validity bitmap; (0, 0) when nothing is null."""
+    """Return (address, bit of row 0) of the validity bitmap; (0, 0) without nulls."""
     if array.null_count == 0:
         return 0, 0
     return _present(array.buffers()[0]).address, array.offset
@@ -336,13 +336,13 @@ def _offsets(array: ArrowArray, buffer: ArrowBuffer | None, is_large: bool) -> t
 
 
 def _present(buffer: ArrowBuffer | None) -> ArrowBuffer:
-    """A buffer that pyarrow makes no array of this type and length without."""
+    """Return a buffer that pyarrow always has for an array of this type and length."""
     assert buffer is not None
     return buffer
 
 
 def _check_headers(array: ArrowListArray) -> None:
-    """Nulls that no row refers to are legal: look again, at those that a row does."""
+    """Raise RecordError for a null header or key that a row refers to; other nulls are legal."""
     entries = array.flatten()
     if entries.null_count:
         raise RecordError("null header in the data. Each header must be a struct of key and value.")
@@ -370,11 +370,11 @@ _MODULUS = 2**64
 
 
 class RowsDigest:
-    """Add Arrow batches; then ``records``, ``data_bytes`` and ``contents`` are those of all rows.
+    """A digest of all added Arrow batches: ``records``, ``data_bytes`` and ``contents``.
 
     data_bytes: of keys, values, headers and the topic column; contents: 64 bits, see
-    ``record/kernels/digest.py``. Neither the order of rows nor their division into Arrow batches
-    matters, nor do bytes behind nulls.
+    ``record/kernels/digest.py``. The order of rows, their division into Arrow batches, and bytes
+    behind nulls do not change the digest.
     """
 
     def __init__(self, positions: ColumnPositions) -> None:
@@ -384,7 +384,7 @@ class RowsDigest:
         self.contents = 0
 
     def add(self, arrow_batch: ArrowBatch) -> None:
-        """Take in the rows of a pyarrow.RecordBatch that was appended, so its types are right.
+        """Add the rows of a pyarrow.RecordBatch; the types were checked when it was appended.
 
         12 ns per row of 100 B with a key of 8, 43 ns of 1 KB; the append kernel takes 15 and 55.
         """

@@ -1,27 +1,27 @@
-"""Ask a schema registry: at each of its addresses in turn, for a limited time.
+"""Client of a schema registry: tries each address in turn, for a limited time.
 
-The answers are those of Confluent's REST API, which Apicurio (``/apis/ccompat/v7``), Karapace and
-Redpanda give, too. They are taken only as that API has them:
+The API is Confluent's REST API, which Apicurio (``/apis/ccompat/v7``), Karapace and Redpanda
+support too. Answers that do not follow that API are rejected:
 
     answer                                 | meaning
     ---------------------------------------+-----------------------------------------------
-    200                                    | what was asked for, if it is JSON
-    3xx                                    | refused: the address is another one
-    401, 403                               | refused: credentials, or what they allow
-    404 with 40401, 40402, 40403           | the subject, version or schema is not there
-    404 without error_code, or with 404    | refused: the address is another one
-    409                                    | refused: incompatible with an earlier version
-    422                                    | refused: no schema, or an invalid subject
-    any other with error_code              | refused, for the reason that it tells
-    more bytes than are taken              | refused
-    408, 429, 5xx, no connection, no answer| may pass: the next address, then once more
-    a certificate that is not trusted      | refused
-    no answer of a registry                | refused
+    200                                    | the result, if it is JSON
+    3xx                                    | error: wrong address
+    401, 403                               | error: credentials or permissions
+    404 with 40401, 40402, 40403           | the subject, version or schema does not exist
+    404 without error_code, or with 404    | error: wrong address
+    409                                    | error: incompatible with an earlier version
+    422                                    | error: invalid schema or subject
+    any other with error_code              | error with the registry's reason
+    more bytes than the limit              | error
+    408, 429, 5xx, no connection, no answer| transient: the next address, then a retry
+    a certificate that is not trusted      | error
+    no answer of a registry                | error
 
-A query that was told a schema before goes on with it where the same may pass, where a certificate
-is not trusted, and where what answers is no registry: something else may answer in its place.
+A query that got a schema before continues with that schema after a transient error, if a
+certificate is not trusted, and if the server is no registry: another server may have its address.
 
-References in credentials are resolved for each query anew.
+References in credentials are resolved again for each query.
 
 Source: ``RestService``, ``UserInfoCredentialProvider``, ``OauthCredentialProvider`` of Confluent's
 client, ``Schema``, ``RegisterSchemaResponse``, ``SchemaString``, ``ErrorMessage`` of its REST API,
@@ -62,22 +62,24 @@ MAY_PASS = frozenset({408, 429, *range(500, 600)} - {501, 505})
 
 
 class RegistryError(KafkaSinkError):
-    """A schema registry has refused, or cannot be asked. Nothing was written."""
+    """A schema registry returned an error or cannot be asked. Nothing was written."""
 
 
 class RegistryUnavailableError(RegistryError):
-    """It does not answer, or says that it cannot now: the same may succeed later."""
+    """The registry does not answer or reports a transient error; a retry may succeed."""
 
 
 class NoRegistryError(RegistryError):
-    """What is at its address is none, or not trusted: the address is wrong, or something else
-    answers in its place, as a load balancer whose registry is away.
+    """The server at the address is no registry or is not trusted.
+
+    The address is wrong, or another server answers, such as a load balancer without its registry.
     """
 
 
 class RegistryRefusedError(RegistryError):
-    """It answers with an error. status: of HTTP; code: the registry's own, or the status;
-    reason: in its words
+    """The registry answered with an error.
+
+    status: HTTP status; code: the registry's error code, or the status; reason: its message
     """
 
     def __init__(self, message: str, status: int, code: int, reason: str) -> None:
@@ -91,11 +93,11 @@ _LARGEST_ID = 2**31 - 1
 
 
 class Schema(NamedTuple):
-    """A schema as a registry has it.
+    """A schema in a registry.
 
-    id: in that registry; None where that was not asked for. guid: None where it has none
-    kind: AVRO, JSON or PROTOBUF; references: names, subjects and versions that ``text`` builds on
-    files: of Protobuf and JSON: names and texts of these, and of those that they build on
+    id: in that registry; None if not requested. guid: None if the registry has no GUIDs
+    kind: AVRO, JSON or PROTOBUF; references: names, subjects and versions that ``text`` refers to
+    files: of Protobuf and JSON: names and texts of all references, direct or not
     """
 
     id: int | None
@@ -108,9 +110,9 @@ class Schema(NamedTuple):
 
 
 def schema_in(found: Any, has_id: bool, has_text: bool) -> Schema:
-    """What an answer tells of a schema. Raises ValueError, which says what is wrong with it.
+    """Return the schema in an answer. Raises ValueError with the reason for an invalid answer.
 
-    has_id, has_text: whether that is what was asked for
+    has_id, has_text: whether the answer must have an id, a text
     """
     if not isinstance(found, dict):
         raise ValueError(f"a JSON {type(found).__name__} instead of an object")
@@ -132,7 +134,7 @@ def schema_in(found: Any, has_id: bool, has_text: bool) -> Schema:
 
 
 def _is_number(found: Any, lowest: int) -> bool:
-    """Of Java's int, as ids are in front of keys and values. JSON's true and false are none."""
+    """Return True for a Java int of at least ``lowest``; JSON's true and false are no numbers."""
     return type(found) is int and lowest <= found <= _LARGEST_ID
 
 
@@ -164,7 +166,7 @@ def _json_shown(found: Any) -> str:
 
 
 def json_of(body: bytes) -> Any:
-    """None for what is not JSON."""
+    """Parse JSON; return None for another text."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -172,9 +174,9 @@ def json_of(body: bytes) -> Any:
 
 
 def reason_in(content: Any, status: int, secrets: Iterable[str]) -> tuple[int | None, str]:
-    """The code and the words of an answer that is an error; None and "" for what has none.
+    """Return the code and the message of an error; None and "" if the answer has none.
 
-    status: of HTTP, which is the code of some; secrets: that were sent
+    status: HTTP status, the code of some answers; secrets: credentials that the request contained
     """
     if not isinstance(content, dict):
         return None, ""
@@ -188,7 +190,7 @@ def reason_in(content: Any, status: int, secrets: Iterable[str]) -> tuple[int | 
 _BASIC = "schema.registry.basic.auth."
 _BEARER = "schema.registry.bearer.auth."
 ISSUER_OPTION = f"{_BEARER}issuer.endpoint.url"
-# What the sink's own code for tokens calls its options, and what they are called here.
+# Option of tokens for brokers -> option of tokens for the registry, in messages.
 _OWN_NAMES = (
     ("kafka.sasl.oauthbearer.token.endpoint.url", ISSUER_OPTION),
     ("kafka.sasl.oauthbearer.client.credentials.client.id", f"{_BEARER}client.id"),
@@ -204,10 +206,10 @@ _OWN_NAMES = (
 def headers_of(
     config: RegistryConfig, url: SplitResult, tls: TlsContext, clock: Clock
 ) -> dict[str, Secret]:
-    """By name.
+    """Return the headers with credentials, by name.
 
-    Raises RegistryError where a token is refused, RegistryUnavailableError where none can be had
-    now, ConfigError for a reference, and for a text that no header can have, which is not shown.
+    Raises RegistryError if the issuer rejects the request, RegistryUnavailableError if no token can
+    be fetched now, ConfigError for a wrong reference and for a text that a header cannot hold.
     """
     if config.bearer is not None:
         return _bearer(config.bearer, config, tls, clock)
@@ -243,7 +245,7 @@ def _bearer(
 
 
 def _header(text: str, option: str) -> Secret:
-    """What may be sent in a header: Python's own error would show it."""
+    """Check the text of a header: Python's own error would show the text."""
     if not (text.isascii() and text.isprintable()):
         raise ConfigError(
             f"{option} has a line break, or a character that is not of ASCII, which no header of "
@@ -253,8 +255,8 @@ def _header(text: str, option: str) -> Secret:
 
 
 def _issued(bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock: Clock) -> Secret:
-    """A token by client credentials, as those for brokers are had."""
-    # Not above: only this way of asking needs them.
+    """Fetch a token by client credentials, with the code of tokens for brokers."""
+    # Imported here because only client credentials need these modules.
     from spark_kafka_sink.security.oauth import TokenRetrieval
     from spark_kafka_sink.security.oauth_endpoint import Tls
     from spark_kafka_sink.security.oauth_tokens import Waiting
@@ -297,13 +299,13 @@ _JSON = "application/vnd.schemaregistry.v1+json"
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 200, 2000
 _ABOUT_PATH = f"the path in {URL_OPTION} is wrong; Apicurio's ends with /apis/ccompat/v7"
 MOST_BYTES = 32_000_000
-"""Of an answer: what a schema has, and those that a registry may tell with it."""
+"""Limit of an answer, bytes: room for a schema and for references sent with it."""
 _BY_ID = "/schemas/ids/"
 _SERIALIZED = "format=serialized"
 
 
 class RegistryClient:
-    """For one configuration. wait: does nothing for milliseconds"""
+    """A client of one registry configuration. wait: sleeps for milliseconds"""
 
     def __init__(
         self,
@@ -324,16 +326,16 @@ class RegistryClient:
 
     @property
     def name(self) -> str:
-        """Its addresses, without credentials."""
+        """Return the addresses without credentials, for messages."""
         return ", ".join(_shown(url) for url in self._urls)
 
     def register(self, subject: str, schema: Schema, is_normalized: bool) -> Schema:
-        """``schema`` with its id; it is registered if the subject does not have it."""
+        """Return ``schema`` with its id; register it if the subject does not have it."""
         found = self._schema_at("POST", _versions(subject, is_normalized), schema)
         return schema._replace(id=found.id, guid=found.guid, version=found.version)
 
     def look_up(self, subject: str, schema: Schema, is_normalized: bool) -> Schema:
-        """``schema`` with its id, if the subject has it. Raises RegistryRefusedError."""
+        """Return ``schema`` with its id. Raises RegistryRefusedError if the subject lacks it."""
         path = f"/subjects/{quote(subject, safe='')}{_normalize(is_normalized)}"
         found = self._schema_at("POST", path, schema)
         return schema._replace(id=found.id, guid=found.guid, version=found.version)
@@ -341,9 +343,10 @@ class RegistryClient:
     def version(
         self, subject: str, number: int | None = None, is_serialized: bool = False
     ) -> Schema:
-        """A version of a subject; the latest without ``number``. Raises RegistryRefusedError.
+        """Return a version of a subject; the latest without ``number``.
 
-        is_serialized: Protobuf as a FileDescriptorProto in Base64, where the registry can do that
+        is_serialized: request Protobuf as a FileDescriptorProto in Base64; some registries ignore
+        it. Raises RegistryRefusedError.
         """
         which = "latest" if number is None else str(number)
         path = f"{_versions(subject, False)}/{which}"
@@ -352,7 +355,7 @@ class RegistryClient:
     def with_metadata(
         self, subject: str, metadata: Iterable[tuple[str, str]], is_serialized: bool = False
     ) -> Schema:
-        """The latest version of a subject that has these. Raises RegistryRefusedError.
+        """Return a subject's latest version with this metadata. Raises RegistryRefusedError.
 
         is_serialized: as for ``version``
         """
@@ -361,22 +364,21 @@ class RegistryClient:
         return self._schema_at("GET", f"/subjects/{quote(subject, safe='')}/metadata?{asked}")
 
     def by_id(self, schema_id: int, is_serialized: bool = False) -> Schema:
-        """Raises RegistryRefusedError."""
+        """Return the schema of an id. Raises RegistryRefusedError."""
         path = f"{_BY_ID}{schema_id}" + (f"?{_SERIALIZED}" if is_serialized else "")
         return self._schema_at("GET", path)._replace(id=schema_id)
 
     def check_answers(self) -> None:
-        """Raise what is wrong with the registry, or with these credentials."""
-        # One subject: a registry may have tens of thousands. One that does not know of limits
-        # tells them all.
+        """Raise RegistryError if the registry or the credentials do not work."""
+        # Request one subject: a registry may have tens of thousands. Some ignore the limit.
         found = self._ask("GET", "/subjects?offset=0&limit=1", None)
         if not isinstance(found, list):
             raise self._no_registry(f"with a JSON {type(found).__name__} instead of a list")
 
     def is_compatible(self, subject: str, schema: Schema) -> list[str] | None:
-        """None if it may become the subject's next version, else why not.
+        """Return None if ``schema`` may become the subject's next version, else the reasons.
 
-        Raises RegistryRefusedError where there is no such subject.
+        Raises RegistryRefusedError if the subject does not exist.
         """
         path = f"/compatibility{_versions(subject, False)}/latest?verbose=true"
         found = self._ask("POST", path, _body(schema))
@@ -387,7 +389,7 @@ class RegistryClient:
         return told or ["it does not say why"]
 
     def _schema_at(self, method: str, path: str, schema: Schema | None = None) -> Schema:
-        """What is told of a schema: its text where none is sent, its id where that is not known."""
+        """Return the schema in the answer: with its text if none is sent, its id if unknown."""
         found = self._ask(method, path, None if schema is None else _body(schema))
         try:
             return schema_in(found, not path.startswith(_BY_ID), schema is None)
@@ -401,9 +403,9 @@ class RegistryClient:
             raise self._no_registry(what) from None
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        """What is in the answer.
+        """Send a request to the addresses in turn and return the parsed answer.
 
-        Raises RegistryUnavailableError when time is up, RegistryRefusedError, RegistryError.
+        Raises RegistryUnavailableError after the timeout, RegistryRefusedError, RegistryError.
         """
         start_ms, rounds = self._clock.now_ms(), 0
         problems: dict[str, None] = {}
@@ -413,7 +415,7 @@ class RegistryClient:
                 left_ms = start_ms + self._config.timeout_ms - self._clock.now_ms()
                 if left_ms <= 0:
                     break
-                # Outside: whoever issues tokens has been asked for as long as a registry may be.
+                # Outside of the try: the token's issuer was retried up to the timeout already.
                 self._prepare_headers(number)
                 try:
                     found = self._ask_at(number, method, path, body, left_ms)
@@ -454,11 +456,11 @@ class RegistryClient:
         except ssl.SSLError as error:
             host, port = host_and_port(url, URL_OPTION)
             told = f"schema registry: {self._tls.explain(error, host, port)}"
-            # Where a server has refused a client, its alert may be lost with the connection.
+            # If a server rejects the client, its TLS alert may be lost with the connection.
             if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
                 raise RegistryUnavailableError(told) from None
             raise NoRegistryError(told) from None
-        except UnicodeError as error:  # of a host's name, before anything is sent
+        except UnicodeError as error:  # a host name, before the request is sent
             raise ConfigError(
                 f"{_shown(url)} has a host that cannot be looked up ({error}): check {URL_OPTION}"
             ) from None
@@ -475,7 +477,7 @@ class RegistryClient:
             raise NoRegistryError(
                 f"{_shown(url)} does not speak HTTP ({type(error).__name__}): check {URL_OPTION}"
             ) from None
-        if answer.status == 400:  # as some servers answer to what should have been TLS
+        if answer.status == 400:  # some TLS servers answer so to a request without TLS
             self._check_clear_text(url, end_ms)
         return self._content_of(answer, url, tuple(_sent(self._headers[number])))
 
@@ -515,7 +517,7 @@ class RegistryClient:
         raise self._no_registry(f"{told} with {kind} that is no answer of one")
 
     def _check_clear_text(self, url: SplitResult, end_ms: int) -> None:
-        """Raise RegistryError if ``url`` begins with http:, and its port speaks TLS."""
+        """Raise RegistryError if ``url`` begins with http: but its port speaks TLS."""
         left_ms = end_ms - self._clock.now_ms()
         if url.scheme == "http" and speaks_tls(url, URL_OPTION, left_ms, self._clock):
             raise RegistryError(
@@ -540,7 +542,7 @@ class RegistryClient:
 
 
 def _versions(subject: str, is_normalized: bool) -> str:
-    # A strategy may put a slash into a subject.
+    # A subject may contain a slash, for example with the user's strategy.
     return f"/subjects/{quote(subject, safe='')}/versions{_normalize(is_normalized)}"
 
 
@@ -561,7 +563,7 @@ def _body(schema: Schema) -> dict[str, Any]:
 
 
 def _checked(url: Secret) -> SplitResult:
-    """Raises ConfigError, which does not show it."""
+    """Resolve and check a URL. Raises ConfigError, which hides the URL."""
     parts = split_url(resolve(url.reveal(), URL_OPTION).strip())
     host = ""
     if parts is not None and parts.scheme in ("http", "https"):
@@ -584,7 +586,7 @@ def _shown(url: SplitResult) -> str:
 
 
 def _sent(headers: Mapping[str, Secret]) -> Iterator[str]:
-    """Return what a registry must not be quoted with: a token; a password, and its base64."""
+    """Yield the secrets of a request, which messages must hide: token, password, its Base64."""
     for header in headers.values():
         scheme, _, credential = header.reveal().partition(" ")
         yield credential

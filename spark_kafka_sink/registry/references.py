@@ -1,5 +1,7 @@
-"""Schemas that build on others: Avro's with the definitions in the places of their names,
-Protobuf's with the files that they import, JSON Schemas with those that ``$ref`` may name.
+"""Resolve the references of a registry's schemas.
+
+In Avro, definitions replace names. Protobuf schemas get the files that they import, JSON Schemas
+the schemas that ``$ref`` may name.
 """
 
 from __future__ import annotations
@@ -20,10 +22,9 @@ _PRIMITIVE = ("null", "boolean", "int", "long", "float", "double", "bytes", "str
 
 
 def with_references(client: RegistryClient, schema: Schema) -> Schema:
-    """``schema`` as one text that needs no others, or, of Protobuf and JSON, with ``files``; as it
-    is where it builds on none.
+    """Return ``schema`` as one complete text, or, for Protobuf and JSON, with ``files``.
 
-    Raises RegistryError. Of JSON what is not there is left out.
+    A missing reference of a JSON Schema is omitted. Raises RegistryError.
     """
     if schema.kind == "PROTOBUF":
         found = _referenced(client, schema, is_serialized=True)
@@ -59,7 +60,7 @@ def _parsed(client: RegistryClient, name: str, schema: Schema) -> Any:
 
 
 def _named(client: RegistryClient, schema: Schema) -> Iterator[tuple[str, str]]:
-    """Names and texts of what ``schema`` builds on, directly or not. A name may come twice."""
+    """Yield names and texts of all references, direct or not. A name may come twice."""
     waiting = list(schema.references)
     texts: dict[tuple[str, int], str | None] = {}
     while waiting:
@@ -84,9 +85,9 @@ def _check_count(count: int) -> None:
 
 
 def _referenced(client: RegistryClient, schema: Schema, is_serialized: bool) -> dict[str, Schema]:
-    """By name, what ``schema`` builds on, directly or not: each after what it builds on itself.
+    """Return all references by name, direct or not, each after its own references.
 
-    Of two of one name the first is taken, as Confluent's ``AbstractSchemaProvider`` does.
+    The first of two references with one name counts, as in Confluent's ``AbstractSchemaProvider``.
     """
     found: dict[str, Schema] = {}
     asked: dict[tuple[str, int], Schema] = {}
@@ -106,10 +107,10 @@ def _referenced(client: RegistryClient, schema: Schema, is_serialized: bool) -> 
 
 
 class _Inlining:
-    """Puts the definition of each type where its name comes first, which is where Avro wants it.
+    """Replaces the first use of each name by the type's definition, as Avro requires.
 
-    All types of what a schema builds on are known by their full names, as to Java's parser, also
-    those that are defined in another type.
+    All types of the references are known by their full names, as in Java's parser, including types
+    defined inside another type.
     """
 
     def __init__(self) -> None:
@@ -117,9 +118,9 @@ class _Inlining:
         self._written: set[str] = set()
 
     def add(self, node: Any, space: str) -> None:
-        """Keep the definitions in a schema. space: the namespace around it
+        """Add the definitions in a schema. space: the namespace around it
 
-        Raises RegistryError for another definition of a name.
+        Raises RegistryError if a name has two different definitions.
         """
         if isinstance(node, list):
             for branch in node:
@@ -138,7 +139,7 @@ class _Inlining:
                 self.add(node.get(inside), space)
 
     def of(self, node: Any, space: str) -> Any:
-        """A schema with the definitions. space: the namespace around it"""
+        """Return a schema with the definitions inserted. space: the namespace around it"""
         if isinstance(node, str):
             return self._named(node, space)
         if isinstance(node, list):

@@ -1,32 +1,30 @@
-"""Find or register the schema of a registry that goes with keys or values, and mark records.
+"""Find or register the registry's schema of keys or values, and mark records with its id.
 
-Each query asks, for a registry may have been made anew since the last one. Spark does not tell the
-process that plans a micro-batch whether its query was started just now: a stream asks again after a
-while. A schema that was found stays known in this process for its query: a registry that is away
-later does not stop it.
+Each query asks the registry because the registry may have been rebuilt since the last query. Spark
+does not report to the process that plans a micro-batch whether its query has just started, so a
+stream asks again after some time. The process caches a schema for its query: if the registry is
+unavailable later, the query continues.
 
-Spark plans each micro-batch in a process that may be a new one. What an earlier one was told is in
-a file (``Remembered``), which is read only while the registry is away. A file is forgotten with its
-driver.
+Spark may plan each micro-batch in a new process. A file (``Remembered``) keeps an earlier process's
+answer; it is read only while the registry is unavailable and is deleted after the driver ends.
 
-No registry gives an id to another schema, so an id that was told always is the one of the schema
-that was told. What may have changed is which schema is the latest one, and of which the bytes are:
+A registry never gives an id to another schema, so a cached id always belongs to its cached schema.
+Only the latest schema may have changed, and with it the schema of the bytes:
 
-- **Of another query nothing is taken**: what is told is kept by the checkpoint and the name of a
-  query, or by the run that Spark tells. Where it tells neither, queries with the same options count
-  as the same one.
-- **A query that is started again with its checkpoint** looks like one that goes on. For as long as
-  one that goes on does, 10 s, a minute while the registry is away, it may write with the schema
-  that was the latest before. With Avro and a registry's Protobuf, bytes are made by the schema
-  that was told, so readers decode them rightly. A JSON Schema is compared with the columns again.
-  Another message in a Protobuf file counts as another question.
-- **Bytes that the user has encoded**, with the id of the latest schema: nobody but the registry
-  knows which that is now, so each micro-batch asks, and no job takes an earlier answer. Only while
-  the registry is away a query's own earlier answer is taken.
-- A checkpoint that has no micro-batch yet is that of a new query, even if another one has had the
-  same place. Only one in the driver's own file system can be looked at.
+- **Queries do not share answers**: the key of an answer is a query's checkpoint and name, or the
+  run that Spark reports. Without either, queries with the same options count as one query.
+- **A restarted query with its checkpoint** looks like a running one. For as long as a running query
+  does (10 s, or a minute while the registry is unavailable), it may write with the earlier latest
+  schema. With Avro and a registry's Protobuf, the cached schema encodes the bytes, so readers
+  decode the bytes correctly. A JSON Schema is compared with the columns again. Another message in
+  a Protobuf file has another key.
+- **Bytes that the user has encoded**, with the id of the latest schema: only the registry knows
+  which schema is latest, so each micro-batch asks, and a job uses no earlier answer. Only while the
+  registry is unavailable, a query uses its own earlier answer.
+- A checkpoint without a micro-batch belongs to a new query, even if an earlier query used the same
+  folder. Only a checkpoint in the driver's own file system can be inspected.
 
-A record says which schema its key or value has by bytes before it, or by a header.
+Bytes before a key or value, or a header, name its schema.
 
 Source: ``PrefixSchemaIdSerializer``, ``HeaderSchemaIdSerializer``, ``MessageIndexes`` of Confluent.
 """
@@ -72,27 +70,25 @@ from spark_kafka_sink.registry.client import (
 from spark_kafka_sink.registry.references import with_references
 
 _KNOWN_FOR_MS, _KNOWN_FOR_MS_WHILE_AWAY = 10_000, 60_000
-"""How long a stream goes on with what it was told before it asks again."""
+"""Time for which a stream uses a cached answer before it asks again."""
 
 _KNOWN_TIMEOUT_MS = 2000
-"""How long a registry is asked for what is known already."""
+"""Timeout of a request if a cached answer exists."""
 _NAMING = {
     "AVRO": "avro.schema, with one",
     "JSON": "json.schema, with a title",
     "PROTOBUF": "protobuf.message",
 }
-"""By kind, the option that gives a schema, or a message, a name."""
+"""Kind -> option that names a schema or a message."""
 
 logger = logging.getLogger(__name__)
 
 _known: dict[tuple[object, ...], tuple[int, Schema]] = {}
-"""With the time until which a stream does not ask again."""
+"""Cached answers, with the time until which a stream does not ask again."""
 
 
 class SchemaFile(NamedTuple):
-    """A file that a schema is made of. name: that it is imported by, and under which it is
-    registered; imports: names of the files that it imports
-    """
+    """A file of a schema. name: its name in imports, and its subject; imports: names of files"""
 
     name: str
     text: str
@@ -100,14 +96,15 @@ class SchemaFile(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The schema of one part of the records. part: value or key; topic: None where a column has it
+    """A request for the schema of one part of the records.
 
-    text: of the schema to write with, None where the registry's is taken
-    kind: AVRO, JSON or PROTOBUF; record: of JSON, the title of what is written; of Protobuf, the
-        name of the message, where it is known
-    files: of Protobuf, what ``text`` is made of: each after those that it imports, its own last
-    is_behind_map: whether the registry's own text says where the message is in it
-    is_encoded: whether the user has made the bytes, by a schema that is not known here
+    part: value or key; topic: None if a column holds the topic
+    text: the schema to write with, None if the registry's schema is used
+    kind: AVRO, JSON or PROTOBUF
+    record: for JSON, the schema's title; for Protobuf, the message's name, if known
+    files: for Protobuf, the files of ``text``, each after its imports, the main file last
+    is_behind_map: whether only the registry's own text shows the message's indexes
+    is_encoded: whether the user has encoded the bytes with a schema that is unknown here
     """
 
     part: str
@@ -123,11 +120,11 @@ class Wanted(NamedTuple):
 
     @property
     def is_of_now(self) -> bool:
-        """Whether only what is the latest schema now can be that of the bytes."""
+        """Return True if the answer must not be cached: encoded bytes need the latest schema."""
         return self.is_encoded and self.options.is_latest
 
     def subject(self, text: str | None) -> str:
-        """Under which the schema is. Raises ConfigError."""
+        """Return the schema's subject. Raises ConfigError."""
         strategy = self.options.strategy
         if ":" in strategy:
             return own_subject(strategy, self.part, self.topic, self._record(text))
@@ -161,11 +158,11 @@ def find(
     is_stream: bool = False,
     query: str | None = None,
 ) -> Schema:
-    """The schema, registered if that is asked for.
+    """Return the schema; register it if the options request that.
 
     is_stream: a micro-batch, whose query may have asked before; any other write asks
-    remembered: of a stream, what other processes were told: true while the registry is away
-    query: what tells a micro-batch's query from others; None for a job
+    remembered: for a stream, answers to other processes, used while the registry is unavailable
+    query: identity of a micro-batch's query; None for a job
 
     Raises RegistryError and ConfigError.
     """
@@ -176,9 +173,9 @@ def find(
         return known[1]
     asked = _told_of(config, wanted, query)
     told = None if known is None or (query is None and wanted.is_of_now) else known[1]
-    if remembered is not None:  # a new query was told nothing: what is known is another one's
+    if remembered is not None:  # a new query has no earlier answer: cached ones are others'
         told = (told or remembered.read(asked)) if is_stream else None
-    if told is not None:  # then nobody waits for long
+    if told is not None:  # with a cached answer, the query does not wait for long
         config = replace(config, timeout_ms=min(config.timeout_ms, _KNOWN_TIMEOUT_MS))
     try:
         found = _asked(RegistryClient(config, clock), wanted)
@@ -196,13 +193,13 @@ def find(
 
 
 def _told_of(config: RegistryConfig, wanted: Wanted, query: str | None) -> str:
-    """All that the answer depends on, without credentials."""
+    """Return all inputs of the answer as a text, without credentials."""
     urls = [url.reveal().rpartition("@")[2] for url in config.urls]
     return repr((urls, wanted, query))
 
 
 def record_name(text: str) -> str:
-    """The full name of an Avro schema's record. Raises ConfigError."""
+    """Return the full name of an Avro schema's record. Raises ConfigError."""
     try:
         schema = parse_json(text)
     except ValueError as error:
@@ -229,9 +226,10 @@ def _asked(client: RegistryClient, wanted: Wanted) -> Schema:
 
 
 def _with_references(client: RegistryClient, wanted: Wanted, found: Schema) -> Schema:
-    """Of a JSON Schema where columns are compared with it, which they are not with a given one.
+    """Return the schema with its references, if they are needed.
 
-    What a given descriptor imports is known without the registry.
+    A JSON Schema needs them if columns are compared with it, which holds for a registry's schema
+    only. The imports of the user's descriptor file are known without the registry.
     """
     options = wanted.options
     is_chosen = options.is_latest or options.schema_id is not None
@@ -244,7 +242,7 @@ def _with_references(client: RegistryClient, wanted: Wanted, found: Schema) -> S
 
 
 def _own_schema(client: RegistryClient, wanted: Wanted) -> Schema:
-    """With what it builds on as the registry has it."""
+    """Return the schema to write with, with references to versions in the registry."""
     text, given = wanted.text, wanted.options.references
     assert text is not None
     if wanted.kind != "PROTOBUF":
@@ -267,9 +265,9 @@ def _with_guid(client: RegistryClient, wanted: Wanted, found: Schema) -> Schema:
 
 
 def _registered(client: RegistryClient, wanted: Wanted) -> tuple[tuple[str, str, int], ...]:
-    """References to the files that the message's own file imports.
+    """Return references to the files that the message's own file imports.
 
-    Each file is registered once, if that is asked for, unless it is given where it is.
+    Each file is registered once if the options request that, except files in schema.references.
     """
     given = {one.name: one for one in wanted.options.references}
     needed: set[str] = set()
@@ -294,7 +292,7 @@ def _registered_file(
 ) -> tuple[str, str, int]:
     schema = Schema(None, file.text, "PROTOBUF", references=references)
     version = _own(client, file.name, schema, options).version
-    if version is None:  # which some registries do not tell when they register
+    if version is None:  # some registries do not return it from a registration
         version = client.look_up(file.name, schema, options.is_normalized).version
     if version is None:
         raise RegistryError(
@@ -318,7 +316,7 @@ def _of_id(client: RegistryClient, wanted: Wanted, schema_id: int) -> Schema:
 
 
 def version_of(client: RegistryClient, reference: Reference) -> tuple[str, str, int]:
-    """What the registry is told of a schema that is built on. Raises RegistryError."""
+    """Return a reference with its version, as a registration sends it. Raises RegistryError."""
     name, subject, version = reference
     try:
         found = client.version(subject, version)
@@ -383,7 +381,7 @@ def _own(client: RegistryClient, subject: str, schema: Schema, options: SchemaOp
 
 
 def _shown(schema: Schema) -> str:
-    """Of Protobuf nothing: nobody reads a descriptor in Base64."""
+    """Return an Avro schema for a message; Protobuf descriptors in Base64 are not readable."""
     return f". The schema: {schema.text}" if schema.kind == "AVRO" else ""
 
 
@@ -417,10 +415,10 @@ _NAMED_BY = {
 
 
 def own_subject(function: str, part: str, topic: str | None, record_name: str | None) -> str:
-    """What ``function`` (package.module:name) calls the subject of keys or values.
+    """Return the subject that the user's ``function`` (package.module:name) gives keys or values.
 
-    It gets what Confluent's ``SubjectNameStrategy`` gets: the topic, None where a column has it;
-    whether it is for keys; the record's name, None where that is not known. Raises ConfigError.
+    The function gets the arguments of Confluent's ``SubjectNameStrategy``: the topic, None if a
+    column holds it; whether it is for keys; the record's name or None. Raises ConfigError.
     """
     option = f"{part}.subject.name.strategy"
     call = load(function, option)
@@ -434,10 +432,10 @@ def own_subject(function: str, part: str, topic: str | None, record_name: str | 
 
 
 def check_subjects(wanted: Iterable[Wanted]) -> None:
-    """Raise ConfigError where the schemas of keys and values, which differ, have one subject.
+    """Raise ConfigError if keys and values have different schemas but one subject.
 
-    They would be versions of each other: the second one is refused as incompatible, or worse,
-    taken. Columns of both are derived as records of one name.
+    The schemas would be versions of each other: the registry would reject the second as
+    incompatible or, worse, accept it. Derived schemas of keys and values have one record name.
     """
     found: dict[str, Wanted] = {}
     for one in wanted:
@@ -457,13 +455,13 @@ _PURPOSE = "registry"
 
 
 class Remembered:
-    """owner: id of the process with whose end it is forgotten"""
+    """Files with a registry's answers. owner: id of the process at whose end they are deleted"""
 
     def __init__(self, owner: int) -> None:
         self._identity = identity_of(owner)
 
     def read(self, asked: str) -> Schema | None:
-        """What was told of ``asked``, which says all that the answer depends on; else None."""
+        """Return the kept answer or None. asked: all inputs of the answer as a text"""
         try:
             path = self._path(asked)
             return None if path is None else _schema(json.loads(read_own(path)))
@@ -471,7 +469,7 @@ class Remembered:
             return None
 
     def write(self, asked: str, schema: Schema) -> None:
-        """Nothing fails where it cannot be written: it is told once in the log."""
+        """Keep an answer; if the file cannot be written, log a warning."""
         try:
             path = self._path(asked)
             if path is None:
@@ -492,7 +490,7 @@ class Remembered:
         return private_folder(_PURPOSE) / f"{self._identity}_{digest}.json"
 
     def _remove_others(self, folder: Path) -> None:
-        """Files of processes that have ended."""
+        """Delete the files of processes that have ended."""
         for path in folder.iterdir():
             owner = path.name.partition("_")[0]
             number = owner.partition("-")[0]
@@ -501,7 +499,7 @@ class Remembered:
 
 
 def _schema(found: Any) -> Schema:
-    """Raises ValueError, LookupError or TypeError for what is none: a disk may have been full."""
+    """Return the schema in a file. Raises ValueError, LookupError, TypeError for a damaged file."""
     if not isinstance(found, dict):
         raise ValueError
     references = tuple((name, subject, int(n)) for name, subject, n in found.pop("references"))
@@ -517,16 +515,16 @@ _FIRST_MESSAGE = b"\x00"
 
 
 def prefix_of(schema: Schema, indexes: tuple[int, ...] = (0,)) -> bytes:
-    """What stands before a value of this schema.
+    """Return the bytes before a key or value of this schema.
 
-    indexes: where a Protobuf message is in its file
+    indexes: of a Protobuf message in its file
     """
     assert schema.id is not None
     return _MAGIC + schema.id.to_bytes(4, "big") + _indexes_of(schema, indexes)
 
 
 def _indexes_of(schema: Schema, indexes: tuple[int, ...]) -> bytes:
-    """As Confluent's ``MessageIndexes``: a count and the indexes, or one byte for the first one."""
+    """Encode indexes as ``MessageIndexes`` does: count and indexes, or one byte for message 0."""
     if schema.kind != "PROTOBUF":
         return b""
     if indexes == (0,):
@@ -535,7 +533,7 @@ def _indexes_of(schema: Schema, indexes: tuple[int, ...]) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Zigzag, of what is not negative."""
+    """Return the zigzag varint of a number that is not negative."""
     rest, made = 2 * number, bytearray()
     while rest >= 128:
         made.append(rest & 127 | 128)
@@ -544,7 +542,7 @@ def _varint(number: int) -> bytes:
 
 
 def header_of(part: str, schema: Schema, indexes: tuple[int, ...] = (0,)) -> tuple[str, bytes]:
-    """The header that says it instead. Raises RegistryError where the registry has no GUIDs."""
+    """Return the header with the schema's GUID. Raises RegistryError without a GUID."""
     if schema.guid is None:
         raise RegistryError(
             f"{part}.schema.id.location=header needs schemas with a GUID, which this registry does "
