@@ -12,10 +12,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.record.compiled import library
 from spark_kafka_sink.record.compiled.calls import KERNELS
 from spark_kafka_sink.record.compiled.library import library_name, platform_name
 from spark_kafka_sink.record.kernels import declared
@@ -254,3 +257,45 @@ def test_a_task_imports_no_kernel_s_source():
     done = run(ROOT, "-c", code)
     # The digest of the sources, in a checkout.
     assert done.stdout.split() == ["spark_kafka_sink.record.kernels.sources"], done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What stands for the package's folder of libraries."""
+    resources = SimpleNamespace(files=lambda package: tmp_path)
+    monkeypatch.setattr(library, "importlib", SimpleNamespace(resources=resources))
+    return tmp_path
+
+
+def test_of_the_package_s_files_the_libraries_are_listed(folder: Path):
+    for name in ("kernels-linux-b.so", "kernels-linux-a.so", "kernels-notes.txt", "other.so"):
+        (folder / name).write_bytes(symbol().encode())
+    assert library.check_libraries() == ["linux-a", "linux-b"]
+    (folder / "kernels-linux-b.so").write_bytes(b"of other sources")
+    with pytest.raises(ConfigError, match="is of other sources than those of this checkout"):
+        library.check_libraries()
+
+
+def test_a_package_without_a_library_is_refused(folder: Path):
+    with pytest.raises(ConfigError, match="it has them for no platform"):
+        library.check_libraries()
+
+
+def test_a_platform_has_one_name(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(platform, "machine", lambda: "AARCH64")
+    assert platform_name() == f"{sys.platform}-aarch64"
+
+
+def test_what_cannot_be_loaded_out_of_a_zip_file_leaves_nothing_open(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    opened = os.open(os.devnull, os.O_RDONLY)
+    os.close(opened)
+    with pytest.raises(OSError, match="file too short|invalid ELF|/proc/self/fd"):
+        library._loaded(b"no library")
+    again = os.open(os.devnull, os.O_RDONLY)
+    os.close(again)
+    assert again == opened
+    monkeypatch.delattr(os, "memfd_create")
+    with pytest.raises(ConfigError, match="out of a zip file the kernels are loaded on Linux"):
+        library._loaded(b"no library")

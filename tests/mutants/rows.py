@@ -6,6 +6,12 @@ from tests.mutants.mutant import Mutant
 
 _GUARDS = ("formats/test_format_guards.py",)
 _WRITTEN_ROWS = ("formats/test_written_rows.py",)
+_LIBRARY = (
+    "kernels/test_library.py::test_of_the_package_s_files_the_libraries_are_listed",
+    "kernels/test_library.py::test_a_package_without_a_library_is_refused",
+    "kernels/test_library.py::test_a_platform_has_one_name",
+    "kernels/test_library.py::test_what_cannot_be_loaded_out_of_a_zip_file_leaves_nothing_open",
+)
 _TEXTS = ("formats/test_texts.py",)
 _NULLS = ("formats/test_texts.py::test_a_time_beside_a_null_keeps_its_microseconds",)
 _JSON_KERNEL = ("formats/test_json_kernel.py",)
@@ -286,4 +292,36 @@ MUTANTS = (
         _ROW_PLANNING,
     ),
     Mutant("config/formats.py", "(STRING if columns else RAW)", "RAW", _ROW_PLANNING),
+    Mutant(
+        "record/compiled/library.py",
+        "if symbol is not None and symbol.encode() not in",
+        "if symbol is not None and False and symbol.encode() not in",
+        _LIBRARY,
+    ),
+    Mutant(
+        "record/compiled/library.py",
+        "    if not known:\n        raise ConfigError(_missing(is_checkout=symbol is not None))\n",
+        "",
+        _LIBRARY,
+    ),
+    Mutant(
+        "record/compiled/library.py",
+        "        if name.startswith(_PREFIX) and name.endswith(_SUFFIX)",
+        "        if name.startswith(_PREFIX)",
+        _LIBRARY,
+    ),
+    Mutant(
+        "record/compiled/library.py",
+        "        if name.startswith(_PREFIX) and name.endswith(_SUFFIX)",
+        "        if name.endswith(_SUFFIX)",
+        _LIBRARY,
+    ),
+    Mutant(
+        "record/compiled/library.py",
+        "{platform.machine().lower()}",
+        "{platform.machine()}",
+        _LIBRARY,
+    ),
+    Mutant("record/compiled/library.py", "        os.close(descriptor)", "        pass", _LIBRARY),
+    Mutant("record/compiled/library.py", "    if memfd_create is None:", "    if False:", _LIBRARY),
 )

@@ -15,6 +15,7 @@ _JKS = ("unit/security/test_jks.py",)
 _LOCATIONS = ("unit/security/test_locations.py",)
 _LOGINS = ("unit/security/test_shared.py", "unit/test_credentials.py")
 _PEM = ("unit/security/test_pem.py",)
+_TLS_ERRORS = ("unit/security/test_tls_errors.py",)
 _PKCS12 = ("unit/security/test_pkcs12.py",)
 _PROPERTIES = ("unit/test_properties.py::test_texts",)
 _REDACTION = ("unit/test_redaction.py",)
@@ -614,4 +615,70 @@ MUTANTS = (
     ),
     Mutant("security/pkcs12.py", "bag.kind == _CERTIFICATE_BAG]", "True]", _PKCS12),
     Mutant("security/pkcs12.py", "bag.attributes & _MARKS]", "True]", _PKCS12),
+    Mutant(
+        "security/tls_errors.py",
+        "    if found is _CLIENT_CERTIFICATE_REFUSED and own is None:\n        found = _CLIENT_CERTIFICATE_MISSING\n",
+        "",
+        _TLS_ERRORS,
+    ),
+    Mutant(
+        "security/tls_errors.py",
+        '    if found is None:\n        return f"{who}: {words}"\n',
+        "",
+        _TLS_ERRORS,
+    ),
+    Mutant(
+        "security/tls_errors.py",
+        "shown(host), shown(_words_of(error))",
+        "host, shown(_words_of(error))",
+        _TLS_ERRORS,
+    ),
+    Mutant(
+        "security/tls_errors.py",
+        "shown(host), shown(_words_of(error))",
+        "shown(host), _words_of(error)",
+        _TLS_ERRORS,
+    ),
+    Mutant(
+        "security/tls_errors.py",
+        "(ssl.SSLEOFError, ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError)",
+        "(ssl.SSLEOFError, BrokenPipeError, ssl.SSLZeroReturnError)",
+        _TLS_ERRORS,
+    ),
+    Mutant(
+        "security/tls_errors.py",
+        "(ssl.SSLEOFError, ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError)",
+        "(ssl.SSLEOFError, ConnectionResetError, ssl.SSLZeroReturnError)",
+        _TLS_ERRORS,
+    ),
+    Mutant(
+        "security/tls_errors.py",
+        "(ssl.SSLEOFError, ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError)",
+        "(ssl.SSLEOFError, ConnectionResetError, BrokenPipeError)",
+        _TLS_ERRORS,
+    ),
+    Mutant(
+        "security/tls_errors.py",
+        'paths.cafile or paths.capath or "it has none"',
+        "paths.cafile or paths.capath",
+        _TLS_ERRORS,
+    ),
+    Mutant(
+        "security/tls_errors.py",
+        'paths.cafile or paths.capath or "it has none"',
+        'paths.cafile or "it has none"',
+        _TLS_ERRORS,
+    ),
+    Mutant(
+        "security/tls_errors.py",
+        "error.strerror or type(error).__name__",
+        "error.strerror",
+        _TLS_ERRORS,
+    ),
+    Mutant(
+        "security/tls_errors.py",
+        '("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")',
+        '("KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED")',
+        _TLS_ERRORS,
+    ),
 )

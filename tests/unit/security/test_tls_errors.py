@@ -14,6 +14,8 @@ from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import tls_errors
+from spark_kafka_sink.security.key_formats import KeyMaterial
+from spark_kafka_sink.security.stores import key_store_options
 from spark_kafka_sink.security.tls import TlsContext
 
 TLS = TlsContext(SslConfig())
@@ -130,3 +132,59 @@ def test_an_end_that_openssl_has_not_seen_itself() -> None:
     """The channel makes the error: without the attribute ``reason``, which OpenSSL's have."""
     said = TLS.explain(ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred"), "b1.example", 9093)
     assert "the port does not speak TLS (EOF occurred): " in said
+
+
+ALERT = ssl_error("SSLV3_ALERT_BAD_CERTIFICATE")
+
+
+def test_a_client_without_a_certificate_is_told_what_to_set() -> None:
+    said = TLS.explain(ALERT, "b1.example", 9093)
+    assert "the server wants a client certificate, and kafka.ssl.keystore.location is not" in said
+    assert "the server refuses" in WITH_STORES.explain(ALERT, "b1.example", 9093)
+
+
+def test_what_comes_from_the_server_is_shown_in_one_line() -> None:
+    said = TLS.explain(refused(0, "words\nmore"), "b1\nb2", 9093)
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError])
+def test_a_connection_that_ends_is_told_as_that_of_a_port_without_tls(
+    error: type[OSError],
+) -> None:
+    said = TLS.explain(error(), "b1.example", 9093)
+    assert f"the port does not speak TLS ({error.__name__}): " in said
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [(("file", "path"), "file"), ((None, "path"), "path"), ((None, None), "it has none")],
+)
+def test_where_the_systems_authorities_are_is_told(
+    paths: tuple[str | None, ...], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = ssl.DefaultVerifyPaths(*paths, "", "", "", "")
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: found)
+    assert f"this host's system ({told}), and" in TLS.explain(refused(20), "b1.example", 9093)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_encrypted", "told"),
+    [
+        (ssl_error("KEY_VALUES_MISMATCH"), True, "does not belong to the first certificate"),
+        (ssl_error("KEY_TYPE_MISMATCH"), True, "does not belong to the first certificate"),
+        (ssl_error("NO_CERTIFICATE_ASSIGNED"), True, "does not belong to the first certificate"),
+        (ssl_error("EE_KEY_TOO_SMALL"), True, "of the client's chain has a key"),
+        (ssl_error("CA_KEY_TOO_SMALL"), True, "of the client's chain has a key"),
+        (ssl_error("CA_MD_TOO_WEAK"), True, "of the client's chain has a key"),
+        (ssl_error("BAD_DECRYPT"), True, "kafka.ssl.key.password is wrong"),
+        (ValueError("no key"), True, "kafka.ssl.key.password is wrong"),
+        (ssl_error("BAD_DECRYPT"), False, "is damaged, or of a kind"),
+    ],
+)
+def test_why_a_key_is_not_used(error: ssl.SSLError | ValueError, is_encrypted: bool, told: str):
+    material = KeyMaterial(Secret("key"), is_encrypted, ())
+    options = key_store_options("kafka.")
+    said = tls_errors.why_not_used(error, material, StoreConfig("/key.pem"), options)
+    assert said.startswith("kafka.ssl.keystore.location=/key.pem: ")
+    assert told in said
