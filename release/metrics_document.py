@@ -194,8 +194,7 @@ def render() -> str:
             _PROMETHEUS,
             "| metric | meaning |\n| --- | --- |\n",
             "".join(f"| `{metric.name}` | {metric.doc} |\n" for metric in OWN_METRICS),
-            "| `pykafka_sink_request_latency_seconds` | histogram: produce requests by how long "
-            "they took |\n",
+            "| `pykafka_sink_request_latency_seconds` | histogram: latency of produce requests |\n",
             _OTLP,
         )
     )

@@ -47,17 +47,17 @@ __all__ = [
     "values_of",
 ]
 
-_NOT_MEASURED = "the sender thread is not measured: it waits, or is at work beside the task thread"
-_NOT_COUNTED = "a login that fails ends the task, with its reason; one that succeeds is not counted"
+_NOT_MEASURED = "the sender thread has no such counters"
+_NOT_COUNTED = "a failed login ends the task with its reason; successful logins are not counted"
 
 UNAVAILABLE_METRICS: dict[str, str] = {
-    "buffer-exhausted-rate": "a task without memory for `kafka.max.block.ms` fails, and tells why",
+    "buffer-exhausted-rate": "a task without memory for `kafka.max.block.ms` fails with an error",
     "buffer-exhausted-total": "as the rate",
-    "waiting-threads": "a task has one thread; `buffer_wait_ms` tells how long it waited",
-    "txn-begin-time-ns-total": "beginning is nothing by itself: see txn-init",
+    "waiting-threads": "a task has one thread; `buffer_wait_ms` is its waiting time",
+    "txn-begin-time-ns-total": "beginning a transaction sends nothing: see txn-init",
     "txn-send-offsets-time-ns-total": "Spark keeps the offsets",
-    "txn-abort-time-ns-total": "what fails is told by a line `abort`, without times",
-    "txn-prepare-time-ns-total": "there is no two-phase commit of KIP-939 here",
+    "txn-abort-time-ns-total": "a line `abort` reports failures, without times",
+    "txn-prepare-time-ns-total": "the sink does not use the two-phase commit of KIP-939",
     "select-rate": _NOT_MEASURED,
     "select-total": _NOT_MEASURED,
     "io-wait-time-ns-avg": _NOT_MEASURED,
@@ -81,7 +81,7 @@ UNAVAILABLE_METRICS: dict[str, str] = {
 """Metrics of the Java producer that a line cannot give, and why."""
 
 UNAVAILABLE_TOPIC_METRICS: dict[str, str] = {
-    "record-error-rate": "a batch that is refused fails its task: there is no line of it",
+    "record-error-rate": "a rejected batch fails its task and has no line",
     "record-error-total": "as the rate",
 }
 """Metrics of topics that a line cannot give, and why."""
@@ -234,64 +234,64 @@ def _when(line: Values) -> Iterator[Labelled]:
 
 OWN_METRICS = (
     OwnMetric("pykafka_sink_batches_total", "Micro-batches and jobs, by event", True, _batches),
-    OwnMetric("pykafka_sink_tasks_total", "Tasks of them", True, _field("tasks")),
+    OwnMetric("pykafka_sink_tasks_total", "Tasks of micro-batches and jobs", True, _field("tasks")),
     OwnMetric(
         "pykafka_sink_failed_tasks_total",
-        "Tasks without a message, of batches that were aborted",
+        "Tasks without a commit message, in aborted batches",
         True,
         _field("failed_tasks"),
     ),
     OwnMetric(
         "pykafka_sink_failed_attempts_total",
-        "Attempts before those that were successful",
+        "Failed attempts of tasks that succeeded later",
         True,
         _field("failed_attempts"),
     ),
     OwnMetric(
         "pykafka_sink_records_acknowledged_total",
-        "Records that brokers have acknowledged",
+        "Records that brokers acknowledged",
         True,
         _field("records_acknowledged"),
     ),
     OwnMetric(
         "pykafka_sink_dead_letters_total",
-        "Of them, dead letters, by cause",
+        "Dead letters by cause",
         True,
         _dead_letters,
     ),
     OwnMetric(
         "pykafka_sink_task_seconds_total",
-        "Time of tasks, from their start until all was acknowledged",
+        "Time of tasks, from their start to their last acknowledgement",
         True,
         _task_seconds,
     ),
     OwnMetric(
         "pykafka_sink_task_part_seconds_total",
-        "What tasks have spent that time with, as far as it was measured",
+        "Time of tasks by part, as far as it is measured",
         True,
         _task_times,
     ),
     OwnMetric(
         "pykafka_sink_limit_wait_seconds_total",
-        "How long tasks have waited for max.bytes.per.second.per.task",
+        "Time that tasks waited for max.bytes.per.second.per.task",
         True,
         _limit_wait,
     ),
     OwnMetric(
         "pykafka_sink_commit_seconds_total",
-        "Exactly-once: deciding and committing transactions",
+        "Exactly-once: time of deciding and committing transactions",
         True,
         _seconds("commit_ms"),
     ),
     OwnMetric(
         "pykafka_sink_batch_seconds",
-        "From the start of the last batch's first task until the end of its last",
+        "Time from the start of the last batch's first task to the end of its last one",
         False,
         _seconds("elapsed_ms"),
     ),
     OwnMetric(
         "pykafka_sink_request_latency_percentile_seconds",
-        "Of the last batch's produce requests",
+        "Latency of the last batch's produce requests",
         False,
         _quantiles,
     ),
@@ -303,13 +303,13 @@ OWN_METRICS = (
     ),
     OwnMetric(
         "pykafka_sink_task_records",
-        "Of the last batch's tasks the least and most records",
+        "Least and most records of a task in the last batch",
         False,
         _extremes("tasks_summary", "records"),
     ),
     OwnMetric(
         "pykafka_sink_partition_records",
-        "Of the last batch's topic-partitions the least and most records",
+        "Least and most records of a topic-partition in the last batch",
         False,
         _extremes("partitions_summary", "records"),
     ),
@@ -319,10 +319,15 @@ OWN_METRICS = (
         False,
         _slowest_task,
     ),
-    OwnMetric("pykafka_sink_last_batch_id", "Of a query", False, _field("batch_id")),
+    OwnMetric(
+        "pykafka_sink_last_batch_id",
+        "Number of the last batch of a query",
+        False,
+        _field("batch_id"),
+    ),
     OwnMetric(
         "pykafka_sink_last_event_timestamp_seconds",
-        "When the last line was written, by event, since 1970",
+        "Time of the last line, by event, in seconds since 1970",
         False,
         _when,
     ),
