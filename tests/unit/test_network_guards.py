@@ -22,9 +22,9 @@ from spark_kafka_sink.client.blocking import (
     _MOST_DOUBLINGS,
     _UNREACHABLE_PATIENCE_MS,
     Call,
-    Round,
+    PendingCalls,
+    SentCall,
 )
-from spark_kafka_sink.client.blocking import Asked as AskedCall
 from spark_kafka_sink.client.coordinators import _LOOK_MS, CoordinatorRequest, Coordinators
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.network.channels import PlaintextChannel, RefusedError
@@ -261,9 +261,9 @@ def test_pauses_that_overlap_are_one_and_those_of_the_past_are_forgotten() -> No
 
 def test_of_a_round_those_that_are_left_are_neither_sent_nor_awaited() -> None:
     calls = [Call(NODE, MetadataRequest()) for _ in range(3)]
-    asked = Round(calls, 0)
+    asked = PendingCalls(calls, 0)
     asked.waiting[NODE].popleft()
-    asked.sent[0] = AskedCall(calls[0], 1_000)
+    asked.sent[0] = SentCall(calls[0], 1_000)
     asked.leave([0, 1])
     assert asked.open == []
     assert list(asked.waiting[NODE]) == [2]
@@ -274,9 +274,9 @@ def test_of_a_round_those_that_are_left_are_neither_sent_nor_awaited() -> None:
 def test_a_node_that_answers_some_of_its_calls_is_not_silent() -> None:
     other = Node(2, "b", 1)
     calls = [Call(node, MetadataRequest()) for node in (NODE, NODE, other)]
-    asked = Round(calls, 0)
+    asked = PendingCalls(calls, 0)
     asked.waiting.clear()
-    asked.sent = {position: AskedCall(call, 1_000) for position, call in enumerate(calls)}
+    asked.sent = {position: SentCall(call, 1_000) for position, call in enumerate(calls)}
     asked.sent[0].is_open = False
     assert asked.silent() == [2]
     assert asked.silent() == [1, 2]
