@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.check.cluster import judged_clock
-from spark_kafka_sink.check.finding import Outcome
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.cluster import free_ports
@@ -19,6 +17,7 @@ from spark_kafka_sink.protocol.messages.inspection import (
     DescribeQuorumResponseTopic,
     ReplicaState,
 )
+from spark_kafka_sink.tools.check_cluster import Outcome, judged_clock
 from tests.broker.described import Topics
 from tests.patience import PATIENCE_MS
 from tests.reading import read_topic

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.report.collecting import LineAggregate
-from spark_kafka_sink.report.following import FollowedReport, ReportServer
-from spark_kafka_sink.report.page import render
+from spark_kafka_sink.tools.report_lines import LineAggregate
+from spark_kafka_sink.tools.report_page import FollowedReport, ReportServer, render
 from tests.unit.report_lines import CODEC_BOUND, HEALTHY, SKEWED_KEY, SLOW_BROKER, THROTTLED
 from tests.unit.test_report import numbered, text
 

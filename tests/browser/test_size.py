@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.report import collecting, reading
-from spark_kafka_sink.report.collecting import collect
-from spark_kafka_sink.report.page import render
+from spark_kafka_sink.tools import report_lines
+from spark_kafka_sink.tools.report_lines import collect
+from spark_kafka_sink.tools.report_page import render
 from tests.unit.report_lines import HEALTHY, SLOW_BROKER
 from tests.unit.test_report import numbered
 
@@ -31,19 +31,19 @@ def test_a_hundred_thousand_batches(
             line = numbered(SLOW_BROKER if number == SLOW else HEALTHY, number)
             file.write(json.dumps(line).encode() + b"\n")
     parsed: list[int] = []
-    columns = reading.pa.BufferReader
+    columns = report_lines.pa.BufferReader
     monkeypatch.setattr(
-        reading.pa, "BufferReader", lambda data: parsed.append(len(data)) or columns(data)
+        report_lines.pa, "BufferReader", lambda data: parsed.append(len(data)) or columns(data)
     )
     whole: list[int] = []
     loads = json.loads
     monkeypatch.setattr(
-        collecting.json, "loads", lambda data: whole.append(len(data)) or loads(data)
+        report_lines.json, "loads", lambda data: whole.append(len(data)) or loads(data)
     )
     page = render(collect(str(path), None))
     # Of most lines pyarrow sees the columns alone, and Python nothing at all.
     assert sum(parsed) < path.stat().st_size / 2
-    assert sum(whole) < 2 * collecting.WHOLE_BYTES
+    assert sum(whole) < 2 * report_lines.WHOLE_BYTES
     assert len(page.encode()) < MOST_BYTES
     monkeypatch.undo()
     report = tmp_path / "report.html"

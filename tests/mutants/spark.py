@@ -109,7 +109,7 @@ _METRICS = (
         ("unit/test_metrics_files.py",),
     ),
     Mutant(
-        "report/reading.py",
+        "tools/report_lines.py",
         "        except UnicodeDecodeError:\n            return True\n",
         "        except UnicodeDecodeError:\n            pass\n",
         ("unit/test_report_malformed.py::test_bytes_that_are_no_text_reach_no_column",),

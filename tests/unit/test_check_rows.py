@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.check.rows import formats
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.tools.checks import formats
 
 
 def found(**given: str) -> list[str]:

@@ -12,8 +12,8 @@ import pytest
 import spark_kafka_sink
 from spark_kafka_sink import localkafka
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.cli.broker import TopicArgument
 from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafkaError
+from spark_kafka_sink.tools.broker import TopicArgument
 
 
 class FakeKafka:

@@ -10,13 +10,18 @@ import pytest
 
 from spark_kafka_sink.base.entry_points import Hook, HookError
 from spark_kafka_sink.base.text import MOST_SHOWN
-from spark_kafka_sink.cli.dead_letters import _most as most_frequent
-from spark_kafka_sink.cli.dead_letters import _time as time_text
 from spark_kafka_sink.columns.dead_letters import Row, row_batch
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.dead_letters.letters import DeadLetter, LetterFilter, grouped
-from spark_kafka_sink.dead_letters.replay import POSITIONS, Replay
 from spark_kafka_sink.record.record_reader import Record
+from spark_kafka_sink.tools.dead_letter_replay import (
+    POSITIONS,
+    DeadLetter,
+    LetterFilter,
+    Replay,
+    grouped,
+)
+from spark_kafka_sink.tools.dead_letters import _most as most_frequent
+from spark_kafka_sink.tools.dead_letters import _time as time_text
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "b:9092"})
 DEAD = "flights-dead-letters"

@@ -31,35 +31,19 @@ ALLOWED: dict[str, set[str]] = {
     "client": {"config", "network", "protocol", "security"},
     "producer": {"columns", "record", "protocol", "config", "network", "client", "security"},
     "metrics": {"config", "producer.metrics", "security.references"},
-    "report": {"metrics"},
     "transactions": {"client", "config", "record", "protocol"},
-    "dead_letters": {
-        *("client", "columns", "config", "producer", "protocol", "record"),
-        *("transactions.decision_log", "transactions.log_partition"),
-    },
     "spark": {
         *("columns", "config", "client", "formats", "metrics", "producer", "protocol", "record"),
         *("registry", "transactions"),
     },
     "localkafka": {"client", "network", "protocol"},
     "jobs": {"config"},
-    "check": {
-        *("client", "columns", "config", "producer", "protocol", "security", "transactions"),
-        *("metrics.outputs", "registry"),
-        *("formats.plan", "formats.times", "spark.format_schemas"),
+    "tools": {
+        *("client", "columns", "config", "localkafka", "metrics", "producer", "protocol", "record"),
+        *("registry", "security", "transactions"),
+        *("formats.plan", "formats.times", "jobs.settings", "spark.format_schemas"),
     },
-    "cli": {
-        "check",
-        "client",
-        "config",
-        "dead_letters",
-        "jobs.settings",
-        "localkafka",
-        "metrics",
-        "record.compiled.library",
-        "report",
-        "transactions",
-    },
+    "cli": {"tools"},
     "__main__": {"cli"},
 }
 """Room -> the rooms (or modules) it may import, besides itself, ``base`` and the version."""
@@ -104,6 +88,13 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
 }
 """Modules of the room ``spark``: what the driver loads knows little, ``task`` knows both sides."""
 
+_REPORT = {
+    *("tools.report_advice", "tools.report_figures", "tools.report_lines", "tools.report_page"),
+    "tools.terminal",
+}
+ALLOWED_IN_TOOLS: dict[str, set[str]] = {module: {"metrics", *_REPORT} for module in _REPORT}
+"""Modules of the room ``tools`` that know lines of metrics, and nothing else."""
+
 ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"spark", "jobs", "metrics"},
     "prometheus_client": {"metrics"},
@@ -136,17 +127,17 @@ ONLY_IN: dict[str, set[str]] = {
         "metrics.background",
         "metrics.listener",
         "metrics.otlp",
-        "report.following",
-        "report.terminal",
+        "tools.report_page",
+        "tools.terminal",
     },
     "random": {"producer.producer", "client.admin", "localkafka", "security.login"},
     "numba": {"record.kernels.compiler"},
     "llvmlite": {"record.kernels.compiler"},
     "pyarrow": {
-        "check.topics",
+        "tools.check_cluster",
         "metrics.outputs",
         "record.compression",
-        "report",
+        "tools.report_lines",
         "columns",
         "formats",
         "producer.partitioner",
@@ -155,7 +146,15 @@ ONLY_IN: dict[str, set[str]] = {
         "spark.task",
         "spark.writer",
     },
-    "numpy": {"record", "columns", "formats", "producer", "report", "spark.dead_letters"},
+    "numpy": {
+        "record",
+        "columns",
+        "formats",
+        "producer",
+        "spark.dead_letters",
+        "tools.report_lines",
+        "tools.report_page",
+    },
 }
 """Module of others -> the only places that may import it."""
 
@@ -190,7 +189,8 @@ def violations(module: str, tree: ast.AST) -> Iterator[str]:
             continue
         if imported.startswith(f"{PACKAGE}."):
             inner = imported.removeprefix(f"{PACKAGE}.")
-            allowed = {"base", "__init__"} | ALLOWED_IN_SPARK.get(module, {layer} | ALLOWED[layer])
+            known = {**ALLOWED_IN_SPARK, **ALLOWED_IN_TOOLS}.get(module, {layer} | ALLOWED[layer])
+            allowed = {"base", "__init__"} | known
             if not is_within(inner, allowed):
                 yield f"{module} imports {imported}"
         else:

@@ -39,7 +39,7 @@ def test_the_wheel_holds_the_package_and_the_module_that_spark_looks_for(wheel):
     assert modules <= set(names)
     assert "spark_kafka_sink/py.typed" in names
     for asset in ("page.css", "page.js", "uPlot.iife.min.js", "uPlot.min.css", "uPlot.LICENSE"):
-        assert f"spark_kafka_sink/report/assets/{asset}" in names
+        assert f"spark_kafka_sink/tools/assets/{asset}" in names
     for folder in ("jobs", "conf", "docs"):
         files = {p.relative_to(REPOSITORY) for p in (REPOSITORY / folder).rglob("*.*")}
         files = {path for path in files if "__pycache__" not in path.parts}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.check.rows import schemas as check
 from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.registry import client, schemas
 from spark_kafka_sink.spark.format_schemas import check_json_fits
+from spark_kafka_sink.tools.checks import schemas as check
 from tests.unit.registry_asking import (
     OTHER,
     TEXT,

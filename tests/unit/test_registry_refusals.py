@@ -315,7 +315,7 @@ def test_what_has_no_effect_or_is_seen_by_others_is_told() -> None:
 
 
 def checked(url: str, **more: str) -> list[tuple[str, str, str]]:
-    from spark_kafka_sink.check.rows import schemas as look
+    from spark_kafka_sink.tools.checks import schemas as look
 
     return [(f.outcome.value, f.subject, f.text) for f in look(options(url, **more))]
 

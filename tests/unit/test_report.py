@@ -14,13 +14,12 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.columns.dead_letters import CAUSES
 from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS
-from spark_kafka_sink.report import collecting, reading
-from spark_kafka_sink.report.advice import line_findings, overall_findings
-from spark_kafka_sink.report.collecting import LineAggregate, collect
-from spark_kafka_sink.report.figures import NAMES, count, duration, moment, percent, size
-from spark_kafka_sink.report.page import MOST_POINTS, points, render
-from spark_kafka_sink.report.reading import files_of, parse
 from spark_kafka_sink.spark.commit import BatchSummary
+from spark_kafka_sink.tools import report_lines
+from spark_kafka_sink.tools.report_advice import line_findings, overall_findings
+from spark_kafka_sink.tools.report_figures import NAMES, count, duration, moment, percent, size
+from spark_kafka_sink.tools.report_lines import LineAggregate, collect, files_of, parse
+from spark_kafka_sink.tools.report_page import MOST_POINTS, points, render
 from tests.unit.report_lines import (
     EVEN,
     HEALTHY,
@@ -93,7 +92,9 @@ class TestReading:
         rows = [parse(text(*some).splitlines(), None).rows for some in (lines, others)]
         assert rows[0] == rows[1]
         parsed: list[int] = []
-        monkeypatch.setattr(reading.pa, "BufferReader", lambda data: parsed.append(len(data)) or 1)
+        monkeypatch.setattr(
+            report_lines.pa, "BufferReader", lambda data: parsed.append(len(data)) or 1
+        )
         for some in (lines, others):
             with pytest.raises(TypeError):
                 parse(text(*some).splitlines(), None)
@@ -126,7 +127,7 @@ class TestReading:
         path = tmp_path / "m.jsonl"
         path.write_bytes(text(*(numbered(HEALTHY, number) for number in range(30))))
         whole = collect(str(path), None).total()
-        monkeypatch.setattr(collecting, "WHOLE_BYTES", path.stat().st_size // 10 + 1)
+        monkeypatch.setattr(report_lines, "WHOLE_BYTES", path.stat().st_size // 10 + 1)
         some = collect(str(path), None)
         assert some.sampling_interval == 10
         assert some.total()["metrics"] == whole["metrics"]
@@ -339,7 +340,7 @@ def test_figures() -> None:
 
 
 def test_each_part_of_the_time_has_a_colour_of_its_own() -> None:
-    style = (Path(collecting.__file__).parent / "assets" / "page.css").read_text(encoding="utf-8")
+    style = (Path(report_lines.__file__).parent / "assets" / "page.css").read_text(encoding="utf-8")
     light = re.findall(r"--c(\d+):(#\w+)", style.partition("@media")[0])
     assert [int(number) for number, _ in light] == list(range(len(NAMES)))
     assert len({colour for _, colour in light}) == len(NAMES)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.report import advice
-from spark_kafka_sink.report.advice import line_findings
-from spark_kafka_sink.report.figures import OTHER, Finding, largest_part, shares
+from spark_kafka_sink.tools import report_advice
+from spark_kafka_sink.tools.report_advice import line_findings
+from spark_kafka_sink.tools.report_figures import OTHER, Finding, largest_part, shares
 from tests.unit.report_lines import (
     CODEC_BOUND,
     EVEN,
@@ -212,7 +212,7 @@ def test_shares_of_task_time() -> None:
 
 
 def test_the_document_has_every_kind() -> None:
-    folder = Path(advice.__file__).parent
+    folder = Path(report_advice.__file__).parent
     code = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     made = set(re.findall(r'Finding\(\s*"([a-z-]+)"', code))
     told = set(re.findall(r"^\| `([a-z-]+)` \|", DOCUMENT.read_text("utf-8"), re.MULTILINE))

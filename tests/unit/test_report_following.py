@@ -14,7 +14,7 @@ import pytest
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.metrics.outputs import write_outputs
-from spark_kafka_sink.report.following import FollowedReport, ReportServer
+from spark_kafka_sink.tools.report_page import FollowedReport, ReportServer
 from tests.unit.report_lines import HEALTHY
 from tests.unit.test_report import numbered, parsed, text
 

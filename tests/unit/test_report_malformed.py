@@ -13,11 +13,9 @@ import pytest
 
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.metrics.reading import LineTail, read_line
-from spark_kafka_sink.report import reading
-from spark_kafka_sink.report.collecting import LineAggregate
-from spark_kafka_sink.report.following import FollowedReport
-from spark_kafka_sink.report.page import render
-from spark_kafka_sink.report.reading import parse
+from spark_kafka_sink.tools import report_lines
+from spark_kafka_sink.tools.report_lines import LineAggregate, parse
+from spark_kafka_sink.tools.report_page import FollowedReport, render
 from tests.unit.report_lines import HEALTHY, SLOW_BROKER, THROTTLED
 from tests.unit.test_report import numbered, text
 
@@ -168,7 +166,7 @@ def test_many_among_good_ones(sampling_interval: int) -> None:
 
 
 def test_a_line_longer_than_any_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_LONGEST_LINE", 100_000)
+    monkeypatch.setattr(report_lines, "_LONGEST_LINE", 100_000)
     found = LineAggregate()
     found.add([with_raw("note", b'"%s"' % (b"x" * 200_000)), having()])
     assert (found.lines, found.left_out) == (1, 1)
@@ -214,7 +212,7 @@ def check_mutated(seed: int, path: Path) -> None:
     assert found.lines + found.left_out == len(lines)
     assert found.lines <= usable
     assert render(found).encode()
-    from spark_kafka_sink.report.terminal import Screen
+    from spark_kafka_sink.tools.terminal import Screen
 
     Screen(str(path), None).render(100)
 

@@ -7,11 +7,11 @@ import pickle
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.check.checks import all_checks
 from spark_kafka_sink.config.option_names import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS, MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions, told_settings
+from spark_kafka_sink.tools.checks import all_checks
 from tests.unit.simulated_time import SimulatedClock
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.cli.command import confirmation
+from spark_kafka_sink.tools.command import confirmation
 from tests.unit.report_lines import HEALTHY, SLOW_BROKER
 from tests.unit.test_report import numbered, text
 
@@ -107,7 +107,7 @@ def test_what_is_refused(
     for command in (["top"], ["top", "--once"], ["report", "--follow"]):
         assert main([*command, "s3://bucket/metrics"]) == 1
         assert "a file of this machine that grows" in capsys.readouterr().err
-    monkeypatch.delitem(sys.modules, "spark_kafka_sink.report.terminal", raising=False)
+    monkeypatch.delitem(sys.modules, "spark_kafka_sink.tools.terminal", raising=False)
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert main(["top", str(tmp_path / "m.jsonl"), "--once"]) == 1
     assert "pip install 'pykafka-sink[cli]'" in capsys.readouterr().err

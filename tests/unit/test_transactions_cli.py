@@ -10,9 +10,10 @@ from contextlib import contextmanager
 import pytest
 
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.cli import main, transaction_report
-from spark_kafka_sink.cli import transactions as transactions_cli
-from spark_kafka_sink.cli.command import print_lines
+from spark_kafka_sink.cli import main
+from spark_kafka_sink.tools import transaction_report
+from spark_kafka_sink.tools import transactions as transactions_cli
+from spark_kafka_sink.tools.command import print_lines
 from spark_kafka_sink.transactions.inspection import (
     Inspection,
     OpenProducer,

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.cli.command import EXIT_FAILED, EXIT_OK, Examples, add_command, print_usage
+from spark_kafka_sink.tools.command import EXIT_FAILED, EXIT_OK, Examples, add_command, print_usage
 
 _REPORT = """\
 Make a page of the lines that the sink has written to option metrics.path: throughput, latency,
@@ -51,9 +51,9 @@ def add_report(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _run_report(arguments: argparse.Namespace) -> int:
     if arguments.follow:
         return _follow(arguments)
-    from spark_kafka_sink.report.collecting import collect
-    from spark_kafka_sink.report.figures import left_out
-    from spark_kafka_sink.report.page import render
+    from spark_kafka_sink.tools.report_figures import left_out
+    from spark_kafka_sink.tools.report_lines import collect
+    from spark_kafka_sink.tools.report_page import render
 
     aggregate = collect(arguments.metrics, arguments.query)
     if aggregate.left_out:
@@ -73,7 +73,7 @@ def _run_report(arguments: argparse.Namespace) -> int:
 
 
 def _follow(arguments: argparse.Namespace) -> int:
-    from spark_kafka_sink.report.following import FollowedReport, ReportServer
+    from spark_kafka_sink.tools.report_page import FollowedReport, ReportServer
 
     if os.path.isdir(arguments.metrics):
         raise ConfigError(
@@ -134,7 +134,7 @@ def _run_top(arguments: argparse.Namespace) -> int:
     if "://" in arguments.metrics:
         raise ConfigError(f"top reads a file of this machine that grows, not {arguments.metrics}")
     try:
-        from spark_kafka_sink.report.terminal import follow
+        from spark_kafka_sink.tools.terminal import follow
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "rich":
             raise

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.cli.command import (
+from spark_kafka_sink.tools.command import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_REFUSED,
@@ -229,7 +229,7 @@ def _client(arguments: argparse.Namespace) -> Iterator[TransactionClient]:
 
 def _list(arguments: argparse.Namespace, client: TransactionClient) -> int:
     from spark_kafka_sink.base.clock import SystemClock
-    from spark_kafka_sink.cli import transaction_report
+    from spark_kafka_sink.tools import transaction_report
     from spark_kafka_sink.transactions.inspection import Inspection
 
     inspection = Inspection(client, arguments.log_topic, arguments.timeout_ms)
@@ -246,7 +246,7 @@ def _list(arguments: argparse.Namespace, client: TransactionClient) -> int:
 
 def _describe(arguments: argparse.Namespace, client: TransactionClient) -> int:
     from spark_kafka_sink.base.clock import SystemClock
-    from spark_kafka_sink.cli import transaction_report
+    from spark_kafka_sink.tools import transaction_report
     from spark_kafka_sink.transactions.inspection import Inspection
 
     inspection = Inspection(client, arguments.log_topic, arguments.timeout_ms)
@@ -300,7 +300,7 @@ def _confirmation(arguments: argparse.Namespace) -> Confirm:
 
 
 def _finish(arguments: argparse.Namespace, result: Result) -> int:
-    from spark_kafka_sink.cli import transaction_report
+    from spark_kafka_sink.tools import transaction_report
 
     if arguments.json:
         print_json(transaction_report.result_document(arguments.prefix, result))

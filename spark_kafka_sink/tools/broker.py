@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_kafka_sink.cli.command import EXIT_FAILED, EXIT_OK, add_command, add_json, print_json
+from spark_kafka_sink.tools.command import EXIT_FAILED, EXIT_OK, add_command, add_json, print_json
 
 if TYPE_CHECKING:
     from spark_kafka_sink.localkafka import LocalSecurity

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError, UnsupportedVersionError
 from spark_kafka_sink.base.text import printable
-from spark_kafka_sink.cli.command import (
+from spark_kafka_sink.tools.command import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_REFUSED,
@@ -21,8 +21,8 @@ from spark_kafka_sink.cli.command import (
 )
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.check.finding import Finding
     from spark_kafka_sink.config.sink_options import SinkOptions
+    from spark_kafka_sink.tools.check_cluster import Finding
 
 _CHECK = """\
 Look at a cluster as a job with these options will meet it: addresses, login, clocks, the topic and
@@ -146,8 +146,8 @@ def _told(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namesp
 
 def _run_check(arguments: argparse.Namespace) -> int:
     from spark_kafka_sink.base.clock import SystemClock
-    from spark_kafka_sink.check.checks import all_checks
-    from spark_kafka_sink.check.finding import Outcome
+    from spark_kafka_sink.tools.check_cluster import Outcome
+    from spark_kafka_sink.tools.checks import all_checks
 
     options = _options(arguments)
     if arguments.write and options.topic is None:
@@ -181,8 +181,8 @@ def _print_finding(finding: Finding) -> None:
 
 
 def _run_quota(arguments: argparse.Namespace) -> int:
-    from spark_kafka_sink.check.cluster import NotToldError, granted_quotas
     from spark_kafka_sink.client.admin import AdminClient
+    from spark_kafka_sink.tools.check_cluster import NotToldError, granted_quotas
 
     options = _options(arguments)
     try:
@@ -209,7 +209,7 @@ def _run_quota(arguments: argparse.Namespace) -> int:
 
 
 def _explained(rows: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, str, str]]:
-    from spark_kafka_sink.check.cluster import WRITERS_QUOTAS
+    from spark_kafka_sink.tools.check_cluster import WRITERS_QUOTAS
 
     for entity, name, value in rows:
         yield entity, name, f"{value} {WRITERS_QUOTAS[name]}"

@@ -18,15 +18,8 @@ from rich.text import Text
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.text import printable
 from spark_kafka_sink.metrics.reading import LineTail
-from spark_kafka_sink.report.advice import Causes, line_findings, overall_findings
-from spark_kafka_sink.report.collecting import (
-    SUMMED_FIELDS,
-    SUMMED_WHOLE_FIELDS,
-    LineAggregate,
-    add,
-    no_line_message,
-)
-from spark_kafka_sink.report.figures import (
+from spark_kafka_sink.tools.report_advice import Causes, line_findings, overall_findings
+from spark_kafka_sink.tools.report_figures import (
     PARTS,
     batch_duration_ms,
     brokers,
@@ -37,6 +30,13 @@ from spark_kafka_sink.report.figures import (
     moment,
     shares,
     size,
+)
+from spark_kafka_sink.tools.report_lines import (
+    SUMMED_FIELDS,
+    SUMMED_WHOLE_FIELDS,
+    LineAggregate,
+    add,
+    no_line_message,
 )
 
 try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.text import MOST_SHOWN, printable
-from spark_kafka_sink.cli.command import (
+from spark_kafka_sink.tools.command import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_REFUSED,
@@ -33,8 +33,13 @@ from spark_kafka_sink.cli.command import (
 
 if TYPE_CHECKING:
     from spark_kafka_sink.client.admin import AdminClient
-    from spark_kafka_sink.dead_letters.letters import DeadLetter, Group, LetterFilter, Topic
-    from spark_kafka_sink.dead_letters.replay import Replay
+    from spark_kafka_sink.tools.dead_letter_replay import (
+        DeadLetter,
+        Group,
+        LetterFilter,
+        Replay,
+        Topic,
+    )
 
 Run = Callable[[argparse.Namespace, "AdminClient"], int]
 
@@ -175,7 +180,7 @@ def _number(text: str) -> int:
 
 
 def _cause(text: str) -> str:
-    from spark_kafka_sink.dead_letters.letters import ALL_CAUSES
+    from spark_kafka_sink.tools.dead_letter_replay import ALL_CAUSES
 
     if text not in ALL_CAUSES:
         raise argparse.ArgumentTypeError(f"'{text}' is none of {', '.join(ALL_CAUSES)}")
@@ -211,7 +216,7 @@ def _opened(
     arguments: argparse.Namespace, admin: AdminClient, asks_for_unknown: bool = False
 ) -> tuple[Topic, LetterFilter]:
     """Open the topic. Raises RefusedError if --from is behind the topic's end."""
-    from spark_kafka_sink.dead_letters.letters import LetterFilter, Topic
+    from spark_kafka_sink.tools.dead_letter_replay import LetterFilter, Topic
 
     wanted = LetterFilter(
         arguments.causes, arguments.query_id, arguments.first_offsets, asks_for_unknown
@@ -228,7 +233,7 @@ def _opened(
 
 def _count(arguments: argparse.Namespace, admin: AdminClient) -> int:
 
-    from spark_kafka_sink.dead_letters.letters import CAUSE_HEADER, UNKNOWN_CAUSE, grouped
+    from spark_kafka_sink.tools.dead_letter_replay import CAUSE_HEADER, UNKNOWN_CAUSE, grouped
 
     topic, wanted = _opened(arguments, admin)
     groups = grouped(topic.letters(wanted))
@@ -276,7 +281,7 @@ def _show(arguments: argparse.Namespace, admin: AdminClient) -> int:
 
 
 def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
-    from spark_kafka_sink.dead_letters.letters import grouped
+    from spark_kafka_sink.tools.dead_letter_replay import grouped
 
     if arguments.to_topic == arguments.topic:
         raise RefusedError(
@@ -323,7 +328,7 @@ def _check_destinations(
     arguments: argparse.Namespace, admin: AdminClient, groups: Sequence[Group]
 ) -> None:
     """Raise RefusedError unless the operator names destinations that may be written to."""
-    from spark_kafka_sink.dead_letters.replay import replay_forbidden_reason
+    from spark_kafka_sink.tools.dead_letter_replay import replay_forbidden_reason
 
     if arguments.to_topic is None and not arguments.allowed:
         named = Counter[str]()
@@ -347,7 +352,7 @@ def _check_destinations(
 def _replay_of(arguments: argparse.Namespace) -> Replay:
     """Return the replay. Raises ConfigError for a function that cannot be loaded."""
     from spark_kafka_sink.base.entry_points import Hook, load
-    from spark_kafka_sink.dead_letters.replay import Replay
+    from spark_kafka_sink.tools.dead_letter_replay import Replay
 
     mend = None
     if arguments.mend is not None:

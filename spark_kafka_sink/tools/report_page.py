@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs no other files.
+"""The page of a report: one HTML file without other files, or a local page that updates itself.
 
 Its charts have some hundreds of points, whatever the number of lines, with the extremes of each.
 Users can sort its tables, and screen readers can read them.
@@ -9,23 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from math import isnan
+from threading import Lock
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.report.advice import batch_name, line_findings, overall_findings
-from spark_kafka_sink.report.collecting import (
-    MOST_LATEST,
-    TIMES,
-    Change,
-    LineAggregate,
-    Step,
-    Values,
-)
-from spark_kafka_sink.report.figures import (
+from spark_kafka_sink.metrics.reading import LineTail
+from spark_kafka_sink.tools.report_advice import batch_name, line_findings, overall_findings
+from spark_kafka_sink.tools.report_figures import (
     NAMES,
     PARTS,
     Finding,
@@ -38,6 +33,15 @@ from spark_kafka_sink.report.figures import (
     moment,
     percent,
     size,
+)
+from spark_kafka_sink.tools.report_lines import (
+    MOST_LATEST,
+    TIMES,
+    Change,
+    LineAggregate,
+    Step,
+    Values,
+    read_pieces,
 )
 
 # --- tables --------------------------------------------------------------------------------------
@@ -638,3 +642,82 @@ def _plotting() -> str:
 
 def _licence() -> str:
     return f"<!-- Charts: uPlot\n{_asset('uPlot.LICENSE')}-->\n"
+
+
+HOST = "127.0.0.1"
+
+
+class FollowedReport:
+    """The report of a growing file. The file may not exist yet, and may be rotated."""
+
+    def __init__(self, path: str, query: str | None) -> None:
+        self._lines = LineTail(path, from_end=False)
+        self._aggregate = LineAggregate(query)
+        self._lock = Lock()
+        self._page = (-1, b"")
+        for texts in read_pieces(self._lines.older()):
+            self._aggregate.add(texts)
+
+    def version(self) -> int:
+        """Return a number that grows with every line."""
+        with self._lock:
+            return self._read()
+
+    def page(self) -> bytes:
+        """Return the current page."""
+        with self._lock:
+            version = self._read()
+            if self._page[0] != version:
+                self._page = (version, render(self._aggregate, version).encode())
+            return self._page[1]
+
+    def _read(self) -> int:
+        data = self._lines.read_texts()
+        if data:
+            self._aggregate.add(data.splitlines())
+        return self._aggregate.lines + self._aggregate.left_out
+
+
+class ReportServer(ThreadingHTTPServer):
+    """Answers browsers on this machine at ``/`` and ``/version``."""
+
+    daemon_threads = True
+
+    def __init__(self, report: FollowedReport, port: int) -> None:
+        """Listen on ``port``; 0 picks a free port. Raises OSError if the port is in use."""
+        super().__init__((HOST, port), _Handler)
+        self.report = report
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self.server_port}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ReportServer
+    timeout = 10
+
+    def do_GET(self) -> None:
+        """Answer a request. The library gives the methods' names."""
+        # Another site, whose host name resolves to this address, must not read this page.
+        host = (self.headers.get("Host") or "").rpartition(":")[0]
+        answers = {"/": self._page, "/version": self._version}
+        if host not in (HOST, "localhost") or self.path not in answers:
+            self.send_error(404)
+            return
+        kind, body = answers[self.path]()
+        self.send_response(200)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _page(self) -> tuple[str, bytes]:
+        return "text/html", self.server.report.page()
+
+    def _version(self) -> tuple[str, bytes]:
+        return "text/plain", str(self.server.report.version()).encode()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing: a line for each request of the page would hide other output."""

@@ -1,6 +1,6 @@
 """The command ``pykafka-sink``.
 
-A command is a row of COMMANDS, and two functions of a module of this folder. One declares the
+A command is a row of COMMANDS, and two functions of a module of ``tools``. One declares the
 command. The other runs it and returns the exit code; it imports its modules when it runs.
 """
 
@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.cli.broker import add_broker
-from spark_kafka_sink.cli.check import add_check, add_quota
-from spark_kafka_sink.cli.command import EXIT_FAILED, in_lines, print_usage
-from spark_kafka_sink.cli.dead_letters import add_dead_letters
-from spark_kafka_sink.cli.report import add_metrics, add_report, add_top
-from spark_kafka_sink.cli.shipped import add_conf, add_docs, add_jobs, add_package
-from spark_kafka_sink.cli.transactions import add_transactions
+from spark_kafka_sink.tools.broker import add_broker
+from spark_kafka_sink.tools.check import add_check, add_quota
+from spark_kafka_sink.tools.command import EXIT_FAILED, in_lines, print_usage
+from spark_kafka_sink.tools.dead_letters import add_dead_letters
+from spark_kafka_sink.tools.report import add_metrics, add_report, add_top
+from spark_kafka_sink.tools.shipped import add_conf, add_docs, add_jobs, add_package
+from spark_kafka_sink.tools.transactions import add_transactions
 
 Command = Callable[[argparse.Namespace], int]
 Declare = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]

@@ -1,7 +1,7 @@
 """Findings about lines of metrics: what is slow or wrong, and what to do about it.
 
 The rules are those of docs/tuning.md, a function for each. A line may also be the sum of many lines
-(``collecting.py``). A rule reads only the line.
+(``report_lines.py``). A rule reads only the line.
 
 For many batches, the findings of each batch explain the time, weighted by the batch's time. Sums
 over all batches would hide causes: the overall mean size hides a micro-batch of tiny batches.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.report.figures import (
+from spark_kafka_sink.tools.report_figures import (
     OTHER,
     WAITING,
     Broker,

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.cli.command import (
+from spark_kafka_sink.record.compiled.library import check_libraries
+from spark_kafka_sink.tools.command import (
     EXIT_OK,
     Examples,
     add_command,
@@ -27,7 +28,6 @@ from spark_kafka_sink.cli.command import (
     print_json,
     print_table,
 )
-from spark_kafka_sink.record.compiled.library import check_libraries
 
 
 class _Kind(NamedTuple):

@@ -1,1 +1,0 @@
-"""Checks of a cluster before a job runs, for ``pykafka-sink check`` and ``quota``."""

@@ -1,1 +1,0 @@
-"""Dead letters for operators: read, counted, replayed."""

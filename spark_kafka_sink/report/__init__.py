@@ -1,1 +1,0 @@
-"""Lines of metrics for people: a page, a terminal, and advice in words."""

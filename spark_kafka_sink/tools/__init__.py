@@ -1,0 +1,1 @@
+"""What `pykafka-sink` does: its commands, and what each of them needs."""

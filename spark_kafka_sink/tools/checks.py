@@ -1,0 +1,263 @@
+"""All checks, in the order in which a job would meet the problems; here those of the rows' formats.
+
+The columns of the rows are unknown here, so a given schema is compared with the registry's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import (
+    BootstrapError,
+    BrokerError,
+    ConfigError,
+    KafkaSinkError,
+    UnsupportedVersionError,
+)
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.config.formats import AVRO, JSON, PROTOBUF, GivenSchema, PartOptions
+from spark_kafka_sink.config.producer_config import ACKS_ALL, ProducerConfig
+from spark_kafka_sink.config.registry import TOPIC_NAME, SchemaOptions
+from spark_kafka_sink.config.sink_keys import NONE, MetricsOutputs
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.metrics.outputs import check_outputs
+from spark_kafka_sink.registry.client import NOT_FOUND, RegistryClient, RegistryRefusedError, Schema
+from spark_kafka_sink.registry.schemas import version_of
+from spark_kafka_sink.security.security import Security
+from spark_kafka_sink.tools import check_cluster
+from spark_kafka_sink.tools.check_cluster import Finding, Outcome, failed, passed, unknown, warned
+
+
+def formats(options: SinkOptions) -> Iterator[Finding]:
+    """Yield only failures. Reads the files here, as the driver does."""
+    if options.formats is None:
+        return
+    looks = {AVRO: _avro, JSON: _json, PROTOBUF: _protobuf}
+    for part in (options.formats.value, options.formats.key):
+        look = looks.get(part.format)
+        if look is None:
+            continue
+        try:
+            look(part)
+        except KafkaSinkError as error:
+            yield failed(f"{part.part}.format={part.format}", str(error))
+
+
+def _avro(part: PartOptions) -> None:
+    _given(part.avro_schema, f"{part.part}.avro.schema")
+
+
+def _given(schema: GivenSchema | None, option: str) -> None:
+    from spark_kafka_sink.spark.format_schemas import given_schema
+
+    if schema is not None:
+        given_schema(schema, option)
+
+
+def _json(part: PartOptions) -> None:
+    # Import here, because numpy is needed only for options of JSON.
+    from spark_kafka_sink.formats.plan import JsonOptions
+    from spark_kafka_sink.formats.times import patterns_of
+
+    if part.has_id:
+        _given(part.json_schema, f"{part.part}.json.schema")
+    text = part.json
+    patterns_of(
+        JsonOptions(
+            text.ignore_null_fields,
+            text.time_zone or "UTC",
+            text.timestamp_format,
+            text.timestamp_ntz_format,
+            text.date_format,
+        ),
+        f"{part.part}.json.",
+    )
+
+
+def _protobuf(part: PartOptions) -> None:
+    if part.descriptor_file is not None:
+        from spark_kafka_sink.spark.format_schemas import described
+
+        described(part)
+
+
+# --- schema registry -----------------------------------------------------------------------------
+
+
+def schemas(options: SinkOptions) -> Iterator[Finding]:
+    """Check the registry, if the options name one. Registers nothing."""
+    formats, registry = options.formats, options.registry
+    if formats is None or registry is None or registry.config is None:
+        return
+    try:
+        client = RegistryClient(registry.config)
+        for part, asked in ((formats.value, registry.value), (formats.key, registry.key)):
+            if asked is not None:
+                yield from _schema(client, part, asked, options.topic)
+    except KafkaSinkError as error:
+        yield failed("schema registry", str(error))
+
+
+def _schema(
+    client: RegistryClient, part: PartOptions, asked: SchemaOptions, topic: str | None
+) -> Iterator[Finding]:
+    what = f"schema of {part.part}s"
+    if asked.schema_id is not None:
+        found = client.by_id(asked.schema_id)
+        yield passed(what, f"{found.kind}, of id {asked.schema_id}")
+        return
+    if asked.strategy != TOPIC_NAME or not topic:
+        # Check at least that the registry accepts the credentials.
+        client.check_answers()
+        yield passed("schema registry", f"{client.name} answers; subjects follow from columns")
+        return
+    subject = f"{topic}-{part.part}"
+    missing = " with these metadata" if asked.metadata else ""
+    try:
+        found = (
+            client.with_metadata(subject, asked.metadata)
+            if asked.metadata
+            else client.version(subject)
+        )
+    except RegistryRefusedError as refusal:
+        if refusal.code not in NOT_FOUND:
+            raise
+        if asked.is_registered:
+            yield passed(what, f"subject '{subject}' is not there, and will be registered")
+        else:
+            yield failed(
+                what,
+                f"subject '{subject}'{missing} is not there",
+                "register its schema, or leave auto.register.schemas and use.latest.* out",
+            )
+        return
+    yield passed(what, f"subject '{subject}' has version {found.version}, of id {found.id}")
+    yield from _given_schema(client, part, subject, asked)
+
+
+def _given_schema(
+    client: RegistryClient, part: PartOptions, subject: str, asked: SchemaOptions
+) -> Iterator[Finding]:
+    """Check that the registry would accept a schema in the options."""
+    given = part.avro_schema
+    if given is None or given.is_file or not asked.is_registered:
+        return
+    references = tuple(version_of(client, one) for one in asked.references)
+    why = client.is_compatible(subject, Schema(None, given.text, references=references))
+    if why is None:
+        yield passed(f"{part.part}.avro.schema", f"fits the versions of subject '{subject}'")
+    else:
+        yield warned(
+            f"{part.part}.avro.schema",
+            f"is not compatible with subject '{subject}': {'; '.join(why)}",
+            "change it, or the subject's compatibility",
+        )
+
+
+def _metrics_outputs(outputs: MetricsOutputs) -> Iterator[Finding]:
+    """Check the outputs besides the log, if any. Sends nothing to them."""
+    places = {
+        "metrics.path": outputs.path,
+        "metrics.prometheus.push.url": outputs.push_url,
+        "metrics.otlp": outputs.otlp,
+    }
+    given = [name for name, place in places.items() if place is not None]
+    if not given:
+        return
+    try:
+        check_outputs(outputs)
+    except ConfigError as error:
+        yield failed("metrics", str(error))
+    else:
+        yield passed("metrics", f"{', '.join(given)}: as far as can be known before there are any")
+
+
+def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Finding]:
+    """Yield findings as they come. ``writes``: also write one test record.
+
+    Each wait takes at most ``preflight.timeout.ms``. A failure that makes all later checks
+    impossible ends them.
+    """
+    config, timeout_ms = options.producer, options.preflight_timeout_ms
+    yield passed("options", _told(options))
+    for note in options.notes:
+        yield warned("options", note)
+    yield from _metrics_outputs(options.metrics)
+    yield from formats(options)
+    yield from schemas(options)
+    hosts = [host for host, _ in config.bootstrap_servers]
+    try:
+        Security.of(config.security).prepare(timeout_ms, hosts)
+        admin = AdminClient.of(config, time, timeout_ms)
+    except KafkaSinkError as error:
+        yield failed("login", str(error))
+        return
+    with admin:
+        reached = yield from _reach(admin, options)
+        if not reached:
+            return
+        yield from _asked(admin, options, time)
+    if writes and options.topic is not None:
+        yield from check_cluster.write_record(config, options.topic, time)
+
+
+def _reach(admin: AdminClient, options: SinkOptions) -> Generator[Finding, None, bool]:
+    """Yield findings; return True if any address of the options leads to a cluster."""
+    timeout_ms = options.preflight_timeout_ms
+    found = list(check_cluster.bootstrap_addresses(admin, options.producer.security, timeout_ms))
+    yield from found
+    if not any(finding.outcome is Outcome.PASSED for finding in found):
+        return False
+    found = list(check_cluster.broker_addresses(admin, timeout_ms))
+    yield from found
+    return any(finding.outcome is Outcome.PASSED for finding in found)
+
+
+def _asked(admin: AdminClient, options: SinkOptions, time: Clock) -> Iterator[Finding]:
+    timeout_ms = options.preflight_timeout_ms
+    yield from check_cluster.clock_difference(admin, time, timeout_ms)
+    if options.topic is None:
+        yield unknown("topic", "no option topic: the rows name theirs", "give one with --topic")
+    else:
+        yield from check_cluster.topic(admin, options.topic, options.producer, timeout_ms)
+        yield from check_cluster.permissions_on_topic(admin, options.topic, ("WRITE",), timeout_ms)
+    if options.dead_letters is not None:
+        letters = options.dead_letters
+        yield from check_cluster.dead_letters(admin, letters, options.producer, timeout_ms)
+        yield from check_cluster.permissions_on_topic(admin, letters.topic, ("WRITE",), timeout_ms)
+    if options.exactly_once is not None:
+        yield from check_cluster.exactly_once(admin, options.exactly_once, timeout_ms)
+    yield from _quotas(admin, options.producer, timeout_ms)
+
+
+def _quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> Iterator[Finding]:
+    subject = "quotas"
+    try:
+        found = check_cluster.granted_quotas(admin, config, timeout_ms)
+    except check_cluster.NotToldError as error:
+        yield unknown(subject, str(error), "it needs DESCRIBE_CONFIGS on the cluster")
+    except (UnsupportedVersionError, BrokerError, BootstrapError) as error:
+        yield unknown(subject, f"not told: {error}")
+    else:
+        for quota in found:
+            values = (f"{name}={value:g}" for name, value in quota.values.items())
+            yield warned(f"quota of {quota.entity}", ", ".join(values))
+        if not found:
+            yield passed(subject, f"none for kafka.client.id {config.client_id}")
+
+
+_GUARANTEES = {NONE: "delivery.guarantee=none"}
+"""Texts for guarantees whose name alone is unclear."""
+
+
+def _told(options: SinkOptions) -> str:
+    """Return the effective options by name."""
+    config = options.producer
+    guarantee = _GUARANTEES.get(options.delivery_guarantee, options.delivery_guarantee)
+    acks = {ACKS_ALL: "all"}.get(config.acks, str(config.acks))
+    idempotence = str(config.enable_idempotence).lower()
+    return (
+        f"{guarantee}, kafka.acks={acks}, kafka.enable.idempotence={idempotence}, "
+        f"kafka.compression.type={config.compression_type}"
+    )
