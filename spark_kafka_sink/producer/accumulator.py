@@ -162,8 +162,12 @@ class RecordAccumulator:
         pool: BufferPool,
         retry_backoff: ExponentialBackoff,
         wakeup_sender: Callable[[], None],
+        availability_timeout_ms: int = _NO_TIMEOUT,
     ) -> None:
-        """``wakeup_sender`` ends the sender thread's network poll."""
+        """``wakeup_sender`` ends the sender thread's network poll.
+
+        availability_timeout_ms: ``partitioner.availability.timeout.ms``; 0 for none
+        """
         self.monitor = monitor
         self.pool = pool
         self.wakeup_sender = wakeup_sender
@@ -175,22 +179,29 @@ class RecordAccumulator:
         self._leaders: dict[TopicPartition, tuple[Node, int]] = {}
         # Batches queued or in flight, in the order in which they were finished.
         self._incomplete: dict[ProducerBatch, object] = {}
-        self.failure: Exception | None = None
-        self.awaited_pages = _NOT_AWAITED
-        """Number of free pages that the task thread waits for."""
-        self.paused_until_ms = 0
-        """End of the pauses by brokers or the rate limit. Timeouts of waits count from then."""
-        self.slow_nodes: frozenset[int] = frozenset()
-        """Nodes that have kept batches waiting for ``partitioner.availability.timeout.ms``."""
-        self.busy_nodes: frozenset[int] = frozenset()
-        """Nodes that accept no request until the network or a timer wakes the sender anyway."""
+        self._failure: Exception | None = None
+        # Number of free pages that the task thread waits for.
+        self._awaited_pages = _NOT_AWAITED
+        self._paused_until_ms = 0
+        self._node_latency = NodeLatency(availability_timeout_ms)
+        self._busy_nodes: frozenset[int] = frozenset()
+
+    @property
+    def failure(self) -> Exception | None:
+        """Return why the producer has failed; None if it has not."""
+        return self._failure
+
+    def raise_failure(self) -> None:
+        """Raise the failure of the producer, if it has failed."""
+        if self._failure is not None:
+            raise self._failure
 
     # --- task thread ---------------------------------------------------------------------------
 
     def enqueue(self, batch: ProducerBatch) -> None:
         """Enqueue a finished batch."""
         with self.monitor:
-            if self.failure is not None:
+            if self._failure is not None:
                 return  # the next append raises the failure
             self._incomplete[batch] = None
             batch.is_queued, batch.queued_at_ms = True, batch.created_at_ms
@@ -207,11 +218,35 @@ class RecordAccumulator:
     @contextmanager
     def awaiting(self, pages: int) -> Iterator[None]:
         """Announce a wait for ``pages`` free pages. The caller holds the monitor."""
-        self.awaited_pages = pages
+        self._awaited_pages = pages
         try:
             yield
         finally:
-            self.awaited_pages = _NOT_AWAITED
+            self._awaited_pages = _NOT_AWAITED
+
+    def await_fewer(self, pages: int) -> None:
+        """Lower the number of pages of ``awaiting``. The caller holds the monitor."""
+        self._awaited_pages = pages
+
+    def timeout_start_ms(self, began_ms: int) -> int:
+        """Return when the timeout of a wait starts that began at ``began_ms``.
+
+        Pauses by brokers or the rate limit do not count.
+        """
+        return max(began_ms, self._paused_until_ms)
+
+    def wakeup_sender_for(self, leader: Node | None) -> None:
+        """Wake the sender for a new batch, unless its leader accepts no request now.
+
+        The network or a timer wakes the sender anyway when such a leader accepts requests again.
+        """
+        if leader is None or leader.node_id not in self._busy_nodes:
+            self.wakeup_sender()
+
+    @property
+    def slow_nodes(self) -> frozenset[int]:
+        """Return the nodes that keep batches waiting for longer than the availability timeout."""
+        return self._node_latency.slow_nodes
 
     @property
     def incomplete_count(self) -> int:
@@ -232,6 +267,18 @@ class RecordAccumulator:
         return sizes
 
     # --- sender thread -------------------------------------------------------------------------
+
+    def note_busy_nodes(self, node_ids: Iterable[int]) -> None:
+        """Record the nodes that accept no request now: new batches for them wake no one."""
+        self._busy_nodes = frozenset(node_ids)
+
+    def note_pauses(self, until_ms: int) -> None:
+        """Record the end of the pauses by brokers or the rate limit."""
+        self._paused_until_ms = until_ms
+
+    def update_node_latency(self, node_id: int, could_send: bool, now_ms: int) -> None:
+        """Record whether a node with a ready batch can accept it now."""
+        self._node_latency.note(node_id, could_send, now_ms)
 
     def queued_partitions(self) -> list[TopicPartition]:
         """Return the partitions with queued batches."""
@@ -365,7 +412,7 @@ class RecordAccumulator:
                 return  # the producer has failed in the meantime
             self.pool.deallocate(batch.pages)
             batch.pages = []
-            if not self._incomplete or self.pool.free_count >= self.awaited_pages:
+            if not self._incomplete or self.pool.free_count >= self._awaited_pages:
                 self.monitor.notify_all()
 
     def oldest_incomplete(self) -> ProducerBatch | None:
@@ -390,8 +437,8 @@ class RecordAccumulator:
         Memory is not freed, because a socket may still refer to it and the producer ends here.
         """
         with self.monitor:
-            if self.failure is None:
-                self.failure = failure
+            if self._failure is None:
+                self._failure = failure
             self._queues.clear()
             self._incomplete.clear()
             self.monitor.notify_all()

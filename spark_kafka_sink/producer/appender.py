@@ -218,8 +218,7 @@ class Appender:
             topic.current_limit_bytes = limit_bytes
             self._open_batches.set_limit(topic.first_slot, topic.partitions_count, limit_bytes)
         leader = cluster.leader(batch.topic_partition)
-        if leader is None or leader.node_id not in self._accumulator.busy_nodes:
-            self._accumulator.wakeup_sender()
+        self._accumulator.wakeup_sender_for(leader)
 
     def _finish(self, slot: int, finisher: BatchFinisher) -> ProducerBatch:
         """Finish the slot's batch and enqueue it; split it if it is larger than a request."""
@@ -286,16 +285,16 @@ class Appender:
         wanted = max(missing, min(pages_count // 4, pages_count - held))
         with self._monitor, self._accumulator.awaiting(wanted):
             while self._pool.free_count < wanted:
-                if self._accumulator.failure is not None:
-                    raise self._accumulator.failure
+                self._accumulator.raise_failure()
                 now_ms = self._clock.now_ms()
                 gather_ms = gather_until_ms - now_ms
                 if gather_ms <= 0:
-                    wanted = self._accumulator.awaited_pages = missing
+                    wanted = missing
+                    self._accumulator.await_fewer(wanted)
                     if self._pool.free_count >= missing:
                         break
-                counts_from_ms = max(began_ms, self._accumulator.paused_until_ms)
-                left_ms = counts_from_ms + self._config.max_block_ms - now_ms
+                started_ms = self._accumulator.timeout_start_ms(began_ms)
+                left_ms = started_ms + self._config.max_block_ms - now_ms
                 if left_ms <= 0:
                     raise self._buffer_exhausted(missing)
                 self._monitor.wait(gather_ms if gather_ms > 0 else left_ms)

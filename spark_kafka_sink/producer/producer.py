@@ -100,7 +100,13 @@ class KafkaProducer:
         updater = MetadataUpdater(self._metadata, self.client, monitor, creates_by_asking)
         cluster = ClusterAccess(self.client, self._metadata, updater)
         self.pool = BufferPool(config.buffer_memory, _page_size(config.buffer_memory))
-        self.accumulator = RecordAccumulator(monitor, self.pool, retry_backoff, self.client.wakeup)
+        self.accumulator = RecordAccumulator(
+            monitor,
+            self.pool,
+            retry_backoff,
+            self.client.wakeup,
+            config.partitioner_availability_timeout_ms,
+        )
         metrics, accumulator, most_ms = self.metrics, self.accumulator, config.max_block_ms
         self._topics = MetadataWaiter(most_ms, cluster, accumulator, clock, metrics, create_topics)
         finishers = BatchFinishers.of(config, accumulator, clock, metrics)
@@ -154,7 +160,7 @@ class KafkaProducer:
         no row of this Arrow batch is sent then. Raises BufferExhaustedError if brokers do not keep
         up, and the producer's failure, such as DeliveryError.
         """
-        self._raise_failure()
+        self.accumulator.raise_failure()
         if arrow_batch.num_rows == 0:
             return
         timestamp_ms = self._clock.timestamp_ms()
@@ -190,16 +196,18 @@ class KafkaProducer:
         ``delivery.timeout.ms`` plus the pauses that brokers request. The wait for the token check
         has the same deadline.
         """
-        self._raise_failure()
+        self.accumulator.raise_failure()
         self._appender.finish_open()
         started_ns = self._clock.perf_ns()
         # The sender enforces delivery.timeout.ms; this deadline is for a sender that no longer
         # runs.
         patience_ms = self._config.delivery_timeout_ms + self._config.request_timeout_ms
-        deadline_ms = self._clock.now_ms() + patience_ms
+        began_ms = self._clock.now_ms()
+        deadline_ms = began_ms + patience_ms
         with self._monitor:
             while self.accumulator.failure is None and self.accumulator.incomplete_count:
-                deadline_ms = max(deadline_ms, self.accumulator.paused_until_ms + patience_ms)
+                start_ms = self.accumulator.timeout_start_ms(began_ms)
+                deadline_ms = max(deadline_ms, start_ms + patience_ms)
                 left_ms = deadline_ms - self._clock.now_ms()
                 if left_ms <= 0:
                     raise ProducerClosedError(
@@ -214,7 +222,7 @@ class KafkaProducer:
                     raise TransactionError(f"nobody tells whether the task is in time: {why}")
                 self._monitor.wait(left_ms)
         self.metrics.ack_wait_ns += self._clock.perf_ns() - started_ns
-        self._raise_failure()
+        self.accumulator.raise_failure()
         self._note_state()
 
     def _note_state(self) -> None:
@@ -277,7 +285,7 @@ class KafkaProducer:
             raise ConfigError("transactions need kafka.enable.idempotence = true")
         if not transactional_id:
             raise ConfigError("a transactional id must not be empty")
-        self._raise_failure()
+        self.accumulator.raise_failure()
         if self.report or self.accumulator.incomplete_count:
             raise KafkaSinkError("a transaction begins before the first append")
         self._is_transactional = True
@@ -299,16 +307,12 @@ class KafkaProducer:
         Returns None if no record was written. Brokers do not know the transaction then, and would
         answer EndTxn with INVALID_TXN_STATE.
         """
-        self._raise_failure()
+        self.accumulator.raise_failure()
         if not self._is_transactional or not self.report:
             return None
         if self.accumulator.incomplete_count:
             raise KafkaSinkError("a transaction is prepared only after flush")
         return self.sender.transaction
-
-    def _raise_failure(self) -> None:
-        if self.accumulator.failure is not None:
-            raise self.accumulator.failure
 
 
 class ThreadedProducer(KafkaProducer):
@@ -507,8 +511,7 @@ class MetadataWaiter:
         with self._monitor:
             self._client.wakeup()
             while True:
-                if self._accumulator.failure is not None:
-                    raise self._accumulator.failure
+                self._accumulator.raise_failure()
                 snapshot, problems = self._metadata.snapshot, self._metadata.problems
                 unknown = [topic for topic in topics if topic not in snapshot.topics]
                 if not unknown:
@@ -537,8 +540,7 @@ class MetadataWaiter:
         deadline_ms = began_ms + self._max_block_ms
         ask = self._metadata.request_update_now
         while True:
-            if self._accumulator.failure is not None:
-                raise self._accumulator.failure
+            self._accumulator.raise_failure()
             snapshot, now_ms = self._metadata.snapshot, self._clock.now_ms()
             lacking = _topics_without_partition(highest, snapshot)
             unknown = [topic for topic in topics if topic not in snapshot.topics]

@@ -34,7 +34,7 @@ from spark_kafka_sink.base.model import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.node_connection import ClientResponse
-from spark_kafka_sink.producer.accumulator import NodeLatency, RecordAccumulator
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
 from spark_kafka_sink.producer.identity import ProducerIdentity
 from spark_kafka_sink.producer.metadata import ClusterAccess, PartitionMetadata
@@ -112,7 +112,6 @@ class Sender:
         # Without idempotence, order survives a retry only if nothing else is in flight.
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
         self._quota_waits = ThrottleTracker(self._client.pauses, self._metadata.snapshot)
-        self._node_latency = NodeLatency(config.partitioner_availability_timeout_ms)
         self._client.on_disconnect = lambda node: self._metadata.request_update()
         self._client.on_refused = self.fail
 
@@ -186,7 +185,7 @@ class Sender:
     def _send_ready(self, now_ms: int) -> int | None:
         """Send one request to each ready node; return after how many ms to call again."""
         # Before the queues are read, so that batches queued after the read wake this thread.
-        self._accumulator.busy_nodes = frozenset()
+        self._accumulator.note_busy_nodes(())
         cluster = self._metadata.snapshot
         self._quota_waits.note_leaders(cluster, self._accumulator, now_ms)
         self._note_held(now_ms)
@@ -207,7 +206,7 @@ class Sender:
         busy_nodes = []
         for node, partitions in ready.by_node.items():
             is_node_ready = self._client.ready(node, now_ms)
-            self._node_latency.note(node.node_id, is_node_ready, now_ms)
+            self._accumulator.update_node_latency(node.node_id, is_node_ready, now_ms)
             if is_node_ready:
                 batches = self._drain(node, partitions, now_ms)
                 if batches:
@@ -218,8 +217,7 @@ class Sender:
                 delay_ms = self._client.poll_delay_ms(node, now_ms)
                 if delay_ms is not None and (wait_ms is None or delay_ms < wait_ms):
                     wait_ms = delay_ms
-        self._accumulator.slow_nodes = self._node_latency.slow_nodes
-        self._accumulator.busy_nodes = frozenset(busy_nodes)
+        self._accumulator.note_busy_nodes(busy_nodes)
         waits = wait_ms, self._hold(now_ms)
         return min((wait for wait in waits if wait is not None), default=None)
 
@@ -423,7 +421,7 @@ class Sender:
         late: dict[TopicPartition, int] = {}
         with self._accumulator.monitor:
             paused_until_ms = max(self._client.pauses.latest_end_ms, self._held_until_ms)
-            self._accumulator.paused_until_ms = paused_until_ms
+            self._accumulator.note_pauses(paused_until_ms)
             oldest = self._accumulator.oldest_incomplete()
             self._quota_waits.forget_before(now_ms if oldest is None else oldest.created_at_ms)
             for batch in self._accumulator.incomplete():

@@ -69,7 +69,7 @@ _ACCUMULATOR = (
     ),
     Mutant(
         "producer/accumulator.py",
-        "            if self.failure is not None:\n"
+        "            if self._failure is not None:\n"
         "                return  # the next append raises the failure\n",
         "",
         ("unit/test_accumulator.py",),
@@ -100,8 +100,8 @@ _ACCUMULATOR = (
     ),
     Mutant(
         "producer/accumulator.py",
-        "            if self.failure is None:\n                self.failure = failure",
-        "            self.failure = failure",
+        "            if self._failure is None:\n                self._failure = failure",
+        "            self._failure = failure",
         ("unit/test_accumulator.py",),
     ),
     Mutant(

@@ -16,12 +16,19 @@ from tests.unit.batches import T0, T1, T2, make_batch, make_cluster
 
 CLUSTER = make_cluster({"t": [(1, 0), (2, 0), (3, 0)]})
 CHOICES = 3000
+_AVAILABILITY_TIMEOUT_MS = 100
 
 
 @pytest.fixture
 def accumulator() -> RecordAccumulator:
     backoff = ExponentialBackoff(100, 1_000, random.Random(1))
-    return RecordAccumulator(ThreadMonitor(), BufferPool(1 << 16, 4096), backoff, lambda: None)
+    return RecordAccumulator(
+        ThreadMonitor(),
+        BufferPool(1 << 16, 4096),
+        backoff,
+        lambda: None,
+        _AVAILABILITY_TIMEOUT_MS,
+    )
 
 
 def chosen(accumulator: RecordAccumulator) -> dict[int, float]:
@@ -55,7 +62,8 @@ def test_a_queue_counts_by_how_much_shorter_it_is_than_the_longest(accumulator):
 
 def test_the_queue_of_a_slow_node_does_not_count(accumulator):
     fill(accumulator, t0=3, t1=50)
-    accumulator.slow_nodes = frozenset({2})
+    accumulator.update_node_latency(2, could_send=False, now_ms=0)
+    accumulator.update_node_latency(2, could_send=False, now_ms=_AVAILABILITY_TIMEOUT_MS + 1)
     assert chosen(accumulator) == pytest.approx({0: 1 / 5, 2: 4 / 5}, abs=0.03)
 
 
