@@ -74,3 +74,17 @@ def test_the_site_shows_every_document_once() -> None:
     documents = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
     own = {name for name in shown if not name.startswith(("repository/", "index.md"))}
     assert own == documents
+
+
+_TEST = re.compile(r"`(?:tests/)?([\w/]*test_\w+\.py)(?:::(\w+))?`")
+
+
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.startswith("docs/internals/")])
+def test_tests_that_a_record_names_exist(document: str) -> None:
+    """The records give tests as evidence: ``folder/test_file.py::test_name``, below tests/."""
+    missing = []
+    for file, function in _TEST.findall((ROOT / document).read_text(encoding="utf-8")):
+        sources = [path.read_text(encoding="utf-8") for path in ROOT.glob(f"tests/**/{file}")]
+        if not any(not function or f"def {function}(" in source for source in sources):
+            missing.append(f"{file}::{function}")
+    assert missing == []
