@@ -1,1 +1,1 @@
-"""What Spark calls: source, writer, task, commit. Only this room and jobs/ import pyspark."""
+"""Code that Spark calls: source, writer, task, commit. Only this room and jobs/ import pyspark."""

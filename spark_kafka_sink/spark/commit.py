@@ -1,7 +1,7 @@
-"""What a task tells the driver, and what the driver says about it.
+"""Commit messages from tasks to the driver, and the driver's report of a batch.
 
-Source of the shape: Spark's Python Data Source API hands ``commit`` and ``abort`` the pickled
-messages of all tasks, None for those that failed, in another process than the one that planned.
+Spark's Python Data Source API passes ``commit`` and ``abort`` the pickled messages of all tasks,
+None for failed tasks, in a process other than the one that planned.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 class TimedInput:
-    """Arrow batches as they come, those without rows left out.
+    """An iterator of Arrow batches that measures waiting time and skips empty batches.
 
-    started_at_ms: when the task began to wait for the first, since 1970
+    started_at_ms: when the task began to wait for the first batch, since 1970
     """
 
     def __init__(self, arrow_batches: Iterable[pa.RecordBatch]) -> None:
@@ -55,17 +55,17 @@ class TimedInput:
 
     @classmethod
     def of(cls, arrow_batches: Iterable[pa.RecordBatch]) -> TimedInput:
-        """Such as are timed already go on as they are."""
+        """Return a TimedInput of the batches; a TimedInput is returned unchanged."""
         return arrow_batches if isinstance(arrow_batches, cls) else cls(arrow_batches)
 
     def has_rows(self) -> bool:
-        """Wait until it is known. To be called once, before the rows are taken."""
+        """Wait for the first row; return False if none comes. Call once, before iterating."""
         self._first = next(self, None)
         return self._first is not None
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """What is done meanwhile is what a new process does once."""
+        """Measure the time that a new process needs to load modules and kernels."""
         started_ns = self._clock.perf_ns()
         yield
         self._loaded_ns += self._clock.perf_ns() - started_ns
@@ -86,7 +86,7 @@ class TimedInput:
         return arrow_batch
 
     def note_in(self, metrics: ProducerMetrics) -> None:
-        """How long the task has taken until now, loaded, and waited for rows."""
+        """Set the durations until now: of the task, of loading, and of waiting for rows."""
         metrics.task_ns = self._clock.perf_ns() - self._started_ns
         metrics.load_ns = self._loaded_ns
         metrics.input_wait_ns = self._waited_ns
@@ -96,7 +96,7 @@ logger = logging.getLogger(__name__)
 
 
 class Planned(NamedTuple):
-    """When the driver began to plan a batch, since 1970, and how long that took."""
+    """The start of a batch's planning, ms since 1970, and its duration, ms."""
 
     started_at_ms: int
     took_ms: float
@@ -104,17 +104,17 @@ class Planned(NamedTuple):
 
 @dataclass
 class KafkaCommitMessage(Enveloped, WriterCommitMessage):
-    """Everything that one task wrote is acknowledged.
+    """The message of a task whose records are all acknowledged.
 
     partitions: offsets, records and bytes per topic-partition; metrics: the producer's counters;
-    nodes: what was exchanged with each broker
-    started_at_ms: when its rows began to come, by the clock of ``host``; 0 without rows
-    query_id, batch_id: of a streaming query, where Spark tells, else None
-    dead_letters: how many there are of each cause, None where no error is tolerated
-    planned: of the batch, from Spark partition 0 alone
-    transaction: what the task has written in and left open, if there were rows; token: of the plan
-    that it belongs to; plan: from Spark partition 0 alone, for it may be as large as all messages.
-    All three only with exactly-once delivery
+    nodes: traffic with each broker
+    started_at_ms: when the task began to wait for rows, by the clock of ``host``; 0 without rows
+    query_id, batch_id: of a streaming query if Spark reports them, else None
+    dead_letters: count by cause, None if no error is tolerated
+    planned: of the batch, only from Spark partition 0
+    transaction: the task's open transaction, if there were rows; token: the plan's token
+    plan: only from Spark partition 0, because it may be as large as all messages together
+    The last three are set only with exactly-once delivery
     """
 
     partition_id: int
@@ -133,17 +133,17 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     planned: Planned | None = None
 
     def belong_to(self, plan: Plan) -> None:
-        """Tell the driver whose task it was: Spark commits in another process than it plans in."""
+        """Add the plan's token: Spark commits in a process other than the one that planned."""
         self.token = plan.token
         self.plan = plan if self.partition_id == 0 else None
 
     @property
     def records(self) -> int:
-        """Records that brokers acknowledged."""
+        """Return the number of acknowledged records."""
         return sum(report.records for report in self.partitions.values())
 
     def summary(self) -> dict[str, Any]:
-        """What interceptors are told: offsets, records and bytes per partition, and counters."""
+        """Return the summary for interceptors: offsets, records, bytes per partition, counters."""
         summary: dict[str, Any] = {
             "partition_id": self.partition_id,
             "attempt_number": self.attempt_number,
@@ -158,7 +158,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
 
     @property
     def figures(self) -> TaskMetrics:
-        """What is told of a single task."""
+        """Return the figures of a single task."""
         return TaskMetrics(
             self.partition_id,
             self.attempt_number,
@@ -170,9 +170,9 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
 
 
 def common_plan(messages: Sequence[KafkaCommitMessage]) -> Plan | None:
-    """The plan that all of these tasks belong to; None if there was no task.
+    """Return the plan of these tasks; None without tasks.
 
-    Raises TransactionError for messages of several plans, or of one that nobody has sent.
+    Raises TransactionError for messages of several plans, or if no message has the plan.
     """
     tokens = {m.token for m in messages}
     if not tokens:
@@ -190,7 +190,7 @@ def common_plan(messages: Sequence[KafkaCommitMessage]) -> Plan | None:
 class BatchSummary:
     """The merged messages of all tasks of one job or micro-batch.
 
-    tasks, failed_tasks: None where Spark does not tell what became of the tasks
+    tasks, failed_tasks: None if Spark does not report the outcome of the tasks
     """
 
     tasks: int | None = 0
@@ -205,7 +205,7 @@ class BatchSummary:
 
     @classmethod
     def merge(cls, messages: Iterable[WriterCommitMessage | None]) -> BatchSummary:
-        """Add up. None stands for a task that failed."""
+        """Add up all messages. None stands for a failed task."""
         given = list(messages)
         written = [message for message in given if isinstance(message, KafkaCommitMessage)]
         summary = cls(tasks=len(given), failed_tasks=len(given) - len(written))
@@ -223,14 +223,14 @@ class BatchSummary:
         return summary
 
     def add_dead_letters(self, counts: dict[str, int] | None) -> None:
-        """By cause; None where no error is tolerated."""
+        """Add the counts by cause; None if no error is tolerated."""
         if counts is not None:
             mine = {} if self.dead_letters is None else self.dead_letters
             causes = sorted({*mine, *counts})
             self.dead_letters = {c: mine.get(c, 0) + counts.get(c, 0) for c in causes}
 
     def line(self, event: str, micro_batch_id: int | None, **more: Any) -> Line:
-        """What happened to which batch, in total and per partition: ``metrics/line.py``."""
+        """Return the metrics line of a batch: ``metrics/line.py``."""
         is_known = self.tasks is not None
         line = {
             "sink": "pykafka-sink",
@@ -265,7 +265,7 @@ def report_commit(
     outputs: MetricsOutputs,
     **more: Any,
 ) -> None:
-    """Say that a batch is written: in the log if ``is_logged``, and where ``outputs`` says."""
+    """Report a committed batch to ``outputs``, and to the log if ``is_logged``."""
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     line = summary.line("commit", micro_batch_id, **more)
     if is_logged:
@@ -294,7 +294,7 @@ def report_abort(
     note: str = AT_LEAST_ONCE_NOTE,
     **more: Any,
 ) -> None:
-    """Say what is known of a batch that failed."""
+    """Report a failed batch to the log and to ``outputs``."""
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     more["note"] = note
     line = summary.line("abort", micro_batch_id, **more)
@@ -308,7 +308,7 @@ def _log(level: int, line: Line) -> None:
 
 
 def _write_outputs(outputs: MetricsOutputs, line: Line) -> None:
-    """The records are in Kafka: an exception would make Spark write them all again."""
+    """Write the line to the outputs; log problems, as an error would make Spark write again."""
     for problem in write_outputs(outputs, line):
         ensure_log_handler()
         logger.warning(problem)

@@ -1,12 +1,12 @@
-"""Spark's daemon of Python workers, with the sink loaded before it forks them.
+"""Spark's daemon of Python workers, which loads the sink before it forks workers.
 
 ``spark.python.daemon.module=spark_kafka_sink.spark.daemon``. An executor starts one daemon, which
-forks every Python worker: a worker has what the daemon has loaded, in memory that all of them
-share. Spark's own daemon loads next to nothing, as threads do not survive a fork. Here that is
-looked at: with a thread that is still there after a fork, nothing is kept loaded.
+forks every Python worker. A worker inherits the daemon's modules, in memory that all workers share.
+Spark's own daemon loads almost nothing because threads do not survive a fork. This daemon checks
+that: if a thread still exists after a fork, it starts again without loaded modules.
 
-Whatever goes wrong, Spark's own daemon takes this process: other Python code of the application
-must not fail because of the sink.
+After any error, this process runs Spark's own daemon: other Python code of the application must not
+fail because of the sink.
 
 Source: ``pyspark/daemon.py``, whose ``manager`` runs here unchanged.
 """
@@ -23,18 +23,17 @@ from pathlib import Path
 
 SPARKS_OWN = "pyspark.daemon"
 TASKS = "pyspark.worker"
-"""The worker module of tasks. Since 4.0 Spark names it as the first argument; planning and commits
-have others."""
+"""The worker module of tasks. Since 4.0 Spark passes it as the first argument; planning and commits
+have other modules."""
 
-# What a worker loads for a first task of a Python sink or of pandas UDFs, where the version has it.
+# Modules that a worker loads for a first task of a Python sink or of pandas UDFs, if they exist.
 _OF_SPARK = (TASKS, "pyspark.sql.datasource", "pyspark.sql.pandas.serializers")
 _THREADS = "/proc/self/task"
 _TRIALS = 20
-# pyarrow's jemalloc starts a thread that gives memory back; after a fork it does so in the thread
-# that frees.
+# pyarrow's jemalloc starts a thread that returns memory; without it, the freeing thread does so.
 _JEMALLOC = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
-# Its mimalloc (since pyarrow 18 the one that is used) takes 1 GiB of addresses in advance. Without
-# that, compute kernels take up to ten times as long: only where addresses are limited.
+# pyarrow's mimalloc (the default since pyarrow 18) reserves 1 GiB of addresses. Without the
+# reservation, compute kernels take up to ten times as long: set only if addresses are limited.
 _MIMALLOC = ("MIMALLOC_ARENA_RESERVE", "0")
 # spark.executor.pyspark.memory for each worker: pyspark.worker limits its addresses (RLIMIT_AS).
 _WORKER_MIB = "PYSPARK_EXECUTOR_MEMORY_MB"
@@ -44,17 +43,17 @@ _STDOUT, _STDERR = 1, 2
 
 
 class ThreadsStartedError(Exception):
-    """Something that was loaded has started threads, which workers would not have."""
+    """A loaded module has started threads, which workers would not have."""
 
 
 class TooLittleMemoryError(Exception):
-    """What is loaded would leave a worker too little of the memory that it may have."""
+    """The loaded modules would leave a worker too little of its memory limit."""
 
 
 def load() -> None:
-    """Have all loaded that a task of the sink needs, kernels included, and no thread.
+    """Load all modules that a task of the sink needs, kernels included, without any thread.
 
-    Raises ThreadsStartedError, TooLittleMemoryError, or whatever an import raises.
+    Raises ThreadsStartedError, TooLittleMemoryError, or any error of an import.
     """
     before = _threads()
     gc.disable()
@@ -66,9 +65,9 @@ def load() -> None:
     _refuse_small_limit()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
-        # Every worker would draw the same numbers. Python's own generator does this by itself.
+        # Without a seed, every worker would draw the same numbers. Python's own random reseeds.
         os.register_at_fork(after_in_child=numpy_random.seed)
-    # A collection in a worker would write to what is shared, and so make it the worker's own.
+    # A collection in a worker would write to shared memory and thus copy it.
     gc.collect()
     gc.freeze()
 
@@ -85,7 +84,7 @@ def _import_all() -> None:
 
 @contextmanager
 def _environment(*settings: tuple[str, str]) -> Iterator[None]:
-    """With these variables, where they have no value; workers do not have them."""
+    """Set these variables if they have no value, and unset them for the workers."""
     mine = {name: value for name, value in settings if name not in os.environ}
     os.environ.update(mine)
     try:
@@ -96,13 +95,16 @@ def _environment(*settings: tuple[str, str]) -> Iterator[None]:
 
 
 def _worker_mib() -> int:
-    """MiB of addresses that Spark gives to each worker, 0 for any number."""
+    """Return the limit of addresses per worker, MiB; 0 without a limit."""
     value = os.environ.get(_WORKER_MIB, "")
     return int(value) if value.isdecimal() else 0
 
 
 def _refuse_small_limit() -> None:
-    """A worker has the addresses of what the daemon has loaded, whether its code uses it or not."""
+    """Raise TooLittleMemoryError if the daemon's addresses use most of a worker's limit.
+
+    A worker inherits these addresses, whether its code uses them or not.
+    """
     limit = _worker_mib()
     try:
         pages = int(Path(_SIZES).read_text(encoding="ascii").split()[0])
@@ -117,27 +119,29 @@ def _refuse_small_limit() -> None:
 
 
 def _threads() -> list[str]:
-    """Names of the threads of this process, of libraries' too; none where they cannot be listed."""
+    """Return the names of this process's threads, including libraries'; empty if unknown."""
     try:
         threads = os.listdir(_THREADS)
     except OSError:
         return []
     names = []
     for thread in threads:
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # the thread has just ended
             names.append(Path(_THREADS, thread, "comm").read_text(encoding="utf-8").strip())
     return names
 
 
 def _refuse_threads(before: list[str]) -> None:
-    """OpenBLAS ends its threads when a process forks, and has them again when it needs them; a
-    thread that has ended is listed for a moment longer.
+    """Raise ThreadsStartedError if more threads than ``before`` exist after a fork.
+
+    OpenBLAS ends its threads at a fork and restarts them on demand. An ended thread is listed for a
+    moment longer, so the check is repeated.
     """
     for _ in range(_TRIALS):
         process_id = os.fork()
         if process_id == 0:
             os._exit(0)
-        with suppress(ChildProcessError):  # who started this process has said to ignore such ends
+        with suppress(ChildProcessError):  # the parent process may have set SIGCHLD to ignore
             os.waitpid(process_id, 0)
         if len(_threads()) <= len(before):
             return
@@ -146,7 +150,7 @@ def _refuse_threads(before: list[str]) -> None:
 
 @contextmanager
 def _nothing_on_stdout() -> Iterator[None]:
-    """The first bytes there tell Spark the daemon's port: what imports print goes to stderr."""
+    """Redirect output of imports to stderr: Spark reads the daemon's port from stdout."""
     kept = os.dup(_STDOUT)
     os.dup2(_STDERR, _STDOUT)
     try:
@@ -158,7 +162,7 @@ def _nothing_on_stdout() -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> None:
-    """Load, if the workers are for tasks, and be Spark's daemon."""
+    """Load the modules if the workers are for tasks, and run Spark's daemon."""
     if (arguments or [TASKS])[0] == TASKS:
         try:
             with _nothing_on_stdout():
@@ -169,7 +173,7 @@ def main(arguments: list[str]) -> None:
                 f"{type(error).__name__}: {error}\n"
             )
             sys.stderr.flush()
-            # A process without anything that was half loaded.
+            # Start again without partly loaded modules.
             os.execv(sys.executable, [sys.executable, "-m", SPARKS_OWN, *arguments])
     importlib.import_module(SPARKS_OWN).manager()
 

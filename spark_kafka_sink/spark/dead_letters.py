@@ -1,12 +1,12 @@
-"""Rows of one task that cannot be written go to the dead letter topic, through the same producer.
+"""Write a task's rows that cannot be written to the dead letter topic, with the same producer.
 
-So they are in the same transaction, and are committed or aborted together with the others. An Arrow
-batch in order is appended as it is. Only one that the producer refuses is looked at row by row.
-What brokers refuse later follows when they have said so, at the end at the latest: what was
-appended is all that is known of a row then, so its partition is the one that was chosen. Dead
-letters whose own timestamp was refused are written with the current time.
+Dead letters are in the same transaction as the other rows and are committed or aborted with them. A
+valid Arrow batch is appended unchanged; a batch that the producer rejects is checked row by row.
+Records that brokers reject follow after the rejection, at the end of the task at the latest. Only
+the appended record is known then, so the dead letter names the chosen partition. Dead letters whose
+own timestamp was rejected are written with the current time.
 
-Imported in tasks only: it loads NumPy and the kernels.
+Imported in tasks only, because it loads NumPy and the kernels.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 
 
 class FoundRows(NamedTuple):
-    """faults: one for each of ``rows``"""
+    """Rows with faults. faults: one per row"""
 
     rows: ArrowBatch
     faults: list[Fault]
 
 
 class RefusedRows:
-    """Of a task with these columns, whose dead letters are in ``own_topic``.
+    """Converts records that brokers rejected back to rows. own_topic: the dead letter topic
 
-    positions, own_positions: of the columns of ``rows_of`` and ``own_again``
+    positions, own_positions: of the columns that ``rows_of`` and ``own_again`` return
     """
 
     def __init__(self, positions: ColumnPositions, own_topic: str) -> None:
@@ -76,7 +76,7 @@ class RefusedRows:
         self.own_positions = positions_of(own_topic)._replace(timestamp=5)
 
     def rows_of(self, refused: Sequence[RefusedRecord]) -> FoundRows | None:
-        """The rows among them; None if there are none."""
+        """Return the rejected records of other topics as rows with faults, or None."""
         mine = [r for r in refused if r.topic_partition.topic != self._own_topic]
         if not mine:
             return None
@@ -84,9 +84,9 @@ class RefusedRows:
         return FoundRows(_batch(mine), faults)
 
     def own_again(self, refused: Sequence[RefusedRecord]) -> ArrowBatch | None:
-        """Dead letters among them, with the current time; None if there are none.
+        """Return the rejected dead letters with the current time, or None.
 
-        Raises DeliveryError where it was the current time that is refused.
+        Raises DeliveryError if brokers rejected a dead letter with the current time.
         """
         own = [r for r in refused if r.topic_partition.topic == self._own_topic]
         if not own:
@@ -104,8 +104,10 @@ class RefusedRows:
 
 
 def _cause(refused: RefusedRecord) -> str:
-    """One error is for all records of a batch, INVALID_TIMESTAMP if any of them has a bad one: what
-    is said of each tells them apart. Source: ``LogValidator.processRecordErrors``.
+    """Return the cause of a rejected record.
+
+    A batch has one error, INVALID_TIMESTAMP if any record has a bad timestamp. The record's own
+    message shows the difference. Source: ``LogValidator.processRecordErrors``.
     """
     if refused.error is MESSAGE_TOO_LARGE:
         return TOO_LARGE
@@ -118,7 +120,7 @@ def _words(refused: RefusedRecord) -> str:
 
 
 def _batch(refused: Sequence[RefusedRecord], timestamp_ms: int | None = None) -> ArrowBatch:
-    """timestamp_ms: of all; None: each has its own"""
+    """Return rejected records as rows. timestamp_ms: of all rows; None: each record's own"""
     rows = [
         Row(
             r.record.value,
@@ -138,7 +140,7 @@ def _batch(refused: Sequence[RefusedRecord], timestamp_ms: int | None = None) ->
 logger = logging.getLogger(__name__)
 
 ROW_ERRORS = (RecordError, RefusedRowsError, TopicError, HookError)
-"""What ``append`` raises before the first row is appended: rows may be the reason."""
+"""Errors that ``append`` raises before it appends a row; rows may be the cause."""
 
 _MOST_EXAMPLES = 5
 _RATIO = "errors.deadletterqueue.max.ratio"
@@ -150,9 +152,9 @@ class TooManyDeadLettersError(RecordError):
 
 
 class DeadLetters:
-    """Writes a task's rows, with a tolerance of all. ``counts``: dead letters by cause.
+    """Writes a task's rows with errors.tolerance=all. ``counts``: dead letters by cause.
 
-    rows_are_of: what numbers of rows count, in words
+    rows_are_of: what a row's number refers to, for messages
     """
 
     def __init__(
@@ -182,27 +184,27 @@ class DeadLetters:
         message.dead_letters = self.counts
 
     def refuse(self, arrow_batch: ArrowBatch, reasons: Mapping[int, str]) -> ArrowBatch:
-        """Rows that an interceptor refuses. Returns what was appended, as rows that came in.
+        """Write rows that an interceptor rejects as dead letters. Return these rows.
 
-        reasons: by row of ``arrow_batch``, ascending
+        reasons: row of ``arrow_batch`` -> reason, ascending
         """
         faults = {row: Fault(INTERCEPTOR, reason) for row, reason in reasons.items()}
         rows = content_faults(arrow_batch, self._positions).rows
         return self._append(rows_of(rows, np.array([*faults], np.int64)), faults, AS_GOT)
 
     def write(self, arrow_batch: ArrowBatch, known: RowFaults | None = None) -> list[ArrowBatch]:
-        """Append all rows, here or there. Returns what was appended, as rows that came in.
+        """Append all rows, to their topics or as dead letters. Return the rows as they came in.
 
         known: faults that were found before
 
-        Raises TooManyDeadLettersError, and what is no fault of a row.
+        Raises TooManyDeadLettersError, and errors that are no fault of a row.
         """
         if known is not None and len(known.bad):
             return self._without(arrow_batch, known)
         return self._write(arrow_batch, None)
 
     def _write(self, arrow_batch: ArrowBatch, numbers: Int64Array | None) -> list[ArrowBatch]:
-        """numbers: of the rows in the Arrow batch that came in, int64[n]; None if these are all"""
+        """Append rows. numbers: int64[n] in the Arrow batch that came in; None for all its rows"""
         self._append_refused()
         rules = self._config.target
         try:
@@ -215,7 +217,7 @@ class DeadLetters:
         return self._divide(readable.rows, readable.faults, numbers)
 
     def _without(self, rows: ArrowBatch, known: RowFaults) -> list[ArrowBatch]:
-        """Those with a fault are dead letters; the others are written."""
+        """Write rows with a known fault as dead letters, and the others to their topics."""
         readable = content_faults(rows_of(rows, known.bad), self._positions).rows
         appended = [self._append(readable, {int(row): known.found[int(row)] for row in known.bad})]
         good = known.good
@@ -226,8 +228,8 @@ class DeadLetters:
     ) -> list[ArrowBatch]:
         good, appended = faults.good, []
         if len(good):
-            # What it raises now is no fault of these rows. What is larger than the topic takes as
-            # it is, and is not when compressed, has no rule to fear.
+            # An error here is no fault of these rows. No rules are passed: a row that is too large
+            # only before compression may be written.
             kept = rows_of(rows, good)
             self._producer.append(kept, self._positions)
             self._rows_count += kept.num_rows
@@ -242,7 +244,10 @@ class DeadLetters:
     def _append(
         self, rows: ArrowBatch, faults: Mapping[int, Fault], rows_are_of: str | None = None
     ) -> ArrowBatch:
-        """faults: of ``rows`` in their order, by their numbers in the Arrow batch that came in."""
+        """Append dead letters of ``rows``, in the order of ``faults``. Return ``rows``.
+
+        faults: number in the Arrow batch that came in -> fault
+        """
         of = rows_are_of or self._rows_are_of
         examples = {row: f"row {row} of {of}: {f.message}" for row, f in faults.items()}
         self._count([*faults.values()], [*examples.values()])
@@ -252,7 +257,10 @@ class DeadLetters:
         return rows
 
     def _append_refused(self) -> bool:
-        """What brokers have refused meanwhile, whether that is anything. The rows are counted."""
+        """Append dead letters of records that brokers have rejected; return False without any.
+
+        ``write`` has counted these rows already.
+        """
         refused = self._producer.refusals.take()
         if not refused:
             return False
@@ -267,7 +275,7 @@ class DeadLetters:
         return True
 
     def _count(self, faults: Sequence[Fault], told: Sequence[str]) -> None:
-        """told: what is said of each. Raises TooManyDeadLettersError by the absolute limit."""
+        """Count dead letters, with one message per fault. Raises TooManyDeadLettersError."""
         counts = Counter(fault.cause for fault in faults)
         examples: dict[str, str] = {}
         for fault, words in zip(faults, told):
@@ -281,7 +289,7 @@ class DeadLetters:
             raise self._too_many(f"{_ROWS} = {most}", "so far")
 
     def finish(self) -> None:
-        """After the last row: wait until all are acknowledged, here or there.
+        """Wait after the last row until all records and dead letters are acknowledged.
 
         Raises TooManyDeadLettersError by the ratio, and what ``flush`` raises.
         """
@@ -304,7 +312,7 @@ class DeadLetters:
 
 
 def _told(counts: Mapping[str, int], examples: Mapping[str, str]) -> str:
-    """``2 too-large (row 7 of …: The message is …); 1 null-topic (…)``, in the order of CAUSES."""
+    """Return ``2 too-large (row 7 of …: The message is …); 1 null-topic (…)``, by CAUSES."""
     causes = [cause for cause in CAUSES if counts.get(cause)]
     return "; ".join(
         f"{counts[cause]} {cause}" + (f" ({examples[cause]})" if n < _MOST_EXAMPLES else "")
@@ -313,7 +321,7 @@ def _told(counts: Mapping[str, int], examples: Mapping[str, str]) -> str:
 
 
 def most_bytes_of(config: DeadLetterConfig, kafka: ProducerConfig) -> int:
-    """How large a record of the dead letter topic may be, without its batch's header."""
+    """Return the largest size of a dead letter's record, bytes, without the batch's header."""
     limits = [kafka.max_request_size, kafka.buffer_memory]
     if config.own.max_message_bytes is not None:
         limits.append(config.own.max_message_bytes)

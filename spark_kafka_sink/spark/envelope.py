@@ -1,9 +1,9 @@
-"""What goes between the driver, or a Spark Connect client, and the tasks is read by the version of
-the sink that has made it, or not at all.
+"""Envelope of objects sent between the driver, a Spark Connect client and the tasks.
 
-A pickle of a dataclass with slots has its values by position. Read by a version that has one option
-more, each value after that would be taken for another option's. So whatever is sent is a pickle in
-a pickle: the outer one has nothing but the version, and a function that compares it first.
+Only the sink's version that pickled an object may read it. A pickle of a dataclass with slots lists
+its values by position: a version with one more option would shift the values after it. Therefore an
+object is sent as a pickle inside a pickle. The outer pickle holds only the version and a function
+that compares it first.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 
 
 class VersionMismatchError(KafkaSinkError):
-    """What has arrived was made by another version of the sink. Nothing of it was read."""
+    """The object was sent by another version of the sink. Its content was not read."""
 
 
 class Enveloped:
-    """Base of all objects that are sent. What they hold must be picklable by Python's own pickle.
+    """Base of all objects that are sent. Python's own pickle must support their contents.
 
-    Subclasses have no slots, and are found by their names where the pickle is read.
+    Subclasses have no slots; the reader imports them by name.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -32,9 +32,9 @@ class Enveloped:
 
 
 def open_envelope(version: str, content: bytes) -> Enveloped:
-    """The object that was sent. version: of the sink that has made ``content``.
+    """Return the object that was sent. version: the sink's version that pickled ``content``
 
-    Raises VersionMismatchError when that is not this version.
+    Raises VersionMismatchError if it is not this version.
     """
     if version != __version__:
         raise VersionMismatchError(

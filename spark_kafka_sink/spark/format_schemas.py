@@ -1,6 +1,6 @@
-"""JSON Schemas and Protobuf descriptors: from the files that options name, or from columns.
+"""Read JSON Schemas and Protobuf descriptors from files, or derive a JSON Schema from columns.
 
-They are read on the driver, and without Spark by ``pykafka-sink check``.
+The driver uses this module, and ``pykafka-sink check`` uses it without Spark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def json_schema_of(options: PartOptions, struct: StructType) -> str | None:
-    """The text of what goes with a key or value of the fields of ``struct``, None for nothing.
+    """Return the JSON Schema for a key or value with the fields of ``struct``, or None.
 
     Raises ConfigError, FormatError.
     """
@@ -44,7 +44,7 @@ def json_schema_of(options: PartOptions, struct: StructType) -> str | None:
 
 
 def title_of(text: str) -> str | None:
-    """What a JSON Schema calls what it describes: the name of a record. None where it has none."""
+    """Return the title of a JSON Schema, which is the record's name, or None."""
     schema: Any = parse_json(text)
     title = schema.get("title") if isinstance(schema, dict) else None
     return title if isinstance(title, str) else None
@@ -57,11 +57,12 @@ def check_json_fits(
     files: Iterable[tuple[str, str]],
     schema_id: int | None = None,
 ) -> list[str]:
-    """Raise FormatError where rows of one JSON Schema do not fit one of a registry. Returns notes
-    on what cannot be compared, and on values that do not fit.
+    """Raise FormatError if rows of a JSON Schema do not fit a registry's schema.
 
-    files: names and texts of what ``wanted`` builds on
-    schema_id: that was asked for, None for the latest schema of a subject
+    Return notes on parts that cannot be compared, and on rare values that do not fit.
+
+    files: names and texts to which ``wanted`` refers
+    schema_id: use.schema.id, None for the latest schema of a subject
     """
     option = "use.latest.version=true"
     which, strict = "latest schema of the registry", "latest.compatibility.strict"
@@ -103,12 +104,12 @@ def _parsed(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
         try:
             schema = parse_json(text)
         except ValueError:
-            continue  # what refers to it is told as unknown
+            continue  # references to this schema are reported as unknown
         yield name, schema
 
 
 def given_schema(given: GivenSchema, option: str) -> tuple[str, Any]:
-    """Return the text of a schema, and what it is as JSON. Raise ConfigError."""
+    """Return the text of a schema and the parsed JSON. Raise ConfigError."""
     shown = f"{option}={given.text[:_MOST_SHOWN]}{'…' if given.text[_MOST_SHOWN:] else ''}"
     text = given.text
     if given.is_file:
@@ -130,10 +131,10 @@ _MOST_SHOWN = 100
 
 
 def described(options: PartOptions) -> DescribedMessage:
-    """The message of ``protobuf.message`` in ``protobuf.descriptor.file``.
+    """Return the message of ``protobuf.message`` in ``protobuf.descriptor.file``.
 
     Raises ConfigError for a file that cannot be read, or without Protobuf's package; FormatError
-    for one that is no descriptor set, or has no such message.
+    for a file that is no descriptor set or lacks the message.
     """
     from spark_kafka_sink.formats.protobuf_descriptors import check_installed
 
@@ -151,7 +152,7 @@ def described(options: PartOptions) -> DescribedMessage:
         raise FormatError(f"{name}: {error}") from None
 
 
-@lru_cache(maxsize=20)  # streams are planned again and again
+@lru_cache(maxsize=20)  # each micro-batch of a stream is planned
 def _read(data: bytes, name: str) -> DescribedMessage:
     from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
 

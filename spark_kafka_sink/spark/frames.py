@@ -1,13 +1,13 @@
-"""Writes without a data source: for Spark 3.5, and for ``foreachBatch`` everywhere.
+"""Write DataFrames without a data source: for Spark 3.5, and for ``foreachBatch`` in all versions.
 
-The tasks are those of the data source, started by ``mapInArrow``. Each returns its commit message
-as a row; what Spark does around the tasks of a data source is done here, in the caller's process.
-So that process asks the brokers, and commits: it must reach them.
+``mapInArrow`` runs the data source's tasks. Each task returns its commit message as a row. The
+caller's process does the work that Spark does around the tasks of a data source. That process
+therefore asks the brokers and commits, so it must reach them.
 
-A decision log knows a micro-batch by its query and number, a named write by its name and version.
-That one comes again is nothing unusual: what was written before is dropped. Another write under the
-same name and number looks the same there, and its rows would be dropped without a word; it is known
-here, in the process that has made the first one. What an earlier process has written is not known.
+The decision log identifies a micro-batch by its query and number, a named write by its name and
+version. If one comes again, its rows are dropped because they were written before. A different
+write with the same name and number looks equal in the log, and its rows would be dropped silently.
+This module detects such writes of one process; writes of earlier processes are not known.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _EACH = (
 
 
 class Call(NamedTuple):
-    """A write that may come again.
+    """A write that may be repeated.
 
     number: of the micro-batch, or write.version; topic: option topic
-    query_id: of the query whose micro-batch it is, where Spark tells it
-    execution_id: Spark's, of the call of a function for foreachBatch: each call has another one.
-    None outside of such a function, and where Spark does not tell it
+    query_id: of the micro-batch's query, None if Spark does not report it
+    execution_id: Spark's id of the call of a function for foreachBatch, unique per call; None
+    outside of such a function, or if Spark does not report it
     """
 
     prefix: str
@@ -71,14 +71,14 @@ class Call(NamedTuple):
 
     @property
     def scope(self) -> tuple[str, str | None]:
-        """Whose numbers its number is one of."""
+        """Return the scope in which ``number`` identifies the write."""
         return self.prefix, self.write_id
 
 
 class Calls:
-    """The last write of each scope, under way and done.
+    """The last write of each scope, running and finished.
 
-    ``check`` to ``begin`` is for one thread at a time for each prefix.
+    Per prefix, only one thread at a time may run ``check`` to ``begin``.
     """
 
     def __init__(self) -> None:
@@ -86,8 +86,9 @@ class Calls:
         self._done: dict[tuple[str, str | None], Call] = {}
 
     def check(self, call: Call) -> None:
-        """Raise ConfigError for a write that would be taken for one under way, or, if it has no
-        name, for one that is done.
+        """Raise ConfigError for a write with the identity of another running write.
+
+        A write without a name is compared with the finished write too.
         """
         if call.scope in self._begun:
             _check(call, self._begun[call.scope])
@@ -95,23 +96,25 @@ class Calls:
             _check(call, self._done[call.scope])
 
     def check_dropped(self, call: Call) -> None:
-        """Raise ConfigError for a named write that the decision log says is done, and that is
-        another one than this process has made. ``release`` makes a log forget names.
+        """Raise ConfigError if the decision log would drop a write that differs from the earlier.
+
+        The write is named and the log has it as done, but this process wrote something else under
+        the name. The command ``release`` removes names from a log.
         """
         if call.scope in self._done:
             _check(call, self._done[call.scope])
 
     def begin(self, call: Call) -> None:
-        """It is planned."""
+        """Mark a planned write as running."""
         self._begun[call.scope] = call
 
     def finish(self, call: Call) -> None:
-        """It is written."""
+        """Mark a write as finished."""
         self._done[call.scope] = call
         self.forget(call)
 
     def forget(self, call: Call) -> None:
-        """It is not under way any more: one that has failed may be tried again."""
+        """Remove a write from the running ones, so that a failed write may be retried."""
         if self._begun.get(call.scope) is call:
             del self._begun[call.scope]
 
@@ -169,11 +172,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MESSAGE = "message"
-# Of the execution in which Spark calls a function for foreachBatch: each call has another one, and
-# nothing that the function does changes it, as a job group of its own would.
+# Id of the execution in which Spark calls a function for foreachBatch, unique per call. Unlike a
+# job group, the function cannot change it.
 _EXECUTION_ID_PROPERTY = "spark.sql.execution.id"
 _RUN_ID_PROPERTY = "spark.jobGroup.id"
-"""Of a micro-batch: a streaming query's jobs are a group that is named after its run."""
+"""Id of a micro-batch's run: Spark names the job group of a streaming query after the run."""
 _WRITE_ID, _WRITE_VERSION = "write.id", "write.version"
 _EXACTLY_ONCE = ("delivery.guarantee", "exactly-once")
 _NO_QUERY = (
@@ -187,30 +190,29 @@ _A_STREAM = (
     "df.writeStream.foreachBatch(spark_kafka_sink.batch_writer(options))"
 )
 
-# One thread at a time plans or ends something under a prefix: its connections are shared.
+# Per prefix, one thread at a time plans or ends transactions, because connections are shared.
 _turns: dict[str, Lock] = {}
 os.register_at_fork(after_in_child=_turns.clear)
 
-# The writes of this process that may come again.
+# The writes of this process that may be repeated.
 _calls = Calls()
 
 
 def write(df: DataFrame, options: Mapping[str, object]) -> None:
-    """Write all rows of ``df`` to Kafka; it returns when brokers have acknowledged every record.
+    """Write all rows of ``df`` to Kafka; return when brokers have acknowledged every record.
 
-    It does what ``df.write.format("pykafka-sink").options(**options).mode("append").save()`` does,
-    in Spark 3.5 too, and wherever Spark does not find the data source.
+    It does the same as ``df.write.format("pykafka-sink").options(**options).mode("append").save()``
+    and also works in Spark 3.5 and in sessions that do not find the data source.
 
-    df: with the columns value, key, headers, topic, partition, timestamp; or any, of which
-    ``value.format`` makes a value
+    df: with the columns value, key, headers, topic, partition, timestamp; or with any columns that
+    ``value.format`` encodes as a value
     options: as for ``.option``: names are case-insensitive, values are texts, numbers or booleans;
-    None stands for an option that is not given. ``kafka.bootstrap.servers`` is required, and
-    ``topic`` unless there is a topic column
+    None stands for an option that is not set. ``kafka.bootstrap.servers`` is required, and
+    ``topic`` unless a topic column exists
 
-    Raises, before a row is written, ConfigError for options, SchemaError for columns, and
-    BootstrapError or TopicError for what is wrong with the cluster; after that, what Spark raises
-    for a job that failed: a part of the rows may be written then, and with exactly-once delivery
-    none is visible.
+    Before a row is written, raises ConfigError for options, SchemaError for columns, BootstrapError
+    or TopicError for the cluster. Later, raises Spark's error for a failed job: a part of the rows
+    may be written then, but with exactly-once delivery no row is visible.
 
     Example::
 
@@ -223,12 +225,12 @@ def write(df: DataFrame, options: Mapping[str, object]) -> None:
 
 
 def batch_writer(options: Mapping[str, object]) -> BatchWriter:
-    """A function for ``df.writeStream.foreachBatch``, which writes each micro-batch to Kafka.
+    """Return a function for ``df.writeStream.foreachBatch`` that writes each micro-batch to Kafka.
 
-    options: as for ``write``. With exactly-once delivery a micro-batch is known by its query and
-    number; or by ``write.id`` and its number, where that option is given
+    options: as for ``write``. With exactly-once delivery, query and number identify a micro-batch;
+    or ``write.id`` and the number if that option is set
 
-    Raises ConfigError for options. What the function raises is what ``write`` does, and ends the
+    Raises ConfigError for options. The function raises the same errors as ``write``, which end the
     query.
 
     Example::
@@ -242,7 +244,7 @@ def batch_writer(options: Mapping[str, object]) -> BatchWriter:
 
 
 class BatchWriter(Enveloped):
-    """Writes micro-batches. It can be pickled, and called by a function of the user's own."""
+    """Writes micro-batches. It can be pickled, and the user's own function may call it."""
 
     def __init__(self, options: Mapping[str, object]) -> None:
         given = _as_text(options)
@@ -257,10 +259,10 @@ class BatchWriter(Enveloped):
         self._options = parse_options(given)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch; it returns when brokers have acknowledged every record.
+        """Write one micro-batch; return when brokers have acknowledged every record.
 
         A micro-batch that Spark repeats after a failure is written again; with exactly-once
-        delivery, what was committed before is not.
+        delivery, a committed micro-batch is not.
         """
         options = self._options
         if self._names_writes:
@@ -283,14 +285,14 @@ class _Write:
         self._planned: Planned | None = None
 
     def run(self) -> None:
-        """All of it."""
+        """Check, plan, run the tasks, and commit or abort."""
         if self._df.isStreaming:
             raise ConfigError(_A_STREAM)
         time = PlanningTime()
         if _runs_here(self._df):
             check_platform()
         rows = plan_rows(self._df.schema, self._options)
-        # A query that has begun a second micro-batch has committed one.
+        # A query with a second micro-batch has committed the first.
         is_stream = bool(self._batch_id)
         checked = check_surroundings(self._options, is_stream)
         rows, checked = plan_schemas(rows, checked, is_stream=is_stream, query=self._run())
@@ -308,14 +310,15 @@ class _Write:
             raise
 
     def _run(self) -> str | None:
-        """What tells this run of a query from others; None for a job."""
+        """Return an identity of this run of a query; None for a job."""
         if self._batch_id is None:
             return None
         return f"{self._query_id} {_local_property(self._df, _RUN_ID_PROPERTY)}"
 
     def _this_call(self) -> Call | None:
-        """What tells this write from others, if it may come again. Raises ConfigError where Spark
-        does not tell the query of a micro-batch that has no other name.
+        """Return the identity of this write if it may be repeated, else None.
+
+        Raises ConfigError if Spark does not report the query of a micro-batch without write.id.
         """
         options = self._options
         if options.exactly_once is None or (self._is_job and options.write_id is None):
@@ -326,7 +329,7 @@ class _Write:
             if self._query_id is None:
                 where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
                 raise ConfigError(_NO_QUERY.format(where=where))
-            # A query's micro-batches belong together, wherever its checkpoint is.
+            # The query id identifies a query's micro-batches, wherever its checkpoint is.
             self._options = replace(options, checkpoint=checkpoint_of(self._query_id))
         return Call(
             prefix=options.exactly_once.prefix,
@@ -352,11 +355,11 @@ class _Write:
         return plan
 
     def _run_tasks(self, rows: PlannedRows, plan: Plan | None) -> list[KafkaCommitMessage]:
-        """What each task returns; raises if one has failed for good."""
+        """Run the tasks and return their messages. Raises Spark's error if a task failed."""
         names = self._df.schema.names
         task = Task(self._options, rows.positions, plan, names, self._planned, rows.plan).function()
-        # Spark looks columns up by their names here, which fails for some, such as "a.b". They have
-        # their own names again in the task.
+        # Spark resolves columns by name here, which fails for names such as "a.b". The task
+        # restores the names.
         plain = self._df.toDF(*(f"c{n}" for n in range(len(names))))
         returned = plain.mapInArrow(task, f"{_MESSAGE} binary").collect()
         messages: list[KafkaCommitMessage] = [pickle.loads(row[0]) for row in returned]
@@ -378,7 +381,7 @@ class _Write:
                 _calls.finish(self._call)
 
     def _abort(self, plan: Plan | None, error: BaseException) -> None:
-        """After a failure, whose own error is what the user must see."""
+        """Abort after a failure; errors here are logged so that the user sees the first error."""
         unknown = BatchSummary(None, None, self._query_id, planned=self._planned)
         try:
             with self._turn():
@@ -398,7 +401,7 @@ class _Write:
 
 
 class Task(Enveloped):
-    """What runs in each task. names: of the columns, for interceptors."""
+    """The function of each task. names: names of the columns, for interceptors"""
 
     def __init__(
         self,
@@ -417,7 +420,7 @@ class Task(Enveloped):
         self._planned = planned
 
     def write(self, arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row, the message of this task."""
+        """Write the rows and yield one row, the message of this task."""
         import pyarrow as pa
 
         named = with_names(arrow_batches, self._names)
@@ -427,8 +430,10 @@ class Task(Enveloped):
         yield pa.record_batch([pa.array([pickle.dumps(message)])], names=[_MESSAGE])
 
     def function(self) -> ArrowFunction:
-        """As Spark wants it. Its code is sent, too, and names nothing but this object: so another
-        version of the sink says that it is one.
+        """Return the function for Spark.
+
+        Spark sends the function's code too. The code refers only to this object, so that unpickling
+        in another version of the sink raises VersionMismatchError.
         """
 
         def write_to_kafka(arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -438,9 +443,9 @@ class Task(Enveloped):
 
 
 def _as_text(options: Mapping[str, object]) -> dict[str, str]:
-    """By lower-case name, with values as Spark's ``.option`` writes them.
+    """Return the options by lower-case name, with values as Spark's ``.option`` writes them.
 
-    Raises ConfigError for a name that is there in two spellings, and for what is no option.
+    Raises ConfigError for a name in two spellings, and for a name or value of a wrong type.
     """
     texts: dict[str, str] = {}
     for name, value in options.items():
@@ -465,18 +470,19 @@ def _is_connect(df: DataFrame) -> bool:
 
 
 def _runs_here(df: DataFrame) -> bool:
-    """Whether tasks run on this machine. Of other machines this process does not know."""
+    """Return True if tasks run on this machine, whose platform can then be checked."""
     if _is_connect(df):
         return False
     try:
         return bool((df.sparkSession.sparkContext.master or "").startswith("local"))
-    except Exception:  # a platform that keeps its context to itself
+    except Exception:  # a platform that hides its context
         return False
 
 
 def _application_id(df: DataFrame) -> str | None:
-    """Of the driver that this process belongs to. Spark Connect does not tell, nor do platforms
-    that keep its context to themselves: only metrics name it.
+    """Return the application id, for metrics.
+
+    Return None with Spark Connect and on platforms that hide the context.
     """
     if _is_connect(df):
         return None
@@ -488,7 +494,7 @@ def _application_id(df: DataFrame) -> str | None:
 
 
 def _local_property(df: DataFrame, name: str) -> str | None:
-    """A property of the thread that Spark calls in. Spark Connect does not tell."""
+    """Return a local property of the calling thread; None with Spark Connect."""
     if _is_connect(df):
         return None
     value: str | None = df.sparkSession.sparkContext.getLocalProperty(name)

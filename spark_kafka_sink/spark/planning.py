@@ -1,6 +1,6 @@
-"""What is done on the driver before the first task, whoever starts the tasks.
+"""Steps on the driver before the first task, for the data source and for ``frames``.
 
-Nothing heavy is imported here: Spark loads this module in each process that plans.
+The module imports nothing expensive because Spark loads it in each process that plans.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PlanningTime:
-    """From when it is made, to when all is planned."""
+    """Measures planning from its construction on."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -27,7 +27,7 @@ class PlanningTime:
         self._started_ns = self._clock.perf_ns()
 
     def until_now(self) -> Planned:
-        """What a line tells of it."""
+        """Return start and duration of planning for the metrics line."""
         from spark_kafka_sink.spark.commit import Planned
 
         return Planned(
@@ -36,7 +36,7 @@ class PlanningTime:
 
 
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
-    """Options as they were given, or ConfigError with what is wrong with them."""
+    """Parse the options and set up logging. Raises ConfigError."""
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.spark.worker import set_up
 
@@ -50,10 +50,11 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def check_surroundings(options: SinkOptions, is_stream: bool) -> SinkOptions:
-    """Raise what is wrong with the cluster, or with where metrics go. Returns the options for the
-    tasks: with what was found out about the cluster.
+    """Check the cluster and the metrics outputs; raise their errors.
 
-    is_stream: a stream, that may have committed before and then outlives brokers that are away
+    Return the options for the tasks, with the topics' rules for dead letters.
+
+    is_stream: a stream, which continues while brokers are unavailable if it may have committed
     """
     from spark_kafka_sink.spark.preflight import check_cluster, check_metrics_outputs, log_notes
 
@@ -69,11 +70,11 @@ def plan_schemas(
     is_stream: bool = False,
     query: str | None = None,
 ) -> tuple[PlannedRows, SinkOptions]:
-    """With the schemas of a registry, and the options for the tasks, which hold no secret of it.
+    """Return the rows with a registry's schemas, and the options without the registry's secrets.
 
-    owner: of a stream: id of the process that all its planning processes have in common
-    is_stream: a micro-batch that may not be the first one of its query
-    query: what tells a micro-batch's query from others, where Spark tells; else its checkpoint does
+    owner: for a stream, id of the process that starts all its planning processes
+    is_stream: a micro-batch that may not be the first of its query
+    query: identity of a micro-batch's query if Spark reports it; else the checkpoint identifies it
 
     Raises RegistryError, SchemaError.
     """
@@ -103,9 +104,9 @@ def _log(notes: Sequence[str]) -> None:
 
 
 def plan_transactions(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> Plan | None:
-    """Exactly-once: what the tasks need to know, once everything before them is settled.
+    """Return the plan of exactly-once delivery for the tasks, after earlier units are settled.
 
-    unit: the micro-batch, where Spark has told it already
+    unit: the micro-batch if Spark has reported it already
     """
     if options.exactly_once is None:
         return None

@@ -1,14 +1,16 @@
-"""Checks on the driver before the first task: brokers answer, the topic is there, leaders can be
-reached at the address they advertise. In seconds, and with the cause.
+"""Check the cluster on the driver before the first task, within seconds.
 
-Spark plans every micro-batch anew, in processes that it ends when they have been idle for a minute.
-So a process that knows of no earlier check may plan for a stream that has run for weeks. What is
-transient, such as brokers that are away, must not end such a stream: it is logged, and the tasks
-wait, for ``max.block.ms`` and ``delivery.timeout.ms``. A batch write, and a stream that is known to
-have committed no micro-batch yet, fails at once.
+Brokers must answer, the topic must exist, and brokers must be reachable at their advertised
+addresses.
 
-What the brokers accept of rows, batches and dead letters is found out here, too, so that all tasks
-of a batch, and each attempt at one, come to the same about the same row.
+Spark plans every micro-batch again, in processes that it ends after a minute without work. A
+process without an earlier check may therefore plan for a stream that has run for weeks. Transient
+errors, such as unavailable brokers, must not end such a stream: they are logged, and the tasks wait
+for ``max.block.ms`` and ``delivery.timeout.ms``. A batch write fails at once, and so does a stream
+that certainly has no committed micro-batch.
+
+The topics' rules for dead letters are read here too, so that all tasks of a batch and all their
+attempts decide alike about a row.
 """
 
 from __future__ import annotations
@@ -46,11 +48,11 @@ _POLICY = "cleanup.policy"
 def with_rules(
     admin: AdminClient, config: DeadLetterConfig, topic: str | None, deadline_ms: int
 ) -> DeadLetterConfig:
-    """``config`` with what is accepted by ``topic``, if an option names it, and by its own topic.
+    """Return ``config`` with the rules of ``topic``, if an option names it, and of its own topic.
 
-    Nothing is known where this principal may not see the topics' settings.
+    Rules are unknown if this principal may not describe the topics' settings.
 
-    Raises ConfigError where the topic of dead letters is compacted.
+    Raises ConfigError if the topic of dead letters is compacted.
     """
     own = _rules_of(admin, config.topic, deadline_ms)
     if own.needs_key:
@@ -77,21 +79,21 @@ logger = logging.getLogger(__name__)
 _LOCAL_SCHEME = "file:"
 
 
-# When each combination of cluster, security and topic was last found in order, in this process.
+# Time of this process's last successful check, by cluster, security, topic and dead letters.
 _passed_at_ms: dict[tuple[object, ...], int] = {}
-# What the topics accept, as far as it was found out then, for dead letters.
+# The topics' rules for dead letters, as that check found them.
 _rules: dict[tuple[object, ...], DeadLetterConfig | None] = {}
-# Notes that are in the log, in this process.
+# Notes that this process has logged.
 _noted: set[str] = set()
 
 
 def log_notes(options: SinkOptions) -> None:
-    """Log what has no effect, once in this process: micro-batches have options of their own."""
+    """Log notes on options without effect, once per process, not for each micro-batch."""
     log_once(options.notes)
 
 
 def log_once(notes: Iterable[str]) -> None:
-    """Log those that were not logged in this process."""
+    """Log the notes that this process has not logged yet."""
     for note in notes:
         if note not in _noted:
             _noted.add(note)
@@ -100,23 +102,22 @@ def log_once(notes: Iterable[str]) -> None:
 
 
 def check_metrics_outputs(options: SinkOptions, is_stream: bool) -> None:
-    """Raise ConfigError when metrics cannot go where ``metrics.*`` says.
+    """Raise ConfigError if metrics cannot be written to the outputs in ``metrics.*``.
 
-    Of a stream that may have committed before, the commits themselves log it.
+    For a stream that may have committed before, the commits log such errors instead.
     """
     if not is_stream or is_known_as_new(options.checkpoint):
         check_outputs(options.metrics)
 
 
 def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = None) -> SinkOptions:
-    """Raise what would otherwise be found out slowly, and in every task. Returns the options, with
-    what was found out for dead letters.
+    """Check the cluster and return the options with the topics' rules for dead letters.
 
-    Raises BootstrapError when no broker can be reached, CredentialsUnavailableError when no token
-    or ticket can be had within ``preflight.timeout.ms``, TopicError when the ``topic`` option names
-    one that does not exist after the brokers were asked to create it, BrokerError for another
-    answer that is an error. What is transient is only logged when there was a successful check in
-    this process, or when ``is_stream`` and the stream may have committed before.
+    Raises BootstrapError if no broker can be reached. Raises CredentialsUnavailableError if no
+    token or ticket is available within ``preflight.timeout.ms``. Raises TopicError if the topic in
+    ``topic`` does not exist after the brokers were asked to create it. Raises BrokerError for
+    another error code. Transient errors are only logged after a successful check in this process,
+    or if ``is_stream`` and the stream may have committed before.
     """
     clock = SystemClock() if clock is None else clock
     producer = options.producer
@@ -144,11 +145,11 @@ def _with(options: SinkOptions, found: DeadLetterConfig | None) -> SinkOptions:
 
 
 def is_known_as_new(checkpoint: str | None) -> bool:
-    """Whether the stream with this checkpoint has certainly committed no micro-batch yet.
+    """Return True if the stream with this checkpoint has certainly committed no micro-batch yet.
 
-    Spark does not tell. It writes ``offsets/0`` before it plans, and ``commits/0`` at the end of
-    the first micro-batch. Only a checkpoint in the driver's own file system can be looked at from
-    here; of any other, nothing is known.
+    Spark does not report this. It writes ``offsets/0`` before it plans, and ``commits/0`` at the
+    end of the first micro-batch. Only a checkpoint in the driver's own file system can be inspected
+    here; for others the answer is False.
     """
     if checkpoint is None:
         return False
@@ -160,7 +161,7 @@ def is_known_as_new(checkpoint: str | None) -> bool:
 
 
 def _has_batches(folder: Path) -> bool:
-    """Whether there is a file that a micro-batch is named after. Unreadable: none."""
+    """Return True if the folder has a file for a micro-batch; False if it is unreadable."""
     try:
         return any(file.name.isdigit() for file in folder.iterdir())
     except OSError:
@@ -168,7 +169,7 @@ def _has_batches(folder: Path) -> bool:
 
 
 def _is_transient(error: KafkaSinkError) -> bool:
-    """Whether the same check may succeed later, without anybody changing anything."""
+    """Return True if a retry of the check may succeed without a change of configuration."""
     if isinstance(error, (BrokerError, TopicError)):
         return error.error is not None and error.error.retriable
     return isinstance(error, (BootstrapError, CredentialsUnavailableError))
@@ -176,7 +177,7 @@ def _is_transient(error: KafkaSinkError) -> bool:
 
 def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
     config = options.producer
-    # Here, and not as long as the client would: an issuer that is away is told as fast as brokers.
+    # Prepare with the short timeout: an unavailable token issuer is reported as fast as brokers.
     hosts = [host for host, _ in config.bootstrap_servers]
     Security.of(config.security).prepare(options.preflight_timeout_ms, hosts)
     with AdminClient.of(config, clock) as admin:
@@ -194,7 +195,7 @@ def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
 
 
 def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms: int) -> None:
-    """The bootstrap address may work where the brokers' own addresses do not."""
+    """Raise BootstrapError if no broker is reachable at its advertised address."""
     nodes = [Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
     try:
         admin.await_any(nodes, admin.deadline_in(timeout_ms))
@@ -209,12 +210,12 @@ def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms
 def _check_named(
     admin: AdminClient, options: SinkOptions, topic: str, creation: TopicCreation | None
 ) -> None:
-    """A topic that an option names. creation: None where it is the brokers' to create it"""
+    """Check a topic that an option names. creation: None if brokers may create it"""
     timeout_ms = min(options.preflight_timeout_ms, options.producer.max_block_ms)
     described = admin.metadata([topic], creation is None, admin.deadline_in(timeout_ms))
     if creation is not None and _is_missing(described):
         create_missing(admin, [topic], creation, options.preflight_timeout_ms)
-        # A topic that was just created is not known to every broker yet.
+        # Ask again: not every broker knows a new topic at once.
         described = admin.metadata([topic], True, admin.deadline_in(timeout_ms))
     _check_topic(topic, described)
 

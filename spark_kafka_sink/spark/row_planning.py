@@ -1,11 +1,11 @@
-"""Spark schema and options of formats → where the record's parts are, and of what they are made.
+"""Plan the parts of a record from Spark's schema and the format options.
 
-Columns are found by exact, case-sensitive name. A name with dots that no column has is that of a
-field of a struct. Without a format other columns are ignored, and types and messages are those of
-Spark's JVM Kafka sink, which has no ``timestamp`` column.
+Column names are exact and case-sensitive. A dotted name without a column names a field of a struct.
+Without a format, other columns are ignored; types and messages are those of Spark's JVM Kafka sink,
+which has no ``timestamp`` column.
 
-Spark hands all columns to a Python sink, also those that are ignored, as Arrow. What it cannot hand
-over would fail in the tasks, without naming the column: it is refused here.
+Spark sends all columns to a Python sink as Arrow, including ignored ones. A column that Spark
+cannot send would fail in the tasks without its name, so it is rejected here.
 
 Source: ``KafkaWriter.validateQuery`` of Spark.
 """
@@ -105,10 +105,10 @@ _EXPECTED: dict[str, tuple[Callable[[DataType], bool], str]] = {
 
 
 def find_columns(schema: StructType, topic_option: str | None) -> ColumnPositions:
-    """Where the parts of a record are in rows of ``schema``.
+    """Return the positions of a record's parts in ``schema``.
 
-    Raises SchemaError for a missing value or topic, for a column of the wrong type, and for one
-    that Spark cannot hand to a Python sink.
+    Raises SchemaError for a missing value or topic, for a column of a wrong type, and for a column
+    that Spark cannot send to a Python sink.
     """
     positions: dict[str, int] = {}
     for position, field in enumerate(schema.fields):
@@ -150,7 +150,7 @@ def check_type(name: str, data_type: DataType) -> None:
 
 
 def check_handed_over(schema: StructType, record: Sequence[str]) -> None:
-    """Raise SchemaError for a column, ignored or not, that cannot come as Arrow.
+    """Raise SchemaError for a column, ignored or not, that Spark cannot send as Arrow.
 
     record: names of the columns that are not ignored
     """
@@ -168,7 +168,7 @@ def check_handed_over(schema: StructType, record: Sequence[str]) -> None:
 
 
 def _cure(name: str, names: Counter[str], record: Sequence[str]) -> str:
-    """For column ``name``, which cannot come: what the DataFrame is to have instead."""
+    """Return advice for the column ``name``, which Spark cannot send."""
     if name not in record:
         others = ", ".join(f'"{other}"' for other in record)
         return f"Select only the columns of a record, each once: .select({others})"
@@ -178,9 +178,9 @@ def _cure(name: str, names: Counter[str], record: Sequence[str]) -> str:
 
 
 def notes_on_parts(parts: Iterable[str], has_topic: bool) -> Iterator[str]:
-    """About columns that are no part of the value for their names alone. parts: these names
+    """Yield notes on columns that are not in the value because of their names.
 
-    has_topic: whether option ``topic`` is set
+    parts: these names; has_topic: whether option ``topic`` is set
     """
     for part in parts:
         where = f"is the record's {part} and is not in the value"
@@ -193,12 +193,12 @@ def notes_on_parts(parts: Iterable[str], has_topic: bool) -> Iterator[str]:
 
 
 def no_such_column(name: str, names: Iterable[str]) -> str:
-    """What is wrong with the name of a column, and which may have been meant."""
+    """Return the message about an unknown column, with the most similar name."""
     return f"the DataFrame has no column '{name}'{_meant(name, [*names])}"
 
 
 def no_such_field(path: str, name: str, kind: DataType) -> str:
-    """The same for a field ``name`` of the column, or field, ``path``."""
+    """Return the message about an unknown field ``name`` of the column or field ``path``."""
     hint = f", being of type {kind.simpleString()}"
     if isinstance(kind, StructType):
         hint = _meant(name, kind.names)
@@ -214,9 +214,9 @@ def _meant(name: str, known: list[str]) -> str:
 
 
 def _problems_of(data_type: DataType, is_nested: bool) -> Iterator[str]:
-    """What of a column's type has no counterpart in Arrow, or none that pyarrow can read.
+    """Yield the parts of a column's type that Arrow does not have or pyarrow cannot read.
 
-    pyarrow has no arrays of months. Inside of others they are never looked at.
+    pyarrow cannot read a column of months; nested months are never read.
     """
     if isinstance(data_type, UserDefinedType):
         yield from _problems_of(data_type.sqlType(), is_nested)
@@ -241,14 +241,15 @@ _TEXT_TYPES = (
     *(StringType, BinaryType, BooleanType, ByteType, ShortType, IntegerType, LongType),
     *(DecimalType, DateType, TimestampType, TimestampNTZType),
 )
-"""Types whose text is Spark's ``CAST(… AS STRING)``."""
+"""Types whose text this sink writes as Spark's ``CAST(… AS STRING)`` does."""
 
 
 class PlannedRows(NamedTuple):
-    """positions: of what is appended; plan: how that is made, None if it comes from Spark as it is
+    """The plan of a query's rows.
 
-    schema: of what comes from Spark, if something is made of it
-    notes: sentences about columns that may not go where they were meant to, for the log
+    positions: of the appended columns; plan: how they are built, None if Spark's are appended
+    schema: of Spark's columns, None without ``plan``
+    notes: log sentences about columns that may not be where the user meant
     """
 
     positions: ColumnPositions
@@ -263,10 +264,10 @@ class _Field(NamedTuple):
 
 
 def plan_rows(schema: StructType, options: SinkOptions) -> PlannedRows:
-    """Where the parts of a record are in rows of ``schema``, or of what they are made.
+    """Return the positions of a record's parts in ``schema``, or the plan to build them.
 
-    Raises SchemaError for columns that are missing or of the wrong type, ConfigError for a file
-    with a schema that cannot be read. Whether columns fit their formats: ``check_encodable``.
+    Raises SchemaError for missing columns or wrong types, ConfigError for a schema file that cannot
+    be read. ``check_encodable`` checks the types against the formats.
     """
     if options.formats is None:
         return PlannedRows(find_columns(schema, options.topic))
@@ -274,7 +275,7 @@ def plan_rows(schema: StructType, options: SinkOptions) -> PlannedRows:
 
 
 class _Planning:
-    """One schema and its options."""
+    """Plans the rows of one schema with its options."""
 
     def __init__(self, schema: StructType, formats: FormatOptions, topic: str | None) -> None:
         self._schema = schema
@@ -319,13 +320,13 @@ class _Planning:
         return PlannedRows(positions_of(plan, self._topic), plan, self._schema, tuple(notes))
 
     def _notes_on_parts(self, by_name: Sequence[str]) -> Iterator[str]:
-        """by_name: parts that a column is for its name alone"""
+        """Yield notes on parts whose columns were found by name. by_name: these parts"""
         value = self._formats.value
         if value.has_fields and not value.columns and value.column is None:
             yield from notes_on_parts(by_name, self._topic is not None)
 
     def _other(self, part: str) -> int | None:
-        """Position of the column that is a record's topic, partition, headers or timestamp."""
+        """Return the position of the topic, partition, headers or timestamp column, or None."""
         named = self._formats.other_columns[part]
         if named == "" or (named is None and part not in self._numbers):
             return None
@@ -357,7 +358,7 @@ class _Planning:
         return number
 
     def _key_column(self) -> int | None:
-        """Position of the column that is the key; None for a key of columns, and for none."""
+        """Return the key column's position; None for a key of several columns or no key."""
         key = self._formats.key
         if key.columns or key.column == "":
             return None
@@ -412,7 +413,7 @@ class _Planning:
         return self._of_left(options, left)
 
     def _of_left(self, options: PartOptions, left: Sequence[int]) -> PartPlan:
-        """A value with fields, of the columns that are no other part of the record."""
+        """Plan a value with fields from the columns that are no other part of the record."""
         only = self._schema.fields[left[0]]
         if len(left) == 1 and only.name == VALUE:
             if isinstance(only.dataType, StructType):
@@ -427,7 +428,7 @@ class _Planning:
         )
 
     def _of_column(self, options: PartOptions, number: int) -> PartPlan:
-        """A part that is one column, or, with a format of fields, a struct."""
+        """Plan a part from one column; a format with fields needs a struct."""
         field = self._schema.fields[number]
         kind = field.dataType
         if options.has_fields:
@@ -488,7 +489,7 @@ class _Planning:
         return given_schema(options.avro_schema, f"{options.part}.avro.schema")[0]
 
     def _only(self, found: _Field, option: str) -> int:
-        """The one column of a part without fields."""
+        """Return the position of a part's single column. Raises SchemaError for a nested field."""
         if len(found.path) > 1:
             name = ".".join(found.path)
             raise SchemaError(
@@ -503,7 +504,7 @@ class _Planning:
         return self._numbers[name]
 
     def _field(self, name: str, option: str) -> _Field:
-        """A column, or a field of a struct: ``a.b``."""
+        """Return a column, or a field of a struct: ``a.b``."""
         if name in self._numbers:
             return _Field((name,), self._schema.fields[self._numbers[name]])
         path = tuple(name.split("."))
@@ -528,7 +529,7 @@ class _Planning:
 
 
 def positions_of(plan: RowsPlan, topic_option: str | None) -> ColumnPositions:
-    """Of the columns that are made as ``plan`` says: value, key, and the others in its order."""
+    """Return the positions of the columns that ``plan`` builds, in the order of ``names_of``."""
     at = {name: number for number, name in enumerate(names_of(plan))}
     return ColumnPositions(
         value=at[VALUE],
@@ -542,7 +543,7 @@ def positions_of(plan: RowsPlan, topic_option: str | None) -> ColumnPositions:
 
 
 def _protobuf_schema(options: PartOptions) -> ProtobufSchema | None:
-    """That of a file with descriptors; None where a registry has it, and of other formats."""
+    """Return the message in a descriptor file; None if a registry has it or for other formats."""
     if options.format != PROTOBUF or options.descriptor_file is None:
         return None
     from spark_kafka_sink.spark.format_schemas import described
@@ -554,18 +555,19 @@ def _is_column(part: PartPlan) -> bool:
     return part.plan is None and not part.is_text and not part.prefix
 
 
-# Plans and schemas that were found in order, in this process: streams are planned again and again.
+# Plans and schemas that this process has checked: each micro-batch of a stream is planned.
 _checked: list[tuple[FormatPlan, StructType]] = []
 _MOST_CHECKED = 20
 
 
 def check_encodable(rows: PlannedRows) -> None:
-    """Raise SchemaError for a column that its format or its Avro schema cannot have, and for
-    patterns of times that cannot be written.
+    """Raise SchemaError for a column that its format or schema does not support.
+
+    Also check the patterns of dates and times.
     """
     if rows.plan is None or rows.schema is None:
         return
-    # It loads pyarrow, which only columns of formats need.
+    # Imported here because it loads pyarrow, which only formats need.
     from spark_kafka_sink.formats.encoder import RowEncoder
 
     parts = {VALUE: rows.plan.value, KEY: rows.plan.key}
@@ -581,7 +583,7 @@ def check_encodable(rows: PlannedRows) -> None:
 
 
 def _check_times(name: str, part: PartPlan) -> None:
-    """Raise FormatError for patterns and a time zone of JSON, by the names of their options."""
+    """Raise FormatError, with the option's name, for JSON patterns and an unknown time zone."""
     if part.plan is None or part.plan.format != JSON:
         return
     from spark_kafka_sink.formats.times import patterns_of, zone_table

@@ -1,6 +1,6 @@
-"""Schemas of a registry for what is written: found or registered before the first task.
+"""Find or register the registry's schemas of keys and values before the first task.
 
-Ids travel to the tasks with the plan of the rows; tasks never ask a registry.
+The plan of the rows takes the ids to the tasks; tasks never ask a registry.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def with_schemas(
     is_stream: bool = False,
     query: str | None = None,
 ) -> PlannedRows:
-    """``rows`` with the schemas that a registry has for them, as they are now, and notes on them.
+    """Return ``rows`` with the registry's current schemas and notes.
 
-    owner: of a stream: the process with whose end it is forgotten what a registry has told
-    is_stream: a micro-batch, whose query may have asked just now
-    query: what tells a micro-batch's query from others
+    owner: for a stream, the process at whose end kept answers of a registry are deleted
+    is_stream: a micro-batch, whose query may have asked recently
+    query: identity of a micro-batch's query
 
-    Raises RegistryError, SchemaError for columns that a registry's schema does not fit.
+    Raises RegistryError, SchemaError for columns that do not fit a registry's schema.
     """
     formats, registry = options.formats, options.registry
     if formats is None or registry is None:
@@ -76,7 +76,7 @@ def with_schemas(
 
 
 def _told(registry: RegistryOptions, wanted: Wanted, ask: Callable[..., Schema]) -> Schema:
-    if registry.config is None:  # the id is given, and nobody to be asked for its schema
+    if registry.config is None:  # an id without a registry
         if wanted.is_behind_map:
             raise ConfigError(
                 f"{wanted.part}.protobuf.message={wanted.record}: where it is among the messages "
@@ -88,7 +88,7 @@ def _told(registry: RegistryOptions, wanted: Wanted, ask: Callable[..., Schema])
 
 
 def _plan_of(rows: PlannedRows) -> RowsPlan:
-    """What is made of the columns, also where they were to be appended as they are."""
+    """Return the plan of the rows; build one if Spark's columns are appended unchanged."""
     if rows.plan is not None:
         return rows.plan
     found = rows.positions
@@ -111,7 +111,7 @@ def _all_wanted(
     parts: Mapping[str, PartPlan | None],
     topic: str | None,
 ) -> list[tuple[PartOptions, PartPlan, Wanted]]:
-    """For value and key, where a registry's schema goes with them. Raises ConfigError."""
+    """Return the schema requests of value and key, as far as needed. Raises ConfigError."""
     found = []
     for part, asked in ((formats.value, registry.value), (formats.key, registry.key)):
         made = parts[part.part]
@@ -123,8 +123,9 @@ def _all_wanted(
 
 
 def _check_named(part: PartOptions, asked: SchemaOptions, is_named: bool) -> None:
-    """Raise ConfigError where a derived schema without a name of its own is to be the subject:
-    unrelated columns would be versions of one schema.
+    """Raise ConfigError if the default name of a derived schema would be the subject.
+
+    Schemas of unrelated columns would be versions of one subject.
     """
     is_given = part.avro_schema is not None or part.json_schema is not None
     if asked.strategy != RECORD_NAME or asked.schema_id is not None or is_given:
@@ -146,7 +147,7 @@ def _wanted(part: PartOptions, asked: SchemaOptions, made: PartPlan, topic: str 
     text = None
     if made.plan is not None:
         text = made.plan.avro_schema or made.plan.json_schema
-    # What decides where the schema is looked for, or what is registered.
+    # The text decides the subject and is registered; with an id, neither applies.
     shown = text if asked.schema_id is None else None
     wanted = Wanted(part.part, topic, shown, part.id_location, asked)
     wanted = wanted._replace(is_encoded=made.plan is None)
@@ -169,9 +170,9 @@ def _protobuf(part: PartOptions, asked: SchemaOptions, topic: str | None) -> Wan
 
 
 def _compared(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> list[str]:
-    """Notes on columns that are written as JSON with a schema of the registry, which they must fit.
+    """Compare JSON columns with the registry's schema, and return notes.
 
-    Raises FormatError.
+    Raises FormatError if the columns do not fit.
     """
     derived = made.plan.json_schema if made.plan is not None else None
     is_chosen = asked.is_latest or asked.schema_id is not None
@@ -183,7 +184,7 @@ def _compared(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOp
 
 
 def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> PartPlan:
-    """To be written with the registry's schema, where that was asked for."""
+    """Return the part's plan with the registry's schema, if the options choose it."""
     plan = made.plan
     assert plan is not None
     made = made._replace(plan=replace(plan, json_schema=None))
@@ -206,7 +207,7 @@ def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaO
         plan = replace(plan, fields=tuple(f for f in plan.fields if has_column(f.name)))
     elif not is_own and part.format != PROTOBUF:
         missing = [f.name for f in plan.fields if not has_column(f.name)]
-        if len(missing) < len(plan.fields):  # else it may be no record at all
+        if len(missing) < len(plan.fields):  # otherwise the schema may not be a record
             _check_fields(part, missing, schema, asked)
     return made._replace(plan=plan)
 
@@ -227,9 +228,9 @@ def _check_fields(
 
 
 def _message(part: PartOptions, described: ProtobufSchema | None, schema: Schema) -> ProtobufSchema:
-    """The message to write, and where it is in a schema as the registry has it.
+    """Return the message to write, with its indexes in the registry's schema.
 
-    described: the message of a descriptor file; None where the registry's is written
+    described: the message of a descriptor file; None to use the registry's message
 
     Raises FormatError.
     """
@@ -256,7 +257,7 @@ def _message(part: PartOptions, described: ProtobufSchema | None, schema: Schema
 
 
 def _indexes_of(made: PartPlan) -> tuple[int, ...]:
-    """Of a message in its file; of what is no message, those of the first one."""
+    """Return the indexes of a Protobuf message in its file; (0,) for other formats."""
     if made.plan is None or made.plan.protobuf_schema is None:
         return (0,)
     return made.plan.protobuf_schema.indexes

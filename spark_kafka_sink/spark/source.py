@@ -1,4 +1,4 @@
-"""The Spark data source: what ``format("pykafka-sink")`` stands for.
+"""The Spark data source ``format("pykafka-sink")``, and its registration in a session.
 
 Example::
 
@@ -9,16 +9,16 @@ Example::
         .mode("append") \\
         .save()
 
-Required option: ``kafka.bootstrap.servers``; and ``topic``, unless there is a topic column.
-Columns: value, key, headers, topic, partition, timestamp; or any, of which ``value.format`` makes a
-value: docs/formats.md. docs/options.md has all options.
+Required option: ``kafka.bootstrap.servers``; and ``topic`` unless a topic column exists. Columns:
+value, key, headers, topic, partition, timestamp; or any columns that ``value.format`` encodes as a
+value: docs/formats.md. docs/options.md lists all options.
 
-Some sessions do not find the sink by themselves, and :func:`register` helps there. Spark looks for
-data sources once, with the Python that the environment of its JVM names (``PYSPARK_DRIVER_PYTHON``,
-``PYSPARK_PYTHON``, else the ``python3`` of the PATH): that one may not have this package. What it
-found belongs to a session, and it asks the session that is active in the calling thread: a Python
-thread other than the main one has none. With Spark Connect it is the server's Python that looks,
-and the client sends the sink's name, not its code.
+Some sessions do not find the sink; for these, call :func:`register`. Spark searches data sources
+once, with the Python that the environment of its JVM names (``PYSPARK_DRIVER_PYTHON``,
+``PYSPARK_PYTHON``, else the ``python3`` of the PATH). That Python may not have this package. The
+result belongs to the session that is active in the calling thread, and a Python thread other than
+the main thread has no active session. With Spark Connect, the server's Python searches; the client
+sends the sink's name, not its code.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class KafkaSinkDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # Spark makes the instance that plans, and unpickles the one that commits: only before the
-        # tasks may planning take the transactional ids.
+        # Spark constructs the instance that plans, and unpickles the instance that commits.
+        # Planning may take transactional ids only before the tasks.
         self._plans = True
 
     def __getstate__(self) -> dict[str, Any]:
@@ -74,15 +74,15 @@ class KafkaSinkDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to ``format()``."""
+        """Return the name for ``format()``."""
         return NAME
 
     def schema(self) -> StructType:
-        """Raises: this source cannot be read from."""
+        """Raise ConfigError, because this source only writes."""
         raise ConfigError(f"'{NAME}' only writes. To read from Kafka, use Spark's format('kafka').")
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
-        """The writer of one batch write, after everything that can be checked now is checked."""
+        """Check options, columns and cluster, and return the writer of one batch write."""
         from spark_kafka_sink.spark.writer import KafkaBatchWriter
 
         time = PlanningTime()
@@ -96,8 +96,10 @@ class KafkaSinkDataSource(DataSource):
         return KafkaBatchWriter(options, rows.positions, plan, time.until_now(), rows.plan)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
-        """The writer of one micro-batch. Output mode complete arrives as ``overwrite``; as with
-        Spark's own sink, its rows are appended.
+        """Return the writer of one micro-batch.
+
+        Spark passes output mode complete as ``overwrite``; as in Spark's own sink, rows are
+        appended.
         """
         from spark_kafka_sink.spark.writer import KafkaStreamWriter
 
@@ -108,15 +110,15 @@ class KafkaSinkDataSource(DataSource):
         return KafkaStreamWriter(options, rows.positions, transactions, planned, rows.plan)
 
     def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, PlannedRows]:
-        """Options and columns, or the error that says what is wrong with them or the cluster."""
+        """Return checked options and rows. Raises errors of options, columns or the cluster."""
         from spark_kafka_sink.spark.row_planning import plan_rows
         from spark_kafka_sink.spark.worker import freeze_loaded
 
         options = parse_options(dict(self.options))
         rows = plan_rows(schema, options)
-        if self._plans:  # else everything is written, and only the commit is missing
+        if self._plans:  # otherwise all rows are written and only the commit follows
             options = check_surroundings(options, is_stream)
-            # The process that starts those that plan, and ends with the driver.
+            # The process that starts all planning processes and ends with the driver.
             owner = os.getppid()
             rows, options = plan_schemas(rows, options, owner if is_stream else None, is_stream)
         freeze_loaded()
@@ -139,22 +141,22 @@ _NOT_ON_SERVER = (
 def register(spark: SparkSession) -> None:
     """Make ``format("pykafka-sink")`` work in ``spark`` and in the calling thread.
 
-    Needed only where Spark answers DATA_SOURCE_NOT_FOUND: in a session that was started without
+    Needed only if Spark raises DATA_SOURCE_NOT_FOUND: in a session that was started without
     ``PYSPARK_PYTHON``, and in Python threads. May be called again. With a local master the sink
-    then runs in this process's Python, unless ``PYSPARK_PYTHON`` names another; on a cluster in
-    the workers' Python, as everything else.
+    then runs in this process's Python unless ``PYSPARK_PYTHON`` names another; on a cluster it runs
+    in the workers' Python.
 
-    With Spark Connect it is needed where the server's Python has not the sink and it was brought
-    with ``spark.addArtifacts("sink.zip", pyfile=True)`` before. Raises ConfigError if the server
-    cannot import it.
+    With Spark Connect it is needed if the server's Python lacks the sink and the session has added
+    it with ``spark.addArtifacts("sink.zip", pyfile=True)``. Raises ConfigError if the server cannot
+    import the sink.
     """
     if not _is_classic(spark):
         _register_on_server(spark)
         return
-    # The public way to make a session active in this thread.
+    # This public call makes a session active in this thread.
     spark.createDataFrame([], _ANY_SCHEMA)
     if spark in _registered:
-        return  # Spark would warn that one data source replaced another
+        return  # Spark would warn that a data source was replaced
     context = spark.sparkContext
     configured = context.pythonExec
     context.pythonExec = _python_of_workers(context)
@@ -166,7 +168,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _register_class(spark: SparkSession) -> bool:
-    """Whether Spark did not refuse because it has found the sink by itself, as Spark 4.0 does."""
+    """Register the class; return False if Spark has found the sink already (Spark 4.0)."""
     try:
         spark.dataSource.register(KafkaSinkDataSource)
     except Exception as error:
@@ -180,7 +182,7 @@ def _register_on_server(spark: SparkSession) -> None:
     if not _register_class(spark):
         return
     try:
-        # Spark makes an instance on the server, which says that it cannot be read from.
+        # Spark constructs an instance on the server, whose ``schema`` raises ConfigError.
         _ = spark.read.format(KafkaSinkDataSource.name()).load().schema
     except Exception as error:
         missing = _NO_MODULE.search(str(error))
@@ -189,7 +191,7 @@ def _register_on_server(spark: SparkSession) -> None:
 
 
 def _is_classic(spark: SparkSession) -> bool:
-    """Whether the session has a JVM of its own; one of Spark Connect has none, and no threads."""
+    """Return True for a session with its own JVM, False for Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")
 
 

@@ -1,10 +1,10 @@
-"""What a task does with its rows: through a producer, and with exactly-once in a transaction.
+"""Write a task's rows with a producer, and with exactly-once delivery in a transaction.
 
 A user's interceptor is a class with ``on_send(arrow_batch) -> arrow_batch``, which gets Arrow
 batches before they are appended, ``on_acknowledgement(summary)``, or both.
 Source: ``ProducerInterceptor``, ``ProducerInterceptors``.
 
-Imported in tasks only: it loads NumPy, pyarrow and the kernels.
+Imported in tasks only, because it loads NumPy, pyarrow and the kernels.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ logger = logging.getLogger(__name__)
 
 
 class ArrowSizes:
-    """Looks at the Arrow batches of a process, and says once that they are too large."""
+    """Logs once per process that Arrow batches are too large."""
 
     def __init__(self) -> None:
         self._is_told = False
 
     def look_at(self, arrow_batch: ArrowBatch) -> None:
-        """An Arrow batch as it came from Spark."""
+        """Check the size of an Arrow batch from Spark."""
         if self._is_told or (size_bytes := arrow_batch.nbytes) < LARGE_BYTES:
             return
         self._is_told = True
@@ -71,11 +71,11 @@ ARROW_SIZES = ArrowSizes()
 
 
 OnRefused = Callable[[ArrowBatch, Mapping[int, str]], None]
-"""Takes an Arrow batch as an interceptor got it and, by row, why rows of it are refused."""
+"""Function of an Arrow batch, as an interceptor got it, and row -> reason of its rejection."""
 
 
 class Interceptors:
-    """The user's interceptors of one task, in the order in which they were named."""
+    """The user's interceptors of one task, in the order of the option."""
 
     def __init__(self, entry_points: Sequence[str]) -> None:
         self._on_send: list[Hook] = []
@@ -92,16 +92,17 @@ class Interceptors:
 
     @property
     def rows_are_of(self) -> str:
-        """What numbers of rows in messages count. Rows that an interceptor leaves out, or puts
-        somewhere else, cannot be traced back.
+        """Return what a row's number refers to, for messages.
+
+        Rows that an interceptor drops or moves cannot be traced back to Spark's batch.
         """
         return AS_RETURNED if self._on_send else AN_ARROW_BATCH
 
     def on_send(self, arrow_batch: ArrowBatch, on_refused: OnRefused | None = None) -> ArrowBatch:
-        """The Arrow batch after all interceptors; each gets what the one before it returned.
+        """Call all interceptors in turn and return the resulting Arrow batch.
 
-        on_refused: takes rows that one refuses, which then gets the others again. Without it,
-        raises RefusedRowsError
+        on_refused: gets rows that an interceptor rejects, which then gets the other rows again.
+        Without it, raises RefusedRowsError
         """
         for hook in self._on_send:
             arrow_batch = self._after(hook, arrow_batch, on_refused)
@@ -128,13 +129,16 @@ class Interceptors:
         return arrow_batch
 
     def on_acknowledgement(self, summary: dict[str, Any]) -> None:
-        """Tell all interceptors what the brokers have acknowledged."""
+        """Pass the summary of acknowledged records to all interceptors."""
         for hook in self._on_acknowledgement:
             run(hook, lambda got: got, summary)
 
 
 def _same_columns(before: ArrowBatch, after: Any) -> ArrowBatch:
-    """``after``, if it has the columns of ``before``: names and types, whatever may be null."""
+    """Return ``after`` if its columns have the names and types of ``before``; ignore nullability.
+
+    Raises TypeError.
+    """
     if not isinstance(after, pa.RecordBatch):
         raise TypeError(f"it returned {_name_of(after)}, not a pyarrow.RecordBatch")
     if after.schema.names != before.schema.names:
@@ -152,7 +156,7 @@ def _same_columns(before: ArrowBatch, after: Any) -> ArrowBatch:
 
 
 def _may_be_null(kind: Any) -> Any:
-    """The type with everything inside nullable, as pyarrow's functions leave it."""
+    """Return the type with all nested fields nullable, as pyarrow's functions return them."""
     if isinstance(kind, pa.StructType):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         return pa.struct([(field.name, _may_be_null(field.type)) for field in fields])
@@ -164,7 +168,7 @@ def _may_be_null(kind: Any) -> Any:
 
 
 def _name_of(value: Any) -> str:
-    """``pyarrow.Table``, ``None``, ``list``."""
+    """Return the type's name: ``pyarrow.Table``, ``None``, ``list``."""
     if value is None:
         return "None"
     kind = type(value)
@@ -173,12 +177,12 @@ def _name_of(value: Any) -> str:
 
 
 def load_all() -> None:
-    """Load now what a task would load later.
+    """Load all modules and kernels that a task needs later.
 
-    pyarrow imports pandas, if there is one, 25,000 objects, when it makes an array of Python
-    objects, as Spark does of the commit message.
+    pyarrow imports pandas, if installed, with 25,000 objects, when it builds an array of Python
+    objects, as Spark does for the commit message.
 
-    Raises ConfigError where the package has no kernels for this platform.
+    Raises ConfigError if the package has no kernels for this platform.
     """
     ensure_log_handler()
     load_kernels()
@@ -187,10 +191,10 @@ def load_all() -> None:
 
 @cache
 def prepare_process() -> None:
-    """Load what the task needs, and arrange the process for what comes.
+    """Load the task's modules, and configure garbage collection and malloc.
 
-    To be called before there is a producer: the memory of one that was left out of garbage
-    collection could not be freed when the pool closes it.
+    Call it before a producer exists: frozen objects of a producer could not be freed when the pool
+    closes it.
     """
     load_all()
     freeze_loaded()
@@ -205,13 +209,13 @@ def write_rows(
     plan: Plan | None = None,
     made: RowsPlan | None = None,
 ) -> None:
-    """Write all ``arrow_batches`` and note in ``message`` what was acknowledged.
+    """Write all ``arrow_batches`` and set the acknowledged records in ``message``.
 
-    positions: of what is appended
+    positions: of the appended columns
     plan: with exactly-once delivery
-    made: how that is made of the columns, None if they are appended as they are
+    made: how the appended columns are built, None if Spark's columns are appended
 
-    Raises what the producer raises; nothing of it is kept for the next task then.
+    Raises the producer's errors; the producer is closed then, not kept for the next task.
     """
     rows = TimedInput.of(arrow_batches)
     interceptors = Interceptors(options.interceptors)
@@ -249,8 +253,10 @@ def _write_all(
 def _write_batch(
     arrow_batch: ArrowBatch, writer: _Rows, transaction: _TaskTransaction | None
 ) -> None:
-    """A function of its own, so that nothing refers to what was written when the next Arrow batch
-    comes: its rows are encoded to the same memory.
+    """Write one Arrow batch.
+
+    A separate function drops all references to the written rows before the next Arrow batch, whose
+    rows are encoded to the same memory.
     """
     for written in writer.write(arrow_batch):
         if transaction is not None:
@@ -260,7 +266,7 @@ def _write_batch(
 def _note_figures(
     message: KafkaCommitMessage, producer: ThreadedProducer, rows: TimedInput
 ) -> None:
-    """Copies: the producer goes on counting for the next task."""
+    """Copy the figures to the message: the producer continues to count for the next task."""
     message.metrics = replace(producer.metrics)
     rows.note_in(message.metrics)
     message.started_at_ms = rows.started_at_ms
@@ -272,11 +278,11 @@ def _note_figures(
 
 
 def _keep(producer: ThreadedProducer, config: ProducerConfig, is_job: bool) -> None:
-    """Give the producer up for the next task.
+    """Return the producer to the pool for the next task.
 
-    is_job: there may be none; a query has one soon, whose producer is the same client to brokers
+    is_job: a next task may never come; a query has one soon, with the same client for brokers
 
-    All rows are acknowledged: whatever goes wrong with the pool, this task has succeeded.
+    All rows are acknowledged, so an error of the pool does not fail this task.
     """
     try:
         if is_job:
@@ -289,7 +295,7 @@ def _keep(producer: ThreadedProducer, config: ProducerConfig, is_job: bool) -> N
 
 
 class _Rows:
-    """A task's rows, from Spark through the interceptors into the producer."""
+    """Passes a task's rows from Spark through the interceptors to the producer."""
 
     def __init__(
         self,
@@ -308,8 +314,9 @@ class _Rows:
             self._dead_letters = DeadLetters(producer, positions, options, message, of)
 
     def write(self, arrow_batch: ArrowBatch) -> list[ArrowBatch]:
-        """Append all rows. Returns them as they were appended, but those that are dead letters as
-        they came in: what is told of a task's rows does not depend on which of them those are.
+        """Append all rows and return them as appended; dead letters are returned as they came in.
+
+        Thus the digest of a task's rows does not depend on which rows are dead letters.
         """
         letters = self._dead_letters
         if letters is None:
@@ -323,7 +330,7 @@ class _Rows:
         return [*refused, *letters.write(intercepted)]
 
     def finish(self) -> None:
-        """After the last row: wait until all are acknowledged. Raises TooManyDeadLettersError."""
+        """Wait after the last row for all acknowledgements. Raises TooManyDeadLettersError."""
         if self._dead_letters is None:
             self._producer.flush()
         else:
@@ -331,7 +338,7 @@ class _Rows:
 
 
 class _MadeRows(_Rows):
-    """Rows whose keys and values are made here, of what the interceptors return."""
+    """Encodes keys and values from the rows that the interceptors return."""
 
     def __init__(
         self,
@@ -343,15 +350,13 @@ class _MadeRows(_Rows):
         made: RowsPlan,
     ) -> None:
         super().__init__(interceptors, producer, positions, options, message)
-        # Not above: what is appended as it is needs none of it.
+        # Imported here because columns that are appended unchanged do not need it.
         from spark_kafka_sink.formats.encoder import RowsEncoder
 
         self._encoder = RowsEncoder(made, tells_faulty=self._dead_letters is not None)
 
     def write(self, arrow_batch: ArrowBatch) -> list[ArrowBatch]:
-        """Append all rows. Returns them as they were appended, and those that are dead letters as
-        they would have been.
-        """
+        """Append all rows and return them as appended; dead letters as their encoded rows."""
         encode, letters = self._encoder.encode, self._dead_letters
         if letters is None:
             made = encode(self._interceptors.on_send(arrow_batch))
@@ -368,7 +373,7 @@ class _MadeRows(_Rows):
 
 
 class _TaskTransaction:
-    """The transaction of one task, until the driver is told how to end it."""
+    """The transaction of one task, until the driver gets its commit message."""
 
     def __init__(self, producer: ThreadedProducer, plan: Plan, positions: ColumnPositions) -> None:
         self._producer = producer
@@ -381,12 +386,12 @@ class _TaskTransaction:
         producer.begin_transaction(self._transactional_id, plan.timeout_ms, token)
 
     def add(self, arrow_batch: ArrowBatch) -> None:
-        """Rows that were appended."""
+        """Add appended rows to the digest."""
         self._digest.add(arrow_batch)
         reached("task.written")
 
     def prepared(self, message: KafkaCommitMessage) -> TaskTransaction | None:
-        """After ``flush``: what the driver needs; None if no row was written."""
+        """Return the transaction for the driver, after ``flush``; None without rows."""
         reached("task.flushed")
         prepared = self._producer.transaction
         if prepared is None:
@@ -396,7 +401,7 @@ class _TaskTransaction:
         return TaskTransaction(*prepared, message.partition_id, message.records, rows.text)
 
     def abort(self, options: SinkOptions, error: BaseException) -> None:
-        """After a failure: readers must not wait for it until the driver sweeps."""
+        """Abort after a failure, so that readers do not wait for the driver's clean-up."""
         from spark_kafka_sink.transactions.session import abort_task
 
         TRANSACTIONAL_IDS.retire(self._transactional_id)

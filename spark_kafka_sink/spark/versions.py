@@ -1,17 +1,17 @@
-"""What differs between versions of Spark. Nothing else of the sink asks for Spark's version.
+"""Differences between versions of Spark. No other module checks Spark's version.
 
-=====  ==============================  ======================================================
-Spark  ``format("pykafka-sink")``      what a writer of streams inherits
-=====  ==============================  ======================================================
-3.5    no: there are no Python data    none: ``spark_kafka_sink.write`` and ``batch_writer``
-       sources that write              do the same through ``mapInArrow``, in all versions
-4.0    yes                             DataSourceStreamWriter, which is given rows, and
-                                       DataSourceArrowWriter: whatever is one is given Arrow
-                                       batches, in streams too
-4.1    yes                             DataSourceStreamArrowWriter
-=====  ==============================  ======================================================
+    =====  ==============================  ======================================================
+    Spark  ``format("pykafka-sink")``      base class of a stream's writer
+    =====  ==============================  ======================================================
+    3.5    no: Python data sources cannot  none: ``spark_kafka_sink.write`` and ``batch_writer``
+           write                           use ``mapInArrow``, in all versions
+    4.0    yes                             DataSourceStreamWriter, which gets rows, and
+                                           DataSourceArrowWriter, whose instances get Arrow
+                                           batches, also in streams
+    4.1    yes                             DataSourceStreamArrowWriter
+    =====  ==============================  ======================================================
 
-Tasks get the same in all: ``pyarrow.RecordBatch``, and a ``TaskContext`` with the query's id.
+In all versions, tasks get ``pyarrow.RecordBatch`` and a ``TaskContext`` with the query's id.
 
 Source: ``pyspark/sql/worker/write_into_data_source.py`` of each version.
 """
@@ -40,7 +40,7 @@ _FIRST_STREAM_ARROW_WRITER = (4, 1)
 
 
 def release_of(version: str) -> tuple[int, int]:
-    """Major and minor number of a version such as "4.1.0" or "4.2.0.dev1"."""
+    """Return major and minor number of a version such as "4.1.0" or "4.2.0.dev1"."""
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
 
@@ -68,17 +68,18 @@ elif FOUND >= _FIRST_DATA_SOURCES:
     )
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
-        """Of a stream, and given Arrow batches."""
+        """Base of a stream's writer that gets Arrow batches."""
 else:
     DataSource = DataSourceArrowWriter = DataSourceStreamArrowWriter = object
 
     class WriterCommitMessage:
-        """What a task returns."""
+        """Base of the message that a task returns."""
 
 
 def interval_types() -> tuple[type, ...]:
-    """Types of intervals that Arrow has no counterpart for. Spark 3.5 refuses columns of intervals
-    of mixed units by itself, when it is asked for a schema.
+    """Return interval types that Arrow does not have.
+
+    Spark 3.5 itself rejects columns of intervals with mixed units.
     """
     from pyspark.sql import types
 
@@ -87,7 +88,7 @@ def interval_types() -> tuple[type, ...]:
 
 
 def require_data_sources() -> None:
-    """Raise ImportError where Spark has no Python data sources, with what to use instead."""
+    """Raise ImportError, with the alternative, if Spark has no Python data sources."""
     if FOUND < _FIRST_DATA_SOURCES:
         raise ImportError(
             "format('pykafka-sink') needs Spark 4.0 or newer, and this is pyspark "
@@ -98,12 +99,12 @@ def require_data_sources() -> None:
 
 
 def is_ansi_by_default() -> bool:
-    """Return what spark.sql.ansi.enabled is where no session has set it."""
+    """Return the default of spark.sql.ansi.enabled."""
     return FOUND >= _FIRST_ANSI and os.environ.get("SPARK_ANSI_SQL_MODE") != "false"
 
 
 def arrow_schema(schema: StructType) -> Any:
-    """Return a pyarrow.Schema of what Spark hands over. Newer Sparks ask for a time zone."""
+    """Return the pyarrow.Schema that Spark sends. Newer versions need a time zone."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = _with_nulls(schema)
@@ -113,10 +114,10 @@ def arrow_schema(schema: StructType) -> Any:
 
 
 def _with_nulls(kind: Any) -> Any:
-    """Return the type with nulls wherever there is nothing else.
+    """Return the type with fields of type null made nullable.
 
-    The elements of ``array()`` have no type and are never null, which pyarrow refuses; so do the
-    keys of ``map()``, which can only be texts here.
+    The elements of ``array()`` have type null but are not nullable, which pyarrow rejects. The keys
+    of ``map()`` have type null too; they become texts here.
     """
     from pyspark.sql import types
 

@@ -1,16 +1,16 @@
-"""What is arranged in Spark's Python processes: the log, garbage collection, memory.
+"""Configure Spark's Python processes: the log, garbage collection, memory.
 
-Log: the sink's loggers are a tree, one for each module, below ``spark_kafka_sink``. Where the
-application has set up logging, its handlers and formats are used; where nobody has, as in Spark's
-Python processes, lines go to standard error, which is the log of the driver or the executor.
+Log: the sink's loggers are a tree, one per module, below ``spark_kafka_sink``. If the application
+has configured logging, its handlers and formats are used. Otherwise, as in Spark's Python
+processes, lines go to standard error, which is the log of the driver or the executor.
 
-Garbage: Spark collects it after each task, and after each planning and commit, before the process
-takes the next one (``pyspark/daemon.py``). That walks over every object which imports have made:
-with numba, pyarrow and pandas loaded 50 to 75 ms, as long as a small task takes.
+Garbage: Spark collects it after each task, planning and commit, before the process takes the next
+one (``pyspark/daemon.py``). A collection visits every object of the imported modules: with numba,
+pyarrow and pandas loaded it takes 50 to 75 ms, as long as a small task.
 
-Memory: Spark reads an Arrow batch into one block. Blocks above 32 MiB glibc maps anew and gives
-back each time, and an Arrow batch of values above 3 KB has up to 64 MiB. The page faults took a
-quarter of a worker's CPU.
+Memory: Spark reads an Arrow batch into one block. glibc maps blocks above 32 MiB again each time,
+and an Arrow batch of values above 3 KB has up to 64 MiB. The page faults took a quarter of a
+worker's CPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     _StreamHandler = logging.StreamHandler[TextIO]
 else:
-    _StreamHandler = logging.StreamHandler  # Python 3.9 and 3.10 know no parameter of it
+    _StreamHandler = logging.StreamHandler  # not generic in Python 3.9 and 3.10
 
 logger = logging.getLogger("spark_kafka_sink")
 
@@ -39,7 +39,7 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def set_up(options: SinkOptions) -> None:
-    """Log as the options ask: in this process, whose queries share its loggers."""
+    """Configure the log of this process, whose queries share the loggers."""
     global _is_json
     _is_json = options.log_format == "json"
     if options.log_level is not None:
@@ -48,7 +48,7 @@ def set_up(options: SinkOptions) -> None:
 
 
 def ensure_log_handler() -> None:
-    """Log to standard error, the driver's log, until the application sets up logging."""
+    """Log to standard error, the driver's log, until the application configures logging."""
     mine = next((h for h in logger.handlers if isinstance(h, _StandIn)), None)
     is_set_up = _is_logging_set_up()
     if mine is None and not is_set_up:
@@ -60,9 +60,9 @@ def ensure_log_handler() -> None:
 
 
 class _StandIn(_StreamHandler):
-    """For as long as there is no other handler: with one, each line would be there twice.
+    """The handler that is used until another handler exists; both would log each line twice.
 
-    has_level: the level of the logger is set with it
+    has_level: whether this handler has set the logger's level
     """
 
     def __init__(self, has_level: bool) -> None:
@@ -97,7 +97,7 @@ class _Formatter(logging.Formatter):
 
 
 def _is_logging_set_up() -> bool:
-    """Whether a line of the sink reaches a handler of the application."""
+    """Return True if a line of the sink reaches a handler of the application."""
     at: logging.Logger | None = logger
     while at is not None:
         if any(not isinstance(handler, _StandIn) for handler in at.handlers):
@@ -115,18 +115,17 @@ _OF_THE_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNAB
 LARGEST_KEPT_BYTES = 128 << 20
 """Blocks up to this size are reused."""
 MOST_KEPT_BYTES = 256 << 20
-"""Free memory at the end of the heap that is not given back."""
+"""Free memory at the end of the heap that glibc keeps."""
 
 
-_frozen_modules = 0  # how many there were when they were last kept out
+_frozen_modules = 0  # number of modules at the last gc.freeze
 
 
 def freeze_loaded() -> None:
-    """Keep what this process has loaded by now out of collections: once, and again where modules
-    were loaded since, as by threads that send metrics.
+    """Exclude all loaded objects from garbage collection; repeat after more modules were loaded.
 
-    What becomes garbage later is not freed if it is in a cycle: of a whole process that is at most
-    what its first task held before its first row, or a commit that follows the loading.
+    Threads that send metrics may load modules later. Frozen objects in a cycle are never freed: at
+    most the objects of a process's first task before its first row, or of a commit after loading.
     """
     global _frozen_modules
     if len(sys.modules) > _frozen_modules:
@@ -135,15 +134,17 @@ def freeze_loaded() -> None:
 
 
 def keep_large_blocks() -> None:
-    """Have glibc reuse the memory of Arrow batches. Elsewhere, with a glibc that refuses, and where
-    the user has set glibc's thresholds in the environment, this does nothing.
+    """Make glibc reuse the memory of Arrow batches.
+
+    This does nothing without glibc, if glibc rejects the value, or if the user has set glibc's
+    thresholds in the environment.
     """
     if any(name in os.environ for name in _OF_THE_USER):
         return
-    import ctypes  # not in the processes that plan
+    import ctypes  # here, so that processes that plan do not load it
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    # Older versions refuse more than 32 MiB. The other threshold alone would then only pin this one
-    # to where it is, 128 KiB in a new process, instead of letting it grow by itself.
+    # Older versions reject more than 32 MiB. Then do not set the trim threshold either: it would
+    # fix the mmap threshold at its current value, 128 KiB in a new process, instead of growing.
     if mallopt is not None and mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES):
         mallopt(_M_TRIM_THRESHOLD, MOST_KEPT_BYTES)

@@ -1,12 +1,11 @@
 """The writers that Spark pickles: one Spark partition in a task, commit and abort on the driver.
 
-Whoever has started the tasks, a partition is written by :func:`write_partition`, and the driver
-ends what they have written with :func:`commit_batch` or :func:`abort_batch`. Commands in the
-messages of ``transactions/`` name the command and the prefix; which cluster it is about is added
-here, so that they can be pasted and run.
+For the data source and for ``frames``, :func:`write_partition` writes a partition, and the driver
+calls :func:`commit_batch` or :func:`abort_batch`. Messages of ``transactions/`` contain commands
+with the prefix; this module adds the cluster's address, so that users can paste and run them.
 
-Nothing heavy is imported here: Spark loads this module several times per micro-batch in driver-side
-processes. The producer and its kernels are imported in the task.
+The module imports nothing expensive because Spark loads it several times per micro-batch in
+driver-side processes. The task imports the producer and its kernels.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _COMMAND = r"(pykafka-sink transactions [a-z]+)"
 
 
 def complete_commands(text: str, options: SinkOptions) -> str:
-    """``text`` with address, prefix and decision log in each ``pykafka-sink transactions …``."""
+    """Add address, prefix and decision log to each ``pykafka-sink transactions …`` in ``text``."""
     if options.exactly_once is None:
         return text
     servers = ",".join(format_address(*address) for address in options.producer.bootstrap_servers)
@@ -68,7 +67,7 @@ def complete_commands(text: str, options: SinkOptions) -> str:
 
 @contextmanager
 def completed_commands(options: SinkOptions) -> Iterator[None]:
-    """Complete the commands in the message of an error that passes."""
+    """Complete the commands in the message of an error raised inside."""
     try:
         yield
     except KafkaSinkError as error:
@@ -85,7 +84,7 @@ BATCH_ID_PROPERTY = "streaming.sql.batchId"
 """Spark's name for the number of that micro-batch."""
 _SESSION_ZONE_PROPERTY = "spark.sql.session.timeZone"
 _ANSI_PROPERTY = "spark.sql.ansi.enabled"
-"""Tasks have settings of the session among their properties, where they were set."""
+"""Settings of the session, which Spark passes to tasks as properties if the user has set them."""
 
 
 def write_partition(
@@ -96,11 +95,11 @@ def write_partition(
     planned: Planned | None = None,
     made: RowsPlan | None = None,
 ) -> KafkaCommitMessage:
-    """Write one Spark partition. Returns when every record is acknowledged, raises otherwise.
+    """Write one Spark partition; return when every record is acknowledged, raise otherwise.
 
-    positions: of what is appended; made: how that is made of Spark's columns, if it is
-    transactions: with exactly-once delivery; the task's transaction is left open for the driver
-    planned: when the driver did that
+    positions: of the appended columns; made: how they are built, None if Spark's are appended
+    transactions: with exactly-once delivery; the task's transaction stays open for the driver
+    planned: start and duration of the driver's planning
     """
     message = _message()
     if message.partition_id == 0:
@@ -108,7 +107,7 @@ def write_partition(
     if transactions is not None:
         message.belong_to(transactions)
     if transactions is not None and transactions.is_repeated:
-        for _ in arrow_batches:  # these rows are written already: they are only read
+        for _ in arrow_batches:  # the rows are written already: consume the input only
             pass
         return message
     rows = TimedInput(arrow_batches)
@@ -131,7 +130,7 @@ def write_partition(
 
 
 def _message() -> KafkaCommitMessage:
-    """Of this task, with nothing written yet."""
+    """Return the empty commit message of this task."""
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
@@ -145,7 +144,7 @@ def _message() -> KafkaCommitMessage:
 
 
 def _property(name: str) -> str | None:
-    """What Spark tells this task, None if it has nothing of that name."""
+    """Return a local property of this task, or None."""
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
@@ -156,24 +155,24 @@ def _property(name: str) -> str | None:
 def with_names(
     arrow_batches: Iterable[pa.RecordBatch], names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The same Arrow batches, their columns called ``names``."""
+    """Return the Arrow batches with their columns renamed to ``names``."""
     import pyarrow as pa
 
     def named(arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
         fields = [field.with_name(name) for field, name in zip(arrow_batch.schema, names)]
         return pa.RecordBatch.from_arrays(arrow_batch.columns, schema=pa.schema(fields))
 
-    # Not a generator: that would keep an Arrow batch while it waits for the next one.
+    # Not a generator, which would keep an Arrow batch while it waits for the next.
     return map(named, arrow_batches)
 
 
 _MOST_OF_AN_ERROR = 500
 _LEAST_OF_THE_BEGINNING = 100
 _CUT = " … "
-# package.module.NameOfAnError: what it says. A line of Spark's begins with white space.
+# package.module.NameOfAnError: message. Lines of Spark's stack traces begin with white space.
 _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): \S")
 _TRACE_ID_BYTES = 16
-# container_e17_1410901177871_0001_01_000005: with the epoch of the resource manager, or without.
+# container_e17_1410901177871_0001_01_000005; the epoch of the resource manager is optional.
 _YARN_CONTAINER = re.compile(r"container_(?:e[0-9]+_)?([0-9]+_[0-9]+)_")
 
 
@@ -184,10 +183,10 @@ def commit_batch(
     batch_id: int | None = None,
     query_id: str | None = None,
 ) -> None:
-    """Make visible what the tasks have written, and report it.
+    """Commit the tasks' transactions, if any, and report the batch.
 
-    batch_id: of a micro-batch that is written as a job, as ``unit`` says
-    query_id: of the query, where that is known without messages, of which there may be none
+    batch_id: of a micro-batch whose ``unit`` is a job
+    query_id: of the query, if it is known without messages, because there may be no message
     """
     set_up(options)
     more: dict[str, Any] = _begun(options)
@@ -211,10 +210,10 @@ def abort_batch(
     plan: Plan | None = None,
     error: BaseException | None = None,
 ) -> None:
-    """Leave nothing open of a batch that failed, and report it.
+    """Abort the transactions of a failed batch, and report it.
 
-    plan: of the batch, where it is known. Then what was planned after it is left alone
-    error: why, where that is known
+    plan: of the batch, if known; transactions of later plans are then not aborted
+    error: the cause, if known
     """
     set_up(options)
     more = _begun(options)
@@ -231,7 +230,7 @@ def abort_batch(
 
 
 def _begun(options: SinkOptions) -> dict[str, Any]:
-    """What the line says of the write, besides what was written; at the beginning of the commit."""
+    """Return the line's fields about the write itself; call it when the commit begins."""
     return {
         "client_id": options.producer.client_id,
         "query_name": options.query_name,
@@ -243,8 +242,9 @@ def _begun(options: SinkOptions) -> dict[str, Any]:
 
 
 def shortened(error: str) -> str:
-    """At most ``_MOST_OF_AN_ERROR`` characters of it: with a task's traceback, its reason, which is
-    the last line that tells an error, and not a place in a program.
+    """Return at most ``_MOST_OF_AN_ERROR`` characters of an error.
+
+    For a task's traceback, they include the reason: the last line that has the form of an error.
     """
     if len(error) <= _MOST_OF_AN_ERROR:
         return error
@@ -256,8 +256,9 @@ def shortened(error: str) -> str:
 
 
 def application_of(environment: Mapping[str, str]) -> str | None:
-    """The Spark application that a process of Spark's belongs to. On Kubernetes its variable tells,
-    on YARN the container's; elsewhere nothing does.
+    """Return the Spark application id of this process from the environment.
+
+    Kubernetes sets a variable for it, YARN a container id; elsewhere return None.
     """
     name = environment.get("SPARK_APPLICATION_ID")
     if name:
@@ -276,11 +277,11 @@ _ROWS_NOT_HANDED_OVER = (
 
 
 class RowsNotHandedOverError(KafkaSinkError):
-    """Spark wants to commit what it has not given to the sink's tasks."""
+    """Spark commits an epoch whose rows it did not pass to the sink's tasks."""
 
 
 class TaskWriter(Enveloped):
-    """What both writers have: a task does the same for a job and for a micro-batch."""
+    """Base of both writers: a task does the same for a job and for a micro-batch."""
 
     def __init__(
         self,
@@ -297,7 +298,7 @@ class TaskWriter(Enveloped):
         self._planned = planned
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one partition, in a task."""
+        """Write one partition in a task."""
         return write_partition(
             iterator,
             self._options,
@@ -312,13 +313,13 @@ class KafkaBatchWriter(TaskWriter, DataSourceArrowWriter):
     """``df.write.format("pykafka-sink")``."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks have written everything."""
+        """Commit after all tasks have succeeded."""
         job_id = None if self._transactions is None else self._transactions.job_id
         commit_batch(self._options, messages, Unit(None, None, job_id))
         freeze_loaded()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good."""
+        """Abort after a task has failed."""
         abort_batch(self._options, messages, None, self._transactions)
 
 
@@ -326,12 +327,12 @@ class KafkaStreamWriter(TaskWriter, DataSourceStreamArrowWriter):
     """``df.writeStream.format("pykafka-sink")``."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """All tasks of the micro-batch have written everything.
+        """Commit after all tasks of the micro-batch have succeeded.
 
         Raises RowsNotHandedOverError with a continuous trigger: Spark's writer for Python sinks
-        (``PythonBatchWriterFactory.write``) makes an exception for each row, does not throw it, and
-        has no message to commit. What is raised here is only logged, but the epoch's offsets are
-        not committed.
+        (``PythonBatchWriterFactory.write``) creates an exception for each row, does not throw it,
+        and has no message to commit. Spark only logs this error, but does not commit the epoch's
+        offsets.
         """
         missing = messages.count(None)
         if missing:
@@ -344,8 +345,8 @@ class KafkaStreamWriter(TaskWriter, DataSourceStreamArrowWriter):
         freeze_loaded()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """A task of the micro-batch failed for good.
+        """Abort after a task of the micro-batch has failed.
 
-        Spark makes this writer anew, without a plan; a query has one micro-batch at a time.
+        Spark creates this writer again, without a plan; a query has one micro-batch at a time.
         """
         abort_batch(self._options, messages, batchId)

@@ -127,7 +127,10 @@ _SOURCE = ("unit/test_source.py",)
 _DRIVER = (
     Mutant("spark/source.py", '"_plans": False', '"_plans": True', _SOURCE),
     Mutant(
-        "spark/source.py", "        if self._plans:  # else", "        if True:  # else", _SOURCE
+        "spark/source.py",
+        "        if self._plans:  # otherwise",
+        "        if True:  # otherwise",
+        _SOURCE,
     ),
     Mutant(
         "spark/writer.py",
