@@ -29,7 +29,7 @@ from spark_kafka_sink.jobs.records import (
 from spark_kafka_sink.jobs.session import open_session
 from spark_kafka_sink.jobs.settings import JobArguments
 from spark_kafka_sink.jobs.shutdown import GracefulStop
-from spark_kafka_sink.jobs.watched import WatchedAction
+from spark_kafka_sink.jobs.watched import CancellableAction
 
 
 def declare_arguments() -> JobArguments:
@@ -52,7 +52,7 @@ def run(spark: SparkSession) -> int:
     settings = with_record_options(rows, settings)
     writer = rows.write.format("pykafka-sink").options(**settings.sink_options).mode("append")
     with GracefulStop(spark) as stop:
-        write = WatchedAction(spark, stop, SystemClock())
+        write = CancellableAction(spark, stop, SystemClock())
         try:
             write.run(writer.save)
         except (PySparkException, Py4JJavaError) as error:

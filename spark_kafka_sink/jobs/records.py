@@ -31,9 +31,9 @@ def file_format(settings: JobSettings) -> str:
 
 def input_schema(spark: SparkSession, settings: JobSettings) -> str | StructType:
     """Return the given schema, or the current schema of the files."""
-    given = settings.get("schema")
-    if given is not None:
-        return given
+    schema = settings.get("schema")
+    if schema is not None:
+        return schema
     reader = spark.read.format(file_format(settings)).options(**settings.reader_options)
     if file_format(settings) == "csv":
         reader = reader.option("inferSchema", "true")

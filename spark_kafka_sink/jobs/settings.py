@@ -123,14 +123,14 @@ class JobArguments:
         regex = dict(conf).get(REGEX_OPTION, DEFAULT_REGEX)
         _warn_of_shown(sink, regex, CONF_PREFIX)
         _warn_of_shown(reader, regex, READER_PREFIX)
-        given = _pairs(parsed.option)
-        for option in given:
+        options = _pairs(parsed.option)
+        for option in options:
             _check_option(option, f"--option {option}")
-        _warn_of_command_line(given, "--option")
-        sink.update(given)
-        given = _pairs(parsed.reader_option)
-        _warn_of_command_line(given, "--reader-option")
-        reader.update(given)
+        _warn_of_command_line(options, "--option")
+        sink.update(options)
+        options = _pairs(parsed.reader_option)
+        _warn_of_command_line(options, "--reader-option")
+        reader.update(options)
         self._apply(parsed, job, sink)
         return JobSettings(job, sink, reader)
 

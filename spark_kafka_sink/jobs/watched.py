@@ -17,7 +17,7 @@ from spark_kafka_sink.jobs.shutdown import GracefulStop
 _POLL_S = 0.25
 
 
-class WatchedAction:
+class CancellableAction:
     """One Spark action. ``was_cancelled``: a stop was requested before the action ended."""
 
     def __init__(self, spark: Any, stop: GracefulStop, clock: Clock) -> None:

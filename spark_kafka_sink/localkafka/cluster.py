@@ -23,7 +23,7 @@ from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.localkafka import settings
 from spark_kafka_sink.localkafka.certificates import write_private
 from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
-from spark_kafka_sink.localkafka.processes import BrokerProcess, KeeperClient, Toolbox
+from spark_kafka_sink.localkafka.processes import BrokerProcess, SupervisorClient, Toolbox
 from spark_kafka_sink.localkafka.security import (
     SECURED_LISTENER,
     Secured,
@@ -148,9 +148,11 @@ class Listeners:
     def server_properties(self, broker_id: int, data_directory: Path) -> dict[str, str]:
         """Return a broker's settings for its own and the other brokers' addresses."""
         index = self._broker_ids.index(broker_id)
-        told = {listener: addresses[index] for listener, addresses in self._advertised.items()}
+        advertised = {
+            listener: addresses[index] for listener, addresses in self._advertised.items()
+        }
         return settings.server_properties(
-            broker_id, self._ports, self._protocols, data_directory, told
+            broker_id, self._ports, self._protocols, data_directory, advertised
         )
 
 
@@ -291,7 +293,7 @@ class LocalKafka:
         self._start_timeout_ms = start_timeout_ms
         self._stop_timeout_ms = stop_timeout_ms
         self._clock: Clock = SystemClock()
-        self._keeper: KeeperClient | None = None
+        self._supervisor: SupervisorClient | None = None
         self._toolbox = Toolbox(self.version)
         self._secured: dict[str, SecuredListener] = {}
         self._brokers: dict[int, BrokerProcess] = {}
@@ -312,19 +314,19 @@ class LocalKafka:
 
     def start(self) -> None:
         """Fetch jars, start all brokers, and wait until they serve. May be called again."""
-        if self._keeper is not None:
+        if self._supervisor is not None:
             return
         self._toolbox.fetch()
-        self._keeper = KeeperClient(self._parent_folder)
+        self._supervisor = SupervisorClient(self._parent_folder)
         try:
-            folder = self._keeper.folder
+            folder = self._supervisor.folder
             for name, security in self._security.items():
                 self._secured[name] = SecuredListener(name, security, folder)
             for broker_id in self.broker_ids:
-                self._brokers[broker_id] = BrokerProcess(self._keeper, broker_id, folder)
+                self._brokers[broker_id] = BrokerProcess(self._supervisor, broker_id, folder)
             self._configure()
-            credentials = [c for made in self._secured.values() for c in made.scram_credentials()]
-            self._toolbox.format(self._keeper, list(self._brokers.values()), credentials)
+            credentials = [c for one in self._secured.values() for c in one.scram_credentials()]
+            self._toolbox.format(self._supervisor, list(self._brokers.values()), credentials)
             self._launch_all()
         except BaseException:
             self.close()
@@ -332,11 +334,11 @@ class LocalKafka:
 
     def close(self) -> None:
         """Kill all processes and remove the data folder. May be called at any time, and again."""
-        keeper, self._keeper = self._keeper, None
+        supervisor, self._supervisor = self._supervisor, None
         self._brokers.clear()
         self._secured.clear()
-        if keeper is not None:
-            keeper.close()
+        if supervisor is not None:
+            supervisor.close()
 
     # --- addresses and files -------------------------------------------------------------------
 
@@ -350,7 +352,7 @@ class LocalKafka:
 
     def bootstrap_servers_of(self, listener: str | None) -> str:
         """Return ``bootstrap_servers`` of a listener by its name."""
-        self._running_keeper()
+        self._running_supervisor()
         return self._listeners.bootstrap_servers(listener)
 
     def address(self, broker_id: int, listener: str | None = None) -> tuple[str, int]:
@@ -366,7 +368,7 @@ class LocalKafka:
     @property
     def folder(self) -> Path:
         """The temporary folder, readable only for this user, and removed at the end."""
-        return self._running_keeper().folder
+        return self._running_supervisor().folder
 
     def data_directory(self, broker_id: int) -> Path:
         """Return the broker's log directory: one folder per partition, for DumpLogSegments."""
@@ -384,7 +386,7 @@ class LocalKafka:
 
     def secured(self, listener: str = SECURED_LISTENER) -> SecuredListener:
         """Return a secured listener: its users' passwords and its key files."""
-        self._running_keeper()
+        self._running_supervisor()
         if listener not in self._secured:
             known = ", ".join(self._secured) or "none"
             raise LocalKafkaError(f"there is no secured listener {listener}, only {known}")
@@ -448,7 +450,7 @@ class LocalKafka:
         ``ConsoleConsumer`` or ``TopicCommand``. kafka-tools is fetched at the first call. Raises
         LocalKafkaError with the tool's stderr if the tool fails or does not end in time.
         """
-        return self._toolbox.run(self._running_keeper(), class_name, arguments, timeout_ms)
+        return self._toolbox.run(self._running_supervisor(), class_name, arguments, timeout_ms)
 
     # --- what can happen to brokers ------------------------------------------------------------
 
@@ -489,19 +491,19 @@ class LocalKafka:
     def await_failure(self, timeout_ms: int) -> str | None:
         """Wait for a broker to end by itself; return the end of its log, or None if none ends."""
         alive = {broker.name: broker for broker in self._brokers.values() if broker.is_alive}
-        for name, code in self._running_keeper().wait(list(alive), timeout_ms).items():
+        for name, code in self._running_supervisor().wait(list(alive), timeout_ms).items():
             return alive[name].failure(code)
         return None
 
     # --- internals -----------------------------------------------------------------------------
 
-    def _running_keeper(self) -> KeeperClient:
-        if self._keeper is None:
+    def _running_supervisor(self) -> SupervisorClient:
+        if self._supervisor is None:
             raise LocalKafkaError("this LocalKafka is not started")
-        return self._keeper
+        return self._supervisor
 
     def _broker(self, broker_id: int) -> BrokerProcess:
-        self._running_keeper()
+        self._running_supervisor()
         if broker_id not in self._brokers:
             raise LocalKafkaError(f"there is no broker {broker_id}, only {list(self.broker_ids)}")
         return self._brokers[broker_id]

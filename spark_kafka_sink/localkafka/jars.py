@@ -147,9 +147,9 @@ def fetch_jars(modules: Sequence[str], name: str, transitive: bool = True) -> li
     digests = _digests_of(name)
     if folder.exists():
         _check_folder(folder)
-    if not _is_complete(folder, manifest):
-        with _locked(root):
-            if not _is_complete(folder, manifest):
+    if not _has_manifest(folder, manifest):
+        with _cache_lock(root):
+            if not _has_manifest(folder, manifest):
                 _fetch_into(folder, parsed, manifest, transitive, digests)
     _check_folder(folder)
     jars = sorted(folder.glob("*.jar"))
@@ -191,7 +191,7 @@ def _check_digests(jars: Sequence[Path], digests: Mapping[str, str] | None) -> N
             )
 
 
-def _is_complete(folder: Path, manifest: str) -> bool:
+def _has_manifest(folder: Path, manifest: str) -> bool:
     try:
         return (folder / _MANIFEST).read_text(encoding="utf-8") == manifest
     except OSError:
@@ -199,7 +199,7 @@ def _is_complete(folder: Path, manifest: str) -> bool:
 
 
 @contextmanager
-def _locked(root: Path) -> Iterator[None]:
+def _cache_lock(root: Path) -> Iterator[None]:
     """Hold a lock that admits one process at a time. The lock ends with its process."""
     try:
         root.mkdir(0o755, parents=True, exist_ok=True)

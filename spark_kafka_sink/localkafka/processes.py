@@ -1,4 +1,4 @@
-"""The processes of a local Kafka: brokers and Kafka's Java programs, run by the keeper."""
+"""The processes of a local Kafka: brokers and Kafka's Java programs, run by the supervisor."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from spark_kafka_sink.localkafka.certificates import write_private
 from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
 from spark_kafka_sink.localkafka.jars import fetch_jars, find_java_for_kafka
 
-# --- the parent's side of the keeper process -----------------------------------------------------
+# --- the parent's side of the supervisor process -------------------------------------------------
 
-_MODULE = "spark_kafka_sink.localkafka.keeper"
+_MODULE = "spark_kafka_sink.localkafka.supervisor"
 _CLOSE_TIMEOUT_S = 60
 _WAIT_SLICE_MS = 100
 _READ_BYTES = 65536
 
 
-class KeeperClient:
-    """Starts a keeper, and processes through it. Methods may be called from several threads.
+class SupervisorClient:
+    """Starts a supervisor, and processes through it. Methods may be called from several threads.
 
-    ``folder``: the data folder, which the keeper removes at the end.
+    ``folder``: the data folder, which the supervisor removes at the end.
     """
 
     def __init__(self, parent_folder: Path) -> None:
@@ -92,24 +92,24 @@ class KeeperClient:
                 return {name: int(code) for name, code in codes.items()}
 
     def close(self) -> None:
-        """End the keeper and all its processes. Does nothing in a forked child of the owner."""
+        """End the supervisor and all its processes. Does nothing in a forked child of the owner."""
         if os.getpid() == self._owner_pid:
             self._close()
-            shutil.rmtree(self.folder, ignore_errors=True)  # if the keeper was killed
+            shutil.rmtree(self.folder, ignore_errors=True)  # if the supervisor was killed
 
     def _close(self) -> None:
         with suppress(OSError):
             self._stdin.close()
         self._drain()
-        # Normally all processes have ended by now. Their group outlives a keeper that was killed,
-        # and no other group can have its id before wait().
+        # Normally all processes have ended by now. Their group outlives a killed supervisor, and no
+        # other group can have its id before wait().
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._stdout.close()
 
     def _drain(self) -> None:
-        """Wait until the keeper closes its end, which is its last action."""
+        """Wait until the supervisor closes its end, which is its last action."""
         descriptor = self._stdout.fileno()
         while select.select([descriptor], [], [], _CLOSE_TIMEOUT_S)[0]:
             if not os.read(descriptor, _READ_BYTES):
@@ -154,10 +154,10 @@ class _State(Enum):
 
 
 class BrokerProcess:
-    """One broker. ``name``: its process's name at the keeper; ``pid``: its latest process."""
+    """One broker. ``name``: its process's name at the supervisor; ``pid``: its latest process."""
 
-    def __init__(self, keeper: KeeperClient, broker_id: int, folder: Path) -> None:
-        self._keeper = keeper
+    def __init__(self, supervisor: SupervisorClient, broker_id: int, folder: Path) -> None:
+        self._supervisor = supervisor
         self._state = _State.STOPPED
         self.broker_id = broker_id
         self.name = f"broker-{broker_id}"
@@ -178,7 +178,7 @@ class BrokerProcess:
         return self._state is not _State.STOPPED
 
     def start(self, command: list[str]) -> None:
-        self.pid = self._keeper.start(self.name, command, self.log_file, self.log_file)
+        self.pid = self._supervisor.start(self.name, command, self.log_file, self.log_file)
         self._state = _State.RUNNING
 
     def stop(self, timeout_ms: int) -> None:
@@ -216,7 +216,7 @@ class BrokerProcess:
         )
 
     def _signal(self, number: signal.Signals) -> None:
-        self._keeper.signal(self.name, number)
+        self._supervisor.signal(self.name, number)
 
     def _require(self, state: _State, what: str) -> None:
         if self._state is not state:
@@ -224,7 +224,7 @@ class BrokerProcess:
             raise LocalKafkaError(f"cannot {what} broker {self.broker_id}: it is {now}")
 
     def _await_end(self, timeout_ms: int, advice: str) -> None:
-        if not self._keeper.wait([self.name], timeout_ms):
+        if not self._supervisor.wait([self.name], timeout_ms):
             raise LocalKafkaError(
                 f"broker {self.broker_id} did not end within {timeout_ms} ms: {advice}. The end of "
                 f"its log:\n{tail_of(self.log_file)}"
@@ -304,19 +304,23 @@ class Toolbox:
         return settings.broker_command(self._java, self._jars, heap, folder, jvm_options)
 
     def run(
-        self, keeper: KeeperClient, class_name: str, arguments: Sequence[str], timeout_ms: int
+        self,
+        supervisor: SupervisorClient,
+        class_name: str,
+        arguments: Sequence[str],
+        timeout_ms: int,
     ) -> str:
         """Run a command-line class and return its stdout. The first call fetches its jars."""
         jars = fetch_jars(*tool_jars(self._version))
         full_name = find_tool_class(jars, class_name)
         self._runs += 1
         name = f"tool-{self._runs}"
-        stdout, stderr = keeper.folder / f"{name}.out", keeper.folder / f"{name}.err"
-        command = settings.tool_command(self._java, jars, keeper.folder, full_name, arguments)
-        keeper.start(name, command, stdout, stderr)
-        code = keeper.wait([name], timeout_ms).get(name)
+        stdout, stderr = supervisor.folder / f"{name}.out", supervisor.folder / f"{name}.err"
+        command = settings.tool_command(self._java, jars, supervisor.folder, full_name, arguments)
+        supervisor.start(name, command, stdout, stderr)
+        code = supervisor.wait([name], timeout_ms).get(name)
         if code is None:
-            keeper.signal(name, signal.SIGKILL)
+            supervisor.signal(name, signal.SIGKILL)
             raise LocalKafkaError(
                 f"{full_name} did not end within {timeout_ms} ms:\n{tail_of(stderr)}"
             )
@@ -326,7 +330,7 @@ class Toolbox:
 
     def format(
         self,
-        keeper: KeeperClient,
+        supervisor: SupervisorClient,
         brokers: Sequence[BrokerProcess],
         scram_credentials: Sequence[str],
     ) -> None:
@@ -340,19 +344,21 @@ class Toolbox:
         for credential in scram_credentials:
             arguments += ["--add-scram", credential]
         for broker in brokers:
-            given = [*arguments, "--config", str(broker.properties_file)]
+            options = [*arguments, "--config", str(broker.properties_file)]
             if scram_credentials:
                 # Use a file, because every user of the machine can read a command line. Older
                 # Kafkas support neither SCRAM users nor a file of arguments.
-                file = write_private(broker.folder / "format.arguments", "\n".join(given))
-                given = [f"@{file}"]
+                file = write_private(broker.folder / "format.arguments", "\n".join(options))
+                options = [f"@{file}"]
             command = settings.tool_command(
-                self._java, self._jars, broker.folder, "kafka.tools.StorageTool", given
+                self._java, self._jars, broker.folder, "kafka.tools.StorageTool", options
             )
-            keeper.start(f"format-{broker.broker_id}", command, broker.log_file, broker.log_file)
+            supervisor.start(
+                f"format-{broker.broker_id}", command, broker.log_file, broker.log_file
+            )
         for broker in brokers:
             name = f"format-{broker.broker_id}"
-            code = keeper.wait([name], _FORMAT_TIMEOUT_MS).get(name)
+            code = supervisor.wait([name], _FORMAT_TIMEOUT_MS).get(name)
             if code != 0:
                 raise LocalKafkaError(
                     f"the data directory could not be formatted (exit code {code}), check "

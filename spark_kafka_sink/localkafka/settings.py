@@ -90,7 +90,8 @@ def server_properties(
     in_sync = min(2, replicas)
     clients = {name: f"{HOST}:{port}" for name, port in mine.listeners.items()}
     listeners = [f"{name}://{address}" for name, address in clients.items()]
-    told = [f"{name}://{address}" for name, address in {**clients, **(advertised or {})}.items()]
+    reached = {**clients, **(advertised or {})}
+    advertised_listeners = [f"{name}://{address}" for name, address in reached.items()]
     controllers = [f"{node}@{HOST}:{its.controller}" for node, its in ports.items()]
     protocol_map = {**protocols, CONTROLLER_LISTENER: "PLAINTEXT"}
     return {
@@ -99,7 +100,7 @@ def server_properties(
         "controller.quorum.voters": ",".join(controllers),
         "controller.listener.names": CONTROLLER_LISTENER,
         "listeners": ",".join((*listeners, f"{CONTROLLER_LISTENER}://{HOST}:{mine.controller}")),
-        "advertised.listeners": ",".join(told),
+        "advertised.listeners": ",".join(advertised_listeners),
         "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocol_map.items()),
         "inter.broker.listener.name": MAIN_LISTENER,
         "log.dirs": str(log_directory),

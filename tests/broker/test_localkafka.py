@@ -178,30 +178,30 @@ class TestNothingStays:
             _ = kafka.bootstrap_servers
 
     def test_after_sigkill_of_the_parent(self, tmp_path: Path) -> None:
-        """With a paused broker, and a forked child that still holds the keeper's pipe."""
+        """With a paused broker, and a forked child that still holds the supervisor's pipe."""
         parent = subprocess.Popen(
             [sys.executable, "-c", _PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True
         )
         with parent:
             assert parent.stdout is not None
-            broker, keeper, child = map(int, parent.stdout.readline().split())
+            broker, supervisor, child = map(int, parent.stdout.readline().split())
             try:
                 assert is_running(broker)
-                assert is_running(keeper)
+                assert is_running(supervisor)
                 parent.kill()
                 assert eventually(lambda: not is_running(broker))
-                assert eventually(lambda: not is_running(keeper))
+                assert eventually(lambda: not is_running(supervisor))
                 assert is_running(child)
             finally:
                 os.kill(child, signal.SIGKILL)
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG")
-    def test_after_sigkill_of_the_keeper(self, tmp_path: Path) -> None:
+    def test_after_sigkill_of_the_supervisor(self, tmp_path: Path) -> None:
         with PatientKafka(folder=tmp_path) as kafka:
             broker = kafka.process_id(1)
-            assert kafka._keeper is not None
-            os.kill(kafka._keeper.pid, signal.SIGKILL)
+            assert kafka._supervisor is not None
+            os.kill(kafka._supervisor.pid, signal.SIGKILL)
             assert eventually(lambda: not is_running(broker))
             with pytest.raises(LocalKafkaError, match="keeper process"):
                 kafka.kill(1)
@@ -219,7 +219,7 @@ if child == 0:
     os.close(1)
     kafka.close()  # not its own: must do nothing
     time.sleep(3600)
-print(kafka.process_id(1), kafka._keeper.pid, child, flush=True)
+print(kafka.process_id(1), kafka._supervisor.pid, child, flush=True)
 time.sleep(3600)
 """
 

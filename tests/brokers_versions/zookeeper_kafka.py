@@ -19,7 +19,7 @@ from spark_kafka_sink.localkafka import settings
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.localkafka.errors import tail_of
 from spark_kafka_sink.localkafka.jars import fetch_jars, find_java
-from spark_kafka_sink.localkafka.processes import LOGGER_MODULE, BrokerProcess, KeeperClient
+from spark_kafka_sink.localkafka.processes import LOGGER_MODULE, BrokerProcess, SupervisorClient
 from tests.broker.processes import eventually
 from tests.patience import PATIENCE_MS, PATIENCE_S
 
@@ -58,18 +58,18 @@ class ZooKeeperKafka:
         self._jars = _jars(self.version)
         self._zookeeper_port, *ports = free_ports(1 + len(self.broker_ids), settings.HOST)
         self._ports = dict(zip(self.broker_ids, ports))
-        self._keeper = KeeperClient(Path(tempfile.gettempdir()))
+        self._supervisor = SupervisorClient(Path(tempfile.gettempdir()))
         try:
             self._start_zookeeper()
             for broker_id in self.broker_ids:
-                broker = BrokerProcess(self._keeper, broker_id, self._keeper.folder)
+                broker = BrokerProcess(self._supervisor, broker_id, self._supervisor.folder)
                 self._brokers[broker_id] = broker
                 properties = settings.render_properties(self._properties(broker))
                 broker.properties_file.write_text(properties, encoding="utf-8")
                 self._launch(broker)
             self._await_leaders()
         except BaseException:
-            self._keeper.close()
+            self._supervisor.close()
             raise
         return self
 
@@ -79,7 +79,7 @@ class ZooKeeperKafka:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._keeper.close()
+        self._supervisor.close()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -133,7 +133,7 @@ class ZooKeeperKafka:
         broker.start(command)
 
     def _start_zookeeper(self) -> None:
-        folder = self._keeper.folder / _ZOOKEEPER
+        folder = self._supervisor.folder / _ZOOKEEPER
         folder.mkdir()
         properties = {
             "dataDir": str(folder),
@@ -148,7 +148,7 @@ class ZooKeeperKafka:
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         command = [self._java, *_ZOOKEEPER_OPTIONS, "-cp", class_path, main, str(file)]
         log = folder / "zookeeper.log"
-        self._keeper.start(_ZOOKEEPER, command, log, log)
+        self._supervisor.start(_ZOOKEEPER, command, log, log)
 
     def _ephemeral_nodes(self) -> bytes:
         with socket.create_connection((settings.HOST, self._zookeeper_port)) as connection:
@@ -193,7 +193,7 @@ class ZooKeeperKafka:
         running = [broker for broker in self._brokers.values() if broker.is_running]
 
         def is_ready(broker: BrokerProcess) -> bool:
-            ended = self._keeper.wait([broker.name, _ZOOKEEPER], 0)
+            ended = self._supervisor.wait([broker.name, _ZOOKEEPER], 0)
             assert not ended, f"ended: {ended}\n{tail_of(broker.log_file)}"
             address = f"{settings.HOST}:{self._ports[broker.broker_id]}"
             admin = AdminClient({"bootstrap.servers": address, "log_level": 0})

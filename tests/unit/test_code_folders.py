@@ -17,7 +17,7 @@ from spark_kafka_sink.base.folders import CodeFolderError, check_code_folder
 from spark_kafka_sink.base.process import CACHE_VARIABLE
 from spark_kafka_sink.localkafka import LocalKafkaError, fetch_jars, jars
 from spark_kafka_sink.localkafka.jars import java_major_version
-from spark_kafka_sink.localkafka.processes import KeeperClient, broker_jars
+from spark_kafka_sink.localkafka.processes import SupervisorClient, broker_jars
 from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION
 
 NOBODY = 65534
@@ -232,7 +232,7 @@ def test_ivy_uses_nothing_of_the_working_directory_or_the_home_directory(
     assert "as the repository's own checksums say" in caplog.text
 
 
-def test_the_keeper_imports_nothing_from_the_working_directory(
+def test_the_supervisor_imports_nothing_from_the_working_directory(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("spark_kafka_sink/__init__.py", "json.py", "subprocess.py"):
@@ -241,6 +241,6 @@ def test_the_keeper_imports_nothing_from_the_working_directory(
         planted.write_text(f"open({str(place / 'ran')!r}, 'w')\nraise SystemExit\n")
     monkeypatch.chdir(place)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(("", *filter(None, sys.path))))
-    client = KeeperClient(place)
+    client = SupervisorClient(place)
     client.close()
     assert not (place / "ran").exists()

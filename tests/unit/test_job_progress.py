@@ -11,7 +11,7 @@ import pytest
 
 from spark_kafka_sink.jobs.progress import ProgressLine, Totals, progress_output
 from spark_kafka_sink.jobs.streams import Follower
-from spark_kafka_sink.jobs.watched import WatchedAction
+from spark_kafka_sink.jobs.watched import CancellableAction
 from tests.patience import PATIENCE_S
 from tests.simulation.time import SimClock
 
@@ -296,11 +296,13 @@ class Store:
         )
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, stop: Any) -> tuple[WatchedAction, Store, io.StringIO]:
+def watched(
+    monkeypatch: pytest.MonkeyPatch, stop: Any
+) -> tuple[CancellableAction, Store, io.StringIO]:
     out = io.StringIO()
     store, clock = Store(), SimClock()
     monkeypatch.setattr("spark_kafka_sink.jobs.watched.progress_output", lambda spark: out)
-    action = WatchedAction(store, stop, clock)
+    action = CancellableAction(store, stop, clock)
     clock.ms += 3_000
     return action, store, out
 

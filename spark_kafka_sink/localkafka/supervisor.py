@@ -2,14 +2,14 @@
 
 ::
 
-    python -m spark_kafka_sink.localkafka.keeper PARENT_PID FOLDER
+    python -m spark_kafka_sink.localkafka.supervisor PARENT_PID FOLDER
 
-The keeper creates a data folder inside FOLDER, reads commands as JSON lines from stdin and answers
-each on stdout. When stdin ends, when its parent process changes, or at SIGTERM, it kills every
-process that it started, paused ones too. Then it removes the data folder and exits. No end of
+The supervisor creates a data folder inside FOLDER, reads commands as JSON lines from stdin and
+answers each on stdout. When stdin ends, when its parent process changes, or at SIGTERM, it kills
+every process that it started, paused ones too. Then it removes the data folder and exits. No end of
 the parent prevents that: SIGKILL closes the pipe as well. If a forked child of the parent still
 holds the pipe's other end, the changed parent id shows the parent's death. On Linux the kernel
-kills the JVMs even if the keeper itself dies.
+kills the JVMs even if the supervisor itself dies.
 
 Commands: ``start`` (name, argv, stdout, stderr) -> pid; ``signal`` (name, number) -> null;
 ``wait`` (names, timeout_ms) -> exit codes of ended processes, as soon as one has ended.
@@ -49,7 +49,7 @@ class _Wait(NamedTuple):
     deadline_ms: int
 
 
-class Keeper:
+class ProcessSupervisor:
     """Serves one parent process until it ends."""
 
     def __init__(self, parent_pid: int, folder: Path) -> None:
@@ -136,14 +136,14 @@ class Keeper:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _die_with(keeper_pid: int) -> Any:
-    """Return a function for the child between fork and exec: the child dies with the keeper."""
+def _die_with(supervisor_pid: int) -> Any:
+    """Return a function for the child between fork and exec: the child dies with the supervisor."""
 
     def ask() -> None:
         assert _LIBC is not None
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != keeper_pid:
-            os._exit(1)  # the keeper died before the request to the kernel
+        if os.getppid() != supervisor_pid:
+            os._exit(1)  # the supervisor died before the request to the kernel
 
     return ask
 
@@ -153,19 +153,19 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run a keeper. Arguments: the parent's process id, the folder for the data folder."""
+    """Run a supervisor. Arguments: the parent's process id, the folder for the data folder."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _exit)
     folder = Path(tempfile.mkdtemp(prefix="pykafka-sink-kafka-", dir=sys.argv[2]))
-    keeper = Keeper(int(sys.argv[1]), folder)
+    supervisor = ProcessSupervisor(int(sys.argv[1]), folder)
     try:
-        keeper.run()
+        supervisor.run()
     except BrokenPipeError:
         pass  # the parent ended before it read the answer
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        keeper.end()
+        supervisor.end()
 
 
 if __name__ == "__main__":
