@@ -15,7 +15,7 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.tools.broker import add_broker
 from spark_kafka_sink.tools.check import add_check, add_quota
-from spark_kafka_sink.tools.command import EXIT_FAILED, in_lines, print_usage
+from spark_kafka_sink.tools.command import EXIT_FAILED, print_usage, printable_lines
 from spark_kafka_sink.tools.dead_letters import add_dead_letters
 from spark_kafka_sink.tools.report import add_metrics, add_report, add_top
 from spark_kafka_sink.tools.shipped import add_conf, add_docs, add_jobs, add_package
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return command(arguments)
     except KafkaSinkError as error:
-        print(f"pykafka-sink: {in_lines(error)}", file=sys.stderr)
+        print(f"pykafka-sink: {printable_lines(error)}", file=sys.stderr)
         return EXIT_FAILED
 
 

@@ -76,7 +76,7 @@ def add_check(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--write", action="store_true", help="write one test record to the topic, which stays there"
     )
     add_json(parser)
-    parser.set_defaults(command=_told(_run_check))
+    parser.set_defaults(command=_with_usage_exit_code(_run_check))
 
 
 def add_quota(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -85,7 +85,7 @@ def add_quota(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = add_command(subparsers, "quota", summary, _QUOTA, _QUOTA_EXAMPLES)
     _add_options(parser)
     add_json(parser)
-    parser.set_defaults(command=_told(_run_quota), topic=None)
+    parser.set_defaults(command=_with_usage_exit_code(_run_quota), topic=None)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -105,12 +105,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _options(arguments: argparse.Namespace) -> SinkOptions:
     try:
-        return _parsed(arguments)
+        return _parse_options(arguments)
     except ConfigError as error:
         raise _UsageError(str(error)) from None
 
 
-def _parsed(arguments: argparse.Namespace) -> SinkOptions:
+def _parse_options(arguments: argparse.Namespace) -> SinkOptions:
     from spark_kafka_sink.config.config_def import read_properties
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.jobs.settings import JOB_PREFIX, JobArguments
@@ -125,23 +125,25 @@ def _parsed(arguments: argparse.Namespace) -> SinkOptions:
             ) from None
         # The job's own settings are irrelevant for the target cluster.
         conf = [(name, value) for name, value, _ in found if not name.startswith(JOB_PREFIX)]
-    given = [text for option in arguments.option for text in ("--option", option)]
+    command_line = [text for option in arguments.option for text in ("--option", option)]
     if arguments.topic is not None:
-        given += ["--topic", arguments.topic]
-    return SinkOptions.parse(JobArguments("").parse(given, conf).sink_options)
+        command_line += ["--topic", arguments.topic]
+    return SinkOptions.parse(JobArguments("").parse(command_line, conf).sink_options)
 
 
-def _told(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+def _with_usage_exit_code(
+    run: Callable[[argparse.Namespace], int],
+) -> Callable[[argparse.Namespace], int]:
     """Return ``run`` with a separate exit code for wrong usage."""
 
-    def told(arguments: argparse.Namespace) -> int:
+    def run_with_exit_code(arguments: argparse.Namespace) -> int:
         try:
             return run(arguments)
         except _UsageError as error:
             print(f"pykafka-sink: {error}", file=sys.stderr)
             return EXIT_REFUSED
 
-    return told
+    return run_with_exit_code
 
 
 def _run_check(arguments: argparse.Namespace) -> int:
@@ -182,13 +184,13 @@ def _print_finding(finding: Finding) -> None:
 
 def _run_quota(arguments: argparse.Namespace) -> int:
     from spark_kafka_sink.client.admin import AdminClient
-    from spark_kafka_sink.tools.check_cluster import NotToldError, granted_quotas
+    from spark_kafka_sink.tools.check_cluster import QuotaAccessDeniedError, granted_quotas
 
     options = _options(arguments)
     try:
         with AdminClient.of(options.producer, patience_ms=options.preflight_timeout_ms) as admin:
             found = granted_quotas(admin, options.producer, options.preflight_timeout_ms)
-    except NotToldError as error:
+    except QuotaAccessDeniedError as error:
         print(
             f"pykafka-sink: the brokers do not tell: {error}. It needs DESCRIBE_CONFIGS on the "
             "cluster",
@@ -202,13 +204,13 @@ def _run_quota(arguments: argparse.Namespace) -> int:
         print_json([{"entity": quota.entity, **quota.values} for quota in found])
     elif found:
         rows = ((q.entity, name, f"{value:g}") for q in found for name, value in q.values.items())
-        print_table(("ENTITY", "QUOTA", "VALUE"), [*_explained(rows)])
+        print_table(("ENTITY", "QUOTA", "VALUE"), [*_with_units(rows)])
     else:
         print(f"no quota for kafka.client.id {options.producer.client_id}")
     return EXIT_OK
 
 
-def _explained(rows: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, str, str]]:
+def _with_units(rows: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, str, str]]:
     from spark_kafka_sink.tools.check_cluster import WRITERS_QUOTAS
 
     for entity, name, value in rows:

@@ -111,9 +111,9 @@ def bootstrap_addresses(
 
     A rejected login ends the check, because other addresses would reject the same credentials.
     """
-    how = _how(security)
+    how = _protocol_and_mechanism(security)
     try:
-        tried = list(_tried(admin, admin.bootstrap_nodes, timeout_ms))
+        tried = list(_connection_results(admin, admin.bootstrap_nodes, timeout_ms))
     except AuthenticationError as error:
         yield failed("login", str(error))
         return
@@ -135,7 +135,7 @@ def broker_addresses(admin: AdminClient, timeout_ms: int) -> Iterator[Finding]:
     except (BootstrapError, BrokerError) as error:
         yield failed("cluster", str(error))
         return
-    for node, problem in _tried(admin, nodes, timeout_ms):
+    for node, problem in _connection_results(admin, nodes, timeout_ms):
         subject = f"broker {node.node_id}"
         if problem is None:
             yield passed(subject, f"{node.address}, connected")
@@ -143,7 +143,7 @@ def broker_addresses(admin: AdminClient, timeout_ms: int) -> Iterator[Finding]:
             yield failed(subject, problem, _ADVERTISED)
 
 
-def _tried(
+def _connection_results(
     admin: AdminClient, nodes: Sequence[Node], timeout_ms: int
 ) -> Iterator[tuple[Node, str | None]]:
     """Yield each node, and why it cannot be reached. All connections start at the same time."""
@@ -159,7 +159,7 @@ def _tried(
             yield node, None
 
 
-def _how(security: SecurityConfig) -> str:
+def _protocol_and_mechanism(security: SecurityConfig) -> str:
     if security.sasl is None:
         return security.protocol
     return f"{security.protocol} with {security.sasl.mechanism}"
@@ -188,10 +188,10 @@ def clock_difference(admin: AdminClient, clock: Clock, timeout_ms: int) -> Itera
         yield unknown(_CLOCK, f"not compared: {error}")
         return
     assert isinstance(answer, DescribeQuorumResponse)
-    yield judged_clock(answer, before_ms, clock.timestamp_ms())
+    yield clock_finding(answer, before_ms, clock.timestamp_ms())
 
 
-def judged_clock(answer: DescribeQuorumResponse, before_ms: int, after_ms: int) -> Finding:
+def clock_finding(answer: DescribeQuorumResponse, before_ms: int, after_ms: int) -> Finding:
     """Return the finding. before_ms, after_ms: this machine's time at request and answer."""
     if answer.error_code:
         error = error_for_code(answer.error_code)
@@ -202,11 +202,11 @@ def judged_clock(answer: DescribeQuorumResponse, before_ms: int, after_ms: int) 
             if voter.replica_id == partition.leader_id and theirs_ms > 0:
                 # The controller read its clock between our two readings.
                 ahead_ms = max(before_ms - theirs_ms, 0) or min(after_ms - theirs_ms, 0)
-                return _told_difference(ahead_ms)
+                return _difference_finding(ahead_ms)
     return unknown(_CLOCK, "not compared: the controllers do not tell their time")
 
 
-def _told_difference(ahead_ms: int) -> Finding:
+def _difference_finding(ahead_ms: int) -> Finding:
     """Return the finding. ahead_ms: this machine's clock minus the controller's."""
     if abs(ahead_ms) <= _TOLERABLE_MS:
         return passed(_CLOCK, f"within {_TOLERABLE_MS // 1000} s of the controller's")
@@ -223,7 +223,7 @@ def _told_difference(ahead_ms: int) -> Finding:
 # Source: ``AclOperation``; each operation has the bit of its number.
 _OPERATIONS = {"READ": 3, "WRITE": 4}
 _FIRST_VERSION_WITH_RIGHTS = 8  # of Metadata
-_NOBODYS_PRODUCER_ID, _NOBODYS_EPOCH = 0, 0
+_UNUSED_PRODUCER_ID, _UNUSED_EPOCH = 0, 0
 
 
 def permissions_on_topic(
@@ -266,7 +266,7 @@ def permissions_on_transactional_ids(
     """
     subject = f"rights on transactional ids {config.prefix}."
     request = EndTxnRequest(
-        f"{config.prefix}.check", _NOBODYS_PRODUCER_ID, _NOBODYS_EPOCH, committed=False
+        f"{config.prefix}.check", _UNUSED_PRODUCER_ID, _UNUSED_EPOCH, committed=False
     )
     try:
         answer = admin.request(None, request, admin.deadline_in(timeout_ms))
@@ -353,7 +353,7 @@ class Quota(NamedTuple):
     values: Mapping[str, float]
 
 
-class NotToldError(Exception):
+class QuotaAccessDeniedError(Exception):
     """The brokers do not report quotas to this principal."""
 
     def __init__(self, error: KafkaErrorCode) -> None:
@@ -369,12 +369,12 @@ def granted_quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) 
     before Kafka 2.6.
     """
     found: list[QuotaEntry] = []
-    for components in _questions(_user(config.security), config.client_id):
+    for components in _quota_filters(_user(config.security), config.client_id):
         request = DescribeClientQuotasRequest(list(components), strict=True)
         answer = admin.request(None, request, admin.deadline_in(timeout_ms))
         assert isinstance(answer, DescribeClientQuotasResponse)
         if answer.error_code:
-            raise NotToldError(error_for_code(answer.error_code))
+            raise QuotaAccessDeniedError(error_for_code(answer.error_code))
         found.extend(answer.entries or ())
     return [quota for quota in map(_quota, found) if quota.values]
 
@@ -386,7 +386,7 @@ def _user(security: SecurityConfig) -> str | None:
     return None if security.sasl is None else security.sasl.username
 
 
-def _questions(user: str | None, client_id: str) -> Iterator[Sequence[QuotaComponent]]:
+def _quota_filters(user: str | None, client_id: str) -> Iterator[Sequence[QuotaComponent]]:
     """Yield queries in the brokers' order: user and client, user, client; defaults after names."""
     clients = (
         QuotaComponent(CLIENT_ID, MATCH_EXACT, client_id),
@@ -447,16 +447,18 @@ def topic(
     node = admin.any_node(admin.deadline_in(timeout_ms))
     deadline_ms = admin.deadline_in(timeout_ms)
     try:
-        told, reason = configs_or_reason(admin, node, TOPIC_RESOURCE, name, _CONFIGS, deadline_ms)
+        configs, reason = configs_or_reason(
+            admin, node, TOPIC_RESOURCE, name, _CONFIGS, deadline_ms
+        )
     except KafkaSinkError as failure:
         yield unknown(f"{subject}: settings", str(failure))
         return
-    if not told:
-        told_not = f"not told: {reason}" if reason else "not told"
-        yield unknown(f"{subject}: settings", told_not, "it needs DESCRIBE_CONFIGS on the topic")
+    if not configs:
+        text = f"not told: {reason}" if reason else "not told"
+        yield unknown(f"{subject}: settings", text, "it needs DESCRIBE_CONFIGS on the topic")
         return
-    yield from _in_sync(subject, described.partitions, told, config)
-    yield from _settings(subject, told, config)
+    yield from _in_sync(subject, described.partitions, configs, config)
+    yield from _settings(subject, configs, config)
 
 
 def dead_letters(
@@ -517,10 +519,10 @@ def _leaders(subject: str, partitions: list[MetadataResponsePartition]) -> Itera
 def _in_sync(
     subject: str,
     partitions: list[MetadataResponsePartition],
-    told: Mapping[str, str],
+    configs: Mapping[str, str],
     config: ProducerConfig,
 ) -> Iterator[Finding]:
-    needed = int(told.get(_MIN_ISR, "1"))
+    needed = int(configs.get(_MIN_ISR, "1"))
     few = [p.partition_index for p in partitions if len(p.isr_nodes) < needed]
     replicas = min((len(p.replica_nodes) for p in partitions), default=0)
     if few and config.acks == ACKS_ALL:
@@ -541,8 +543,10 @@ def _in_sync(
         yield passed(f"{subject}: {_MIN_ISR}", f"{needed}, with {replicas} replicas")
 
 
-def _settings(subject: str, told: Mapping[str, str], config: ProducerConfig) -> Iterator[Finding]:
-    largest = int(told.get(_LARGEST, config.max_request_size))
+def _settings(
+    subject: str, configs: Mapping[str, str], config: ProducerConfig
+) -> Iterator[Finding]:
+    largest = int(configs.get(_LARGEST, config.max_request_size))
     limit = f"{subject}: {_LARGEST}"
     if largest < config.max_request_size:
         yield warned(
@@ -552,7 +556,7 @@ def _settings(subject: str, told: Mapping[str, str], config: ProducerConfig) -> 
         )
     else:
         yield passed(limit, f"{largest}")
-    codec = told.get(_CODEC, "producer")
+    codec = configs.get(_CODEC, "producer")
     if codec not in ("producer", config.compression_type.replace("none", "uncompressed")):
         yield warned(
             f"{subject}: {_CODEC}",
@@ -560,13 +564,13 @@ def _settings(subject: str, told: Mapping[str, str], config: ProducerConfig) -> 
             f"set kafka.compression.type={codec.replace('uncompressed', 'none')}, or the topic's "
             "to producer",
         )
-    if "compact" in told.get("cleanup.policy", ""):
+    if "compact" in configs.get("cleanup.policy", ""):
         yield warned(
             f"{subject}: cleanup.policy",
-            told["cleanup.policy"],
+            configs["cleanup.policy"],
             "rows without a key are refused by the brokers",
         )
-    if told.get("message.timestamp.type") == "LogAppendTime":
+    if configs.get("message.timestamp.type") == "LogAppendTime":
         yield warned(
             f"{subject}: message.timestamp.type",
             "LogAppendTime",

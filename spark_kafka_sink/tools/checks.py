@@ -45,10 +45,10 @@ def formats(options: SinkOptions) -> Iterator[Finding]:
 
 
 def _avro(part: PartOptions) -> None:
-    _given(part.avro_schema, f"{part.part}.avro.schema")
+    _check_given_schema(part.avro_schema, f"{part.part}.avro.schema")
 
 
-def _given(schema: GivenSchema | None, option: str) -> None:
+def _check_given_schema(schema: GivenSchema | None, option: str) -> None:
     from spark_kafka_sink.spark.format_schemas import given_schema
 
     if schema is not None:
@@ -61,7 +61,7 @@ def _json(part: PartOptions) -> None:
     from spark_kafka_sink.formats.times import patterns_of
 
     if part.has_id:
-        _given(part.json_schema, f"{part.part}.json.schema")
+        _check_given_schema(part.json_schema, f"{part.part}.json.schema")
     text = part.json
     patterns_of(
         JsonOptions(
@@ -162,15 +162,15 @@ def _metrics_outputs(outputs: MetricsOutputs) -> Iterator[Finding]:
         "metrics.prometheus.push.url": outputs.push_url,
         "metrics.otlp": outputs.otlp,
     }
-    given = [name for name, place in places.items() if place is not None]
-    if not given:
+    names = [name for name, place in places.items() if place is not None]
+    if not names:
         return
     try:
         check_outputs(outputs)
     except ConfigError as error:
         yield failed("metrics", str(error))
     else:
-        yield passed("metrics", f"{', '.join(given)}: as far as can be known before there are any")
+        yield passed("metrics", f"{', '.join(names)}: as far as can be known before there are any")
 
 
 def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Finding]:
@@ -180,7 +180,7 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
     impossible ends them.
     """
     config, timeout_ms = options.producer, options.preflight_timeout_ms
-    yield passed("options", _told(options))
+    yield passed("options", _effective_options(options))
     for note in options.notes:
         yield warned("options", note)
     yield from _metrics_outputs(options.metrics)
@@ -197,7 +197,7 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
         reached = yield from _reach(admin, options)
         if not reached:
             return
-        yield from _asked(admin, options, time)
+        yield from _cluster_checks(admin, options, time)
     if writes and options.topic is not None:
         yield from check_cluster.write_record(config, options.topic, time)
 
@@ -214,7 +214,7 @@ def _reach(admin: AdminClient, options: SinkOptions) -> Generator[Finding, None,
     return any(finding.outcome is Outcome.PASSED for finding in found)
 
 
-def _asked(admin: AdminClient, options: SinkOptions, time: Clock) -> Iterator[Finding]:
+def _cluster_checks(admin: AdminClient, options: SinkOptions, time: Clock) -> Iterator[Finding]:
     timeout_ms = options.preflight_timeout_ms
     yield from check_cluster.clock_difference(admin, time, timeout_ms)
     if options.topic is None:
@@ -235,7 +235,7 @@ def _quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> Iter
     subject = "quotas"
     try:
         found = check_cluster.granted_quotas(admin, config, timeout_ms)
-    except check_cluster.NotToldError as error:
+    except check_cluster.QuotaAccessDeniedError as error:
         yield unknown(subject, str(error), "it needs DESCRIBE_CONFIGS on the cluster")
     except (UnsupportedVersionError, BrokerError, BootstrapError) as error:
         yield unknown(subject, f"not told: {error}")
@@ -251,7 +251,7 @@ _GUARANTEES = {NONE: "delivery.guarantee=none"}
 """Texts for guarantees whose name alone is unclear."""
 
 
-def _told(options: SinkOptions) -> str:
+def _effective_options(options: SinkOptions) -> str:
     """Return the effective options by name."""
     config = options.producer
     guarantee = _GUARANTEES.get(options.delivery_guarantee, options.delivery_guarantee)

@@ -117,7 +117,7 @@ def add_bootstrap_servers(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def in_lines(text: object) -> str:
+def printable_lines(text: object) -> str:
     """Return ``text`` with its line breaks, and all other unprintable characters escaped.
 
     The text is that of an error, or of a question for confirmation.
@@ -275,7 +275,7 @@ def confirmation(arguments: argparse.Namespace, refused: type[Exception]) -> Cal
             return
         if not sys.stdin.isatty():
             raise refused(f"{what}\nNothing was done: there is nobody to ask. --yes confirms")
-        print(f"{in_lines(what)}\nGo on? [y/N] ", end="", file=sys.stderr, flush=True)
+        print(f"{printable_lines(what)}\nGo on? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise refused("not confirmed, nothing was done")
 

@@ -105,12 +105,12 @@ _CUT = (headers.VALUE_SIZE, headers.KEY_SIZE, headers.HEADERS_DROPPED)
 class DeadLetter(NamedTuple):
     """One dead letter.
 
-    ``told``: its context headers as text, by their names without the prefix
+    ``context``: its context headers as text, by their names without the prefix
     """
 
     partition: int
     record: Record
-    told: Mapping[str, str]
+    context: Mapping[str, str]
 
     @property
     def cause(self) -> str:
@@ -134,7 +134,7 @@ class DeadLetter(NamedTuple):
 
     def text(self, name: str) -> str | None:
         """Return a context header, by its full name; None without it."""
-        return self.told.get(name.removeprefix(headers.PREFIX))
+        return self.context.get(name.removeprefix(headers.PREFIX))
 
     @classmethod
     def of(cls, partition: int, record: Record) -> DeadLetter:
@@ -142,12 +142,12 @@ class DeadLetter(NamedTuple):
 
         Earlier ones are headers of the row itself.
         """
-        told = {
+        context = {
             name.removeprefix(headers.PREFIX): (value or b"").decode(errors="replace")
             for name, value in record.headers
             if name.startswith(headers.PREFIX)
         }
-        return cls(partition, record, told)
+        return cls(partition, record, context)
 
 
 class LetterFilter(NamedTuple):

@@ -273,7 +273,7 @@ def _show(arguments: argparse.Namespace, admin: AdminClient) -> int:
             [
                 f"{letter.partition}:{record.offset}  {_time(record.timestamp_ms)}  {letter.cause}"
                 f"  {letter.topic or '-'}",
-                f"  {letter.told.get('exception.message', '')[:MOST_SHOWN]}",
+                f"  {letter.context.get('exception.message', '')[:MOST_SHOWN]}",
                 f"  key {_preview(record.key)}  value {_preview(record.value)}",
             ]
         )
@@ -292,18 +292,20 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
     topic, wanted = _opened(arguments, admin, asks_for_unknown=True)
     groups = grouped(topic.letters(wanted))
     _check_destinations(arguments, admin, groups)
-    told = Counter[str]()
+    counts = Counter[str]()
     for group in groups:
         if arguments.to_topic or arguments.mend or group.topic in arguments.allowed:
             where = arguments.to_topic or _shown(group.topic)
-            told[f"{_shown(group.cause)} to {where}"] += group.letters
-    if told:
-        confirmation(arguments, RefusedError)(f"Dead letters are written again: {_most(told)}")
+            counts[f"{_shown(group.cause)} to {where}"] += group.letters
+    if counts:
+        confirmation(arguments, RefusedError)(
+            f"Dead letters are written again: {_most_frequent(counts)}"
+        )
     not_wanted: Counter[str] = Counter()
     done = replay.write(topic.letters(wanted, not_wanted))
     left_out = done.left_out + not_wanted
     next_offsets = ",".join(f"{number}:{end}" for number, end in topic.ends.items())
-    command = _again(arguments, next_offsets)
+    command = _next_command(arguments, next_offsets)
     if arguments.json:
         document = {"written": done.written, "left_out": left_out}
         print_json({**document, "from": next_offsets, "next": command})
@@ -315,10 +317,10 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
     return EXIT_OK
 
 
-def _most(told: Counter[str]) -> str:
+def _most_frequent(counts: Counter[str]) -> str:
     """Return the most frequent names, and the count of all others: records may have any names."""
-    most = told.most_common(_MOST_NAMED)
-    rest = sum(told.values()) - sum(count for _, count in most)
+    most = counts.most_common(_MOST_NAMED)
+    rest = sum(counts.values()) - sum(count for _, count in most)
     return "; ".join(
         [*(f"{count} {name}" for name, count in most), *([f"{rest} others"] * (rest > 0))]
     )
@@ -362,13 +364,13 @@ def _replay_of(arguments: argparse.Namespace) -> Replay:
     return Replay(config, arguments.topic, to_topic, allowed, keeps_partition, mend)
 
 
-def _again(arguments: argparse.Namespace, next_offsets: str) -> str:
+def _next_command(arguments: argparse.Namespace, next_offsets: str) -> str:
     """Return the same command for letters behind ``next_offsets``, without ``--yes``.
 
     The command repeats every selection; without its causes, it would skip letters of other causes.
     """
     words = ["pykafka-sink", "dead-letters", "replay"]
-    given = [
+    options = [
         ("--bootstrap-server", arguments.bootstrap_servers),
         ("--command-config", arguments.command_config),
         ("--topic", arguments.topic),
@@ -379,7 +381,7 @@ def _again(arguments: argparse.Namespace, next_offsets: str) -> str:
         ("--mend", arguments.mend),
         ("--from", next_offsets),
     ]
-    for name, value in given:
+    for name, value in options:
         words += [] if value is None else [name, value]
     words += ["--without-partition"] * arguments.without_partition
     return shlex.join(words)
@@ -396,7 +398,7 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
         "key": _text(letter.record.key),
         "value": _text(letter.record.value),
         "headers": [[name, _text(value)] for name, value in letter.own_headers],
-        "told": dict(letter.told),
+        "told": dict(letter.context),
     }
 
 

@@ -222,8 +222,8 @@ def _run_package(arguments: argparse.Namespace) -> int:
     needed = _needed()
     if arguments.json:
         size = output.stat().st_size
-        made = {"path": str(output), "modules": len(modules), "bytes": size}
-        print_json({**made, "platforms": platforms, "needs": needed})
+        document = {"path": str(output), "modules": len(modules), "bytes": size}
+        print_json({**document, "platforms": platforms, "needs": needed})
         return EXIT_OK
     print(f"{output}: {len(modules)} modules of pykafka-sink {spark_kafka_sink.__version__}")
     print(f"it has kernels for {', '.join(platforms)}: the executors must be of these platforms")

@@ -17,7 +17,7 @@ from spark_kafka_sink.protocol.messages.inspection import (
     DescribeQuorumResponseTopic,
     ReplicaState,
 )
-from spark_kafka_sink.tools.check_cluster import Outcome, judged_clock
+from spark_kafka_sink.tools.check_cluster import Outcome, clock_finding
 from tests.broker.described import Topics
 from tests.patience import PATIENCE_MS
 from tests.reading import read_topic
@@ -252,7 +252,7 @@ class TestClocks:
         voters = [ReplicaState(2, 0, 0, 1), ReplicaState(1, 0, 0, theirs_ms)]
         partition = DescribeQuorumResponsePartition(leader_id=1, current_voters=voters)
         topic = DescribeQuorumResponseTopic("__cluster_metadata", [partition])
-        finding = judged_clock(DescribeQuorumResponse(topics=[topic]), before_ms, after_ms)
+        finding = clock_finding(DescribeQuorumResponse(topics=[topic]), before_ms, after_ms)
         return finding.outcome, finding.text
 
     def test_a_slow_answer_is_no_difference(self) -> None:
@@ -265,5 +265,5 @@ class TestClocks:
         assert self.judged(1_000_000, 940_000, 941_000) == behind
 
     def test_who_tells_no_time(self) -> None:
-        assert judged_clock(DescribeQuorumResponse(31), 0, 0).outcome is Outcome.UNKNOWN
+        assert clock_finding(DescribeQuorumResponse(31), 0, 0).outcome is Outcome.UNKNOWN
         assert self.judged(-1, 0, 0)[0] is Outcome.UNKNOWN

@@ -20,7 +20,7 @@ from spark_kafka_sink.tools.dead_letter_replay import (
     Replay,
     grouped,
 )
-from spark_kafka_sink.tools.dead_letters import _most as most_frequent
+from spark_kafka_sink.tools.dead_letters import _most_frequent as most_frequent
 from spark_kafka_sink.tools.dead_letters import _time as time_text
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "b:9092"})
