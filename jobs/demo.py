@@ -34,7 +34,7 @@ from typing import Any
 from demo_parts.reading import PARTITIONS, TOPIC, Content, ReadBack, read_back, value_reader
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.process import child_environment
+from spark_kafka_sink.base.machine import child_environment
 from spark_kafka_sink.jobs.progress import Steps
 from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafka
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from spark_kafka_sink.base.process import CACHE_VARIABLE
+from spark_kafka_sink.base.machine import CACHE_VARIABLE
 from spark_kafka_sink.localkafka.jars import fetch_jars
 from spark_kafka_sink.localkafka.processes import broker_jars, tool_jars
 from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION

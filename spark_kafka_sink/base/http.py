@@ -22,7 +22,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from spark_kafka_sink.base.clock import Clock, wait_seconds
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.text import HIDDEN, misplaced_at
+from spark_kafka_sink.base.secret import HIDDEN
+from spark_kafka_sink.base.text import misplaced_at
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

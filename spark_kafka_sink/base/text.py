@@ -1,88 +1,17 @@
-"""Secrets, JSON, and text from outside (records, brokers, servers, files), made safe to show.
-
-A :class:`Secret` is a text that is never shown: in no log, exception or representation, and in no
-pickle in clear.
-"""
+"""Text from outside (records, brokers, servers, files of others) as it may be shown; and JSON."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+
+from spark_kafka_sink.base.secret import HIDDEN, known_secrets
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
-
-HIDDEN = "[hidden]"
-
-
-class Secret:
-    """A password, a key, a token or a text that contains one. Only ``reveal`` returns the text.
-
-    A pickle has the text masked with random bytes, which are stored beside it. This prevents
-    accidental reading in a log or a dump of a task, but is no encryption. A secret that must not
-    travel is given by reference: ``${file:/path:key}``, ``${env:NAME}``, ``${dir:/path:file}``.
-    """
-
-    __slots__ = ("__weakref__", "_text")
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        _ALIVE[id(self)] = self
-
-    def reveal(self) -> str:
-        """Return the text. Never put it into a message."""
-        return self._text
-
-    def __repr__(self) -> str:
-        return HIDDEN
-
-    def __str__(self) -> str:
-        return HIDDEN
-
-    def __format__(self, specification: str) -> str:
-        return HIDDEN
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Secret):
-            return NotImplemented
-        return secrets.compare_digest(_bytes(self._text), _bytes(other._text))
-
-    def __hash__(self) -> int:
-        return hash((Secret, self._text))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        data = _bytes(self._text)
-        mask = secrets.token_bytes(len(data))
-        return _unmasked, (_masked(data, mask), mask)
-
-
-_ALIVE: WeakValueDictionary[int, Secret] = WeakValueDictionary()
-"""Keyed by identity, because one of two equal secrets may outlive the other."""
-
-
-def known_secrets() -> set[str]:
-    """Return the texts of all secrets of this process that are in use."""
-    found = (reference() for reference in _ALIVE.valuerefs())
-    return {secret.reveal() for secret in found if secret is not None}
-
-
-def _bytes(text: str) -> bytes:
-    """Encode ``text``, including bytes of variables and file names that are not UTF-8."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _masked(data: bytes, mask: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(data, mask))
-
-
-def _unmasked(data: bytes, mask: bytes) -> Secret:
-    return Secret(_masked(data, mask).decode("utf-8", "surrogatepass"))
-
 
 MOST_SHOWN = 1_000
 """Most characters shown of a text from outside, which may have 100 MiB."""

@@ -27,7 +27,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Optional
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.text import HIDDEN, Secret
+from spark_kafka_sink.base.secret import HIDDEN, Secret
 
 Validator = Callable[[Any], Optional[str]]
 """Return what is wrong with a parsed value, or None if the value is valid."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.base.text import Secret, misplaced_at, shown_url
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import misplaced_at, shown_url
 from spark_kafka_sink.config.config_def import (
     ConfigKey,
     ConfigType,

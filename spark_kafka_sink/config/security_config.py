@@ -23,7 +23,7 @@ from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.config_def import (
     IAM_CLIENT_HANDLER,
     IAM_LOGIN_HANDLER,

@@ -4,7 +4,7 @@ Every set of jars has its own folder in the cache folder: ``PYKAFKA_SINK_CACHE``
 ``$XDG_CACHE_HOME/pykafka-sink``, else ``~/.cache/pykafka-sink``. A folder appears under its name
 only when it is complete, so a download may be interrupted, or run twice at once.
 
-Jars are code. Jars of another user are not loaded (``base/folders.py``), and Ivy's own caches
+Jars are code. Jars of another user are not loaded (``base/machine.py``), and Ivy's own caches
 in the home directory are not used. Jars named in ``digests/`` must have the digest there. Ivy
 compares all others with the repository's checksums while it fetches.
 """
@@ -27,8 +27,13 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
-from spark_kafka_sink.base.folders import CodeFolderError, check_code_folder
-from spark_kafka_sink.base.process import CACHE_VARIABLE, named_folder, user_cache_folder
+from spark_kafka_sink.base.machine import (
+    CACHE_VARIABLE,
+    CodeFolderError,
+    check_code_folder,
+    named_folder,
+    user_cache_folder,
+)
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
 
 # --- Java: where it is, and whether it is new enough ---------------------------------------------

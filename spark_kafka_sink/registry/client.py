@@ -42,7 +42,8 @@ from uuid import UUID
 from spark_kafka_sink.base.clock import Clock, SystemClock, pause
 from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableError, KafkaSinkError
 from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port, speaks_tls
-from spark_kafka_sink.base.text import Secret, shown, shown_url
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import shown, shown_url
 from spark_kafka_sink.config.registry import (
     BearerConfig,
     RegistryConfig,

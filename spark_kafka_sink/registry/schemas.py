@@ -44,8 +44,7 @@ from uuid import UUID
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.folders import PrivateFolderError, private_folder, read_own
-from spark_kafka_sink.base.process import identity_of
+from spark_kafka_sink.base.machine import PrivateFolderError, identity_of, private_folder, read_own
 from spark_kafka_sink.base.text import parse_json
 from spark_kafka_sink.config.formats import HEADER
 from spark_kafka_sink.config.registry import (

@@ -22,7 +22,7 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.base.text import shown as shown_text
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.protocol.connection import Conversation

@@ -39,7 +39,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.base.text import Secret, shown
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import shown
 
 # --- names and passwords as bytes ----------------------------------------------------------------
 

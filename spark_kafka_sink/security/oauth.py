@@ -27,7 +27,8 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.text import Secret, shown
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import shown
 from spark_kafka_sink.config.config_def import has_reference
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig, parse_ssl
 from spark_kafka_sink.config.security_keys import RESOLVED_SSL_CONFIG

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
 
 from spark_kafka_sink.base.errors import AuthenticationError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import AssertionConfig
 from spark_kafka_sink.security import key_formats
 from spark_kafka_sink.security.key_formats import DamagedStoreError

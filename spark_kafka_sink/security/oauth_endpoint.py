@@ -46,7 +46,8 @@ from spark_kafka_sink.base.errors import (
     CredentialsUnavailableError,
 )
 from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port
-from spark_kafka_sink.base.text import HIDDEN, Secret, shown, shown_url
+from spark_kafka_sink.base.secret import HIDDEN, Secret
+from spark_kafka_sink.base.text import shown, shown_url
 from spark_kafka_sink.config.config_def import RECIPES, has_reference
 from spark_kafka_sink.config.security_config import AssertionConfig, LoginConfig, OAuthConfig
 from spark_kafka_sink.security.credentials import OPTION as JAAS

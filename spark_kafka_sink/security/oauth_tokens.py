@@ -42,7 +42,7 @@ from typing import NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import Clock, RandomSource, wait_seconds
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import LoginConfig
 
 _NEVER = 1e14

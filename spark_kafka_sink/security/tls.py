@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.config.security_keys import TLS_1_2, TLS_1_3
 from spark_kafka_sink.security import key_formats, references, stores, tls_errors

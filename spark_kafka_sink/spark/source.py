@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.spark.planning import (
     PlanningTime,
     check_surroundings,

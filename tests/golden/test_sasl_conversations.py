@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.mechanisms import (
     OAuthBearerConversation,

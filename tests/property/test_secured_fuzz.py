@@ -18,7 +18,7 @@ from spark_kafka_sink.base.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.network.channels import RefusedError
 from spark_kafka_sink.network.tls import TlsChannel
 from spark_kafka_sink.protocol.connection import Authentication, Connection, Conversation, Usable

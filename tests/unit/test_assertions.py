@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig, SaslConfig
 from spark_kafka_sink.security.login import check, new_login
 from spark_kafka_sink.security.oauth_assertion import assertion

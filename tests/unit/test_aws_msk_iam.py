@@ -17,7 +17,7 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.security.aws import AwsLogin, AwsUser, aws_user, region_of
 from spark_kafka_sink.security.login import check

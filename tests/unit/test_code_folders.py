@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.base.folders import CodeFolderError, check_code_folder
-from spark_kafka_sink.base.process import CACHE_VARIABLE
+from spark_kafka_sink.base.machine import CACHE_VARIABLE, CodeFolderError, check_code_folder
 from spark_kafka_sink.localkafka import LocalKafkaError, fetch_jars, jars
 from spark_kafka_sink.localkafka.jars import java_major_version
 from spark_kafka_sink.localkafka.processes import SupervisorClient, broker_jars

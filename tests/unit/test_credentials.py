@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.security.credentials import login_options, quoted, user_of
 from spark_kafka_sink.security.login import LoginPool, check, new_login

@@ -10,7 +10,8 @@ import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.base.text import HIDDEN, MOST_SHOWN, Secret
+from spark_kafka_sink.base.secret import HIDDEN, Secret
+from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.network.resolver import Resolver
 from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.connection import Conversation

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import requests
 
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background

@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import BrokerError, TopicError, error_named
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.client.admin import (
     DEFAULT_SETTINGS,
     AdminClient,

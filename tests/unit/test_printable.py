@@ -12,7 +12,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from spark_kafka_sink.base.text import HIDDEN, MOST_SHOWN, Secret, printable, shown
+from spark_kafka_sink.base.secret import HIDDEN, Secret
+from spark_kafka_sink.base.text import MOST_SHOWN, printable, shown
 
 
 @pytest.mark.parametrize(

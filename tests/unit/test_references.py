@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.config_def import Reference, has_reference, references_in
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.base import folders
+from spark_kafka_sink.base import machine
 from spark_kafka_sink.base.errors import CredentialsUnavailableError, KafkaSinkError
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.registry.client import (
@@ -61,7 +61,7 @@ def registry() -> Iterator[Registry]:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(machine.tempfile, "gettempdir", lambda: str(tmp_path))
 
 
 def client_of(url: str, **more: str) -> RegistryClient:

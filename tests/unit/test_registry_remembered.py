@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.base import folders
+from spark_kafka_sink.base import machine
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.base.process import identity_of
+from spark_kafka_sink.base.machine import identity_of
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import Remembered, Wanted, find
@@ -33,8 +33,8 @@ def registry() -> Iterator[Registry]:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(folders.tempfile, "gettempdir", lambda: str(tmp_path))
-    return folders.private_folder("registry")
+    monkeypatch.setattr(machine.tempfile, "gettempdir", lambda: str(tmp_path))
+    return machine.private_folder("registry")
 
 
 def ask(registry: Registry, text: str = TEXT) -> Schema:
@@ -174,7 +174,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """As /tmp is: everybody makes folders there."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         Path(name).chmod(0o1777)
-        monkeypatch.setattr(folders.tempfile, "gettempdir", lambda: name)
+        monkeypatch.setattr(machine.tempfile, "gettempdir", lambda: name)
         yield Path(name)
 
 
@@ -213,7 +213,7 @@ def test_a_place_where_others_replace_folders_is_not_used(
 
 
 def test_processes_that_begin_at_the_same_time_find_the_same_folder(tmp_path: Path) -> None:
-    code = "from spark_kafka_sink.base.folders import private_folder as f; print(f('x'))"
+    code = "from spark_kafka_sink.base.machine import private_folder as f; print(f('x'))"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     started = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from spark_kafka_sink.base import folders
+from spark_kafka_sink.base import machine
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.spark.planning import plan_schemas
@@ -38,7 +38,7 @@ def registry() -> Iterator[Registry]:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(machine.tempfile, "gettempdir", lambda: str(tmp_path))
 
 
 def plan(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.security.mechanisms import (
     OAuthBearerConversation,
     PlainConversation,

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from spark_kafka_sink.base.text import HIDDEN, Secret
+from spark_kafka_sink.base.secret import HIDDEN, Secret
 
 # The last one: a variable of the environment that is not UTF-8, as Python reads it.
 TEXTS = ["", "a password: marked", "pässwörd \U0001f511", "caf\udce9"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.config_def import ConfigType, Importance
 from spark_kafka_sink.config.option_names import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
 from spark_kafka_sink.config.security_keys import SECRET_KEYS, SECURITY_CONFIG

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.option_names import KEYS_WITHOUT_EFFECT, LIBRDKAFKA_KEYS
 from spark_kafka_sink.config.option_names import refusal as refusal_of_name
 from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig, StoreConfig

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from spark_kafka_sink.base.errors import CredentialsUnavailableError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from tests.security.issuer import RefusalError
 from tests.unit.scripted_endpoint import Scripted, scripted
 from tests.unit.test_printable import ENCODERS

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig
 from tests.unit.token_logins import MODULE, jwt, login_for
 

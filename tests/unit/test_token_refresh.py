@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.security.oauth_tokens import (
     LONGEST_SLEEP_MS,

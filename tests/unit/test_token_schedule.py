@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.security.oauth_tokens import RefreshSchedule, Token, Waiting, with_retries
 from tests.unit.simulated_time import START_MS, Chance, SimulatedClock

@@ -18,7 +18,7 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig, SaslConfig
 from spark_kafka_sink.security.login import check
 from spark_kafka_sink.security.oauth import OPTION, TokenLogin, provided_token, sends_in_clear

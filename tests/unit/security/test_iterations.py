@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import key_formats, stores
 from spark_kafka_sink.security.key_formats import DamagedStoreError

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig
 from spark_kafka_sink.security import references
 from spark_kafka_sink.security.credentials import login_options, unresolved_entry

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import (
     SaslConfig,
     SecurityConfig,

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import tls_errors

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SaslConfig, SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority, write_private
 from spark_kafka_sink.security.credentials import login_options

@@ -1,8 +1,8 @@
-"""Folders that only this user can write: for files, or for code that is loaded from there.
+"""This machine: folders that only this user can write, processes, and environment variables.
 
-Every user may create folders among the temporary files. Therefore a name proves nothing, and a
-folder that another user has created first must not block this user. Into a folder of code, only
-this user and root may place files.
+Everybody may make folders where temporary files are, so a name proves nothing, and whoever makes
+one first must not be in the way. Where code is loaded from, nobody but this user and root may place
+something. The id of a process may be another process's later, so its start counts too.
 """
 
 from __future__ import annotations
@@ -159,3 +159,58 @@ def _check(path: Path, found: os.stat_result, is_parent: bool) -> None:
     mode = mode | stat.S_ISVTX if is_parent else mode & ~_OTHERS_MAY_WRITE
     path.chmod(mode)
     logger.warning(f"{path} was open to other users, and code is loaded from there: now {mode:04o}")
+
+
+_PROC = Path("/proc")
+# Fields of /proc/PID/stat after the name, which may contain spaces: proc(5) counts from 3.
+_STATE, _START_TIME = 0, 19
+
+
+def identity_of(process_id: int) -> str | None:
+    """Return a name unique to this process on this machine since its boot; None if it has ended.
+
+    Without /proc, return the id alone.
+    """
+    try:
+        stat = (_PROC / str(process_id) / "stat").read_bytes()
+    except OSError:
+        return None if (_PROC / "self" / "stat").exists() else _identity_without_proc(process_id)
+    fields = stat.rpartition(b")")[2].split()
+    return None if fields[_STATE] in b"ZX" else f"{process_id}-{fields[_START_TIME].decode()}"
+
+
+def _identity_without_proc(process_id: int) -> str | None:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass  # the process exists and is another user's
+    return str(process_id)
+
+
+CACHE_VARIABLE = "PYKAFKA_SINK_CACHE"
+"""Names the cache shared between processes: the jars of tests' brokers."""
+
+
+def named_folder(variable: str) -> Path | None:
+    """Return the folder that an environment variable names; None if it is not set."""
+    value = os.environ.get(variable)
+    if not value:
+        return None
+    # Not Path.expanduser, which raises without a home directory.
+    return Path(os.path.expanduser(value)).absolute()
+
+
+def user_cache_folder() -> Path | None:
+    """Return ``$XDG_CACHE_HOME/pykafka-sink`` or ``~/.cache/pykafka-sink``; None without a home."""
+    base = os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return Path(base) / "pykafka-sink" if os.path.isabs(base) else None
+
+
+def child_environment() -> dict[str, str]:
+    """Return an environment in which a new Python finds this package, wherever it is."""
+    root = str(Path(__file__).absolute().parents[2])
+    inherited = os.environ.get("PYTHONPATH")
+    path = root if not inherited else os.pathsep.join((root, inherited))
+    return {**os.environ, "PYTHONPATH": path}
