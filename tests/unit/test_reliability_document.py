@@ -12,11 +12,35 @@ from tests.clusters.lost.application import AT_LEAST_ONCE
 from tests.clusters.lost.application import EXACTLY_ONCE as TRANSACTIONS
 from tests.clusters.lost.faults import KILLS
 from tests.clusters.lost.jobs import JOBS
+from tests.simulation import query_bugs
+from tests.simulation.refusal_bugs import PRODUCER_BUGS
+from tests.simulation.sasl_bugs import SASL_BUGS
 
 
 def test_the_tables_are_those_of_the_results():
     text = DOCUMENT.read_text(encoding="utf-8")
     assert text == render(text), "run python -m tests.chaos.table"
+
+
+def test_the_summary_for_users_has_the_figures_of_the_results():
+    summary = (DOCUMENT.parents[1] / "reliability.md").read_text(encoding="utf-8")
+    for r in read(EXACTLY_ONCE):
+        control = " (control)" if r["guarantee"] == AT_LEAST_ONCE else ""
+        kinds = f"| {r['kafka']} | {r['guarantee']}{control} | {r['driver_kills']} |"
+        assert f"{kinds} {r['records']:,} | {r['lost']} | {r['doubled']:,} |" in summary
+    killed = [r for r in lost.read() if r["fault"] in KILLS]
+    assert f"{len(killed)} runs" in summary
+    assert f"{len(killed) * 100_000 // 1_000_000} million rows" in summary
+    assert sum(r["lost"] for r in killed) == 0
+    sums: dict[tuple[str, str], int] = {}
+    for r in killed:
+        if r["guarantee"] == AT_LEAST_ONCE:
+            kind = (r["fault"], r["job"])
+            sums[kind] = sums.get(kind, 0) + r["doubled"]
+    duplicates = f"{min(sums.values()):,} to {max(sums.values()):,} duplicates"
+    assert duplicates in " ".join(summary.split())
+    planted = len({**PRODUCER_BUGS, **SASL_BUGS}) + len(query_bugs.BUGS)
+    assert f"plant {planted} bugs" in summary
 
 
 def test_every_fault_was_survived_by_both_jobs():
