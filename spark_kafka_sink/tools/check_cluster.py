@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
@@ -18,7 +19,6 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     BootstrapError,
-    BrokerError,
     KafkaErrorCode,
     KafkaSinkError,
     advice_for,
@@ -132,10 +132,11 @@ def broker_addresses(admin: AdminClient, timeout_ms: int) -> Iterator[Finding]:
     """Yield a finding for each broker of the cluster, at its advertised address."""
     try:
         nodes = admin.nodes(admin.deadline_in(timeout_ms))
-    except (BootstrapError, BrokerError) as error:
+        results = list(_connection_results(admin, nodes, timeout_ms))
+    except KafkaSinkError as error:
         yield failed("cluster", str(error))
         return
-    for node, problem in _connection_results(admin, nodes, timeout_ms):
+    for node, problem in results:
         subject = f"broker {node.node_id}"
         if problem is None:
             yield passed(subject, f"{node.address}, connected")
@@ -173,16 +174,15 @@ _TOLERABLE_MS = 5_000
 
 def clock_difference(admin: AdminClient, clock: Clock, timeout_ms: int) -> Iterator[Finding]:
     """Compare this machine's clock with that of the controllers' leader, which reports its time."""
-    node = admin.any_node(admin.deadline_in(timeout_ms))
-    versions = admin.api_versions(node)
-    if versions is None or not versions.supports(DescribeQuorumRequest):
-        yield unknown(_CLOCK, "brokers with ZooKeeper tell no time")
-        return
     request = DescribeQuorumRequest(
         [DescribeQuorumRequestTopic(METADATA_TOPIC, [DescribeQuorumRequestPartition(0)])]
     )
-    before_ms = clock.timestamp_ms()
     try:
+        versions = admin.api_versions(admin.any_node(admin.deadline_in(timeout_ms)))
+        if versions is None or not versions.supports(DescribeQuorumRequest):
+            yield unknown(_CLOCK, "brokers with ZooKeeper tell no time")
+            return
+        before_ms = clock.timestamp_ms()
         answer = admin.request(None, request, admin.deadline_in(timeout_ms))
     except KafkaSinkError as error:
         yield unknown(_CLOCK, f"not compared: {error}")
@@ -233,13 +233,16 @@ def permissions_on_topic(
     request = MetadataRequest(
         [MetadataRequestTopic(name=name)], False, include_topic_authorized_operations=True
     )
-    node = admin.any_node(admin.deadline_in(timeout_ms))
-    versions = admin.api_versions(node)
     subject = f"rights on topic {name}"
-    if versions is None or versions.highest(MetadataRequest) < _FIRST_VERSION_WITH_RIGHTS:
-        yield unknown(subject, "brokers before Kafka 2.3 do not tell")
+    try:
+        versions = admin.api_versions(admin.any_node(admin.deadline_in(timeout_ms)))
+        if versions is None or versions.highest(MetadataRequest) < _FIRST_VERSION_WITH_RIGHTS:
+            yield unknown(subject, "brokers before Kafka 2.3 do not tell")
+            return
+        answer = admin.request(None, request, admin.deadline_in(timeout_ms))
+    except KafkaSinkError as error:
+        yield unknown(subject, f"not told: {error}")
         return
-    answer = admin.request(None, request, admin.deadline_in(timeout_ms))
     assert isinstance(answer, MetadataResponse)
     (described,) = answer.topics
     granted = described.topic_authorized_operations
@@ -434,19 +437,23 @@ def topic(
 ) -> Iterator[Finding]:
     """Check partitions, leaders, in-sync replicas, and the topic's settings against the options."""
     subject = f"topic {name}"
-    described = admin.metadata([name], False, admin.deadline_in(timeout_ms)).topics[0]
-    error = error_for_code(described.error_code)
-    if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
-        yield _missing(admin, subject, config.topic_creation, timeout_ms)
+    try:
+        described = admin.metadata([name], False, admin.deadline_in(timeout_ms)).topics[0]
+        error = error_for_code(described.error_code)
+        if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+            yield _missing(admin, subject, config.topic_creation, timeout_ms)
+            return
+    except KafkaSinkError as failure:
+        yield failed(subject, str(failure))
         return
     if described.error_code:
         yield failed(subject, str(error), advice_for(error))
         return
     yield passed(subject, f"{len(described.partitions)} partitions")
     yield from _leaders(subject, described.partitions)
-    node = admin.any_node(admin.deadline_in(timeout_ms))
-    deadline_ms = admin.deadline_in(timeout_ms)
     try:
+        node = admin.any_node(admin.deadline_in(timeout_ms))
+        deadline_ms = admin.deadline_in(timeout_ms)
         configs, reason = configs_or_reason(
             admin, node, TOPIC_RESOURCE, name, _CONFIGS, deadline_ms
         )
@@ -602,15 +609,13 @@ def write_record(config: ProducerConfig, topic: str, clock: Clock) -> Iterator[F
     columns = {"key": [_KEY], "value": [value]}
     row = pa.record_batch([pa.array(c, pa.binary()) for c in columns.values()], [*columns])
     began_ms = clock.now_ms()
-    producer = ThreadedProducer(config, [topic])
     try:
-        producer.append(row, ColumnPositions(value=1, key=0, topic_option=topic))
-        producer.flush()
+        with closing(ThreadedProducer(config, [topic])) as producer:
+            producer.append(row, ColumnPositions(value=1, key=0, topic_option=topic))
+            producer.flush()
     except KafkaSinkError as error:
         yield failed(subject, str(error))
         return
-    finally:
-        producer.close()
     for partition, report in producer.report.items():
         place = f"{partition}, offset {report.first_offset}"
         yield passed(subject, f"acknowledged: {place}, after {clock.now_ms() - began_ms} ms")

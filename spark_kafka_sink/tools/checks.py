@@ -9,11 +9,8 @@ from collections.abc import Generator, Iterator
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import (
-    BootstrapError,
-    BrokerError,
     ConfigError,
     KafkaSinkError,
-    UnsupportedVersionError,
 )
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.formats import AVRO, JSON, PROTOBUF, GivenSchema, PartOptions
@@ -197,7 +194,7 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
         reached = yield from _reach(admin, options)
         if not reached:
             return
-        yield from _cluster_checks(admin, options, time)
+        yield from cluster_checks(admin, options, time)
     if writes and options.topic is not None:
         yield from check_cluster.write_record(config, options.topic, time)
 
@@ -214,7 +211,8 @@ def _reach(admin: AdminClient, options: SinkOptions) -> Generator[Finding, None,
     return any(finding.outcome is Outcome.PASSED for finding in found)
 
 
-def _cluster_checks(admin: AdminClient, options: SinkOptions, time: Clock) -> Iterator[Finding]:
+def cluster_checks(admin: AdminClient, options: SinkOptions, time: Clock) -> Iterator[Finding]:
+    """Yield a finding of each check, also of the checks after a broker has failed."""
     timeout_ms = options.preflight_timeout_ms
     yield from check_cluster.clock_difference(admin, time, timeout_ms)
     if options.topic is None:
@@ -237,7 +235,7 @@ def _quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> Iter
         found = check_cluster.granted_quotas(admin, config, timeout_ms)
     except check_cluster.QuotaAccessDeniedError as error:
         yield unknown(subject, str(error), "it needs DESCRIBE_CONFIGS on the cluster")
-    except (UnsupportedVersionError, BrokerError, BootstrapError) as error:
+    except KafkaSinkError as error:
         yield unknown(subject, f"not told: {error}")
     else:
         for quota in found:
