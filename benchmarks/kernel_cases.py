@@ -19,8 +19,14 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowRecords, arrow_records
 from spark_kafka_sink.producer.accumulator import BufferPool
 from spark_kafka_sink.producer.open_batches import OpenBatches
-from spark_kafka_sink.record.compiled.append import APPENDED_ALL, BATCH_FULL
-from spark_kafka_sink.record.compiled.records import MURMUR2, Topics, assign_slots, largest_record
+from spark_kafka_sink.record.compiled.calls import (
+    APPENDED_ALL,
+    BATCH_FULL,
+    MURMUR2,
+    Topics,
+    assign_slots,
+    largest_record,
+)
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor
 from spark_kafka_sink.record.kernels import compiler
 

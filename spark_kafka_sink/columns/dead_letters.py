@@ -29,7 +29,7 @@ from spark_kafka_sink.columns.record_columns import (
     key_value_headers,
     shown_texts,
 )
-from spark_kafka_sink.record.compiled.records import MAX_RECORD_OVERHEAD, content_sizes
+from spark_kafka_sink.record.compiled.calls import MAX_RECORD_OVERHEAD, content_sizes
 
 INTERCEPTOR = "interceptor"
 NOT_ENCODABLE = "not-encodable"

@@ -5,8 +5,8 @@ Therefore the types are checked once per Arrow batch before an address is taken.
 caller other than Spark may have built the batch.
 
 Slices, 32- and 64-bit offsets, absent columns and all-null columns all take the form of
-:class:`spark_kafka_sink.record.views.RecordColumns`. Only small per-row integers (topic index,
-milliseconds) are computed. ``RowsDigest`` shows whether a replay has the same rows.
+:class:`spark_kafka_sink.record.compiled.calls.RecordColumns`. Only small per-row integers (topic
+index, milliseconds) are computed. ``RowsDigest`` shows whether a replay has the same rows.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import RecordError, SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.record.compiled.records import digest_rows
-from spark_kafka_sink.record.views import (
+from spark_kafka_sink.record.compiled.calls import (
     ABSENT_BYTES,
     ABSENT_HEADERS,
     ABSENT_INTEGERS,
@@ -30,6 +29,7 @@ from spark_kafka_sink.record.views import (
     HeadersView,
     IntegersView,
     RecordColumns,
+    digest_rows,
 )
 
 

@@ -34,9 +34,9 @@ from spark_kafka_sink.formats.avro_schema import (
 from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of, not_writable
 from spark_kafka_sink.formats.plan import OF_VARIANTS, FormatError
 from spark_kafka_sink.record.compiled import nodes
-from spark_kafka_sink.record.compiled.avro_rows import (
-    AS_DOUBLE,
+from spark_kafka_sink.record.compiled.nodes import (
     AS_FLOAT,
+    AVRO_AS_DOUBLE,
     DIVIDED,
     ENUM,
     FIXED,
@@ -74,7 +74,10 @@ _WAYS: dict[tuple[int, str], _Way] = {
     (nodes.BOOLEAN, "boolean"): _Way(nodes.BOOLEAN),
     **{(kind, "int"): _Way(kind) for kind in _SMALL},
     **{(kind, "long"): _Way(kind, loss=_PROMOTED) for kind in _SMALL},
-    **{(kind, "double"): _Way(kind, AS_DOUBLE, loss=_LIMITED) for kind in (*_SMALL, nodes.INT64)},
+    **{
+        (kind, "double"): _Way(kind, AVRO_AS_DOUBLE, loss=_LIMITED)
+        for kind in (*_SMALL, nodes.INT64)
+    },
     **{
         (kind, "float"): _Way(kind, AS_FLOAT, loss=_LEAST_DIGITS) for kind in (*_SMALL, nodes.INT64)
     },
@@ -82,7 +85,7 @@ _WAYS: dict[tuple[int, str], _Way] = {
     (nodes.INTERVAL, "long"): _Way(nodes.INT64),
     (nodes.DATE, "int"): _Way(nodes.INT32),
     (nodes.FLOAT, "float"): _Way(nodes.FLOAT),
-    (nodes.FLOAT, "double"): _Way(nodes.FLOAT, AS_DOUBLE, loss=_PROMOTED),
+    (nodes.FLOAT, "double"): _Way(nodes.FLOAT, AVRO_AS_DOUBLE, loss=_PROMOTED),
     (nodes.DOUBLE, "double"): _Way(nodes.DOUBLE),
     (nodes.STRING, "string"): _Way(nodes.STRING),
     (nodes.STRING, "bytes"): _Way(nodes.STRING, loss=_PROMOTED),

@@ -63,12 +63,15 @@ from spark_kafka_sink.formats.plan import (
 )
 from spark_kafka_sink.formats.protobuf_layout import protobuf_root
 from spark_kafka_sink.formats.times import patterns_of, seconds_ahead, zone_table
-from spark_kafka_sink.record.compiled import avro_rows, nodes, protobuf_rows, variant
-from spark_kafka_sink.record.compiled.avro_rows import FIXED
+from spark_kafka_sink.record.compiled import nodes
 from spark_kafka_sink.record.compiled.calls import write_avro, write_json, write_protobuf
-from spark_kafka_sink.record.compiled.json_rows import IGNORE_NULLS, WIDEST_TEXT
-from spark_kafka_sink.record.compiled.patterns import WIDEST_STEP
-from spark_kafka_sink.record.compiled.protobuf_rows import WIDEST_FIELD
+from spark_kafka_sink.record.compiled.nodes import (
+    FIXED,
+    IGNORE_NULLS,
+    WIDEST_FIELD,
+    WIDEST_STEP,
+    WIDEST_TEXT,
+)
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -81,50 +84,46 @@ _MOST_GROWTH = 4
 _GUESSED_BYTES = 64 * 1024 * 1024
 _KERNELS = {JSON: write_json, AVRO: write_avro, PROTOBUF: write_protobuf}
 _AVRO_FAULTS = {
-    avro_rows.NULL_VALUE: (
+    nodes.AVRO_NULL_VALUE: (
         "field '{path}' is null, and the Avro schema has no null for it: filter such rows, give "
         "the field a union with null, or set errors.tolerance=all"
     ),
-    avro_rows.WRONG_SIZE: (
+    nodes.WRONG_SIZE: (
         "field '{path}' does not have the {size} bytes of the Avro schema's fixed type"
     ),
-    avro_rows.NO_SYMBOL: "field '{path}' is none of the symbols of the Avro schema's enum",
+    nodes.AVRO_NO_SYMBOL: "field '{path}' is none of the symbols of the Avro schema's enum",
 }
 _PROTOBUF_FAULTS = {
-    protobuf_rows.NULL_VALUE: (
+    nodes.PROTOBUF_NULL_VALUE: (
         "field '{path}' is null, and Protobuf has no null for required fields, elements and values "
         "of maps"
     ),
-    protobuf_rows.OUT_OF_RANGE: "field '{path}' is out of the range of its Protobuf type",
-    protobuf_rows.NO_SYMBOL: "field '{path}' is none of the values of its Protobuf enum",
-    protobuf_rows.TWO_OF_ONE: (
+    nodes.OUT_OF_RANGE: "field '{path}' is out of the range of its Protobuf type",
+    nodes.PROTOBUF_NO_SYMBOL: "field '{path}' is none of the values of its Protobuf enum",
+    nodes.TWO_OF_ONE: (
         "field '{path}' and another one of the same Protobuf oneof are both not null"
     ),
-    protobuf_rows.NOT_UTF8: "field '{path}' is a string that is not UTF-8",
+    nodes.NOT_UTF8: "field '{path}' is a string that is not UTF-8",
 }
 _JSON_FAULTS = {
-    variant.MALFORMED: "the bytes of the VARIANT '{path}' are damaged",
-    variant.UNKNOWN_TYPE: (
+    nodes.MALFORMED: "the bytes of the VARIANT '{path}' are damaged",
+    nodes.UNKNOWN_TYPE: (
         "the VARIANT '{path}' has a value of a type that is not known: Spark's own functions "
         "make none such"
     ),
-    variant.TOO_DEEP: (
-        f"the VARIANT '{{path}}' has more than {variant.MOST_LEVELS} objects and arrays in one "
+    nodes.TOO_DEEP: (
+        f"the VARIANT '{{path}}' has more than {nodes.MOST_LEVELS} objects and arrays in one "
         "another"
     ),
-    variant.NO_ZONE: (
+    nodes.NO_ZONE: (
         "the VARIANT '{path}' has a timestamp, and Spark tells no task the time zone of a session "
         "that has its default: set spark.sql.session.timeZone, or the option value.json.timeZone "
         "(of keys key.json.timeZone)"
     ),
-    variant.NO_TIME: "field '{path}' is not a time of a day: it is negative, or 24 hours and more",
-    variant.TOO_LONG: "the VARIANT '{path}' would be more than 2 GiB of text",
+    nodes.NO_TIME: "field '{path}' is not a time of a day: it is negative, or 24 hours and more",
+    nodes.TOO_LONG: "the VARIANT '{path}' would be more than 2 GiB of text",
 }
-_FAULTS = {
-    JSON: (variant.FAULT_CAUSES, _JSON_FAULTS),
-    AVRO: (avro_rows.FAULT_CAUSES, _AVRO_FAULTS),
-    PROTOBUF: (protobuf_rows.FAULT_CAUSES, _PROTOBUF_FAULTS),
-}
+_FAULTS = {JSON: _JSON_FAULTS, AVRO: _AVRO_FAULTS, PROTOBUF: _PROTOBUF_FAULTS}
 
 
 class EncodedRows(NamedTuple):
@@ -186,9 +185,9 @@ class RowEncoder:
 
     def fault_text(self, fault: int) -> str:
         """Return why a row could not be written; the text names the field and hides its value."""
-        causes, texts = _FAULTS[self._plan.format]
-        node = self._nodes[fault // causes]
-        return texts[fault % causes].format(path=node.path, size=node.parameter)
+        node = self._nodes[fault // nodes.FAULT_CAUSES]
+        text = _FAULTS[self._plan.format][fault % nodes.FAULT_CAUSES]
+        return text.format(path=node.path, size=node.parameter)
 
     def _write(self, starts: Int64Array) -> None:
         state = self._state
@@ -270,7 +269,7 @@ class RowEncoder:
 def _levels(root: Node) -> int:
     """Return the number of frames needed; a VARIANT's frames follow those of its parents."""
     has_variants = any(node.kind == nodes.VARIANT for node in root.walk())
-    return root.depth + (variant.MOST_LEVELS if has_variants else 0)
+    return root.depth + (nodes.MOST_LEVELS if has_variants else 0)
 
 
 def _fixed_bytes(node: Node) -> int:

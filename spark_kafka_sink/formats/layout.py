@@ -21,7 +21,13 @@ import pyarrow.compute as pc
 from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.formats.times import Steps
 from spark_kafka_sink.record.compiled import nodes
-from spark_kafka_sink.record.compiled.json_rows import DAY, HOUR, MINUTE, SECOND, UNITS
+from spark_kafka_sink.record.compiled.nodes import (
+    UNIT_DAY,
+    UNIT_HOUR,
+    UNIT_MINUTE,
+    UNIT_SECOND,
+    UNITS,
+)
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -38,7 +44,7 @@ class Node(NamedTuple):
     path: name in messages
     rules: rules of a Protobuf field, whose tag is ``name``
     rival: index of the next field of the same oneof in the enclosing struct, or -1
-    pattern: steps of ``record.compiled.patterns`` of a date or time, or empty
+    pattern: steps of ``record.compiled.nodes`` of a date or time, or empty
     """
 
     kind: int
@@ -283,7 +289,7 @@ def _address(buffer: Any) -> int:
     return 0 if buffer is None else buffer.address
 
 
-_UNITS = {"day": DAY, "hour": HOUR, "minute": MINUTE, "second": SECOND}
+_UNITS = {"day": UNIT_DAY, "hour": UNIT_HOUR, "minute": UNIT_MINUTE, "second": UNIT_SECOND}
 _VARIANT = "variant"
 _INTERVAL = re.compile(r'^"?interval (day|hour|minute|second)(?: to (day|hour|minute|second))?"?$')
 # Dates and times as map keys are written as Spark's internal numbers, such as days.
@@ -375,7 +381,7 @@ def _units(spark_type: Any) -> int:
     """Return the units of an interval; all units if Spark's type is unknown."""
     found = _INTERVAL.match(spark_type) if isinstance(spark_type, str) else None
     if found is None:
-        return DAY * UNITS + SECOND
+        return UNIT_DAY * UNITS + UNIT_SECOND
     first, last = found.groups()
     return _UNITS[first] * UNITS + _UNITS[last or first]
 

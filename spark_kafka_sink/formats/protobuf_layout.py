@@ -22,8 +22,7 @@ from spark_kafka_sink.formats.plan import (
     ProtobufSchema,
 )
 from spark_kafka_sink.record.compiled import nodes
-from spark_kafka_sink.record.compiled import protobuf_rows as rows
-from spark_kafka_sink.record.compiled.protobuf_rows import (
+from spark_kafka_sink.record.compiled.nodes import (
     NOT_NEGATIVE,
     OF_DURATIONS,
     OF_TIMESTAMPS,
@@ -48,10 +47,10 @@ _WRAPPERS = {
 }
 # Values copied from Arrow's buffers -> bytes per value. Fields with a range check are not copied.
 _COPIED = {
-    (nodes.FLOAT, rows.FIXED_4): 4,
-    (nodes.INT32, rows.FIXED_4): 4,
-    (nodes.DOUBLE, rows.FIXED_8): 8,
-    (nodes.INT64, rows.FIXED_8): 8,
+    (nodes.FLOAT, nodes.FIXED_4): 4,
+    (nodes.INT32, nodes.FIXED_4): 4,
+    (nodes.DOUBLE, nodes.FIXED_8): 8,
+    (nodes.INT64, nodes.FIXED_8): 8,
 }
 _MOST_DIGITS = 20
 """Digits of a decimal that holds an unsigned 64-bit integer, as Spark reads these."""
@@ -67,25 +66,25 @@ class _Type(NamedTuple):
 
 
 _TYPES = {
-    "int32": _Type(rows.VARINT, _VARINT),
-    "int64": _Type(rows.VARINT, _VARINT, True),
-    "uint32": _Type(rows.VARINT, _VARINT, is_signed=False),
-    "uint64": _Type(rows.VARINT, _VARINT, True, False),
-    "sint32": _Type(rows.ZIGZAG, _VARINT),
-    "sint64": _Type(rows.ZIGZAG, _VARINT, True),
-    "fixed32": _Type(rows.FIXED_4, _FOUR, is_signed=False),
-    "fixed64": _Type(rows.FIXED_8, _EIGHT, True, False),
-    "sfixed32": _Type(rows.FIXED_4, _FOUR),
-    "sfixed64": _Type(rows.FIXED_8, _EIGHT, True),
+    "int32": _Type(nodes.VARINT, _VARINT),
+    "int64": _Type(nodes.VARINT, _VARINT, True),
+    "uint32": _Type(nodes.VARINT, _VARINT, is_signed=False),
+    "uint64": _Type(nodes.VARINT, _VARINT, True, False),
+    "sint32": _Type(nodes.ZIGZAG, _VARINT),
+    "sint64": _Type(nodes.ZIGZAG, _VARINT, True),
+    "fixed32": _Type(nodes.FIXED_4, _FOUR, is_signed=False),
+    "fixed64": _Type(nodes.FIXED_8, _EIGHT, True, False),
+    "sfixed32": _Type(nodes.FIXED_4, _FOUR),
+    "sfixed64": _Type(nodes.FIXED_8, _EIGHT, True),
 }
 # (kind of the column, type of the field) -> encoding, for types that need no other check.
 _OTHERS = {
-    (nodes.BOOLEAN, "bool"): (rows.VARINT, _VARINT, 0),
-    (nodes.FLOAT, "float"): (rows.FIXED_4, _FOUR, 0),
-    (nodes.FLOAT, "double"): (rows.FIXED_8, _EIGHT, rows.AS_DOUBLE),
-    (nodes.DOUBLE, "double"): (rows.FIXED_8, _EIGHT, 0),
-    (nodes.STRING, "string"): (rows.VARINT, _LENGTH, rows.IS_TEXT),
-    (nodes.BINARY, "bytes"): (rows.VARINT, _LENGTH, 0),
+    (nodes.BOOLEAN, "bool"): (nodes.VARINT, _VARINT, 0),
+    (nodes.FLOAT, "float"): (nodes.FIXED_4, _FOUR, 0),
+    (nodes.FLOAT, "double"): (nodes.FIXED_8, _EIGHT, nodes.PROTOBUF_AS_DOUBLE),
+    (nodes.DOUBLE, "double"): (nodes.FIXED_8, _EIGHT, 0),
+    (nodes.STRING, "string"): (nodes.VARINT, _LENGTH, nodes.IS_TEXT),
+    (nodes.BINARY, "bytes"): (nodes.VARINT, _LENGTH, 0),
 }
 
 
@@ -124,7 +123,7 @@ class _Layout:
             node = self._field(field, columns[number])._replace(source=number)
             if field.oneof:
                 later = (n for n in range(place + 1, len(taken)) if taken[n].oneof == field.oneof)
-                node = node._replace(rules=node.rules | rows.IN_ONEOF, rival=next(later, -1))
+                node = node._replace(rules=node.rules | nodes.IN_ONEOF, rival=next(later, -1))
             made.append(node)
         return tuple(made)
 
@@ -156,16 +155,16 @@ class _Layout:
                 child = Node(nodes.NULL, path=inner.path)
             else:
                 child = self._value(field, inner)
-        child = child._replace(rules=child.rules & ~rows.LEAVES_ZERO_OUT | rows.NEEDS_VALUE)
+        child = child._replace(rules=child.rules & ~nodes.LEAVES_ZERO_OUT | nodes.NEEDS_VALUE)
         made = Node(nodes.LIST, offset_bytes=offset_bytes, path=column.path, children=(child,))
         if not field.is_packed:
             return made
         tag = _tag(field.number, _LENGTH)
-        bare = child._replace(name=b"", rules=child.rules & ~(15 << rows.TAG_BYTES))
-        rules = rows.IS_PACKED | len(tag) << rows.TAG_BYTES
+        bare = child._replace(name=b"", rules=child.rules & ~(15 << nodes.TAG_BYTES))
+        rules = nodes.IS_PACKED | len(tag) << nodes.TAG_BYTES
         size = _COPIED.get((child.kind, child.written_as), 0)
         if size:
-            rules |= rows.IS_COPIED
+            rules |= nodes.IS_COPIED
         return made._replace(name=tag, rules=rules, parameter=size, children=(bare,))
 
     def _entry(self, field: ProtobufField, message: ProtobufMessage, column: Column) -> Node:
@@ -181,7 +180,7 @@ class _Layout:
         children = []
         for source, part, inner in parts:
             node = self._field(part, inner)
-            children.append(node._replace(source=source, rules=node.rules | rows.NEEDS_VALUE))
+            children.append(node._replace(source=source, rules=node.rules | nodes.NEEDS_VALUE))
         return _tagged(
             field, _LENGTH, Node(nodes.STRUCT, path=column.path, children=tuple(children))
         )
@@ -202,9 +201,9 @@ class _Layout:
     def _enum(self, field: ProtobufField, column: Column, node: Node) -> Node:
         values = self._enums[field.type_name].values
         if node.kind == nodes.STRING:
-            node = node._replace(symbols=tuple(name for name, _ in values), rules=rows.IS_SYMBOL)
+            node = node._replace(symbols=tuple(name for name, _ in values), rules=nodes.IS_SYMBOL)
         elif node.kind in _SMALL:
-            node = node._replace(rules=rows.IS_NUMBER)
+            node = node._replace(rules=nodes.IS_NUMBER)
         else:
             raise _does_not_fit(field, column)
         numbers = tuple(number for _, number in values)
@@ -217,18 +216,18 @@ class _Layout:
             inner = [Column(f.name, f"{column.path}.{f.name}", f.type) for f in fields]
             children = self.fields(self._messages[name], inner, column.path)
             return _tagged(field, _LENGTH, node._replace(children=children))
-        times = {(nodes.TIMESTAMP, _TIMESTAMP): (rows.SECONDS, OF_TIMESTAMPS)}
-        times[(nodes.INTERVAL, _DURATION)] = (rows.SIGNED_SECONDS, OF_DURATIONS)
+        times = {(nodes.TIMESTAMP, _TIMESTAMP): (nodes.SECONDS, OF_TIMESTAMPS)}
+        times[(nodes.INTERVAL, _DURATION)] = (nodes.SIGNED_SECONDS, OF_DURATIONS)
         if (kind, name) in times:
             written_as, limit = times[kind, name]
             made = node._replace(kind=nodes.INT64, written_as=written_as, parameter=limit)
-            return _tagged(field, _LENGTH, made._replace(rules=rows.CHECKS_RANGE))
+            return _tagged(field, _LENGTH, made._replace(rules=nodes.CHECKS_RANGE))
         wrapped = _scalar(_WRAPPERS[name], column.type, node) if name in _WRAPPERS else None
         if wrapped is None:
             raise _does_not_fit(field, column)
         made, wire = wrapped
-        inner_tag = (1 << 3 | wire) << rows.INNER_TAG
-        made = made._replace(rules=made.rules | rows.IS_WRAPPED | inner_tag)
+        inner_tag = (1 << 3 | wire) << nodes.INNER_TAG
+        made = made._replace(rules=made.rules | nodes.IS_WRAPPED | inner_tag)
         return _tagged(field, _LENGTH, made)
 
 
@@ -288,23 +287,23 @@ def _scalar(name: str, arrow_type: Any, node: Node) -> tuple[Node, int] | None:
     elif kind in _SMALL and found.is_wide and not found.is_signed:
         limit = NOT_NEGATIVE
     if limit:
-        return made._replace(parameter=limit, rules=rows.CHECKS_RANGE), found.wire
+        return made._replace(parameter=limit, rules=nodes.CHECKS_RANGE), found.wire
     if not found.is_wide and not found.is_signed:
-        made = made._replace(rules=rows.OF_32_BITS)
+        made = made._replace(rules=nodes.OF_32_BITS)
     return made, found.wire
 
 
 def _tagged(field: ProtobufField, wire: int, node: Node) -> Node:
     """Return the node with the field's tag and rules."""
     tag = _tag(field.number, wire)
-    rules = node.rules | len(tag) << rows.TAG_BYTES | _needed(field)
+    rules = node.rules | len(tag) << nodes.TAG_BYTES | _needed(field)
     if not field.has_presence and not field.is_repeated:
-        rules |= rows.LEAVES_ZERO_OUT
+        rules |= nodes.LEAVES_ZERO_OUT
     return node._replace(name=tag, rules=rules)
 
 
 def _needed(field: ProtobufField) -> int:
-    return rows.NEEDS_VALUE if field.is_required else 0
+    return nodes.NEEDS_VALUE if field.is_required else 0
 
 
 def _tag(number: int, wire: int) -> bytes:

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.formats.plan import FormatError, JsonOptions
-from spark_kafka_sink.record.compiled import nodes, patterns
-from spark_kafka_sink.record.compiled.json_rows import ZONES_CYCLE, ZONES_REPEAT
+from spark_kafka_sink.record.compiled import nodes
+from spark_kafka_sink.record.compiled.nodes import ZONES_CYCLE, ZONES_REPEAT
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EVER = 2**62
@@ -157,26 +157,26 @@ def _ahead(zone: tzinfo, seconds: int) -> int:
 Steps = tuple[tuple[int, int], ...]
 
 _NUMBERS = {
-    "M": patterns.MONTH,
-    "d": patterns.DAY,
-    "H": patterns.HOUR,
-    "m": patterns.MINUTE,
-    "s": patterns.SECOND,
+    "M": nodes.MONTH,
+    "d": nodes.DAY,
+    "H": nodes.HOUR,
+    "m": nodes.MINUTE,
+    "s": nodes.SECOND,
 }
 _MOST_OF_A_YEAR, _MOST_OF_A_SECOND = 6, 9
 _OFFSETS = {
-    1: patterns.OFFSET_HHMM_SHORT,
-    2: patterns.OFFSET_HHMM,
-    3: patterns.OFFSET_HH_MM,
-    4: patterns.OFFSET_HHMMSS,
-    5: patterns.OFFSET_HH_MM_SS,
+    1: nodes.OFFSET_HHMM_SHORT,
+    2: nodes.OFFSET_HHMM,
+    3: nodes.OFFSET_HH_MM,
+    4: nodes.OFFSET_HHMMSS,
+    5: nodes.OFFSET_HH_MM_SS,
 }
 _ZEROS = {
-    1: patterns.ZERO_HH,
-    2: patterns.ZERO_HHMM,
-    3: patterns.ZERO_HH_MM,
-    4: patterns.ZERO_HHMM,
-    5: patterns.ZERO_HH_MM,
+    1: nodes.ZERO_HH,
+    2: nodes.ZERO_HHMM,
+    3: nodes.ZERO_HH_MM,
+    4: nodes.ZERO_HHMM,
+    5: nodes.ZERO_HH_MM,
 }
 _OF_DATES, _OF_CLOCKS, _OF_ZONES = "yMd", "yMdHmsS", "yMdHmsSXxZV"
 _PARTS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
@@ -246,15 +246,15 @@ def _of_letter(letter: str, count: int, zone: str) -> Iterator[tuple[int, int]]:
     """Yield the steps of a letter; none if the count is not supported."""
     if letter == "y":
         if count == 2:
-            yield patterns.YEAR_OF_CENTURY, 2
+            yield nodes.YEAR_OF_CENTURY, 2
         elif count <= _MOST_OF_A_YEAR:
-            yield patterns.YEAR, count
+            yield nodes.YEAR, count
     elif letter in _NUMBERS:
         if count <= 2:
             yield _NUMBERS[letter], count
     elif letter == "S":
         if count <= _MOST_OF_A_SECOND:
-            yield patterns.FRACTION, count
+            yield nodes.FRACTION, count
     elif letter == "V":
         if count == 2:
             yield from _bytes(zone_id(zone))
@@ -265,16 +265,16 @@ def _of_letter(letter: str, count: int, zone: str) -> Iterator[tuple[int, int]]:
 def _offset(letter: str, count: int) -> Iterator[tuple[int, int]]:
     if letter == "Z" and count != 4:
         kind = _OFFSETS[2 if count < 4 else 5] if count <= 5 else None
-        zero = patterns.ZERO_HHMM if count < 4 else patterns.ZERO_Z
+        zero = nodes.ZERO_HHMM if count < 4 else nodes.ZERO_Z
     else:
         kind = None if letter == "Z" else _OFFSETS.get(count)
-        zero = patterns.ZERO_Z if letter == "X" else _ZEROS.get(count, patterns.ZERO_Z)
+        zero = nodes.ZERO_Z if letter == "X" else _ZEROS.get(count, nodes.ZERO_Z)
     if kind is not None:
-        yield patterns.OFFSET, patterns.OFFSET_KINDS * zero + kind
+        yield nodes.OFFSET, nodes.OFFSET_KINDS * zero + kind
 
 
 def _bytes(text: str) -> Iterator[tuple[int, int]]:
     """Yield steps for the bytes of a text as JSON escapes it."""
     quoted = json.dumps(text, ensure_ascii=False)[1:-1]
     escaped = re.sub(r"\\u00..", lambda found: "\\u" + found[0][2:].upper(), quoted)
-    return ((patterns.BYTE, byte) for byte in escaped.encode())
+    return ((nodes.BYTE, byte) for byte in escaped.encode())

@@ -49,15 +49,16 @@ from spark_kafka_sink.producer.partitioner import (
     TopicSlots,
 )
 from spark_kafka_sink.producer.producer_batch import Divided, ProducerBatch
-from spark_kafka_sink.record.compiled.append import APPENDED_ALL, BATCH_FULL
-from spark_kafka_sink.record.compiled.records import (
+from spark_kafka_sink.record.compiled.calls import (
+    APPENDED_ALL,
+    BATCH_FULL,
     BODY_OVERHEAD,
     MAX_RECORD_OVERHEAD,
+    BytesView,
     content_sizes,
     largest_record,
 )
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
-from spark_kafka_sink.record.views import BytesView
 
 _MAX_OPEN_MS = 1000
 _RESERVE_PAGES = 32

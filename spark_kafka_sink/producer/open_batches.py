@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.monitor import Monitor
 from spark_kafka_sink.producer.producer_batch import BatchSplitter, Divided, ProducerBatch
-from spark_kafka_sink.record.compiled import append as table
+from spark_kafka_sink.record.compiled import calls as table
 from spark_kafka_sink.record.compiled.calls import address_of, append_records, copy_chain
 from spark_kafka_sink.record.compression import Compressor, create_compressor
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD

@@ -35,8 +35,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.open_batches import CompressionRatio, OpenBatches
-from spark_kafka_sink.record.compiled.calls import murmur3_of
-from spark_kafka_sink.record.compiled.records import (
+from spark_kafka_sink.record.compiled.calls import (
     ALL_ASSIGNED,
     CRC32,
     MURMUR2,
@@ -44,6 +43,7 @@ from spark_kafka_sink.record.compiled.records import (
     NO_KEY_HASH,
     Topics,
     assign_slots,
+    murmur3_of,
 )
 
 Int32Array = npt.NDArray[np.int32]

@@ -22,16 +22,18 @@ from spark_kafka_sink.base.model import (
     TopicPartition,
     dataclass,
 )
-from spark_kafka_sink.record.compiled.records import take_records
+from spark_kafka_sink.record.compiled.calls import take_records
 from spark_kafka_sink.record.compression import Compressor, decompress
 from spark_kafka_sink.record.record_batch import (
     RECORD_BATCH_OVERHEAD,
     TRANSACTIONAL_FLAG,
     BatchHeader,
+    Record,
     read_header,
+    read_record,
+    record_bounds,
     write_header,
 )
-from spark_kafka_sink.record.record_reader import Record, read_record, record_bounds
 
 _SEQUENCE_SPACE = 2**31
 # Errors of a leader that has appended nothing. NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION

@@ -24,7 +24,7 @@ from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import SequenceTracker
 from spark_kafka_sink.protocol.messages.topics import PartitionProduceResponse
-from spark_kafka_sink.record.record_reader import Record
+from spark_kafka_sink.record.record_batch import Record
 
 MESSAGE_TOO_LARGE = error_named("MESSAGE_TOO_LARGE")
 INVALID_TIMESTAMP = error_named("INVALID_TIMESTAMP")

@@ -1,4 +1,4 @@
-"""The header of a record batch, format v2 (magic 2).
+"""Write and read the header of a record batch, format v2 (magic 2), and read the records in it.
 
 ::
 
@@ -17,19 +17,24 @@
     records_count           int32
     records                 compressed as a whole when a codec is set
 
-Source: ``DefaultRecordBatch``; KIP-98.
+Batches that a fetch returns are read in plain Python: for logs of few records.
+
+Source: ``DefaultRecordBatch``, ``ByteBufferLogInputStream``, ``DefaultRecord``,
+``ControlRecordType``, ``EndTransactionMarker``; KIP-98.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import crc32c as _crc32c
 
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.types import Buffer
+from spark_kafka_sink.record.compression import decompress
 
 MAGIC = 2
 RECORD_BATCH_OVERHEAD = 61
@@ -116,3 +121,218 @@ def read_header(data: Buffer, at: int = 0) -> ParsedHeader:
 def is_crc_valid(data: Buffer) -> bool:
     """Whether the CRC of the one batch that ``data`` holds is right."""
     return read_header(data).crc == crc32c(memoryview(data)[_CRC_END:])
+
+
+MOST_UNCOMPRESSED_BYTES = 256 << 20
+"""What the records of one batch may take, uncompressed."""
+
+_ABORT_TYPE = 0
+_COMMIT_TYPE = 1
+_LOG_APPEND_TIME_FLAG = 0x08
+_CONTROL_FLAG = 0x20
+_LONGEST_VARINT_BITS = 63
+_MAGIC_AT = 16
+_LENGTH_AND_OFFSET = struct.Struct(">qi")
+_CONTROL_KEY = struct.Struct(">hh")
+_END_TRANSACTION_VALUE = struct.Struct(">hi")
+
+
+class Record(NamedTuple):
+    """One record. Keys of headers may repeat; bytes that are no UTF-8 in them are replaced."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class EndTransactionMarker(NamedTuple):
+    """How the transaction of the batch's producer ended on this partition."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+class ReadBatch(NamedTuple):
+    """A batch with its records, of which compaction may have left few, or none.
+
+    ``marker``: None but for a control batch that ends a transaction. The records of control batches
+    are the broker's, not a producer's.
+    """
+
+    header: ParsedHeader
+    records: list[Record]
+    marker: EndTransactionMarker | None
+
+    @property
+    def base_offset(self) -> int:
+        return self.header.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        """Read on after it. Compaction may have taken its record, and leaves the offset."""
+        return self.header.base_offset + self.header.last_offset_delta
+
+    @property
+    def producer_id(self) -> int:
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        return self.header.producer_epoch
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.header.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.header.attributes & _CONTROL_FLAG)
+
+
+def read_batches(data: Buffer) -> Iterator[ReadBatch]:
+    """The batches of a fetch response's records, one by one.
+
+    A broker may cut the last batch short: it is left out. The first one may begin before the offset
+    that was asked for: brokers send whole batches.
+
+    Raises RemoteProtocolError for all that is not batches v2: wrong CRC, lengths that do not fit,
+    unreadable codecs, older formats.
+    """
+    view = memoryview(data)
+    at = 0
+    while (end := _batch_end(view, at)) is not None:
+        try:
+            yield _read_batch(view[at:end])
+        except (struct.error, IndexError, ValueError) as error:
+            raise RemoteProtocolError(f"record batch at byte {at}: {error}") from error
+        at = end
+
+
+def record_bounds(data: bytes, records_count: int) -> list[int]:
+    """Where each of ``records_count`` records begins, and where the last one ends."""
+    bounds = [0]
+    for _ in range(records_count):
+        size, at = _read_varint(data, bounds[-1])
+        bounds.append(at + size)
+    return bounds
+
+
+def read_record(header: ParsedHeader, data: bytes, at: int) -> Record:
+    """The record that begins at ``at`` among a batch's uncompressed records."""
+    record, _ = _read_record(header, data, at)
+    return record
+
+
+def _batch_end(view: memoryview, at: int) -> int | None:
+    """Where the batch ends that begins at ``at``; None when it is not there as a whole."""
+    if len(view) - at <= _MAGIC_AT:
+        return None
+    _, length = _LENGTH_AND_OFFSET.unpack_from(view, at)
+    if view[at + _MAGIC_AT] != MAGIC:
+        raise RemoteProtocolError(f"record batch at byte {at}: magic {view[at + _MAGIC_AT]}")
+    end = at + _LENGTH_AND_OFFSET.size + int(length)
+    if end - at < RECORD_BATCH_OVERHEAD:
+        raise RemoteProtocolError(f"record batch at byte {at}: length {length}")
+    return end if end <= len(view) else None
+
+
+def _read_batch(batch: memoryview) -> ReadBatch:
+    if not is_crc_valid(batch):
+        raise ValueError("wrong CRC")
+    header = read_header(batch)
+    if header.records_count < 0:
+        raise ValueError(f"{header.records_count} records")
+    records = _read_records(header, batch[RECORD_BATCH_OVERHEAD:])
+    marker = None
+    if header.attributes & _CONTROL_FLAG and records:
+        marker = _read_marker(records[0])
+    return ReadBatch(header, records, marker)
+
+
+def _read_records(header: ParsedHeader, compressed: memoryview) -> list[Record]:
+    # What compaction emptied is a header and nothing else, whatever its codec.
+    if not header.records_count and not compressed:
+        return []
+    data = decompress(header.attributes & CODEC_MASK, compressed, MOST_UNCOMPRESSED_BYTES)
+    records = []
+    at = 0
+    for _ in range(header.records_count):
+        record, at = _read_record(header, data, at)
+        records.append(record)
+    if at != len(data):
+        raise ValueError(f"{len(data) - at} bytes after the last of {len(records)} records")
+    return records
+
+
+def _read_record(header: ParsedHeader, data: bytes, at: int) -> tuple[Record, int]:
+    """A record that ends within ``data`` and exactly where it says."""
+    size, at = _read_varint(data, at)
+    end = at + size
+    if end > len(data):
+        raise ValueError(f"record of {size} bytes, {len(data) - at} left")
+    # The record's attributes, of which none is in use, take a byte.
+    timestamp_delta, at = _read_varint(data, at + 1)
+    offset_delta, at = _read_varint(data, at)
+    key, at = _read_bytes(data, at)
+    value, at = _read_bytes(data, at)
+    headers, at = _read_headers(data, at)
+    if at != end:
+        raise ValueError(f"record of {size} bytes ends {at - end:+} bytes off")
+    if header.attributes & _LOG_APPEND_TIME_FLAG:
+        timestamp_ms = header.max_timestamp
+    else:
+        timestamp_ms = header.base_timestamp + timestamp_delta
+    return Record(header.base_offset + offset_delta, timestamp_ms, key, value, headers), at
+
+
+def _read_headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, at = _read_varint(data, at)
+    # A header takes two bytes at least: a larger count is wrong, and must not take memory.
+    if not 0 <= count <= (len(data) - at) // 2:
+        raise ValueError(f"{count} headers in {len(data) - at} bytes")
+    headers = []
+    for _ in range(count):
+        key, at = _read_bytes(data, at)
+        if key is None:
+            raise ValueError("null key of a header")
+        value, at = _read_bytes(data, at)
+        headers.append((key.decode(errors="replace"), value))
+    return tuple(headers), at
+
+
+def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Bytes after their length; a negative length is null."""
+    length, at = _read_varint(data, at)
+    if length < 0:
+        return None, at
+    end = at + length
+    if end > len(data):
+        raise ValueError(f"{length} bytes announced, {len(data) - at} left")
+    return data[at:end], end
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint of at most 64 bits."""
+    value = 0
+    for shift in range(0, _LONGEST_VARINT_BITS + 1, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    raise ValueError("varint longer than 64 bits")
+
+
+def _read_marker(record: Record) -> EndTransactionMarker | None:
+    """None for control records of other kinds. Later versions only add to the fields known here."""
+    version, kind = _CONTROL_KEY.unpack_from(record.key or b"")
+    if version < 0:
+        raise ValueError(f"control record of version {version}")
+    if kind not in (_ABORT_TYPE, _COMMIT_TYPE):
+        return None
+    version, coordinator_epoch = _END_TRANSACTION_VALUE.unpack_from(record.value or b"")
+    if version < 0:
+        raise ValueError(f"end of a transaction of version {version}")
+    return EndTransactionMarker(kind == _COMMIT_TYPE, coordinator_epoch)

@@ -40,7 +40,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.protocol.messages import inspection
-from spark_kafka_sink.record.record_reader import ReadBatch, Record, read_batches
+from spark_kafka_sink.record.record_batch import ReadBatch, Record, read_batches
 from spark_kafka_sink.transactions.decision_log import is_decision_log
 from spark_kafka_sink.transactions.log_partition import LogPartition, bytes_of
 

@@ -44,7 +44,7 @@ from spark_kafka_sink.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from spark_kafka_sink.record.record_reader import Record
+from spark_kafka_sink.record.record_batch import Record
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from spark_kafka_sink.transactions.client import TransactionClient, raise_if_fenced
 from spark_kafka_sink.transactions.crash_points import reached

@@ -30,7 +30,7 @@ from spark_kafka_sink.protocol.messages.topics import (
 )
 from spark_kafka_sink.protocol.schema import Message, Request
 from spark_kafka_sink.protocol.types import Records
-from spark_kafka_sink.record.record_reader import ReadBatch, read_batches
+from spark_kafka_sink.record.record_batch import ReadBatch, read_batches
 
 _FETCH_BYTES = 16 * 1024 * 1024
 _FETCH_WAIT_MS = 100

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
-from spark_kafka_sink.record.compiled.protobuf_rows import WIDEST_FIELD
+from spark_kafka_sink.record.compiled.nodes import WIDEST_FIELD
 from tests.formats import official
 from tests.formats.protobuf_encoding import PREFIX, encoder, schema_of, written
 from tests.formats.protobuf_files import one_message

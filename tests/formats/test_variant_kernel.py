@@ -24,7 +24,7 @@ from spark_kafka_sink.formats.plan import (
     ProtobufMessage,
     ProtobufSchema,
 )
-from spark_kafka_sink.record.compiled import variant as kernel
+from spark_kafka_sink.record.compiled import nodes as kernel
 from spark_kafka_sink.record.kernels import json_rows, variant
 from tests.formats import variant_twin
 from tests.formats.guarded_memory import Guarded

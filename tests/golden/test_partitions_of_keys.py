@@ -8,8 +8,13 @@ import pytest
 
 from spark_kafka_sink.columns.record_columns import bytes_view
 from spark_kafka_sink.protocol.messages.topics import ProduceRequest
-from spark_kafka_sink.record.compiled.records import ALL_ASSIGNED, MURMUR2, Topics, assign_slots
-from spark_kafka_sink.record.views import ABSENT_INTEGERS
+from spark_kafka_sink.record.compiled.calls import (
+    ABSENT_INTEGERS,
+    ALL_ASSIGNED,
+    MURMUR2,
+    Topics,
+    assign_slots,
+)
 from tests import twin
 from tests.golden import case_files as cases
 from tests.golden.producing import Golden, Topic

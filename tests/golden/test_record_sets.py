@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
-from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
-from spark_kafka_sink.record.record_reader import EndTransactionMarker, read_batches
+from spark_kafka_sink.record.record_batch import (
+    RECORD_BATCH_OVERHEAD,
+    EndTransactionMarker,
+    read_batches,
+)
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from tests.golden import case_files as cases
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowRecords, arrow_records
-from spark_kafka_sink.record.compiled import append
-from spark_kafka_sink.record.views import ABSENT_INTEGERS
+from spark_kafka_sink.record.compiled import calls
+from spark_kafka_sink.record.compiled.calls import ABSENT_INTEGERS
 from tests.kernels.checked import Regions, checked_kernels
 from tests.kernels.checked_formats import add_column
 from tests.kernels.random_layouts import RandomLayouts
@@ -105,25 +105,25 @@ class _Calls:
         """Append to batches of small pages, and take the records of one to two batches."""
         random, rows = self._random, self._records.rows_count
         page_size, pages = 62 + random.below(300), 1 + random.below(60)
-        state = np.zeros(append.STATE_FIELDS, np.int64)
+        state = np.zeros(calls.STATE_FIELDS, np.int64)
         slots = np.array([-1 - random.below(2) for _ in range(rows)], np.int32)
         sticky = np.array([1, 0], np.int32)
-        table = np.zeros((2, append.OPEN_BATCH_FIELDS), np.int64)
-        table[:, append.LIMIT_BYTES] = 100 + random.below(3000)
+        table = np.zeros((2, calls.OPEN_BATCH_FIELDS), np.int64)
+        table[:, calls.LIMIT_BYTES] = 100 + random.below(3000)
         arena, spill = np.zeros(pages * page_size, np.uint8), np.zeros(self.largest[0], np.uint8)
         next_page, reserve = np.full(pages, -1, np.int32), np.arange(pages, dtype=np.int32)
         given = {
-            append.STICKY_SLOTS: sticky.ctypes.data,
-            append.STICKY_COUNT: 2,
-            append.BATCHES: table.ctypes.data,
-            append.SLOTS_COUNT: 2,
-            append.ARENA: arena.ctypes.data,
-            append.PAGE_SIZE: page_size,
-            append.PAGES_COUNT: pages,
-            append.NEXT_PAGE: next_page.ctypes.data,
-            append.RESERVE: reserve.ctypes.data,
-            append.RESERVE_COUNT: pages,
-            append.SPILL: spill.ctypes.data,
+            calls.STICKY_SLOTS: sticky.ctypes.data,
+            calls.STICKY_COUNT: 2,
+            calls.BATCHES: table.ctypes.data,
+            calls.SLOTS_COUNT: 2,
+            calls.ARENA: arena.ctypes.data,
+            calls.PAGE_SIZE: page_size,
+            calls.PAGES_COUNT: pages,
+            calls.NEXT_PAGE: next_page.ctypes.data,
+            calls.RESERVE: reserve.ctypes.data,
+            calls.RESERVE_COUNT: pages,
+            calls.SPILL: spill.ctypes.data,
         }
         for number, value in given.items():
             state[number] = value
@@ -134,16 +134,16 @@ class _Calls:
             *(0, rows, slots, self._records.fields, times, 0, 5, [state]),
             also=also,
         )
-        overhead = append.RECORD_BATCH_OVERHEAD
+        overhead = calls.RECORD_BATCH_OVERHEAD
         for batch in table:
-            if not batch[append.RECORDS_COUNT]:
+            if not batch[calls.RECORDS_COUNT]:
                 continue
-            copied = np.zeros(batch[append.BATCH_BYTES] - overhead, np.uint8)
-            first, count = batch[append.FIRST_PAGE], len(copied)
+            copied = np.zeros(batch[calls.BATCH_BYTES] - overhead, np.uint8)
+            first, count = batch[calls.FIRST_PAGE], len(copied)
             self._call("copy_chain", [state], first, overhead, count, [copied], also=also)
             limit = 1 + random.below(2 * count)
             room = np.zeros(max(limit, int(self.largest[0])), np.uint8)
             results = np.zeros(5, np.int64)
-            left = batch[append.RECORDS_COUNT]
-            base = batch[append.BASE_TIMESTAMP]
+            left = batch[calls.RECORDS_COUNT]
+            base = batch[calls.BASE_TIMESTAMP]
             self._call("take_records_at", copied, left, base, limit, [room], [results])

@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
-from spark_kafka_sink.record.compiled import append as kernel
-from spark_kafka_sink.record.compiled.calls import address_of, append_records, copy_chain
-from spark_kafka_sink.record.compiled.records import largest_record
+from spark_kafka_sink.record.compiled import calls as kernel
+from spark_kafka_sink.record.compiled.calls import (
+    address_of,
+    append_records,
+    copy_chain,
+    largest_record,
+)
 from spark_kafka_sink.record.kernels import append as source
 from tests import twin
 

@@ -231,7 +231,7 @@ def test_the_sources_of_a_library_are_all_that_kernels_import():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("spark_kafka"):
                 module = str(node.module).removeprefix("spark_kafka_sink.")
-                allowed = ("record.compiled", "record.kernels", "record.views")
+                allowed = ("record.compiled", "record.kernels")
                 assert module.startswith(allowed), f"{path.name} imports {module}"
 
 

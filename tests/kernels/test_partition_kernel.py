@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.columns.record_columns import bytes_view, integers_view
-from spark_kafka_sink.record.compiled.records import (
+from spark_kafka_sink.record.compiled.calls import (
+    ABSENT_BYTES,
+    ABSENT_INTEGERS,
     ALL_ASSIGNED,
     CRC32,
     MURMUR2,
@@ -21,7 +23,6 @@ from spark_kafka_sink.record.compiled.records import (
     Topics,
     assign_slots,
 )
-from spark_kafka_sink.record.views import ABSENT_BYTES, ABSENT_INTEGERS
 from tests import twin
 
 # Kafka's UtilsTest.testMurmur2.

@@ -7,7 +7,7 @@ import pytest
 
 from spark_kafka_sink.producer import producer_batch
 from spark_kafka_sink.producer.producer_batch import BatchSplitter, ProducerBatch
-from spark_kafka_sink.record.compiled.records import take_records
+from spark_kafka_sink.record.compiled.calls import take_records
 from spark_kafka_sink.record.compression import create_compressor
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 from tests import twin

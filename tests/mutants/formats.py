@@ -448,7 +448,7 @@ MUTANTS = (
     ),
     Mutant(
         "formats/protobuf_layout.py",
-        "rules=rows.CHECKS_RANGE))\n        wrapped",
+        "rules=nodes.CHECKS_RANGE))\n        wrapped",
         "rules=0))\n        wrapped",
         _PROTOBUF_KERNEL,
     ),
@@ -460,8 +460,8 @@ MUTANTS = (
     ),
     Mutant(
         "formats/protobuf_layout.py",
-        "rules = rows.IS_PACKED | len(tag)",
-        "rules = rows.IS_PACKED | 1",
+        "rules = nodes.IS_PACKED | len(tag)",
+        "rules = nodes.IS_PACKED | 1",
         _PROTOBUF_KERNEL,
     ),
     Mutant(

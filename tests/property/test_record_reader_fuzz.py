@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.record.compression import CODEC_IDS
-from spark_kafka_sink.record.record_batch import crc32c
-from spark_kafka_sink.record.record_reader import ReadBatch, read_batches
+from spark_kafka_sink.record.record_batch import ReadBatch, crc32c, read_batches
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from tests.property.test_protocol_fuzz import SEED, mutated
 

@@ -23,8 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "record": {"protocol.types"},
     "columns": {
         "config",
-        "record.compiled.records",
-        "record.views",
+        "record.compiled.calls",
     },
     "formats": {"columns", "record.compiled"},
     "registry": {"config", "security"},
@@ -283,7 +282,7 @@ def test_the_writer_that_the_driver_makes_loads_no_kernel():
 
 def test_records_are_read_and_written_without_kernels():
     """The decision log is the driver's."""
-    loaded = loaded_by("from spark_kafka_sink.record import record_reader, record_writer")
+    loaded = loaded_by("from spark_kafka_sink.record import record_batch, record_writer")
     assert not loaded & {"numba", "llvmlite", "numpy", "pyarrow"}
 
 

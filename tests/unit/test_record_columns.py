@@ -24,7 +24,7 @@ from spark_kafka_sink.columns.record_columns import (
     integers_view,
     timestamps_ms,
 )
-from spark_kafka_sink.record.views import (
+from spark_kafka_sink.record.compiled.calls import (
     ABSENT_BYTES,
     ABSENT_HEADERS,
     ABSENT_INTEGERS,

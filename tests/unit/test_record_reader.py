@@ -15,10 +15,16 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
-from spark_kafka_sink.record import record_reader
+from spark_kafka_sink.record import record_batch
 from spark_kafka_sink.record.compression import CODEC_IDS, decompress
-from spark_kafka_sink.record.record_batch import BatchHeader, crc32c, write_header
-from spark_kafka_sink.record.record_reader import EndTransactionMarker, ReadBatch, read_batches
+from spark_kafka_sink.record.record_batch import (
+    BatchHeader,
+    EndTransactionMarker,
+    ReadBatch,
+    crc32c,
+    read_batches,
+    write_header,
+)
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from tests import twin
 
@@ -299,7 +305,7 @@ def test_bytes_that_the_codec_cannot_read(codec: str, monkeypatch: pytest.Monkey
     for broken in (b"", b"\xff" * 40, compressed[: len(compressed) // 2], compressed[:-1]):
         with pytest.raises(RemoteProtocolError):
             list(read_batches(batch_of(broken, 1, CODEC_IDS[codec])))
-    monkeypatch.setattr(record_reader, "MOST_UNCOMPRESSED_BYTES", 1000)
+    monkeypatch.setattr(record_batch, "MOST_UNCOMPRESSED_BYTES", 1000)
     with pytest.raises(RemoteProtocolError, match="more than 100[01] bytes"):
         list(read_batches(batch_of(compressed, 1, CODEC_IDS[codec])))
 

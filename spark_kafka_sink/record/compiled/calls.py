@@ -1,15 +1,19 @@
-"""The kernels by name, and how they are called.
+"""Call kernels, and hold what they share with their callers: views of columns, tables, states.
 
 A kernel is a function of int64 that returns an int64: numbers and addresses of memory. Here it is
 machine code out of ``library``. Its source, in ``record/kernels``, is Python that is compiled when
 the package is built; no process that writes records imports it.
+
+What kernels see of Arrow columns are tuples of addresses and integers, not counted objects.
+Addresses point into Arrow's own buffers; whoever builds a view keeps the Arrow batch alive while
+the view is used. Address 0 means "not there".
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -79,3 +83,218 @@ def address_of(array: npt.NDArray[Any]) -> int:
 def int64s(numbers: list[int]) -> npt.NDArray[np.int64]:
     """Return numbers for a kernel to read."""
     return np.array(numbers, np.int64)
+
+
+class BytesView(NamedTuple):
+    """A (large_)binary or (large_)string column.
+
+    offset_bytes: 4 or 8, the width of an offset; 0 for an absent column, where all rows are null
+    offsets_address: of offsets[n+1], the first one row 0's
+    validity_address: of the bitmap, 0 when nothing is null; validity_offset: bit of row 0
+    """
+
+    offset_bytes: int
+    offsets_address: int
+    data_address: int
+    validity_address: int
+    validity_offset: int
+
+
+class HeadersView(NamedTuple):
+    """A (large_)list<struct<key, value>> column: offsets as in BytesView, into keys and values."""
+
+    offset_bytes: int
+    offsets_address: int
+    validity_address: int
+    validity_offset: int
+    keys: BytesView
+    values: BytesView
+
+
+class IntegersView(NamedTuple):
+    """An int32 column; ``values_address`` is 0 when it is absent."""
+
+    values_address: int
+    validity_address: int
+    validity_offset: int
+
+
+class RecordColumns(NamedTuple):
+    """What a record is made of, besides its timestamp."""
+
+    key: BytesView
+    value: BytesView
+    headers: HeadersView
+
+    def fields(self) -> list[int]:
+        """All integers one after the other: cheaper to hand to a kernel than tuples in tuples."""
+        offset_bytes, offsets, validity, validity_offset, keys, values = self.headers
+        headers = (offset_bytes, offsets, validity, validity_offset)
+        return [*self.key, *self.value, *headers, *keys, *values]
+
+
+ABSENT_BYTES = BytesView(0, 0, 0, 0, 0)
+ABSENT_HEADERS = HeadersView(0, 0, 0, 0, ABSENT_BYTES, ABSENT_BYTES)
+ABSENT_INTEGERS = IntegersView(0, 0, 0)
+
+
+RECORD_BATCH_OVERHEAD = 61
+"""Bytes of a v2 batch header; every batch keeps them free at its start."""
+
+NO_PAGE = -1
+
+# What append_records() stopped for.
+APPENDED_ALL = 0
+BATCH_FULL = 1
+NEED_PAGES = 2
+
+# Columns of the open batches' table, int64[slots, OPEN_BATCH_FIELDS]: one row per partition.
+RECORDS_COUNT = 0  # 0: the partition has no open batch
+BATCH_BYTES = 1  # header and records so far, uncompressed
+LIMIT_BYTES = 2  # a further record must not lead beyond it
+BASE_TIMESTAMP = 3
+MAX_TIMESTAMP = 4
+CREATED_AT_MS = 5
+FIRST_PAGE = 6
+LAST_PAGE = 7
+FILL = 8  # bytes used in the last page
+OPEN_BATCH_FIELDS = 9
+
+# The state between calls, int64[STATE_FIELDS]. Addresses are of what its owner keeps.
+STICKY_SLOTS = 0  # address of int32[STICKY_COUNT]
+STICKY_COUNT = 1
+BATCHES = 2  # address of the open batches' table, int64[SLOTS_COUNT, OPEN_BATCH_FIELDS]
+SLOTS_COUNT = 3
+ARENA = 4  # address of uint8[PAGES_COUNT * PAGE_SIZE]
+PAGE_SIZE = 5
+PAGES_COUNT = 6
+NEXT_PAGE = 7  # address of int32[PAGES_COUNT]
+RESERVE = 8  # address of int32[PAGES_COUNT], a stack of free pages
+RESERVE_COUNT = 9
+SPILL = 10  # address of a buffer for the largest record
+# What the call came back with.
+NEXT_ROW = 11
+STOP_SLOT = 12
+PAGES_NEEDED = 13
+STATE_FIELDS = 14
+
+
+BODY_OVERHEAD = 3
+"""Attributes, timestamp delta and offset delta of a batch's first record."""
+
+
+Int32Array = npt.NDArray[np.int32]
+
+ALL_ASSIGNED = -1
+_NO_ADDRESS = 0
+
+# How a key decides. Without a hash, rows with a key stick like rows without.
+NO_KEY_HASH = 0
+MURMUR2 = 1
+MURMUR3 = 2
+CRC32 = 3
+
+
+class Topics(NamedTuple):
+    """The topics of an Arrow batch. Row ``r`` has topic ``indices[r]``, or 0 without indices.
+
+    indices: int32[n] or None; first_slots, partitions_counts: int32[topics]
+    """
+
+    indices: Int32Array | None
+    first_slots: Int32Array
+    partitions_counts: Int32Array
+
+
+def assign_slots(
+    topics: Topics,
+    partition: IntegersView,
+    computed: Int32Array | None,
+    key: BytesView,
+    key_hash: int,
+    out_slots: Int32Array,
+) -> int:
+    """Fill ``out_slots`` (int32[n]) with each row's slot: topic's first slot + partition.
+
+    partition: the explicit partition; a valid entry decides
+    computed: int32[n] or None; else an entry >= 0 decides
+    key: else a non-null key decides by ``key_hash``; CRC32 takes an empty key for none
+    A row that nothing decides on gets ``-1 - topic``: its topic's sticky partition.
+
+    Returns the first row whose explicit or computed partition does not exist, or ALL_ASSIGNED.
+    """
+    fields = int64s([*key, *partition])
+    return fill_slots(
+        len(out_slots),
+        _NO_ADDRESS if topics.indices is None else address_of(topics.indices),
+        len(topics.first_slots),
+        address_of(topics.first_slots),
+        address_of(topics.partitions_counts),
+        _NO_ADDRESS if computed is None else address_of(computed),
+        address_of(fields),
+        key_hash,
+        address_of(out_slots),
+    )
+
+
+MAX_RECORD_OVERHEAD = 21
+"""Length, attributes, timestamp delta and offset delta at their widest."""
+
+
+def largest_record(rows_count: int, columns: RecordColumns) -> tuple[int, int]:
+    """(upper bound of the size in bytes without batch header, row) of the largest record."""
+    fields, size = int64s(columns.fields()), np.empty(1, np.int64)
+    row = find_largest_record(rows_count, address_of(fields), address_of(size))
+    return int(size[0]), row
+
+
+def content_sizes(columns: RecordColumns, out_sizes: npt.NDArray[np.int64]) -> None:
+    """Fill ``out_sizes`` (int64[n]) with the bytes of key, value and headers of each row.
+
+    Lengths are included. A record has at most MAX_RECORD_OVERHEAD bytes more.
+    """
+    fields = int64s(columns.fields())
+    fill_content_sizes(len(out_sizes), address_of(fields), address_of(out_sizes))
+
+
+_RESULTS = 5
+
+
+def take_records(
+    address: int, records_count: int, base_timestamp: int, limit_bytes: int, out_address: int
+) -> list[int]:
+    """Copy records from ``address`` until ``limit_bytes`` are written, one at least.
+
+    base_timestamp: of the batch that the records come from
+    out_address: of a buffer for ``limit_bytes``, or for the first record if that is larger. The
+        first record does not grow, as both its deltas become 0. Later ones may: a timestamp delta
+        counts from the first record taken, and may take nine bytes more than before.
+
+    Returns (records taken, bytes read, bytes written, base timestamp, max timestamp).
+    """
+    results = np.empty(_RESULTS, np.int64)
+    take_records_at(
+        address, records_count, base_timestamp, limit_bytes, out_address, address_of(results)
+    )
+    numbers: list[int] = results.tolist()
+    return numbers
+
+
+def digest_rows(
+    rows_count: int,
+    columns: RecordColumns,
+    topic: BytesView,
+    partition: IntegersView,
+    timestamp: IntegersView,
+) -> tuple[int, int]:
+    """The sum of the hashes of rows ``0 … rows_count-1``, and their bytes.
+
+    topic: BytesView, absent if an option names the topic; partition: IntegersView of int32, the
+        explicit one; timestamp: IntegersView of int64 µs since 1970
+
+    Returns (uint64, int64 bytes of keys, values, headers' keys and values, and topics).
+    """
+    fields = int64s([*columns.fields(), *topic, *partition, *timestamp])
+    contents = np.empty(1, np.uint64)
+    data_bytes = add_rows_digest(rows_count, address_of(fields), address_of(contents))
+    return int(contents[0]), data_bytes

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.compiled.append import (
+from spark_kafka_sink.record.compiled.calls import (
     APPENDED_ALL,
     ARENA,
     BASE_TIMESTAMP,

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.record.compiled.avro_rows import (
-    AS_DOUBLE,
-    DIVIDED,
-    ENUM,
-    FAULT_CAUSES,
-    FIXED,
-    NO_NULLS,
-    NO_SYMBOL,
-    NULL_VALUE,
-    PLAIN,
-    WRONG_SIZE,
-)
 from spark_kafka_sink.record.compiled.nodes import (
     AFTER,
     ALL_WRITTEN,
     AT_KEY,
+    AVRO_AS_DOUBLE,
+    AVRO_NO_SYMBOL,
+    AVRO_NULL_VALUE,
     BOOLEAN,
     CONSTANT,
     DATA,
     DECIMAL,
+    DIVIDED,
     DOUBLE,
+    ENUM,
+    FAULT_CAUSES,
     FAULTS,
     FAULTS_COUNT,
     FIRST,
+    FIXED,
     FLOAT,
     FRAME_BYTES,
     FRAMES,
@@ -46,6 +41,7 @@ from spark_kafka_sink.record.compiled.nodes import (
     NEED_ROOM,
     NEEDED,
     NEXT_ROW,
+    NO_NULLS,
     NODE_BYTES,
     NODES,
     NULL,
@@ -54,6 +50,7 @@ from spark_kafka_sink.record.compiled.nodes import (
     OFFSETS,
     OUT,
     PARAMETER,
+    PLAIN,
     PREFIX,
     PREFIX_BYTES,
     ROWS_COUNT,
@@ -65,6 +62,7 @@ from spark_kafka_sink.record.compiled.nodes import (
     VALIDITY,
     VALUE_BRANCH,
     WRITTEN_AS,
+    WRONG_SIZE,
 )
 from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
 from spark_kafka_sink.record.kernels.encoding import load_offset, put_varint
@@ -126,7 +124,7 @@ def _put_number(at: int, kind: int, data: int, position: int, written_as: int) -
         value = np.float64(load_float32(data + 4 * position))
     else:
         value = np.float64(integer_at(kind, data, position))
-    if written_as == AS_DOUBLE:
+    if written_as == AVRO_AS_DOUBLE:
         store_float64(at, value)
         return at + 8
     if kind == FLOAT:
@@ -222,7 +220,7 @@ def write_avro(state_address: int) -> int:
                 if branch >= 0:
                     at = put_varint(at, branch)
                 elif branch == NO_NULLS:
-                    fault = np.int64(NULL_VALUE)
+                    fault = np.int64(AVRO_NULL_VALUE)
                     break
                 continue
             branch = field(child, VALUE_BRANCH)
@@ -267,7 +265,7 @@ def write_avro(state_address: int) -> int:
                 if written_as == ENUM:
                     symbol = symbol_of(field(child, PARAMETER), data + start, count)
                     if symbol < 0:
-                        fault = np.int64(NO_SYMBOL)
+                        fault = np.int64(AVRO_NO_SYMBOL)
                         break
                     at = put_varint(at, symbol)
                     continue

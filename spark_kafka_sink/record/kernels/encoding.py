@@ -6,8 +6,8 @@ Layout (all lengths are zigzag varints, -1 is null)::
              key_length, key, value_length, value, headers_count, header*
     header   key_length, key, value_length, value
 
-A bytes column is a BytesView, a headers column a HeadersView (record.views): tuples of addresses
-and integers. Everything here is int64; addresses are not checked.
+A bytes column is a BytesView, a headers column a HeadersView (``record.compiled.calls``): tuples of
+addresses and integers. Everything here is int64; addresses are not checked.
 
 Source: Kafka's ``DefaultRecord``; Arrow's columnar format for the input.
 """
@@ -18,6 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from spark_kafka_sink.record.compiled.calls import (
+    BytesView,
+    HeadersView,
+    IntegersView,
+    RecordColumns,
+)
 from spark_kafka_sink.record.kernels.declared import inlined
 from spark_kafka_sink.record.kernels.memory import (
     copy_bytes,
@@ -27,7 +33,6 @@ from spark_kafka_sink.record.kernels.memory import (
     load_uint8,
     store_uint8,
 )
-from spark_kafka_sink.record.views import BytesView, HeadersView, IntegersView, RecordColumns
 
 NULL_LENGTH = -1
 BYTES_FIELDS = 5

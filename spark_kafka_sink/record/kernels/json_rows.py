@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.record.compiled.json_rows import IGNORE_NULLS
 from spark_kafka_sink.record.compiled.nodes import (
     AFTER,
     ALL_WRITTEN,
@@ -19,6 +18,7 @@ from spark_kafka_sink.record.compiled.nodes import (
     DATE,
     DECIMAL,
     DOUBLE,
+    FAULT_CAUSES,
     FAULTS,
     FAULTS_COUNT,
     FIRST,
@@ -26,6 +26,7 @@ from spark_kafka_sink.record.compiled.nodes import (
     FLOAT,
     FRAME_BYTES,
     FRAMES,
+    IGNORE_NULLS,
     IN_LIST,
     IN_STRUCT,
     INT8,
@@ -39,6 +40,8 @@ from spark_kafka_sink.record.compiled.nodes import (
     NEED_ROOM,
     NEEDED,
     NEXT_ROW,
+    NO_ROOM,
+    NO_TIME,
     NODE_BYTES,
     NODES,
     OFFSET_BYTES,
@@ -62,7 +65,6 @@ from spark_kafka_sink.record.compiled.nodes import (
     ZONES,
     ZONES_COUNT,
 )
-from spark_kafka_sink.record.compiled.variant import FAULT_CAUSES, NO_ROOM, NO_TIME
 from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
 from spark_kafka_sink.record.kernels.encoding import load_offset
 from spark_kafka_sink.record.kernels.json_values import (

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.compiled.json_rows import (
-    DAY,
-    HOUR,
-    MINUTE,
-    SECOND,
+from spark_kafka_sink.record.compiled.nodes import (
+    BINARY,
+    UNIT_DAY,
+    UNIT_HOUR,
+    UNIT_MINUTE,
+    UNIT_SECOND,
     UNITS,
     ZONES_CYCLE,
     ZONES_REPEAT,
 )
-from spark_kafka_sink.record.compiled.nodes import BINARY
 from spark_kafka_sink.record.kernels.declared import called, inlined
 from spark_kafka_sink.record.kernels.floating import put_double, put_float
 from spark_kafka_sink.record.kernels.memory import (
@@ -72,11 +72,11 @@ def put_json_float(at: int, bits: Any) -> int:
 @called
 def _put_unit(at: int, unit: int) -> int:
     """A space and the unit's name."""
-    if unit == DAY:
+    if unit == UNIT_DAY:
         return put_word(at, 0x59414420, 4)
-    if unit == HOUR:
+    if unit == UNIT_HOUR:
         return put_word(at, 0x52554F4820, 5)
-    if unit == MINUTE:
+    if unit == UNIT_MINUTE:
         return put_word(at, 0x4554554E494D20, 7)
     return put_word(at, 0x444E4F43455320, 7)
 
@@ -106,19 +106,19 @@ def put_interval(at: int, micros: int, units: int) -> int:
         rest = np.uint64(0) - rest
     for unit in range(first, last + 1):
         step = np.uint64(86_400 * _MICROS)
-        if unit == HOUR:
+        if unit == UNIT_HOUR:
             step = np.uint64(3_600 * _MICROS)
-        elif unit == MINUTE:
+        elif unit == UNIT_MINUTE:
             step = np.uint64(60 * _MICROS)
-        elif unit == SECOND:
+        elif unit == UNIT_SECOND:
             step = np.uint64(_MICROS)
         if unit > first:
-            store_uint8(at, 32 if unit == HOUR else 58)
+            store_uint8(at, 32 if unit == UNIT_HOUR else 58)
             at += 1
         count = rest // step
         rest -= count * step
-        at = _put_padded(at, np.int64(count), unit == first, unit == DAY)
-    if last == SECOND:
+        at = _put_padded(at, np.int64(count), unit == first, unit == UNIT_DAY)
+    if last == UNIT_SECOND:
         at = put_fraction(at, rest, np.int64(6))
     store_uint8(at, 39)
     at = _put_unit(at + 1, first)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.record.compiled.records import (
+from spark_kafka_sink.record.compiled.calls import (
     ALL_ASSIGNED,
     CRC32,
     MURMUR2,

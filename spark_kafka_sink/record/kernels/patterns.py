@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.compiled.patterns import (
+from spark_kafka_sink.record.compiled.nodes import (
     BYTE,
     DAY,
     FRACTION,

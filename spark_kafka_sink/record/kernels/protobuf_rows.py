@@ -18,36 +18,57 @@ from spark_kafka_sink.record.compiled.nodes import (
     AFTER,
     ALL_WRITTEN,
     BOOLEAN,
+    CHECKS_RANGE,
     DATA,
     DECIMAL,
+    FAULT_CAUSES,
     FAULTS,
     FAULTS_COUNT,
     FIRST,
+    FIXED_4,
+    FIXED_8,
     FLOAT,
     FRAME_BYTES,
     FRAME_OWNER,
     FRAME_STOP,
     FRAMES,
     IN_LIST,
+    IN_ONEOF,
     IN_STRUCT,
+    INNER_TAG,
     INT64,
+    IS_COPIED,
+    IS_NUMBER,
+    IS_PACKED,
+    IS_SYMBOL,
+    IS_TEXT,
+    IS_WRAPPED,
     KIND,
+    LEAVES_ZERO_OUT,
     LIMIT,
     NEED_ROOM,
     NEEDED,
+    NEEDS_VALUE,
     NEXT_ROW,
     NODE_BYTES,
     NODES,
+    NOT_UTF8,
     NULL,
+    OF_32_BITS,
     OFFSET_BYTES,
     OFFSETS,
     OUT,
+    OUT_OF_RANGE,
     PARAMETER,
     PREFIX,
     PREFIX_BYTES,
+    PROTOBUF_AS_DOUBLE,
+    PROTOBUF_NO_SYMBOL,
+    PROTOBUF_NULL_VALUE,
     RIVAL,
     ROWS_COUNT,
     RULES,
+    SIGNED_SECONDS,
     SKIPPED,
     SLACK,
     STARTS,
@@ -55,34 +76,11 @@ from spark_kafka_sink.record.compiled.nodes import (
     STRING,
     STRUCT,
     TAG,
-    VALIDITY,
-    WRITTEN_AS,
-)
-from spark_kafka_sink.record.compiled.protobuf_rows import (
-    AS_DOUBLE,
-    CHECKS_RANGE,
-    FAULT_CAUSES,
-    FIXED_4,
-    FIXED_8,
-    IN_ONEOF,
-    INNER_TAG,
-    IS_COPIED,
-    IS_NUMBER,
-    IS_PACKED,
-    IS_SYMBOL,
-    IS_TEXT,
-    IS_WRAPPED,
-    LEAVES_ZERO_OUT,
-    NEEDS_VALUE,
-    NO_SYMBOL,
-    NOT_UTF8,
-    NULL_VALUE,
-    OF_32_BITS,
-    OUT_OF_RANGE,
-    SIGNED_SECONDS,
     TAG_BYTES,
     TWO_OF_ONE,
+    VALIDITY,
     VARINT,
+    WRITTEN_AS,
     ZIGZAG,
 )
 from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
@@ -206,7 +204,7 @@ def write_protobuf(state_address: int) -> int:
             validity = field(child, VALIDITY)
             if kind == NULL or (validity != 0 and not is_set(validity, position)):
                 if rules & NEEDS_VALUE != 0:
-                    fault = np.int64(NULL_VALUE)
+                    fault = np.int64(PROTOBUF_NULL_VALUE)
                     break
                 continue
             if rules & IN_ONEOF != 0 and _has_rival(child, index):
@@ -274,7 +272,7 @@ def write_protobuf(state_address: int) -> int:
                         value = integer_at(kind, data, position)
                 elif kind == FLOAT:
                     value = np.int64(load_uint32(data + 4 * position))
-                    if rules & AS_DOUBLE != 0:
+                    if rules & PROTOBUF_AS_DOUBLE != 0:
                         store_float64(at - 8, np.float64(load_float32(data + 4 * position)))
                         value = load_int64(at - 8)
                 elif kind == DECIMAL:
@@ -289,7 +287,7 @@ def write_protobuf(state_address: int) -> int:
                     count = load_offset(offsets, width, position + 1) - start
                     number = symbol_of(symbols, data + start, count)
                     if number < 0:
-                        fault = np.int64(NO_SYMBOL)
+                        fault = np.int64(PROTOBUF_NO_SYMBOL)
                         break
                     numbers = symbols + 8 + 16 * load_int64(symbols)
                     value = load_int64(numbers + 8 * number)
@@ -302,7 +300,7 @@ def write_protobuf(state_address: int) -> int:
                             break
                     elif rules & IS_NUMBER != 0:
                         if not is_known(field(child, PARAMETER), value):
-                            fault = np.int64(NO_SYMBOL)
+                            fault = np.int64(PROTOBUF_NO_SYMBOL)
                             break
                     else:
                         value &= 0xFFFFFFFF

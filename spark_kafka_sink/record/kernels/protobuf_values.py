@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.record.compiled.protobuf_rows import (
+from spark_kafka_sink.record.compiled.nodes import (
     OF_DURATIONS,
     OF_TIMESTAMPS,
     SIGNED_32,

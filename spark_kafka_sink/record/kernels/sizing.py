@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.record.compiled.records import MAX_RECORD_OVERHEAD
+from spark_kafka_sink.record.compiled.calls import MAX_RECORD_OVERHEAD
 from spark_kafka_sink.record.kernels.declared import kernel
 from spark_kafka_sink.record.kernels.encoding import bytes_length, content_size, record_columns
 from spark_kafka_sink.record.kernels.memory import int64_array

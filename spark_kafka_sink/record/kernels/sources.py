@@ -32,7 +32,7 @@ def symbol(record: Path | None = None) -> str:
         if file.name.endswith(".py") and file.name != _LOADER
     ]
     digest = hashlib.sha256()
-    for name, file in [*files, ("views.py", at / "views.py")]:
+    for name, file in files:
         source = file.read_bytes()
         digest.update(f"\n{name} {len(source)}\n".encode())
         digest.update(source)

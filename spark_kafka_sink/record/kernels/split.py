@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.compiled.records import _RESULTS
+from spark_kafka_sink.record.compiled.calls import _RESULTS
 from spark_kafka_sink.record.kernels.declared import inlined, kernel
 from spark_kafka_sink.record.kernels.encoding import RECORD_ATTRIBUTES, put_varint, varint_size
 from spark_kafka_sink.record.kernels.memory import (

@@ -19,23 +19,21 @@ from spark_kafka_sink.record.compiled.nodes import (
     FIRST,
     FRAME_BYTES,
     LIMIT,
+    MALFORMED,
+    MOST_LEVELS,
     NEEDED,
+    NO_ROOM,
+    NO_ZONE,
     NODE_BYTES,
     OFFSET_BYTES,
     OFFSETS,
     SLACK,
     STATE_FIELDS,
     STRING,
-    ZONES_COUNT,
-)
-from spark_kafka_sink.record.compiled.variant import (
-    MALFORMED,
-    MOST_LEVELS,
-    NO_ROOM,
-    NO_ZONE,
     TOO_DEEP,
     TOO_LONG,
     UNKNOWN_TYPE,
+    ZONES_COUNT,
 )
 from spark_kafka_sink.record.kernels.declared import called, inlined
 from spark_kafka_sink.record.kernels.encoding import load_offset
