@@ -32,7 +32,8 @@ from spark_kafka_sink.record.kernels import compiler
 
 # numba's code here has to call code that numba has compiled.
 compiler.compile_helpers()
-from spark_kafka_sink.record.kernels.encoding import (  # noqa: E402
+from spark_kafka_sink.record.kernels.hashing import murmur2  # noqa: E402
+from spark_kafka_sink.record.kernels.records import (  # noqa: E402
     bytes_address,
     bytes_length,
     bytes_size,
@@ -40,7 +41,6 @@ from spark_kafka_sink.record.kernels.encoding import (  # noqa: E402
     put_record,
     varint_size,
 )
-from spark_kafka_sink.record.kernels.hashing import murmur2  # noqa: E402
 
 _ARROW_BATCHES = 8
 _ROWS = 10_000

@@ -373,7 +373,7 @@ class RowsDigest:
     """A digest of all added Arrow batches: ``records``, ``data_bytes`` and ``contents``.
 
     data_bytes: of keys, values, headers and the topic column; contents: 64 bits, see
-    ``record/kernels/digest.py``. The order of rows, their division into Arrow batches, and bytes
+    ``record/kernels/hashing.py``. The order of rows, their division into Arrow batches, and bytes
     behind nulls do not change the digest.
     """
 

@@ -1,7 +1,7 @@
 """Transactions, tokens, decisions and plans: what tasks report, and what the driver records.
 
 A task reports its rows as text, ``RECORDS-BYTES-w1.CONTENTS``: their number, their bytes, and the
-sum of their hashes in 16 hexadecimal digits, see ``record/kernels/digest.py``. ``w1`` names the
+sum of their hashes in 16 hexadecimal digits, see ``record/kernels/hashing.py``. ``w1`` names the
 hash. Contents with another hash, of earlier versions, are not compared.
 
 The transactional id ``{prefix}.driver`` belongs to the driver, ``{prefix}.{worker}.{index}`` to one

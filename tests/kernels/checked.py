@@ -23,7 +23,7 @@ from numba.core.config import _OptLevel
 from numba.extending import intrinsic
 
 from spark_kafka_sink.record.kernels import compiler, memory
-from spark_kafka_sink.record.kernels.declared import HELPERS, KERNELS
+from spark_kafka_sink.record.kernels.memory import HELPERS, KERNELS
 from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
 
 _MOST_REGIONS = 4096

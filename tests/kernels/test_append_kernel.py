@@ -17,7 +17,7 @@ from spark_kafka_sink.record.compiled.calls import (
     copy_chain,
     largest_record,
 )
-from spark_kafka_sink.record.kernels import append as source
+from spark_kafka_sink.record.kernels import records as source
 from tests import twin
 
 BINARY = pa.binary()

@@ -21,7 +21,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.record.compiled import library
 from spark_kafka_sink.record.compiled.calls import KERNELS
 from spark_kafka_sink.record.compiled.library import library_name, platform_name
-from spark_kafka_sink.record.kernels import declared
+from spark_kafka_sink.record.kernels import memory
 from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
 from spark_kafka_sink.record.kernels.sources import COMPILER, symbol
 
@@ -30,8 +30,7 @@ PACKAGE = ROOT / "spark_kafka_sink"
 FOLDER = PACKAGE / "record" / "kernels"
 BUILD = "spark_kafka_sink.record.kernels.build"
 ONE_KERNEL = """
-from spark_kafka_sink.record.kernels.declared import kernel
-from spark_kafka_sink.record.kernels.memory import int64_array
+from spark_kafka_sink.record.kernels.memory import int64_array, kernel
 
 @kernel
 def sum_of(address: int, count: int) -> int:
@@ -222,7 +221,7 @@ def test_the_library_of_this_checkout_is_of_its_sources():
 
 
 def test_every_kernel_has_a_name_and_a_count():
-    counts = {name: source.__code__.co_argcount for name, source in declared.KERNELS.items()}
+    counts = {name: source.__code__.co_argcount for name, source in memory.KERNELS.items()}
     assert {name: kernel.parameters_count for name, kernel in KERNELS.items()} == counts
 
 

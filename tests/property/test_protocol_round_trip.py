@@ -40,7 +40,7 @@ from spark_kafka_sink.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from spark_kafka_sink.record.kernels.encoding import put_varint, varint_size
+from spark_kafka_sink.record.kernels.records import put_varint, varint_size
 from tests.property.message_values import (
     MESSAGE_VERSIONS,
     REQUEST_VERSIONS,

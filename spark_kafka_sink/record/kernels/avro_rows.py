@@ -64,29 +64,29 @@ from spark_kafka_sink.record.compiled.nodes import (
     WRITTEN_AS,
     WRONG_SIZE,
 )
-from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
-from spark_kafka_sink.record.kernels.encoding import load_offset, put_varint
 from spark_kafka_sink.record.kernels.memory import (
+    called,
     copy_bytes,
+    field,
+    frame_at,
+    inlined,
     int64_array,
+    integer_at,
+    is_set,
+    kernel,
     load_float32,
     load_uint8,
     load_uint32,
     load_uint64,
+    put_frame,
     store_float32,
     store_float64,
     store_uint8,
     store_uint32,
     store_uint64,
-)
-from spark_kafka_sink.record.kernels.nodes import (
-    field,
-    frame_at,
-    integer_at,
-    is_set,
-    put_frame,
     symbol_of,
 )
+from spark_kafka_sink.record.kernels.records import load_offset, put_varint
 
 _WIDEST_VALUE = 16
 

@@ -30,7 +30,7 @@ from numba.np.arrayobj import make_array, populate_array
 
 from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.kernels import memory
-from spark_kafka_sink.record.kernels.declared import HELPERS, KERNELS
+from spark_kafka_sink.record.kernels.memory import HELPERS, KERNELS
 from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
 from spark_kafka_sink.record.kernels.sources import COMPILER, symbol
 

@@ -1,10 +1,21 @@
-"""Hashes that decide a key's partition, each that of some client. Inlined into the kernels.
+"""Hash keys to find rows' partitions, and rows for a digest in which their order does not show.
+
+The hashes that decide a key's partition are each that of some client:
 
 - murmur2: Kafka's Java client. Seed 0x9747b28c. Not murmur3 (mmh3).
 - murmur3: x86, 32 bits, seed 0, as ``mmh3.hash(key, signed=False)``.
 - CRC-32: zlib's polynomial, as librdkafka's ``consistent`` partitioners.
 
-Source: ``org.apache.kafka.common.utils.Utils.murmur2``; A. Appleby's MurmurHash3; librdkafka.
+The digest is the sum, modulo 2**64, of a hash of each row. So it can be added up over Arrow batches
+and tasks, and a row that is there twice counts twice. A row's hash covers what is written of it:
+key, value, headers, topic, explicit partition, timestamp in ms. What is null or absent adds
+nothing; everything else is hashed with its length and its kind, one after the other, so that
+neither a boundary nor the column can be mistaken. Two different sets of rows have the same sum with
+a chance of 1 in 2**64: enough against accidents, not against somebody who wants it.
+
+Source: ``org.apache.kafka.common.utils.Utils.murmur2``; A. Appleby's MurmurHash3; librdkafka;
+``KafkaProducer.partition``, ``BuiltInPartitioner.partitionForKey``; W. Yi's wyhash, final version
+4, with its default secret.
 """
 
 from __future__ import annotations
@@ -13,8 +24,40 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.kernels.declared import inlined
-from spark_kafka_sink.record.kernels.memory import load_uint8, load_uint32
+from spark_kafka_sink.record.compiled.calls import (
+    ALL_ASSIGNED,
+    CRC32,
+    MURMUR2,
+    MURMUR3,
+    NO_KEY_HASH,
+)
+from spark_kafka_sink.record.kernels.memory import (
+    called,
+    inlined,
+    int32_array,
+    kernel,
+    load_int32,
+    load_int64,
+    load_uint8,
+    load_uint32,
+    load_uint64,
+    multiply_wide,
+    uint64_array,
+)
+from spark_kafka_sink.record.kernels.records import (
+    BYTES_FIELDS,
+    INTEGERS_FIELDS,
+    NULL_LENGTH,
+    RECORD_FIELDS,
+    bytes_address,
+    bytes_length,
+    bytes_view,
+    headers_count,
+    integers_view,
+    is_valid,
+    load_offset,
+    record_columns,
+)
 
 _MURMUR2_SEED = 0x9747B28C
 _MURMUR2_M = 0x5BD1E995
@@ -103,3 +146,195 @@ def crc32(address: int, length: int) -> Any:
         index = (crc ^ np.uint32(load_uint8(address + position))) & np.uint32(0xFF)
         crc = _CRC32_TABLE[index] ^ (crc >> np.uint32(8))
     return crc ^ np.uint32(0xFFFFFFFF)
+
+
+@kernel
+def murmur3_of(address: int, length: int) -> int:
+    """murmur3 of one key, for comparison with other implementations."""
+    return np.int64(murmur3(address, length))
+
+
+@kernel
+def fill_slots(
+    rows_count: int,
+    topic_indices_address: int,
+    topics_count: int,
+    first_slots_address: int,
+    partitions_counts_address: int,
+    computed_address: int,
+    fields_address: int,
+    key_hash: int,
+    slots_address: int,
+) -> int:
+    """See ``assign_slots``. fields_address: of int64[]: those of the key, and the partition."""
+    topic_first_slots = int32_array(first_slots_address, topics_count)
+    topic_partitions_counts = int32_array(partitions_counts_address, topics_count)
+    out_slots = int32_array(slots_address, rows_count)
+    key = bytes_view(fields_address)
+    partition = integers_view(fields_address + 8 * BYTES_FIELDS)
+    for row in range(rows_count):
+        topic = np.int64(0)
+        if topic_indices_address != 0:
+            topic = np.int64(load_int32(topic_indices_address + 4 * row))
+        count = np.int64(topic_partitions_counts[topic])
+        chosen = np.int64(-1)
+        if partition.values_address != 0 and is_valid(
+            partition.validity_address, partition.validity_offset, row
+        ):
+            chosen = np.int64(load_int32(partition.values_address + 4 * row))
+            if chosen < 0 or chosen >= count:
+                return np.int64(row)
+        elif computed_address != 0:
+            chosen = np.int64(load_int32(computed_address + 4 * row))
+            if chosen >= count:
+                return np.int64(row)
+        if chosen < 0 and key_hash != NO_KEY_HASH:
+            length = bytes_length(key, row)
+            if key_hash == MURMUR2 and length != NULL_LENGTH:
+                hashed = murmur2(bytes_address(key, row), length)
+                chosen = np.int64(hashed & np.uint32(0x7FFFFFFF)) % count
+            elif key_hash == MURMUR3 and length != NULL_LENGTH:
+                chosen = np.int64(murmur3(bytes_address(key, row), length)) % count
+            elif key_hash == CRC32 and length > 0:
+                chosen = np.int64(crc32(bytes_address(key, row), length)) % count
+        if chosen < 0:
+            out_slots[row] = np.int32(-1 - topic)
+        else:
+            out_slots[row] = np.int32(np.int64(topic_first_slots[topic]) + chosen)
+    return np.int64(ALL_ASSIGNED)
+
+
+_SECRET_0 = np.uint64(0x2D358DCCAA6C78A5)
+_SECRET_1 = np.uint64(0x8BB84B93962EACC9)
+_SECRET_2 = np.uint64(0x4B33A62ED433D4A3)
+_SECRET_3 = np.uint64(0x4D5A2DA51DE1AA47)
+
+# What a part of a row is. A row begins with _ROW.
+_ROW = np.uint64(1)
+_KEY = np.uint64(2)
+_VALUE = np.uint64(3)
+_HEADER_KEY = np.uint64(4)
+_HEADER_VALUE = np.uint64(5)
+_TOPIC = np.uint64(6)
+_PARTITION = np.uint64(7)
+_TIMESTAMP = np.uint64(8)
+
+# Where the integers of each column begin.
+_TOPIC_FIELDS = RECORD_FIELDS
+_PARTITION_FIELDS = _TOPIC_FIELDS + BYTES_FIELDS
+_TIMESTAMP_FIELDS = _PARTITION_FIELDS + INTEGERS_FIELDS
+
+_US_PER_MS = 1000
+
+
+@inlined
+def _mix(left: Any, right: Any) -> Any:
+    low, high = multiply_wide(left, right)
+    return low ^ high
+
+
+@inlined
+def _load_4(address: int) -> Any:
+    return np.uint64(load_uint32(address))
+
+
+@called
+def _wyhash(address: int, length: int, seed: Any) -> Any:
+    """The hash of ``length`` bytes with ``seed``, a uint64, as uint64."""
+    seed = seed ^ _mix(seed ^ _SECRET_0, _SECRET_1)
+    first = np.uint64(0)
+    second = np.uint64(0)
+    if length > 16:
+        rest = length
+        if rest >= 48:
+            seed_1 = seed
+            seed_2 = seed
+            while rest >= 48:
+                seed = _mix(load_uint64(address) ^ _SECRET_1, load_uint64(address + 8) ^ seed)
+                word = load_uint64(address + 16) ^ _SECRET_2
+                seed_1 = _mix(word, load_uint64(address + 24) ^ seed_1)
+                word = load_uint64(address + 32) ^ _SECRET_3
+                seed_2 = _mix(word, load_uint64(address + 40) ^ seed_2)
+                address += 48
+                rest -= 48
+            seed ^= seed_1 ^ seed_2
+        while rest > 16:
+            seed = _mix(load_uint64(address) ^ _SECRET_1, load_uint64(address + 8) ^ seed)
+            address += 16
+            rest -= 16
+        # The last 16 bytes, some of which may have been read before.
+        first = load_uint64(address + rest - 16)
+        second = load_uint64(address + rest - 8)
+    elif length >= 4:
+        middle = (length >> 3) << 2
+        end = address + length - 4
+        first = (_load_4(address) << np.uint64(32)) | _load_4(address + middle)
+        second = (_load_4(end) << np.uint64(32)) | _load_4(end - middle)
+    elif length > 0:
+        first = np.uint64(load_uint8(address)) << np.uint64(16)
+        first |= np.uint64(load_uint8(address + (length >> 1))) << np.uint64(8)
+        first |= np.uint64(load_uint8(address + length - 1))
+    low, high = multiply_wide(first ^ _SECRET_1, second ^ seed)
+    return _mix(low ^ _SECRET_0 ^ np.uint64(length), high ^ _SECRET_1)
+
+
+@inlined
+def _add_bytes(hashed: Any, kind: Any, column: Any, row: int) -> Any:
+    """(the row's hash with a field of bytes, the field's length; 0 for null)."""
+    length = bytes_length(column, row)
+    if length == NULL_LENGTH:
+        length = np.int64(0)
+    else:
+        hashed = _wyhash(bytes_address(column, row), length, hashed ^ kind)
+    return hashed, length
+
+
+@inlined
+def _add_integer(hashed: Any, kind: Any, value: int) -> Any:
+    return _mix(hashed ^ _SECRET_2 ^ kind, np.uint64(value) ^ _SECRET_3)
+
+
+@inlined
+def _is_there(column: Any, row: int) -> bool:
+    is_absent = column.values_address == 0
+    return not is_absent and is_valid(column.validity_address, column.validity_offset, row)
+
+
+@kernel
+def add_rows_digest(rows_count: int, fields_address: int, contents_address: int) -> int:
+    """See ``digest_rows``: returns the bytes.
+
+    fields_address: of int64[]: those of the columns, the topic, the partition and the timestamp
+    contents_address: of uint64[1], the sum
+    """
+    columns = record_columns(fields_address)
+    topic = bytes_view(fields_address + 8 * _TOPIC_FIELDS)
+    partition = integers_view(fields_address + 8 * _PARTITION_FIELDS)
+    timestamp = integers_view(fields_address + 8 * _TIMESTAMP_FIELDS)
+    contents = np.uint64(0)
+    data_bytes = np.int64(0)
+    headers = columns.headers
+    for row in range(rows_count):
+        hashed, length = _add_bytes(_ROW, _KEY, columns.key, row)
+        data_bytes += length
+        hashed, length = _add_bytes(hashed, _VALUE, columns.value, row)
+        data_bytes += length
+        count = headers_count(headers, row)
+        if count > 0:
+            first = load_offset(headers.offsets_address, headers.offset_bytes, row)
+            for header in range(first, first + count):
+                hashed, length = _add_bytes(hashed, _HEADER_KEY, headers.keys, header)
+                data_bytes += length
+                hashed, length = _add_bytes(hashed, _HEADER_VALUE, headers.values, header)
+                data_bytes += length
+        hashed, length = _add_bytes(hashed, _TOPIC, topic, row)
+        data_bytes += length
+        if _is_there(partition, row):
+            value = np.int64(load_int32(partition.values_address + 4 * row))
+            hashed = _add_integer(hashed, _PARTITION, value)
+        if _is_there(timestamp, row):
+            value = load_int64(timestamp.values_address + 8 * row) // np.int64(_US_PER_MS)
+            hashed = _add_integer(hashed, _TIMESTAMP, value)
+        contents += hashed
+    uint64_array(contents_address, 1)[0] = contents
+    return data_bytes

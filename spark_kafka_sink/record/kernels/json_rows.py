@@ -65,10 +65,9 @@ from spark_kafka_sink.record.compiled.nodes import (
     ZONES,
     ZONES_COUNT,
 )
-from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
-from spark_kafka_sink.record.kernels.encoding import load_offset
 from spark_kafka_sink.record.kernels.json_values import (
     escaped_bytes,
+    put_by_pattern,
     put_interval,
     put_json_double,
     put_json_float,
@@ -77,29 +76,38 @@ from spark_kafka_sink.record.kernels.json_values import (
     zone_of,
 )
 from spark_kafka_sink.record.kernels.memory import (
+    called,
     copy_bytes,
+    field,
+    frame_at,
+    inlined,
     int64_array,
     int64_table,
+    integer_at,
+    is_set,
+    kernel,
     load_int32,
     load_int64,
     load_uint8,
     load_uint32,
     load_uint64,
+    put_frame,
     store_uint8,
     store_uint32,
     store_uint64,
 )
-from spark_kafka_sink.record.kernels.nodes import field, frame_at, integer_at, is_set, put_frame
-from spark_kafka_sink.record.kernels.numbers import (
+from spark_kafka_sink.record.kernels.records import load_offset
+from spark_kafka_sink.record.kernels.text import (
+    MOST_ESCAPED,
+    put_base64,
     put_date,
     put_decimal,
     put_integer,
     put_local_time,
+    put_string,
     put_time,
     put_zone,
 )
-from spark_kafka_sink.record.kernels.patterns import put_by_pattern
-from spark_kafka_sink.record.kernels.text import MOST_ESCAPED, put_base64, put_string
 from spark_kafka_sink.record.kernels.variant import put_variant
 
 _NULL = 0x6C6C756E

@@ -1,19 +1,58 @@
-"""Memory as kernels see it: values and arrays at addresses.
+"""Declare kernels and their helpers, and give them memory: values, arrays and nodes at addresses.
 
-In Python these functions do the same as when they are compiled, so that a kernel can be followed
-step by step; ``compiler`` has what takes their place. Arrays that are passed around inside a kernel
-would cost reference counting for every row, which made the append kernel ten times slower: those
-made here are not counted.
+A kernel is a function of int64 that returns an int64: numbers and addresses of memory. So it is the
+same function for numba, for C's calling convention, and for whoever calls it; nothing of Python or
+NumPy is known below. What has to come back besides is written to an address. A process that writes
+records imports none of it: ``record/compiled`` has the names.
 
-Integers are little-endian, at any address. Nothing is checked.
+In Python the functions that read and write memory do the same as when they are compiled, so that a
+kernel can be followed step by step; ``compiler`` has what takes their place. Arrays that are passed
+around inside a kernel would cost reference counting for every row, which made the append kernel ten
+times slower: those made here are not counted. Integers are little-endian, at any address. Nothing
+is checked. The helpers at the end go by the table of nodes: see ``record/compiled/nodes``.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from spark_kafka_sink.record.compiled.nodes import (
+    FRAME_END,
+    FRAME_INDEX,
+    FRAME_MODE,
+    FRAME_NODE,
+    INT16,
+    INT32,
+    INT64,
+)
+
+KERNELS: dict[str, Callable[..., int]] = {}
+"""Every kernel that was imported, by name."""
+HELPERS: dict[Callable[..., Any], bool] = {}
+"""Every helper that was imported: is it compiled into whoever calls it?"""
+
+
+def kernel(source: Callable[..., int]) -> Callable[..., int]:
+    """Declare a kernel: a function of int64 that returns an int64."""
+    assert source.__name__ not in KERNELS, f"two kernels are called {source.__name__}"
+    KERNELS[source.__name__] = source
+    return source
+
+
+def inlined(source: Callable[..., Any]) -> Any:
+    """Declare a helper of kernels: compiled into whoever calls it."""
+    HELPERS[source] = True
+    return source
+
+
+def called(source: Callable[..., Any]) -> Any:
+    """Declare a helper that is too large for each place that uses it to have a copy."""
+    HELPERS[source] = False
+    return source
 
 
 def _load(address: int, dtype: Any) -> Any:
@@ -128,3 +167,63 @@ def int64_table(address: int, rows_count: int, columns_count: int) -> Any:
 
 def _array(array_type: Any, address: int) -> Any:
     return np.ctypeslib.as_array(array_type.from_address(int(address)))
+
+
+@inlined
+def field(node: int, number: int) -> Any:
+    """A field of the node at an address, as int64. Of a frame, too."""
+    return np.int64(load_int64(node + 8 * number))
+
+
+@inlined
+def put_frame(frame: int, mode: int, node: int, end: int, index: int) -> None:
+    """Keep where the writing of something is, while what is in it is written."""
+    store_uint64(frame + 8 * FRAME_MODE, mode)
+    store_uint64(frame + 8 * FRAME_NODE, node)
+    store_uint64(frame + 8 * FRAME_END, end)
+    store_uint64(frame + 8 * FRAME_INDEX, index)
+
+
+@inlined
+def frame_at(frame: int) -> tuple[Any, Any, Any, Any]:
+    """What ``put_frame`` has kept: mode, node, end and index."""
+    mode, node = field(frame, FRAME_MODE), field(frame, FRAME_NODE)
+    return mode, node, field(frame, FRAME_END), field(frame, FRAME_INDEX)
+
+
+@inlined
+def is_set(bitmap: int, index: int) -> bool:
+    """A bit of a bitmap at an address."""
+    return (np.int64(load_uint8(bitmap + (index >> 3))) >> (index & 7)) & 1 != 0
+
+
+@inlined
+def integer_at(kind: int, data: int, index: int) -> Any:
+    """A value of INT8 to INT64 as int64."""
+    if kind == INT32:
+        return np.int64(load_int32(data + 4 * index))
+    if kind == INT64:
+        return np.int64(load_int64(data + 8 * index))
+    if kind == INT16:
+        return np.int64(load_int16(data + 2 * index))
+    return np.int64(load_int8(data + index))
+
+
+@called
+def symbol_of(symbols: int, source: int, count: int) -> int:
+    """Number of the symbol that a string of ``count`` bytes is, -1 if it is none.
+
+    symbols: address of int64[]: their count, then address and length of each
+    """
+    for number in range(load_int64(symbols)):
+        entry = symbols + 8 + 16 * number
+        if load_int64(entry + 8) == count:
+            address = load_int64(entry)
+            position = np.int64(0)
+            while position < count and load_uint8(address + position) == load_uint8(
+                source + position
+            ):
+                position += 1
+            if position == count:
+                return np.int64(number)
+    return np.int64(-1)
