@@ -203,6 +203,33 @@ def in_usual_case(*allowed: str) -> Callable[[str], str]:
     return lambda value: next((word for word in allowed if word.lower() == value.lower()), value)
 
 
+def optional_text(
+    name: str, importance: Importance, doc: str, takes_references: bool = False
+) -> ConfigKey:
+    """Return a key whose value is any text but the empty one; without it None."""
+    return ConfigKey(
+        name, STRING, None, non_empty, importance, doc, takes_references=takes_references
+    )
+
+
+def secret(name: str, importance: Importance, doc: str) -> ConfigKey:
+    """Return a key whose value is not shown, and may be a reference; without it None."""
+    return ConfigKey(name, PASSWORD, None, None, importance, doc, takes_references=True)
+
+
+def flag(name: str, default: bool | None, importance: Importance, doc: str) -> ConfigKey:
+    """Return a key whose value is true or false."""
+    return ConfigKey(name, BOOLEAN, default, None, importance, doc)
+
+
+def choice(
+    name: str, default: str | None, allowed: Iterable[str], importance: Importance, doc: str
+) -> ConfigKey:
+    """Return a key whose value is one of ``allowed``, in upper or lower case."""
+    usual = in_usual_case(*allowed)
+    return ConfigKey(name, STRING, default, one_of(*allowed), importance, doc, convert=usual)
+
+
 class ConfigDef:
     """A table of keys. ``prefix``: text that users write before each name."""
 

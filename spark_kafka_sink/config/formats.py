@@ -12,39 +12,41 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import (
+    HIGH,
+    LIST,
+    LOW,
+    MEDIUM,
     ConfigKey,
-    ConfigType,
     Importance,
-    in_usual_case,
+    choice,
+    flag,
     non_empty,
-    one_of,
+    optional_text,
+)
+from spark_kafka_sink.config.config_def import (
+    STRING as TEXT,
 )
 
 RAW, STRING, JSON, AVRO, PROTOBUF = "raw", "string", "json", "avro", "protobuf"
 FORMATS = (RAW, STRING, JSON, AVRO, PROTOBUF)
 PREFIX, HEADER = "prefix", "header"
 
-_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-_TEXT, _LIST, _BOOLEAN = ConfigType.STRING, ConfigType.LIST, ConfigType.BOOLEAN
-
 
 def _of_part(part: str, importance: Importance) -> Iterator[ConfigKey]:
     """Yield the options that value and key share."""
-    yield ConfigKey(
+    yield choice(
         f"{part}.format",
-        _TEXT,
         None if part == "key" else RAW,
-        one_of(*FORMATS),
+        FORMATS,
         importance,
         f"What a record's {part} is made of columns as: raw, one column of bytes or text as it is; "
         "string, the text of one column; json, as to_json(struct(...)) makes it; avro; protobuf: "
         "docs/formats.md."
         + (" None: string if key.columns names a column, else raw." if part == "key" else ""),
-        convert=in_usual_case(*FORMATS),
     )
     yield ConfigKey(
         f"{part}.columns",
-        _LIST,
+        LIST,
         [],
         None,
         importance,
@@ -61,36 +63,29 @@ def _of_part(part: str, importance: Importance) -> Iterator[ConfigKey]:
 
 def _of_ids(part: str) -> Iterator[ConfigKey]:
     """Yield the options of a schema registry's ids."""
-    yield ConfigKey(
+    yield flag(
         f"{part}.schema.id.prefix",
-        _BOOLEAN,
         None,
-        None,
-        _MEDIUM,
+        MEDIUM,
         f"Put the id of a schema in a schema registry before each {part}, as Confluent's "
         "serializers do. Default: true for avro and protobuf with schema.registry.url. true for "
         "json: with a JSON Schema of the registry. true for raw: before bytes that are encoded "
         "already, as by to_avro.",
     )
-    yield ConfigKey(
+    yield choice(
         f"{part}.schema.id.location",
-        _TEXT,
         PREFIX,
-        one_of(PREFIX, HEADER),
-        _LOW,
+        (PREFIX, HEADER),
+        LOW,
         f"Where that id goes: prefix, or header, which is __{part}_schema_id with the schema's "
         "GUID, for consumers that look there (Confluent Platform 8.1 and newer).",
-        convert=in_usual_case(PREFIX, HEADER),
     )
 
 
 def _of_avro(part: str) -> Iterator[ConfigKey]:
-    yield ConfigKey(
+    yield optional_text(
         f"{part}.avro.schema",
-        _TEXT,
-        None,
-        non_empty,
-        _MEDIUM,
+        MEDIUM,
         f"The Avro schema that a {part} is written with, as JSON, or the path of a file with it "
         "on the driver. Default: derived from the columns as to_avro does, or what "
         "use.latest.version or use.schema.id finds.",
@@ -98,43 +93,32 @@ def _of_avro(part: str) -> Iterator[ConfigKey]:
 
 
 def _of_protobuf(part: str) -> Iterator[ConfigKey]:
-    yield ConfigKey(
+    yield optional_text(
         f"{part}.protobuf.descriptor.file",
-        _TEXT,
-        None,
-        non_empty,
-        _MEDIUM,
+        MEDIUM,
         f"A file, on the driver, with the descriptors of the Protobuf message that a {part} is "
         "written as: what protoc --include_imports --descriptor_set_out writes. to_protobuf's "
         "descFilePath. Default: what use.latest.version or use.schema.id finds.",
     )
-    yield ConfigKey(
+    yield optional_text(
         f"{part}.protobuf.message",
-        _TEXT,
-        None,
-        non_empty,
-        _MEDIUM,
+        MEDIUM,
         "The full name of that message: to_protobuf's messageName. Default, without a file: the "
         "first message of the registry's schema.",
     )
 
 
 def _of_json(part: str) -> Iterator[ConfigKey]:
-    yield ConfigKey(
+    yield flag(
         f"{part}.json.ignorenullfields",
-        _BOOLEAN,
         True,
-        None,
-        _MEDIUM,
+        MEDIUM,
         "to_json's ignoreNullFields: leave fields out that are null.",
     )
     written = "are written by. Its letters: docs/formats.md. Default: Spark's own"
-    yield ConfigKey(
+    yield optional_text(
         f"{part}.json.schema",
-        _TEXT,
-        None,
-        non_empty,
-        _MEDIUM,
+        MEDIUM,
         f"The JSON Schema that is registered for a {part}, with {part}.schema.id.prefix=true; or "
         "the path of a file with it on the driver. Rows are not compared with it. Default: derived "
         "from the columns, with the title Row.",
@@ -146,16 +130,13 @@ def _of_json(part: str) -> Iterator[ConfigKey]:
         ("timeZone", "the time zone of timestamps. Default: that of the Spark session"),
     ):
         doc = f"to_json's {name}: {meaning}."
-        yield ConfigKey(f"{part}.json.{name.lower()}", _TEXT, None, non_empty, _LOW, doc)
+        yield optional_text(f"{part}.json.{name.lower()}", LOW, doc)
 
 
 def _of_columns() -> Iterator[ConfigKey]:
-    yield ConfigKey(
+    yield optional_text(
         "value.column",
-        _TEXT,
-        None,
-        non_empty,
-        _MEDIUM,
+        MEDIUM,
         "The column that is the value: of bytes or text for raw, any for string; for other formats "
         "a struct, whose fields the value is made of, and null where the struct is. Default for "
         "raw: value.",
@@ -163,27 +144,24 @@ def _of_columns() -> Iterator[ConfigKey]:
     for part in ("key", "topic", "partition", "headers", "timestamp"):
         yield ConfigKey(
             f"{part}.column",
-            _TEXT,
+            TEXT,
             None,
             None,
-            _MEDIUM,
+            MEDIUM,
             f"The column that is a record's {part}. Default: {part}, if there is one. Empty: none, "
             f"so that a column {part} is one like others.",
         )
-    yield ConfigKey(
+    yield optional_text(
         "value.null.when",
-        _TEXT,
-        None,
-        non_empty,
-        _MEDIUM,
+        MEDIUM,
         "A column of booleans: where it is true, the value of a format is null, which deletes a "
         "key from a compacted topic. It is no part of the value, unless value.columns names it.",
     )
 
 
 FORMAT_KEYS = (
-    *_of_part("value", _HIGH),
-    *_of_part("key", _HIGH),
+    *_of_part("value", HIGH),
+    *_of_part("key", HIGH),
     *_of_columns(),
     *_of_ids("value"),
     *_of_ids("key"),
@@ -195,18 +173,18 @@ FORMAT_KEYS = (
     *_of_protobuf("key"),
     ConfigKey(
         "avro.record.name",
-        _TEXT,
+        TEXT,
         "topLevelRecord",
         non_empty,
-        _LOW,
+        LOW,
         "Name of the record in a schema that is derived from columns; the default is to_avro's.",
     ),
     ConfigKey(
         "avro.namespace",
-        _TEXT,
+        TEXT,
         "",
         None,
-        _LOW,
+        LOW,
         "Namespace of the record in a schema that is derived from columns.",
     ),
 )

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.config.config_def import (
-    BOOLEAN,
     HIGH,
     INT,
     KAFKA_PREFIX,
@@ -30,6 +29,8 @@ from spark_kafka_sink.config.config_def import (
     ConfigKey,
     at_least,
     between,
+    choice,
+    flag,
     in_usual_case,
     one_of,
     without_providers,
@@ -167,15 +168,13 @@ PRODUCER_CONFIG = ConfigDef(
             "Brokers to begin with, as host:port, separated by commas. The rest of the cluster is "
             "learned from them.",
         ),
-        ConfigKey(
+        choice(
             "acks",
-            STRING,
             "all",
-            one_of(*ACKS),
+            ACKS,
             LOW,
             "Who must have a record before it counts as written: 0 nobody, 1 the leader, all (-1) "
             "every in-sync replica. Idempotence needs all.",
-            convert=in_usual_case(*ACKS),
         ),
         ConfigKey(
             "batch.size",
@@ -276,23 +275,19 @@ PRODUCER_CONFIG = ConfigDef(
             "Requests to one broker that wait for their answer. At most 5 with idempotence; "
             "without it, more than 1 may reorder records when a request is retried.",
         ),
-        ConfigKey(
+        flag(
             "enable.idempotence",
-            BOOLEAN,
             True,
-            None,
             LOW,
             "Let brokers recognise a batch that is sent again, so that the producer's own retries "
             "neither double nor reorder records. Needs kafka.acks=all and kafka.retries.",
         ),
-        ConfigKey(
+        choice(
             "compression.type",
-            STRING,
             "none",
-            one_of(*CODECS),
+            CODECS,
             HIGH,
             "Codec of record batches: none, gzip, snappy, lz4 or zstd.",
-            convert=in_usual_case(*CODECS),
         ),
         ConfigKey(
             "compression.gzip.level",
@@ -319,11 +314,9 @@ PRODUCER_CONFIG = ConfigDef(
             MEDIUM,
             "Negative (fast) to 22 (small).",
         ),
-        ConfigKey(
+        flag(
             "partitioner.ignore.keys",
-            BOOLEAN,
             False,
-            None,
             MEDIUM,
             "Spread records over partitions regardless of their key.",
         ),
@@ -341,11 +334,9 @@ PRODUCER_CONFIG = ConfigDef(
             "A Java class cannot run here.",
             in_usual_case(*PARTITIONERS),
         ),
-        ConfigKey(
+        flag(
             "partitioner.adaptive.partitioning.enable",
-            BOOLEAN,
             True,
-            None,
             LOW,
             "Rows without key prefer partitions whose brokers keep up: those with fewer batches "
             "waiting.",
@@ -375,14 +366,12 @@ PRODUCER_CONFIG = ConfigDef(
             LOW,
             "After how long without a row a topic's metadata is forgotten.",
         ),
-        ConfigKey(
+        choice(
             "metadata.recovery.strategy",
-            STRING,
             "rebootstrap",
-            one_of("rebootstrap", "none"),
+            ("rebootstrap", "none"),
             LOW,
             "Whether kafka.bootstrap.servers is asked again when no known broker can be reached.",
-            convert=in_usual_case("rebootstrap", "none"),
         ),
         ConfigKey(
             "metadata.recovery.rebootstrap.trigger.ms",
@@ -482,11 +471,9 @@ PRODUCER_CONFIG = ConfigDef(
             MEDIUM,
             "TCP receive buffer. -1: the operating system decides.",
         ),
-        ConfigKey(
+        flag(
             "enable.metrics.push",
-            BOOLEAN,
             True,
-            None,
             LOW,
             "Push metrics of each task's producer to the brokers, where they have a plugin that "
             "takes them and a subscription that asks for them (KIP-714). Others are asked nothing.",

@@ -14,13 +14,19 @@ from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.base.text import misplaced_at, shown_url
 from spark_kafka_sink.config.config_def import (
+    CLASS,
+    HIGH,
+    INT,
+    LIST,
+    LOW,
+    MEDIUM,
     ConfigKey,
-    ConfigType,
-    Importance,
     at_least,
+    choice,
+    flag,
     in_usual_case,
-    non_empty,
-    one_of,
+    optional_text,
+    secret,
 )
 from spark_kafka_sink.config.formats import (
     AVRO,
@@ -46,9 +52,6 @@ TOPIC_NAME, RECORD_NAME, TOPIC_RECORD_NAME = (
     "TopicRecordNameStrategy",
 )
 _STRATEGIES = (TOPIC_NAME, RECORD_NAME, TOPIC_RECORD_NAME)
-_TEXT, _BOOLEAN, _INT = ConfigType.STRING, ConfigType.BOOLEAN, ConfigType.INT
-_PASSWORD, _LIST = ConfigType.PASSWORD, ConfigType.LIST
-_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _BASIC = f"{REGISTRY_PREFIX}basic.auth."
 _BEARER = f"{REGISTRY_PREFIX}bearer.auth."
 
@@ -97,12 +100,9 @@ def _known_or_own(strategy: str) -> str | None:
 
 
 def _references_key(part: str) -> ConfigKey:
-    return ConfigKey(
+    return optional_text(
         f"{part}.schema.references",
-        _TEXT,
-        None,
-        non_empty,
-        _LOW,
+        LOW,
         f"What {part}.avro.schema or {part}.json.schema builds on, as the registry has it: a JSON "
         'list as in its API, [{"name": …, "subject": …, "version": …}]. Without version: the '
         "latest one when the query is started. Of protobuf: where a file that "
@@ -113,10 +113,10 @@ def _references_key(part: str) -> ConfigKey:
 def _strategy(part: str) -> ConfigKey:
     return ConfigKey(
         f"{part}.subject.name.strategy",
-        ConfigType.CLASS,
+        CLASS,
         TOPIC_NAME,
         _known_or_own,
-        _MEDIUM,
+        MEDIUM,
         f"Under which subject the schema of {part}s is registered: TopicNameStrategy, which is "
         f"topic-{part}; RecordNameStrategy, the record's full name; TopicRecordNameStrategy, both "
         "with a - between. Java's class names are taken. package.module:function: your own, called "
@@ -131,81 +131,71 @@ def _of_registry(key: ConfigKey) -> ConfigKey:
     doc = doc.replace("if the brokers want", "if the registry wants")
     doc = doc.replace("kafka.ssl.", f"{REGISTRY_PREFIX}ssl.")
     doc = doc.replace("on every machine that runs the driver or a task", "on the driver")
-    return key._replace(name=REGISTRY_PREFIX + key.name, doc=doc, importance=_LOW)
+    return key._replace(name=REGISTRY_PREFIX + key.name, doc=doc, importance=LOW)
 
 
 REGISTRY_KEYS = (
     ConfigKey(
         "schema.registry.url",
-        _LIST,
+        LIST,
         [],
         _urls,
-        _HIGH,
+        HIGH,
         "Addresses of a schema registry that speaks Confluent's REST API, separated by commas: the "
         "next one is asked where one does not answer. Only the driver asks, before the first task.",
         takes_references=True,
         hides_value=True,
     ),
-    ConfigKey(
+    flag(
         "auto.register.schemas",
-        _BOOLEAN,
         True,
-        None,
-        _HIGH,
+        HIGH,
         "Register the schema if its subject does not have it. false: it must be there.",
     ),
-    ConfigKey(
+    flag(
         "use.latest.version",
-        _BOOLEAN,
         False,
-        None,
-        _MEDIUM,
+        MEDIUM,
         "Write with the latest schema of the subject instead of one that is derived from the "
         "columns; nothing is registered.",
     ),
     ConfigKey(
         "use.latest.with.metadata",
-        _LIST,
+        LIST,
         [],
         _pairs,
-        _LOW,
+        LOW,
         "Write with the latest schema of the subject that has these metadata, name=value separated "
         "by commas; nothing is registered.",
     ),
-    ConfigKey(
+    flag(
         "latest.compatibility.strict",
-        _BOOLEAN,
         True,
-        None,
-        _LOW,
+        LOW,
         "With use.latest.version: refuse columns that the latest schema does not have. false: avro "
         "and protobuf leave them out, and json is not compared with the schema.",
     ),
     ConfigKey(
         "use.schema.id",
-        _INT,
+        INT,
         None,
         at_least(0),
-        _MEDIUM,
+        MEDIUM,
         "Write values with the registry's schema of this id; nothing is registered. Keys: "
         "key.use.schema.id.",
     ),
-    ConfigKey("key.use.schema.id", _INT, None, at_least(0), _LOW, "The same for keys."),
-    ConfigKey(
+    ConfigKey("key.use.schema.id", INT, None, at_least(0), LOW, "The same for keys."),
+    flag(
         "id.compatibility.strict",
-        _BOOLEAN,
         True,
-        None,
-        _LOW,
+        LOW,
         "With use.schema.id or key.use.schema.id: refuse columns that the schema does not have. "
         "false: avro and protobuf leave them out, and json is not compared with the schema.",
     ),
-    ConfigKey(
+    flag(
         "normalize.schemas",
-        _BOOLEAN,
         False,
-        None,
-        _LOW,
+        LOW,
         "Have the registry bring a schema into its normal form when it looks for it, so that one "
         "that means the same counts as the same.",
     ),
@@ -213,96 +203,53 @@ REGISTRY_KEYS = (
     _references_key("key"),
     _strategy("value"),
     _strategy("key"),
-    ConfigKey(
+    choice(
         f"{_BASIC}credentials.source",
-        _TEXT,
         None,
-        one_of(URL, USER_INFO, SASL_INHERIT),
-        _MEDIUM,
+        (URL, USER_INFO, SASL_INHERIT),
+        MEDIUM,
         "Where user and password for the registry are: URL, in schema.registry.url; USER_INFO, in "
         "schema.registry.basic.auth.user.info; SASL_INHERIT, those of kafka.sasl.*. Default: "
         "USER_INFO if that option is given, else URL.",
-        convert=in_usual_case(URL, USER_INFO, SASL_INHERIT),
     ),
-    ConfigKey(
-        f"{_BASIC}user.info",
-        _PASSWORD,
-        None,
-        None,
-        _MEDIUM,
-        "User and password for the registry, as user:password.",
-        takes_references=True,
-    ),
-    ConfigKey(
+    secret(f"{_BASIC}user.info", MEDIUM, "User and password for the registry, as user:password."),
+    choice(
         f"{_BEARER}credentials.source",
-        _TEXT,
         None,
-        one_of(STATIC_TOKEN, OAUTHBEARER),
-        _MEDIUM,
+        (STATIC_TOKEN, OAUTHBEARER),
+        MEDIUM,
         "Where a bearer token for the registry comes from: STATIC_TOKEN, "
         "schema.registry.bearer.auth.token; OAUTHBEARER, an issuer, by client credentials. "
         "Default: what is given.",
-        convert=in_usual_case(STATIC_TOKEN, OAUTHBEARER),
     ),
-    ConfigKey(
-        f"{_BEARER}token",
-        _PASSWORD,
-        None,
-        None,
-        _MEDIUM,
-        "A bearer token for the registry.",
-        takes_references=True,
-    ),
-    ConfigKey(
+    secret(f"{_BEARER}token", MEDIUM, "A bearer token for the registry."),
+    optional_text(
         f"{_BEARER}issuer.endpoint.url",
-        _TEXT,
-        None,
-        non_empty,
-        _MEDIUM,
+        MEDIUM,
         "The token endpoint of the issuer.",
         takes_references=True,
     ),
-    ConfigKey(
-        f"{_BEARER}client.id",
-        _TEXT,
-        None,
-        non_empty,
-        _MEDIUM,
-        "Id of the client at the issuer.",
-        takes_references=True,
+    optional_text(
+        f"{_BEARER}client.id", MEDIUM, "Id of the client at the issuer.", takes_references=True
     ),
-    ConfigKey(
-        f"{_BEARER}client.secret",
-        _PASSWORD,
-        None,
-        None,
-        _MEDIUM,
-        "Secret of the client at the issuer.",
-        takes_references=True,
-    ),
-    ConfigKey(f"{_BEARER}scope", _TEXT, None, non_empty, _LOW, "Scope to ask the issuer for."),
-    ConfigKey(
+    secret(f"{_BEARER}client.secret", MEDIUM, "Secret of the client at the issuer."),
+    optional_text(f"{_BEARER}scope", LOW, "Scope to ask the issuer for."),
+    optional_text(
         f"{_BEARER}logical.cluster",
-        _TEXT,
-        None,
-        non_empty,
-        _LOW,
+        LOW,
         "Confluent Cloud: the id of the registry (lsrc-…), sent as header target-sr-cluster.",
     ),
-    ConfigKey(
+    optional_text(
         f"{_BEARER}identity.pool.id",
-        _TEXT,
-        None,
-        non_empty,
-        _LOW,
+        LOW,
         "Confluent Cloud: the id of an identity pool, sent as header Confluent-Identity-Pool-Id.",
     ),
     ConfigKey(
         f"{REGISTRY_PREFIX}timeout.ms",
-        _INT,
+        INT,
         12000,
         at_least(1),
-        _LOW,
+        LOW,
         "How long the driver tries, in all, at all addresses, before it gives up a registry that "
         "does not answer. One request may take a third of it, or 5000 where that is more.",
     ),

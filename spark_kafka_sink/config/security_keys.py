@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 
 from spark_kafka_sink.config.config_def import (
-    BOOLEAN,
     CLASS,
     CLIENT_HANDLERS,
     DOUBLE,
@@ -34,14 +33,16 @@ from spark_kafka_sink.config.config_def import (
     VALIDATORS,
     ConfigDef,
     ConfigKey,
-    ConfigType,
-    Importance,
     at_least,
     between,
+    choice,
+    flag,
     in_usual_case,
     non_empty,
     one_of,
     one_of_classes,
+    optional_text,
+    secret,
     simple_name,
 )
 
@@ -85,25 +86,13 @@ def _tls_version(text: str) -> str:
 
 def _type_of(name: str) -> ConfigKey:
     """Return the option for the type of a store."""
-    return ConfigKey(
-        name,
-        STRING,
-        None,
-        one_of(*STORE_TYPES),
-        MEDIUM,
-        "JKS, PKCS12 or PEM.",
-        "JKS",
-        _BY_CONTENT,
-        convert=in_usual_case(*STORE_TYPES),
-    )
+    key = choice(name, None, STORE_TYPES, MEDIUM, "JKS, PKCS12 or PEM.")
+    return key._replace(java_default="JKS", difference=_BY_CONTENT)
 
 
 SSL_KEYS = [
-    ConfigKey(
+    optional_text(
         "ssl.truststore.location",
-        STRING,
-        None,
-        non_empty,
         HIGH,
         "File with the certificates of the authorities that brokers are trusted by, PEM, PKCS12 or "
         "JKS, on every machine that runs the driver or a task. A name without a folder is also "
@@ -111,75 +100,48 @@ SSL_KEYS = [
         "authorities are trusted.",
         takes_references=True,
     ),
-    ConfigKey(
+    secret(
         "ssl.truststore.password",
-        PASSWORD,
-        None,
-        None,
         HIGH,
         "Password of a trust store file in PKCS12 or JKS. A JKS file is also read without, but "
         "then it is not checked whether it was altered. PEM files have none.",
-        takes_references=True,
     ),
-    ConfigKey(
+    secret(
         "ssl.truststore.certificates",
-        PASSWORD,
-        None,
-        None,
         HIGH,
         "The certificates themselves, as PEM text, instead of a file. Line ends may be blanks or "
         "\\n, as properties files leave them.",
-        takes_references=True,
     ),
     _type_of("ssl.truststore.type"),
-    ConfigKey(
+    optional_text(
         "ssl.keystore.location",
-        STRING,
-        None,
-        non_empty,
         HIGH,
         "File with this client's private key and certificate chain, if the brokers want one: "
         "PKCS12, JKS, or PEM with key and chain in one file. Read again when it has changed: the "
         "next connection uses what is in it then, and from the next task on all do.",
         takes_references=True,
     ),
-    ConfigKey(
+    secret(
         "ssl.keystore.password",
-        PASSWORD,
-        None,
-        None,
         HIGH,
         "Password of a key store file in PKCS12 or JKS. PEM files have none.",
-        takes_references=True,
     ),
-    ConfigKey(
+    secret(
         "ssl.keystore.key",
-        PASSWORD,
-        None,
-        None,
         HIGH,
         "The private key itself, as PEM text of PKCS#8, instead of a file; with "
         "kafka.ssl.keystore.certificate.chain. Encrypted or not.",
-        takes_references=True,
     ),
-    ConfigKey(
+    secret(
         "ssl.keystore.certificate.chain",
-        PASSWORD,
-        None,
-        None,
         HIGH,
         "The certificate chain that belongs to kafka.ssl.keystore.key, as PEM text.",
-        takes_references=True,
     ),
     _type_of("ssl.keystore.type"),
-    ConfigKey(
+    secret(
         "ssl.key.password",
-        PASSWORD,
-        None,
-        None,
         HIGH,
         "Password of the private key itself. Without it, the key store's is tried.",
-        takes_references=True,
     ),
     ConfigKey(
         "ssl.endpoint.identification.algorithm",
@@ -224,7 +186,7 @@ SSL_KEYS = [
     ),
     ConfigKey(
         "ssl.engine.factory.class",
-        ConfigType.CLASS,
+        CLASS,
         None,
         one_of_classes(ENGINE_FACTORIES, "the other kafka.ssl.* options"),
         LOW,
@@ -240,52 +202,32 @@ MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI, AWS_MSK_IAM)
 WITH_PASSWORD = (PLAIN, *SCRAM)
 
 SASL_KEYS = [
-    ConfigKey(
+    choice(
         "sasl.mechanism",
-        STRING,
         GSSAPI,
-        one_of(*MECHANISMS),
+        MECHANISMS,
         MEDIUM,
         "How to prove who this client is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI "
         "(Kerberos) or AWS_MSK_IAM. As in Java, GSSAPI is meant where nothing is said.",
-        convert=in_usual_case(*MECHANISMS),
     ),
-    ConfigKey(
+    secret(
         "sasl.jaas.config",
-        PASSWORD,
-        None,
-        None,
         HIGH,
         "Credentials as a JAAS entry, as in Java: the login module, a flag, options, a semicolon; "
         "e.g. org.apache.kafka.common.security.plain.PlainLoginModule required "
         'username="alice" password="${env:KAFKA_PASSWORD}"; '
         "Databricks' names (kafkashaded.org.apache.kafka…) are taken, too.",
-        takes_references=True,
     ),
-    ConfigKey(
+    optional_text(
         "sasl.username",
-        STRING,
-        None,
-        non_empty,
         MEDIUM,
         "User of PLAIN or SCRAM, instead of kafka.sasl.jaas.config. Not an option of Java's; as in "
         "librdkafka.",
         takes_references=True,
     ),
-    ConfigKey(
-        "sasl.password",
-        PASSWORD,
-        None,
-        None,
-        MEDIUM,
-        "The password that belongs to kafka.sasl.username.",
-        takes_references=True,
-    ),
-    ConfigKey(
+    secret("sasl.password", MEDIUM, "The password that belongs to kafka.sasl.username."),
+    optional_text(
         "sasl.kerberos.service.name",
-        STRING,
-        None,
-        non_empty,
         MEDIUM,
         "The first part of the brokers' Kerberos principal, usually kafka; needed with GSSAPI, "
         "here or as serviceName in kafka.sasl.jaas.config.",
@@ -433,24 +375,17 @@ OAUTH_KEYS = [
         takes_references=True,
         hides_value=True,  # a URL may hold a password
     ),
-    ConfigKey(
+    optional_text(
         "sasl.oauthbearer.client.credentials.client.id",
-        STRING,
-        None,
-        non_empty,
         MEDIUM,
         "This client's id at the provider. Wins over clientId in kafka.sasl.jaas.config.",
         takes_references=True,
     ),
-    ConfigKey(
+    secret(
         "sasl.oauthbearer.client.credentials.client.secret",
-        PASSWORD,
-        None,
-        None,
         MEDIUM,
         "The secret that belongs to the client's id. Wins over clientSecret in "
         "kafka.sasl.jaas.config.",
-        takes_references=True,
     ),
     ConfigKey(
         "sasl.oauthbearer.scope",
@@ -470,11 +405,9 @@ OAUTH_KEYS = [
         "Your own code that gives tokens, as package.module:callable, instead of everything else. "
         "Not an option of Java's.",
     ),
-    ConfigKey(
+    flag(
         "sasl.oauthbearer.header.urlencode",
-        BOOLEAN,
         False,
-        None,
         LOW,
         "Encode id and secret for URLs before they are put into the Authorization header, as RFC "
         "6749 has it and not every provider.",
@@ -517,20 +450,15 @@ OAUTH_KEYS = [
         LOW,
         "The claim of a token that holds the principal.",
     ),
-    ConfigKey(
+    choice(
         f"{_ASSERTION}algorithm",
-        STRING,
         "RS256",
-        one_of(*_ALGORITHMS),
+        _ALGORITHMS,
         MEDIUM,
         "How an assertion is signed: RS256 or ES256.",
-        convert=in_usual_case(*_ALGORITHMS),
     ),
-    ConfigKey(
+    optional_text(
         f"{_ASSERTION}claim.aud",
-        STRING,
-        None,
-        non_empty,
         MEDIUM,
         "Claim aud of an assertion: for whom it is made.",
         takes_references=True,
@@ -543,21 +471,16 @@ OAUTH_KEYS = [
         LOW,
         "Seconds that an assertion is valid for.",
     ),
-    ConfigKey(
+    optional_text(
         f"{_ASSERTION}claim.iss",
-        STRING,
-        None,
-        non_empty,
         MEDIUM,
         "Claim iss of an assertion: who makes it. With ClientCredentialsJwtRetriever, this makes a "
         "signed assertion take the place of the client's secret.",
         takes_references=True,
     ),
-    ConfigKey(
+    flag(
         f"{_ASSERTION}claim.jti.include",
-        BOOLEAN,
         False,
-        None,
         MEDIUM,
         "Give each assertion an id of its own, claim jti.",
     ),
@@ -569,49 +492,33 @@ OAUTH_KEYS = [
         LOW,
         "Seconds before now from which an assertion is valid, for clocks that differ.",
     ),
-    ConfigKey(
+    optional_text(
         f"{_ASSERTION}claim.sub",
-        STRING,
-        None,
-        non_empty,
         MEDIUM,
         "Claim sub of an assertion: whom it speaks of.",
         takes_references=True,
     ),
-    ConfigKey(
+    optional_text(
         f"{_ASSERTION}file",
-        STRING,
-        None,
-        non_empty,
         MEDIUM,
         "File with an assertion that something else makes; wins over the other options of "
         "assertions. Read again when it has changed.",
         takes_references=True,
     ),
-    ConfigKey(
+    optional_text(
         f"{_ASSERTION}private.key.file",
-        STRING,
-        None,
-        non_empty,
         MEDIUM,
         "File with the private key that assertions are signed with, in PEM. Read again when it has "
         "changed.",
         takes_references=True,
     ),
-    ConfigKey(
+    secret(
         f"{_ASSERTION}private.key.passphrase",
-        PASSWORD,
-        None,
-        None,
         MEDIUM,
         "Password of that private key, if it is encrypted.",
-        takes_references=True,
     ),
-    ConfigKey(
+    optional_text(
         f"{_ASSERTION}template.file",
-        STRING,
-        None,
-        non_empty,
         MEDIUM,
         "File with more headers and claims for assertions, in JSON.",
         takes_references=True,
@@ -632,10 +539,10 @@ def _protocol(text: str) -> str | None:
 
 _PROTOCOL = ConfigKey(
     "security.protocol",
-    ConfigType.STRING,
+    STRING,
     PLAINTEXT,
     _protocol,
-    Importance.MEDIUM,
+    MEDIUM,
     "How to talk to brokers: PLAINTEXT; SSL, which is TLS; SASL_PLAINTEXT or SASL_SSL, which add "
     "authentication by SASL.",
     convert=in_usual_case(*SECURITY_PROTOCOLS),
@@ -655,6 +562,6 @@ _PUBLIC = ("ssl.truststore.certificates", "ssl.keystore.certificate.chain")
 SECRET_KEYS = frozenset(
     key.name
     for key in SECURITY_CONFIG.keys.values()
-    if key.type is ConfigType.PASSWORD and key.name not in _PUBLIC
+    if key.type is PASSWORD and key.name not in _PUBLIC
 )
 """Keys, without ``kafka.``, whose values are secret."""

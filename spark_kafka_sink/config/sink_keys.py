@@ -17,15 +17,24 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.config_def import (
+    DOUBLE,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    MEDIUM,
+    PASSWORD,
+    STRING,
     ConfigDef,
     ConfigKey,
-    ConfigType,
-    Importance,
     at_least,
     between,
-    in_usual_case,
+    choice,
+    flag,
     non_empty,
     one_of,
+    optional_text,
 )
 from spark_kafka_sink.config.formats import FORMAT_KEYS
 from spark_kafka_sink.config.producer_config import (
@@ -41,69 +50,60 @@ TOLERATE_ALL = "all"
 DEFAULT_MAX_RATIO = 0.01
 
 DEAD_LETTER_KEYS = (
-    ConfigKey(
+    choice(
         "errors.tolerance",
-        ConfigType.STRING,
         TOLERATE_NONE,
-        one_of(TOLERATE_NONE, TOLERATE_ALL),
-        Importance.MEDIUM,
+        (TOLERATE_NONE, TOLERATE_ALL),
+        MEDIUM,
         "What happens with a row that cannot be written, such as one that is too large: none fails "
         "the task, all writes the row to errors.deadletterqueue.topic.name, as a dead letter: "
         "docs/dead-letters.md.",
-        convert=in_usual_case(TOLERATE_NONE, TOLERATE_ALL),
     ),
-    ConfigKey(
+    optional_text(
         "errors.deadletterqueue.topic.name",
-        ConfigType.STRING,
-        None,
-        non_empty,
-        Importance.MEDIUM,
+        MEDIUM,
         "The topic of dead letters; required for errors.tolerance=all. Created if it is missing, "
         "with topic.creation.partitions.",
     ),
     ConfigKey(
         "errors.deadletterqueue.topic.replication.factor",
-        ConfigType.INT,
+        INT,
         BROKER_DEFAULT,
         problem_of_replicas,
-        Importance.MEDIUM,
+        MEDIUM,
         "Replicas of that topic when it is created. -1: the brokers' default.replication.factor, "
         "which needs Kafka 2.4 or newer. Kafka Connect's default is 3.",
     ),
-    ConfigKey(
+    flag(
         "errors.deadletterqueue.context.headers.enable",
-        ConfigType.BOOLEAN,
         True,
-        None,
-        Importance.MEDIUM,
+        MEDIUM,
         "Whether a dead letter says in headers, __connect.errors.*, why it is one and where it was "
         "to go. Without them replay needs --cause unknown and --to-topic. Kafka Connect's default "
         "is false.",
     ),
     ConfigKey(
         "errors.deadletterqueue.max.ratio",
-        ConfigType.DOUBLE,
+        DOUBLE,
         DEFAULT_MAX_RATIO,
         between(0, 1),
-        Importance.MEDIUM,
+        MEDIUM,
         "Which part of a task's rows may be dead letters, rounded up to whole rows: with more the "
         "task fails, and says how many there are of each cause.",
     ),
     ConfigKey(
         "errors.deadletterqueue.max.rows",
-        ConfigType.LONG,
+        LONG,
         None,
         at_least(0),
-        Importance.LOW,
+        LOW,
         "How many dead letters a task may have at most, whatever their ratio: the task fails as "
         "soon as there are more.",
     ),
-    ConfigKey(
+    flag(
         "errors.log.enable",
-        ConfigType.BOOLEAN,
         False,
-        None,
-        Importance.LOW,
+        LOW,
         "Log, in the task, each time there are dead letters, how many of each cause, with an "
         "example of each. Keys, values and headers are not logged.",
     ),
@@ -280,21 +280,19 @@ def _problem_of_headers(text: Secret) -> str | None:
 
 
 METRICS_KEYS = (
-    ConfigKey(
+    flag(
         "metrics.log",
-        ConfigType.BOOLEAN,
         True,
-        None,
-        Importance.LOW,
+        LOW,
         "Log a JSON line for every committed batch on the driver. Aborts are always logged. "
         "A line in the log has at most 16 KiB: with many partitions, only the extremes.",
     ),
     ConfigKey(
         "metrics.path",
-        ConfigType.STRING,
+        STRING,
         None,
         _problem_of_path,
-        Importance.MEDIUM,
+        MEDIUM,
         "File on the driver to which the JSON line of every committed or aborted batch is "
         "appended, besides the log, with all partitions: docs/metrics.md. Or the URI of a "
         "folder, as s3://bucket/folder, in which each line becomes a file of its own: of any "
@@ -303,38 +301,36 @@ METRICS_KEYS = (
     ),
     ConfigKey(
         "metrics.path.max.bytes",
-        ConfigType.LONG,
+        LONG,
         0,
         at_least(0),
-        Importance.LOW,
+        LOW,
         "A file metrics.path that would become larger is renamed to metrics.path.1 first, and "
         "that to .2, and so on; five of these are kept. 0 is never.",
     ),
     ConfigKey(
         "metrics.prometheus.push.url",
-        ConfigType.STRING,
+        STRING,
         None,
         _problem_of_gateway,
-        Importance.LOW,
+        LOW,
         "Address of a Prometheus push gateway that is told the metrics after each batch, as "
         "http://host:9091: for batch jobs. Needs the extra metrics.",
         hides_value=True,
     ),
     ConfigKey(
         "metrics.prometheus.push.job",
-        ConfigType.STRING,
+        STRING,
         "pykafka-sink",
         non_empty,
-        Importance.LOW,
+        LOW,
         "The label job of what is pushed. Two jobs with the same one replace each other's "
         "metrics there.",
     ),
-    ConfigKey(
+    flag(
         "metrics.otlp.enable",
-        ConfigType.BOOLEAN,
         None,
-        None,
-        Importance.LOW,
+        LOW,
         "Send the metrics and a trace of each batch by OpenTelemetry's protocol, OTLP over HTTP: "
         "docs/metrics.md. By default true with metrics.otlp.endpoint, else false. What is not set "
         "here comes from OpenTelemetry's variables, OTEL_EXPORTER_OTLP_*, in the driver's "
@@ -342,46 +338,43 @@ METRICS_KEYS = (
     ),
     ConfigKey(
         "metrics.otlp.endpoint",
-        ConfigType.STRING,
+        STRING,
         None,
         _problem_of_endpoint,
-        Importance.LOW,
+        LOW,
         "Address of the collector, as http://collector:4318, to which /v1/metrics and /v1/traces "
         "are added. Without it OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.",
         hides_value=True,
     ),
     ConfigKey(
         "metrics.otlp.headers",
-        ConfigType.PASSWORD,
+        PASSWORD,
         None,
         _problem_of_headers,
-        Importance.LOW,
+        LOW,
         "Headers of each request, as name=value,name=value, their values percent-encoded, e.g. "
         "Authorization=${env:OTLP_AUTHORIZATION}. Without them OTEL_EXPORTER_OTLP_HEADERS.",
         takes_references=True,
     ),
     ConfigKey(
         "metrics.otlp.signals",
-        ConfigType.LIST,
+        LIST,
         list(OTLP_SIGNALS),
         _problem_of_signals,
-        Importance.LOW,
+        LOW,
         "What is sent: metrics, traces, or both.",
     ),
-    ConfigKey(
+    optional_text(
         "metrics.otlp.service.name",
-        ConfigType.STRING,
-        None,
-        non_empty,
-        Importance.LOW,
+        LOW,
         "The resource's service.name. Without it OTEL_SERVICE_NAME, else pykafka-sink.",
     ),
     ConfigKey(
         "metrics.otlp.timeout.ms",
-        ConfigType.INT,
+        INT,
         None,
         at_least(1),
-        Importance.LOW,
+        LOW,
         "For how long sending metrics, or a trace, is tried; and how long the end of a job, or of "
         "a batch that failed, waits for it, 10 seconds at most. Micro-batches do not wait. Without "
         "it OTEL_EXPORTER_OTLP_TIMEOUT, in milliseconds as OpenTelemetry's specification has it, "
@@ -510,143 +503,131 @@ SINK_OPTIONS = ConfigDef(
     [
         ConfigKey(
             "topic",
-            ConfigType.STRING,
+            STRING,
             None,
             None,
-            Importance.HIGH,
+            HIGH,
             "Topic of all rows. Overrides the topic column.",
         ),
-        ConfigKey(
+        flag(
             "includeheaders",
-            ConfigType.BOOLEAN,
             False,
-            None,
-            Importance.LOW,
+            LOW,
             "Accepted as Spark's own sink accepts it, and without effect as there: a headers "
             "column is written whenever it exists.",
         ),
-        ConfigKey(
+        choice(
             "delivery.guarantee",
-            ConfigType.STRING,
             AT_LEAST_ONCE,
-            one_of(AT_LEAST_ONCE, EXACTLY_ONCE, NONE),
-            Importance.HIGH,
+            (AT_LEAST_ONCE, EXACTLY_ONCE, NONE),
+            HIGH,
             "What is promised when Spark repeats a task: docs/delivery.md. exactly-once: each row "
             "once for read_committed consumers, with transactions; needs Kafka 3.0 and "
             "transactional.id.prefix. none: kafka.acks is 0 unless it is given, nothing is "
             "waited for.",
-            convert=in_usual_case(AT_LEAST_ONCE, EXACTLY_ONCE, NONE),
         ),
-        ConfigKey(
+        optional_text(
             "transactional.id.prefix",
-            ConfigType.STRING,
-            None,
-            non_empty,
-            Importance.HIGH,
+            HIGH,
             "Begins the transactional ids of a query, and must be its own: the same after a "
             "restart, another one for each query. Required for exactly-once, without effect "
             "otherwise.",
         ),
-        ConfigKey(
+        optional_text(
             "write.id",
-            ConfigType.STRING,
-            None,
-            non_empty,
-            Importance.MEDIUM,
+            MEDIUM,
             "Name of what writes, for a batch write with exactly-once: a write with the same "
             "write.id and a write.version that was written before, or a lower one, is dropped. For "
             "jobs that are run again, and for foreachBatch.",
         ),
         ConfigKey(
             "write.version",
-            ConfigType.LONG,
+            LONG,
             None,
             at_least(0),
-            Importance.MEDIUM,
+            MEDIUM,
             "Number of this write of write.id. It only grows, as that of the micro-batch in "
             "foreachBatch does.",
         ),
         ConfigKey(
             "transaction.log.topic",
-            ConfigType.STRING,
+            STRING,
             "pykafka-sink-transactions",
             non_empty,
-            Importance.MEDIUM,
+            MEDIUM,
             "The compacted topic in which drivers write down what they decide. Created if it is "
             "missing; queries may share it. Only for exactly-once.",
         ),
         ConfigKey(
             "transaction.log.missing",
-            ConfigType.STRING,
+            STRING,
             "refuse",
             one_of("refuse", "accept"),
-            Importance.MEDIUM,
+            MEDIUM,
             "What happens when the decision log has no record of transactional.id.prefix although "
             "the query is not new: refuse, as the log may be lost, or accept, for one start, to "
             "move a query from at-least-once to exactly-once.",
         ),
         ConfigKey(
             "transaction.replay",
-            ConfigType.STRING,
+            STRING,
             "compare",
             one_of("compare", "drop"),
-            Importance.MEDIUM,
+            MEDIUM,
             "What happens with a micro-batch that comes again after it was committed: compare, "
             "which drops the same rows and stops the query for other ones, or drop, for a query "
             "whose rows are not the same each time. Only for exactly-once.",
         ),
         ConfigKey(
             "transaction.log.replication.factor",
-            ConfigType.INT,
+            INT,
             3,
             between(1, MOST_REPLICAS),
-            Importance.MEDIUM,
+            MEDIUM,
             "Replicas of transaction.log.topic when it is created; fewer are refused. 1 for a "
             "cluster of one broker, where decisions are lost with its disk. Its "
             "min.insync.replicas is 2, or 1 with one replica; fewer are refused.",
         ),
-        ConfigKey(
+        flag(
             "topic.creation.enable",
-            ConfigType.BOOLEAN,
             False,
-            None,
-            Importance.MEDIUM,
+            MEDIUM,
             "Create topics that do not exist, with the options below, instead of leaving it to the "
             "brokers' auto.create.topics.enable.",
         ),
         ConfigKey(
             "topic.creation.partitions",
-            ConfigType.INT,
+            INT,
             BROKER_DEFAULT,
             _number_of,
-            Importance.MEDIUM,
+            MEDIUM,
             "Partitions of a topic that is created. -1: the brokers' num.partitions, which "
             "needs Kafka 2.4 or newer.",
         ),
         ConfigKey(
             "topic.creation.replication.factor",
-            ConfigType.INT,
+            INT,
             BROKER_DEFAULT,
             problem_of_replicas,
-            Importance.MEDIUM,
+            MEDIUM,
             "Replicas of a topic that is created. -1: the brokers' default.replication.factor, "
             "which needs Kafka 2.4 or newer.",
         ),
         ConfigKey(
             "topic.creation.configs",
-            ConfigType.STRING,
+            STRING,
             "",
             None,
-            Importance.LOW,
+            LOW,
             "Configuration of a topic that is created, as name=value, separated by commas, e.g. "
             "retention.ms=86400000,min.insync.replicas=2.",
         ),
         ConfigKey(
             "preflight.timeout.ms",
-            ConfigType.INT,
+            INT,
             6000,
             at_least(1),
-            Importance.LOW,
+            LOW,
             "How long each step of the check on the driver, before the first task, may take: a "
             "token or ticket, where one is needed; a broker of kafka.bootstrap.servers; one at the "
             "addresses that the brokers advertise; the topic option's topic, which may have to be "
@@ -654,41 +635,39 @@ SINK_OPTIONS = ConfigDef(
         ),
         ConfigKey(
             "max.bytes.per.second.per.task",
-            ConfigType.LONG,
+            LONG,
             None,
             at_least(1),
-            Importance.MEDIUM,
+            MEDIUM,
             "How many bytes of record batches, compressed, a task sends in a second. A query sends "
             "at most that times its slots. What waits for the limit does not expire. Consider "
             "quotas of the brokers and maxOffsetsPerTrigger first. By default there is no limit.",
         ),
         ConfigKey(
             "interceptors",
-            ConfigType.LIST,
+            LIST,
             [],
             None,
-            Importance.MEDIUM,
+            MEDIUM,
             "Your own code that gets the rows, as package.module:Class, separated by commas. "
             "Methods, each optional: on_send(arrow_batch) returns the Arrow batch to write, with "
             "the same columns; on_acknowledgement(summary) gets a dictionary with what the task "
             "has written, after everything is acknowledged.",
         ),
-        ConfigKey(
+        choice(
             "log.level",
-            ConfigType.STRING,
             None,
-            one_of(*_LOG_LEVELS),
-            Importance.LOW,
+            _LOG_LEVELS,
+            LOW,
             "From which level on the sink logs, on the driver and in tasks; info where nobody has "
             "set up Python's logging, else what that says. All queries of a process share it.",
-            convert=in_usual_case(*_LOG_LEVELS),
         ),
         ConfigKey(
             "log.format",
-            ConfigType.STRING,
+            STRING,
             "text",
             one_of("text", "json"),
-            Importance.LOW,
+            LOW,
             "text, or json: each line is a JSON document with time, level, logger and message, or "
             "in place of the message the line of metrics. Where the application has set up "
             "Python's logging, its own format counts.",
