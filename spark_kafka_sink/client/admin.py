@@ -94,9 +94,9 @@ class AdminClient(BlockingClient):
         network: Network,
         clock: Clock,
         rng: RandomSource,
-        converse: Converse | None = None,
+        create_sasl_client: Converse | None = None,
     ) -> None:
-        super().__init__(bootstrap, settings, network, clock, rng, converse)
+        super().__init__(bootstrap, settings, network, clock, rng, create_sasl_client)
         self._controller: Node | None = None
         self._are_credentials_replaced: Callable[[], bool] | None = None
 
@@ -123,7 +123,7 @@ class AdminClient(BlockingClient):
             network = SelectorNetwork(open_channel=open_channel_of(security))
         clock = SystemClock() if clock is None else clock
         rng = Random() if rng is None else rng
-        return cls(addresses, settings, network, clock, rng, security.converse)
+        return cls(addresses, settings, network, clock, rng, security.create_sasl_client)
 
     @classmethod
     def of(
@@ -147,8 +147,8 @@ class AdminClient(BlockingClient):
         clock = SystemClock() if clock is None else clock
         settings = ClientSettings.of(config)
         bootstrap = bootstrap_addresses(config)
-        client = cls(bootstrap, settings, network, clock, Random(), security.converse)
-        client._are_credentials_replaced = security.watch()
+        client = cls(bootstrap, settings, network, clock, Random(), security.create_sasl_client)
+        client._are_credentials_replaced = security.credentials_watcher()
         return client
 
     def renew_if_credentials_changed(self) -> None:

@@ -145,14 +145,14 @@ class BlockingClient:
         network: Network,
         clock: Clock,
         rng: RandomSource,
-        converse: Converse | None = None,
+        create_sasl_client: Converse | None = None,
     ) -> None:
-        """``converse`` begins the exchange that authenticates a connection; None for none."""
+        """``create_sasl_client`` begins an authentication with a host; None without SASL."""
         self.bootstrap_nodes = tuple(
             Node(-1 - index, host, port) for index, (host, port) in enumerate(bootstrap)
         )
         self._clock = clock
-        self._client = NetworkClient(settings, network, clock, rng, converse)
+        self._client = NetworkClient(settings, network, clock, rng, create_sasl_client)
         self._client.on_refused = self._note_refusal
         self._refusal: AuthenticationError | None = None
         self._backoff = ExponentialBackoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, rng)

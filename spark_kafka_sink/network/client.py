@@ -134,13 +134,13 @@ class Connector:
         settings: ClientSettings,
         network: Network,
         rng: RandomSource,
-        converse: Converse | None,
+        create_sasl_client: Converse | None,
     ) -> None:
-        """``converse`` begins the exchange that authenticates a connection; None for none."""
+        """``create_sasl_client`` begins an authentication with a host; None without SASL."""
         self._settings = settings
         self._network = network
         self._rng = rng
-        self._converse = converse
+        self._create_sasl_client = create_sasl_client
         self._pause = ExponentialBackoff(
             settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, rng
         )
@@ -184,9 +184,9 @@ class Connector:
         connection.change(ConnectionEvent.CONNECTED)
         deadline_ms = now_ms + self._settings.request_timeout_ms
         authentication = None
-        if self._converse is not None:
-            converse, host = self._converse, connection.node.host
-            authentication = Authentication(lambda: converse(host), self._rng)
+        if self._create_sasl_client is not None:
+            create_sasl_client, host = self._create_sasl_client, connection.node.host
+            authentication = Authentication(lambda: create_sasl_client(host), self._rng)
             deadline_ms = connection.set_up_deadline_ms
         connection.protocol = Connection(self._settings.client_id, authentication)
         connection.metrics.connected()
@@ -217,14 +217,14 @@ class NetworkClient:
         network: Network,
         clock: Clock,
         rng: RandomSource,
-        converse: Converse | None = None,
+        create_sasl_client: Converse | None = None,
     ) -> None:
-        """``converse`` begins the exchange that authenticates a connection; None for none."""
+        """``create_sasl_client`` begins an authentication with a host; None without SASL."""
         self._settings = settings
         self._network = network
         self._clock = clock
         self._rng = rng
-        self._connector = Connector(settings, network, rng, converse)
+        self._connector = Connector(settings, network, rng, create_sasl_client)
         self.nodes: NodesMetrics = {}
         self.pauses = ThrottleTimes()
         self._connections: dict[int, NodeConnection] = {}

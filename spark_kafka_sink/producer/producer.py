@@ -91,8 +91,10 @@ class KafkaProducer:
         retry_backoff = ExponentialBackoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, rng
         )
-        converse = Security.of(config.security).converse
-        self.client = NetworkClient(ClientSettings.of(config), network, clock, rng, converse)
+        create_sasl_client = Security.of(config.security).create_sasl_client
+        self.client = NetworkClient(
+            ClientSettings.of(config), network, clock, rng, create_sasl_client
+        )
         self._metadata = Metadata(
             bootstrap_addresses(config), metadata_settings(config), retry_backoff
         )
@@ -327,7 +329,7 @@ class ThreadedProducer(KafkaProducer):
         security = Security.of(config.security)
         hosts = [host for host, _ in config.bootstrap_servers]
         security.prepare_if_possible(config.max_block_ms, hosts)
-        self._are_credentials_replaced = security.watch()
+        self._are_credentials_replaced = security.credentials_watcher()
         open_channel = open_channel_of(security)
         sizes = config.send_buffer_bytes, config.receive_buffer_bytes
         network = SelectorNetwork(*sizes, open_channel)

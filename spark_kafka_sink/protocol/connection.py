@@ -222,16 +222,16 @@ UNLIMITED = Session(NEVER_MS, NEVER_MS)
 class Authentication:
     """The conversations of one connection, one after the other."""
 
-    def __init__(self, converse: Callable[[], Conversation], rng: RandomSource) -> None:
-        """converse: begins a conversation; raises AuthenticationError without credentials."""
-        self._converse = converse
+    def __init__(self, create_sasl_client: Callable[[], Conversation], rng: RandomSource) -> None:
+        """create_sasl_client: raises AuthenticationError without credentials."""
+        self._create_sasl_client = create_sasl_client
         self._rng = rng
         self._conversation: Conversation | None = None
         self.session = UNLIMITED
 
     def begin(self) -> SaslHandshakeRequest:
         """Return the request that names the mechanism."""
-        self._conversation = self._converse()
+        self._conversation = self._create_sasl_client()
         return SaslHandshakeRequest(self._conversation.mechanism)
 
     def chosen(self, response: SaslHandshakeResponse) -> SaslAuthenticateRequest:

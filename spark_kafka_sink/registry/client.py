@@ -260,7 +260,7 @@ def _issued(bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock
     # Imported here because only client credentials need these modules.
     from spark_kafka_sink.security.oauth import TokenRetrieval
     from spark_kafka_sink.security.oauth_endpoint import Tls
-    from spark_kafka_sink.security.oauth_tokens import Waiting
+    from spark_kafka_sink.security.oauth_tokens import RetryTimer
 
     oauth = OAuthConfig(
         token_endpoint_url=bearer.issuer,
@@ -275,7 +275,7 @@ def _issued(bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock
     most_ms = config.request_timeout_ms
     login = LoginConfig(connect_timeout_ms=most_ms, read_timeout_ms=most_ms)
     sasl = SaslConfig("OAUTHBEARER", oauth=oauth, login=login)
-    retrieval = TokenRetrieval(sasl, Waiting(clock, pause), tls_of, _resolved)
+    retrieval = TokenRetrieval(sasl, RetryTimer(clock, pause), tls_of, _resolved)
     try:
         return Secret(retrieval.fetch(config.timeout_ms).value.reveal())
     except KafkaSinkError as error:

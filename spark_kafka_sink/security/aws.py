@@ -30,10 +30,10 @@ from spark_kafka_sink.security.credentials import KNOWN_OPTIONS, login_options, 
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.mechanisms import OAuthBearerConversation
 from spark_kafka_sink.security.oauth_tokens import (
-    Surroundings,
+    RetryTimer,
     Token,
     TokenKeeper,
-    Waiting,
+    TokenKeeperDependencies,
     with_retries,
 )
 
@@ -111,7 +111,7 @@ def signed_token(user: AwsUser, region: str, is_last: bool = True) -> Token:
     try:
         text, expires_at_ms = _sign(Signer, user, region)
     except Exception as error:
-        raise _judged(error, is_last) from None
+        raise _converted_error(error, is_last) from None
     return Token(Secret(text), None, int(expires_at_ms))
 
 
@@ -127,7 +127,7 @@ def _sign(signer: Any, user: AwsUser, region: str) -> tuple[str, int]:
     return text, expires_at_ms
 
 
-_AWAY = frozenset(
+_UNAVAILABLE_ERRORS = frozenset(
     {
         "ConnectionError",
         "EndpointConnectionError",
@@ -140,7 +140,7 @@ _AWAY = frozenset(
 unavailable."""
 
 
-def _judged(error: Exception, is_last: bool) -> AuthenticationError:
+def _converted_error(error: Exception, is_last: bool) -> AuthenticationError:
     """Convert an error of botocore by its class: errors of network or load are retriable."""
     names = {kind.__name__ for kind in type(error).__mro__}
     may_pass = AuthenticationError if is_last else CredentialsUnavailableError
@@ -153,7 +153,7 @@ def _judged(error: Exception, is_last: bool) -> AuthenticationError:
             f"{PROFILE} in {JAAS}"
         )
     text = f"kafka.sasl.mechanism=AWS_MSK_IAM: AWS gives no credentials: {shown_text(error)}"
-    if names & _AWAY or _is_busy(error):
+    if names & _UNAVAILABLE_ERRORS or _is_busy(error):
         return CredentialsUnavailableError(text)
     if "CredentialRetrievalError" in names:
         return may_pass(f"{text} (CredentialRetrievalError)")
@@ -175,7 +175,7 @@ def _is_busy(error: Exception) -> bool:
 
 # --- login ---------------------------------------------------------------------------------------
 
-_TRIES = 3
+_MAX_ATTEMPTS = 3
 """Attempts before missing credentials are final. Source: ``awsMaxRetries`` of Java's library."""
 
 
@@ -193,18 +193,18 @@ class AwsLogin:
     def __init__(
         self,
         config: SaslConfig,
-        waiting: Waiting,
+        timer: RetryTimer,
         rng: RandomSource,
         on_close: Callable[[], None],
     ) -> None:
         self._config = config
-        self._waiting = waiting
+        self._timer = timer
         self._on_close = on_close
-        self._surroundings = Surroundings(waiting.clock, rng)
+        self._dependencies = TokenKeeperDependencies(timer.clock, rng)
         self._lock = threading.Lock()
         self._keepers: dict[str, TokenKeeper] = {}
 
-    def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
+    def login(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
         """Fetch a token for each region of ``hosts``; without hosts, for the environment's."""
         regions = {region_of(host) for host in hosts} or {None}
         for region in sorted({known or region_of_environment() or "" for known in regions}):
@@ -212,13 +212,13 @@ class AwsLogin:
             if region:
                 self._keeper(region).prepare(timeout_ms)
 
-    def converse(self, host: str) -> Conversation:
+    def create_sasl_client(self, host: str) -> Conversation:
         region = region_of(host) or region_of_environment()
         if region is None:
             raise no_region(host)
         return OAuthBearerConversation(self._keeper(region).token(), {})
 
-    def identity(self) -> None:
+    def credentials_version(self) -> None:
         """Return None: tokens are renewed, not replaced from outside."""
 
     def close(self) -> None:
@@ -235,7 +235,7 @@ class AwsLogin:
         with self._lock:
             keeper = self._keepers.get(region)
             if keeper is None:
-                keeper = TokenKeeper(fetch, self._config.login, self._surroundings)
+                keeper = TokenKeeper(fetch, self._config.login, self._dependencies)
                 self._keepers[region] = keeper
             return keeper
 
@@ -249,6 +249,6 @@ class AwsLogin:
         def attempt(_: int) -> Token:
             nonlocal tries
             tries += 1
-            return signed_token(user, region, is_last=tries >= _TRIES)
+            return signed_token(user, region, is_last=tries >= _MAX_ATTEMPTS)
 
-        return with_retries(attempt, self._config.login, self._waiting, timeout_ms)
+        return with_retries(attempt, self._config.login, self._timer, timeout_ms)

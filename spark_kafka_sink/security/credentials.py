@@ -266,7 +266,7 @@ def _is_reference(text: str) -> bool:
     return REFERENCE.fullmatch(text) is not None and len(references_in(text)) == 1
 
 
-def known_entry(config: SaslConfig) -> JaasEntry | None:
+def unresolved_jaas_entry(config: SaslConfig) -> JaasEntry | None:
     """Return the JAAS entry with unresolved references; None if there is no readable text.
 
     Raises ConfigError if the text is no JAAS, or names another mechanism's login module.
@@ -363,14 +363,14 @@ def check_password_options(config: SaslConfig) -> None:
             f"{_PLAIN_OPTIONS.password}, or {OPTION}={LOGIN_MODULES[config.mechanism][0]} required "
             'username="…" password="…";'
         )
-    entry = known_entry(config)
+    entry = unresolved_jaas_entry(config)
     if entry is not None:
-        _check_there(entry.options, _JAAS_OPTIONS)
+        _check_present(entry.options, _JAAS_OPTIONS)
     elif has_plain:
-        _check_there(_plain_options(config), _PLAIN_OPTIONS)
+        _check_present(_plain_options(config), _PLAIN_OPTIONS)
 
 
-def user_of(config: SaslConfig, resolve: Resolve = resolve_text) -> ScramUser:
+def resolve_user(config: SaslConfig, resolve: Resolve = resolve_text) -> ScramUser:
     """Return the current name and password. Raises AuthenticationError if they cannot be read."""
     has_jaas = config.jaas_config is not None
     source = _JAAS_OPTIONS if has_jaas else _PLAIN_OPTIONS
@@ -382,7 +382,7 @@ def user_of(config: SaslConfig, resolve: Resolve = resolve_text) -> ScramUser:
                 name: resolve(value, f"kafka.sasl.{name}")
                 for name, value in _plain_options(config).items()
             }
-        _check_there(options, source)
+        _check_present(options, source)
     except ConfigError as error:
         raise AuthenticationError(str(error)) from None
     is_token = has_jaas and options.get("tokenauth", "").lower() == "true"
@@ -398,7 +398,7 @@ def _plain_options(config: SaslConfig) -> dict[str, str]:
     return options
 
 
-def _check_there(options: Mapping[str, str], source: _Source) -> None:
+def _check_present(options: Mapping[str, str], source: _Source) -> None:
     for name, option in (("username", source.username), ("password", source.password)):
         if not options.get(name):
             what = "is empty" if name in options else "is missing"

@@ -35,8 +35,8 @@ from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import login_options
-from spark_kafka_sink.security.mechanisms import too_much
-from spark_kafka_sink.security.references import locate, resolve
+from spark_kafka_sink.security.mechanisms import unexpected_challenge
+from spark_kafka_sink.security.references import find_file, resolve
 
 # --- conversation and tickets --------------------------------------------------------------------
 
@@ -129,13 +129,13 @@ class GssapiConversation:
 
         Raises AuthenticationError; CredentialsUnavailableError if the KDC is unavailable.
         """
-        with _told():
+        with _convert_gss_errors():
             self._context = self._make_context()
             return self._context.step() or b""
 
     def next(self, challenge: bytes) -> bytes | None:
         """Return the answer to the broker's message; None at the end."""
-        with _told():
+        with _convert_gss_errors():
             if self._state is _State.NEGOTIATING:
                 return self._negotiated(challenge)
             if self._state is _State.ESTABLISHED:
@@ -143,7 +143,7 @@ class GssapiConversation:
         if self._state is _State.ANSWERED and not challenge:
             self._state = _State.COMPLETE
             return None
-        raise too_much(self.mechanism)
+        raise unexpected_challenge(self.mechanism)
 
     def _negotiated(self, challenge: bytes) -> bytes:
         token = None if self._context.complete else self._context.step(challenge)
@@ -161,7 +161,7 @@ class GssapiConversation:
         return bytes(self._context.wrap(_ANSWER, False).message)
 
 
-class Tickets:
+class KerberosCredentials:
     """The Kerberos credentials of this process for one user."""
 
     _numbers = itertools.count()
@@ -190,7 +190,7 @@ class Tickets:
     def _from_keytab(self, location: str) -> Any:
         """Use a cache of its own for each process: a forked one must not share its parent's."""
         try:
-            keytab = locate(location, f"keyTab in {JAAS}")
+            keytab = find_file(location, f"keyTab in {JAAS}")
         except ConfigError as error:
             raise AuthenticationError(str(error)) from None
         if not os.access(keytab, os.R_OK):
@@ -212,7 +212,7 @@ class Tickets:
     def _from_store(self, store: dict[str, str]) -> Any:
         import gssapi
 
-        with _told():
+        with _convert_gss_errors():
             name = None
             if self._user.principal is not None:
                 kind = gssapi.NameType.kerberos_principal
@@ -249,7 +249,7 @@ class Tickets:
 def are_valid(credentials: Any) -> bool:
     """Return True if a ticket has not expired, without contacting the KDC."""
     try:
-        with _told():
+        with _convert_gss_errors():
             # None: it has no end.
             has_time_left = credentials.lifetime != 0
     except AuthenticationError:
@@ -336,7 +336,7 @@ def _cause_of(text: str) -> _Cause | None:
     return next((cause for cause in _CAUSES if re.search(cause.pattern, text)), None)
 
 
-class _told:  # noqa: N801
+class _convert_gss_errors:  # noqa: N801
     """Converts GSSAPI's errors to AuthenticationError; a context manager."""
 
     def __enter__(self) -> None: ...
@@ -368,7 +368,7 @@ def kerberos_message(error: Any) -> str:
 # --- login ---------------------------------------------------------------------------------------
 
 
-class _Taken(NamedTuple):
+class _CachedCredentials(NamedTuple):
     """GSSAPI's credentials.
 
     since_ms: time of their first use on the login's clock
@@ -396,10 +396,10 @@ class KerberosLogin:
         self._config = config
         self._clock = clock
         self._lock = threading.Lock()
-        self._tickets: dict[KerberosUser, Tickets] = {}
-        self._taken: _Taken | None = None
+        self._tickets: dict[KerberosUser, KerberosCredentials] = {}
+        self._cached: _CachedCredentials | None = None
 
-    def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
+    def login(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
         """Get a ticket in a thread, because Kerberos' libraries accept no deadline."""
         errors: list[Exception] = []
 
@@ -420,11 +420,11 @@ class KerberosLogin:
         if errors:
             raise errors[0]
 
-    def converse(self, host: str) -> Conversation:
+    def create_sasl_client(self, host: str) -> Conversation:
         user = self._user()
         return self._tickets_of(user).conversation(host, lambda: self._credentials(user))
 
-    def identity(self) -> None:
+    def credentials_version(self) -> None:
         """Return None: tickets are renewed, not replaced from outside."""
 
     def close(self) -> None:
@@ -441,10 +441,10 @@ class KerberosLogin:
         except ConfigError as error:
             raise AuthenticationError(str(error)) from None
 
-    def _tickets_of(self, user: KerberosUser) -> Tickets:
+    def _tickets_of(self, user: KerberosUser) -> KerberosCredentials:
         with self._lock:
             if user not in self._tickets:
-                self._tickets = {user: Tickets(user)}
+                self._tickets = {user: KerberosCredentials(user)}
             return self._tickets[user]
 
     def _credentials(self, user: KerberosUser) -> Any:
@@ -452,11 +452,11 @@ class KerberosLogin:
         tickets = self._tickets_of(user)
         now_ms = self._clock.now_ms()
         with self._lock:
-            taken = self._taken
+            cached = self._cached
         limit_ms = self._config.kerberos.min_time_before_relogin_ms
-        if taken is not None and taken.may_serve(user, now_ms - limit_ms):
-            return taken.credentials
+        if cached is not None and cached.may_serve(user, now_ms - limit_ms):
+            return cached.credentials
         credentials = tickets.acquire()
         with self._lock:
-            self._taken = _Taken(user, credentials, now_ms)
+            self._cached = _CachedCredentials(user, credentials, now_ms)
         return credentials

@@ -165,17 +165,17 @@ def check_iterations(data: bytes) -> None:
     More iterations would take minutes, under a lock that connections wait for. The identifiers are
     searched in all of ``data``.
     """
-    data = _in_one_piece(data, _MOST_LEVELS)
+    data = _join_constructed_strings(data, _MOST_LEVELS)
     for found in _FROM_PASSWORD.finditer(data):
         # The salt, then the iterations; for scrypt, three numbers that are multiplied.
         parameters = list(
             elements(first_element(memoryview(data)[found.end() :], SEQUENCE).content)
         )
         numbers = parameters[1:4] if found[0] == _SCRYPT else parameters[1:2]
-        check_count(math.prod(map(integer, numbers)))
+        check_iteration_count(math.prod(map(integer, numbers)))
 
 
-def check_count(iterations: int) -> None:
+def check_iteration_count(iterations: int) -> None:
     """Raise DamagedStoreError if ``iterations`` exceeds MOST_ITERATIONS."""
     if iterations > MOST_ITERATIONS:
         raise DamagedStoreError(
@@ -194,7 +194,7 @@ def integer(element: Element) -> int:
     return int.from_bytes(element.value.lstrip(b"\0")[:16], "big")
 
 
-def _in_one_piece(data: bytes | memoryview, levels: int) -> bytes:
+def _join_constructed_strings(data: bytes | memoryview, levels: int) -> bytes:
     """Return ``data`` with the pieces of BER's constructed strings joined.
 
     An identifier may span two pieces. Encrypted content, which is no ASN.1, stays unchanged.
@@ -207,7 +207,7 @@ def _in_one_piece(data: bytes | memoryview, levels: int) -> bytes:
             if tag == OCTET_STRING | _CONSTRUCTED:
                 tag, inner = OCTET_STRING, _string(element, levels)
             if tag == OCTET_STRING or tag & _CONSTRUCTED:
-                inner = _in_one_piece(inner, levels - 1)
+                inner = _join_constructed_strings(inner, levels - 1)
             size = len(inner).to_bytes(_SIZE_BYTES, "big")
             parts += bytes([tag, _MANY_BYTES + _SIZE_BYTES]) + size, inner
             at = element.end
@@ -440,7 +440,7 @@ def _read_entry(reader: _Reader, version: int, keys: list[KeyEntry], trusted: li
 
 def unlock_jks_key(entry: KeyEntry, password: str) -> KeyMaterial:
     """Return the private key of ``entry``. Raises KeyPasswordError, DamagedStoreError."""
-    salted = _sun_protected(entry.protected_key)
+    salted = _key_protector_octets(entry.protected_key)
     salt, locked, check = (
         salted[:_DIGEST_BYTES],
         salted[_DIGEST_BYTES:-_DIGEST_BYTES],
@@ -459,7 +459,7 @@ def unlock_jks_key(entry: KeyEntry, password: str) -> KeyMaterial:
     return KeyMaterial(Secret(encode_pem("PRIVATE KEY", key)), False, entry.chain)
 
 
-def _sun_protected(protected_key: bytes) -> bytes:
+def _key_protector_octets(protected_key: bytes) -> bytes:
     """Return the octets of an EncryptedPrivateKeyInfo: salt, key, check."""
     parts = list(elements(first_element(protected_key, SEQUENCE).content))
     if [part.tag for part in parts] != [SEQUENCE, OCTET_STRING]:

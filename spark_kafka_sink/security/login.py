@@ -36,13 +36,13 @@ from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import (
     LOGIN_MODULES,
     check_password_options,
-    known_entry,
-    user_of,
+    resolve_user,
+    unresolved_jaas_entry,
 )
 from spark_kafka_sink.security.mechanisms import PlainConversation, ScramConversation, ScramUser
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.security.oauth_tokens import Waiting
+    from spark_kafka_sink.security.oauth_tokens import RetryTimer
 
 
 # --- packages that only some mechanisms need -----------------------------------------------------
@@ -110,7 +110,7 @@ class Login(Protocol):
         """The mechanism's name on the wire, for SaslHandshake."""
         ...
 
-    def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
+    def login(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
         """Get what conversations need and wait for it: the first token, a ticket.
 
         Called before the first connection of a producer or client, in a thread that may wait, and
@@ -122,7 +122,7 @@ class Login(Protocol):
         """
         ...
 
-    def converse(self, host: str) -> Conversation:
+    def create_sasl_client(self, host: str) -> Conversation:
         """Begin an authentication with the broker ``host``, on a new or an open connection.
 
         Does not wait for a token: another thread fetches one that is missing or has expired. Raises
@@ -131,7 +131,7 @@ class Login(Protocol):
         """
         ...
 
-    def identity(self) -> object:
+    def credentials_version(self) -> object:
         """Return a value that changes when connections must be opened again with other credentials.
 
         None for tokens and tickets, which the login renews itself.
@@ -153,31 +153,31 @@ class PasswordLogin:
     def __init__(self, config: SaslConfig) -> None:
         self._config = config
         self._user: ScramUser | None = None
-        self._told = ""
+        self._last_warning = ""
 
     @property
     def mechanism(self) -> str:
         return self._config.mechanism
 
-    def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
+    def login(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
         """Raise AuthenticationError if the name or the password cannot be read."""
-        self.converse("")
+        self.create_sasl_client("")
 
-    def converse(self, host: str) -> Conversation:
-        user = self.identity()
+    def create_sasl_client(self, host: str) -> Conversation:
+        user = self.credentials_version()
         if self._config.mechanism == PLAIN:
             return PlainConversation(user.username, user.password)
         return ScramConversation(self._config.mechanism, user)
 
-    def identity(self) -> ScramUser:
+    def credentials_version(self) -> ScramUser:
         """Return name and password. Raises AuthenticationError if they were never readable."""
         try:
-            self._user, self._told = user_of(self._config), ""
+            self._user, self._last_warning = resolve_user(self._config), ""
         except AuthenticationError as error:
             if self._user is None:
                 raise
-            if self._told != str(error):
-                self._told = str(error)
+            if self._last_warning != str(error):
+                self._last_warning = str(error)
                 logger.warning(f"{error}. What was read before stays in use")
         return self._user
 
@@ -196,8 +196,8 @@ def new_login(config: SaslConfig) -> Login:
     if config.mechanism == AWS_MSK_IAM:
         from spark_kafka_sink.security.aws import AwsLogin
 
-        waiting, close = _waiting()
-        return AwsLogin(config, waiting, random.Random(), close)
+        timer, close = _retry_timer()
+        return AwsLogin(config, timer, random.Random(), close)
     if config.mechanism == GSSAPI:
         from spark_kafka_sink.security.kerberos import KerberosLogin
 
@@ -208,16 +208,16 @@ def new_login(config: SaslConfig) -> Login:
 def _token_login(config: SaslConfig) -> Login:
     from spark_kafka_sink.security.oauth import TokenLogin
 
-    waiting, close = _waiting()
-    return TokenLogin(config, waiting, random.Random(), close)
+    timer, close = _retry_timer()
+    return TokenLogin(config, timer, random.Random(), close)
 
 
-def _waiting() -> tuple[Waiting, Callable[[], None]]:
+def _retry_timer() -> tuple[RetryTimer, Callable[[], None]]:
     """Return the pause between two attempts of a login, and the function that ends the pauses."""
-    from spark_kafka_sink.security.oauth_tokens import Waiting
+    from spark_kafka_sink.security.oauth_tokens import RetryTimer
 
     closed = threading.Event()
-    return Waiting(SystemClock(), lambda pause_ms: _wait(closed, pause_ms)), closed.set
+    return RetryTimer(SystemClock(), lambda pause_ms: _wait(closed, pause_ms)), closed.set
 
 
 def _wait(closed: threading.Event, pause_ms: int) -> None:
@@ -255,7 +255,7 @@ def _check_gssapi(config: SaslConfig) -> None:
             f'{LOGIN_MODULES[GSSAPI][0]} required useKeyTab=true keyTab="…" principal="…"; (or '
             "useTicketCache=true). A JAAS file of a JVM is not read"
         )
-    entry = known_entry(config)
+    entry = unresolved_jaas_entry(config)
     if entry is not None:
         texts = [*entry.options.values(), config.kerberos.service_name or ""]
         if not any(has_reference(text) for text in texts):
@@ -266,7 +266,7 @@ def _check_gssapi(config: SaslConfig) -> None:
 def _check_aws(config: SaslConfig) -> None:
     from spark_kafka_sink.security.aws import aws_user
 
-    entry = known_entry(config)
+    entry = unresolved_jaas_entry(config)
     if entry is not None:
         aws_user(entry.options)
     check_installed(AWS)
@@ -280,7 +280,7 @@ _CHECKS: dict[str, Callable[[SaslConfig], None]] = {
 }
 
 
-class LoginPool:
+class LoginManager:
     """The logins of a process by configuration."""
 
     def __init__(self, create: Callable[[SaslConfig], Login] = new_login) -> None:
@@ -309,12 +309,12 @@ class LoginPool:
             login.close()
 
 
-POOL = LoginPool()
+LOGIN_MANAGER = LoginManager()
 """The logins of this process."""
 
-os.register_at_fork(after_in_child=POOL.forget)
+os.register_at_fork(after_in_child=LOGIN_MANAGER.forget)
 
 
 def login_of(config: SaslConfig) -> Login:
     """Return the login of this process for ``config``, shared by all callers with it."""
-    return POOL.login_of(config)
+    return LOGIN_MANAGER.login_of(config)

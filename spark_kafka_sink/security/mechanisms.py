@@ -45,7 +45,7 @@ from spark_kafka_sink.base.text import shown
 # --- names and passwords as bytes ----------------------------------------------------------------
 
 
-def utf8(text: str, what: str) -> bytes:
+def encode_utf8(text: str, what: str) -> bytes:
     """Return ``text`` in UTF-8, without SASLprep, as Kafka does.
 
     what: the name of the text in the error
@@ -59,7 +59,7 @@ def utf8(text: str, what: str) -> bytes:
         raise AuthenticationError(f"{what} holds a character that UTF-8 does not have") from None
 
 
-def too_much(mechanism: str) -> AuthenticationError:
+def unexpected_challenge(mechanism: str) -> AuthenticationError:
     """Return the error for a broker that continues after the mechanism's last message."""
     return AuthenticationError(
         f"the broker goes on with SASL {mechanism} after the conversation has ended: it does not "
@@ -89,13 +89,13 @@ class PlainConversation:
 
     def first(self) -> bytes:
         """Return the only message."""
-        name = utf8(self._username, "the user name")
-        return b"\0" + name + b"\0" + utf8(self._password.reveal(), "the password")
+        name = encode_utf8(self._username, "the user name")
+        return b"\0" + name + b"\0" + encode_utf8(self._password.reveal(), "the password")
 
     def next(self, challenge: bytes) -> bytes | None:
         """Accept the broker's answer; its bytes are ignored, as in Java."""
         if self._is_complete:
-            raise too_much(self.mechanism)
+            raise unexpected_challenge(self.mechanism)
         self._is_complete = True
         return None
 
@@ -176,12 +176,12 @@ class ScramConversation:
             self._check_final(challenge)
             self._state = _ScramState.COMPLETE
             return None
-        raise too_much(self.mechanism)
+        raise unexpected_challenge(self.mechanism)
 
     def _client_first_bare(self) -> bytes:
         name = self._user.username.replace("=", "=3D").replace(",", "=2C")
         extension = ",tokenauth=true" if self._user.is_token else ""
-        return utf8(f"n={name},r={self._nonce}{extension}", "the user name")
+        return encode_utf8(f"n={name},r={self._nonce}{extension}", "the user name")
 
     def _client_final(self, server_first: bytes) -> bytes:
         """Check nonce and iterations, and return client-final, whose proof covers all messages."""
@@ -206,7 +206,7 @@ class ScramConversation:
 
     def _proof(self, salt: bytes, iterations: int, signed: bytes) -> bytes:
         """Return ClientProof, and keep ServerSignature to compare it with the broker's."""
-        password = utf8(self._user.password.reveal(), "the password")
+        password = encode_utf8(self._user.password.reveal(), "the password")
         salted = hashlib.pbkdf2_hmac(self._hash, password, salt, iterations)
         client_key = self._hmac(salted, b"Client Key")
         stored_key = hashlib.new(self._hash, client_key).digest()
@@ -302,7 +302,7 @@ class OAuthBearerConversation:
                 f"the broker refuses the token: {self._refusal}. The reason stands in the broker's "
                 "log: audience, issuer, signature or expiry"
             )
-        raise too_much(self.mechanism)
+        raise unexpected_challenge(self.mechanism)
 
 
 def extensions_of(options: Mapping[str, str]) -> dict[str, str]:

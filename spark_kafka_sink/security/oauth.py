@@ -34,12 +34,17 @@ from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, Ssl
 from spark_kafka_sink.config.security_keys import RESOLVED_SSL_CONFIG
 from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import OPTION as JAAS
-from spark_kafka_sink.security.credentials import Resolve, known_entry, login_options, shown_word
+from spark_kafka_sink.security.credentials import (
+    Resolve,
+    login_options,
+    shown_word,
+    unresolved_jaas_entry,
+)
 from spark_kafka_sink.security.mechanisms import (
     EXTENSION_PREFIX,
     OAuthBearerConversation,
+    encode_utf8,
     extensions_of,
-    utf8,
 )
 from spark_kafka_sink.security.oauth_endpoint import (
     URL_OPTION,
@@ -47,20 +52,20 @@ from spark_kafka_sink.security.oauth_endpoint import (
     Tls,
     TokenEndpoint,
     TokenRequest,
-    Way,
+    TokenSource,
     check_oauth,
     client_of,
-    losers,
+    overridden_options,
     path_of_file_url,
     resolved,
-    way_of,
+    token_source_of,
 )
 from spark_kafka_sink.security.oauth_tokens import (
     ClaimNames,
-    Surroundings,
+    RetryTimer,
     Token,
     TokenKeeper,
-    Waiting,
+    TokenKeeperDependencies,
     token_of_jwt,
 )
 from spark_kafka_sink.security.references import read_text, resolve
@@ -128,10 +133,10 @@ def secret_request(client: Client, header_urlencode: bool) -> TokenRequest:
     if client.id is None or client.secret is None:
         raise AuthenticationError("the client's id and secret are needed for client credentials")
     name, secret = client.id, client.secret.reveal()
-    utf8(name, "the client's id")
-    utf8(secret, "the client's secret")
+    encode_utf8(name, "the client's id")
+    encode_utf8(secret, "the client's secret")
     pair = f"{_encoded(name)}:{_encoded(secret)}" if header_urlencode else f"{name}:{secret}"
-    basic = base64.b64encode(utf8(pair, "the client's secret")).decode("ascii")
+    basic = base64.b64encode(encode_utf8(pair, "the client's secret")).decode("ascii")
     form = "grant_type=client_credentials" + _scope(client)
     return TokenRequest(
         form, {"Authorization": f"Basic {basic}"}, (secret, _encoded(secret), basic)
@@ -180,12 +185,12 @@ class TokenRetrieval:
     def __init__(
         self,
         config: SaslConfig,
-        waiting: Waiting,
+        timer: RetryTimer,
         make_tls: Callable[[SslConfig], Tls],
         resolve: Resolve,
     ) -> None:
         self._config = config
-        self._waiting = waiting
+        self._timer = timer
         self._make_tls = make_tls
         self._resolve = resolve
         self._tls: dict[SslConfig, Tls] = {}
@@ -203,7 +208,7 @@ class TokenRetrieval:
             token = self._fetch(oauth, options, timeout_ms)
         except ConfigError as error:
             raise AuthenticationError(str(error)) from None
-        late_ms = self._waiting.clock.timestamp_ms() - token.expires_at_ms
+        late_ms = self._timer.clock.timestamp_ms() - token.expires_at_ms
         if late_ms >= 0:
             raise CredentialsUnavailableError(
                 f"the token of {URL_OPTION} expired {late_ms // 1000} s ago: check this machine's "
@@ -217,25 +222,25 @@ class TokenRetrieval:
             return provided_token(oauth.token_provider, names)
         if oauth.token_endpoint_url is None:
             raise ConfigError(f"{URL_OPTION} is missing")
-        way = way_of(oauth)
-        if way is Way.FILE:
+        source = token_source_of(oauth)
+        if source is TokenSource.FILE:
             path = path_of_file_url(oauth.token_endpoint_url)
             text = read_text(oauth.token_endpoint_url.strip(), URL_OPTION)
             return token_of_jwt(text, names, f"the file {path}")
         endpoint = TokenEndpoint(
-            oauth.token_endpoint_url, self._tls_of(options), self._config.login, self._waiting
+            oauth.token_endpoint_url, self._tls_of(options), self._config.login, self._timer
         )
-        request = self._request(way, client_of(oauth, options, way), oauth)
+        request = self._request(source, client_of(oauth, options, source), oauth)
         return token_of_jwt(endpoint.fetch(request, timeout_ms), names, endpoint.name)
 
-    def _request(self, way: Way, client: Client, oauth: OAuthConfig) -> TokenRequest:
-        if way is Way.SECRET:
+    def _request(self, source: TokenSource, client: Client, oauth: OAuthConfig) -> TokenRequest:
+        if source is TokenSource.SECRET:
             return secret_request(client, oauth.header_urlencode)
         # Imported here because only assertions need the package cryptography.
         from spark_kafka_sink.security.oauth_assertion import assertion
 
-        signed: Secret = assertion(oauth.assertion, self._waiting.clock.timestamp_ms())
-        if way is Way.JWT_BEARER:
+        signed: Secret = assertion(oauth.assertion, self._timer.clock.timestamp_ms())
+        if source is TokenSource.JWT_BEARER:
             return jwt_bearer_request(client, signed)
         return assertion_request(client, signed)
 
@@ -249,7 +254,7 @@ class TokenRetrieval:
     def _warn_once(self, oauth: OAuthConfig, options: Mapping[str, str]) -> None:
         if not self._has_warned:
             self._has_warned = True
-            for sentence in losers(oauth, options):
+            for sentence in overridden_options(oauth, options):
                 logger.warning(sentence)
             if sends_in_clear(oauth):
                 logger.warning(
@@ -301,19 +306,21 @@ class TokenLogin:
     def __init__(
         self,
         config: SaslConfig,
-        waiting: Waiting,
+        timer: RetryTimer,
         rng: RandomSource,
         on_close: Callable[[], None],
     ) -> None:
         self._config = config
         self._on_close = on_close
-        retrieval = TokenRetrieval(config, waiting, endpoint_tls, resolve)
-        self._keeper = TokenKeeper(retrieval.fetch, config.login, Surroundings(waiting.clock, rng))
+        retrieval = TokenRetrieval(config, timer, endpoint_tls, resolve)
+        self._keeper = TokenKeeper(
+            retrieval.fetch, config.login, TokenKeeperDependencies(timer.clock, rng)
+        )
 
-    def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
+    def login(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
         self._keeper.prepare(timeout_ms)
 
-    def converse(self, host: str) -> Conversation:
+    def create_sasl_client(self, host: str) -> Conversation:
         token = self._keeper.token()
         try:
             # Resolve extensions only: an unreadable secret matters for the next token only.
@@ -323,7 +330,7 @@ class TokenLogin:
             raise AuthenticationError(str(error)) from None
         return OAuthBearerConversation(token, extensions)
 
-    def identity(self) -> None:
+    def credentials_version(self) -> None:
         """Return None: tokens are renewed, not replaced from outside."""
 
     def close(self) -> None:
@@ -347,7 +354,7 @@ def _as_it_is(text: str, _: str) -> str:
 
 def check_token_options(config: SaslConfig) -> None:
     """Check what is known before a token is fetched. Raises ConfigError."""
-    entry = known_entry(config)
+    entry = unresolved_jaas_entry(config)
     has_jaas = config.jaas_config is not None
     options = entry.options if entry is not None else None if has_jaas else {}
     check_oauth(config.oauth, options)

@@ -29,7 +29,7 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import AssertionConfig
 from spark_kafka_sink.security import key_formats
 from spark_kafka_sink.security.key_formats import DamagedStoreError
-from spark_kafka_sink.security.mechanisms import utf8
+from spark_kafka_sink.security.mechanisms import encode_utf8
 from spark_kafka_sink.security.references import read_text
 
 PREFIX = "kafka.sasl.oauthbearer.assertion."
@@ -115,7 +115,7 @@ def _signature(config: AssertionConfig, content: bytes) -> bytes:
 def _private_key(location: str, passphrase: Secret | None) -> PrivateKeyTypes:
     """Return the key from PEM or, as Java does, from bare PKCS#8 in base64."""
     text = read_text(location, _KEY_FILE)
-    password = None if passphrase is None else utf8(passphrase.reveal(), _PASSPHRASE)
+    password = None if passphrase is None else encode_utf8(passphrase.reveal(), _PASSPHRASE)
     try:
         if "-----BEGIN" in text:
             key_formats.check_pem_iterations(text)

@@ -52,7 +52,7 @@ from spark_kafka_sink.config.config_def import RECIPES, has_reference
 from spark_kafka_sink.config.security_config import AssertionConfig, LoginConfig, OAuthConfig
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import Resolve
-from spark_kafka_sink.security.oauth_tokens import Waiting, with_retries
+from spark_kafka_sink.security.oauth_tokens import RetryTimer, with_retries
 
 PREFIX = "kafka.sasl.oauthbearer."
 URL_OPTION = f"{PREFIX}token.endpoint.url"
@@ -65,7 +65,7 @@ _STRIMZI = "oauth."
 _FILE_SCHEME = "file:"
 
 
-class Way(Enum):
+class TokenSource(Enum):
     """The ways to fetch a token."""
 
     PROVIDER = "token provider"
@@ -83,18 +83,18 @@ class Client(NamedTuple):
     scope: str | None
 
 
-def way_of(oauth: OAuthConfig) -> Way:
+def token_source_of(oauth: OAuthConfig) -> TokenSource:
     """Return the way, for a URL with its references resolved. Raises ConfigError without a URL."""
     if oauth.token_provider is not None:
-        return Way.PROVIDER
+        return TokenSource.PROVIDER
     is_file = (oauth.token_endpoint_url or "").strip().lower().startswith(_FILE_SCHEME)
     if oauth.retriever == "JwtBearerJwtRetriever":
-        return Way.JWT_BEARER
+        return TokenSource.JWT_BEARER
     if oauth.retriever == "FileJwtRetriever" or (oauth.retriever.startswith("Default") and is_file):
-        return Way.FILE
+        return TokenSource.FILE
     if oauth.assertion.file is not None or oauth.assertion.claim_iss is not None:
-        return Way.CLIENT_ASSERTION
-    return Way.SECRET
+        return TokenSource.CLIENT_ASSERTION
+    return TokenSource.SECRET
 
 
 def _check_names(options: Mapping[str, str]) -> None:
@@ -105,13 +105,13 @@ def _check_names(options: Mapping[str, str]) -> None:
         )
 
 
-def client_of(oauth: OAuthConfig, options: Mapping[str, str], way: Way) -> Client:
+def client_of(oauth: OAuthConfig, options: Mapping[str, str], source: TokenSource) -> Client:
     """Return id, secret and scope from options, else from JAAS options. Raises ConfigError."""
     _check_names(options)
     client_id = _first(oauth.client_id, options.get("clientId"))
     given = None if oauth.client_secret is None else oauth.client_secret.reveal()
     secret = _first(given, options.get("clientSecret"))
-    if way is Way.SECRET and (client_id is None or secret is None):
+    if source is TokenSource.SECRET and (client_id is None or secret is None):
         missing = (
             f"{ID_OPTION} (or clientId"
             if client_id is None
@@ -120,7 +120,7 @@ def client_of(oauth: OAuthConfig, options: Mapping[str, str], way: Way) -> Clien
         raise ConfigError(
             f"{missing} in {JAAS}) is missing: {URL_OPTION} asks for client credentials"
         )
-    jaas_scope = options.get("scope") if way is not Way.JWT_BEARER else None
+    jaas_scope = options.get("scope") if source is not TokenSource.JWT_BEARER else None
     return Client(
         client_id,
         None if secret is None else Secret(secret),
@@ -161,8 +161,8 @@ def check_oauth(oauth: OAuthConfig, options: Mapping[str, str] | None) -> None:
         raise ConfigError(_no_source(options or {}))
     if has_reference(url):
         return
-    way = way_of(oauth)
-    if way is Way.FILE:
+    source = token_source_of(oauth)
+    if source is TokenSource.FILE:
         path_of_file_url(url)
         return
     if url.strip().lower().startswith(_FILE_SCHEME):
@@ -170,10 +170,10 @@ def check_oauth(oauth: OAuthConfig, options: Mapping[str, str] | None) -> None:
             f"{URL_OPTION} is a file:, but {PREFIX}jwt.retriever.class={oauth.retriever} needs "
             "https:// or http://"
         )
-    if way is not Way.SECRET:
+    if source is not TokenSource.SECRET:
         _check_assertion(oauth.assertion)
     if options is not None:
-        client_of(oauth, options, way)
+        client_of(oauth, options, source)
 
 
 def _no_source(options: Mapping[str, str]) -> str:
@@ -197,7 +197,7 @@ def _check_assertion(assertion: AssertionConfig) -> None:
         )
 
 
-def losers(oauth: OAuthConfig, options: Mapping[str, str]) -> list[str]:
+def overridden_options(oauth: OAuthConfig, options: Mapping[str, str]) -> list[str]:
     """Return a sentence for each given option that another option overrides."""
     found = [
         f"{option} wins over {name} in {JAAS}, which is not used"
@@ -217,7 +217,11 @@ def losers(oauth: OAuthConfig, options: Mapping[str, str]) -> list[str]:
             "of assertions, which are not used"
         )
     has_secret = oauth.client_secret is not None or "clientSecret" in options
-    if has_secret and oauth.token_provider is None and way_of(oauth) is Way.CLIENT_ASSERTION:
+    if (
+        has_secret
+        and oauth.token_provider is None
+        and token_source_of(oauth) is TokenSource.CLIENT_ASSERTION
+    ):
         found.append("a signed assertion takes the place of the client's secret, which is not used")
     return found
 
@@ -293,11 +297,11 @@ class TokenRequest(NamedTuple):
 class TokenEndpoint:
     """The endpoint ``sasl.oauthbearer.token.endpoint.url``, over http or https."""
 
-    def __init__(self, url: str, tls: Tls, config: LoginConfig, waiting: Waiting) -> None:
+    def __init__(self, url: str, tls: Tls, config: LoginConfig, timer: RetryTimer) -> None:
         self._url = checked_url(url)
         self._tls = tls
         self._config = config
-        self._waiting = waiting
+        self._timer = timer
         self.name = f"the token endpoint {shown_url(self._url.geturl())}"
 
     def fetch(self, request: TokenRequest, timeout_ms: int) -> str:
@@ -309,7 +313,7 @@ class TokenEndpoint:
         def attempt(left_ms: int) -> str:
             return self._token_of(self._post(request, left_ms), request.secrets)
 
-        return with_retries(attempt, self._config, self._waiting, timeout_ms)
+        return with_retries(attempt, self._config, self._timer, timeout_ms)
 
     def _post(self, request: TokenRequest, left_ms: int) -> Answer:
         headers = {
@@ -326,25 +330,27 @@ class TokenEndpoint:
         context = self._tls.context() if self._url.scheme == "https" else None
         http = Request(self._url, headers, request.form.encode(), "POST", URL_OPTION, _MOST_BYTES)
         try:
-            return exchange(http, context, limits, self._waiting.clock)
+            return exchange(http, context, limits, self._timer.clock)
         except ssl.SSLCertVerificationError as error:
             raise AuthenticationError(f"{self.name}: {self._explained(error)}") from None
         except ssl.SSLError as error:
             raise CredentialsUnavailableError(f"{self.name}: {self._explained(error)}") from None
         except TimeoutError:
-            raise self._away(_TOO_LATE) from None
+            raise self._unavailable(_TOO_LATE) from None
         except (OSError, UnicodeError) as error:
             # An impossible host name raises UnicodeError.
-            raise self._away(str(error)) from None
+            raise self._unavailable(str(error)) from None
         except HTTPException as error:
             # Omit its text, which quotes the response.
-            raise self._away(f"what answers does not speak HTTP ({type(error).__name__})") from None
+            raise self._unavailable(
+                f"what answers does not speak HTTP ({type(error).__name__})"
+            ) from None
 
     def _explained(self, error: ssl.SSLError) -> str:
         host, port = host_and_port(self._url, URL_OPTION)
         return self._tls.explain(error, host, port)
 
-    def _away(self, cause: str) -> CredentialsUnavailableError:
+    def _unavailable(self, cause: str) -> CredentialsUnavailableError:
         return CredentialsUnavailableError(
             f"{self.name} cannot be reached: {cause}. Check {URL_OPTION} and the way from this "
             "machine to it"

@@ -144,7 +144,7 @@ def _wrong(source: str, what: str) -> AuthenticationError:
 T = TypeVar("T")
 
 
-class Waiting(NamedTuple):
+class RetryTimer(NamedTuple):
     """Time as a dependency.
 
     pause: waits for milliseconds; raises CredentialsUnavailableError if the login is closed
@@ -155,26 +155,26 @@ class Waiting(NamedTuple):
 
 
 def with_retries(
-    attempt: Callable[[int], T], config: LoginConfig, waiting: Waiting, timeout_ms: int
+    attempt: Callable[[int], T], config: LoginConfig, timer: RetryTimer, timeout_ms: int
 ) -> T:
     """Return the result of ``attempt``, which is called with the remaining milliseconds.
 
     Retries after CredentialsUnavailableError only, and raises the last such error when time is up.
     """
-    start_ms = waiting.clock.now_ms()
+    start_ms = timer.clock.now_ms()
     limit_ms = start_ms + min(config.retry_backoff_max_ms, timeout_ms)
     attempts = 0
     while True:
         attempts += 1
         try:
-            return attempt(start_ms + timeout_ms - waiting.clock.now_ms())
+            return attempt(start_ms + timeout_ms - timer.clock.now_ms())
         except CredentialsUnavailableError as error:
-            now_ms = waiting.clock.now_ms()
+            now_ms = timer.clock.now_ms()
             pause_ms = max(config.retry_backoff_ms * 2 ** (attempts - 1), 1)
             if now_ms + pause_ms > limit_ms:
                 times = "once" if attempts == 1 else f"{attempts} times in {now_ms - start_ms} ms"
                 raise CredentialsUnavailableError(f"{error} (tried {times})") from None
-            waiting.pause(pause_ms)
+            timer.pause(pause_ms)
 
 
 # --- when a token is renewed ---------------------------------------------------------------------
@@ -195,24 +195,24 @@ class RefreshSchedule:
         """The time of the next request; None if no token is needed."""
         return self._next_ms
 
-    def obtained(self, token: Token, now_ms: int) -> None:
+    def on_obtained(self, token: Token, now_ms: int) -> None:
         """Note that a token was obtained."""
         self._failed_at_ms = None
         self._is_used = False
         self._next_ms = self._refresh_at(token, now_ms)
 
-    def failed(self, now_ms: int) -> None:
+    def on_failed(self, now_ms: int) -> None:
         """Note that an attempt has failed."""
         self._failed_at_ms = now_ms
         self._next_ms = now_ms + self._config.retry_backoff_max_ms
 
-    def used(self, now_ms: int) -> None:
+    def on_used(self, now_ms: int) -> None:
         """Note a conversation with the token; schedule a renewal that lack of use had dropped."""
         self._is_used = True
         if self._next_ms is None:
             self._next_ms = now_ms
 
-    def wanted(self, now_ms: int) -> None:
+    def on_wanted(self, now_ms: int) -> None:
         """Note that a conversation cannot begin, because there is no token."""
         self._is_used = True
         after_failure = None
@@ -259,7 +259,7 @@ Fetch = Callable[[int], Token]
 """Returns a new token within so many milliseconds. Raises AuthenticationError."""
 
 
-class Surroundings(NamedTuple):
+class TokenKeeperDependencies(NamedTuple):
     """Clock and random numbers.
 
     has_thread: whether ``TokenKeeper`` may start a thread
@@ -273,11 +273,13 @@ class Surroundings(NamedTuple):
 class TokenKeeper:
     """The token of one login. Thread-safe."""
 
-    def __init__(self, fetch: Fetch, config: LoginConfig, surroundings: Surroundings) -> None:
+    def __init__(
+        self, fetch: Fetch, config: LoginConfig, dependencies: TokenKeeperDependencies
+    ) -> None:
         self._fetch = fetch
-        self._clock = surroundings.clock
-        self._has_thread = surroundings.has_thread
-        self._schedule = RefreshSchedule(config, surroundings.rng)
+        self._clock = dependencies.clock
+        self._has_thread = dependencies.has_thread
+        self._schedule = RefreshSchedule(config, dependencies.rng)
         self._token: Token | None = None
         self._last_error: AuthenticationError | None = None
         self._thread: threading.Thread | None = None
@@ -320,7 +322,7 @@ class TokenKeeper:
         if token is not None:
             return token.value
         with self._lock:
-            self._schedule.wanted(self._clock.timestamp_ms())
+            self._schedule.on_wanted(self._clock.timestamp_ms())
             self._ensure_thread()
         self._wake.set()
         raise self._missing()
@@ -365,7 +367,7 @@ class TokenKeeper:
             now_ms = self._clock.timestamp_ms()
             if self._token is None or not self._token.is_valid(now_ms):
                 return None
-            self._schedule.used(now_ms)
+            self._schedule.on_used(now_ms)
             self._ensure_thread()
             return self._token
 
@@ -376,11 +378,11 @@ class TokenKeeper:
         except AuthenticationError as error:
             with self._lock:
                 self._last_error = error
-                self._schedule.failed(self._clock.timestamp_ms())
+                self._schedule.on_failed(self._clock.timestamp_ms())
             raise
         with self._lock:
             self._token, self._last_error = token, None
-            self._schedule.obtained(token, self._clock.timestamp_ms())
+            self._schedule.on_obtained(token, self._clock.timestamp_ms())
 
     def _missing(self) -> AuthenticationError:
         with self._lock:

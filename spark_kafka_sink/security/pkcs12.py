@@ -45,7 +45,7 @@ from spark_kafka_sink.security.key_formats import (
 _DATE = "%Y-%m-%d"
 
 
-def described(certificate: bytes, now_ms: int) -> str:
+def describe_certificate(certificate: bytes, now_ms: int) -> str:
     """Describe a certificate: subject, issuer, end of validity, and whether it is valid now.
 
     certificate: DER
@@ -96,7 +96,7 @@ def trusted_certificates(data: bytes, password: str | None) -> tuple[bytes, ...]
     DamagedStoreError.
     """
     if password is None:
-        return _certificates_in_clear(data)
+        return _unencrypted_certificates(data)
     store = _load(data, password)
     if store.cert is None:
         return tuple(_der(found.certificate) for found in store.additional_certs)
@@ -162,7 +162,7 @@ def _load(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
     ):
         # MacData = { digest, salt, iterations (1 if omitted) }
         for number in islice(key_formats.elements(mac.content), 2, 3):
-            key_formats.check_count(key_formats.integer(number))
+            key_formats.check_iteration_count(key_formats.integer(number))
     try:
         with warnings.catch_warnings():
             # Some programs write BER: accept it.
@@ -190,7 +190,7 @@ def _der(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(Encoding.DER)
 
 
-def _certificates_in_clear(data: bytes) -> tuple[bytes, ...]:
+def _unencrypted_certificates(data: bytes) -> tuple[bytes, ...]:
     """Return the unencrypted certificates that Java trusts.
 
     If the store has a key, these are the marked ones: keytool's mark, or the id of a key.
@@ -215,17 +215,17 @@ def _parts(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
         )
     if len(pfx) < 2:
         raise DamagedStoreError("it is cut")
-    kind, content = _typed(pfx[1])
+    kind, content = _type_and_content(pfx[1])
     if kind != _DATA:
         raise StoreError("it is protected by a public key, not by a password; this is not read")
     safes = key_formats.first_element(
         key_formats.first_element(content, key_formats.OCTET_STRING).content, key_formats.SEQUENCE
     )
     for part in key_formats.elements(safes.content):
-        yield _typed(part)
+        yield _type_and_content(part)
 
 
-def _typed(element: key_formats.Element) -> tuple[bytes, memoryview]:
+def _type_and_content(element: key_formats.Element) -> tuple[bytes, memoryview]:
     """Return type and content of a ContentInfo, or of a bag."""
     parts = (
         list(key_formats.elements(element.content)) if element.tag == key_formats.SEQUENCE else []
@@ -248,7 +248,7 @@ class _Bag(NamedTuple):
 
 
 def _certificate_of(bag: _Bag) -> bytes:
-    _, certificate = _typed(key_formats.first_element(bag.value, key_formats.SEQUENCE))
+    _, certificate = _type_and_content(key_formats.first_element(bag.value, key_formats.SEQUENCE))
     return key_formats.first_element(certificate, key_formats.OCTET_STRING).value
 
 
@@ -258,7 +258,7 @@ def _bags(content: memoryview) -> Iterator[_Bag]:
         key_formats.first_element(content, key_formats.OCTET_STRING).content, key_formats.SEQUENCE
     )
     for bag in key_formats.elements(safe_contents.content):
-        yield _Bag(*_typed(bag), frozenset(_attributes(bag)))
+        yield _Bag(*_type_and_content(bag), frozenset(_attributes(bag)))
 
 
 def _attributes(bag: key_formats.Element) -> Iterator[bytes]:

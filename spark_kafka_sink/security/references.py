@@ -39,7 +39,7 @@ _MODULES_OF_SPARK_FILES = ("pyspark.core.files", "pyspark.files")
 _HERE = ("", "localhost")
 
 
-def locate(location: str, option: str) -> Path:
+def find_file(location: str, option: str) -> Path:
     """Return the path of the file ``location``: a path, or a ``file:`` URL.
 
     Raises ConfigError, naming ``option`` and the searched paths, if the file is missing.
@@ -50,12 +50,12 @@ def locate(location: str, option: str) -> Path:
     else:
         candidates = [Path.cwd() / path, *(root / path for root in _roots_of_spark_files())]
     for candidate in candidates:
-        if _is_there(candidate):
+        if _may_exist(candidate):
             return candidate
     raise ConfigError(_missing(location, option, candidates))
 
 
-def place() -> str:
+def process_description() -> str:
     """Name this process for messages, because files differ between the driver and its executors."""
     module = sys.modules.get("pyspark.taskcontext")
     in_task = module is not None and module.TaskContext.get() is not None
@@ -65,14 +65,15 @@ def place() -> str:
 def _missing(location: str, option: str, candidates: list[Path]) -> str:
     looked = ", ".join(str(candidate) for candidate in candidates)
     return (
-        f"{option}={location}: {place()} finds no such file: {looked}. It must be on the driver "
-        "and on every executor; or ship it with --files and give its name without a folder"
+        f"{option}={location}: {process_description()} finds no such file: {looked}. "
+        "It must be on the driver and on every executor; or ship it with --files and give its name "
+        "without a folder"
     )
 
 
 def _path_of(location: str, option: str) -> Path:
     scheme, colon, rest = location.partition(":")
-    if not colon or "/" in scheme or _is_there(Path(location)):
+    if not colon or "/" in scheme or _may_exist(Path(location)):
         return Path(location)
     if scheme.lower() != "file":
         path = "/" + rest.lstrip("/")
@@ -90,7 +91,7 @@ def _path_of(location: str, option: str) -> Path:
     return Path(unquote(rest))
 
 
-def _is_there(path: Path) -> bool:
+def _may_exist(path: Path) -> bool:
     """Return True if the file exists or cannot be checked; opening it then gives the reason."""
     try:
         path.stat()
@@ -118,14 +119,14 @@ def _roots_of_spark_files() -> list[Path]:
 
 # --- small files of tokens -----------------------------------------------------------------------
 
-MOST_BYTES = 1_000_000
+MAX_FILE_BYTES = 1_000_000
 
 
 def read_text(location: str, option: str) -> str:
     """Return the text of a file. Raises AuthenticationError, naming ``option``."""
     try:
-        with locate(location, option).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        with find_file(location, option).open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
     except ConfigError as error:
         raise AuthenticationError(str(error)) from None
     except OSError as error:
@@ -137,9 +138,9 @@ def read_text(location: str, option: str) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         text = ""
-    if len(data) > MOST_BYTES or not text.strip():
+    if len(data) > MAX_FILE_BYTES or not text.strip():
         raise AuthenticationError(
-            f"{option}: {location} must hold text in UTF-8, and {MOST_BYTES} bytes at most"
+            f"{option}: {location} must hold text in UTF-8, and {MAX_FILE_BYTES} bytes at most"
         )
     return text
 
@@ -176,9 +177,9 @@ def _from_environment(_: str, name: str, option: str) -> str:
     if value is None:
         raise _error(
             option,
-            f"{place()} has no environment variable {name}. The driver and each executor need it: "
-            f"set it where the driver starts, and by spark.executorEnv.{name}, or by your "
-            "platform, for executors",
+            f"{process_description()} has no environment variable {name}. "
+            "The driver and each executor need it: set it where the driver starts, and by "
+            f"spark.executorEnv.{name}, or by your platform, for executors",
         )
     return value
 
@@ -192,7 +193,7 @@ def _from_properties(path: str, key: str, option: str) -> str:
     except ConfigError as error:
         raise _error(option, str(error)) from None
     if key not in found:
-        raise _error(option, f"{place()} finds no key '{key}' in {file}")
+        raise _error(option, f"{process_description()} finds no key '{key}' in {file}")
     return found[key]
 
 
@@ -211,11 +212,11 @@ def _from_folder(path: str, name: str, option: str) -> str:
 
 def _located(path: str, option: str) -> Path:
     """Find a file, also among the files that Spark ships if ``path`` has no folder."""
-    return locate(path, f"{option}, in a reference: path")
+    return find_file(path, f"{option}, in a reference: path")
 
 
 def _unreadable(option: str, path: Path, error: OSError) -> ConfigError:
-    return _error(option, f"{place()} cannot read {path}: {error.strerror}")
+    return _error(option, f"{process_description()} cannot read {path}: {error.strerror}")
 
 
 _READ = {ENV: _from_environment, FILE: _from_properties, DIR: _from_folder}

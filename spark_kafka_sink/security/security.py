@@ -44,9 +44,9 @@ class Security:
         return cls(None if config.ssl is None else _CONTEXTS.context_of(config.ssl), login)
 
     @property
-    def converse(self) -> Converse | None:
+    def create_sasl_client(self) -> Converse | None:
         """The function that begins the authentication of a connection; None without SASL."""
-        return None if self.login is None else self.login.converse
+        return None if self.login is None else self.login.create_sasl_client
 
     def prepare(self, timeout_ms: int, hosts: Sequence[str]) -> None:
         """Read certificates and keys, and fetch the first token.
@@ -61,7 +61,7 @@ class Security:
         if self.tls is not None:
             self.tls.context()
         if self.login is not None:
-            self.login.prepare(timeout_ms, hosts)
+            self.login.login(timeout_ms, hosts)
 
     def prepare_if_possible(self, timeout_ms: int, hosts: Sequence[str]) -> None:
         """Prepare like ``prepare``, for a caller that waits for brokers with a deadline of its own.
@@ -72,32 +72,33 @@ class Security:
         with suppress(CredentialsUnavailableError):
             self.prepare(timeout_ms, hosts)
 
-    def watch(self) -> Callable[[], bool]:
+    def credentials_watcher(self) -> Callable[[], bool]:
         """Return a function that detects other credentials for new connections since its last call.
 
-        Call ``watch`` after ``prepare``. The function checks the files of stores and resolves
-        references. If it cannot read one, it logs a warning and the former credentials stay in use.
+        Call ``credentials_watcher`` after ``prepare``. The function checks the files of stores and
+        resolves references. If it cannot read one, it logs a warning and the former credentials
+        stay in use.
         """
         last = self._in_use()
 
-        def are_replaced() -> bool:
+        def have_changed() -> bool:
             nonlocal last
             before, last = last, self._in_use()
             return last != before
 
-        return are_replaced
+        return have_changed
 
     def _in_use(self) -> tuple[object, object]:
         return (
             None if self.tls is None else self.tls.context(),
-            None if self.login is None else self.login.identity(),
+            None if self.login is None else self.login.credentials_version(),
         )
 
 
 CLEAR_TEXT = Security()
 
 
-class _Contexts:
+class _TlsContextCache:
     """The TLS contexts of a process by configuration: each is built once, and again on a change."""
 
     def __init__(self) -> None:
@@ -119,5 +120,5 @@ class _Contexts:
         self._contexts = {}
 
 
-_CONTEXTS = _Contexts()
+_CONTEXTS = _TlsContextCache()
 os.register_at_fork(after_in_child=_CONTEXTS.forget)

@@ -84,7 +84,7 @@ def source(store: StoreConfig, options: StoreOptions) -> str | None:
     return None if store.certificates is None else options.certificates
 
 
-def described(store: StoreConfig, options: StoreOptions) -> str:
+def description(store: StoreConfig, options: StoreOptions) -> str:
     """Return option and value of a store's location, for messages; for inline text, the option."""
     return (
         options.certificates if store.location is None else f"{options.location}={store.location}"
@@ -131,12 +131,12 @@ def trusted_certificates(store: StoreConfig, options: StoreOptions) -> tuple[byt
     ConfigError.
     """
     if store.certificates is not None:
-        with _named(options.certificates, options):
+        with _naming_option(options.certificates, options):
             return key_formats.pem_certificates(store.certificates)
     if store.location is None:
         return None
-    path = references.locate(store.location, options.location)
-    with _named(f"{options.location}={path}", options):
+    path = references.find_file(store.location, options.location)
+    with _naming_option(f"{options.location}={path}", options):
         found = _trusted_in_file(path, store, options)
         if not found:
             raise DamagedStoreError("it holds no certificate that could be trusted")
@@ -165,14 +165,14 @@ def key_material(store: StoreConfig, options: StoreOptions) -> KeyMaterial | Non
     Raises ConfigError.
     """
     if store.key is not None and store.certificates is not None:
-        with _named(options.certificates, options):
+        with _naming_option(options.certificates, options):
             chain = key_formats.pem_certificates(store.certificates)
-        with _named(options.key, options):
+        with _naming_option(options.key, options):
             return _key_of_text(store.key.reveal(), chain, store)
     if store.location is None:
         return None
-    path = references.locate(store.location, options.location)
-    with _named(f"{options.location}={path}", options):
+    path = references.find_file(store.location, options.location)
+    with _naming_option(f"{options.location}={path}", options):
         return _key_in_file(path, store, options)
 
 
@@ -195,7 +195,7 @@ def _key_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> KeyMa
     from spark_kafka_sink.security import pkcs12
 
     material = pkcs12.key_material(data, password, key_password)
-    _tell_of_others(pkcs12.key_count(data), "the first in the file", options)
+    _warn_of_several_keys(pkcs12.key_count(data), "the first in the file", options)
     return material
 
 
@@ -203,11 +203,11 @@ def _first_key(store: key_formats.JavaKeyStore, options: StoreOptions) -> key_fo
     if not store.keys:
         raise DamagedStoreError("it holds no private key")
     first = min(store.keys, key=lambda entry: entry.alias)
-    _tell_of_others(len(store.keys), f"{first.alias}, the first by its alias,", options)
+    _warn_of_several_keys(len(store.keys), f"{first.alias}, the first by its alias,", options)
     return first
 
 
-def _tell_of_others(count: int, used: str, options: StoreOptions) -> None:
+def _warn_of_several_keys(count: int, used: str, options: StoreOptions) -> None:
     """Warn of several keys, among which Java would choose by the broker's request."""
     if count > 1:
         logger.warning(f"{options.location}: of {count} private keys, {used} is used")
@@ -267,14 +267,16 @@ def _read(path: Path, option: str) -> bytes:
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         reason = error.strerror or "it cannot be read"
-        raise ConfigError(f"{option}={path}: {references.place()}: {reason}") from error
+        raise ConfigError(
+            f"{option}={path}: {references.process_description()}: {reason}"
+        ) from error
     if len(data) > _MOST_BYTES:
         raise DamagedStoreError(f"it is larger than {_MOST_BYTES >> 20} MiB")
     return data
 
 
 @contextmanager
-def _named(what: str, options: StoreOptions) -> Iterator[None]:
+def _naming_option(what: str, options: StoreOptions) -> Iterator[None]:
     """Convert a StoreError to a ConfigError with the store's option and the option to check."""
     try:
         yield

@@ -101,7 +101,7 @@ _DROPPED = frozenset(
 )
 
 
-class Choice(NamedTuple):
+class SuitesByVersion(NamedTuple):
     """Suites by version of TLS: OpenSSL's names for 1.2, IANA's for 1.3.
 
     dropped: suites that Java has and OpenSSL lacks
@@ -112,7 +112,7 @@ class Choice(NamedTuple):
     dropped: tuple[str, ...]
 
 
-def choose(names: tuple[str, ...], option: str) -> Choice:
+def suites_by_version(names: tuple[str, ...], option: str) -> SuitesByVersion:
     """Return ``names`` by version of TLS, in their order.
 
     Raises ConfigError for an unknown suite, and if no suite remains.
@@ -131,7 +131,7 @@ def choose(names: tuple[str, ...], option: str) -> Choice:
             raise ConfigError(f"{option}: {name} is not a cipher suite{_suggestion(name)}")
     if names and not tls_1_2 and not tls_1_3:
         raise ConfigError(f"{option}={','.join(names)}: OpenSSL has none of these cipher suites")
-    return Choice(tuple(tls_1_2), tuple(tls_1_3), tuple(dropped))
+    return SuitesByVersion(tuple(tls_1_2), tuple(tls_1_3), tuple(dropped))
 
 
 def _suggestion(name: str) -> str:
@@ -182,11 +182,11 @@ def versions_of(config: SslConfig, prefix: str) -> TlsVersions:
     Raises ConfigError for unknown suites, and if no version of TLS remains.
     """
     option = f"{prefix}ssl.cipher.suites"
-    choice = choose(config.cipher_suites, option)
+    suites = suites_by_version(config.cipher_suites, option)
     enabled = config.enabled_protocols or tuple(_VERSIONS)
     allowed = [v for v in _VERSIONS if v in enabled and v <= config.protocol]
     if config.cipher_suites:
-        of_suites = {TLS_1_2: choice.tls_1_2, TLS_1_3: choice.tls_1_3}
+        of_suites = {TLS_1_2: suites.tls_1_2, TLS_1_3: suites.tls_1_3}
         left = [version for version in allowed if of_suites[version]]
         if not left:
             raise ConfigError(
@@ -194,22 +194,22 @@ def versions_of(config: SslConfig, prefix: str) -> TlsVersions:
                 f"{prefix}ssl.protocol and {prefix}ssl.enabled.protocols allow"
             )
         allowed = left
-        _tell(choice, allowed, option)
+        _warn_of_unsupported(suites, allowed, option)
     return TlsVersions(
         _VERSIONS[allowed[0]],
         _VERSIONS[allowed[-1]],
-        choice.tls_1_2 if TLS_1_2 in allowed else (),
-        choice.tls_1_3 if TLS_1_3 in allowed else (),
+        suites.tls_1_2 if TLS_1_2 in allowed else (),
+        suites.tls_1_3 if TLS_1_3 in allowed else (),
     )
 
 
-def _tell(choice: Choice, allowed: list[str], option: str) -> None:
+def _warn_of_unsupported(suites: SuitesByVersion, allowed: list[str], option: str) -> None:
     """Log a warning if OpenSSL or Python cannot apply the list exactly."""
-    if choice.dropped:
-        logger.warning(f"{option}: OpenSSL does not have {', '.join(choice.dropped)}")
+    if suites.dropped:
+        logger.warning(f"{option}: OpenSSL does not have {', '.join(suites.dropped)}")
     default = TLS_1_3_SUITES
     can_choose = hasattr(ssl.SSLContext, "set_ciphersuites")
-    if TLS_1_3 in allowed and not can_choose and set(choice.tls_1_3) != set(default):
+    if TLS_1_3 in allowed and not can_choose and set(suites.tls_1_3) != set(default):
         logger.warning(
             f"{option}: Python's ssl cannot choose among the cipher suites of TLS 1.3 before "
             f"Python 3.15; a connection with TLS 1.3 may use any of {', '.join(default)}"
@@ -286,7 +286,7 @@ class ClientContext(ssl.SSLContext):
     expires_at_ms: int | None = None
 
 
-class _Made(NamedTuple):
+class _BuiltContext(NamedTuple):
     """A context and its inputs.
 
     own_certificate: DER of the client's certificate; None without one
@@ -321,8 +321,8 @@ class TlsContext:
         self._key_options = stores.key_store_options(prefix)
         self._versions = versions_of(config, prefix)
         self._lock = threading.Lock()
-        self._made: _Made | None = None
-        self._told = ""
+        self._built: _BuiltContext | None = None
+        self._last_warning = ""
 
     def context(self) -> ClientContext:
         """Return the context for the next connection, built at the first call and on each change.
@@ -332,40 +332,40 @@ class TlsContext:
         with self._lock:
             try:
                 inputs = self._inputs()
-                if self._made is None:
-                    self._made = self._make(inputs)
-                elif self._made.inputs != inputs:
-                    self._made = self._make(inputs)
+                if self._built is None:
+                    self._built = self._build(inputs)
+                elif self._built.inputs != inputs:
+                    self._built = self._build(inputs)
                     logger.info(
                         f"{self._peer.prefix}ssl.*: a store has changed; new connections use it"
                     )
             except ConfigError as error:
-                if self._made is None:
+                if self._built is None:
                     raise
-                self._tell(f"{error}. What was read before stays in use for new connections")
+                self._warn_once(f"{error}. What was read before stays in use for new connections")
             else:
-                self._told = ""
-            return self._made.context
+                self._last_warning = ""
+            return self._built.context
 
     def explain(self, error: OSError, host: str, port: int) -> str:
         """Explain an error of a connection with TLS: cause, option, and what to do.
 
         error: an ``ssl.SSLError``, or the socket's error in the handshake
         """
-        return tls_errors.explain(error, host, port, self._situation())
+        return tls_errors.explain(error, host, port, self._error_context())
 
-    def _situation(self) -> tls_errors.Situation:
-        made = self._made
-        return tls_errors.Situation(
+    def _error_context(self) -> tls_errors.TlsErrorContext:
+        built = self._built
+        return tls_errors.TlsErrorContext(
             self._peer,
             stores.source(self._config.truststore, self._trust_options),
             stores.source(self._config.keystore, self._key_options),
-            None if made is None else made.own_certificate,
+            None if built is None else built.own_certificate,
         )
 
-    def _tell(self, problem: str) -> None:
-        if problem != self._told:
-            self._told = problem
+    def _warn_once(self, problem: str) -> None:
+        if problem != self._last_warning:
+            self._last_warning = problem
             logger.warning(problem)
 
     def _inputs(self) -> _Inputs:
@@ -378,7 +378,7 @@ class TlsContext:
         )
         return _Inputs(truststore, keystore, tuple(f for f in files if f is not None))
 
-    def _make(self, inputs: _Inputs) -> _Made:
+    def _build(self, inputs: _Inputs) -> _BuiltContext:
         context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
         self._versions.apply(context, f"{self._peer.prefix}ssl.cipher.suites")
         # Reject renegotiation (TLS 1.2), as Java's client does.
@@ -390,14 +390,14 @@ class TlsContext:
         else:
             # As in Java, trust ends at any certificate of the store, not only at a root.
             context.verify_flags |= _PARTIAL_CHAIN
-            what = stores.described(inputs.truststore, self._trust_options)
+            what = stores.description(inputs.truststore, self._trust_options)
             _load(context, trusted, what)
         material = stores.key_material(inputs.keystore, self._key_options)
         if material is None:
-            return _Made(context, inputs, None)
-        _use(context, material, inputs.keystore, self._key_options)
+            return _BuiltContext(context, inputs, None)
+        _load_client_certificate(context, material, inputs.keystore, self._key_options)
         context.expires_at_ms = expires_at_ms(material.chain[0])
-        return _Made(context, inputs, material.chain[0])
+        return _BuiltContext(context, inputs, material.chain[0])
 
 
 def _resolved(store: StoreConfig, options: stores.StoreOptions, resolve: Resolve) -> StoreConfig:
@@ -420,7 +420,7 @@ def _resolved(store: StoreConfig, options: stores.StoreOptions, resolve: Resolve
 def _state(location: str | None, option: str) -> _FileState | None:
     if location is None:
         return None
-    path = references.locate(location, option)
+    path = references.find_file(location, option)
     try:
         status = os.stat(path)
     except OSError as error:
@@ -439,7 +439,7 @@ def _load(context: ssl.SSLContext, certificates: tuple[bytes, ...], what: str) -
             ) from None
 
 
-def _use(
+def _load_client_certificate(
     context: ssl.SSLContext,
     material: KeyMaterial,
     store: StoreConfig,
@@ -448,7 +448,7 @@ def _use(
     """Give the client its certificate. Raises ConfigError."""
     # A scratch context rejects unreadable certificates, so the error below has another cause.
     scratch = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    _load(scratch, material.chain, stores.described(store, options))
+    _load(scratch, material.chain, stores.description(store, options))
     password = "" if store.key_password is None else store.key_password.reveal()
     chain = "".join(
         key_formats.encode_pem("CERTIFICATE", certificate) for certificate in material.chain
@@ -458,7 +458,9 @@ def _use(
             # Always pass a password: without one OpenSSL would prompt on the terminal.
             context.load_cert_chain(path, password=lambda: _password_bytes(password))
         except (ssl.SSLError, ValueError) as error:
-            raise ConfigError(tls_errors.why_not_used(error, material, store, options)) from None
+            raise ConfigError(
+                tls_errors.explain_rejected_key(error, material, store, options)
+            ) from None
 
 
 def _password_bytes(password: str) -> bytes:

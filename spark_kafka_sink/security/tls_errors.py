@@ -17,7 +17,7 @@ from spark_kafka_sink.base.model import format_address
 from spark_kafka_sink.base.text import shown
 from spark_kafka_sink.config.security_config import StoreConfig
 from spark_kafka_sink.security.key_formats import KeyMaterial
-from spark_kafka_sink.security.stores import StoreOptions, described
+from spark_kafka_sink.security.stores import StoreOptions, description
 
 
 class Peer(NamedTuple):
@@ -45,7 +45,7 @@ TOKEN_ENDPOINT = Peer(
 )
 
 
-class Situation(NamedTuple):
+class TlsErrorContext(NamedTuple):
     """The configuration of a connection whose error is explained.
 
     truststore, keystore: the option of the store; None without a store
@@ -187,14 +187,14 @@ _REASONS: dict[str, _Meaning] = {
 """OpenSSL's reason -> meaning. ``_ALERT_`` in a name: the server has sent it."""
 
 
-def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
+def explain(error: OSError, host: str, port: int, context: TlsErrorContext) -> str:
     """Return one message, without a full stop: address, cause, OpenSSL's words, and what to do.
 
     error: of a handshake, or of the first read after it, because with TLS 1.3 the client learns
         only then whether the server accepts its certificate
     """
     found = _meaning_of(error)
-    own = situation.own_certificate
+    own = context.own_certificate
     if found is _CLIENT_CERTIFICATE_REFUSED and own is None:
         found = _CLIENT_CERTIFICATE_MISSING
     host, words = shown(host), shown(_words_of(error))
@@ -202,13 +202,13 @@ def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
     if found is None:
         return f"{who}: {words}"
     values = {
-        "p": situation.peer.prefix,
-        "addresses": situation.peer.addresses,
-        "without_tls": situation.peer.without_tls,
+        "p": context.peer.prefix,
+        "addresses": context.peer.addresses,
+        "without_tls": context.peer.without_tls,
         "host": host,
-        "trust": _trust(situation),
-        "key": situation.keystore or f"{situation.peer.prefix}ssl.keystore.location is not set",
-        "own": _own(own) if "{own}" in found.cause else "",
+        "trust": _trust(context),
+        "key": context.keystore or f"{context.peer.prefix}ssl.keystore.location is not set",
+        "own": _describe_own_certificate(own) if "{own}" in found.cause else "",
     }
     cause, advice = (text.format(**values) for text in found)
     return f"{who}: {cause} ({words}): {advice}"
@@ -231,22 +231,22 @@ def _reason_of(error: ssl.SSLError) -> str:
     return getattr(error, "reason", None) or ""
 
 
-def _trust(situation: Situation) -> str:
-    if situation.truststore is not None:
-        return f"an authority of {situation.truststore}"
-    option = f"{situation.peer.prefix}ssl.truststore.location"
+def _trust(context: TlsErrorContext) -> str:
+    if context.truststore is not None:
+        return f"an authority of {context.truststore}"
+    option = f"{context.peer.prefix}ssl.truststore.location"
     paths = ssl.get_default_verify_paths()
     system = paths.cafile or paths.capath or "it has none"
     return f"an authority of this host's system ({system}), and {option} is not set"
 
 
-def _own(certificate: bytes | None) -> str:
+def _describe_own_certificate(certificate: bytes | None) -> str:
     if certificate is None:
         return "none"
     # Imported here because it loads the package cryptography.
-    from spark_kafka_sink.security.pkcs12 import described as described_certificate
+    from spark_kafka_sink.security.pkcs12 import describe_certificate
 
-    return described_certificate(certificate, SystemClock().timestamp_ms())
+    return describe_certificate(certificate, SystemClock().timestamp_ms())
 
 
 def _words_of(error: OSError) -> str:
@@ -258,7 +258,7 @@ def _words_of(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def why_not_used(
+def explain_rejected_key(
     error: ssl.SSLError | ValueError,
     material: KeyMaterial,
     store: StoreConfig,
@@ -266,7 +266,7 @@ def why_not_used(
 ) -> str:
     """Explain why OpenSSL rejects a key with its certificates."""
     reason = getattr(error, "reason", None)
-    what = described(store, options)
+    what = description(store, options)
     if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):
         return f"{what}: the private key does not belong to the first certificate of the chain"
     if reason in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):

@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "security/oauth_tokens.py",
-        "                self._schedule.failed(self._clock.timestamp_ms())\n",
+        "                self._schedule.on_failed(self._clock.timestamp_ms())\n",
         "",
         _REFRESH,
     ),
@@ -92,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         "security/oauth_tokens.py",
-        "attempt(start_ms + timeout_ms - waiting.clock.now_ms())",
+        "attempt(start_ms + timeout_ms - timer.clock.now_ms())",
         "attempt(timeout_ms)",
         (
             "unit/test_token_endpoint.py",
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "security/references.py",
-        "if len(data) > MOST_BYTES or not text.strip():",
+        "if len(data) > MAX_FILE_BYTES or not text.strip():",
         "if not text.strip():",
         _GUARDS,
     ),
@@ -150,7 +150,9 @@ MUTANTS = (
         ),
     ),
     Mutant("security/oauth.py", "        self._keeper.close()\n", "", _GUARDS),
-    Mutant("security/login.py", "os.register_at_fork(after_in_child=POOL.forget)", "", _LOGINS),
+    Mutant(
+        "security/login.py", "os.register_at_fork(after_in_child=LOGIN_MANAGER.forget)", "", _LOGINS
+    ),
     Mutant(
         "security/login.py",
         "self._logins.get(config)",
@@ -210,7 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         "security/credentials.py",
-        "        _check_there(options, source)\n    except",
+        "        _check_present(options, source)\n    except",
         "    except",
         _CREDENTIALS,
     ),
@@ -226,7 +228,7 @@ MUTANTS = (
     Mutant("security/aws.py", "                self._keepers[region] = keeper\n", "", _AWS),
     Mutant("security/aws.py", "            keeper.close()\n", "            pass\n", _AWS),
     Mutant("security/aws.py", "        self._on_close()\n", "", _AWS),
-    Mutant("security/aws.py", "is_last=tries >= _TRIES", "is_last=False", _AWS),
+    Mutant("security/aws.py", "is_last=tries >= _MAX_ATTEMPTS", "is_last=False", _AWS),
     Mutant("security/kerberos.py", "self.user == user and ", "", _GSSAPI),
     Mutant("security/kerberos.py", "self.since_ms > not_before_ms and ", "", _GSSAPI),
     Mutant("security/kerberos.py", " and are_valid(self.credentials)", "", _GSSAPI),
@@ -277,7 +279,7 @@ MUTANTS = (
     ),
     Mutant(
         "security/mechanisms.py",
-        "        if self._is_complete:\n            raise too_much(self.mechanism)\n",
+        "        if self._is_complete:\n            raise unexpected_challenge(self.mechanism)\n",
         "",
         _SASL,
     ),
@@ -298,7 +300,7 @@ MUTANTS = (
     Mutant("security/tls.py", "            context.verify_flags |= _PARTIAL_CHAIN\n", "", _TLS),
     Mutant(
         "security/tls.py",
-        '                self._told = ""\n',
+        '                self._last_warning = ""\n',
         "                pass\n",
         _TLS_REFERENCES,
     ),
@@ -322,7 +324,7 @@ MUTANTS = (
     ),
     Mutant(
         "security/tls.py",
-        "    _load(scratch, material.chain, stores.described(store, options))\n",
+        "    _load(scratch, material.chain, stores.description(store, options))\n",
         "",
         _TLS_REFERENCES,
     ),
@@ -356,7 +358,10 @@ MUTANTS = (
         _ITERATIONS,
     ),
     Mutant(
-        "security/key_formats.py", "    data = _in_one_piece(data, _MOST_LEVELS)\n", "", _ITERATIONS
+        "security/key_formats.py",
+        "    data = _join_constructed_strings(data, _MOST_LEVELS)\n",
+        "",
+        _ITERATIONS,
     ),
     Mutant("security/key_formats.py", " + data[at:]", "", _ITERATIONS),
     Mutant(
@@ -394,7 +399,7 @@ MUTANTS = (
     Mutant("security/pkcs12.py", "    key_formats.check_iterations(data)\n", "", _ITERATIONS),
     Mutant(
         "security/pkcs12.py",
-        "            key_formats.check_count(key_formats.integer(number))",
+        "            key_formats.check_iteration_count(key_formats.integer(number))",
         "            pass",
         # That one alone: the others would compute for minutes.
         (f"{_ITERATIONS[0]}::test_a_number_with_a_tag_that_only_openssl_takes_for_an_integer",),
@@ -428,8 +433,8 @@ MUTANTS = (
     Mutant("security/tls.py", " or name in _TLS_1_3_BY_HAND", "", _SUITES),
     Mutant(
         "security/tls.py",
-        "choice.tls_1_3 if TLS_1_3 in allowed else ()",
-        "choice.tls_1_3",
+        "suites.tls_1_3 if TLS_1_3 in allowed else ()",
+        "suites.tls_1_3",
         _SUITES,
     ),
     Mutant(
@@ -443,7 +448,7 @@ MUTANTS = (
     Mutant("security/tls.py", "            file.flush()\n", "", _STORES),
     Mutant(
         "security/stores.py",
-        '    _tell_of_others(pkcs12.key_count(data), "the first in the file", options)\n',
+        '    _warn_of_several_keys(pkcs12.key_count(data), "the first in the file", options)\n',
         "",
         ("unit/security/test_java_stores.py",),
     ),
@@ -489,7 +494,7 @@ MUTANTS = (
     ),
     Mutant(
         "security/pkcs12.py",
-        "    if password is None:\n        return _certificates_in_clear(data)\n",
+        "    if password is None:\n        return _unencrypted_certificates(data)\n",
         '    password = password or ""\n',
         _PKCS12,
     ),

@@ -16,7 +16,7 @@ from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavail
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.protocol.connection import Conversation
-from spark_kafka_sink.security.kerberos import KerberosUser, Tickets
+from spark_kafka_sink.security.kerberos import KerberosCredentials, KerberosUser
 from spark_kafka_sink.security.login import Login, new_login
 from tests.security.kdc import REALM, Kdc, missing_programs
 
@@ -80,32 +80,32 @@ def accept(conversation: Conversation, keytab: Path, layers: int = 1) -> str:
 class TestSuccess:
     def test_a_keytab(self, service_keytab, client_keytab):
         login = login_for(by_keytab(client_keytab))
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)
         assert login.mechanism == "GSSAPI"
         # A ticket serves many conversations.
         for layers in (1, 7):
-            conversation = login.converse("localhost")
+            conversation = login.create_sasl_client("localhost")
             assert accept(conversation, service_keytab, layers) == f"client@{REALM}"
 
     def test_a_ticket_cache(self, kdc, service_keytab, client_keytab):
         cache = kdc.ticket_cache("client", client_keytab)
         login = login_for(f'useTicketCache=true ticketCache="{cache}"')
-        login.prepare(PATIENCE_MS)
-        assert accept(login.converse("localhost"), service_keytab) == f"client@{REALM}"
+        login.login(PATIENCE_MS)
+        assert accept(login.create_sasl_client("localhost"), service_keytab) == f"client@{REALM}"
 
     def test_the_users_own_ticket_cache(self, kdc, service_keytab, client_keytab, monkeypatch):
         monkeypatch.setenv("KRB5CCNAME", str(kdc.ticket_cache("client", client_keytab)))
         login = login_for("useTicketCache=true")
-        login.prepare(PATIENCE_MS)
-        assert accept(login.converse("localhost"), service_keytab) == f"client@{REALM}"
+        login.login(PATIENCE_MS)
+        assert accept(login.create_sasl_client("localhost"), service_keytab) == f"client@{REALM}"
 
     def test_the_keytab_where_the_cache_has_no_ticket(
         self, service_keytab, client_keytab, tmp_path
     ):
         options = f'useTicketCache=true ticketCache="{tmp_path}/none" {by_keytab(client_keytab)}'
         login = login_for(options)
-        login.prepare(PATIENCE_MS)
-        assert accept(login.converse("localhost"), service_keytab) == f"client@{REALM}"
+        login.login(PATIENCE_MS)
+        assert accept(login.create_sasl_client("localhost"), service_keytab) == f"client@{REALM}"
 
     def test_a_ticket_that_has_expired_gives_way_to_a_new_one(
         self, kdc, service_keytab, client_keytab, monkeypatch
@@ -116,17 +116,19 @@ class TestSuccess:
         told = ""
         while "has expired" not in told:
             try:
-                login.prepare(PATIENCE_MS)
+                login.login(PATIENCE_MS)
             except AuthenticationError as error:
                 told = str(error)
         kdc.ticket_cache("client", client_keytab, life="1h").replace(cache)
-        assert accept(login.converse("localhost"), service_keytab) == f"client@{REALM}"
+        assert accept(login.create_sasl_client("localhost"), service_keytab) == f"client@{REALM}"
 
 
 def test_credentials_of_one_user_are_not_taken_for_anothers(kdc, client_keytab):
     """Each user's tickets are in a cache of their own, also where an object takes another's place."""
     other = kdc.keytab("other")
-    tickets = Tickets(KerberosUser("kafka", f"client@{REALM}", str(client_keytab), None))
+    tickets = KerberosCredentials(
+        KerberosUser("kafka", f"client@{REALM}", str(client_keytab), None)
+    )
     assert str(tickets.acquire().name) == f"client@{REALM}"
     place = id(tickets)
     del tickets
@@ -134,7 +136,7 @@ def test_credentials_of_one_user_are_not_taken_for_anothers(kdc, client_keytab):
     # Python gives the place to one of the next objects.
     made = []
     while not made or (id(made[-1]) != place and len(made) < 10_000):
-        made.append(Tickets(user))
+        made.append(KerberosCredentials(user))
     assert str(made[-1].acquire().name) == f"other@{REALM}"
 
 
@@ -142,8 +144,8 @@ class TestFailure:
     def refused(self, options: str, host: str = "localhost", service: str = "kafka") -> str:
         def begin() -> None:
             login = login_for(options, service)
-            login.prepare(PATIENCE_MS)
-            login.converse(host).first()
+            login.login(PATIENCE_MS)
+            login.create_sasl_client(host).first()
 
         with pytest.raises(AuthenticationError) as raised:
             begin()
@@ -179,14 +181,14 @@ class TestFailure:
         """It cannot read the ticket, and answers why."""
         other = kdc.keytab("kafka/otherhost")
         login = login_for(by_keytab(client_keytab))
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)
         with pytest.raises(AuthenticationError, match="the broker has another key than the KDC"):
-            accept(login.converse("localhost"), other)
+            accept(login.create_sasl_client("localhost"), other)
 
     def test_a_broker_that_sends_nonsense(self, client_keytab, service_keytab):
         login = login_for(by_keytab(client_keytab))
-        login.prepare(PATIENCE_MS)
-        conversation = login.converse("localhost")
+        login.login(PATIENCE_MS)
+        conversation = login.create_sasl_client("localhost")
         conversation.first()
         with pytest.raises(AuthenticationError, match="SASL GSSAPI failed"):
             conversation.next(b"nonsense")
@@ -203,6 +205,6 @@ def test_a_kdc_that_is_away_may_be_tried_again(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     login = login_for(by_keytab(keytab))
     with pytest.raises(CredentialsUnavailableError, match="no KDC of the realm answers"):
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)
     with kdc.running():
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from spark_kafka_sink.security.references import locate, place
+from spark_kafka_sink.security.references import find_file, process_description
 
 pytestmark = pytest.mark.slow
 NAME = "shipped-to-everywhere.pem"
@@ -40,14 +40,14 @@ class Reader(DataSourceReader):
 
 
 def found() -> tuple[str, str]:
-    return place(), locate(NAME, OPTION).read_text()
+    return process_description(), find_file(NAME, OPTION).read_text()
 
 
 def test_by_name_on_the_driver_and_in_tasks(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_text("content")
     spark.sparkContext.addFile(str(path))
-    assert found() == (place(), "content"), "in the process that has the session"
+    assert found() == (process_description(), "content"), "in the process that has the session"
     spark.dataSource.register(WhereFilesAre)
     rows = spark.read.format(WhereFilesAre.name()).load().collect()
     assert [row.content for row in rows] == ["content", "content"]

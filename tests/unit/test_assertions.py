@@ -234,8 +234,8 @@ class TestGrants:
     def subject(self, config: SaslConfig) -> object:
         check(config)
         login = new_login(config)
-        login.prepare(120_000)
-        first = login.converse("broker-1").first().decode()
+        login.login(120_000)
+        first = login.create_sasl_client("broker-1").first().decode()
         login.close()
         return claims_of(first.split("Bearer ")[1].split("\x01")[0])["sub"]
 

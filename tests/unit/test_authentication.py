@@ -81,11 +81,13 @@ class Dialogue:
     def __init__(self, is_authenticated: bool = True, chunk_bytes: int = 0) -> None:
         self.conversations: list[Rounds] = []
         self._chunk_bytes = chunk_bytes
-        authentication = Authentication(self._converse, Middle()) if is_authenticated else None
+        authentication = (
+            Authentication(self._create_sasl_client, Middle()) if is_authenticated else None
+        )
         self.connection = Connection("client", authentication)
         self.now_ms = 1_000
 
-    def _converse(self) -> Rounds:
+    def _create_sasl_client(self) -> Rounds:
         self.conversations.append(Rounds())
         return self.conversations[-1]
 

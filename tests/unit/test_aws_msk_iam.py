@@ -21,7 +21,7 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.security.aws import AwsLogin, AwsUser, aws_user, region_of
 from spark_kafka_sink.security.login import check
-from spark_kafka_sink.security.oauth_tokens import Waiting
+from spark_kafka_sink.security.oauth_tokens import RetryTimer
 from tests.patience import PATIENCE_S
 from tests.unit.simulated_time import SimulatedClock
 
@@ -80,7 +80,7 @@ def signer(clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Signer:
 
 def login_for(clock: SimulatedClock, options: str = "") -> AwsLogin:
     config = SaslConfig("AWS_MSK_IAM", jaas_config=Secret(f"{MODULE} required {options};"))
-    return AwsLogin(config, Waiting(clock, clock.sleep), random.Random(1), lambda: None)
+    return AwsLogin(config, RetryTimer(clock, clock.sleep), random.Random(1), lambda: None)
 
 
 def client_error(code: str, status: int) -> Exception:
@@ -153,37 +153,37 @@ def test_regions(host, region):
 class TestLogin:
     def test_a_token_for_the_region_of_the_brokers_name(self, clock, signer):
         login = login_for(clock)
-        login.prepare(1_000, [IRELAND, IRELAND.replace("b-1", "b-2")])
+        login.login(1_000, [IRELAND, IRELAND.replace("b-1", "b-2")])
         assert signer.calls == [("default", "eu-west-1")]
         assert login.mechanism == "OAUTHBEARER"
-        assert login.converse(IRELAND).first() == b"n,,\x01auth=Bearer t0ken-1\x01\x01"
-        assert login.converse(IRELAND).mechanism == "OAUTHBEARER"
+        assert login.create_sasl_client(IRELAND).first() == b"n,,\x01auth=Bearer t0ken-1\x01\x01"
+        assert login.create_sasl_client(IRELAND).mechanism == "OAUTHBEARER"
         login.close()
 
     def test_two_regions_have_two_tokens(self, clock, signer):
         login = login_for(clock)
-        login.prepare(1_000, [IRELAND, OREGON])
+        login.login(1_000, [IRELAND, OREGON])
         assert signer.calls == [("default", "eu-west-1"), ("default", "us-west-2")]
-        assert b"t0ken-2" in login.converse(OREGON).first()
+        assert b"t0ken-2" in login.create_sasl_client(OREGON).first()
         login.close()
 
     @pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
     def test_the_region_of_the_environment(self, clock, signer, monkeypatch, variable):
         monkeypatch.setenv(variable, "sa-east-1")
         login = login_for(clock)
-        login.prepare(1_000)
-        login.prepare(1_000, ["broker.example.com"])
+        login.login(1_000)
+        login.login(1_000, ["broker.example.com"])
         assert signer.calls == [("default", "sa-east-1")]
-        assert b"t0ken-1" in login.converse("broker.example.com").first()
+        assert b"t0ken-1" in login.create_sasl_client("broker.example.com").first()
         login.close()
 
     def test_closed(self, clock, signer):
         """Each region's thread ends, and the pauses of a fetch do."""
         closed: list[bool] = []
         config = SaslConfig("AWS_MSK_IAM", jaas_config=Secret(f"{MODULE} required;"))
-        waiting = Waiting(clock, clock.sleep)
+        waiting = RetryTimer(clock, clock.sleep)
         login = AwsLogin(config, waiting, random.Random(1), lambda: closed.append(True))
-        login.prepare(1_000, [IRELAND, OREGON])
+        login.login(1_000, [IRELAND, OREGON])
         threads = [keeper._thread for keeper in login._keepers.values()]
         login.close()
         assert closed == [True]
@@ -194,18 +194,18 @@ class TestLogin:
 
     def test_no_region_at_all(self, clock, signer):
         login = login_for(clock)
-        login.prepare(1_000)
+        login.login(1_000)
         with pytest.raises(AuthenticationError, match="tells no AWS region. Set AWS_REGION"):
-            login.converse("broker.example.com")
+            login.create_sasl_client("broker.example.com")
 
     def test_a_broker_that_was_not_known_beforehand(self, clock, signer):
         login = login_for(clock)
-        login.prepare(1_000)
+        login.login(1_000)
         assert signer.calls == []
         with pytest.raises(CredentialsUnavailableError):
-            login.converse(IRELAND)
-        login.prepare(120_000, [IRELAND])
-        assert b"t0ken-1" in login.converse(IRELAND).first()
+            login.create_sasl_client(IRELAND)
+        login.login(120_000, [IRELAND])
+        assert b"t0ken-1" in login.create_sasl_client(IRELAND).first()
         login.close()
 
     @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ class TestLogin:
     )
     def test_profiles_and_roles(self, clock, signer, options, call):
         login = login_for(clock, options)
-        login.prepare(1_000, [IRELAND])
+        login.login(1_000, [IRELAND])
         assert signer.calls == [call]
         login.close()
 
@@ -267,7 +267,7 @@ class TestLogin:
         signer.errors = itertools.repeat(error)
         login = login_for(clock)
         with pytest.raises(kind) as raised:
-            login.prepare(1_000, [IRELAND])
+            login.login(1_000, [IRELAND])
         assert message in str(raised.value)
         assert type(raised.value) is kind
 
@@ -286,7 +286,7 @@ class TestLogin:
     def test_a_short_outage_of_aws_ends_nothing(self, clock, signer, error):
         signer.errors = iter([error, error])
         login = login_for(clock)
-        login.prepare(1_000, [IRELAND])
+        login.login(1_000, [IRELAND])
         assert len(signer.calls) == 3
         assert clock.elapsed_ms == 100 + 200
         login.close()
@@ -294,5 +294,5 @@ class TestLogin:
     def test_what_is_final_is_not_tried_again(self, clock, signer):
         signer.errors = itertools.repeat(client_error("AccessDenied", 403))
         with pytest.raises(AuthenticationError):
-            login_for(clock).prepare(1_000, [IRELAND])
+            login_for(clock).login(1_000, [IRELAND])
         assert len(signer.calls) == 1

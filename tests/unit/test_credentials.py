@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SaslConfig
-from spark_kafka_sink.security.credentials import login_options, quoted, user_of
-from spark_kafka_sink.security.login import LoginPool, check, new_login
+from spark_kafka_sink.security.credentials import login_options, quoted, resolve_user
+from spark_kafka_sink.security.login import LoginManager, check, new_login
 
 MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -35,7 +35,7 @@ class TestJaas:
     def test_name_and_password(self, mechanism, shaded):
         config = sasl(mechanism, ALICE, shaded + MODULES[mechanism])
         check(config)
-        user = user_of(config)
+        user = resolve_user(config)
         assert (user.username, user.password.reveal(), user.is_token) == ("alice", "S3CRET", False)
         assert "S3CRET" not in repr(user)
 
@@ -43,7 +43,9 @@ class TestJaas:
         ("value", "is_token"), [("true", True), ("TRUE", True), ("false", False)]
     )
     def test_a_delegation_token(self, value, is_token):
-        assert user_of(sasl("SCRAM-SHA-256", f"{ALICE} tokenauth={value}")).is_token is is_token
+        assert (
+            resolve_user(sasl("SCRAM-SHA-256", f"{ALICE} tokenauth={value}")).is_token is is_token
+        )
 
     @pytest.mark.parametrize(
         ("config", "messages"),
@@ -107,8 +109,8 @@ class TestPlainOptions:
     def test_name_and_password(self, mechanism):
         config = SaslConfig(mechanism, username="alice", password=Secret("S3CRET"))
         check(config)
-        assert user_of(config).password == Secret("S3CRET")
-        assert not user_of(config).is_token
+        assert resolve_user(config).password == Secret("S3CRET")
+        assert not resolve_user(config).is_token
 
 
 class Store:
@@ -128,32 +130,34 @@ class Store:
 class TestReferences:
     def test_in_the_plain_options(self):
         config = SaslConfig("PLAIN", username="${env:U}", password=Secret("${env:P}"))
-        user = user_of(config, Store(U="alice", P="S3CRET"))
+        user = resolve_user(config, Store(U="alice", P="S3CRET"))
         assert (user.username, user.password.reveal()) == ("alice", "S3CRET")
 
     @pytest.mark.parametrize("password", ['"${env:P}"', "${env:P}", "'${env:P}'"])
     def test_in_a_value_of_the_jaas_text(self, password):
         config = sasl("PLAIN", f"username=alice password={password}")
         check(config)
-        assert user_of(config, Store(P='a"b\\c;')).password.reveal() == 'a"b\\c;'
+        assert resolve_user(config, Store(P='a"b\\c;')).password.reveal() == 'a"b\\c;'
 
     def test_as_a_part_of_a_value(self):
         config = sasl("PLAIN", 'username="${env:U}@${env:D}" password="x"')
-        assert user_of(config, Store(U="alice", D="example.org")).username == "alice@example.org"
+        assert (
+            resolve_user(config, Store(U="alice", D="example.org")).username == "alice@example.org"
+        )
 
     def test_for_the_whole_jaas_text(self):
         config = SaslConfig("PLAIN", jaas_config=Secret(" ${env:JAAS} "))
         check(config)
         text = f'{MODULES["PLAIN"]} required username="alice" password="${{env:no}}";'
         # What it stands for is not resolved once more: a password may look like a reference.
-        assert user_of(config, lambda _text, _option: text).password.reveal() == "${env:no}"
+        assert resolve_user(config, lambda _text, _option: text).password.reveal() == "${env:no}"
 
     def test_they_are_resolved_for_each_conversation(self):
         config = SaslConfig("PLAIN", username="alice", password=Secret("${env:P}"))
         store = Store(P="old")
-        assert user_of(config, store).password.reveal() == "old"
+        assert resolve_user(config, store).password.reveal() == "old"
         store.values["${env:P}"] = "new"
-        assert user_of(config, store).password.reveal() == "new"
+        assert resolve_user(config, store).password.reveal() == "new"
 
     @pytest.mark.parametrize(
         ("config", "store", "message"),
@@ -181,7 +185,7 @@ class TestReferences:
     def test_what_shows_only_when_they_are_resolved(self, config, store, message):
         check(config)
         with pytest.raises(AuthenticationError, match=message) as raised:
-            user_of(config, store)
+            resolve_user(config, store)
         assert "S3CRET" not in str(raised.value)
         assert raised.value.__cause__ is None
 
@@ -201,24 +205,24 @@ class TestLogins:
     def test_a_login_begins_conversations(self):
         config = SaslConfig("PLAIN", username="alice", password=Secret("S3CRET"))
         login = new_login(config)
-        login.prepare(1)
+        login.login(1)
         assert login.mechanism == "PLAIN"
-        assert login.converse("broker-1").first() == b"\0alice\0S3CRET"
+        assert login.create_sasl_client("broker-1").first() == b"\0alice\0S3CRET"
         login.close()
 
     def test_scram(self):
         login = new_login(sasl("SCRAM-SHA-512", ALICE))
-        conversation = login.converse("broker-1")
+        conversation = login.create_sasl_client("broker-1")
         assert conversation.mechanism == "SCRAM-SHA-512"
         assert conversation.first().startswith(b"n,,n=alice,r=")
-        assert conversation.first() != login.converse("broker-1").first()
+        assert conversation.first() != login.create_sasl_client("broker-1").first()
 
     def test_what_is_wrong_is_told_when_it_is_made(self):
         with pytest.raises(ConfigError, match="is missing"):
             new_login(SaslConfig("PLAIN", username="alice"))
 
     def test_it_is_shared_by_all_with_the_same_configuration(self):
-        pool = LoginPool()
+        pool = LoginManager()
         first = SaslConfig("PLAIN", username="alice", password=Secret("a"))
         same = SaslConfig("PLAIN", username="alice", password=Secret("a"))
         other = SaslConfig("PLAIN", username="alice", password=Secret("b"))
@@ -226,7 +230,7 @@ class TestLogins:
         assert pool.login_of(first) is not pool.login_of(other)
 
     def test_a_forked_child_starts_with_none(self):
-        pool = LoginPool()
+        pool = LoginManager()
         config = SaslConfig("PLAIN", username="alice", password=Secret("a"))
         login = pool.login_of(config)
         pool.forget()

@@ -25,9 +25,9 @@ from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.security import login
 from spark_kafka_sink.security.kerberos import (
     GssapiConversation,
+    KerberosCredentials,
     KerberosLogin,
     KerberosUser,
-    Tickets,
     _cause_of,
     kerberos_user,
 )
@@ -136,7 +136,7 @@ class TestCheck:
         monkeypatch.setitem(sys.modules, "gssapi", types.ModuleType("gssapi"))
         login = KerberosLogin(self.sasl("useTicketCache=true"), SystemClock())
         with pytest.raises(AttributeError):
-            login.prepare(PATIENCE_MS)
+            login.login(PATIENCE_MS)
 
     def test_the_extra_is_in_the_package(self):
         text = (importlib.util.find_spec("spark_kafka_sink").origin or "").removesuffix(
@@ -161,11 +161,11 @@ class TestTickets:
     def taken(self, monkeypatch) -> list[str | None]:
         users: list[str | None] = []
 
-        def acquire(tickets: Tickets) -> Ticket:
+        def acquire(tickets: KerberosCredentials) -> Ticket:
             users.append(tickets._user.principal)
             return Ticket()
 
-        monkeypatch.setattr(Tickets, "acquire", acquire)
+        monkeypatch.setattr(KerberosCredentials, "acquire", acquire)
         monkeypatch.setenv("TEST_PRINCIPAL", "first")
         return users
 
@@ -179,38 +179,38 @@ class TestTickets:
     def test_one_that_was_taken_a_short_time_ago_is_used_again(self, taken):
         times = Times()
         login = self.login(times)
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)
         times.ms += self.LIMIT_MS // 2
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)
         assert taken == ["first"]
 
     def test_an_older_one_is_not(self, taken):
         times = Times()
         login = self.login(times)
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)
         times.ms += self.LIMIT_MS
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)
         assert taken == ["first", "first"]
 
     def test_one_that_has_expired_is_not(self, taken, monkeypatch):
         login = self.login(Times())
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)
         monkeypatch.setattr(Ticket, "lifetime", 0)
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)
         assert taken == ["first", "first"]
 
     def test_another_users_is_not(self, taken, monkeypatch):
         login = self.login(Times())
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)
         monkeypatch.setenv("TEST_PRINCIPAL", "second")
-        login.prepare(PATIENCE_MS)
+        login.login(PATIENCE_MS)
         assert taken == ["first", "second"]
 
     def test_a_kdc_that_does_not_answer_is_waited_for_no_longer_than_that(self, taken, monkeypatch):
         may_end = threading.Event()
-        monkeypatch.setattr(Tickets, "acquire", lambda _: may_end.wait(PATIENCE_S))
+        monkeypatch.setattr(KerberosCredentials, "acquire", lambda _: may_end.wait(PATIENCE_S))
         with pytest.raises(CredentialsUnavailableError, match="the KDC has not answered within 20"):
-            self.login(Times()).prepare(20)
+            self.login(Times()).login(20)
         may_end.set()
 
 
@@ -237,7 +237,7 @@ class TestStores:
         keytab = tmp_path / "a.keytab"
         keytab.touch()
         user = KerberosUser("kafka", None, str(keytab), None)
-        for tickets in (Tickets(user), Tickets(user)):
+        for tickets in (KerberosCredentials(user), KerberosCredentials(user)):
             tickets.acquire()
         caches = [store["ccache"] for store in stores]
         assert all(cache.startswith("MEMORY:") for cache in caches)
@@ -247,7 +247,7 @@ class TestStores:
     def test_a_ticket_that_has_expired_is_no_ticket(self, stores, monkeypatch):
         monkeypatch.setattr(Ticket, "lifetime", 0)
         with pytest.raises(AuthenticationError, match="run kinit"):
-            Tickets(KerberosUser("kafka", None, None, "")).acquire()
+            KerberosCredentials(KerberosUser("kafka", None, None, "")).acquire()
 
 
 class Wrapped(NamedTuple):

@@ -28,7 +28,7 @@ from spark_kafka_sink.security.mechanisms import (
     ScramConversation,
     ScramUser,
 )
-from spark_kafka_sink.security.tls_errors import BROKERS, Situation, explain
+from spark_kafka_sink.security.tls_errors import BROKERS, TlsErrorContext, explain
 from tests.property.message_values import REQUEST_TYPES
 from tests.unit.test_secured_client import World
 
@@ -47,7 +47,7 @@ class Hostile(World):
         super().__init__()
         self._conversation = conversation
 
-    def _converse(self, host: str) -> Conversation:
+    def _create_sasl_client(self, host: str) -> Conversation:
         return self._conversation
 
     def refusal(self) -> str:
@@ -98,10 +98,10 @@ def test_the_refusal_of_a_token() -> None:
 
 def test_an_advertised_name_in_every_error_that_names_the_broker() -> None:
     assert is_harmless(str(Node(7, f"host{BLOW}", 9092)))
-    situation = Situation(BROKERS, None, None, None)
+    context = TlsErrorContext(BROKERS, None, None, None)
     error = ssl.SSLCertVerificationError(1, BLOW)
     error.verify_code, error.verify_message = 62, f"not valid for '{BLOW}'"
-    assert is_harmless(explain(error, f"host{BLOW}", 9092, situation))
+    assert is_harmless(explain(error, f"host{BLOW}", 9092, context))
 
 
 @pytest.mark.parametrize("name", ["good.example\0.evil", "a\tb", "x\u202ey"])

@@ -199,14 +199,14 @@ def write_all(folder: Path) -> None:
 
 def test_each_replaced_file_is_noticed_once(tmp_path: Path) -> None:
     write_all(tmp_path)
-    are_replaced = secured(tmp_path).watch()
-    assert not are_replaced()
+    have_changed = secured(tmp_path).credentials_watcher()
+    assert not have_changed()
     write_private(tmp_path / "client.pem", AUTHORITY.issue("alice").pem())
-    assert (are_replaced(), are_replaced()) == (True, False)
+    assert (have_changed(), have_changed()) == (True, False)
     write_private(tmp_path / "ca.pem", AUTHORITY.pem + Authority("new").pem)
-    assert (are_replaced(), are_replaced()) == (True, False)
+    assert (have_changed(), have_changed()) == (True, False)
     (tmp_path / "secrets").write_text("password=after\n")
-    assert (are_replaced(), are_replaced()) == (True, False)
+    assert (have_changed(), have_changed()) == (True, False)
 
 
 @pytest.mark.parametrize("name", ["client.pem", "ca.pem", "secrets"])
@@ -216,28 +216,28 @@ def test_a_half_written_file_leaves_the_former_in_use(
 ) -> None:
     write_all(tmp_path)
     security = secured(tmp_path)
-    are_replaced = security.watch()
+    have_changed = security.credentials_watcher()
     path = tmp_path / name
     whole = path.read_text()
     path.unlink()
     if content is not None:
         path.write_text(content)
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
-        assert [are_replaced() for _ in range(3)] == [False] * 3
+        assert [have_changed() for _ in range(3)] == [False] * 3
     (record,) = caplog.records
     assert "What was read before stays in use" in record.getMessage()
     assert security.tls is not None
-    assert security.converse is not None
+    assert security.create_sasl_client is not None
     security.tls.context()
-    assert security.converse("b").first() == b"\0alice\0before"
+    assert security.create_sasl_client("b").first() == b"\0alice\0before"
     write_private(path, whole.replace("before", "after") if name == "secrets" else whole)
-    assert are_replaced()
+    assert have_changed()
 
 
 def test_two_producers_each_notice_it(tmp_path: Path) -> None:
     write_all(tmp_path)
     security = secured(tmp_path)
-    first, second = security.watch(), security.watch()
+    first, second = security.credentials_watcher(), security.credentials_watcher()
     (tmp_path / "secrets").write_text("password=after\n")
     assert (first(), second(), first(), second()) == (True, True, False, False)
 

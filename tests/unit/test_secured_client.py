@@ -68,10 +68,10 @@ class World:
             self.network,
             self.clock,
             random.Random(1),
-            self._converse if is_authenticated else None,
+            self._create_sasl_client if is_authenticated else None,
         )
 
-    def _converse(self, host: str) -> Conversation:
+    def _create_sasl_client(self, host: str) -> Conversation:
         self.hosts.append(host)
         if self.clock.ms < self.unavailable_until_ms:
             raise CredentialsUnavailableError("the issuer is away")

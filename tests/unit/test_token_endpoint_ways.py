@@ -89,7 +89,7 @@ class TestWays:
         with scripted(Scripted(waits=never)) as (url, _):
             login = new_login(config_for(url))
             with pytest.raises(CredentialsUnavailableError, match="does not answer in time"):
-                login.prepare(50)
+                login.login(50)
             login.close()
             never.set()
 
@@ -122,7 +122,7 @@ class TestWays:
             def prepare() -> None:
                 asked.set()
                 try:
-                    login.prepare(9_000_000)
+                    login.login(9_000_000)
                 except AuthenticationError as error:
                     errors.append(error)
 

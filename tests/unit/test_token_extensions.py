@@ -25,11 +25,11 @@ def test_with_a_token_other_references_are_not_read_again(tmp_path):
     login = login_for(config)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEST_EXTENSION", "y")
-        login.prepare(1_000)
+        login.login(1_000)
         secret.unlink()
-        assert login.converse("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
+        assert login.create_sasl_client("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
     with pytest.raises(AuthenticationError, match="TEST_EXTENSION"):
-        login.converse("b")
+        login.create_sasl_client("b")
     login.close()
 
 
@@ -43,6 +43,6 @@ def test_extensions_of_a_jaas_text_that_is_one_reference(tmp_path, monkeypatch):
     )
     monkeypatch.setenv("TEST_JAAS", f"{MODULE} required extension_x=y;")
     login = login_for(config)
-    login.prepare(1_000)
-    assert login.converse("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
+    login.login(1_000)
+    assert login.create_sasl_client("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
     login.close()

@@ -16,9 +16,9 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.security.oauth_tokens import (
     LONGEST_SLEEP_MS,
-    Surroundings,
     Token,
     TokenKeeper,
+    TokenKeeperDependencies,
 )
 from tests.unit.simulated_time import Chance, SimulatedClock
 
@@ -50,8 +50,8 @@ class World:
     def __init__(self) -> None:
         self.clock = SimulatedClock()
         self.issuer = Issuer(self.clock)
-        surroundings = Surroundings(self.clock, Chance(0.0), has_thread=False)
-        self.keeper = TokenKeeper(self.issuer.fetch, LoginConfig(), surroundings)
+        dependencies = TokenKeeperDependencies(self.clock, Chance(0.0), has_thread=False)
+        self.keeper = TokenKeeper(self.issuer.fetch, LoginConfig(), dependencies)
 
     def run(self, milliseconds: int, uses: bool = True) -> None:
         """The thread's loop for so long, with a conversation at each of its steps."""
@@ -201,7 +201,9 @@ class TestThread:
     """The same with the thread itself, and real time where nothing depends on how much passes."""
 
     def keeper(self, issuer: Issuer, clock: SimulatedClock) -> TokenKeeper:
-        return TokenKeeper(issuer.fetch, LoginConfig(), Surroundings(clock, random.Random(1)))
+        return TokenKeeper(
+            issuer.fetch, LoginConfig(), TokenKeeperDependencies(clock, random.Random(1))
+        )
 
     def test_it_renews_and_ends_when_it_is_closed(self):
         # Tokens that earlier tests of this process asked for may be kept still.
@@ -216,7 +218,7 @@ class TestThread:
             finally:
                 fetched.release()
 
-        keeper = TokenKeeper(fetch, LoginConfig(), Surroundings(clock, Chance(0.0)))
+        keeper = TokenKeeper(fetch, LoginConfig(), TokenKeeperDependencies(clock, Chance(0.0)))
         with pytest.raises(CredentialsUnavailableError):
             keeper.token()
         assert fetched.acquire(timeout=120)
@@ -244,7 +246,7 @@ class TestThread:
             assert may_answer.wait(120)
             return issuer.fetch(timeout_ms)
 
-        keeper = TokenKeeper(fetch, LoginConfig(), Surroundings(clock, Chance(0.0)))
+        keeper = TokenKeeper(fetch, LoginConfig(), TokenKeeperDependencies(clock, Chance(0.0)))
         waiting = [threading.Thread(target=keeper.prepare, args=(120_000,)) for _ in range(5)]
         for thread in waiting:
             thread.start()
@@ -265,7 +267,7 @@ class TestThread:
             assert may_answer.wait(120)
             return issuer.fetch(timeout_ms)
 
-        keeper = TokenKeeper(fetch, LoginConfig(), Surroundings(clock, Chance(0.0)))
+        keeper = TokenKeeper(fetch, LoginConfig(), TokenKeeperDependencies(clock, Chance(0.0)))
         other = threading.Thread(target=keeper.prepare, args=(120_000,))
         other.start()
         assert asked.wait(120)
@@ -287,8 +289,8 @@ class TestThread:
             assert may_fail.wait(120)
             raise CredentialsUnavailableError("away")
 
-        surroundings = Surroundings(clock, Chance(0.0), has_thread=False)
-        keeper = TokenKeeper(fetch, LoginConfig(), surroundings)
+        dependencies = TokenKeeperDependencies(clock, Chance(0.0), has_thread=False)
+        keeper = TokenKeeper(fetch, LoginConfig(), dependencies)
 
         def prepare() -> None:
             with pytest.raises(CredentialsUnavailableError):
@@ -355,15 +357,15 @@ def token():
 
 config = SaslConfig("OAUTHBEARER", oauth=OAuthConfig(token_provider="__main__:token"))
 login = login_of(config)
-login.prepare(120_000)
+login.login(120_000)
 assert login_of(config) is login
 threads = [thread.name for thread in threading.enumerate()]
 assert "pykafka-sink-token" in threads, threads
 child = os.fork()
 if child == 0:
     mine = login_of(config)
-    mine.prepare(120_000)
-    right = mine is not login and f"token-of-{os.getpid()}".encode() in mine.converse("b").first()
+    mine.login(120_000)
+    right = mine is not login and f"token-of-{os.getpid()}".encode() in mine.create_sasl_client("b").first()
     threads = [thread.name for thread in threading.enumerate()]
     os._exit(0 if right and "pykafka-sink-token" in threads else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import LoginConfig
-from spark_kafka_sink.security.oauth_tokens import RefreshSchedule, Token, Waiting, with_retries
+from spark_kafka_sink.security.oauth_tokens import RefreshSchedule, RetryTimer, Token, with_retries
 from tests.unit.simulated_time import START_MS, Chance, SimulatedClock
 
 HOUR_MS = 3_600_000
@@ -21,18 +21,18 @@ class TestSchedule:
         """How long after it came the token is renewed."""
         schedule = self.schedule(chance, **options)
         issued_at_ms = None if issued_ago_ms is None else START_MS - issued_ago_ms
-        schedule.obtained(Token(Secret("t"), issued_at_ms, START_MS + life_ms), START_MS)
+        schedule.on_obtained(Token(Secret("t"), issued_at_ms, START_MS + life_ms), START_MS)
         return schedule.next_ms - START_MS
 
     def test_a_failure_and_a_use_are_over_with_the_next_token(self):
         schedule = self.schedule()
         token = Token(Secret("t"), START_MS, START_MS + HOUR_MS)
-        schedule.failed(START_MS)
-        schedule.used(START_MS)
-        schedule.obtained(token, START_MS)
-        schedule.wanted(START_MS + 1)
+        schedule.on_failed(START_MS)
+        schedule.on_used(START_MS)
+        schedule.on_obtained(token, START_MS)
+        schedule.on_wanted(START_MS + 1)
         assert schedule.next_ms == START_MS + 1
-        schedule.obtained(token, START_MS + 1)
+        schedule.on_obtained(token, START_MS + 1)
         assert not schedule.is_due(START_MS + HOUR_MS)
         assert schedule.next_ms is None
 
@@ -68,41 +68,41 @@ class TestSchedule:
 
     def test_after_a_failure(self):
         schedule = self.schedule(retry_backoff_max_ms=7_000)
-        schedule.used(START_MS)
-        schedule.failed(START_MS)
+        schedule.on_used(START_MS)
+        schedule.on_failed(START_MS)
         assert schedule.next_ms == START_MS + 7_000
         assert not schedule.is_due(START_MS + 6_999)
         assert schedule.is_due(START_MS + 7_000)
 
     def test_what_nobody_uses_is_not_renewed(self):
         schedule = self.schedule()
-        schedule.obtained(Token(Secret("t"), None, START_MS + HOUR_MS), START_MS)
+        schedule.on_obtained(Token(Secret("t"), None, START_MS + HOUR_MS), START_MS)
         assert not schedule.is_due(START_MS + HOUR_MS)
         assert schedule.next_ms is None
-        schedule.used(START_MS + HOUR_MS)
+        schedule.on_used(START_MS + HOUR_MS)
         assert schedule.is_due(START_MS + HOUR_MS)
 
     def test_what_is_wanted_is_asked_for_at_once_but_not_after_a_failure(self):
         schedule = self.schedule()
         assert schedule.next_ms is None
-        schedule.wanted(START_MS)
+        schedule.on_wanted(START_MS)
         assert schedule.is_due(START_MS)
-        schedule.failed(START_MS)
-        schedule.wanted(START_MS + 5)
+        schedule.on_failed(START_MS)
+        schedule.on_wanted(START_MS + 5)
         assert schedule.next_ms == START_MS + 10_000
-        schedule.wanted(START_MS + 20_000)
+        schedule.on_wanted(START_MS + 20_000)
         assert schedule.next_ms == START_MS + 20_000
 
 
 class TestRetries:
-    def waiting(self) -> tuple[SimulatedClock, Waiting, list[int]]:
+    def waiting(self) -> tuple[SimulatedClock, RetryTimer, list[int]]:
         clock, pauses = SimulatedClock(), []
 
         def pause(milliseconds: int) -> None:
             pauses.append(milliseconds)
             clock.sleep(milliseconds)
 
-        return clock, Waiting(clock, pause), pauses
+        return clock, RetryTimer(clock, pause), pauses
 
     def test_pauses_double_and_end_in_time(self):
         clock, waiting, pauses = self.waiting()

@@ -22,8 +22,12 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig, SaslConfig
 from spark_kafka_sink.security.login import check
 from spark_kafka_sink.security.oauth import OPTION, TokenLogin, provided_token, sends_in_clear
-from spark_kafka_sink.security.oauth_endpoint import Way, losers, way_of
-from spark_kafka_sink.security.oauth_tokens import ClaimNames, Waiting, token_of_jwt
+from spark_kafka_sink.security.oauth_endpoint import (
+    TokenSource,
+    overridden_options,
+    token_source_of,
+)
+from spark_kafka_sink.security.oauth_tokens import ClaimNames, RetryTimer, token_of_jwt
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 URL = "https://issuer.example/token"
@@ -48,33 +52,33 @@ CLIENT = {"client_id": "app", "client_secret": Secret("S3CRET")}
 
 class TestWhichWins:
     @pytest.mark.parametrize(
-        ("oauth", "way"),
+        ("oauth", "source"),
         [
-            (OAuthConfig(token_endpoint_url=URL), Way.SECRET),
-            (OAuthConfig(token_endpoint_url="file:/a"), Way.FILE),
-            (OAuthConfig(token_endpoint_url=" FILE:///a"), Way.FILE),
-            (OAuthConfig(token_endpoint_url=URL, retriever="FileJwtRetriever"), Way.FILE),
+            (OAuthConfig(token_endpoint_url=URL), TokenSource.SECRET),
+            (OAuthConfig(token_endpoint_url="file:/a"), TokenSource.FILE),
+            (OAuthConfig(token_endpoint_url=" FILE:///a"), TokenSource.FILE),
+            (OAuthConfig(token_endpoint_url=URL, retriever="FileJwtRetriever"), TokenSource.FILE),
             (
                 OAuthConfig(token_endpoint_url=URL, retriever="JwtBearerJwtRetriever"),
-                Way.JWT_BEARER,
+                TokenSource.JWT_BEARER,
             ),
             (
                 OAuthConfig(token_endpoint_url=URL, retriever="ClientCredentialsJwtRetriever"),
-                Way.SECRET,
+                TokenSource.SECRET,
             ),
             (
                 OAuthConfig(token_endpoint_url=URL, assertion=AssertionConfig(claim_iss="a")),
-                Way.CLIENT_ASSERTION,
+                TokenSource.CLIENT_ASSERTION,
             ),
             (
                 OAuthConfig(token_endpoint_url=URL, assertion=AssertionConfig(file="/a")),
-                Way.CLIENT_ASSERTION,
+                TokenSource.CLIENT_ASSERTION,
             ),
-            (OAuthConfig(token_endpoint_url=URL, token_provider="a:b"), Way.PROVIDER),
+            (OAuthConfig(token_endpoint_url=URL, token_provider="a:b"), TokenSource.PROVIDER),
         ],
     )
-    def test_way(self, oauth, way):
-        assert way_of(oauth) is way
+    def test_way(self, oauth, source):
+        assert token_source_of(oauth) is source
 
     def test_the_losers_are_told(self):
         oauth = OAuthConfig(
@@ -83,7 +87,7 @@ class TestWhichWins:
             client_secret=Secret("S3CRET"),
             assertion=AssertionConfig(file="/a", claim_iss="b"),
         )
-        told = losers(oauth, {"clientId": "x", "clientSecret": "S3CRET"})
+        told = overridden_options(oauth, {"clientId": "x", "clientSecret": "S3CRET"})
         assert [sentence.split(" ", 1)[1].split(",")[0] for sentence in told] == [
             "wins over clientId in kafka.sasl.jaas.config",
             "wins over clientSecret in kafka.sasl.jaas.config",
@@ -92,8 +96,8 @@ class TestWhichWins:
         ]
         assert "S3CRET" not in str(told)
         provider = OAuthConfig(token_endpoint_url=URL, token_provider="a:b")
-        assert "token.provider wins over" in losers(provider, {})[0]
-        assert losers(OAuthConfig(token_endpoint_url=URL), {"clientId": "a"}) == []
+        assert "token.provider wins over" in overridden_options(provider, {})[0]
+        assert overridden_options(OAuthConfig(token_endpoint_url=URL), {"clientId": "a"}) == []
 
 
 @pytest.mark.parametrize(
@@ -261,7 +265,7 @@ class TestToken:
 
 
 def login_for(config: SaslConfig) -> TokenLogin:
-    waiting = Waiting(SystemClock(), lambda _: None)
+    waiting = RetryTimer(SystemClock(), lambda _: None)
     return TokenLogin(config, waiting, random.Random(1), lambda: None)
 
 
@@ -270,14 +274,14 @@ class TestFile:
         path = tmp_path / "token.jwt"
         path.write_text(jwt({"sub": "a", "exp": time.time() + 300}) + "\n")
         login = login_for(sasl("extension_x=y", token_endpoint_url=f"file://{path}"))
-        login.prepare(1_000)
-        assert login.converse("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
+        login.login(1_000)
+        assert login.create_sasl_client("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
         login.close()
 
     def test_a_file_that_is_not_there(self, tmp_path):
         login = login_for(sasl(token_endpoint_url=f"file:{tmp_path}/no"))
         with pytest.raises(AuthenticationError, match=r"token\.endpoint\.url=file:.*/no") as raised:
-            login.prepare(1_000)
+            login.login(1_000)
         assert not isinstance(raised.value, CredentialsUnavailableError)
 
     def test_a_file_that_nobody_renews(self, tmp_path):
@@ -285,7 +289,7 @@ class TestFile:
         path.write_text(jwt({"sub": "a", "exp": 5}))
         login = login_for(sasl(token_endpoint_url=f"file:{path}"))
         with pytest.raises(CredentialsUnavailableError, match="who renews the file"):
-            login.prepare(1_000)
+            login.login(1_000)
 
 
 EXPIRY = time.time() + 86_400
@@ -361,14 +365,14 @@ class TestProvider:
     def test_what_cannot_be_loaded(self, name):
         login = login_for(sasl(token_provider=name))
         with pytest.raises(AuthenticationError, match="cannot be loaded"):
-            login.prepare(1_000)
+            login.login(1_000)
 
     def test_it_wins_over_all_else(self, caplog):
         caplog.set_level(logging.WARNING)
         login = login_for(
             sasl(token_endpoint_url=URL, token_provider=f"{__name__}:gives_opaque", **CLIENT)
         )
-        login.prepare(1_000)
-        assert login.converse("b").first() == b"n,,\x01auth=Bearer 0paque\x01\x01"
+        login.login(1_000)
+        assert login.create_sasl_client("b").first() == b"n,,\x01auth=Bearer 0paque\x01\x01"
         login.close()
         assert "token.provider wins over kafka.sasl.oauthbearer.token.endpoint.url" in caplog.text

@@ -8,9 +8,9 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.security.aws import aws_user
-from spark_kafka_sink.security.credentials import known_entry
+from spark_kafka_sink.security.credentials import unresolved_jaas_entry
 from spark_kafka_sink.security.login import check
-from spark_kafka_sink.security.references import locate
+from spark_kafka_sink.security.references import find_file
 
 SERVERS = {"kafka.bootstrap.servers": "b:9093", "kafka.security.protocol": "SASL_SSL"}
 OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -66,14 +66,14 @@ def test_msk_by_oauthbearer_as_amazon_has_it(option: str) -> None:
     }
     sasl = sasl_of(options)
     assert sasl.mechanism == "AWS_MSK_IAM"
-    assert known_entry(sasl) is not None
+    assert unresolved_jaas_entry(sasl) is not None
     with pytest.raises(ConfigError, match=f"{option} is for kafka.sasl.mechanism=AWS_MSK_IAM"):
         sasl_of({option: IAM_HANDLER, "kafka.sasl.mechanism": "PLAIN"})
 
 
 def test_a_region_for_sts_without_a_role_means_nothing() -> None:
     """As in Java's library, which asks STS for a role."""
-    entry = known_entry(sasl_of(iam('awsProfileName="dev" awsStsRegion="eu-west-1"')))
+    entry = unresolved_jaas_entry(sasl_of(iam('awsProfileName="dev" awsStsRegion="eu-west-1"')))
     assert entry is not None
     assert aws_user(entry.options).profile == "dev"
 
@@ -194,7 +194,7 @@ def test_a_protocol_of_hortonworks_is_answered_with_kafkas() -> None:
 
 def test_a_file_of_databricks_is_answered_with_its_path() -> None:
     with pytest.raises(ConfigError) as raised:
-        locate("dbfs:/FileStore/t.jks", "kafka.ssl.truststore.location")
+        find_file("dbfs:/FileStore/t.jks", "kafka.ssl.truststore.location")
     assert "on Databricks write /dbfs/FileStore/t.jks, or a path in /Volumes" in str(raised.value)
 
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig
 from spark_kafka_sink.security.oauth import TokenLogin
-from spark_kafka_sink.security.oauth_tokens import Waiting
+from spark_kafka_sink.security.oauth_tokens import RetryTimer
 from tests.unit.scripted_endpoint import Scripted
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -54,7 +54,7 @@ def config_for(url: str, jaas: str = "", **oauth: object) -> SaslConfig:
 
 
 def login_for(config: SaslConfig, pauses: Pauses | None = None) -> TokenLogin:
-    waiting = Waiting(SystemClock(), pauses or Pauses())
+    waiting = RetryTimer(SystemClock(), pauses or Pauses())
     return TokenLogin(config, waiting, random.Random(1), lambda: None)
 
 
@@ -62,8 +62,8 @@ def token_from(config: SaslConfig, pauses: Pauses | None = None) -> str:
     """The token that a connection would send."""
     login = login_for(config, pauses)
     try:
-        login.prepare(PATIENCE_MS)
-        first = login.converse("broker-1").first().decode()
+        login.login(PATIENCE_MS)
+        first = login.create_sasl_client("broker-1").first().decode()
     finally:
         login.close()
     return first.split("Bearer ")[1].split("\x01")[0]

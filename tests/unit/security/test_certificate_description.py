@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.security.pkcs12 import described
+from spark_kafka_sink.security.pkcs12 import describe_certificate
 
 CERTIFICATE = Authority("the authority").issue("alice").certificate
 DER = CERTIFICATE.public_bytes(Encoding.DER)
@@ -16,7 +16,7 @@ SECOND = timedelta(seconds=1)
 
 
 def at(moment: datetime) -> str:
-    return described(DER, int(moment.timestamp() * 1000))
+    return describe_certificate(DER, int(moment.timestamp() * 1000))
 
 
 def test_whose_it_is_and_until_when() -> None:
@@ -27,4 +27,4 @@ def test_whose_it_is_and_until_when() -> None:
 
 
 def test_what_cannot_be_read_is_said_to_be_so() -> None:
-    assert described(b"no certificate", 0) == "which cannot be read"
+    assert describe_certificate(b"no certificate", 0) == "which cannot be read"

@@ -14,9 +14,9 @@ from spark_kafka_sink.config.security_config import SslConfig
 from spark_kafka_sink.security.tls import (
     OPENSSL_NAMES,
     TLS_1_3_SUITES,
-    Choice,
+    SuitesByVersion,
     TlsVersions,
-    choose,
+    suites_by_version,
     versions_of,
 )
 
@@ -47,9 +47,9 @@ def test_each_name_is_a_cipher_that_can_be_set() -> None:
 
 
 def test_names_by_version_in_their_order() -> None:
-    found = choose((CHACHA, RSA, "TLS_EMPTY_RENEGOTIATION_INFO_SCSV", FIXED), OPTION)
-    assert found == Choice(("ECDHE-RSA-AES256-GCM-SHA384",), (CHACHA,), (FIXED,))
-    assert choose((), OPTION) == Choice((), (), ())
+    found = suites_by_version((CHACHA, RSA, "TLS_EMPTY_RENEGOTIATION_INFO_SCSV", FIXED), OPTION)
+    assert found == SuitesByVersion(("ECDHE-RSA-AES256-GCM-SHA384",), (CHACHA,), (FIXED,))
+    assert suites_by_version((), OPTION) == SuitesByVersion((), (), ())
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_names_by_version_in_their_order() -> None:
 )
 def test_a_name_of_no_suite_is_answered_with_the_nearest(name: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        choose((RSA, name), OPTION)
+        suites_by_version((RSA, name), OPTION)
     assert str(raised.value).startswith(f"{OPTION}: {name} is not a cipher suite")
     assert message in str(raised.value)
 
@@ -95,7 +95,7 @@ def test_suites_of_a_version_that_is_not_spoken_have_no_effect(
 
 @pytest.mark.parametrize("name", ["TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"])
 def test_suites_of_tls_1_3_that_openssl_does_not_offer_by_itself(name: str) -> None:
-    assert choose((name,), OPTION) == Choice((), (name,), ())
+    assert suites_by_version((name,), OPTION) == SuitesByVersion((), (name,), ())
 
 
 def test_suites_of_tls_1_3_are_set_where_python_can() -> None:

@@ -185,7 +185,7 @@ def test_a_number_that_python_does_not_write_out() -> None:
     """An int of more than 4,300 digits has no text since Python 3.11."""
     large = encoded(key_formats.INTEGER, b"\x7f" * 5_000)
     with pytest.raises(DamagedStoreError, match="iterations with its password"):
-        key_formats.check_count(
+        key_formats.check_iteration_count(
             key_formats.integer(key_formats.first_element(large, key_formats.INTEGER))
         )
 

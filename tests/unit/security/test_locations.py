@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.security.references import locate
+from spark_kafka_sink.security.references import find_file
 
 OPTION = "kafka.ssl.truststore.location"
 
@@ -48,22 +48,22 @@ def with_spark_files(monkeypatch: pytest.MonkeyPatch, name: str, root: object) -
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file://localhost{}", "FILE:{}"])
 def test_a_path_or_url(form: str, tmp_path: Path) -> None:
     path = file(tmp_path, "ca.pem")
-    assert locate(form.format(path), OPTION) == path
+    assert find_file(form.format(path), OPTION) == path
 
 
 def test_a_url_may_have_escapes(tmp_path: Path) -> None:
     path = file(tmp_path, "my ca ü.pem")
-    assert locate(f"file:{tmp_path}/my%20ca%20%C3%BC.pem", OPTION) == path
+    assert find_file(f"file:{tmp_path}/my%20ca%20%C3%BC.pem", OPTION) == path
 
 
 def test_a_relative_path_is_of_the_working_directory(working: Path) -> None:
     path = file(working, "ca.pem")
-    assert locate("ca.pem", OPTION) == path
-    assert locate("./ca.pem", OPTION) == path
+    assert find_file("ca.pem", OPTION) == path
+    assert find_file("./ca.pem", OPTION) == path
 
 
 def test_a_name_with_a_colon_is_a_name_if_it_is_there(working: Path) -> None:
-    assert locate(file(working, "a:b").name, OPTION) == working / "a:b"
+    assert find_file(file(working, "a:b").name, OPTION) == working / "a:b"
 
 
 @pytest.mark.parametrize("name", ["pyspark.core.files", "pyspark.files"])
@@ -72,15 +72,15 @@ def test_a_shipped_file_is_found_where_spark_has_put_it(
 ) -> None:
     with_spark_files(monkeypatch, name, tmp_path / "shipped")
     path = file(tmp_path / "shipped", "ca.pem")
-    assert locate("ca.pem", OPTION) == path
+    assert find_file("ca.pem", OPTION) == path
     nearer = file(working, "ca.pem")
-    assert locate("ca.pem", OPTION) == nearer
+    assert find_file("ca.pem", OPTION) == nearer
 
 
 def test_without_spark_nothing_was_shipped(working: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_spark_files(monkeypatch, "pyspark.core.files", AssertionError("no context"))
     with pytest.raises(ConfigError, match="finds no such file"):
-        locate("ca.pem", OPTION)
+        find_file("ca.pem", OPTION)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_place_is_told_once(
 ) -> None:
     with_spark_files(monkeypatch, "pyspark.core.files", root)
     with pytest.raises(ConfigError) as raised:
-        locate(location, OPTION)
+        find_file(location, OPTION)
     assert f"finds no such file: {looked.format(working=working)}. It" in str(raised.value)
 
 
@@ -101,7 +101,7 @@ def test_what_is_missing_is_told_with_all_places(
 ) -> None:
     with_spark_files(monkeypatch, "pyspark.core.files", tmp_path / "shipped")
     with pytest.raises(ConfigError) as raised:
-        locate("ca.pem", OPTION)
+        find_file("ca.pem", OPTION)
     message = str(raised.value)
     assert message.startswith(f"{OPTION}=ca.pem: ")
     assert f"on host {os.uname().nodename} " in message
@@ -118,27 +118,27 @@ def test_whose_process_it_is_is_told(
     module.TaskContext = SimpleNamespace(get=lambda: context)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pyspark.taskcontext", module)
     with pytest.raises(ConfigError, match=f"{who} on host"):
-        locate("/no/such/file", OPTION)
+        find_file("/no/such/file", OPTION)
 
 
 @pytest.mark.parametrize("location", ["hdfs:///ca.pem", "s3://bucket/ca.pem", "dbfs:/ca.pem"])
 def test_other_file_systems_are_refused(location: str, working: Path) -> None:
     with pytest.raises(ConfigError, match="from the local disk only"):
-        locate(location, OPTION)
+        find_file(location, OPTION)
 
 
 def test_a_url_of_another_host_is_refused() -> None:
     with pytest.raises(ConfigError, match="the URL names another host"):
-        locate("file://elsewhere/ca.pem", OPTION)
+        find_file("file://elsewhere/ca.pem", OPTION)
 
 
 def test_what_is_there_and_cannot_be_looked_at_is_left_to_who_opens_it(tmp_path: Path) -> None:
     name = tmp_path / ("x" * 300)
-    assert locate(str(name), OPTION) == name
+    assert find_file(str(name), OPTION) == name
 
 
 @pytest.mark.parametrize("location", ["no\0name", "file/of/a/file"])
 def test_what_cannot_be_a_file_is_missing(location: str, working: Path) -> None:
     file(working, "file")
     with pytest.raises(ConfigError, match="finds no such file"):
-        locate(location, OPTION)
+        find_file(location, OPTION)

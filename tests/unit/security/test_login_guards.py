@@ -14,7 +14,7 @@ from spark_kafka_sink.security import references
 from spark_kafka_sink.security.credentials import login_options, unresolved_entry
 from spark_kafka_sink.security.oauth import TokenRetrieval
 from spark_kafka_sink.security.oauth_endpoint import Tls
-from spark_kafka_sink.security.oauth_tokens import Waiting
+from spark_kafka_sink.security.oauth_tokens import RetryTimer
 from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.unit.token_logins import Pauses, jwt, login_for
 
@@ -37,9 +37,9 @@ def test_a_text_that_looks_like_the_mark_of_a_reference_stays_as_it_is() -> None
 
 def test_a_file_that_is_too_large_for_a_token_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    path.write_text("x" * references.MOST_BYTES)
-    assert len(references.read_text(str(path), "option")) == references.MOST_BYTES
-    path.write_text("x" * references.MOST_BYTES + " ")
+    path.write_text("x" * references.MAX_FILE_BYTES)
+    assert len(references.read_text(str(path), "option")) == references.MAX_FILE_BYTES
+    path.write_text("x" * references.MAX_FILE_BYTES + " ")
     with pytest.raises(AuthenticationError, match="1000000 bytes at most"):
         references.read_text(str(path), "option")
 
@@ -51,8 +51,8 @@ def test_tls_of_a_token_endpoint_is_kept_until_its_options_are_others() -> None:
         made.append(config)
         return Tls(lambda: None, lambda *_: "")  # type: ignore[arg-type, return-value]
 
-    waiting = Waiting(SystemClock(), Pauses())
-    retrieval = TokenRetrieval(SaslConfig("OAUTHBEARER"), waiting, make, lambda text, _: text)
+    timer = RetryTimer(SystemClock(), Pauses())
+    retrieval = TokenRetrieval(SaslConfig("OAUTHBEARER"), timer, make, lambda text, _: text)
     one, other = {"ssl.truststore.location": "/a"}, {"ssl.truststore.location": "/b"}
     first = retrieval._tls_of(one)
     assert retrieval._tls_of(one) is first
@@ -67,7 +67,7 @@ def token() -> str:
 def test_the_thread_of_a_login_ends_when_that_is_closed() -> None:
     oauth = OAuthConfig(token_provider=f"{__name__}:token")
     login = login_for(SaslConfig("OAUTHBEARER", oauth=oauth))
-    login.prepare(PATIENCE_MS)
+    login.login(PATIENCE_MS)
     thread = login._keeper._thread
     assert thread is not None
     assert thread.is_alive()

@@ -179,4 +179,4 @@ def test_a_damaged_store_is_told_from_a_wrong_password() -> None:
             pkcs12.trusted_certificates(data, password)
     with pytest.raises(DamagedStoreError):
         pkcs12.trusted_certificates(der(0x30, VERSION, info(DATA, der(4, b"x"))), PASSWORD)
-    assert pkcs12.described(b"none", 0) == "which cannot be read"
+    assert pkcs12.describe_certificate(b"none", 0) == "which cannot be read"

@@ -15,7 +15,7 @@ from spark_kafka_sink.config.security_config import (
     StoreConfig,
 )
 from spark_kafka_sink.security import security
-from spark_kafka_sink.security.login import LoginPool
+from spark_kafka_sink.security.login import LoginManager
 from spark_kafka_sink.security.security import Security
 
 
@@ -31,7 +31,7 @@ def test_a_context_is_shared_by_all_with_the_same_configuration() -> None:
 
 
 def test_a_fork_while_another_thread_looks_for_a_context_has_its_own_lock() -> None:
-    contexts = security._Contexts()
+    contexts = security._TlsContextCache()
     before = contexts.context_of(SslConfig())
     with contexts._lock:
         contexts.forget()
@@ -52,7 +52,7 @@ PLAIN = SaslConfig("PLAIN", username="alice", password=Secret("a"))
 
 
 def test_a_fork_while_another_thread_looks_for_a_login_has_its_own_lock() -> None:
-    pool = LoginPool()
+    pool = LoginManager()
     with pool._lock:
         pool.forget()
         assert not pool._lock.locked()
@@ -67,7 +67,7 @@ def test_a_pool_that_is_closed_closes_each_login_and_keeps_none() -> None:
         def close(self) -> None:
             closed.append(self)
 
-    pool = LoginPool(lambda _: Login())  # type: ignore[arg-type, return-value]
+    pool = LoginManager(lambda _: Login())  # type: ignore[arg-type, return-value]
     login = pool.login_of(PLAIN)
     pool.close()
     assert closed == [login]
@@ -77,7 +77,7 @@ def test_a_pool_that_is_closed_closes_each_login_and_keeps_none() -> None:
 @pytest.mark.parametrize("kind", [AuthenticationError, CredentialsUnavailableError])
 def test_only_what_may_be_had_later_is_no_error_yet(kind: type[AuthenticationError]) -> None:
     class Login:
-        def prepare(self, timeout_ms: int, hosts: object) -> None:
+        def login(self, timeout_ms: int, hosts: object) -> None:
             raise kind("told")
 
     secured = Security(login=Login())  # type: ignore[arg-type]

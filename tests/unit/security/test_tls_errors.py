@@ -185,6 +185,6 @@ def test_where_the_systems_authorities_are_is_told(
 def test_why_a_key_is_not_used(error: ssl.SSLError | ValueError, is_encrypted: bool, told: str):
     material = KeyMaterial(Secret("key"), is_encrypted, ())
     options = key_store_options("kafka.")
-    said = tls_errors.why_not_used(error, material, StoreConfig("/key.pem"), options)
+    said = tls_errors.explain_rejected_key(error, material, StoreConfig("/key.pem"), options)
     assert said.startswith("kafka.ssl.keystore.location=/key.pem: ")
     assert told in said
