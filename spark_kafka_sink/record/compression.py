@@ -1,6 +1,6 @@
 """Codecs of record batches, each in the framing that Kafka's Java readers expect.
 
-A compressor keeps its context and is used by one thread at a time. All of them release the GIL.
+A compressor keeps its context; only one thread at a time may use it. All codecs release the GIL.
 
 Source: ``CompressionType`` and ``org.apache.kafka.common.compress``.
 """
@@ -40,7 +40,7 @@ class Compressor(NamedTuple):
 
 
 def create_compressor(codec: str, level: int | None) -> Compressor | None:
-    """The compressor for Kafka's ``compression.type`` and level; None for ``none``."""
+    """Return the compressor for Kafka's ``compression.type`` and level; None for ``none``."""
     if codec == "none":
         return None
     factories: dict[str, Callable[[int | None], Callable[[Buffer], Buffer]]] = {
@@ -53,7 +53,7 @@ def create_compressor(codec: str, level: int | None) -> Compressor | None:
 
 
 def _gzip(level: int | None) -> Callable[[Buffer], Buffer]:
-    """ISA-L up to its level 3 and for the default: several times faster than zlib."""
+    """Use ISA-L up to its level 3 and for the default: several times faster than zlib."""
     from isal import igzip_lib
 
     if level is None or level == _GZIP_DEFAULT_LEVEL:
@@ -70,7 +70,7 @@ def _gzip(level: int | None) -> Callable[[Buffer], Buffer]:
 
 
 def _snappy(level: int | None) -> Callable[[Buffer], Buffer]:
-    """Raw snappy blocks in snappy-java's (xerial's) stream framing."""
+    """Write raw snappy blocks in snappy-java's (xerial's) stream framing."""
     import pyarrow as pa
 
     codec = pa.Codec("snappy")
@@ -88,12 +88,12 @@ def _snappy(level: int | None) -> Callable[[Buffer], Buffer]:
 
 
 def _lz4(level: int | None) -> Callable[[Buffer], Buffer]:
-    """LZ4 frames of independent blocks: Kafka's Java reader refuses linked ones.
+    """Write LZ4 frames of independent blocks: Kafka's Java reader rejects linked blocks.
 
-    Blocks of 256 KiB: repetitions are found over a longer way than in the Java producer's of
-    64 KiB, and text of random digits (UUIDs) takes 0.6 of the time, as liblz4 then looks less
-    often. For what fits into 64 KiB liblz4 takes these. Lz4BlockInputStream reads blocks of 64 KiB
-    to 4 MiB, other clients all.
+    Blocks of 256 KiB find repetitions over a longer distance than the Java producer's blocks of
+    64 KiB, and text of random digits (UUIDs) takes 0.6 of the time, because liblz4 searches less
+    often. Up to 64 KiB of data, liblz4 uses 64 KiB blocks. Lz4BlockInputStream reads blocks of
+    64 KiB to 4 MiB; other clients read all sizes.
     """
     import lz4.frame
 
@@ -119,10 +119,10 @@ def _zstd(level: int | None) -> Callable[[Buffer], Buffer]:
 
 
 def decompress(codec_id: int, data: Buffer, most_bytes: int) -> bytes:
-    """The records of a batch that any client may have compressed, in any of the framings.
+    """Return the records of a batch that any client may have compressed, in any framing.
 
-    Raises ValueError for a codec that is not known, for what is not in its format, and when more
-    than ``most_bytes`` come out: a few bytes can announce gigabytes.
+    Raises ValueError for an unknown codec, for damaged data, and for more than ``most_bytes`` of
+    records, because a few bytes can announce gigabytes.
     """
     decompressors: dict[int, Callable[[memoryview, int], bytes]] = {
         CODEC_IDS["none"]: lambda view, _: bytes(view),
@@ -134,7 +134,7 @@ def decompress(codec_id: int, data: Buffer, most_bytes: int) -> bytes:
     decompress_bounded = decompressors.get(codec_id)
     if decompress_bounded is None:
         raise ValueError(f"unknown codec {codec_id}")
-    # One byte more than there may be tells a batch that is too large from one that just fits.
+    # One byte above the limit distinguishes a batch that is too large from one that just fits.
     records = decompress_bounded(memoryview(data), most_bytes + 1)
     if len(records) > most_bytes:
         raise ValueError(f"more than {most_bytes} bytes of records in {len(data)} compressed ones")
@@ -166,7 +166,7 @@ def _any_lz4(data: memoryview, most_bytes: int) -> bytes:
 
 
 def _any_zstd(data: memoryview, most_bytes: int) -> bytes:
-    """As a stream: Java's and librdkafka's frames need not say how large they are."""
+    """Decompress as a stream: Java's and librdkafka's frames may not contain their size."""
     import zstandard
 
     try:
@@ -176,7 +176,7 @@ def _any_zstd(data: memoryview, most_bytes: int) -> bytes:
 
 
 def _any_snappy(data: memoryview, most_bytes: int) -> bytes:
-    """snappy-java's stream of blocks, or, as librdkafka writes, one block without any framing."""
+    """Read snappy-java's stream of blocks, or librdkafka's single block without framing."""
     if data[: len(_SNAPPY_MAGIC)] != _SNAPPY_MAGIC:
         return _snappy_block(data, most_bytes)
     out = bytearray()
@@ -205,7 +205,7 @@ def _snappy_block(block: memoryview, most_bytes: int) -> bytes:
 
 
 def _snappy_size(block: memoryview) -> int:
-    """The uncompressed size: a block begins with it, as an unsigned varint of at most 32 bits."""
+    """Return the uncompressed size, with which a block begins: an unsigned varint of 32 bits."""
     size = 0
     for index, byte in enumerate(block[:_SNAPPY_SIZE_MOST_BYTES]):
         size |= (byte & 0x7F) << (7 * index)

@@ -1,4 +1,4 @@
-"""One small record batch in plain Python, for those who must not load kernels: the driver.
+"""Encode one small record batch in plain Python, for the driver, which must not load kernels.
 
 Source: ``MemoryRecordsBuilder``, ``DefaultRecord.writeTo``.
 """
@@ -37,10 +37,11 @@ def encode_batch(
     is_transactional: bool = True,
     codec: str = "none",
 ) -> bytes:
-    """A batch v2 of ``records``, all of one timestamp, ready for a produce request.
+    """Return a batch v2 of ``records`` with one timestamp, ready for a produce request.
 
-    ``base_sequence``: of the first record, 0 for the first batch of a producer id and epoch to its
-    partition. Raises LocalProtocolError without a record, or for a transaction without a producer.
+    base_sequence: of the first record; 0 for a producer id and epoch's first batch to a partition
+
+    Raises LocalProtocolError without a record, or for a transaction without a producer id.
     """
     if not records:
         raise LocalProtocolError("a record batch without records")
@@ -63,8 +64,8 @@ def encode_batch(
 
 
 def _append_record(out: bytearray, offset_delta: int, record: NewRecord) -> None:
-    body = bytearray(1)  # attributes, of which none is in use
-    _append_varint(body, 0)  # all timestamps are the batch's
+    body = bytearray(1)  # attributes, all unused
+    _append_varint(body, 0)  # every record has the batch's timestamp
     _append_varint(body, offset_delta)
     _append_bytes(body, record.key)
     _append_bytes(body, record.value)
@@ -85,5 +86,5 @@ def _append_bytes(out: bytearray, data: bytes | None) -> None:
 
 
 def _append_varint(out: bytearray, value: int) -> None:
-    """Zigzag: small numbers of either sign are short."""
+    """Append a zigzag varint, which is short for small numbers of either sign."""
     write_unsigned_varint((value << 1) ^ (value >> 31), out)

@@ -1,9 +1,9 @@
 """The library with the machine code of all kernels, for the platform of this process.
 
-It lies beside this module, one file for each platform, made when the package is built. A process
-loads it and does nothing else: it keeps no file and compiles nothing.
+The build of the package creates one library file per platform beside this module. A process only
+loads it: it writes no file and compiles nothing.
 
-In a checkout the sources of the kernels are there as well. A library of other sources is refused.
+A checkout also contains the sources of the kernels. A library of other sources is rejected.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PACKAGE = "spark_kafka_sink.record.compiled"
 _SOURCES = "spark_kafka_sink.record.kernels.sources"
 _PREFIX, _SUFFIX = "kernels-", ".so"
 REBUILD = "python -m spark_kafka_sink.record.kernels.build"
-"""The command that makes the libraries of a checkout, as ``make kernels`` does."""
+"""The command that builds the libraries of a checkout, as ``make kernels`` does."""
 
 
 def platform_name() -> str:
-    """Return the platform that machine code is for, as linux-x86_64."""
+    """Return the platform of this process, as linux-x86_64."""
     return f"{sys.platform}-{platform.machine().lower()}"
 
 
@@ -48,9 +48,9 @@ def platforms() -> list[str]:
 
 
 def check_libraries() -> list[str]:
-    """Return the platforms whose libraries the package has; there is one at least.
+    """Return the platforms whose libraries the package has, at least one.
 
-    Raises ConfigError if there is none, or one of other sources than those of this checkout.
+    Raises ConfigError without a library, or for a library of other sources than this checkout's.
     """
     symbol = _sources_symbol()
     known = platforms()
@@ -66,7 +66,7 @@ def check_libraries() -> list[str]:
 def address_in_library(name: str) -> int:
     """Return the address of the kernel ``name``.
 
-    Raises ConfigError where the package has no library for this platform.
+    Raises ConfigError if the package has no library for this platform.
     """
     address = ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value
     assert address is not None
@@ -74,7 +74,7 @@ def address_in_library(name: str) -> int:
 
 
 def check_platform() -> None:
-    """Load the library. Raises ConfigError where that cannot be done."""
+    """Load the library. Raises ConfigError if that fails."""
     _library()
 
 
@@ -85,7 +85,7 @@ def _library() -> ctypes.CDLL:
     if not file.is_file():
         raise ConfigError(_missing(is_checkout=sources_symbol is not None))
     try:
-        # Processes share the memory of a path that they map; a file within a zip has no path.
+        # Processes share the memory of a mapped file; a file inside a zip has no path to map.
         library = ctypes.CDLL(str(file)) if isinstance(file, Path) else _loaded(file.read_bytes())
     except OSError as error:
         raise ConfigError(
@@ -97,13 +97,13 @@ def _library() -> ctypes.CDLL:
 
 
 def _loaded(data: bytes) -> ctypes.CDLL:
-    """Load a library that is no file of the file system."""
+    """Load a library from bytes, for a package inside a zip file."""
     memfd_create: Callable[[str], int] | None = getattr(os, "memfd_create", None)
     if memfd_create is None:
         raise ConfigError(
             "out of a zip file the kernels are loaded on Linux alone: install the wheel"
         )
-    # A file without a name: folders for temporary files may be mounted noexec.
+    # A file in memory: folders for temporary files may be mounted noexec.
     descriptor = memfd_create("pykafka-sink-kernels")
     try:
         with open(descriptor, "wb", closefd=False) as file:
@@ -114,9 +114,9 @@ def _loaded(data: bytes) -> ctypes.CDLL:
 
 
 def _sources_symbol() -> str | None:
-    """Return the symbol that a library of this checkout's sources has; None if it is no checkout.
+    """Return the symbol that a library of this checkout's sources has; None in a wheel.
 
-    The wheel leaves the sources out.
+    The wheel does not contain the sources.
     """
     try:
         sources = import_module(_SOURCES)
