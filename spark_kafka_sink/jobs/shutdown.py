@@ -43,10 +43,14 @@ class GracefulStop:
         self._finished.wait(timeout_s)
 
     def __enter__(self) -> GracefulStop:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            previous = signal.signal(number, lambda *_: self._requested.set())
-            self._restore.append(partial(signal.signal, number, previous))
-        self._prepare_jvm()
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                previous = signal.signal(number, lambda *_: self._requested.set())
+                self._restore.append(partial(signal.signal, number, previous))
+            self._prepare_jvm()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -54,7 +58,7 @@ class GracefulStop:
         try:
             self._hooks.removeShutdownHook(self._hook)
         except Exception:
-            pass  # the JVM is ending already, and its hook has made the request
+            pass  # no hook was added; or the JVM is ending, and its hook has made the request
         for restore in self._restore:
             restore()
 

@@ -433,15 +433,17 @@ class LocalKafka:
             replication_factor = min(3, len(self.broker_ids))
         configuration = [CreatableTopicConfig(*item) for item in (configs or {}).items()]
         topic = CreatableTopic(name, partitions, replication_factor, [], configuration)
+        deadline_ms = self._clock.now_ms() + timeout_ms
         with self._admin(self._running(), timeout_ms) as admin:
-            before = admin.metadata([name], False, admin.deadline_in(timeout_ms)).topics[0]
-            error = admin.create_topics([topic], timeout_ms)[name]
+            before = admin.metadata([name], False, deadline_ms).topics[0]
+            left_ms = max(1, deadline_ms - self._clock.now_ms())
+            error = admin.create_topics([topic], left_ms)[name]
         # A request to a busy broker is retried, and the retry finds the topic that the first
         # request created.
         is_ours = before.error_code and error and error.error.name == "TOPIC_ALREADY_EXISTS"
         if error is not None and not is_ours:
             raise error
-        self._await(has_topic(name, partitions), f"topic {name}", timeout_ms)
+        self._await(has_topic(name, partitions), f"topic {name}", timeout_ms, deadline_ms)
 
     def run_tool(self, class_name: str, *arguments: str, timeout_ms: int = 120_000) -> str:
         """Run a command-line class of Kafka and return its stdout.
@@ -546,9 +548,15 @@ class LocalKafka:
         check = is_serving(self._running())
         self._await(check, f"Kafka {self.version}", self._start_timeout_ms)
 
-    def _await(self, check: Check, what: str, timeout_ms: int) -> None:
-        """Ask every running broker until ``check`` returns None for each."""
-        deadline_ms = self._clock.now_ms() + timeout_ms
+    def _await(
+        self, check: Check, what: str, timeout_ms: int, deadline_ms: int | None = None
+    ) -> None:
+        """Ask every running broker until ``check`` returns None for each.
+
+        deadline_ms: the end of ``timeout_ms`` if it has begun before; by default it begins now
+        """
+        if deadline_ms is None:
+            deadline_ms = self._clock.now_ms() + timeout_ms
         running = self._running()
         with self._admin(running) as admin:
             for broker_id, node in zip(running, admin.bootstrap_nodes):

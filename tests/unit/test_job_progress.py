@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.jobs.progress import ProgressLine, Totals, progress_output
+from spark_kafka_sink.jobs.shutdown import GracefulStop
 from spark_kafka_sink.jobs.streams import Follower
 from spark_kafka_sink.jobs.watched import CancellableAction
 from tests.patience import PATIENCE_S
@@ -397,3 +399,15 @@ def test_a_request_to_stop_cancels_the_jobs(monkeypatch: pytest.MonkeyPatch) -> 
     action, store, _ = watched(monkeypatch, stop)
     action.run(lambda: None if store.cancelled.wait(PATIENCE_S) else pytest.fail("not cancelled"))
     assert action.was_cancelled
+
+
+def test_signals_are_as_before_if_the_jvm_cannot_be_prepared() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    try:
+        with pytest.raises(AttributeError), GracefulStop(SimpleNamespace()):
+            pass  # Spark Connect has no sparkContext
+        assert [signal.getsignal(number) for number in numbers] == before
+    finally:
+        for number, handler in zip(numbers, before):
+            signal.signal(number, handler)
