@@ -1,23 +1,21 @@
 """Write and read the header of a record batch, format v2 (magic 2), and read the records in it.
 
-::
+    base_offset            | int64  | 0 for the producer; the broker sets it
+    batch_length           | int32  | bytes after this field
+    partition_leader_epoch | int32  | -1 for the producer; not covered by the CRC
+    magic                  | int8   | 2
+    crc                    | uint32 | CRC-32C of all bytes after this field
+    attributes             | int16  | bits 0-2 codec, bit 3 timestamp type, bit 4 transactional
+    last_offset_delta      | int32  |
+    base_timestamp         | int64  |
+    max_timestamp          | int64  |
+    producer_id            | int64  |
+    producer_epoch         | int16  |
+    base_sequence          | int32  |
+    records_count          | int32  |
+    records                |        | compressed as a whole if a codec is set
 
-    base_offset             int64     0 for the producer; the broker fills it in
-    batch_length            int32     bytes after this field
-    partition_leader_epoch  int32     -1 for the producer; not covered by the CRC
-    magic                   int8      2
-    crc                     uint32    CRC-32C of everything after this field
-    attributes              int16     bits 0-2 codec, bit 3 timestamp type, bit 4 transactional
-    last_offset_delta       int32
-    base_timestamp          int64
-    max_timestamp           int64
-    producer_id             int64
-    producer_epoch          int16
-    base_sequence           int32
-    records_count           int32
-    records                 compressed as a whole when a codec is set
-
-Batches that a fetch returns are read in plain Python: for logs of few records.
+Batches that a fetch returns are read in plain Python, which suffices for logs of few records.
 
 Source: ``DefaultRecordBatch``, ``ByteBufferLogInputStream``, ``DefaultRecord``,
 ``ControlRecordType``, ``EndTransactionMarker``; KIP-98.
@@ -49,7 +47,7 @@ _BEFORE_CRC = struct.Struct(">qiibI")
 
 
 class BatchHeader(NamedTuple):
-    """What the producer knows about a batch; offsets and lengths follow from it."""
+    """The header fields that the producer sets; offsets and lengths are computed."""
 
     attributes: int
     base_timestamp: int
@@ -60,9 +58,9 @@ class BatchHeader(NamedTuple):
 
 
 def write_header(header: BatchHeader, buffers: Sequence[memoryview], size_bytes: int) -> None:
-    """Write the header into the first 61 bytes of ``buffers[0]``, the CRC over all of them.
+    """Write the header into the first 61 bytes of ``buffers[0]``, with the CRC of all buffers.
 
-    size_bytes: of the whole batch, header included.
+    size_bytes: size of the whole batch, header included.
     """
     first = buffers[0]
     _AFTER_CRC.pack_into(
@@ -91,7 +89,7 @@ def crc32c(data: Buffer, value: int = 0) -> int:
 
 
 class ParsedHeader(NamedTuple):
-    """A batch header as it was read; for tests and tools."""
+    """All fields of a batch header."""
 
     base_offset: int
     batch_length: int
@@ -109,22 +107,22 @@ class ParsedHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch."""
+        """Return the size of the whole batch."""
         return self.batch_length + _LENGTH_END
 
 
 def read_header(data: Buffer, at: int = 0) -> ParsedHeader:
-    """The batch header at ``at``. Raises struct.error when it is cut short."""
+    """Return the batch header at ``at``. Raises struct.error if it is truncated."""
     return ParsedHeader(*_HEADER.unpack_from(data, at))
 
 
 def is_crc_valid(data: Buffer) -> bool:
-    """Whether the CRC of the one batch that ``data`` holds is right."""
+    """Return True if the CRC of the single batch in ``data`` is correct."""
     return read_header(data).crc == crc32c(memoryview(data)[_CRC_END:])
 
 
 MOST_UNCOMPRESSED_BYTES = 256 << 20
-"""What the records of one batch may take, uncompressed."""
+"""Limit of a batch's uncompressed records."""
 
 _ABORT_TYPE = 0
 _COMMIT_TYPE = 1
@@ -138,7 +136,7 @@ _END_TRANSACTION_VALUE = struct.Struct(">hi")
 
 
 class Record(NamedTuple):
-    """One record. Keys of headers may repeat; bytes that are no UTF-8 in them are replaced."""
+    """One record. Keys of headers may repeat; invalid UTF-8 in keys is replaced."""
 
     offset: int
     timestamp_ms: int
@@ -148,17 +146,17 @@ class Record(NamedTuple):
 
 
 class EndTransactionMarker(NamedTuple):
-    """How the transaction of the batch's producer ended on this partition."""
+    """The end of a producer's transaction on this partition: commit or abort."""
 
     is_commit: bool
     coordinator_epoch: int
 
 
 class ReadBatch(NamedTuple):
-    """A batch with its records, of which compaction may have left few, or none.
+    """A batch with its records; compaction may have removed some or all records.
 
-    ``marker``: None but for a control batch that ends a transaction. The records of control batches
-    are the broker's, not a producer's.
+    marker: set for a control batch that ends a transaction. Brokers, not producers, write the
+    records of control batches.
     """
 
     header: ParsedHeader
@@ -171,7 +169,7 @@ class ReadBatch(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Read on after it. Compaction may have taken its record, and leaves the offset."""
+        """Return the last offset, also if compaction removed its record; read on after it."""
         return self.header.base_offset + self.header.last_offset_delta
 
     @property
@@ -192,13 +190,12 @@ class ReadBatch(NamedTuple):
 
 
 def read_batches(data: Buffer) -> Iterator[ReadBatch]:
-    """The batches of a fetch response's records, one by one.
+    """Yield the batches of a fetch response.
 
-    A broker may cut the last batch short: it is left out. The first one may begin before the offset
-    that was asked for: brokers send whole batches.
+    A broker may truncate the last batch, which is skipped. The first batch may begin before the
+    requested offset because brokers send whole batches.
 
-    Raises RemoteProtocolError for all that is not batches v2: wrong CRC, lengths that do not fit,
-    unreadable codecs, older formats.
+    Raises RemoteProtocolError for a wrong CRC, wrong lengths, an unknown codec or an older format.
     """
     view = memoryview(data)
     at = 0
@@ -211,7 +208,7 @@ def read_batches(data: Buffer) -> Iterator[ReadBatch]:
 
 
 def record_bounds(data: bytes, records_count: int) -> list[int]:
-    """Where each of ``records_count`` records begins, and where the last one ends."""
+    """Return the start of each of ``records_count`` records, and the end of the last record."""
     bounds = [0]
     for _ in range(records_count):
         size, at = _read_varint(data, bounds[-1])
@@ -220,13 +217,13 @@ def record_bounds(data: bytes, records_count: int) -> list[int]:
 
 
 def read_record(header: ParsedHeader, data: bytes, at: int) -> Record:
-    """The record that begins at ``at`` among a batch's uncompressed records."""
+    """Return the record at index ``at`` of a batch's uncompressed records."""
     record, _ = _read_record(header, data, at)
     return record
 
 
 def _batch_end(view: memoryview, at: int) -> int | None:
-    """Where the batch ends that begins at ``at``; None when it is not there as a whole."""
+    """Return the end of the batch that begins at ``at``; None if the batch is truncated."""
     if len(view) - at <= _MAGIC_AT:
         return None
     _, length = _LENGTH_AND_OFFSET.unpack_from(view, at)
@@ -252,7 +249,7 @@ def _read_batch(batch: memoryview) -> ReadBatch:
 
 
 def _read_records(header: ParsedHeader, compressed: memoryview) -> list[Record]:
-    # What compaction emptied is a header and nothing else, whatever its codec.
+    # A batch without records after compaction is a header alone, whatever its codec.
     if not header.records_count and not compressed:
         return []
     data = decompress(header.attributes & CODEC_MASK, compressed, MOST_UNCOMPRESSED_BYTES)
@@ -267,12 +264,12 @@ def _read_records(header: ParsedHeader, compressed: memoryview) -> list[Record]:
 
 
 def _read_record(header: ParsedHeader, data: bytes, at: int) -> tuple[Record, int]:
-    """A record that ends within ``data`` and exactly where it says."""
+    """Return the record at ``at``, whose size must be exact, and the index of the next."""
     size, at = _read_varint(data, at)
     end = at + size
     if end > len(data):
         raise ValueError(f"record of {size} bytes, {len(data) - at} left")
-    # The record's attributes, of which none is in use, take a byte.
+    # Skip the record's attributes, one unused byte.
     timestamp_delta, at = _read_varint(data, at + 1)
     offset_delta, at = _read_varint(data, at)
     key, at = _read_bytes(data, at)
@@ -289,7 +286,7 @@ def _read_record(header: ParsedHeader, data: bytes, at: int) -> tuple[Record, in
 
 def _read_headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, at = _read_varint(data, at)
-    # A header takes two bytes at least: a larger count is wrong, and must not take memory.
+    # A header has at least two bytes: reject a larger count before it takes memory.
     if not 0 <= count <= (len(data) - at) // 2:
         raise ValueError(f"{count} headers in {len(data) - at} bytes")
     headers = []
@@ -303,7 +300,7 @@ def _read_headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None],
 
 
 def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Bytes after their length; a negative length is null."""
+    """Return bytes that follow their length, and the next index; a negative length is null."""
     length, at = _read_varint(data, at)
     if length < 0:
         return None, at
@@ -314,7 +311,7 @@ def _read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 64 bits."""
+    """Return a zigzag varint of at most 64 bits, and the next index."""
     value = 0
     for shift in range(0, _LONGEST_VARINT_BITS + 1, 7):
         byte = data[at]
@@ -326,7 +323,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_marker(record: Record) -> EndTransactionMarker | None:
-    """None for control records of other kinds. Later versions only add to the fields known here."""
+    """Return the marker; None for other control records. Later versions only append fields."""
     version, kind = _CONTROL_KEY.unpack_from(record.key or b"")
     if version < 0:
         raise ValueError(f"control record of version {version}")
