@@ -368,8 +368,8 @@ def granted_quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) 
     """Return the quotas that may apply to this client; brokers use the first that has a value.
 
     If the options do not give the user's name, the quotas of all users are included. Raises
-    NotToldError without DESCRIBE_CONFIGS on the cluster, and UnsupportedVersionError for brokers
-    before Kafka 2.6.
+    QuotaAccessDeniedError without DESCRIBE_CONFIGS on the cluster, and UnsupportedVersionError for
+    brokers before Kafka 2.6.
     """
     found: list[QuotaEntry] = []
     for components in _quota_filters(_user(config.security), config.client_id):
