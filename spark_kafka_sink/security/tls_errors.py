@@ -221,12 +221,10 @@ def _meaning_of(error: OSError) -> _Meaning | None:
     ends = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError)
     if isinstance(error, ends):
         return _NO_TLS
-    if isinstance(error, ssl.SSLError):
-        return _REASONS.get(_reason_of(error))
-    return None
+    return _REASONS.get(_reason_of(error))
 
 
-def _reason_of(error: ssl.SSLError) -> str:
+def _reason_of(error: OSError) -> str:
     """Return OpenSSL's reason; empty for an error of Python, which lacks the attribute."""
     return getattr(error, "reason", None) or ""
 
@@ -253,9 +251,7 @@ def _words_of(error: OSError) -> str:
     """Return OpenSSL's words, without the line of C code that reported them."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message.rstrip(".")
-    if isinstance(error, ssl.SSLError) and (reason := _reason_of(error)):
-        return reason
-    return error.strerror or type(error).__name__
+    return _reason_of(error) or error.strerror or type(error).__name__
 
 
 def explain_rejected_key(

@@ -266,6 +266,35 @@ def test_names_without_a_namespace_are_found_behind_those_that_have_one():
     assert encoder(batch.schema, schema).encode(batch).values.to_pylist() == [bytes(8)]
 
 
+def test_names_in_arrays_maps_and_defaults_are_found_in_their_namespace():
+    enum = {"type": "enum", "name": "E", "symbols": ["s", "t"]}
+    inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "E"}]}
+    array, values = {"type": "array", "items": "E"}, {"type": "map", "values": "E"}
+    schema = {**record(a=enum, b=array, c=values), "namespace": "m"}
+    schema["fields"] += [
+        {"name": "d", "type": array, "default": ["t"]},
+        {"name": "e", "type": inner, "default": {"x": "t"}},
+    ]
+    columns = {"a": pa.array(["t"]), "b": pa.array([["t"]])}
+    batch = pa.record_batch(
+        {**columns, "c": pa.array([[("k", "t")]], pa.map_(pa.string(), pa.string()))}
+    )
+    row = bytes.fromhex("02  02 02 00  02 02 6b 02 00  02 02 00  02")
+    assert encoder(batch.schema, schema).encode(batch).values.to_pylist() == [row]
+
+
+def test_a_long_schema_or_default_is_told_in_few_words():
+    long = {"type": "bytes", "logicalType": "decimal", "scale": "x" * 9999}
+    with pytest.raises(FormatError, match="no valid precision and scale") as told:
+        written(pa.array([Decimal(5)], pa.decimal128(2, 0)), long)
+    assert len(str(told.value)) < 400
+    schema = record(a="int")
+    schema["fields"].append({"name": "b", "type": "int", "default": "x" * 9999})
+    with pytest.raises(FormatError, match="the default of field 'b'") as told:
+        encoder(pa.schema([("a", pa.int32())]), schema)
+    assert len(str(told.value)) < 400
+
+
 def test_an_integer_is_no_decimal():
     kind = {"type": "int", **DECIMAL}
     assert written(pa.array([3], pa.int32()), kind) == [b"\x06"]
@@ -511,6 +540,7 @@ def test_a_type_may_be_called_as_a_kind_of_types():
         (IN_N.replace('"R"', '""') % SIZED, "which is no name"),
         (IN_N % '{"name":"\\ud800","type":"int"}', "with '\\ud800', which is no name"),
         (IN_N % f'{{"type":"{"x" * 9999}"}}', "a field that has no name"),
+        (IN_N % f'{{"name":"a","type":{{"x":"{"x" * 9999}"}}}}', "no type that Avro knows"),
     ],
 )
 def test_what_is_wrong_with_a_name_is_told_in_few_words(schema, words):

@@ -15,6 +15,10 @@ _DEFAULTS_OF_RECORDS = (
 _JAVA = ("formats/test_avro_schemas.py::test_a_schema_is_refused_where_java_refuses_it",)
 _DEPTH = ("formats/test_avro_schemas.py::test_a_schema_may_be_too_deep_for_its_checks_alone",)
 _NAMES = ("formats/test_avro_schemas.py::test_what_is_wrong_with_a_name_is_told_in_few_words",)
+_SPACES = (
+    "formats/test_avro_schemas.py::test_names_in_arrays_maps_and_defaults_are_found_in_their_namespace",
+)
+_LONG = ("formats/test_avro_schemas.py::test_a_long_schema_or_default_is_told_in_few_words",)
 _KINDS = ("formats/test_avro_schemas.py::test_a_type_may_be_called_as_a_kind_of_types",)
 _INTEGER = ("formats/test_avro_schemas.py::test_an_integer_is_no_decimal",)
 _DEFAULTS = ("formats/test_avro_schemas.py::test_defaults_that_are_none_of_their_type_are_told",)
@@ -631,5 +635,65 @@ MUTANTS = (
         "    if len(set(symbols)) < len(symbols):\n",
         "    if False:\n",
         _JAVA,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "            self._names.put(schema, space)\n",
+        "",
+        _SPACES,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "        space = self._names.space_of(record)\n        found, loss",
+        '        space = ""\n        found, loss',
+        _SPACES,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "        space = self._names.space_of(record)\n        seen",
+        '        space = ""\n        seen',
+        _SPACES,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "        space = self._names.space_of(schema)\n        if isinstance(kind",
+        '        space = ""\n        if isinstance(kind',
+        _SPACES,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "        space = self._names.space_of(schema)\n        if kind ==",
+        '        space = ""\n        if kind ==',
+        _SPACES,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "        space = self._names.space_of(schema)\n        found = []",
+        '        space = ""\n        found = []',
+        _SPACES,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "precision and scale: {str(schema)[:200]}",
+        "precision and scale: {str(schema)}",
+        _LONG,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "{str(value)[:100]}",
+        "{str(value)}",
+        _LONG,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "type that Avro knows: {str(schema)[:200]}",
+        "type that Avro knows: {str(schema)}",
+        _NAMES,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "{str(field)[:200]}",
+        "{str(field)}",
+        _NAMES,
     ),
 )

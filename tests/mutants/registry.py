@@ -480,4 +480,10 @@ MUTANTS = (
         "            problem = error",
         _HTTP,
     ),
+    Mutant(
+        "registry/schemas.py",
+        "wanted.location == HEADER and found.guid is None and",
+        "wanted.location == HEADER and",
+        _REGISTRY,
+    ),
 )

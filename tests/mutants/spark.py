@@ -268,6 +268,42 @@ _SCHEMAS = (
     ),
     Mutant("spark/format_schemas.py", "title if isinstance(title, str) else None", "title", _JSON),
     Mutant("spark/format_schemas.py", "part == 'value' else 'key.'", "True else 'key.'", _JSON),
+    Mutant(
+        "spark/schemas.py",
+        "    elif not is_own and part.format != PROTOBUF:",
+        "    elif part.format != PROTOBUF:",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        "    elif not is_own and part.format != PROTOBUF:",
+        "    elif not is_own:",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        "        if len(missing) < len(plan.fields):",
+        "        if True:",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        "    if made.plan is None:\n        return made._replace(prefix=prefix)\n",
+        "",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        "return made._replace(plan=replace(made.plan, prefix=prefix))",
+        "return made._replace(prefix=prefix)",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        "    if not missing:\n        return\n    version",
+        "    version",
+        _CHOICES,
+    ),
 )
 
 MUTANTS = (

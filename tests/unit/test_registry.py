@@ -203,6 +203,11 @@ def test_a_type_of_another_schema_is_written_as_it_is_there(registry: Registry) 
 def test_the_header_has_the_guid(registry: Registry) -> None:
     schema = found(registry.url, value_schema_id_location="header")
     assert header_of("value", schema) == ("__value_schema_id", b"\1" + b"\0" * 15 + b"\1")
+    asked = len(registry.asked)
+    schemas._known.clear()
+    latest = found(registry.url, use_latest_version="true", value_schema_id_location="header")
+    assert latest == schema._replace(text=latest.text, version=latest.version)
+    assert len(registry.asked) == asked + 1, "the answer has the GUID"
 
 
 def test_a_guid_is_written_from_its_first_digit_on() -> None:

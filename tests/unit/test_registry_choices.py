@@ -302,6 +302,25 @@ def test_columns_that_the_registrys_schema_does_not_have(
     assert words in str(refused.value)
 
 
+def test_a_schema_of_the_registry_that_is_no_record_is_told(registry: Registry) -> None:
+    registry.add("t-value", {"schema": '{"type":"array","items":"long"}'})
+    with pytest.raises(SchemaError, match="rows must be a record, not array"):
+        planned_rows(registry, ID, use_latest_version="true")
+
+
+def test_a_given_schema_without_a_field_is_not_blamed_on_the_registry(registry: Registry) -> None:
+    """No option about the registry's latest schema would help."""
+    registry.add("home", {"schema": HOME})
+    home = StructType([StructField("z", IntegerType(), False)])
+    columns = StructType([StructField("h", home, False), StructField("extra", StringType())])
+    given = {
+        "value_avro_schema": WITH_HOME,
+        "value_schema_references": json.dumps([{"name": "n.Home", "subject": "home"}]),
+    }
+    with pytest.raises(SchemaError, match=r"^the Avro schema has no field for \['extra'\]"):
+        planned_rows(registry, columns, **given)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -515,6 +534,9 @@ def test_no_column_is_left_out_of_a_given_message(
     given = {**descriptor_file, "latest_compatibility_strict": "false"}
     with pytest.raises(KafkaSinkError, match="extra"):
         planned_rows(registry, columns, **given)
+    registry.add("t-value", {"schema": TWO_MESSAGES, "schemaType": "PROTOBUF"})
+    with pytest.raises(SchemaError, match=r"^the Protobuf message pkg.Root.Id has no field"):
+        planned_rows(registry, columns, **descriptor_file, use_latest_version="true")
 
 
 def test_a_message_behind_a_map_needs_the_registry(descriptor_file: dict[str, str]) -> None:

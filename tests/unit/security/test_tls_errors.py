@@ -6,6 +6,7 @@ import errno
 import socket
 import ssl
 import string
+import sys
 import threading
 
 import pytest
@@ -140,7 +141,16 @@ ALERT = ssl_error("SSLV3_ALERT_BAD_CERTIFICATE")
 def test_a_client_without_a_certificate_is_told_what_to_set() -> None:
     said = TLS.explain(ALERT, "b1.example", 9093)
     assert "the server wants a client certificate, and kafka.ssl.keystore.location is not" in said
-    assert "the server refuses" in WITH_STORES.explain(ALERT, "b1.example", 9093)
+    said = WITH_STORES.explain(ALERT, "b1.example", 9093)
+    assert "the server refuses" in said
+    assert "that of kafka.ssl.keystore.certificate.chain: CN=client" in said
+
+
+def test_a_certificate_is_read_only_for_a_message_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package cryptography takes long to load, and may itself be what fails."""
+    monkeypatch.setitem(sys.modules, "spark_kafka_sink.security.pkcs12", None)
+    said = WITH_STORES.explain(refused(20, "words."), "b1.example", 9093)
+    assert "is not signed by an authority of kafka.ssl.truststore.certificates (words): " in said
 
 
 def test_what_comes_from_the_server_is_shown_in_one_line() -> None:
