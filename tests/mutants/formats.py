@@ -17,6 +17,7 @@ _DEPTH = ("formats/test_avro_schemas.py::test_a_schema_may_be_too_deep_for_its_c
 _NAMES = ("formats/test_avro_schemas.py::test_what_is_wrong_with_a_name_is_told_in_few_words",)
 _SPACES = (
     "formats/test_avro_schemas.py::test_names_in_arrays_maps_and_defaults_are_found_in_their_namespace",
+    "formats/test_avro_schemas.py::test_names_without_a_namespace_are_found_behind_those_that_have_one",
 )
 _LONG = ("formats/test_avro_schemas.py::test_a_long_schema_or_default_is_told_in_few_words",)
 _KINDS = ("formats/test_avro_schemas.py::test_a_type_may_be_called_as_a_kind_of_types",)

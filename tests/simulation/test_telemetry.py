@@ -194,6 +194,21 @@ def test_cumulative_totals_go_on_over_tasks_while_averages_are_of_the_time_betwe
     assert f"org.apache.kafka.producer.{LATENCY}" not in third.names  # an average of nothing
 
 
+def test_totals_begin_with_the_task_in_which_brokers_ask():
+    watched = TelemetrySources()
+    watched.plugin.requested = []
+    watched.write(30)
+    watched.run_for(1_000)
+    watched.next_task()
+    began_at_ms = watched.simulation.clock.timestamp_ms()
+    watched.plugin.requested = ["*"]
+    watched.write(3)
+    watched.run_for(3 * INTERVAL_MS)
+    push = watched.plugin.pushes[0]
+    (point,) = push.points(TOTAL)
+    assert (point.as_double, point.start_time_unix_nano) == (3, began_at_ms * 1_000_000)
+
+
 def test_maxima_are_of_the_tasks_since_the_push_before():
     watched = TelemetrySources()
     watched.write(size=500)

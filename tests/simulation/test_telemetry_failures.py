@@ -210,6 +210,9 @@ def test_a_task_shorter_than_the_interval_pushes_once_at_the_end():
     assert watched.state is State.TERMINATED
     watched.producer.telemetry.finish()
     assert len(watched.plugin.pushes) == 1
+    watched.write()
+    watched.run_for(1_000)
+    assert watched.plugin.requests == 2, "a closed producer does not begin another instance"
 
 
 def test_closing_waits_for_a_hung_broker_no_longer_than_half_a_second():
@@ -329,6 +332,8 @@ def test_at_the_end_of_a_jobs_task_it_takes_leave_at_once(is_subscribed):
     assert push.is_last
     assert push.value(TOTAL) == 10
     watched.next_task()
+    watched.run_for(1_000)
+    assert watched.plugin.requests == 2, "each task's first produce request goes first"
     watched.write(3)
     watched.producer.push_final_telemetry()
     watched.run_for(100)
@@ -336,6 +341,35 @@ def test_at_the_end_of_a_jobs_task_it_takes_leave_at_once(is_subscribed):
     assert watched.plugin.pushes[1].value(TOTAL) == 3
     assert len(watched.plugin.instances) == 2
     assert watched.plugin.refused == []
+
+
+def test_a_task_that_ends_before_it_is_subscribed_still_pushes():
+    watched = TelemetrySources()
+    watched.simulation.append(keyed(10))
+    watched.producer.push_final_telemetry()
+    watched.producer.flush()
+    watched.run_for(1_000)
+    assert [push.is_last for push in watched.plugin.pushes] == [True]
+
+
+def test_a_push_that_is_late_at_the_end_of_a_task_is_the_last_one():
+    """The only broker hangs, so that there is no place for the push when it is due."""
+    watched = TelemetrySources(
+        brokers=1, max_in_flight_requests_per_connection="1", request_timeout_ms="60000"
+    )
+    watched.write()
+    watched.run_for(1_000)
+    (broker,) = watched.simulation.cluster.brokers.values()
+    broker.is_paused = True
+    watched.simulation.append(keyed(3))
+    watched.producer._appender.finish_open()
+    watched.run_for(2 * INTERVAL_MS)
+    assert watched.state is State.PUSH_NEEDED
+    watched.producer.push_final_telemetry()
+    broker.resume()
+    watched.producer.flush()
+    watched.run_for(1_000)
+    assert [push.is_last for push in watched.plugin.pushes] == [True]
 
 
 def test_without_the_api_taking_leave_asks_nothing():

@@ -1,0 +1,96 @@
+"""Telemetry of producers (KIP-714): second checks, limits, forgetting, and states."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_FIGURES = ("simulation/test_telemetry.py",)
+_ENDS = ("simulation/test_telemetry_failures.py",)
+_MISTAKES = ("simulation/test_telemetry_mistakes.py",)
+
+PLANTED: tuple[str, ...] = ()
+
+MUTANTS = (
+    Mutant(
+        "producer/telemetry.py",
+        "            self._guarded(self._figures.end_task)\n",
+        "            pass\n",
+        _FIGURES,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "        self._task_began_at_ms = self._clock.timestamp_ms()\n        self._rest_ends",
+        "        self._rest_ends",
+        _FIGURES,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "        if self._rest_ends_at_ms is None:\n"
+        "            self._rest_ends_at_ms = self._clock",
+        "        if True:\n            self._rest_ends_at_ms = self._clock",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "            if rest_ends_at_ms is not None:\n"
+        "                return None\n"
+        "            self._begin",
+        "            self._begin",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        " and not self._asks(now_ms):",
+        ":",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "due_ms = self._due_ms if rest_ends_at_ms is None else min(self._due_ms, rest_ends_at_ms)",
+        "due_ms = self._due_ms",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "            if self.state is not State.PUSH_IN_PROGRESS:\n"
+        "                self._begin_last",
+        "            if True:\n                self._begin_last",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "        self._is_enabled = False\n\n    def _begins",
+        "\n    def _begins",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        " and not self._watched.accumulator.incomplete_count\n",
+        " \n",
+        _FIGURES,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "return self.subscription is None and now_ms",
+        "return now_ms",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "            self.subscription = self._figures = None\n",
+        "            self.subscription = None\n",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "            self.subscription = self._figures = None\n",
+        "            self._figures = None\n",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "            self._has_begun = False\n            self._due",
+        "            self._due",
+        _ENDS,
+    ),
+)
