@@ -486,4 +486,10 @@ MUTANTS = (
         "wanted.location == HEADER and",
         _REGISTRY,
     ),
+    Mutant(
+        "registry/schemas.py",
+        "wanted.location == HEADER and found.guid is None and",
+        "found.guid is None and",
+        _REGISTRY,
+    ),
 )

@@ -688,13 +688,13 @@ MUTANTS = (
     ),
     Mutant(
         "security/tls_errors.py",
-        '_own(own) if "{own}" in found.cause else ""',
-        "_own(own)",
+        '_describe_own_certificate(own) if "{own}" in found.cause else ""',
+        "_describe_own_certificate(own)",
         _TLS_ERRORS,
     ),
     Mutant(
         "security/tls_errors.py",
-        '_own(own) if "{own}" in found.cause else ""',
+        '_describe_own_certificate(own) if "{own}" in found.cause else ""',
         '""',
         _TLS_ERRORS,
     ),
@@ -718,7 +718,7 @@ MUTANTS = (
     ),
     Mutant(
         "security/tls_errors.py",
-        "    if situation.truststore is not None:\n",
+        "    if context.truststore is not None:\n",
         "    if False:\n",
         _TLS_ERRORS,
     ),
@@ -736,7 +736,7 @@ MUTANTS = (
     ),
     Mutant(
         "security/tls_errors.py",
-        "situation.keystore or f",
+        "context.keystore or f",
         "f",
         _TLS_ERRORS,
     ),

@@ -219,6 +219,9 @@ def test_a_guid_is_written_from_its_first_digit_on() -> None:
 
 def test_a_registry_without_guids_has_no_header_to_give(registry: Registry) -> None:
     registry.has_guids = False
+    found(registry.url)
+    assert len(registry.asked) == 1, "only a header needs a GUID"
+    schemas._known.clear()
     schema = found(registry.url, value_schema_id_location="header")
     with pytest.raises(KafkaSinkError, match=r"leave value\.schema\.id\.location out"):
         header_of("value", schema)
