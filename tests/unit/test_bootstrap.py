@@ -69,3 +69,5 @@ def test_a_protocol_in_an_address_that_is_not_the_one_used_is_told() -> None:
         "kafka.security.protocol=PLAINTEXT is used",
     )
     assert SinkOptions.parse({**options, "kafka.security.protocol": "SSL"}).notes == ()
+    listener = {"kafka.bootstrap.servers": "EXTERNAL://b:9093"}
+    assert SinkOptions.parse(listener).notes == (), "a listener's name says nothing of its protocol"

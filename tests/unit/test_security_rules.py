@@ -157,6 +157,11 @@ def test_stores_in_the_options() -> None:
             "kafka.ssl.keystore.password",
         ),
         (
+            {"keystore.location": "f", "keystore.type": "jks"},
+            "kafka.ssl.keystore.location with kafka.ssl.keystore.type=JKS needs "
+            "kafka.ssl.keystore.password",
+        ),
+        (
             {"protocol": "TLSv1.2", "enabled.protocols": "TLSv1.3"},
             "kafka.ssl.protocol=TLSv1.2 forbids the only version in kafka.ssl.enabled.protocols, "
             "TLSv1.3: no version of TLS is left",
@@ -331,6 +336,25 @@ def test_doubtful_options_are_told() -> None:
         "kafka.ssl.enabled.protocols: TLSv1.1, TLSv1 has no effect: only TLSv1.2 and TLSv1.3 are "
         "spoken",
     )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kafka.ssl.protocol": "TLSv1.3", "kafka.ssl.enabled.protocols": "TLSv1.3"},
+        {"kafka.ssl.keystore.type": "PKCS12"},
+        {"kafka.ssl.keystore.type": "JKS", "kafka.ssl.keystore.location": "${env:A}", "kafka.ssl.keystore.password": "x"},
+    ],
+)  # fmt: skip
+def test_what_contradicts_nothing_is_accepted(options: dict[str, str]) -> None:
+    assert parse(TLS, options).notes == ()
+
+
+def test_doubtful_options_without_an_effect_are_told_once() -> None:
+    names = "kafka.ssl.enabled.protocols", "kafka.ssl.endpoint.identification.algorithm"
+    (note,) = parse(dict(zip(names, ("TLSv1,TLSv1.2", " none ")))).notes
+    assert note.startswith(f"options {', '.join(names)} have no effect ")
+    assert len(parse(TLS, {names[1]: " none "}).notes) == 1
 
 
 _TOKENS = {"kafka.sasl.oauthbearer.token.endpoint.url": "https://idp.example/token"}
