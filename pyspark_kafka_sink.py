@@ -20,7 +20,7 @@ except ImportError as error:
     try:
         from pyspark.sql.datasource import DataSource
     except ImportError:
-        pass  # no Python data sources at all: nobody will look for one
+        pass  # this Spark has no Python data sources, so it looks for none
     else:
 
         class DefaultSource(DataSource):  # type: ignore[no-redef]

@@ -36,7 +36,7 @@ else:
         return write if name == "write" else batch_writer
 
     def _raises(error: ImportError) -> object:
-        """For lookers at names, such as ``hasattr``: without pyspark only a call is to fail."""
+        """Return a function that raises ``error`` when called: ``hasattr`` does not fail."""
 
         def cannot_be_used(*_: object, **__: object) -> object:
             raise error

@@ -1,8 +1,8 @@
 """This machine: folders that only this user can write, processes, and environment variables.
 
-Everybody may make folders where temporary files are, so a name proves nothing, and whoever makes
-one first must not be in the way. Where code is loaded from, nobody but this user and root may place
-something. The id of a process may be another process's later, so its start counts too.
+Any user may create folders where temporary files are. So a folder's name proves nothing, and
+another user's folder of the same name must not block this user. Only this user and root may write
+where code is loaded from. The system reuses process ids, so the start of a process counts too.
 """
 
 from __future__ import annotations

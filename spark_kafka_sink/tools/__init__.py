@@ -1,1 +1,1 @@
-"""What `pykafka-sink` does: its commands, and what each of them needs."""
+"""The commands of ``pykafka-sink``, with their checks, reports and replays."""

@@ -1,4 +1,4 @@
-"""Reads lines of metrics as columns, and adds all of them up for a report, in little memory.
+"""Read lines of metrics as columns, and add them up for a report in little memory.
 
 Files, rotated files and folders are read some megabytes a time. pyarrow parses the fields that all
 lines have, in 25 microseconds of CPU per line of 7 KB. Topics, partitions and brokers are names of

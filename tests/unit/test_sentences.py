@@ -1,0 +1,114 @@
+"""Docstrings and comments are plain technical English: the worst patterns, found by machine."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.unit.test_style import files
+
+PLACES = ("spark_kafka_sink", "pyspark_kafka_sink.py", "jobs", "benchmarks", "release")
+MOST_WORDS = 35
+_PATTERNS = {
+    "a word that has to be decoded": re.compile(
+        r"\b(is|are|was|were|be|been|being) told\b|\btells?\b|\btold\b|\bof them\b|\bwho (has|have|is|are)\b"
+        r"|\b(is|are) there\b(?=[.,;:)]|$)|\bg(?:ave|ive[sn]?) up\b|\banew\b|\bdoubled\b|\bleft away\b"
+        r"|\b(no|some)body\b|\bsuch a one\b|\bthat one\b|\bwhoever\b|\bmended\b",
+        re.IGNORECASE,
+    ),
+    "a clause as the subject": re.compile(
+        r"(?:^|[.:;!?] )(?:Who|Whoever|What|Whatever|Which) (?!.*\?)"
+    ),
+}
+_FRAGMENT = re.compile(
+    r"^(Of|Whether|What|Who|Whose|Which|That|As|In|For|To|From|By|With|Without|At|On|Those|Such|If|How"
+    r"|Where|When|Why|Than|Only|Not|Until|Before|After|Since|Because|The same|Also|And|Or|But|So|None)\b"
+)
+EXCEPTIONS: set[str] = set()
+"""``file: first words`` of what is allowed, with the reason beside it."""
+NOT_YET_REWRITTEN = ("spark_kafka_sink/record/compiled/", "spark_kafka_sink/record/kernels/")
+
+
+class Text(NamedTuple):
+    """One docstring, or the lines of one comment."""
+
+    line: int
+    is_docstring: bool
+    text: str
+
+
+def texts(source: str) -> Iterator[Text]:
+    """Yield the docstrings (of assignments too) and the comments of a module."""
+    for node in ast.walk(ast.parse(source)):
+        value = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield Text(value.lineno, True, value.value)
+    last, lines, start = -2, [], 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and not re.match(
+            r"#\s*(noqa|type:|pragma|!)", token.string
+        ):
+            if token.start[0] != last + 1 and lines:
+                yield Text(start, False, " ".join(lines))
+                lines = []
+            if not lines:
+                start = token.start[0]
+            lines.append(token.string.lstrip("# ").strip())
+            last = token.start[0]
+    if lines:
+        yield Text(start, False, " ".join(lines))
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences: paragraphs and lists end one, indented examples and tables are left out."""
+    for paragraph in re.split(r"\n\s*\n|\n\s*(?=[-*] |\d+\. |\w+(?:, \w+)*: )", text):
+        if re.search(r"^\s{4,}\S+.*(\||->|=|\$ )", paragraph, re.M):
+            continue
+        flat = " ".join(re.sub(r"``[^`]*``", "code", paragraph).split())
+        yield from (s for s in re.split(r"(?<=[.!?]) (?=[A-Z])", flat) if s)
+
+
+def faults(source: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, what is wrong, and the sentence."""
+    for text in texts(source):
+        if text.is_docstring and _FRAGMENT.match(text.text.strip()):
+            yield text.line, "the first line is a fragment", text.text.strip().splitlines()[0]
+        for sentence in sentences(text.text):
+            if len(sentence.split()) > MOST_WORDS:
+                yield text.line, f"more than {MOST_WORDS} words", sentence
+            for wrong, pattern in _PATTERNS.items():
+                if pattern.search(sentence):
+                    yield text.line, wrong, sentence
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_sentences(place: str) -> None:
+    found = [
+        f"{name}:{line}: {wrong}: {sentence}"
+        for name, path in files(place)
+        if not name.startswith(NOT_YET_REWRITTEN)
+        for line, wrong, sentence in faults(path.read_text(encoding="utf-8"))
+        if f"{name}: {' '.join(sentence.split()[:5])}" not in EXCEPTIONS
+    ]
+    assert not found, f"{len(found)} sentences: rewrite them\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        ('"""Of a task."""', ["the first line is a fragment"]),
+        ('"""Return the node that is told of it."""', ["a word that has to be decoded"]),
+        ('"""Return it. Who closes it is not known."""', ["a clause as the subject"]),
+        (f'"""Return {"the word " * 18}."""', ["more than 35 words"]),
+        ("x = 1  # nobody reads it", ["a word that has to be decoded"]),
+        ('"""Return the offsets of a batch."""\nx = 1  # noqa', []),
+    ],
+)
+def test_what_is_found(source: str, wrong: list[str]) -> None:
+    assert [found for _, found, _ in faults(source)] == wrong
