@@ -31,7 +31,7 @@ from spark_kafka_sink.network.client import ClientSettings
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.resolver import canonical_addresses
 from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of
-from spark_kafka_sink.protocol.connection import Converse
+from spark_kafka_sink.protocol.connection import SaslClientFactory
 from spark_kafka_sink.protocol.messages.topics import (
     TOPIC_RESOURCE,
     CreatableTopic,
@@ -94,7 +94,7 @@ class AdminClient(BlockingClient):
         network: Network,
         clock: Clock,
         rng: RandomSource,
-        create_sasl_client: Converse | None = None,
+        create_sasl_client: SaslClientFactory | None = None,
     ) -> None:
         super().__init__(bootstrap, settings, network, clock, rng, create_sasl_client)
         self._controller: Node | None = None

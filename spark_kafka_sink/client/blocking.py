@@ -33,7 +33,7 @@ from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.protocol.api import BrokerApiVersions
-from spark_kafka_sink.protocol.connection import Converse
+from spark_kafka_sink.protocol.connection import SaslClientFactory
 from spark_kafka_sink.protocol.schema import Message, Request
 
 SILENT_MS = 250
@@ -145,7 +145,7 @@ class BlockingClient:
         network: Network,
         clock: Clock,
         rng: RandomSource,
-        create_sasl_client: Converse | None = None,
+        create_sasl_client: SaslClientFactory | None = None,
     ) -> None:
         """``create_sasl_client`` begins an authentication with a host; None without SASL."""
         self.bootstrap_nodes = tuple(

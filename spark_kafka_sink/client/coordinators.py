@@ -102,7 +102,7 @@ def find_requests(
     """Return one request for all ids, or one per id if the broker does not support batches."""
     if (
         versions.supports(FindCoordinatorRequest)
-        and versions.highest(FindCoordinatorRequest) >= BATCHED_VERSION
+        and versions.latest_usable_version(FindCoordinatorRequest) >= BATCHED_VERSION
     ):
         ids = list(transactional_ids)
         return [FindCoordinatorRequest("", TRANSACTION_KEY_TYPE, ids)]

@@ -40,11 +40,11 @@ from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import (
     Authentication,
     Connection,
-    Converse,
     InFlightRequest,
-    Outgoing,
+    OwnRequest,
+    Ready,
     ResponseReceived,
-    Usable,
+    SaslClientFactory,
 )
 from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.protocol.types import Buffer
@@ -134,7 +134,7 @@ class Connector:
         settings: ClientSettings,
         network: Network,
         rng: RandomSource,
-        create_sasl_client: Converse | None,
+        create_sasl_client: SaslClientFactory | None,
     ) -> None:
         """``create_sasl_client`` begins an authentication with a host; None without SASL."""
         self._settings = settings
@@ -217,7 +217,7 @@ class NetworkClient:
         network: Network,
         clock: Clock,
         rng: RandomSource,
-        create_sasl_client: Converse | None = None,
+        create_sasl_client: SaslClientFactory | None = None,
     ) -> None:
         """``create_sasl_client`` begins an authentication with a host; None without SASL."""
         self._settings = settings
@@ -328,7 +328,7 @@ class NetworkClient:
         connection = self._connection(node)
         assert connection.api_versions is not None, f"{node} is not ready"
         try:
-            version = connection.api_versions.highest(type(request), at_most_version)
+            version = connection.api_versions.latest_usable_version(type(request), at_most_version)
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(f"{node}: {error}") from None
         connection.change(ConnectionEvent.SEND)
@@ -521,10 +521,10 @@ class NetworkClient:
                 connection.metrics.responses += 1
                 if isinstance(event, ResponseReceived):
                     self._handle_response(connection, event, now_ms)
-                elif isinstance(event, Outgoing):
+                elif isinstance(event, OwnRequest):
                     self._write(connection, event.buffers, now_ms)
                 else:
-                    self._handle_usable(connection, event, now_ms)
+                    self._handle_ready(connection, event, now_ms)
         except AuthenticationError as error:
             self._fail_authentication(connection, error, now_ms)
         except (RemoteProtocolError, UnsupportedVersionError) as error:
@@ -549,7 +549,7 @@ class NetworkClient:
         connection.throttle(now_ms, now_ms + throttle_time_ms)
         self.pauses.note(connection.node.node_id, now_ms, now_ms + throttle_time_ms)
 
-    def _handle_usable(self, connection: NodeConnection, event: Usable, now_ms: int) -> None:
+    def _handle_ready(self, connection: NodeConnection, event: Ready, now_ms: int) -> None:
         protocol = connection.protocol
         assert protocol is not None
         if now_ms >= protocol.ends_at_ms:

@@ -439,7 +439,9 @@ class MetadataUpdater:
             versions = self._client.api_versions(node)
             assert versions is not None, "a request was just sent"
             # Brokers before 2.4 may return epochs that are not current (KAFKA-9212).
-            self._has_epochs = versions.highest(MetadataRequest) >= _RELIABLE_EPOCHS_VERSION
+            self._has_epochs = (
+                versions.latest_usable_version(MetadataRequest) >= _RELIABLE_EPOCHS_VERSION
+            )
 
     def _complete(self, result: ClientResponse, now_ms: int) -> None:
         self._is_in_progress = False

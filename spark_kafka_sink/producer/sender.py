@@ -507,7 +507,7 @@ def check_adds_partitions(
     """
     if transaction is None or transaction.transaction_version < IMPLICIT_PARTITIONS_VERSION:
         return
-    highest = -1 if versions is None else versions.highest(ProduceRequest)
+    highest = -1 if versions is None else versions.latest_usable_version(ProduceRequest)
     if highest < ADDS_PARTITIONS_VERSION:
         raise UnsupportedVersionError(
             f"{node}: Produce version {highest} at most, but transaction.version is "

@@ -59,7 +59,9 @@ class BrokerApiVersions:
     def supports(self, request_type: type[schema.Request]) -> bool:
         return self._common(request_type) is not None
 
-    def highest(self, request_type: type[schema.Request], at_most: int | None = None) -> int:
+    def latest_usable_version(
+        self, request_type: type[schema.Request], at_most: int | None = None
+    ) -> int:
         """Return the highest common version, not above ``at_most``.
 
         Raises UnsupportedVersionError if the broker has no version in common with this client.
@@ -94,7 +96,9 @@ def fallback_version(response: ApiVersionsResponse, refused_version: int) -> int
     for offered in response.api_keys:
         if offered.api_key == ApiVersionsRequest.api_key:
             ranges = {offered.api_key: VersionRange(offered.min_version, offered.max_version)}
-            return BrokerApiVersions(ranges).highest(ApiVersionsRequest, refused_version - 1)
+            return BrokerApiVersions(ranges).latest_usable_version(
+                ApiVersionsRequest, refused_version - 1
+            )
     return 0
 
 
@@ -148,12 +152,14 @@ def decode_response(request: schema.Request, version: int, frame: bytes) -> sche
             version = _api_versions_version(frame, at, version)
         body = frame[at:]
         # A large response is not Kafka's, and the cache would keep it as long as the process.
-        decode = _decode_once if len(body) <= _MOST_REMEMBERED_BYTES else _decode_api_versions
+        decode = (
+            _decode_api_versions_cached if len(body) <= _MAX_CACHED_BYTES else _decode_api_versions
+        )
         return decode(version, body)
     return schema.decode_message(request.response_type, version, frame, at)
 
 
-_MOST_REMEMBERED_BYTES = 8 * 1024
+_MAX_CACHED_BYTES = 8 * 1024
 """Kafka 4's response has 600 bytes."""
 
 
@@ -162,7 +168,7 @@ def _decode_api_versions(version: int, body: bytes) -> schema.Message:
 
 
 @lru_cache(maxsize=16)
-def _decode_once(version: int, body: bytes) -> schema.Message:
+def _decode_api_versions_cached(version: int, body: bytes) -> schema.Message:
     """Return the same message for the same bytes, so callers must not change it.
 
     ApiVersions is the largest of the small responses. Coordinators are asked for it several times

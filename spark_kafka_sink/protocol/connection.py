@@ -2,8 +2,8 @@
 
 Requests become buffers, bytes become events. A connection begins with requests of its own:
 ApiVersions, then SaslHandshake and SaslAuthenticate if it uses SASL. These two are repeated before
-the session ends. ``STAGE_CHANGES`` defines the order. :class:`Outgoing` carries the connection's
-own requests; :class:`Usable` means that the caller may send. SASL is a conversation of bytes: the
+the session ends. ``STAGE_CHANGES`` defines the order. :class:`OwnRequest` carries the connection's
+own requests; :class:`Ready` means that the caller may send. SASL is a conversation of bytes: the
 mechanisms are in ``security/``.
 
 A broker answers the requests of a connection in the order of their arrival. A violation (a foreign
@@ -43,7 +43,7 @@ from spark_kafka_sink.protocol.schema import Message, Request
 from spark_kafka_sink.protocol.types import Buffer
 
 
-class Conversation(Protocol):
+class SaslClient(Protocol):
     """One authentication of one connection. Source: ``SaslClient`` of Java."""
 
     @property
@@ -51,11 +51,11 @@ class Conversation(Protocol):
         """The mechanism's name on the wire, for SaslHandshake."""
         ...
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         """Return the first message to the broker."""
         ...
 
-    def next(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """Return the answer to the broker's message; None at the end of the conversation.
 
         After None the broker is authenticated as far as the mechanism supports it. Raises
@@ -65,7 +65,7 @@ class Conversation(Protocol):
         ...
 
 
-Converse = Callable[[str], Conversation]
+SaslClientFactory = Callable[[str], SaslClient]
 """Begins a conversation with the broker of this host name. Raises AuthenticationError without
 credentials. Does not wait, because tokens are fetched beforehand; only GSSAPI's first message
 contacts the KDC."""
@@ -203,8 +203,10 @@ class Session(NamedTuple):
     ends_at_ms: int
 
     @classmethod
-    def of(cls, began_at_ms: int, told_at_ms: int, lifetime_ms: int, rng: RandomSource) -> Session:
-        """Return a session that began between ``began_at_ms`` and ``told_at_ms``.
+    def of(
+        cls, began_at_ms: int, received_at_ms: int, lifetime_ms: int, rng: RandomSource
+    ) -> Session:
+        """Return a session that began between ``began_at_ms`` and ``received_at_ms``.
 
         lifetime_ms: from the broker's response; 0 for no limit
         """
@@ -212,7 +214,9 @@ class Session(NamedTuple):
             return UNLIMITED
         part = _EARLIEST + (_LATEST - _EARLIEST) * rng.random()
         ends_at_ms = began_at_ms + lifetime_ms
-        renew_at_ms = max(began_at_ms + round(lifetime_ms * part), told_at_ms + _LEAST_INTERVAL_MS)
+        renew_at_ms = max(
+            began_at_ms + round(lifetime_ms * part), received_at_ms + _LEAST_INTERVAL_MS
+        )
         return cls(min(renew_at_ms, ends_at_ms), ends_at_ms)
 
 
@@ -222,26 +226,26 @@ UNLIMITED = Session(NEVER_MS, NEVER_MS)
 class Authentication:
     """The conversations of one connection, one after the other."""
 
-    def __init__(self, create_sasl_client: Callable[[], Conversation], rng: RandomSource) -> None:
+    def __init__(self, create_sasl_client: Callable[[], SaslClient], rng: RandomSource) -> None:
         """create_sasl_client: raises AuthenticationError without credentials."""
         self._create_sasl_client = create_sasl_client
         self._rng = rng
-        self._conversation: Conversation | None = None
+        self._sasl_client: SaslClient | None = None
         self.session = UNLIMITED
 
     def begin(self) -> SaslHandshakeRequest:
         """Return the request that names the mechanism."""
-        self._conversation = self._create_sasl_client()
-        return SaslHandshakeRequest(self._conversation.mechanism)
+        self._sasl_client = self._create_sasl_client()
+        return SaslHandshakeRequest(self._sasl_client.mechanism)
 
-    def chosen(self, response: SaslHandshakeResponse) -> SaslAuthenticateRequest:
+    def on_handshake(self, response: SaslHandshakeResponse) -> SaslAuthenticateRequest:
         """Return the first message of the conversation, if the broker supports the mechanism."""
-        conversation = self._current()
+        sasl_client = self._current()
         error = error_for_code(response.error_code)
         if error.name == _MECHANISM_NOT_THERE:
             enabled = shown(", ".join(response.mechanisms)) or "none"
             raise AuthenticationError(
-                f"this listener does not have the SASL mechanism {conversation.mechanism}; enabled "
+                f"this listener does not have the SASL mechanism {sasl_client.mechanism}; enabled "
                 f"there: {enabled}. Set kafka.sasl.mechanism to one of these"
             )
         if error.name == _NO_SASL:
@@ -251,9 +255,9 @@ class Authentication:
             )
         if response.error_code:
             raise RemoteProtocolError(f"SaslHandshake: {error}")
-        return SaslAuthenticateRequest(conversation.first())
+        return SaslAuthenticateRequest(sasl_client.initial_response())
 
-    def answered(
+    def on_authenticate(
         self, response: SaslAuthenticateResponse, asked_at_ms: int, now_ms: int
     ) -> SaslAuthenticateRequest | None:
         """Return the next message of the conversation; None at its end, when the session begins.
@@ -261,22 +265,22 @@ class Authentication:
         asked_at_ms: when the request of ``response`` was sent; the broker counts from slightly
             later
         """
-        conversation = self._current()
+        sasl_client = self._current()
         if response.error_code:
-            raise _refusal(conversation.mechanism, response)
-        message = conversation.next(response.auth_bytes)
+            raise _authentication_error(sasl_client.mechanism, response)
+        message = sasl_client.evaluate_challenge(response.auth_bytes)
         if message is not None:
             return SaslAuthenticateRequest(message)
         # Keep the conversation: its password stays a known secret, which ``shown`` redacts.
         self.session = Session.of(asked_at_ms, now_ms, response.session_lifetime_ms, self._rng)
         return None
 
-    def _current(self) -> Conversation:
-        assert self._conversation is not None, "a conversation was begun"
-        return self._conversation
+    def _current(self) -> SaslClient:
+        assert self._sasl_client is not None, "a conversation was begun"
+        return self._sasl_client
 
 
-def _refusal(mechanism: str, response: SaslAuthenticateResponse) -> Exception:
+def _authentication_error(mechanism: str, response: SaslAuthenticateResponse) -> Exception:
     error = error_for_code(response.error_code)
     text = response.error_message or str(error)
     if error.name in (_REFUSED, _NO_SASL):
@@ -290,7 +294,7 @@ SOFTWARE_NAME = "pykafka-sink"
 
 MAX_RESPONSE_BYTES = 100 * 1024 * 1024
 """No response to a producer comes near this size; a larger size is garbage or another protocol."""
-MOST_BYTES_OF_OWN = 512 * 1024
+MAX_OWN_RESPONSE_BYTES = 512 * 1024
 """Limit for responses to the connection's own requests, because the peer may not be a broker.
 Brokers have the same limit for unauthenticated clients. Source: ``sasl.server.max.receive.size``.
 """
@@ -331,16 +335,16 @@ class ResponseReceived(NamedTuple):
     size_bytes: int
 
 
-class Outgoing(NamedTuple):
+class OwnRequest(NamedTuple):
     """A request of the connection's own, to be written now. It may hold a password."""
 
     buffers: list[Buffer]
 
     def __repr__(self) -> str:
-        return f"Outgoing({sum(map(len, self.buffers))} bytes)"
+        return f"OwnRequest({sum(map(len, self.buffers))} bytes)"
 
 
-class Usable(NamedTuple):
+class Ready(NamedTuple):
     """The caller may send requests, for the first time or again.
 
     throttle_time_ms: the pause that the broker requests before the first request
@@ -349,7 +353,7 @@ class Usable(NamedTuple):
     throttle_time_ms: int
 
 
-ProtocolEvent = Union[ResponseReceived, Outgoing, Usable]
+ProtocolEvent = Union[ResponseReceived, OwnRequest, Ready]
 
 
 class Connection:
@@ -388,7 +392,7 @@ class Connection:
     def open(self, now_ms: int, deadline_ms: int) -> list[Buffer]:
         """Return the connection's first request.
 
-        deadline_ms: of all requests before Usable
+        deadline_ms: of all requests before Ready
         """
         self._deadline_ms = deadline_ms
         request = ApiVersionsRequest(SOFTWARE_NAME, __version__)
@@ -453,7 +457,7 @@ class Connection:
 
     def _version_of(self, request: Request) -> int:
         assert self.api_versions is not None, "the versions come first"
-        return self.api_versions.highest(type(request))
+        return self.api_versions.latest_usable_version(type(request))
 
     # --- receiving -----------------------------------------------------------------------------
 
@@ -473,7 +477,7 @@ class Connection:
             del self._received[:end]
             received = self._receive_frame(frame)
             if received.sent.is_own:
-                yield self._go_on(received, now_ms)
+                yield self._handle_own_response(received, now_ms)
             else:
                 if isinstance(received.response, ApiVersionsResponse):
                     self._take_versions(received.response)  # finalized features may have changed
@@ -482,7 +486,7 @@ class Connection:
     def _checked_size(self) -> int:
         size = api.decode_size(self._received)
         is_own = not self.in_flight or self.in_flight[0].is_own
-        if 0 <= size <= (MOST_BYTES_OF_OWN if is_own else MAX_RESPONSE_BYTES):
+        if 0 <= size <= (MAX_OWN_RESPONSE_BYTES if is_own else MAX_RESPONSE_BYTES):
             return size
         if self._received.startswith(_TLS_ALERT):
             raise AuthenticationError(
@@ -507,7 +511,7 @@ class Connection:
 
     # --- the connection's own requests ---------------------------------------------------------
 
-    def _go_on(self, received: ResponseReceived, now_ms: int) -> Outgoing | Usable:
+    def _handle_own_response(self, received: ResponseReceived, now_ms: int) -> OwnRequest | Ready:
         """Take the next step after a response to a request of the connection's own."""
         sent, response, _ = received
         version = None
@@ -515,15 +519,15 @@ class Connection:
         if isinstance(response, ApiVersionsResponse):
             following, version = self._after_versions(response, sent.version)
         elif isinstance(response, SaslHandshakeResponse):
-            following = self._authenticated().chosen(response)
+            following = self._authenticated().on_handshake(response)
         else:
             assert isinstance(response, SaslAuthenticateResponse)
-            following = self._authenticated().answered(response, sent.sent_at_ms, now_ms)
+            following = self._authenticated().on_authenticate(response, sent.sent_at_ms, now_ms)
         if following is None:
             return self._finish()
         if version is None:
             version = self._version_of(following)
-        return Outgoing(self._send_own(following, version, now_ms))
+        return OwnRequest(self._send_own(following, version, now_ms))
 
     def _after_versions(
         self, response: ApiVersionsResponse, version: int
@@ -543,12 +547,12 @@ class Connection:
         if response.error_code == 0:
             self.api_versions = api.BrokerApiVersions.from_response(response)
 
-    def _finish(self) -> Usable:
+    def _finish(self) -> Ready:
         self.stage = stage_after(self.stage, Step.FINISH)
         if self._authentication is not None:
             self.renew_at_ms, self.ends_at_ms = self._authentication.session
         throttle_time_ms, self._throttle_time_ms = self._throttle_time_ms, 0
-        return Usable(throttle_time_ms)
+        return Ready(throttle_time_ms)
 
     def _authenticated(self) -> Authentication:
         assert self._authentication is not None, "nothing of SASL is sent without it"

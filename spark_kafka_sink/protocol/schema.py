@@ -108,7 +108,7 @@ def decode_message(cls: type[M], version: int, data: bytes, at: int = 0) -> M:
     """Decode a ``cls`` from ``data``. Raises RemoteProtocolError for any other content."""
     flexible_from: int = cls.flexible_from  # type: ignore[attr-defined]
     _, decode = _codec(cls, version, version >= flexible_from)
-    t.TEXTS.begin()
+    t.TEXT_SANITIZER.begin()
     try:
         message, _ = decode(data, at)
     except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:

@@ -243,22 +243,22 @@ def text_decoder(compact: bool, nullable: bool) -> Decoder:
 
     def decode(data: bytes, at: int) -> tuple[str | None, int]:
         text, at = decode_string(data, at)
-        told = None if text is None else TEXTS.shown(text)
+        told = None if text is None else TEXT_SANITIZER.sanitized(text)
         return (told if nullable else told or ""), at
 
     return decode
 
 
-_MOST_CLEANED, _EACH = 250_000, 100
+_MAX_SANITIZED, _CHARGE_PER_TEXT = 250_000, 100
 
 
-class _Texts:
+class _TextSanitizer:
     """Cleans the texts of the response being decoded, or of several if threads decode concurrently.
 
     Cleaning one text takes up to 100 ms, and a response may hold 20,000: a peer could keep this
-    process from checking its deadlines. Therefore at most ``_MOST_CLEANED`` characters of a
-    response are cleaned, where each text counts as ``_EACH`` characters more. Further texts are
-    treated as missing.
+    process from checking its deadlines. Therefore at most ``_MAX_SANITIZED`` characters of a
+    response are cleaned, where each text counts as ``_CHARGE_PER_TEXT`` characters more. Further
+    texts are treated as missing.
     """
 
     def __init__(self) -> None:
@@ -266,20 +266,20 @@ class _Texts:
 
     def begin(self) -> None:
         """Start with another response."""
-        self._left = _MOST_CLEANED
+        self._left = _MAX_SANITIZED
         self._known: dict[str, str] = {}
 
-    def shown(self, text: str) -> str | None:
+    def sanitized(self, text: str) -> str | None:
         """Return ``text`` as an error may show it; None beyond the limit."""
         # A broker sends the same text for each of 10,000 rejected records.
         found = self._known.get(text)
         if found is None and self._left > 0:
-            self._left -= len(text) + _EACH
+            self._left -= len(text) + _CHARGE_PER_TEXT
             found = self._known[text] = shown(text)
         return found
 
 
-TEXTS = _Texts()
+TEXT_SANITIZER = _TextSanitizer()
 
 
 def bytes_encoder(compact: bool, nullable: bool) -> Encoder:

@@ -25,10 +25,10 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.base.text import shown as shown_text
 from spark_kafka_sink.config.security_config import SaslConfig
-from spark_kafka_sink.protocol.connection import Conversation
+from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.credentials import KNOWN_OPTIONS, login_options, shown_word
 from spark_kafka_sink.security.credentials import OPTION as JAAS
-from spark_kafka_sink.security.mechanisms import OAuthBearerConversation
+from spark_kafka_sink.security.mechanisms import OAuthBearerSaslClient
 from spark_kafka_sink.security.oauth_tokens import (
     RetryTimer,
     Token,
@@ -212,11 +212,11 @@ class AwsLogin:
             if region:
                 self._keeper(region).prepare(timeout_ms)
 
-    def create_sasl_client(self, host: str) -> Conversation:
+    def create_sasl_client(self, host: str) -> SaslClient:
         region = region_of(host) or region_of_environment()
         if region is None:
             raise no_region(host)
-        return OAuthBearerConversation(self._keeper(region).token(), {})
+        return OAuthBearerSaslClient(self._keeper(region).token(), {})
 
     def credentials_version(self) -> None:
         """Return None: tokens are renewed, not replaced from outside."""

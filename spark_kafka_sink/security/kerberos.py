@@ -32,7 +32,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.text import shown
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
-from spark_kafka_sink.protocol.connection import Conversation
+from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import login_options
 from spark_kafka_sink.security.mechanisms import unexpected_challenge
@@ -109,7 +109,7 @@ class _State(Enum):
     COMPLETE = "the broker has accepted"
 
 
-class GssapiConversation:
+class GssapiSaslClient:
     """One authentication.
 
     context: creates GSSAPI's security context, at the first message
@@ -124,7 +124,7 @@ class GssapiConversation:
         self._context: Any = None
         self._state = _State.NEGOTIATING
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         """Return AP-REQ.
 
         Raises AuthenticationError; CredentialsUnavailableError if the KDC is unavailable.
@@ -133,7 +133,7 @@ class GssapiConversation:
             self._context = self._make_context()
             return self._context.step() or b""
 
-    def next(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """Return the answer to the broker's message; None at the end."""
         with _convert_gss_errors():
             if self._state is _State.NEGOTIATING:
@@ -225,7 +225,7 @@ class KerberosCredentials:
                 raise AuthenticationError(_explained("Ticket expired"))
             return credentials
 
-    def conversation(self, host: str, credentials: Callable[[], Any]) -> GssapiConversation:
+    def sasl_client(self, host: str, credentials: Callable[[], Any]) -> GssapiSaslClient:
         """Return a conversation with the broker ``host``.
 
         credentials: called at the first message
@@ -243,7 +243,7 @@ class KerberosCredentials:
                 flags=[flags.mutual_authentication, flags.integrity],
             )
 
-        return GssapiConversation(context)
+        return GssapiSaslClient(context)
 
 
 def are_valid(credentials: Any) -> bool:
@@ -420,9 +420,9 @@ class KerberosLogin:
         if errors:
             raise errors[0]
 
-    def create_sasl_client(self, host: str) -> Conversation:
+    def create_sasl_client(self, host: str) -> SaslClient:
         user = self._user()
-        return self._tickets_of(user).conversation(host, lambda: self._credentials(user))
+        return self._tickets_of(user).sasl_client(host, lambda: self._credentials(user))
 
     def credentials_version(self) -> None:
         """Return None: tickets are renewed, not replaced from outside."""

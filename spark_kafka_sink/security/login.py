@@ -32,14 +32,14 @@ from spark_kafka_sink.config.security_keys import (
     PLAIN,
     WITH_PASSWORD,
 )
-from spark_kafka_sink.protocol.connection import Conversation
+from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.credentials import (
     LOGIN_MODULES,
     check_password_options,
     resolve_user,
     unresolved_jaas_entry,
 )
-from spark_kafka_sink.security.mechanisms import PlainConversation, ScramConversation, ScramUser
+from spark_kafka_sink.security.mechanisms import PlainSaslClient, ScramSaslClient, ScramUser
 
 if TYPE_CHECKING:
     from spark_kafka_sink.security.oauth_tokens import RetryTimer
@@ -122,7 +122,7 @@ class Login(Protocol):
         """
         ...
 
-    def create_sasl_client(self, host: str) -> Conversation:
+    def create_sasl_client(self, host: str) -> SaslClient:
         """Begin an authentication with the broker ``host``, on a new or an open connection.
 
         Does not wait for a token: another thread fetches one that is missing or has expired. Raises
@@ -163,11 +163,11 @@ class PasswordLogin:
         """Raise AuthenticationError if the name or the password cannot be read."""
         self.create_sasl_client("")
 
-    def create_sasl_client(self, host: str) -> Conversation:
+    def create_sasl_client(self, host: str) -> SaslClient:
         user = self.credentials_version()
         if self._config.mechanism == PLAIN:
-            return PlainConversation(user.username, user.password)
-        return ScramConversation(self._config.mechanism, user)
+            return PlainSaslClient(user.username, user.password)
+        return ScramSaslClient(self._config.mechanism, user)
 
     def credentials_version(self) -> ScramUser:
         """Return name and password. Raises AuthenticationError if they were never readable."""

@@ -72,7 +72,7 @@ def unexpected_challenge(mechanism: str) -> AuthenticationError:
 NUL = "\0"
 
 
-class PlainConversation:
+class PlainSaslClient:
     """Authentication with PLAIN: name and password in clear text."""
 
     mechanism = "PLAIN"
@@ -87,12 +87,12 @@ class PlainConversation:
         self._password = password
         self._is_complete = False
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         """Return the only message."""
         name = encode_utf8(self._username, "the user name")
         return b"\0" + name + b"\0" + encode_utf8(self._password.reveal(), "the password")
 
-    def next(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """Accept the broker's answer; its bytes are ignored, as in Java."""
         if self._is_complete:
             raise unexpected_challenge(self.mechanism)
@@ -147,7 +147,7 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(18)
 
 
-class ScramConversation:
+class ScramSaslClient:
     """One authentication with SCRAM-SHA-256 or SCRAM-SHA-512."""
 
     def __init__(
@@ -161,12 +161,12 @@ class ScramConversation:
         self._server_signature = b""
         self._state = _ScramState.BEGIN
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         """Return client-first."""
         self._state = _ScramState.FIRST_SENT
         return _GS2_HEADER.encode() + self._first_bare
 
-    def next(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """Return client-final for server-first; None for a server-final with a valid signature."""
         if self._state is _ScramState.FIRST_SENT:
             answer = self._client_final(challenge)
@@ -260,7 +260,7 @@ class _OAuthBearerState(Enum):
     COMPLETE = "the broker has accepted"
 
 
-class OAuthBearerConversation:
+class OAuthBearerSaslClient:
     """Authentication with one token.
 
     extensions: of the JAAS options ``extension_<key>``, checked
@@ -279,7 +279,7 @@ class OAuthBearerConversation:
         self._refusal = ""
         self._state = _OAuthBearerState.BEGIN
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         """Return the token, which is the only message unless the broker rejects it."""
         self._state = _OAuthBearerState.TOKEN_SENT
         extensions = "".join(
@@ -288,7 +288,7 @@ class OAuthBearerConversation:
         text = f"n,,{SEPARATOR}auth=Bearer {self._token.reveal()}{extensions}{SEPARATOR}{SEPARATOR}"
         return text.encode("ascii")
 
-    def next(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         r"""Return None if the broker accepts with an empty message; ``\x01`` for a JSON error."""
         if self._state is _OAuthBearerState.TOKEN_SENT and not challenge:
             self._state = _OAuthBearerState.COMPLETE

@@ -32,7 +32,7 @@ from spark_kafka_sink.base.text import shown
 from spark_kafka_sink.config.config_def import has_reference
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig, parse_ssl
 from spark_kafka_sink.config.security_keys import RESOLVED_SSL_CONFIG
-from spark_kafka_sink.protocol.connection import Conversation
+from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import (
     Resolve,
@@ -42,7 +42,7 @@ from spark_kafka_sink.security.credentials import (
 )
 from spark_kafka_sink.security.mechanisms import (
     EXTENSION_PREFIX,
-    OAuthBearerConversation,
+    OAuthBearerSaslClient,
     encode_utf8,
     extensions_of,
 )
@@ -320,7 +320,7 @@ class TokenLogin:
     def login(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
         self._keeper.prepare(timeout_ms)
 
-    def create_sasl_client(self, host: str) -> Conversation:
+    def create_sasl_client(self, host: str) -> SaslClient:
         token = self._keeper.token()
         try:
             # Resolve extensions only: an unreadable secret matters for the next token only.
@@ -328,7 +328,7 @@ class TokenLogin:
             extensions = extensions_of(options)
         except ConfigError as error:
             raise AuthenticationError(str(error)) from None
-        return OAuthBearerConversation(token, extensions)
+        return OAuthBearerSaslClient(token, extensions)
 
     def credentials_version(self) -> None:
         """Return None: tokens are renewed, not replaced from outside."""

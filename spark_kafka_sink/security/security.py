@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.errors import CredentialsUnavailableError
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig
-from spark_kafka_sink.protocol.connection import Converse
+from spark_kafka_sink.protocol.connection import SaslClientFactory
 
 if TYPE_CHECKING:
     from spark_kafka_sink.security.login import Login
@@ -44,7 +44,7 @@ class Security:
         return cls(None if config.ssl is None else _CONTEXTS.context_of(config.ssl), login)
 
     @property
-    def create_sasl_client(self) -> Converse | None:
+    def create_sasl_client(self) -> SaslClientFactory | None:
         """The function that begins the authentication of a connection; None without SASL."""
         return None if self.login is None else self.login.create_sasl_client
 

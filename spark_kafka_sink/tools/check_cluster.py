@@ -236,7 +236,10 @@ def permissions_on_topic(
     subject = f"rights on topic {name}"
     try:
         versions = admin.api_versions(admin.any_node(admin.deadline_in(timeout_ms)))
-        if versions is None or versions.highest(MetadataRequest) < _FIRST_VERSION_WITH_RIGHTS:
+        if (
+            versions is None
+            or versions.latest_usable_version(MetadataRequest) < _FIRST_VERSION_WITH_RIGHTS
+        ):
             yield unknown(subject, "brokers before Kafka 2.3 do not tell")
             return
         answer = admin.request(None, request, admin.deadline_in(timeout_ms))

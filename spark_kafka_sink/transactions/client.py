@@ -481,7 +481,8 @@ class TransactionClient:
     def _list_request(self, node: Node, pattern: str, states: Sequence[str]) -> Call:
         versions = self.admin.api_versions(node)
         has_pattern = (
-            versions is not None and versions.highest(ListTransactionsRequest) >= _PATTERN_VERSION
+            versions is not None
+            and versions.latest_usable_version(ListTransactionsRequest) >= _PATTERN_VERSION
         )
         request = ListTransactionsRequest(
             state_filters=list(states), transactional_id_pattern=pattern if has_pattern else None

@@ -76,14 +76,14 @@ def test_sessions_are_renewed_under_load(
     topic = "renewed"
     kafka.create_topic(topic)
     renewed = 0
-    usable = NetworkClient._handle_usable
+    usable = NetworkClient._handle_ready
 
     def counting(client: NetworkClient, connection: NodeConnection, *more: Any) -> None:
         nonlocal renewed
         renewed += connection.state is ConnectionState.REAUTHENTICATING
         usable(client, connection, *more)
 
-    monkeypatch.setattr(NetworkClient, "_handle_usable", counting)
+    monkeypatch.setattr(NetworkClient, "_handle_ready", counting)
     producer = ThreadedProducer(config_of(kafka, "SHORT", batch_size="1000", linger_ms="0"))
     sent = 0
     try:

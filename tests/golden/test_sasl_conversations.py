@@ -8,11 +8,11 @@ import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.protocol.connection import Conversation
+from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.mechanisms import (
-    OAuthBearerConversation,
-    PlainConversation,
-    ScramConversation,
+    OAuthBearerSaslClient,
+    PlainSaslClient,
+    ScramSaslClient,
     ScramUser,
 )
 from tests.golden import case_files as cases
@@ -22,39 +22,39 @@ CASES = cases.load("sasl")
 SCRAM = [case for case in CASES if case["mechanism"].startswith("SCRAM")]
 
 
-def conversation(case: Case) -> Conversation:
+def conversation(case: Case) -> SaslClient:
     if case["mechanism"] == "OAUTHBEARER":
-        return OAuthBearerConversation(Secret(case["token"]), case["extensions"])
+        return OAuthBearerSaslClient(Secret(case["token"]), case["extensions"])
     if case["mechanism"] == "PLAIN":
-        return PlainConversation(case["user"], Secret(case["password"]))
+        return PlainSaslClient(case["user"], Secret(case["password"]))
     user = ScramUser(case["user"], Secret(case["password"]), case["is_token"])
-    return ScramConversation(case["mechanism"], user, nonce=lambda: case["nonce"])
+    return ScramSaslClient(case["mechanism"], user, nonce=lambda: case["nonce"])
 
 
 @pytest.mark.parametrize("case", CASES, ids=cases.name_of)
 def test_first_message_is_javas(case: Case) -> None:
-    assert conversation(case).first().hex() == case["client_first"]
+    assert conversation(case).initial_response().hex() == case["client_first"]
 
 
 @pytest.mark.parametrize("case", SCRAM, ids=cases.name_of)
 def test_proof_is_javas_and_that_of_the_broker_is_believed(case: Case) -> None:
     ours = conversation(case)
-    ours.first()
-    answer = ours.next(bytes.fromhex(case["server_first"]))
+    ours.initial_response()
+    answer = ours.evaluate_challenge(bytes.fromhex(case["server_first"]))
     assert answer is not None
     assert answer.hex() == case["client_final"]
-    assert ours.next(bytes.fromhex(case["server_final"])) is None
+    assert ours.evaluate_challenge(bytes.fromhex(case["server_final"])) is None
 
 
 @pytest.mark.parametrize("case", SCRAM, ids=cases.name_of)
 def test_proof_for_another_password_is_not_believed(case: Case) -> None:
     ours = conversation({**case, "password": case["password"] + "x"})
-    ours.first()
-    answer = ours.next(bytes.fromhex(case["server_first"]))
+    ours.initial_response()
+    answer = ours.evaluate_challenge(bytes.fromhex(case["server_first"]))
     assert answer is not None
     assert answer.hex() != case["client_final"]
     with pytest.raises(AuthenticationError, match="signature is wrong"):
-        ours.next(bytes.fromhex(case["server_final"]))
+        ours.evaluate_challenge(bytes.fromhex(case["server_final"]))
 
 
 def test_every_mechanism_without_a_library_has_cases() -> None:

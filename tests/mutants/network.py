@@ -66,14 +66,14 @@ MUTANTS = (
     ),
     Mutant(
         "protocol/connection.py",
-        "(MOST_BYTES_OF_OWN if is_own else MAX_RESPONSE_BYTES)",
+        "(MAX_OWN_RESPONSE_BYTES if is_own else MAX_RESPONSE_BYTES)",
         "MAX_RESPONSE_BYTES",
         _SIZES,
     ),
     Mutant(
         "protocol/api.py",
-        "_decode_once if len(body) <= _MOST_REMEMBERED_BYTES else _decode_api_versions",
-        "_decode_once",
+        "_decode_api_versions_cached if len(body) <= _MAX_CACHED_BYTES else _decode_api_versions",
+        "_decode_api_versions_cached",
         _SIZES,
     ),
     Mutant(

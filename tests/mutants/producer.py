@@ -323,7 +323,9 @@ _GUARDS = (
     Mutant("producer/metadata.py", "elif not result.response.brokers:", "elif False:", _UNIT),
     Mutant(
         "producer/metadata.py",
-        "            self._has_epochs = versions.highest(MetadataRequest) >= _RELIABLE_EPOCHS_VERSION\n",
+        "            self._has_epochs = (\n"
+        "                versions.latest_usable_version(MetadataRequest) >= _RELIABLE_EPOCHS_VERSION\n"
+        "            )\n",
         "",
         _UNIT,
     ),

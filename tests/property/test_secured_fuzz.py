@@ -21,7 +21,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.network.channels import RefusedError
 from spark_kafka_sink.network.tls import TlsChannel
-from spark_kafka_sink.protocol.connection import Authentication, Connection, Conversation, Usable
+from spark_kafka_sink.protocol.connection import Authentication, Connection, Ready, SaslClient
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersion,
     ApiVersionsResponse,
@@ -29,7 +29,7 @@ from spark_kafka_sink.protocol.messages.client import (
     SaslHandshakeResponse,
 )
 from spark_kafka_sink.protocol.schema import Message
-from spark_kafka_sink.security.mechanisms import PlainConversation, ScramConversation, ScramUser
+from spark_kafka_sink.security.mechanisms import PlainSaslClient, ScramSaslClient, ScramUser
 from tests.property.test_protocol_fuzz import mutated
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl
 from tests.unit.frames import answer_frame
@@ -45,11 +45,11 @@ DOCUMENTED = (RemoteProtocolError, AuthenticationError, UnsupportedVersionError)
 # --- SASL ------------------------------------------------------------------------------------------
 
 
-def conversation(mechanism: str) -> Conversation:
+def conversation(mechanism: str) -> SaslClient:
     ((name, password),) = USERS.items()
     if mechanism == PLAIN:
-        return PlainConversation(name, Secret(password))
-    return ScramConversation(SCRAM, ScramUser(name, Secret(password)), nonce=lambda: "nonce")
+        return PlainSaslClient(name, Secret(password))
+    return ScramSaslClient(SCRAM, ScramUser(name, Secret(password)), nonce=lambda: "nonce")
 
 
 class Broker:
@@ -88,7 +88,7 @@ def is_let_in(mechanism: str, rng: random.Random, harm: Callable[[bytes], bytes]
         middle = rng.randrange(len(data) + 1)
         for part in (data[:middle], data[middle:]):
             for event in connection.receive(part, 0):
-                if isinstance(event, Usable):
+                if isinstance(event, Ready):
                     return True
         if not connection.in_flight or connection.in_flight[-1] is asked:
             return False  # it waits for the rest of an answer

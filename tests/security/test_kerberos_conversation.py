@@ -15,7 +15,7 @@ import pytest
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
-from spark_kafka_sink.protocol.connection import Conversation
+from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.kerberos import KerberosCredentials, KerberosUser
 from spark_kafka_sink.security.login import Login, new_login
 from tests.security.kdc import REALM, Kdc, missing_programs
@@ -61,19 +61,19 @@ def by_keytab(path: Path, principal: str = "client") -> str:
     return f'useKeyTab=true storeKey=true keyTab="{path}" principal="{principal}@{REALM}"'
 
 
-def accept(conversation: Conversation, keytab: Path, layers: int = 1) -> str:
+def accept(conversation: SaslClient, keytab: Path, layers: int = 1) -> str:
     """The broker's side, to the end. Returns who the client is."""
     credentials = gssapi.Credentials(usage="accept", store={"keytab": str(keytab)})
     context = gssapi.SecurityContext(creds=credentials, usage="accept")
-    message: Any = conversation.first()
+    message: Any = conversation.initial_response()
     while not context.complete:
-        message = conversation.next(context.step(message) or b"")
+        message = conversation.evaluate_challenge(context.step(message) or b"")
     assert message == b""
     offer = context.wrap(bytes([layers, 0, 0, 0]), False).message
-    answer = conversation.next(offer)
+    answer = conversation.evaluate_challenge(offer)
     assert answer is not None
     assert context.unwrap(answer).message == b"\x01\x00\x00\x00"
-    assert conversation.next(b"") is None
+    assert conversation.evaluate_challenge(b"") is None
     return str(context.initiator_name)
 
 
@@ -145,7 +145,7 @@ class TestFailure:
         def begin() -> None:
             login = login_for(options, service)
             login.login(PATIENCE_MS)
-            login.create_sasl_client(host).first()
+            login.create_sasl_client(host).initial_response()
 
         with pytest.raises(AuthenticationError) as raised:
             begin()
@@ -189,9 +189,9 @@ class TestFailure:
         login = login_for(by_keytab(client_keytab))
         login.login(PATIENCE_MS)
         conversation = login.create_sasl_client("localhost")
-        conversation.first()
+        conversation.initial_response()
         with pytest.raises(AuthenticationError, match="SASL GSSAPI failed"):
-            conversation.next(b"nonsense")
+            conversation.evaluate_challenge(b"nonsense")
 
     def test_no_realm_in_krb5_conf(self, client_keytab, monkeypatch, tmp_path):
         monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "none"))

@@ -37,8 +37,10 @@ def _renewal_forgets_requests(original):  # type: ignore[no-untyped-def]
 
 
 def _renewed_at_once(original):  # type: ignore[no-untyped-def]
-    def of(began_at_ms, told_at_ms, lifetime_ms, rng):  # type: ignore[no-untyped-def]
-        return original(began_at_ms, told_at_ms, lifetime_ms, rng)._replace(renew_at_ms=began_at_ms)
+    def of(began_at_ms, received_at_ms, lifetime_ms, rng):  # type: ignore[no-untyped-def]
+        return original(began_at_ms, received_at_ms, lifetime_ms, rng)._replace(
+            renew_at_ms=began_at_ms
+        )
 
     return of
 

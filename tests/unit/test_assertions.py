@@ -235,7 +235,7 @@ class TestGrants:
         check(config)
         login = new_login(config)
         login.login(120_000)
-        first = login.create_sasl_client("broker-1").first().decode()
+        first = login.create_sasl_client("broker-1").initial_response().decode()
         login.close()
         return claims_of(first.split("Bearer ")[1].split("\x01")[0])["sub"]
 

@@ -16,22 +16,22 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.protocol.api import decode_response
 from spark_kafka_sink.protocol.connection import (
+    MAX_OWN_RESPONSE_BYTES,
     MAX_RESPONSE_BYTES,
-    MOST_BYTES_OF_OWN,
     NEVER_MS,
     STAGE_CHANGES,
     UNLIMITED,
     Authentication,
     Connection,
     InFlightRequest,
-    Outgoing,
+    OwnRequest,
     ProtocolEvent,
+    Ready,
     ResponseReceived,
     Session,
     Stage,
     Step,
-    Usable,
-    _refusal,
+    _authentication_error,
     stage_after,
 )
 from spark_kafka_sink.protocol.messages.client import (
@@ -55,15 +55,17 @@ VERSIONS = {18: (0, 4), 17: (0, 1), 36: (0, 2), 3: (0, 13)}
 class Rounds:
     """A conversation of two rounds: each message of the broker has an answer, but the last."""
 
-    def __init__(self, messages: Iterable[bytes] = (b"first" + PASSWORD, b"second")) -> None:
+    def __init__(
+        self, messages: Iterable[bytes] = (b"initial_response" + PASSWORD, b"second")
+    ) -> None:
         self.mechanism = "SCRAM-SHA-256"
         self.challenges: list[bytes] = []
         self._messages = iter(messages)
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         return next(self._messages)
 
-    def next(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         self.challenges.append(challenge)
         if challenge == b"forged":
             raise AuthenticationError("the broker's signature is wrong")
@@ -124,7 +126,7 @@ class Dialogue:
 
     def become_usable(self, lifetime_ms: int = 0) -> Dialogue:
         self.open().tell_versions()
-        assert self.authenticate(lifetime_ms) == [Usable(0)]
+        assert self.authenticate(lifetime_ms) == [Ready(0)]
         return self
 
 
@@ -157,7 +159,7 @@ def test_a_step_without_a_row_is_an_error_of_this_side(stage: Stage) -> None:
 @CHUNKS
 def test_without_sasl_any_request_follows_the_versions(chunk_bytes: int) -> None:
     dialogue = Dialogue(is_authenticated=False, chunk_bytes=chunk_bytes).open()
-    assert dialogue.tell_versions() == [Usable(0)]
+    assert dialogue.tell_versions() == [Ready(0)]
     assert dialogue.connection.stage is Stage.READY
     assert (dialogue.connection.renew_at_ms, dialogue.connection.ends_at_ms) == UNLIMITED
 
@@ -173,7 +175,7 @@ def test_versions_mechanism_messages(chunk_bytes: int) -> None:
         SaslAuthenticateResponse(auth_bytes=b"challenge"),
     ):
         [event] = dialogue.answer(message)
-        assert isinstance(event, Outgoing)
+        assert isinstance(event, OwnRequest)
         asked.append(dialogue.asked)
     assert [sent.request for sent in asked[1:]] == [
         SaslHandshakeRequest("SCRAM-SHA-256"),
@@ -182,7 +184,7 @@ def test_versions_mechanism_messages(chunk_bytes: int) -> None:
     ]
     assert [sent.version for sent in asked] == [4, 1, 2, 2]
     assert {sent.deadline_ms for sent in asked} == {DEADLINE_MS}
-    assert dialogue.answer(SaslAuthenticateResponse(auth_bytes=b"signature")) == [Usable(0)]
+    assert dialogue.answer(SaslAuthenticateResponse(auth_bytes=b"signature")) == [Ready(0)]
     assert dialogue.conversations[0].challenges == [b"challenge", b"signature"]
     assert not dialogue.connection.in_flight
 
@@ -191,7 +193,7 @@ def test_the_bytes_of_a_message_are_what_is_sent() -> None:
     dialogue = Dialogue().open()
     dialogue.tell_versions()
     [outgoing] = dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
-    assert isinstance(outgoing, Outgoing)
+    assert isinstance(outgoing, OwnRequest)
     assert PASSWORD in b"".join(outgoing.buffers)
 
 
@@ -217,7 +219,7 @@ def test_the_pause_that_the_versions_ask_for_comes_when_requests_may() -> None:
     dialogue = Dialogue().open()
     keys = [ApiVersion(key, *its) for key, its in VERSIONS.items()]
     dialogue.answer(ApiVersionsResponse(api_keys=keys, throttle_time_ms=70))
-    assert dialogue.authenticate() == [Usable(70)]
+    assert dialogue.authenticate() == [Ready(70)]
 
 
 def test_a_broker_without_authenticate_v2_is_asked_in_what_it_has() -> None:
@@ -282,7 +284,7 @@ def test_credentials_that_are_refused() -> None:
 def test_what_a_refusal_may_mean(mechanism: str, parts: tuple[str, ...]) -> None:
     """Brokers say the same for everything."""
     code = error_named("SASL_AUTHENTICATION_FAILED").code
-    error = _refusal(mechanism, SaslAuthenticateResponse(code, "invalid credentials"))
+    error = _authentication_error(mechanism, SaslAuthenticateResponse(code, "invalid credentials"))
     assert isinstance(error, AuthenticationError)
     for part in (mechanism, "invalid credentials", *parts):
         assert part in str(error)
@@ -334,10 +336,10 @@ def at_each_step() -> Iterator[Dialogue]:
 
 @pytest.mark.parametrize("step", range(7))
 def test_who_is_not_authenticated_yet_may_not_send_100_mib(step: int) -> None:
-    announce(next(itertools.islice(at_each_step(), step, None)), MOST_BYTES_OF_OWN)
+    announce(next(itertools.islice(at_each_step(), step, None)), MAX_OWN_RESPONSE_BYTES)
     dialogue = next(itertools.islice(at_each_step(), step, None))
-    with pytest.raises(RemoteProtocolError, match=f"announces {MOST_BYTES_OF_OWN + 1} bytes"):
-        announce(dialogue, MOST_BYTES_OF_OWN + 1)
+    with pytest.raises(RemoteProtocolError, match=f"announces {MAX_OWN_RESPONSE_BYTES + 1} bytes"):
+        announce(dialogue, MAX_OWN_RESPONSE_BYTES + 1)
 
 
 def test_answers_to_others_may_be_large_also_while_a_session_is_renewed() -> None:
@@ -414,7 +416,7 @@ def test_a_session_is_begun_anew_while_earlier_requests_are_answered(chunk_bytes
     [received] = dialogue.answer(MetadataResponse(), earlier)
     assert isinstance(received, ResponseReceived)
     assert received.sent == earlier
-    assert dialogue.authenticate(LIFETIME_MS) == [Usable(0)]
+    assert dialogue.authenticate(LIFETIME_MS) == [Ready(0)]
     assert connection.renew_at_ms == 55_000 + 54_000
     assert connection.send(MetadataRequest(), 12, 0, 0, None)
     assert len(dialogue.conversations) == 2

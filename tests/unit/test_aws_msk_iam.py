@@ -156,7 +156,10 @@ class TestLogin:
         login.login(1_000, [IRELAND, IRELAND.replace("b-1", "b-2")])
         assert signer.calls == [("default", "eu-west-1")]
         assert login.mechanism == "OAUTHBEARER"
-        assert login.create_sasl_client(IRELAND).first() == b"n,,\x01auth=Bearer t0ken-1\x01\x01"
+        assert (
+            login.create_sasl_client(IRELAND).initial_response()
+            == b"n,,\x01auth=Bearer t0ken-1\x01\x01"
+        )
         assert login.create_sasl_client(IRELAND).mechanism == "OAUTHBEARER"
         login.close()
 
@@ -164,7 +167,7 @@ class TestLogin:
         login = login_for(clock)
         login.login(1_000, [IRELAND, OREGON])
         assert signer.calls == [("default", "eu-west-1"), ("default", "us-west-2")]
-        assert b"t0ken-2" in login.create_sasl_client(OREGON).first()
+        assert b"t0ken-2" in login.create_sasl_client(OREGON).initial_response()
         login.close()
 
     @pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
@@ -174,7 +177,7 @@ class TestLogin:
         login.login(1_000)
         login.login(1_000, ["broker.example.com"])
         assert signer.calls == [("default", "sa-east-1")]
-        assert b"t0ken-1" in login.create_sasl_client("broker.example.com").first()
+        assert b"t0ken-1" in login.create_sasl_client("broker.example.com").initial_response()
         login.close()
 
     def test_closed(self, clock, signer):
@@ -205,7 +208,7 @@ class TestLogin:
         with pytest.raises(CredentialsUnavailableError):
             login.create_sasl_client(IRELAND)
         login.login(120_000, [IRELAND])
-        assert b"t0ken-1" in login.create_sasl_client(IRELAND).first()
+        assert b"t0ken-1" in login.create_sasl_client(IRELAND).initial_response()
         login.close()
 
     @pytest.mark.parametrize(

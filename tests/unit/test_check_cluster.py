@@ -13,7 +13,7 @@ from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.protocol import schema
-from spark_kafka_sink.protocol.connection import Conversation
+from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.protocol.messages.inspection import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -128,7 +128,7 @@ def test_rights_that_cannot_be_read_are_unknown() -> None:
 
 
 def test_a_login_that_brokers_reject_after_the_first_address() -> None:
-    def reject(host: str) -> Conversation:
+    def reject(host: str) -> SaslClient:
         raise AuthenticationError(f"{host}: the token has expired")
 
     broker = FailingBroker(1000, Silence)

@@ -207,15 +207,18 @@ class TestLogins:
         login = new_login(config)
         login.login(1)
         assert login.mechanism == "PLAIN"
-        assert login.create_sasl_client("broker-1").first() == b"\0alice\0S3CRET"
+        assert login.create_sasl_client("broker-1").initial_response() == b"\0alice\0S3CRET"
         login.close()
 
     def test_scram(self):
         login = new_login(sasl("SCRAM-SHA-512", ALICE))
         conversation = login.create_sasl_client("broker-1")
         assert conversation.mechanism == "SCRAM-SHA-512"
-        assert conversation.first().startswith(b"n,,n=alice,r=")
-        assert conversation.first() != login.create_sasl_client("broker-1").first()
+        assert conversation.initial_response().startswith(b"n,,n=alice,r=")
+        assert (
+            conversation.initial_response()
+            != login.create_sasl_client("broker-1").initial_response()
+        )
 
     def test_what_is_wrong_is_told_when_it_is_made(self):
         with pytest.raises(ConfigError, match="is missing"):

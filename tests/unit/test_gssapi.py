@@ -24,7 +24,7 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.security import login
 from spark_kafka_sink.security.kerberos import (
-    GssapiConversation,
+    GssapiSaslClient,
     KerberosCredentials,
     KerberosLogin,
     KerberosUser,
@@ -280,39 +280,45 @@ class Context:
 class TestConversation:
     @pytest.mark.parametrize(("steps", "challenge"), [(1, b"AP-REP"), (0, b"")])
     def test_with_and_without_an_answer_of_kerberos(self, steps, challenge):
-        conversation = GssapiConversation(lambda: Context(steps))
+        conversation = GssapiSaslClient(lambda: Context(steps))
         assert conversation.mechanism == "GSSAPI"
-        assert conversation.first() == b"AP-REQ"
-        assert conversation.next(challenge) == b""
-        assert conversation.next(b"wrapped\x01\x00\x00\x00") == b"wrapped\x01\x00\x00\x00"
-        assert conversation.next(b"") is None
+        assert conversation.initial_response() == b"AP-REQ"
+        assert conversation.evaluate_challenge(challenge) == b""
+        assert (
+            conversation.evaluate_challenge(b"wrapped\x01\x00\x00\x00")
+            == b"wrapped\x01\x00\x00\x00"
+        )
+        assert conversation.evaluate_challenge(b"") is None
 
     def test_of_several_layers_none_is_chosen(self):
-        conversation = GssapiConversation(Context)
-        conversation.first()
-        conversation.next(b"AP-REP")
-        assert conversation.next(b"wrapped\x07\x00\x10\x00") == b"wrapped\x01\x00\x00\x00"
+        conversation = GssapiSaslClient(Context)
+        conversation.initial_response()
+        conversation.evaluate_challenge(b"AP-REP")
+        assert (
+            conversation.evaluate_challenge(b"wrapped\x07\x00\x10\x00")
+            == b"wrapped\x01\x00\x00\x00"
+        )
 
     @pytest.mark.parametrize(
         "offer", [b"", b"\x04\x00\x10\x00", b"\x01\x00\x00", b"\x01\x00\x00\x00\x00"]
     )
     def test_a_broker_that_wants_a_layer(self, offer):
-        conversation = GssapiConversation(Context)
-        conversation.first()
-        conversation.next(b"AP-REP")
+        conversation = GssapiSaslClient(Context)
+        conversation.initial_response()
+        conversation.evaluate_challenge(b"AP-REP")
         with pytest.raises(AuthenticationError, match="insists on a security layer"):
-            conversation.next(b"wrapped" + offer)
+            conversation.evaluate_challenge(b"wrapped" + offer)
 
     @pytest.mark.parametrize("last", [b"more", None])
     def test_a_broker_that_goes_on(self, last):
-        conversation = GssapiConversation(Context)
-        conversation.first()
-        conversation.next(b"AP-REP")
-        conversation.next(b"wrapped\x01\x00\x00\x00")
+        conversation = GssapiSaslClient(Context)
+        conversation.initial_response()
+        conversation.evaluate_challenge(b"AP-REP")
+        conversation.evaluate_challenge(b"wrapped\x01\x00\x00\x00")
         if last is None:
-            conversation.next(b"")
+            conversation.evaluate_challenge(b"")
         with pytest.raises(AuthenticationError, match="goes on with SASL GSSAPI"):
-            conversation.next(last or b"")
+            conversation.evaluate_challenge(last or b"")
 
 
 @pytest.mark.parametrize(

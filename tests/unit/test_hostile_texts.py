@@ -14,7 +14,7 @@ from spark_kafka_sink.base.secret import HIDDEN, Secret
 from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.network.resolver import Resolver
 from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.connection import Conversation
+from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.protocol.messages.client import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -23,9 +23,9 @@ from spark_kafka_sink.protocol.messages.client import (
 )
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.security.mechanisms import (
-    OAuthBearerConversation,
-    PlainConversation,
-    ScramConversation,
+    OAuthBearerSaslClient,
+    PlainSaslClient,
+    ScramSaslClient,
     ScramUser,
 )
 from spark_kafka_sink.security.tls_errors import BROKERS, TlsErrorContext, explain
@@ -43,11 +43,11 @@ def is_harmless(text: str) -> bool:
 class Hostile(World):
     """A broker that quotes what it was sent, and commands for a terminal."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: SaslClient) -> None:
         super().__init__()
         self._conversation = conversation
 
-    def _create_sasl_client(self, host: str) -> Conversation:
+    def _create_sasl_client(self, host: str) -> SaslClient:
         return self._conversation
 
     def refusal(self) -> str:
@@ -61,7 +61,7 @@ def says(**fields: object) -> Callable[[object], Message]:
 
 
 def test_a_broker_that_quotes_the_password_of_plain() -> None:
-    world = Hostile(PlainConversation("alice", Secret(PASSWORD)))
+    world = Hostile(PlainSaslClient("alice", Secret(PASSWORD)))
     quoted = f"no: \0alice\0{PASSWORD} {BLOW}"
     world.answers[SaslAuthenticateRequest] = says(error_code=58, error_message=quoted)
     refusal = world.refusal()
@@ -70,29 +70,32 @@ def test_a_broker_that_quotes_the_password_of_plain() -> None:
 
 
 def test_the_names_of_mechanisms_before_anybody_is_authenticated() -> None:
-    world = Hostile(PlainConversation("alice", Secret(PASSWORD)))
+    world = Hostile(PlainSaslClient("alice", Secret(PASSWORD)))
     world.answers[SaslHandshakeRequest] = lambda asked: SaslHandshakeResponse(33, [BLOW])
     assert is_harmless(world.refusal())
 
 
 def test_the_error_of_scram() -> None:
-    world = Hostile(ScramConversation("SCRAM-SHA-256", ScramUser("alice", Secret(PASSWORD))))
+    world = Hostile(ScramSaslClient("SCRAM-SHA-256", ScramUser("alice", Secret(PASSWORD))))
     conversation = world._conversation
-    first = conversation.first().decode()
+    first = conversation.initial_response().decode()
     nonce = first.partition("r=")[2]
-    conversation.next(f"r={nonce}x,s=c2FsdA==,i=4096".encode())
+    conversation.evaluate_challenge(f"r={nonce}x,s=c2FsdA==,i=4096".encode())
     with pytest.raises(AuthenticationError) as caught:
-        conversation.next(b"e=\x1b[2J\r\n forged")
+        conversation.evaluate_challenge(b"e=\x1b[2J\r\n forged")
     assert is_harmless(str(caught.value))
     assert "forged" in str(caught.value)
 
 
 def test_the_refusal_of_a_token() -> None:
-    conversation = OAuthBearerConversation(Secret("marked.jwt.token"), {})
-    conversation.first()
-    assert conversation.next(f'{{"status":"marked.jwt.token{BLOW}"}}'.encode()) == b"\x01"
+    conversation = OAuthBearerSaslClient(Secret("marked.jwt.token"), {})
+    conversation.initial_response()
+    assert (
+        conversation.evaluate_challenge(f'{{"status":"marked.jwt.token{BLOW}"}}'.encode())
+        == b"\x01"
+    )
     with pytest.raises(AuthenticationError) as caught:
-        conversation.next(b"")
+        conversation.evaluate_challenge(b"")
     assert is_harmless(str(caught.value))
 
 
@@ -158,7 +161,7 @@ def test_of_an_answer_full_of_texts_only_some_are_cleaned() -> None:
 
 
 def test_an_error_names_only_so_many_mechanisms() -> None:
-    world = Hostile(PlainConversation("alice", Secret(PASSWORD)))
+    world = Hostile(PlainSaslClient("alice", Secret(PASSWORD)))
     world.answers[SaslHandshakeRequest] = lambda asked: SaslHandshakeResponse(33, ["M" * 30] * 9999)
     assert len(world.refusal()) < 2 * MOST_SHOWN
 

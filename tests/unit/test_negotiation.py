@@ -150,7 +150,7 @@ class Negotiated(NamedTuple):
     def highest(self, api_key: int, at_most: int | None = None) -> int:
         versions = self.client.api_versions(BROKER)
         assert versions is not None, self.client.last_failure(BROKER)
-        return versions.highest(REQUESTS[api_key], at_most)
+        return versions.latest_usable_version(REQUESTS[api_key], at_most)
 
     def send(self, request: Request) -> None:
         self.client.send(BROKER, request, self.network.clock.ms, lambda answer, now_ms: None)

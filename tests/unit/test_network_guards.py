@@ -62,7 +62,7 @@ from spark_kafka_sink.protocol.messages.transactions import (
     FindCoordinatorResponse,
 )
 from spark_kafka_sink.protocol.schema import Message
-from spark_kafka_sink.security.mechanisms import PlainConversation
+from spark_kafka_sink.security.mechanisms import PlainSaslClient
 from tests.patience import PATIENCE_MS
 from tests.simulation.time import SimClock
 from tests.unit.scripted_network import Asked, ScriptedNetwork
@@ -172,7 +172,7 @@ def test_only_who_is_not_authenticated_and_was_never_answered_is_asked_about_sas
     connection.has_answered = False
     protocol = connection.protocol
     assert protocol is not None
-    protocol._authentication = Authentication(lambda: PlainConversation("a", Secret("p")), Middle())
+    protocol._authentication = Authentication(lambda: PlainSaslClient("a", Secret("p")), Middle())
     assert sasl_hint(connection) == ""
 
 

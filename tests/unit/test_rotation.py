@@ -229,7 +229,7 @@ def test_a_half_written_file_leaves_the_former_in_use(
     assert security.tls is not None
     assert security.create_sasl_client is not None
     security.tls.context()
-    assert security.create_sasl_client("b").first() == b"\0alice\0before"
+    assert security.create_sasl_client("b").initial_response() == b"\0alice\0before"
     write_private(path, whole.replace("before", "after") if name == "secrets" else whole)
     assert have_changed()
 

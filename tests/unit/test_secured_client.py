@@ -17,7 +17,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.network.interface import Address, Disconnected
-from spark_kafka_sink.protocol.connection import Conversation
+from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.protocol.messages.client import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -45,10 +45,10 @@ class OneMessage:
 
     mechanism = "PLAIN"
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         return b"\0alice\0secret"
 
-    def next(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         return None
 
 
@@ -71,7 +71,7 @@ class World:
             self._create_sasl_client if is_authenticated else None,
         )
 
-    def _create_sasl_client(self, host: str) -> Conversation:
+    def _create_sasl_client(self, host: str) -> SaslClient:
         self.hosts.append(host)
         if self.clock.ms < self.unavailable_until_ms:
             raise CredentialsUnavailableError("the issuer is away")

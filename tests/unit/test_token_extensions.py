@@ -27,7 +27,12 @@ def test_with_a_token_other_references_are_not_read_again(tmp_path):
         patch.setenv("TEST_EXTENSION", "y")
         login.login(1_000)
         secret.unlink()
-        assert login.create_sasl_client("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
+        assert (
+            login.create_sasl_client("b")
+            .initial_response()
+            .decode()
+            .endswith("S1GNATURE\x01x=y\x01\x01")
+        )
     with pytest.raises(AuthenticationError, match="TEST_EXTENSION"):
         login.create_sasl_client("b")
     login.close()
@@ -44,5 +49,10 @@ def test_extensions_of_a_jaas_text_that_is_one_reference(tmp_path, monkeypatch):
     monkeypatch.setenv("TEST_JAAS", f"{MODULE} required extension_x=y;")
     login = login_for(config)
     login.login(1_000)
-    assert login.create_sasl_client("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
+    assert (
+        login.create_sasl_client("b")
+        .initial_response()
+        .decode()
+        .endswith("S1GNATURE\x01x=y\x01\x01")
+    )
     login.close()

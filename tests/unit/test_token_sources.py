@@ -275,7 +275,12 @@ class TestFile:
         path.write_text(jwt({"sub": "a", "exp": time.time() + 300}) + "\n")
         login = login_for(sasl("extension_x=y", token_endpoint_url=f"file://{path}"))
         login.login(1_000)
-        assert login.create_sasl_client("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
+        assert (
+            login.create_sasl_client("b")
+            .initial_response()
+            .decode()
+            .endswith("S1GNATURE\x01x=y\x01\x01")
+        )
         login.close()
 
     def test_a_file_that_is_not_there(self, tmp_path):
@@ -373,6 +378,8 @@ class TestProvider:
             sasl(token_endpoint_url=URL, token_provider=f"{__name__}:gives_opaque", **CLIENT)
         )
         login.login(1_000)
-        assert login.create_sasl_client("b").first() == b"n,,\x01auth=Bearer 0paque\x01\x01"
+        assert (
+            login.create_sasl_client("b").initial_response() == b"n,,\x01auth=Bearer 0paque\x01\x01"
+        )
         login.close()
         assert "token.provider wins over kafka.sasl.oauthbearer.token.endpoint.url" in caplog.text

@@ -63,7 +63,7 @@ def token_from(config: SaslConfig, pauses: Pauses | None = None) -> str:
     login = login_for(config, pauses)
     try:
         login.login(PATIENCE_MS)
-        first = login.create_sasl_client("broker-1").first().decode()
+        first = login.create_sasl_client("broker-1").initial_response().decode()
     finally:
         login.close()
     return first.split("Bearer ")[1].split("\x01")[0]
