@@ -105,7 +105,9 @@ def _node(rng: random.Random, is_slow: bool) -> NodeMetrics:
     node.connected()
     for _ in range(20):
         node.sent(rng.randint(1_000, 100_000))
-        node.answered(int(rng.lognormvariate(2.5, 0.6) * (6 if is_slow else 1)) + 1, 0)
+        node.record_produce_response(
+            int(rng.lognormvariate(2.5, 0.6) * (6 if is_slow else 1)) + 1, 0
+        )
     return node
 
 

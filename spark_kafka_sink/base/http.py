@@ -23,7 +23,7 @@ from urllib.request import getproxies, proxy_bypass
 from spark_kafka_sink.base.clock import Clock, wait_seconds
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import HIDDEN
-from spark_kafka_sink.base.text import misplaced_at
+from spark_kafka_sink.base.text import problem_of_at_sign
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -49,7 +49,7 @@ class Request(NamedTuple):
         return f"Request({HIDDEN})"
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """The response.
 
     body: at most the requested number of bytes
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
     is_whole: bool = True
 
     def __repr__(self) -> str:
-        return f"Answer({self.status}, {HIDDEN})"
+        return f"Response({self.status}, {HIDDEN})"
 
 
 class Limits(NamedTuple):
@@ -79,7 +79,7 @@ class Limits(NamedTuple):
     total_ms: int
 
 
-class CutAnswerError(OSError):
+class TruncatedResponseError(OSError):
     """The connection ended before the response was complete, so the received part is worthless."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ def host_and_port(url: SplitResult, option: str) -> tuple[str, int]:
 
     Raises ConfigError, which shows nothing of the URL, for a missing host or an invalid port.
     """
-    problem = misplaced_at(url)
+    problem = problem_of_at_sign(url)
     if problem is not None:
         raise ConfigError(f"{option} {problem}")
     try:
@@ -105,7 +105,7 @@ def host_and_port(url: SplitResult, option: str) -> tuple[str, int]:
 
 def exchange(
     request: Request, context: ssl.SSLContext | None, limits: Limits, clock: Clock
-) -> Answer:
+) -> Response:
     """Return the response to ``request``.
 
     context: for https
@@ -114,23 +114,23 @@ def exchange(
     UnicodeError for an invalid host name.
     """
     url = request.url
-    way = _way_to(url, request.option)
+    route = _route_to(url, request.option)
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     headers = dict(request.headers)
-    if way.proxy is not None and context is None:
+    if route.proxy is not None and context is None:
         target = f"http://{url.netloc.rpartition('@')[2]}{target}"
-        headers.update(way.proxy.headers)
+        headers.update(route.proxy.headers)
     end_ms = clock.now_ms() + limits.total_ms
     try:
         until = _Deadline(clock, min(end_ms, clock.now_ms() + limits.connect_ms))
-        with closing(_opened(way, context, until)) as sock:
+        with closing(_open_socket(route, context, until)) as sock:
             until = _Deadline(clock, min(end_ms, clock.now_ms() + limits.read_ms))
-            connection = _over(_Wire(sock, until), way.host, way.port)
+            connection = _http_connection(_DeadlineSocket(sock, until), route.host, route.port)
             connection.default_port = _PORTS[url.scheme]
             try:
                 connection.request(request.method, target, request.body or None, headers)
             except OSError as error:
-                raise _told_before(_Wire(sock, until), error) from None
+                raise _tls_alert_or(_DeadlineSocket(sock, until), error) from None
             return _answer(connection, request.most_bytes)
     except socket.timeout:  # no TimeoutError before Python 3.10
         raise _no_time() from None
@@ -143,9 +143,9 @@ def speaks_tls(url: SplitResult, option: str, limit_ms: int, clock: Clock) -> bo
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    way = _Way(*host_and_port(url, option), None)
+    route = _Route(*host_and_port(url, option), None)
     try:
-        _opened(way, context, _Deadline(clock, clock.now_ms() + limit_ms)).close()
+        _open_socket(route, context, _Deadline(clock, clock.now_ms() + limit_ms)).close()
     except OSError:
         return False
     return True
@@ -167,7 +167,7 @@ class _Deadline(NamedTuple):
         return wait_seconds(left_ms)
 
 
-class _Wire(io.RawIOBase):
+class _DeadlineSocket(io.RawIOBase):
     """A socket for ``http.client``, whose every read and write ends with the deadline."""
 
     def __init__(self, sock: socket.socket, until: _Deadline) -> None:
@@ -190,7 +190,7 @@ class _Wire(io.RawIOBase):
 
     def makefile(self, mode: str) -> io.BufferedReader:
         """Return a reader that outlives the connection, as ``http.client`` requires."""
-        return io.BufferedReader(_Wire(self._sock, self._until))
+        return io.BufferedReader(_DeadlineSocket(self._sock, self._until))
 
 
 class _Proxy(NamedTuple):
@@ -199,7 +199,7 @@ class _Proxy(NamedTuple):
     headers: dict[str, str]
 
 
-class _Way(NamedTuple):
+class _Route(NamedTuple):
     """The way to a server.
 
     proxy: None for a direct connection
@@ -210,23 +210,23 @@ class _Way(NamedTuple):
     proxy: _Proxy | None
 
 
-def _way_to(url: SplitResult, option: str) -> _Way:
+def _route_to(url: SplitResult, option: str) -> _Route:
     host, port = host_and_port(url, option)
-    return _Way(host, port, _proxy(url.scheme, host))
+    return _Route(host, port, _proxy(url.scheme, host))
 
 
-def _opened(way: _Way, context: ssl.SSLContext | None, until: _Deadline) -> socket.socket:
+def _open_socket(route: _Route, context: ssl.SSLContext | None, until: _Deadline) -> socket.socket:
     """Return a connected socket: with ``context`` inside TLS, through a proxy's tunnel."""
-    next_host, next_port = (way.host, way.port) if way.proxy is None else way.proxy[:2]
+    next_host, next_port = (route.host, route.port) if route.proxy is None else route.proxy[:2]
     sock = _connected(next_host, next_port, until)
     try:
         if context is None:
             return sock
-        if way.proxy is not None:
-            _tunnel(_Wire(sock, until), way, way.proxy)
+        if route.proxy is not None:
+            _tunnel(_DeadlineSocket(sock, until), route, route.proxy)
         # This timeout limits the whole handshake.
         sock.settimeout(until.left_s())
-        return context.wrap_socket(sock, server_hostname=way.host)
+        return context.wrap_socket(sock, server_hostname=route.host)
     except BaseException:
         sock.close()
         raise
@@ -272,23 +272,23 @@ def _addresses(host: str, port: int, until: _Deadline) -> list[Any]:
     return list(answer)
 
 
-def _tunnel(wire: _Wire, way: _Way, proxy: _Proxy) -> None:
-    connection = _over(wire, way.host, way.port)
-    name = f"[{way.host}]" if ":" in way.host else way.host
-    target = f"{name}:{way.port}"
+def _tunnel(wire: _DeadlineSocket, route: _Route, proxy: _Proxy) -> None:
+    connection = _http_connection(wire, route.host, route.port)
+    name = f"[{route.host}]" if ":" in route.host else route.host
+    target = f"{name}:{route.port}"
     connection.request("CONNECT", target, headers={"Host": target, **proxy.headers})
     status = connection.getresponse().status
     if not 200 <= status < 300:
         raise OSError(f"the proxy {proxy.host}:{proxy.port} answers {status}")
 
 
-def _over(wire: _Wire, host: str, port: int) -> HTTPConnection:
+def _http_connection(wire: _DeadlineSocket, host: str, port: int) -> HTTPConnection:
     connection = HTTPConnection(host, port)
     connection.sock = wire
     return connection
 
 
-def _told_before(wire: _Wire, error: OSError) -> OSError:
+def _tls_alert_or(wire: _DeadlineSocket, error: OSError) -> OSError:
     """Return the server's TLS alert, if any, as the reason for a failed write; else ``error``."""
     try:
         wire.readinto(bytearray(1))
@@ -301,7 +301,7 @@ def _told_before(wire: _Wire, error: OSError) -> OSError:
     return error
 
 
-def _answer(connection: HTTPConnection, most_bytes: int) -> Answer:
+def _answer(connection: HTTPConnection, most_bytes: int) -> Response:
     """Return the response with its whole body, or with the first ``most_bytes``."""
     answer = connection.getresponse()
     body = bytearray()
@@ -309,12 +309,12 @@ def _answer(connection: HTTPConnection, most_bytes: int) -> Answer:
         while len(body) <= most_bytes and (more := answer.read1(65_536)):
             body += more
     except IncompleteRead:  # of a chunked body
-        raise CutAnswerError from None
+        raise TruncatedResponseError from None
     is_whole = len(body) <= most_bytes
     # The rest of Content-Length: `read1` does not report a connection that has ended.
     if answer.length and is_whole:
-        raise CutAnswerError
-    return Answer(
+        raise TruncatedResponseError
+    return Response(
         answer.status,
         answer.headers.get("Content-Type", "").split(";")[0].strip(),
         answer.headers.get("Location", ""),

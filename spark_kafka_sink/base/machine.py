@@ -47,7 +47,7 @@ def private_folder(purpose: str) -> Path:
     return path
 
 
-def read_own(path: Path) -> bytes:
+def read_owned_file(path: Path) -> bytes:
     """Return the content of this user's own file. Raises OSError for any other file."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
@@ -166,7 +166,7 @@ _PROC = Path("/proc")
 _STATE, _START_TIME = 0, 19
 
 
-def identity_of(process_id: int) -> str | None:
+def process_identity(process_id: int) -> str | None:
     """Return a name unique to this process on this machine since its boot; None if it has ended.
 
     Without /proc, return the id alone.

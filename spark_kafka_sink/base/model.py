@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from spark_kafka_sink.base.text import shown
+from spark_kafka_sink.base.text import redacted
 
 if TYPE_CHECKING or sys.version_info >= (3, 10):
     from dataclasses import dataclass as dataclass
@@ -55,7 +55,7 @@ class Node(NamedTuple):
     @property
     def address(self) -> str:
         """``host:port``, an IPv6 host in brackets; escaped, because a broker may send any name."""
-        return format_address(shown(self.host), self.port)
+        return format_address(redacted(self.host), self.port)
 
     def __str__(self) -> str:
         return self.address if self.node_id < 0 else f"broker {self.node_id} ({self.address})"
@@ -80,7 +80,7 @@ class ProducerIdAndEpoch(NamedTuple):
         return self.producer_id > NO_PRODUCER_ID
 
     @property
-    def is_near_the_end(self) -> bool:
+    def is_epoch_nearly_exhausted(self) -> bool:
         """True if epochs could run out while this identity is in use.
 
         At the last epoch, brokers answer InitProducerId with another producer id. If a transaction
@@ -104,7 +104,7 @@ class PreparedTransaction(NamedTuple):
     transaction_version: int
 
 
-class UnusedToken(NamedTuple):
+class UnusedProducerIdentity(NamedTuple):
     """The right to decide on a transaction: an identity under which no transaction has begun yet.
 
     To decide, a process begins a transaction under it. To revoke the right, a process gives

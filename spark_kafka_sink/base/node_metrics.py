@@ -125,7 +125,7 @@ class NodeMetrics:
         self.connections_closed += 1
         self.connections -= 1
 
-    def answered(self, latency_ms: int, throttle_time_ms: int) -> None:
+    def record_produce_response(self, latency_ms: int, throttle_time_ms: int) -> None:
         """Count one response to a produce request."""
         self.produce_responses += 1
         self.request_latency_ms += latency_ms
@@ -154,7 +154,7 @@ NodesMetrics = dict[int, NodeMetrics]
 """Broker's id -> metrics; addresses of ``bootstrap.servers`` have negative ids."""
 
 
-def total_of(nodes: Iterable[NodeMetrics]) -> NodeMetrics:
+def sum_of(nodes: Iterable[NodeMetrics]) -> NodeMetrics:
     """Return the sum over all nodes."""
     total = NodeMetrics()
     for node in nodes:

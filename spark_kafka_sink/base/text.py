@@ -47,7 +47,7 @@ def printable(text: str) -> str:
     )
 
 
-def shown(text: object, secrets: Iterable[str] = ()) -> str:
+def redacted(text: object, secrets: Iterable[str] = ()) -> str:
     """Return a peer's text (a broker's, an issuer's, a registry's, their errors') for a message.
 
     The result is ``printable``, has at most ``MOST_SHOWN`` characters, and holds no secret, because
@@ -58,11 +58,11 @@ def shown(text: object, secrets: Iterable[str] = ()) -> str:
     if len(words) > _MOST_READ:
         # The cut may be in the middle of a secret: half of a known secret must suffice, too.
         words, secrets = words[:_MOST_READ], {*secrets, *known_secrets()}
-    told = printable(without(words, secrets))
+    told = printable(redact(words, secrets))
     return told if len(told) <= MOST_SHOWN else told[:MOST_SHOWN] + " …"
 
 
-def shown_url(url: str) -> str:
+def redacted_url(url: str) -> str:
     """Return ``url`` for a message, without user, password, query and fragment.
 
     Everything up to the last @ is omitted, because a password may hold an unescaped / ? or #.
@@ -71,7 +71,7 @@ def shown_url(url: str) -> str:
     return printable(scheme + separator + re.split("[?#]", rest.rpartition("@")[2])[0])
 
 
-def misplaced_at(url: SplitResult) -> str | None:
+def problem_of_at_sign(url: SplitResult) -> str | None:
     """Return the problem of a URL with an @ after its host, without quoting the URL; else None.
 
     The text before that @ is part of a password.
@@ -84,7 +84,7 @@ def misplaced_at(url: SplitResult) -> str | None:
     )
 
 
-def without(text: str, secrets: Iterable[str]) -> str:
+def redact(text: str, secrets: Iterable[str]) -> str:
     """Return ``text`` without ``secrets`` and known secrets, in any encoding.
 
     A plain secret is replaced by a mark. To find encoded secrets, the text is decoded as servers
@@ -99,7 +99,7 @@ def without(text: str, secrets: Iterable[str]) -> str:
         return text
     forms = _forms_and_cores(text)
     # An encoded secret over several words: replacing another secret in it would leave the rest.
-    encoded = [_is_quoted(secret) for secret in secrets if secret not in text]
+    encoded = [_contains_whole(secret) for secret in secrets if secret not in text]
     found = [test for test in encoded if any(test(*form) for form in forms)]
     if any(not _is_in_a_word(text, test) for test in found):
         return HIDDEN
@@ -108,8 +108,8 @@ def without(text: str, secrets: Iterable[str]) -> str:
         if secret in text:
             text = text.replace(secret, HIDDEN)
             forms = _forms_and_cores(text)
-    whole = [_is_quoted(secret) for secret in secrets]
-    tests = [*whole, *map(_is_cited, sent)]
+    whole = [_contains_whole(secret) for secret in secrets]
+    tests = [*whole, *map(_contains_half, sent)]
     if not any(test(*form) for form in forms for test in tests):
         return text
     words = re.split(r"(\s+)", text)
@@ -118,39 +118,39 @@ def without(text: str, secrets: Iterable[str]) -> str:
 
 
 _Test = Callable[[str, str], bool]
-"""Returns True if a secret is in a text; takes the text, and its ``_core``."""
+"""Returns True if a secret is in a text; takes the text, and its ``_alphanumeric``."""
 
 
 def _forms_and_cores(text: str) -> list[tuple[str, str]]:
-    return [(form, _core(form)) for form in _forms(text)]
+    return [(form, _alphanumeric(form)) for form in _forms(text)]
 
 
 def _is_in(text: str, tests: Iterable[_Test]) -> bool:
-    return any(test(form, _core(form)) for form in _forms(text) for test in tests)
+    return any(test(form, _alphanumeric(form)) for form in _forms(text) for test in tests)
 
 
 def _is_in_a_word(text: str, test: _Test) -> bool:
     return any(_is_in(word, [test]) for word in text.split())
 
 
-def _core(text: str) -> str:
+def _alphanumeric(text: str) -> str:
     """Return the ASCII letters and digits of ``text``; encodings change only other characters."""
     return _NOT_CORE.sub("", text.lower())
 
 
-def _is_quoted(secret: str) -> _Test:
-    core = _core(secret)
+def _contains_whole(secret: str) -> _Test:
+    core = _alphanumeric(secret)
     if len(core) < _LEAST_SECRET:
         return lambda form, _: secret in form
     return lambda _, form: core in form
 
 
-def _is_cited(secret: str) -> _Test:
+def _contains_half(secret: str) -> _Test:
     """Return a test for at least half of the secret."""
-    core = _core(secret)
+    core = _alphanumeric(secret)
     blocks = {core[at : at + _BLOCK] for at in range(0, len(core) - _BLOCK + 1, _BLOCK)}
     if not blocks:
-        return _is_quoted(secret)
+        return _contains_whole(secret)
     return lambda _, form: 2 * sum(block in form for block in blocks) >= len(blocks)
 
 

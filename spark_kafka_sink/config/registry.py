@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.base.text import misplaced_at, shown_url
+from spark_kafka_sink.base.text import problem_of_at_sign, redacted_url
 from spark_kafka_sink.config.config_def import (
     CLASS,
     HIGH,
@@ -82,7 +82,7 @@ def _urls(urls: list[str]) -> str | None:
         parts = split_url(url)
         if parts is None:
             return "each must be of the form https://host:port or https://host:port/path"
-        problem = misplaced_at(parts)
+        problem = problem_of_at_sign(parts)
         if problem is not None:
             return f"one {problem}"
     return None if urls else "must not be empty"
@@ -548,7 +548,7 @@ def check_credentials_in(url: SplitResult | None) -> None:
         raise ConfigError(
             "schema.registry.basic.auth.credentials.source=URL needs user and password in "
             "schema.registry.url, as https://user:password@host:port: "
-            f"{shown_url(url.geturl())} has none"
+            f"{redacted_url(url.geturl())} has none"
         )
 
 

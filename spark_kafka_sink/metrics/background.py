@@ -16,7 +16,7 @@ from importlib import import_module
 from threading import Condition, Lock, Thread
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.base.text import shown
+from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.metrics.line import Line
 
 # --- failures in the log -------------------------------------------------------------------------
@@ -44,7 +44,7 @@ class FailureLog:
         if problem is None:
             self._record_success(lost)
             return
-        problem = shown(problem)
+        problem = redacted(problem)
         if self._logged_problem is None:
             self._lost_before = lost
         self._failed += 1
@@ -189,7 +189,7 @@ class Sender:
         except Exception as error:
             if repr(error) != self._logged_error:
                 self._logged_error = repr(error)
-                logger.warning(f"metrics of a batch are not sent: {shown(repr(error))}")
+                logger.warning(f"metrics of a batch are not sent: {redacted(repr(error))}")
 
 
 class BackgroundQueue:

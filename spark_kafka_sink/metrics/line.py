@@ -15,7 +15,7 @@ from spark_kafka_sink.base.node_metrics import (
     NodeMetrics,
     NodesMetrics,
     quantile_ms,
-    total_of,
+    sum_of,
 )
 from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics
 
@@ -251,7 +251,7 @@ def file_line(measured: BatchMetrics) -> Line:
     partitions = measured.partitions
     line = _task_fields(measured.tasks)
     line["metrics"] = measured.metrics.report()
-    line["request_latency"] = _latency(total_of(measured.nodes.values()))
+    line["request_latency"] = _latency(sum_of(measured.nodes.values()))
     line["partitions"] = by_topic(partitions)
     line["partitions_summary"] = partitions_summary(partitions) if partitions else None
     line["topics"] = _topics(partitions)

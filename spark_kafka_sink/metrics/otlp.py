@@ -64,7 +64,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.node_metrics import count_up_to
-from spark_kafka_sink.base.text import shown, shown_url
+from spark_kafka_sink.base.text import redacted, redacted_url
 from spark_kafka_sink.config.sink_keys import OTLP_METRICS, OTLP_TRACES, OtlpOutput
 from spark_kafka_sink.metrics.background import THREAD_NAME, FailureLog
 from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, Values, measurements
@@ -533,7 +533,7 @@ class _Signal:
             timeout=timeout_s_of(output, name),
             session=self._session,
         )
-        where = shown_url(endpoint)
+        where = redacted_url(endpoint)
         self._failure_log = FailureLog(
             f"metrics.otlp: cannot send {name} to {where}",
             f"metrics.otlp: {name} are sent to {where} again; those of {{batches}} batch(es) are "
@@ -576,7 +576,7 @@ class _Session(requests.Session):
             self.problem = root_cause(error)
             raise
         if answer.status_code >= 300:
-            self.problem = shown(f"HTTP {answer.status_code} {answer.reason}".strip())
+            self.problem = redacted(f"HTTP {answer.status_code} {answer.reason}".strip())
         else:
             self.problem = self._partial_rejection(answer)
         return answer
@@ -588,7 +588,9 @@ class _Session(requests.Session):
         rejection = self._response.FromString(answer.content).partial_success
         refused = next((value for field, value in rejection.ListFields() if field.number == 1), 0)
         return (
-            f"{refused} of them are refused: {shown(rejection.error_message)}" if refused else None
+            f"{refused} of them are refused: {redacted(rejection.error_message)}"
+            if refused
+            else None
         )
 
 

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, push_to_gateway
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from spark_kafka_sink.base.node_metrics import count_up_to
-from spark_kafka_sink.base.text import shown_url
+from spark_kafka_sink.base.text import redacted_url
 from spark_kafka_sink.metrics.background import FailureLog
 from spark_kafka_sink.metrics.line import Line
 from spark_kafka_sink.metrics.names import OWN_METRICS, OwnMetric, Values, measurements
@@ -162,7 +162,7 @@ class PushGatewayExporter:
         self._exposition = Exposition()
         self._registry = CollectorRegistry()
         self._registry.register(self._exposition)
-        where = shown_url(url)
+        where = redacted_url(url)
         name = "metrics.prometheus.push.url"
         self._failure_log = FailureLog(
             f"{name}: cannot push to {where}", f"{name}: {where} takes metrics again"

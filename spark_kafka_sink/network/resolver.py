@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional, Union
 
-from spark_kafka_sink.base.text import shown
+from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.network.interface import Address
 
 # A cluster may have hundreds of brokers, which is too many for a thread each.
@@ -104,7 +104,7 @@ def look_up(host: str, port: int) -> list[Address] | OSError:
     except OSError as error:
         return error
     except UnicodeError as error:  # an empty label, or one of more than 63 characters
-        return OSError(shown(error))
+        return OSError(redacted(error))
 
 
 def _numeric_addresses(host: str, port: int) -> list[Address]:
@@ -119,7 +119,7 @@ def _addresses(host: str, port: int, flags: int = 0) -> list[Address]:
     if not host.isprintable():
         # The operating system's call ends a name at U+0000, and would resolve another name.
         raise OSError(
-            f"'{shown(host)}' holds a character that no name has: check the brokers' "
+            f"'{redacted(host)}' holds a character that no name has: check the brokers' "
             "advertised.listeners"
         )
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)

@@ -18,7 +18,7 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
     transaction_advice_for,
 )
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedToken
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedProducerIdentity
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
@@ -132,7 +132,7 @@ class Identities:
         return self._idempotent(lambda: self._accumulator.incomplete_count > 0)
 
     def transactional(
-        self, settings: TransactionSettings, token: UnusedToken | None
+        self, settings: TransactionSettings, token: UnusedProducerIdentity | None
     ) -> ProducerIdentity:
         """Return the identity of one transaction, which begins at once.
 

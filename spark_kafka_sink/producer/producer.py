@@ -25,7 +25,7 @@ from spark_kafka_sink.base.errors import (
     TopicError,
     TransactionError,
 )
-from spark_kafka_sink.base.model import PreparedTransaction, UnusedToken
+from spark_kafka_sink.base.model import PreparedTransaction, UnusedProducerIdentity
 from spark_kafka_sink.base.node_metrics import NodesMetrics
 from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses, create_missing
 from spark_kafka_sink.columns.dead_letters import (
@@ -268,7 +268,7 @@ class KafkaProducer:
         self._topics.add(topics)
 
     def begin_transaction(
-        self, transactional_id: str, timeout_ms: int, token: UnusedToken | None = None
+        self, transactional_id: str, timeout_ms: int, token: UnusedProducerIdentity | None = None
     ) -> None:
         """Write all records of this task in one transaction, which this producer does not end.
 

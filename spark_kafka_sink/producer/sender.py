@@ -311,7 +311,7 @@ class Sender:
         elif isinstance(result.response, ProduceResponse):
             measured = result.latency_ms, result.response.throttle_time_ms
             self._metrics.record_response(*measured)
-            self._client.nodes[result.node.node_id].answered(*measured)
+            self._client.nodes[result.node.node_id].record_produce_response(*measured)
             # In one step, so that a task that waits for memory wakes once for the whole response.
             with self._accumulator.monitor:
                 self._complete_answered(sent, result.response, result.node, now_ms)

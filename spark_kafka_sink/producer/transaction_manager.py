@@ -33,7 +33,12 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
     error_named,
 )
-from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition, UnusedToken
+from spark_kafka_sink.base.model import (
+    Node,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    UnusedProducerIdentity,
+)
 from spark_kafka_sink.client.coordinators import (
     Verdict,
     add_partitions_request,
@@ -332,7 +337,7 @@ class TransactionManager:
             self._coordinator.refused(what, error_for_code(response.error_code), None, now_ms)
         else:
             identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            if not identity.is_near_the_end:  # otherwise InitProducerId is sent again
+            if not identity.is_epoch_nearly_exhausted:  # otherwise InitProducerId is sent again
                 self.state.begin(identity, self._transaction_version)
                 assert self._asking_since_ms is not None, "it was asked"
                 self.began_after_ms = now_ms - self._asking_since_ms
@@ -385,7 +390,7 @@ class TokenCheck:
 
     def __init__(
         self,
-        token: UnusedToken,
+        token: UnusedProducerIdentity,
         client: NetworkClient,
         metadata: Metadata,
         asking: RetriedRequest,

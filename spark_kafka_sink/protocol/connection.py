@@ -29,7 +29,7 @@ from spark_kafka_sink.base.errors import (
     RemoteProtocolError,
     error_for_code,
 )
-from spark_kafka_sink.base.text import shown
+from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.protocol import api
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersionsRequest,
@@ -243,7 +243,7 @@ class Authentication:
         sasl_client = self._current()
         error = error_for_code(response.error_code)
         if error.name == _MECHANISM_NOT_THERE:
-            enabled = shown(", ".join(response.mechanisms)) or "none"
+            enabled = redacted(", ".join(response.mechanisms)) or "none"
             raise AuthenticationError(
                 f"this listener does not have the SASL mechanism {sasl_client.mechanism}; enabled "
                 f"there: {enabled}. Set kafka.sasl.mechanism to one of these"
@@ -271,7 +271,7 @@ class Authentication:
         message = sasl_client.evaluate_challenge(response.auth_bytes)
         if message is not None:
             return SaslAuthenticateRequest(message)
-        # Keep the conversation: its password stays a known secret, which ``shown`` redacts.
+        # Keep the conversation: its password stays a known secret, which ``redacted`` redacts.
         self.session = Session.of(asked_at_ms, now_ms, response.session_lifetime_ms, self._rng)
         return None
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Union
 from uuid import UUID
 
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
-from spark_kafka_sink.base.text import shown
+from spark_kafka_sink.base.text import redacted
 
 Buffer = Union[bytes, bytearray, memoryview]
 Decoder = Callable[[bytes, int], tuple[Any, int]]
@@ -91,7 +91,7 @@ FLOAT64 = FixedType("float64", "d", 0.0)
 BOOL = FixedType("bool", "?", False)
 STRING = VariableType("string", "")
 TEXT = VariableType("text", "")
-"""A STRING in a broker's own words, for people; decoded with ``shown``, so that
+"""A STRING in a broker's own words, for people; decoded with ``redacted``, so that
 errors may show it."""
 BYTES = VariableType("bytes", b"")
 RECORDS = VariableType("records", None)
@@ -275,7 +275,7 @@ class _TextSanitizer:
         found = self._known.get(text)
         if found is None and self._left > 0:
             self._left -= len(text) + _CHARGE_PER_TEXT
-            found = self._known[text] = shown(text)
+            found = self._known[text] = redacted(text)
         return found
 
 

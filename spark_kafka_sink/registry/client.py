@@ -41,9 +41,16 @@ from uuid import UUID
 
 from spark_kafka_sink.base.clock import Clock, SystemClock, pause
 from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableError, KafkaSinkError
-from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port, speaks_tls
+from spark_kafka_sink.base.http import (
+    Limits,
+    Request,
+    Response,
+    exchange,
+    host_and_port,
+    speaks_tls,
+)
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.base.text import shown, shown_url
+from spark_kafka_sink.base.text import redacted, redacted_url
 from spark_kafka_sink.config.registry import (
     BearerConfig,
     RegistryConfig,
@@ -163,7 +170,7 @@ def _guid(found: Any) -> str | None:
 
 
 def _json_shown(found: Any) -> str:
-    return shown(json.dumps(found))
+    return redacted(json.dumps(found))
 
 
 def json_of(body: bytes) -> Any:
@@ -182,7 +189,7 @@ def reason_in(content: Any, status: int, secrets: Iterable[str]) -> tuple[int | 
     if not isinstance(content, dict):
         return None, ""
     code, words = content.get("error_code"), content.get("message")
-    reason = shown(words, secrets) if words else ""
+    reason = redacted(words, secrets) if words else ""
     if not isinstance(code, int) or isinstance(code, bool):
         code = status if reason and status in (INCOMPATIBLE, INVALID) else None
     return code, reason
@@ -386,7 +393,7 @@ class RegistryClient:
         if not isinstance(found, dict) or found.get("is_compatible", True):
             return None
         messages = found.get("messages")
-        told = [shown(message) for message in messages] if isinstance(messages, list) else []
+        told = [redacted(message) for message in messages] if isinstance(messages, list) else []
         return told or ["it does not say why"]
 
     def _schema_at(self, method: str, path: str, schema: Schema | None = None) -> Schema:
@@ -482,7 +489,7 @@ class RegistryClient:
             self._check_clear_text(url, end_ms)
         return self._content_of(answer, url, tuple(_sent(self._headers[number])))
 
-    def _content_of(self, answer: Answer, url: SplitResult, secrets: tuple[str, ...]) -> Any:
+    def _content_of(self, answer: Response, url: SplitResult, secrets: tuple[str, ...]) -> Any:
         if not answer.is_whole:
             raise RegistryError(
                 f"the schema registry {_shown(url)} answers {answer.status} with more than "
@@ -514,7 +521,7 @@ class RegistryClient:
                 f"{what}, a redirect, which is not followed: set {URL_OPTION} to where it leads"
             )
         told = f"{answer.status}, {reason}," if reason else f"{answer.status}"
-        kind = shown(answer.content_type, secrets) or "no type"
+        kind = redacted(answer.content_type, secrets) or "no type"
         raise self._no_registry(f"{told} with {kind} that is no answer of one")
 
     def _check_clear_text(self, url: SplitResult, end_ms: int) -> None:
@@ -583,7 +590,7 @@ def _checked(url: Secret) -> SplitResult:
 
 
 def _shown(url: SplitResult) -> str:
-    return shown_url(url.geturl())
+    return redacted_url(url.geturl())
 
 
 def _sent(headers: Mapping[str, Secret]) -> Iterator[str]:

@@ -44,7 +44,12 @@ from uuid import UUID
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.machine import PrivateFolderError, identity_of, private_folder, read_own
+from spark_kafka_sink.base.machine import (
+    PrivateFolderError,
+    private_folder,
+    process_identity,
+    read_owned_file,
+)
 from spark_kafka_sink.base.text import parse_json
 from spark_kafka_sink.config.formats import HEADER
 from spark_kafka_sink.config.registry import (
@@ -457,13 +462,13 @@ class Remembered:
     """Files with a registry's answers. owner: id of the process at whose end they are deleted"""
 
     def __init__(self, owner: int) -> None:
-        self._identity = identity_of(owner)
+        self._identity = process_identity(owner)
 
     def read(self, asked: str) -> Schema | None:
         """Return the kept answer or None. asked: all inputs of the answer as a text"""
         try:
             path = self._path(asked)
-            return None if path is None else _schema(json.loads(read_own(path)))
+            return None if path is None else _schema(json.loads(read_owned_file(path)))
         except (OSError, PrivateFolderError, ValueError, LookupError, TypeError, RecursionError):
             return None
 
@@ -493,7 +498,7 @@ class Remembered:
         for path in folder.iterdir():
             owner = path.name.partition("_")[0]
             number = owner.partition("-")[0]
-            if number.isdecimal() and identity_of(int(number)) != owner:
+            if number.isdecimal() and process_identity(int(number)) != owner:
                 path.unlink(missing_ok=True)
 
 

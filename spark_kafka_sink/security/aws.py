@@ -23,7 +23,7 @@ from spark_kafka_sink.base.errors import (
     CredentialsUnavailableError,
 )
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.base.text import shown as shown_text
+from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.credentials import KNOWN_OPTIONS, login_options, shown_word
@@ -152,7 +152,7 @@ def _converted_error(error: Exception, is_last: bool) -> AuthenticationError:
             f"it a role, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile by "
             f"{PROFILE} in {JAAS}"
         )
-    text = f"kafka.sasl.mechanism=AWS_MSK_IAM: AWS gives no credentials: {shown_text(error)}"
+    text = f"kafka.sasl.mechanism=AWS_MSK_IAM: AWS gives no credentials: {redacted(error)}"
     if names & _UNAVAILABLE_ERRORS or _is_busy(error):
         return CredentialsUnavailableError(text)
     if "CredentialRetrievalError" in names:

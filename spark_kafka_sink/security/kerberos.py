@@ -30,7 +30,7 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.text import shown
+from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.credentials import OPTION as JAAS
@@ -362,7 +362,7 @@ def kerberos_message(error: Any) -> str:
     """Return the cause from GSSAPI's message: Kerberos' own text if it has one."""
     texts = [*error.get_all_statuses(error.min_code, False)] if error.min_code else []
     texts = [text for text in texts if text not in _SAYS_NOTHING]
-    return shown("; ".join(texts or error.get_all_statuses(error.maj_code, True)))
+    return redacted("; ".join(texts or error.get_all_statuses(error.maj_code, True)))
 
 
 # --- login ---------------------------------------------------------------------------------------

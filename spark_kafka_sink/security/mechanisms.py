@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.base.text import shown
+from spark_kafka_sink.base.text import redacted
 
 # --- names and passwords as bytes ----------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class ScramSaslClient:
         if found is None:
             raise self._wrong("the broker's last message is not of the form of SCRAM")
         if found["error"] is not None:
-            raise self._wrong(f"the broker answers: {shown(found['error'].decode('ascii'))}")
+            raise self._wrong(f"the broker answers: {redacted(found['error'].decode('ascii'))}")
         signature = _decoded(found["signature"])
         if signature is None or not hmac.compare_digest(signature, self._server_signature):
             raise self._wrong(
@@ -294,7 +294,7 @@ class OAuthBearerSaslClient:
             self._state = _OAuthBearerState.COMPLETE
             return None
         if self._state is _OAuthBearerState.TOKEN_SENT:
-            self._refusal = shown(challenge.decode("utf-8", "replace"))
+            self._refusal = redacted(challenge.decode("utf-8", "replace"))
             self._state = _OAuthBearerState.REFUSED
             return SEPARATOR.encode()
         if self._state is _OAuthBearerState.REFUSED:

@@ -28,7 +28,7 @@ from spark_kafka_sink.base.errors import (
     CredentialsUnavailableError,
 )
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.base.text import shown
+from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.config.config_def import has_reference
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig, parse_ssl
 from spark_kafka_sink.config.security_keys import RESOLVED_SSL_CONFIG
@@ -89,7 +89,7 @@ def provided_token(entry_point: str, names: ClaimNames) -> Token:
         returned = provider()
     except Exception as error:
         raise CredentialsUnavailableError(
-            f"{OPTION} {entry_point} failed: {shown(repr(error))}"
+            f"{OPTION} {entry_point} failed: {redacted(repr(error))}"
         ) from error
     source = f"{OPTION} {entry_point}"
     if isinstance(returned, str):

@@ -45,9 +45,9 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port
+from spark_kafka_sink.base.http import Limits, Request, Response, exchange, host_and_port
 from spark_kafka_sink.base.secret import HIDDEN, Secret
-from spark_kafka_sink.base.text import shown, shown_url
+from spark_kafka_sink.base.text import redacted, redacted_url
 from spark_kafka_sink.config.config_def import RECIPES, has_reference
 from spark_kafka_sink.config.security_config import AssertionConfig, LoginConfig, OAuthConfig
 from spark_kafka_sink.security.credentials import OPTION as JAAS
@@ -302,7 +302,7 @@ class TokenEndpoint:
         self._tls = tls
         self._config = config
         self._timer = timer
-        self.name = f"the token endpoint {shown_url(self._url.geturl())}"
+        self.name = f"the token endpoint {redacted_url(self._url.geturl())}"
 
     def fetch(self, request: TokenRequest, timeout_ms: int) -> str:
         """Return a token's text. Retries retriable errors.
@@ -315,7 +315,7 @@ class TokenEndpoint:
 
         return with_retries(attempt, self._config, self._timer, timeout_ms)
 
-    def _post(self, request: TokenRequest, left_ms: int) -> Answer:
+    def _post(self, request: TokenRequest, left_ms: int) -> Response:
         headers = {
             "Accept": "application/json",
             "Cache-Control": "no-cache",
@@ -356,12 +356,12 @@ class TokenEndpoint:
             "machine to it"
         )
 
-    def _token_of(self, answer: Answer, secrets: tuple[str, ...]) -> str:
+    def _token_of(self, answer: Response, secrets: tuple[str, ...]) -> str:
         if answer.status in _SUCCESS:
             return self._token_in(answer)
         what = f"{self.name} answers {answer.status}{_reason(answer, secrets)}"
         if 300 <= answer.status < 400:
-            where = shown(shown_url(re.split("[?#]", answer.location)[0]), secrets)
+            where = redacted(redacted_url(re.split("[?#]", answer.location)[0]), secrets)
             raise AuthenticationError(
                 f"{what}, a redirect to {where or 'nowhere'}. It is not followed, for the "
                 f"request holds credentials: set {URL_OPTION} to where tokens are issued"
@@ -370,13 +370,13 @@ class TokenEndpoint:
             raise AuthenticationError(f"{what}. {_ADVICE.get(answer.status, _DEFAULT_ADVICE)}")
         raise CredentialsUnavailableError(what)
 
-    def _token_in(self, answer: Answer) -> str:
+    def _token_in(self, answer: Response) -> str:
         """Return the response's ``access_token``, else its ``id_token``."""
         fields = _json_object(answer)
         if fields is None:
             raise AuthenticationError(
                 f"{self.name} answers {answer.status} with what is not a JSON object "
-                f"({len(answer.body)} bytes of {shown(answer.content_type) or 'no type'}): "
+                f"({len(answer.body)} bytes of {redacted(answer.content_type) or 'no type'}): "
                 f"check {URL_OPTION}"
             )
         for name in ("access_token", "id_token"):
@@ -420,7 +420,7 @@ def checked_url(text: str) -> SplitResult:
     return url
 
 
-def _reason(answer: Answer, secrets: tuple[str, ...]) -> str:
+def _reason(answer: Response, secrets: tuple[str, ...]) -> str:
     """Return the endpoint's own words: OAuth's two fields for errors, or Okta's."""
     fields = _json_object(answer)
     if fields is None:
@@ -429,11 +429,11 @@ def _reason(answer: Answer, secrets: tuple[str, ...]) -> str:
     for code, description in pairs:
         texts = [fields[name] for name in (code, description) if isinstance(fields.get(name), str)]
         if texts:
-            return f" ({' - '.join(shown(text, secrets) for text in texts)})"
+            return f" ({' - '.join(redacted(text, secrets) for text in texts)})"
     return ""
 
 
-def _json_object(answer: Answer) -> Mapping[str, object] | None:
+def _json_object(answer: Response) -> Mapping[str, object] | None:
     try:
         fields = json.loads(answer.body)
     except (ValueError, RecursionError):

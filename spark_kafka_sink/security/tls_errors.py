@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.model import format_address
-from spark_kafka_sink.base.text import shown
+from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.config.security_config import StoreConfig
 from spark_kafka_sink.security.key_formats import KeyMaterial
 from spark_kafka_sink.security.stores import StoreOptions, description
@@ -197,7 +197,7 @@ def explain(error: OSError, host: str, port: int, context: TlsErrorContext) -> s
     own = context.own_certificate
     if found is _CLIENT_CERTIFICATE_REFUSED and own is None:
         found = _CLIENT_CERTIFICATE_MISSING
-    host, words = shown(host), shown(_words_of(error))
+    host, words = redacted(host), redacted(_words_of(error))
     who = f"TLS with {format_address(host, port)}"
     if found is None:
         return f"{who}: {words}"

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError, load, refused_rows, run
 from spark_kafka_sink.base.errors import SupersededError
-from spark_kafka_sink.base.model import UnusedToken
+from spark_kafka_sink.base.model import UnusedProducerIdentity
 from spark_kafka_sink.columns.dead_letters import AN_ARROW_BATCH, AS_RETURNED
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowBatch, RowsDigest
@@ -380,7 +380,7 @@ class _TaskTransaction:
         self._transactional_id = TRANSACTIONAL_IDS.take(plan.prefix, plan.token)
         self._digest = RowsDigest(positions)
         reached("task.begin")
-        token = UnusedToken(
+        token = UnusedProducerIdentity(
             driver_transactional_id(plan.prefix), plan.token.producer, plan.coordinator
         )
         producer.begin_transaction(self._transactional_id, plan.timeout_ms, token)

@@ -231,7 +231,7 @@ class TransactionClient:
         while True:
             found = self._initialize_all([transactional_id], timeout_ms, deadline_ms)
             producer = found[transactional_id]
-            if not producer.is_near_the_end:
+            if not producer.is_epoch_nearly_exhausted:
                 break
         version = self.transaction_version(transactional_id, deadline_ms)
         return InitializedProducer(producer, version)

@@ -637,7 +637,7 @@ _TRANSACTIONS = (
     Mutant("producer/transaction_manager.py", "if tp not in self.state.partitions]", "]", _MANAGER),
     Mutant(
         "producer/transaction_manager.py",
-        "            if not identity.is_near_the_end:",
+        "            if not identity.is_epoch_nearly_exhausted:",
         "            if True:",
         _MANAGER,
     ),

@@ -123,7 +123,9 @@ MUTANTS = (
         "for message in messages]",
         _GUARDS,
     ),
-    Mutant("registry/client.py", "told = [shown(message) for", "told = [str(message) for", _GUARDS),
+    Mutant(
+        "registry/client.py", "told = [redacted(message) for", "told = [str(message) for", _GUARDS
+    ),
     Mutant("registry/client.py", "                    self._first = number\n", "", _ANSWERS),
     Mutant(
         "registry/client.py",
@@ -227,14 +229,14 @@ MUTANTS = (
         '"{self._identity.partition(chr(45))[0]}_{digest}.json"',
         _REMEMBERED,
     ),
-    Mutant("registry/schemas.py", " and identity_of(int(number)) != owner:", ":", _REMEMBERED),
+    Mutant("registry/schemas.py", " and process_identity(int(number)) != owner:", ":", _REMEMBERED),
     Mutant(
         "registry/schemas.py",
         "        except (OSError, PrivateFolderError) as error:\n            logger",
         "        except PrivateFolderError as error:\n            logger",
         _REMEMBERED,
     ),
-    Mutant("registry/schemas.py", "read_own(path)", "path.read_bytes()", _REMEMBERED),
+    Mutant("registry/schemas.py", "read_owned_file(path)", "path.read_bytes()", _REMEMBERED),
     Mutant("registry/schemas.py", " or not isinstance(schema.text, str):", ":", _REMEMBERED),
     Mutant("registry/schemas.py", "not isinstance(schema.id, int) or", "", _REMEMBERED),
     Mutant("registry/schemas.py", '"surrogatepass"', '"strict"', _REMEMBERED),
@@ -385,8 +387,10 @@ MUTANTS = (
         _GUARDS,
     ),
     Mutant("base/http.py", "if not url.hostname or port == 0:", "if not url.hostname:", _HTTP),
-    Mutant("base/http.py", "if way.proxy is not None and context is None:", "if False:", _HTTP),
-    Mutant("base/http.py", "        headers.update(way.proxy.headers)\n", "        pass\n", _HTTP),
+    Mutant("base/http.py", "if route.proxy is not None and context is None:", "if False:", _HTTP),
+    Mutant(
+        "base/http.py", "        headers.update(route.proxy.headers)\n", "        pass\n", _HTTP
+    ),
     Mutant("base/http.py", "            connection.default_port = _PORTS[url.scheme]\n", "", _HTTP),
     Mutant(
         "base/http.py",
@@ -396,7 +400,12 @@ MUTANTS = (
     ),
     Mutant("base/http.py", "min(end_ms, clock.now_ms() + limits.read_ms)", "end_ms", _HTTP),
     Mutant("base/http.py", "if not 200 <= status < 300:", "if False:", _HTTP),
-    Mutant("base/http.py", 'f"[{way.host}]" if ":" in way.host else way.host', "way.host", _HTTP),
+    Mutant(
+        "base/http.py",
+        'f"[{route.host}]" if ":" in route.host else route.host',
+        "route.host",
+        _HTTP,
+    ),
     Mutant("base/http.py", "if answer.length and is_whole:", "if False:", _HTTP),
     Mutant("base/http.py", "except IncompleteRead:", "except ZeroDivisionError:", _HTTP),
     Mutant("base/http.py", " or proxy_bypass(host)", "", _HTTP),
@@ -417,7 +426,7 @@ MUTANTS = (
     Mutant("base/http.py", "        if left_ms <= 0:\n            raise _no_time()\n", "", _HTTP),
     Mutant(
         "base/http.py",
-        "                raise _told_before(_Wire(sock, until), error) from None",
+        "                raise _tls_alert_or(_DeadlineSocket(sock, until), error) from None",
         "                raise",
         _HTTP,
     ),

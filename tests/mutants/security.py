@@ -634,14 +634,14 @@ MUTANTS = (
     ),
     Mutant(
         "security/tls_errors.py",
-        "shown(host), shown(_words_of(error))",
-        "host, shown(_words_of(error))",
+        "redacted(host), redacted(_words_of(error))",
+        "host, redacted(_words_of(error))",
         _TLS_ERRORS,
     ),
     Mutant(
         "security/tls_errors.py",
-        "shown(host), shown(_words_of(error))",
-        "shown(host), _words_of(error)",
+        "redacted(host), redacted(_words_of(error))",
+        "redacted(host), _words_of(error)",
         _TLS_ERRORS,
     ),
     Mutant(

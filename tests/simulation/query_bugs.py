@@ -366,7 +366,7 @@ BUGS: dict[str, Bug] = {
     "epochs used up": Bug(
         "a transaction may begin with the last producer epoch",
         ProducerIdAndEpoch,
-        "is_near_the_end",
+        "is_epoch_nearly_exhausted",
         _epochs_used_up,
     ),
 }

@@ -16,7 +16,12 @@ from spark_kafka_sink.base.errors import (
     TransactionError,
     error_named,
 )
-from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition, UnusedToken
+from spark_kafka_sink.base.model import (
+    Node,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    UnusedProducerIdentity,
+)
 from spark_kafka_sink.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -201,7 +206,7 @@ def early_look(transaction_version: int) -> None:
     """A task attempt begins its transaction after the decision; its token was unused before."""
     simulation = Transactional(transaction_version)
     handle, asked = simulation.cluster.handle, DescribeTransactionsRequest
-    token = UnusedToken("flights.driver", ProducerIdAndEpoch(1, 0))
+    token = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(1, 0))
     state = "Empty"
 
     def tell(broker: Any, request: Request, version: int, reply: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError
-from spark_kafka_sink.base.node_metrics import total_of
+from spark_kafka_sink.base.node_metrics import sum_of
 from tests.simulation.harness import Simulation, keyed, simulate
 from tests.simulation.refusing import refusing
 from tests.simulation.transactional import NAME, Transactional
@@ -14,7 +14,7 @@ from tests.simulation.transactional import NAME, Transactional
 def check(simulation: Simulation) -> None:
     """What is counted twice is the same."""
     metrics = simulation.producer.metrics
-    nodes = total_of(simulation.producer.nodes.values())
+    nodes = sum_of(simulation.producer.nodes.values())
     assert metrics.responses == nodes.produce_responses == sum(nodes.latencies.values())
     assert metrics.request_latency_ms == nodes.request_latency_ms
     assert metrics.request_latency_max_ms == nodes.request_latency_max_ms
@@ -41,7 +41,7 @@ def test_everything_that_is_sent_once() -> None:
     assert 100 < metrics.record_size_max < 130
     assert metrics.buffer_total_bytes == 32 << 20
     assert metrics.batch_size_max < metrics.buffer_used_max_bytes <= metrics.buffer_total_bytes
-    nodes = total_of(simulation.producer.nodes.values())
+    nodes = sum_of(simulation.producer.nodes.values())
     assert nodes.outgoing_bytes > metrics.compressed_bytes
     assert nodes.responses == nodes.requests >= metrics.requests
     assert nodes.request_max_bytes >= metrics.batch_size_max
@@ -108,14 +108,14 @@ def test_the_next_task_begins_at_nothing_with_its_connections() -> None:
     connections = simulation.producer.metrics.connections
     simulation.producer.begin_task(["t"])
     assert simulation.producer.metrics.records_sent == 0
-    nodes = total_of(simulation.producer.nodes.values())
+    nodes = sum_of(simulation.producer.nodes.values())
     assert (nodes.requests, nodes.latencies, nodes.connections) == (0, {}, connections)
     simulation.append(keyed(100))
     simulation.producer.flush()
     check(simulation)
     assert simulation.producer.metrics.records_sent == 100
     assert simulation.producer.metrics.connections == connections
-    assert total_of(simulation.producer.nodes.values()).connections_created == 0
+    assert sum_of(simulation.producer.nodes.values()).connections_created == 0
 
 
 def test_how_long_a_transaction_took_to_begin(simulation: Transactional) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import TransactionError, error_named
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedToken
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedProducerIdentity
 from spark_kafka_sink.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -132,7 +132,7 @@ def test_a_task_fails_that_nobody_tells_whether_it_is_in_time(error: str) -> Non
 
     simulation.cluster.handle = refuse
     simulation.producer.begin_task(["t"])
-    token = UnusedToken("flights.driver", ProducerIdAndEpoch(1, 0))
+    token = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(1, 0))
     simulation.producer.begin_transaction("flights.0", 60_000, token)
     with pytest.raises(TransactionError, match=error):
         simulation.write(0, b"a")

@@ -21,7 +21,7 @@ def node(latency_ms: int, answers: int = 20, throttle_ms: int = 0) -> NodeMetric
     metrics.connected()
     for _ in range(answers):
         metrics.sent(10_000)
-        metrics.answered(latency_ms, throttle_ms)
+        metrics.record_produce_response(latency_ms, throttle_ms)
     return metrics
 
 

@@ -55,9 +55,7 @@ VERSIONS = {18: (0, 4), 17: (0, 1), 36: (0, 2), 3: (0, 13)}
 class Rounds:
     """A conversation of two rounds: each message of the broker has an answer, but the last."""
 
-    def __init__(
-        self, messages: Iterable[bytes] = (b"initial_response" + PASSWORD, b"second")
-    ) -> None:
+    def __init__(self, messages: Iterable[bytes] = (b"first" + PASSWORD, b"second")) -> None:
         self.mechanism = "SCRAM-SHA-256"
         self.challenges: list[bytes] = []
         self._messages = iter(messages)

@@ -123,7 +123,7 @@ def dripping(drip: Drip) -> Iterator[Dripping]:
         listener.close()
 
 
-def asked(url: str, limits: http.Limits, context: ssl.SSLContext | None = None) -> http.Answer:
+def asked(url: str, limits: http.Limits, context: ssl.SSLContext | None = None) -> http.Response:
     request = http.Request(urlsplit(url), {"X-Secret": "x"}, b"body", "POST", OPTION, 1000)
     return http.exchange(request, context, limits, SystemClock())
 
@@ -332,10 +332,10 @@ class Still:
 
 def exchanged(
     monkeypatch: pytest.MonkeyPatch, data: bytes, url: str, *limits: int
-) -> tuple[bytes, http.Answer]:
+) -> tuple[bytes, http.Response]:
     """What is sent to a server that answers with ``data`` and ends, and what is made of it."""
     ours, theirs = socket.socketpair()
-    monkeypatch.setattr(http, "_opened", lambda *_: ours)
+    monkeypatch.setattr(http, "_open_socket", lambda *_: ours)
     with theirs:
         theirs.sendall(data)
         theirs.shutdown(socket.SHUT_WR)
@@ -356,7 +356,7 @@ def test_a_host_is_told_without_the_port_of_its_scheme(
 
 @pytest.mark.parametrize("cut", [OK + b"Content-Length: 9\r\n\r\nab", CHUNKED + b"5\r\nab"])
 def test_an_answer_that_ends_too_soon_is_none(monkeypatch: pytest.MonkeyPatch, cut: bytes) -> None:
-    with pytest.raises(http.CutAnswerError):
+    with pytest.raises(http.TruncatedResponseError):
         exchanged(monkeypatch, cut, "http://r/")
 
 
@@ -394,12 +394,14 @@ def test_a_tunnel_is_asked_for_and_what_is_refused_leaves_nothing_open(
 ) -> None:
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(http, "_connected", lambda *_: ours)
-    way = http._Way("::1", 443, http._Proxy("p", 1, {"Proxy-Authorization": "x"}))
+    route = http._Route("::1", 443, http._Proxy("p", 1, {"Proxy-Authorization": "x"}))
     with theirs:
         theirs.sendall(f"HTTP/1.1 {status} So\r\n\r\n".encode())
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(OSError, match=told):
-            http._opened(way, client_context(authority()), http._Deadline(Still(), PATIENCE_MS))
+            http._open_socket(
+                route, client_context(authority()), http._Deadline(Still(), PATIENCE_MS)
+            )
         sent = theirs.recv(65_536)
     assert ours.fileno() == -1
     assert sent.startswith(b"CONNECT [::1]:443 HTTP/1.1\r\n")
@@ -446,7 +448,7 @@ def test_why_a_server_takes_no_request_is_read(
     monkeypatch: pytest.MonkeyPatch, told: Exception | None, raised: str
 ) -> None:
     """With TLS 1.3 it refuses a client's certificate when the handshake is over."""
-    monkeypatch.setattr(http, "_opened", lambda *_: Ended(told))
+    monkeypatch.setattr(http, "_open_socket", lambda *_: Ended(told))
     request = http.Request(urlsplit("https://r/"), {}, b"body", "POST", OPTION, 1000)
     with pytest.raises(OSError, match=raised):
         http.exchange(request, client_context(authority()), http.Limits(*[9000] * 3), Still())
@@ -455,7 +457,7 @@ def test_why_a_server_takes_no_request_is_read(
 def test_a_server_that_takes_a_byte_at_a_time_ends_with_the_request() -> None:
     sock: Any = Ended(most=1)
     with pytest.raises(TimeoutError):
-        http._Wire(sock, http._Deadline(Counting(), 10)).sendall(b"x" * 1000)
+        http._DeadlineSocket(sock, http._Deadline(Counting(), 10)).sendall(b"x" * 1000)
 
 
 def test_a_name_that_cannot_be_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

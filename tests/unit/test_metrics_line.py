@@ -28,7 +28,7 @@ def node(*latencies_ms: int, **counts: int) -> NodeMetrics:
     metrics = NodeMetrics(**counts)
     for latency_ms in latencies_ms:
         metrics.sent(100)
-        metrics.answered(latency_ms, 0)
+        metrics.record_produce_response(latency_ms, 0)
     return metrics
 
 

@@ -55,7 +55,7 @@ def a_line() -> dict[str, Any]:
         nodes[number].responses = 3
         for latency_ms in (4, 16):
             nodes[number].sent(1000 * number)
-            nodes[number].answered(latency_ms, 2)
+            nodes[number].record_produce_response(latency_ms, 2)
     report = PartitionReport(0, 999, 1000, 20_000, 100_000, 100)
     messages = [
         KafkaCommitMessage(n, 0, "q", {TopicPartition("t", n): report}, metrics, nodes=nodes)

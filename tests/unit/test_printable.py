@@ -13,7 +13,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from spark_kafka_sink.base.secret import HIDDEN, Secret
-from spark_kafka_sink.base.text import MOST_SHOWN, printable, shown
+from spark_kafka_sink.base.text import MOST_SHOWN, printable, redacted
 
 
 @pytest.mark.parametrize(
@@ -90,18 +90,18 @@ def test_a_secret_that_a_peer_quotes_is_hidden_in_whatever_encoding(
     secret: str, around: str, way: str
 ) -> None:
     encoded = ENCODERS[way](around.format(secret))
-    text = shown(f"{BROKERS_WORDS}: <{encoded}> .", [secret])
+    text = redacted(f"{BROKERS_WORDS}: <{encoded}> .", [secret])
     assert HIDDEN in text
     assert not any(word in text for word in encoded.split() if len(word) > 12)
     assert secret not in text
-    assert shown(BROKERS_WORDS, [secret]) == BROKERS_WORDS
+    assert redacted(BROKERS_WORDS, [secret]) == BROKERS_WORDS
 
 
 @pytest.mark.parametrize("first", [way for way in ENCODERS if way != "base64 twice"])
 def test_what_is_encoded_twice_is_hidden(first: str) -> None:
     for second in ENCODERS.keys() - {"capitals", "spaced", "base64 twice"}:
         encoded = ENCODERS[second](ENCODERS[first]("app:marked-0815-pass"))
-        assert HIDDEN in shown(f"refused: <{encoded}>", ["marked-0815-pass"]), (second, encoded)
+        assert HIDDEN in redacted(f"refused: <{encoded}>", ["marked-0815-pass"]), (second, encoded)
 
 
 @pytest.mark.parametrize("kept", [0.5, 0.75])
@@ -109,27 +109,27 @@ def test_a_quoted_credential_that_is_cut_is_hidden(kept: float) -> None:
     secret = "marked-0123456789-abcdefghij-0815"
     for encoded in (secret, base64s(f"app:{secret}"), secret.encode().hex()):
         cut = encoded[: round(len(encoded) * kept) + 16]
-        assert HIDDEN in shown(f"refused: {cut}", [secret])
+        assert HIDDEN in redacted(f"refused: {cut}", [secret])
 
 
 def test_only_the_words_with_a_secret_are_hidden() -> None:
-    text = shown("no such client: app:marked%2dpass in realm x", ["marked-pass"])
+    text = redacted("no such client: app:marked%2dpass in realm x", ["marked-pass"])
     assert text == f"no such client: {HIDDEN} in realm x"
 
 
 def test_every_secret_that_is_alive_is_hidden_and_one_that_is_gone_is_forgotten() -> None:
     first, second = Secret("marked-twice"), Secret("marked-twice")
-    assert shown("no marked-twice") == f"no {HIDDEN}"
+    assert redacted("no marked-twice") == f"no {HIDDEN}"
     del first
-    assert shown("no marked-twice") == f"no {HIDDEN}"
+    assert redacted("no marked-twice") == f"no {HIDDEN}"
     del second
     gc.collect()
-    assert shown("no marked-twice") == "no marked-twice"
+    assert redacted("no marked-twice") == "no marked-twice"
 
 
 def test_a_long_token_is_hidden_whole_and_before_the_text_is_cut() -> None:
     token = Secret("eyJ" + "x" * 2_000)
-    text = shown("a" * (MOST_SHOWN - 5) + token.reveal() + "b")
+    text = redacted("a" * (MOST_SHOWN - 5) + token.reveal() + "b")
     assert "eyJ" not in text
     assert len(text) <= MOST_SHOWN + 2
 
@@ -137,15 +137,15 @@ def test_a_long_token_is_hidden_whole_and_before_the_text_is_cut() -> None:
 @pytest.mark.parametrize("length", [40, 6_000])
 def test_a_known_secret_is_hidden_where_the_text_is_cut_in_its_middle(length: int) -> None:
     secret = Secret("".join(f"{number:x}-" for number in range(7_000, 9_000))[:length])
-    assert secret.reveal()[:25] not in shown("ab" + secret.reveal() * 400)
+    assert secret.reveal()[:25] not in redacted("ab" + secret.reveal() * 400)
 
 
 def test_of_a_text_without_end_only_the_beginning_is_shown() -> None:
-    text = shown("\x1b" * 50_000_000)
+    text = redacted("\x1b" * 50_000_000)
     assert text.isprintable()
     assert len(text) == MOST_SHOWN + 2
 
 
 def test_what_one_secret_hides_of_another_does_not_leave_its_rest() -> None:
     text = "refused: CLIENT-SECRET=PART-ONE SS/W?RD-0815"
-    assert shown(text, ["part-one ss/w?rd-0815", "SS/W?RD-0815"]) == HIDDEN
+    assert redacted(text, ["part-one ss/w?rd-0815", "SS/W?RD-0815"]) == HIDDEN

@@ -22,7 +22,7 @@ from spark_kafka_sink.base.errors import (
     TransactionError,
     error_named,
 )
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedToken
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedProducerIdentity
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -340,7 +340,7 @@ class TestBetweenTasks:
         assert os.waitpid(child, 0)[1] == 0
 
 
-TOKEN = UnusedToken("flights.driver", ProducerIdAndEpoch(77, 5))
+TOKEN = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(77, 5))
 
 
 def silent(asked: Asked) -> schema.Message:

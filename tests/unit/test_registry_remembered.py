@@ -15,7 +15,7 @@ import pytest
 
 from spark_kafka_sink.base import machine
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.base.machine import identity_of
+from spark_kafka_sink.base.machine import process_identity
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import Remembered, Wanted, find
@@ -88,7 +88,7 @@ def test_files_of_processes_that_have_ended_are_removed(folder: Path) -> None:
         child.kill()
     Remembered(os.getpid()).write("asked", SCHEMA)
     (left,) = folder.iterdir()
-    assert left.name.startswith(f"{identity_of(os.getpid())}_")
+    assert left.name.startswith(f"{process_identity(os.getpid())}_")
     assert Remembered(child.pid).read("asked") is None
     Remembered(child.pid).write("asked", SCHEMA)
     assert [*folder.iterdir()] == [left], "nothing is kept for a process that has ended"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import BrokerError, SupersededError, error_named
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedToken
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedProducerIdentity
 from spark_kafka_sink.producer.transaction_manager import CheckedTransaction, TokenCheck
 from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages.transactions import (
@@ -18,13 +18,13 @@ from tests.unit.batches import NODES, make_batch
 from tests.unit.scripted_network import Asked
 from tests.unit.transaction_world import LOST, World
 
-TOKEN = UnusedToken("flights.driver", ProducerIdAndEpoch(77, 5))
+TOKEN = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(77, 5))
 
 
 class Checked(World):
     """A transaction with its check. ``held_by``, ``state``: of the token's id."""
 
-    def __init__(self, token: UnusedToken = TOKEN) -> None:
+    def __init__(self, token: UnusedProducerIdentity = TOKEN) -> None:
         super().__init__()
         self.held_by = TOKEN.producer
         self.token_state = "Empty"
