@@ -124,23 +124,52 @@ def is_known(transaction: TaskTransaction, state: TransactionState | None) -> bo
     return is_open(transaction, state) or outcome_of(transaction, state) is not Outcome.UNKNOWN
 
 
+def is_outdated(transaction: TaskTransaction, state: TransactionState) -> bool:
+    """Return True if the broker does not know the transaction's epoch yet.
+
+    Another broker has assigned that epoch, so this broker is not the coordinator any more.
+    """
+    return (
+        state.producer_id == transaction.producer_id
+        and state.producer_epoch < transaction.producer_epoch
+    )
+
+
+class FoundStates(NamedTuple):
+    """The states of transactions by all brokers.
+
+    states: by transactional id; transactions that no broker knows are omitted
+    is_final: True if no other broker can know an omitted transaction. False if a broker is
+        unreachable, silent or still loading, or if only an outdated broker knows the id
+    """
+
+    states: dict[str, TransactionState]
+    is_final: bool
+
+
 def ask_all(
     admin: AdminClient, transactions: Sequence[TaskTransaction], deadline_ms: int
-) -> dict[str, TransactionState]:
-    """Return the states of these transactions by all reachable brokers; unknown ones are omitted.
+) -> FoundStates:
+    """Return the states of these transactions by all reachable brokers.
 
     If one broker reports a transaction as open and another as ended, the end counts, because it is
     later.
     """
     by_id = {t.transactional_id: t for t in transactions}
     found: dict[str, TransactionState] = {}
-    for state in _told(admin, list(by_id), deadline_ms):
+    outdated: set[str] = set()
+    answers, has_all = _told(admin, list(by_id), deadline_ms)
+    for state in answers:
         transaction = by_id.get(state.transactional_id)
-        if transaction is None or not is_known(transaction, state):
+        if transaction is None:
+            continue
+        if not is_known(transaction, state):
+            if is_outdated(transaction, state):
+                outdated.add(state.transactional_id)
             continue
         if is_open(transaction, found.setdefault(state.transactional_id, state)):
             found[state.transactional_id] = state
-    return found
+    return FoundStates(found, has_all and outdated <= found.keys())
 
 
 def is_taken(
@@ -151,7 +180,7 @@ def is_taken(
     None if no broker knows ``producer`` or a later one. The order of two producer ids is unknown,
     so another producer id counts as later.
     """
-    states = _told(admin, [transactional_id], deadline_ms)
+    states, _ = _told(admin, [transactional_id], deadline_ms)
     holders = {ProducerIdAndEpoch(s.producer_id, s.producer_epoch) for s in states}
     if any(holder.producer_id != producer.producer_id or holder > producer for holder in holders):
         return True
@@ -160,13 +189,26 @@ def is_taken(
 
 def _told(
     admin: AdminClient, transactional_ids: Sequence[str], deadline_ms: int
-) -> list[TransactionState]:
-    """Return the states from all reachable brokers that consider themselves coordinators."""
+) -> tuple[list[TransactionState], bool]:
+    """Return the states from all reachable brokers that consider themselves coordinators.
+
+    And True if every broker has answered with a state, or that it does not coordinate the id.
+    """
     request = DescribeTransactionsRequest(list(transactional_ids))
-    nodes = admin.await_all(admin.nodes(deadline_ms), deadline_ms)
-    answers = admin.request_all([Call(node, request) for node in nodes], deadline_ms)
+    nodes = admin.nodes(deadline_ms)
+    reachable = admin.await_all(nodes, deadline_ms)
+    answers = admin.request_all([Call(node, request) for node in reachable], deadline_ms)
     told = [a for a in answers if isinstance(a, DescribeTransactionsResponse)]
-    return [state for answer in told for state in answer.transaction_states if not state.error_code]
+    states = [state for answer in told for state in answer.transaction_states]
+    has_all = len(told) == len(nodes) and not any(_may_answer_later(s) for s in states)
+    return [state for state in states if not state.error_code], has_all
+
+
+def _may_answer_later(state: TransactionState) -> bool:
+    """Return True if the broker may coordinate the id, and cannot answer yet."""
+    error = error_for_code(state.error_code)
+    is_settled = verdict_on(error) in (Verdict.DONE, Verdict.FATAL)
+    return not is_settled and error.name != "NOT_COORDINATOR"
 
 
 def merge_listed(answers: Sequence[Message | None]) -> tuple[list[OpenTransaction], bool]:
@@ -428,13 +470,26 @@ class TransactionClient:
         """Return the states as ``describe`` does, and ask all brokers about unknown transactions.
 
         The coordinator of such a transaction may have been replaced, and is looked up again before
-        the next request.
+        the next request. Raises TransactionError if at the deadline a broker that may know such a
+        transaction has not answered.
         """
         states = self.describe([t.transactional_id for t in transactions], deadline_ms)
         unknown = [t for t in transactions if not is_known(t, states[t.transactional_id])]
-        if unknown:
-            states.update(ask_all(self.admin, unknown, deadline_ms))
+        attempts = 0
+        while unknown:
+            found = ask_all(self.admin, unknown, deadline_ms)
+            states.update(found.states)
             self._coordinators.forget(t.transactional_id for t in unknown)
+            unknown = [t for t in unknown if t.transactional_id not in found.states]
+            if found.is_final:
+                break
+            if unknown and not self.admin.pause(attempts, deadline_ms):
+                raise TransactionError(
+                    f"{len(unknown)} transaction(s), e.g. {unknown[0].transactional_id}, are not "
+                    "known to the brokers that answered, and a broker that may know them does not "
+                    "answer. Check that the driver reaches all brokers"
+                )
+            attempts += 1
         return states
 
     def settled_state(self, transactional_id: str, deadline_ms: int) -> TransactionState | None:

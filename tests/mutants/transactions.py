@@ -24,6 +24,25 @@ PLANTED = (
 )
 
 _CLAIMS = (
+    Mutant("transactions/client.py", "has_all and outdated <= found.keys()", "has_all", _CUT_OFF),
+    Mutant(
+        "transactions/client.py",
+        "has_all and outdated <= found.keys()",
+        "outdated <= found.keys()",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/client.py",
+        "len(told) == len(nodes) and not any(_may_answer_later(s) for s in states)",
+        "len(told) == len(nodes)",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/client.py",
+        "len(told) == len(nodes) and not any(_may_answer_later(s) for s in states)",
+        "not any(_may_answer_later(s) for s in states)",
+        _CUT_OFF,
+    ),
     Mutant(
         "transactions/client.py",
         "if is_open(transaction, found.setdefault(state.transactional_id, state)):",
@@ -50,8 +69,8 @@ _CLAIMS = (
     ),
     Mutant(
         "transactions/client.py",
-        "for state in answer.transaction_states if not state.error_code]",
-        "for state in answer.transaction_states]",
+        "[state for state in states if not state.error_code], has_all",
+        "states, has_all",
         _CUT_OFF,
     ),
     Mutant("transactions/client.py", "            is_complete = False\n", "", _CUT_OFF),

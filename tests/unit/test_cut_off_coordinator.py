@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from spark_kafka_sink.base.errors import BrokerError
+from spark_kafka_sink.base.errors import BrokerError, TransactionError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.protocol import schema
@@ -41,7 +41,7 @@ from spark_kafka_sink.transactions.fencing import check_held, while_held
 from spark_kafka_sink.transactions.model import FencedError, TaskTransaction
 from tests.simulation.time import SimClock
 from tests.unit.batches import NODES
-from tests.unit.scripted_network import Asked, ScriptedNetwork
+from tests.unit.scripted_network import Asked, LoseConnection, ScriptedNetwork
 
 OFFERED = {
     MetadataRequest: (0, 12),
@@ -63,7 +63,8 @@ class World:
     """The broker that is cut off is the first of the bootstrap list.
 
     refusal: what it says to EndTxn; known: what it knows of the id; state: what the coordinator
-    knows of the transaction
+    knows of the transaction; lost: how many of the coordinator's descriptions are lost on the way,
+    or are the error instead
     """
 
     def __init__(self, refusal: int, known: TransactionState | None) -> None:
@@ -71,6 +72,8 @@ class World:
         self.refusal, self.known = refusal, known
         self.state = "Ongoing"
         self.epoch = WRITTEN.producer_epoch
+        self.lost = 0
+        self.error_instead: int | None = None
         self.network = ScriptedNetwork(NODES, self.clock, self._answer, OFFERED)
         self.network.features["transaction.version"] = 2
         bootstrap = [(node.host, node.port) for node in NODES.values()]
@@ -86,6 +89,12 @@ class World:
             keys = asked.request.coordinator_keys
             return FindCoordinatorResponse(coordinators=[Coordinator(k, *named[:3]) for k in keys])
         if isinstance(asked.request, DescribeTransactionsRequest):
+            if asked.node_id == COORDINATOR and self.lost:
+                self.lost -= 1
+                if self.error_instead is None:
+                    raise LoseConnection
+                error = state_of(error_code=self.error_instead)
+                return DescribeTransactionsResponse(transaction_states=[error])
             return DescribeTransactionsResponse(transaction_states=[self._known_to(asked.node_id)])
         if isinstance(asked.request, AddPartitionsToTxnRequest):
             is_ours = (
@@ -139,6 +148,54 @@ def test_its_refusal_to_end_a_transaction_is_not_believed(refusal, known):
     outcomes = world.client.commit_all([WRITTEN], MINUTE_MS)
     assert outcomes == {WRITTEN.transactional_id: Outcome.COMMITTED}
     assert world.state == "CompleteCommit"
+
+
+@WORLDS
+def test_nothing_is_concluded_while_the_true_coordinator_is_not_heard(refusal, known):
+    """Else an open transaction counts as unknown, and the next plan aborts it."""
+    world = World(refusal, known)
+    world.lost = 3
+    outcomes = world.client.commit_all([WRITTEN], MINUTE_MS)
+    assert outcomes == {WRITTEN.transactional_id: Outcome.COMMITTED}
+    assert world.lost == 0
+
+
+@WORLDS
+def test_nothing_is_concluded_while_the_true_coordinator_loads(refusal, known):
+    world = World(refusal, known)
+    world.lost, world.error_instead = 3, COORDINATOR_LOAD_IN_PROGRESS
+    outcomes = world.client.commit_all([WRITTEN], MINUTE_MS)
+    assert outcomes == {WRITTEN.transactional_id: Outcome.COMMITTED}
+
+
+@pytest.mark.parametrize(
+    "known", [state_of("CompleteCommit", 5), state_of("Empty", 6)], ids=["ended", "empty"]
+)
+def test_nothing_is_concluded_while_only_an_older_epoch_is_known(known):
+    """No broker has become the coordinator yet."""
+    world = World(FENCED, known)
+    world.lost, world.error_instead = 3, NOT_COORDINATOR
+    outcomes = world.client.commit_all([WRITTEN], MINUTE_MS)
+    assert outcomes == {WRITTEN.transactional_id: Outcome.COMMITTED}
+
+
+@WORLDS
+def test_a_driver_is_not_fenced_while_the_true_coordinator_is_not_heard(refusal, known):
+    world = World(refusal, known)
+    world.lost = 3
+    name, producer = WRITTEN.transactional_id, WRITTEN.producer
+    ended = world.client.end(name, producer, WRITTEN.transaction_version, MINUTE_MS)
+    assert ended == (WRITTEN.producer_id, 8)
+
+
+@WORLDS
+def test_what_is_not_heard_until_the_deadline_stays_decided(refusal, known):
+    """The next plan commits it. As an unknown outcome, its rest would be aborted."""
+    world = World(refusal, known)
+    world.lost = 10**9
+    with pytest.raises(TransactionError, match="does not answer"):
+        world.client.commit_all([WRITTEN], MINUTE_MS)
+    assert MINUTE_MS // 2 < world.clock.now_ms() < 2 * MINUTE_MS
 
 
 @WORLDS
@@ -239,7 +296,7 @@ def test_of_two_brokers_that_know_a_transaction_its_end_counts(is_cut_off_behind
     world = World(FENCED, behind if is_cut_off_behind else state_of(end, WRITTEN.producer_epoch))
     world.state = ahead if is_cut_off_behind else "Ongoing"
     told = ask_all(world.client.admin, [WRITTEN], MINUTE_MS)
-    assert told[WRITTEN.transactional_id].transaction_state == end
+    assert told.states[WRITTEN.transactional_id].transaction_state == end
 
 
 @pytest.mark.parametrize(
