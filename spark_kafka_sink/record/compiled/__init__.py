@@ -1,1 +1,1 @@
-"""What a process has of the kernels: names, constants, and the library with their machine code."""
+"""The kernels as a process uses them: names, constants, and the library of machine code."""

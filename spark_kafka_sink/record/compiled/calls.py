@@ -1,12 +1,12 @@
-"""Call kernels, and hold what they share with their callers: views of columns, tables, states.
+"""Call kernels, and define what they share with their callers: views of columns, tables, states.
 
-A kernel is a function of int64 that returns an int64: numbers and addresses of memory. Here it is
-machine code out of ``library``. Its source, in ``record/kernels``, is Python that is compiled when
-the package is built; no process that writes records imports it.
+A kernel is a function of int64 that returns an int64: numbers and addresses of memory. Module
+``library`` has its machine code. Its source in ``record/kernels`` is Python that the build of the
+package compiles; no process that writes records imports the source.
 
-What kernels see of Arrow columns are tuples of addresses and integers, not counted objects.
-Addresses point into Arrow's own buffers; whoever builds a view keeps the Arrow batch alive while
-the view is used. Address 0 means "not there".
+A view of an Arrow column is a tuple of addresses and integers, not of reference-counted objects.
+Addresses point into Arrow's own buffers; the creator of a view keeps the Arrow batch alive while
+the view is used. Address 0 means absent.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from spark_kafka_sink.record.compiled.library import address_in_library
 
 
 class Kernel:
-    """A kernel: call it with int64 numbers. It is loaded at the first call at the latest.
+    """A kernel, called with int64 numbers and loaded at the first call at the latest.
 
-    parameters_count: how many int64 it takes
+    parameters_count: number of its int64 parameters
     """
 
     def __init__(self, name: str, parameters_count: int) -> None:
@@ -36,9 +36,9 @@ class Kernel:
         return (self._machine_code or self.machine_code())(*numbers)
 
     def machine_code(self) -> Callable[..., int]:
-        """Return the compiled function itself, for those who call it often. It gives up the GIL.
+        """Return the compiled function itself, for frequent calls. It releases the GIL.
 
-        Raises ConfigError where the package has no kernels for this platform.
+        Raises ConfigError if the package has no kernels for this platform.
         """
         if self._machine_code is None:
             pointer = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * self.parameters_count)
@@ -66,31 +66,31 @@ KERNELS: dict[str, Kernel] = {
         *(write_json, write_avro, write_protobuf),
     )
 }
-"""All of them. The build compares names and counts with the sources."""
+"""All kernels by name. The build compares names and counts with the sources."""
 
 
 def load_kernels() -> None:
-    """Have every kernel ready to run. Raises ConfigError where there is no library for them."""
+    """Load every kernel. Raises ConfigError without a library for this platform."""
     for kernel in KERNELS.values():
         kernel.machine_code()
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
-    """Return the address of the first element. Whoever passes it on keeps the array until then."""
+    """Return the address of the first element; the caller must keep the array while it is used."""
     return array.ctypes.data
 
 
 def int64s(numbers: list[int]) -> npt.NDArray[np.int64]:
-    """Return numbers for a kernel to read."""
+    """Return an array of numbers for a kernel."""
     return np.array(numbers, np.int64)
 
 
 class BytesView(NamedTuple):
     """A (large_)binary or (large_)string column.
 
-    offset_bytes: 4 or 8, the width of an offset; 0 for an absent column, where all rows are null
-    offsets_address: of offsets[n+1], the first one row 0's
-    validity_address: of the bitmap, 0 when nothing is null; validity_offset: bit of row 0
+    offset_bytes: 4 or 8, the width of an offset; 0 for an absent column, whose rows are all null
+    offsets_address: of offsets[n+1], beginning with row 0
+    validity_address: of the bitmap, 0 without nulls; validity_offset: bit of row 0
     """
 
     offset_bytes: int
@@ -112,7 +112,7 @@ class HeadersView(NamedTuple):
 
 
 class IntegersView(NamedTuple):
-    """An int32 column; ``values_address`` is 0 when it is absent."""
+    """An int32 column; ``values_address`` is 0 for an absent column."""
 
     values_address: int
     validity_address: int
@@ -120,14 +120,14 @@ class IntegersView(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """What a record is made of, besides its timestamp."""
+    """Key, value and headers of records."""
 
     key: BytesView
     value: BytesView
     headers: HeadersView
 
     def fields(self) -> list[int]:
-        """All integers one after the other: cheaper to hand to a kernel than tuples in tuples."""
+        """Return all integers in one list, which is cheaper to pass than nested tuples."""
         offset_bytes, offsets, validity, validity_offset, keys, values = self.headers
         headers = (offset_bytes, offsets, validity, validity_offset)
         return [*self.key, *self.value, *headers, *keys, *values]
@@ -139,11 +139,11 @@ ABSENT_INTEGERS = IntegersView(0, 0, 0)
 
 
 RECORD_BATCH_OVERHEAD = 61
-"""Bytes of a v2 batch header; every batch keeps them free at its start."""
+"""Bytes of a v2 batch header, reserved at the start of every batch."""
 
 NO_PAGE = -1
 
-# What append_records() stopped for.
+# Results of append_records().
 APPENDED_ALL = 0
 BATCH_FULL = 1
 NEED_PAGES = 2
@@ -151,7 +151,7 @@ NEED_PAGES = 2
 # Columns of the open batches' table, int64[slots, OPEN_BATCH_FIELDS]: one row per partition.
 RECORDS_COUNT = 0  # 0: the partition has no open batch
 BATCH_BYTES = 1  # header and records so far, uncompressed
-LIMIT_BYTES = 2  # a further record must not lead beyond it
+LIMIT_BYTES = 2  # another record must not exceed it
 BASE_TIMESTAMP = 3
 MAX_TIMESTAMP = 4
 CREATED_AT_MS = 5
@@ -160,7 +160,7 @@ LAST_PAGE = 7
 FILL = 8  # bytes used in the last page
 OPEN_BATCH_FIELDS = 9
 
-# The state between calls, int64[STATE_FIELDS]. Addresses are of what its owner keeps.
+# The state between calls, int64[STATE_FIELDS]. Its owner keeps the memory at the addresses.
 STICKY_SLOTS = 0  # address of int32[STICKY_COUNT]
 STICKY_COUNT = 1
 BATCHES = 2  # address of the open batches' table, int64[SLOTS_COUNT, OPEN_BATCH_FIELDS]
@@ -172,7 +172,7 @@ NEXT_PAGE = 7  # address of int32[PAGES_COUNT]
 RESERVE = 8  # address of int32[PAGES_COUNT], a stack of free pages
 RESERVE_COUNT = 9
 SPILL = 10  # address of a buffer for the largest record
-# What the call came back with.
+# Results of the call.
 NEXT_ROW = 11
 STOP_SLOT = 12
 PAGES_NEEDED = 13
@@ -188,7 +188,7 @@ Int32Array = npt.NDArray[np.int32]
 ALL_ASSIGNED = -1
 _NO_ADDRESS = 0
 
-# How a key decides. Without a hash, rows with a key stick like rows without.
+# How a key chooses the partition. Without a hash, rows with a key use the sticky partition too.
 NO_KEY_HASH = 0
 MURMUR2 = 1
 MURMUR3 = 2
@@ -218,8 +218,8 @@ def assign_slots(
 
     partition: the explicit partition; a valid entry decides
     computed: int32[n] or None; else an entry >= 0 decides
-    key: else a non-null key decides by ``key_hash``; CRC32 takes an empty key for none
-    A row that nothing decides on gets ``-1 - topic``: its topic's sticky partition.
+    key: else a non-null key decides by ``key_hash``; CRC32 treats an empty key as null
+    Any other row gets ``-1 - topic``: its topic's sticky partition.
 
     Returns the first row whose explicit or computed partition does not exist, or ALL_ASSIGNED.
     """
@@ -238,11 +238,11 @@ def assign_slots(
 
 
 MAX_RECORD_OVERHEAD = 21
-"""Length, attributes, timestamp delta and offset delta at their widest."""
+"""Largest size of length, attributes, timestamp delta and offset delta together."""
 
 
 def largest_record(rows_count: int, columns: RecordColumns) -> tuple[int, int]:
-    """(upper bound of the size in bytes without batch header, row) of the largest record."""
+    """Return (upper bound of the bytes without batch header, row) of the largest record."""
     fields, size = int64s(columns.fields()), np.empty(1, np.int64)
     row = find_largest_record(rows_count, address_of(fields), address_of(size))
     return int(size[0]), row
@@ -251,7 +251,7 @@ def largest_record(rows_count: int, columns: RecordColumns) -> tuple[int, int]:
 def content_sizes(columns: RecordColumns, out_sizes: npt.NDArray[np.int64]) -> None:
     """Fill ``out_sizes`` (int64[n]) with the bytes of key, value and headers of each row.
 
-    Lengths are included. A record has at most MAX_RECORD_OVERHEAD bytes more.
+    The sizes include length prefixes. A record has at most MAX_RECORD_OVERHEAD bytes more.
     """
     fields = int64s(columns.fields())
     fill_content_sizes(len(out_sizes), address_of(fields), address_of(out_sizes))
@@ -263,12 +263,12 @@ _RESULTS = 5
 def take_records(
     address: int, records_count: int, base_timestamp: int, limit_bytes: int, out_address: int
 ) -> list[int]:
-    """Copy records from ``address`` until ``limit_bytes`` are written, one at least.
+    """Copy records from ``address`` until ``limit_bytes`` are written, at least one record.
 
     base_timestamp: of the batch that the records come from
-    out_address: of a buffer for ``limit_bytes``, or for the first record if that is larger. The
-        first record does not grow, as both its deltas become 0. Later ones may: a timestamp delta
-        counts from the first record taken, and may take nine bytes more than before.
+    out_address: of a buffer for ``limit_bytes``, or for the first record if it is larger. The first
+        record does not grow because both its deltas become 0. Later records may grow by up to nine
+        bytes, because the timestamp delta then counts from the first record taken.
 
     Returns (records taken, bytes read, bytes written, base timestamp, max timestamp).
     """
@@ -287,7 +287,7 @@ def digest_rows(
     partition: IntegersView,
     timestamp: IntegersView,
 ) -> tuple[int, int]:
-    """The sum of the hashes of rows ``0 … rows_count-1``, and their bytes.
+    """Return the sum of the hashes of rows ``0 … rows_count-1``, and their bytes.
 
     topic: BytesView, absent if an option names the topic; partition: IntegersView of int32, the
         explicit one; timestamp: IntegersView of int64 µs since 1970
