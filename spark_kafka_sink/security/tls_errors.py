@@ -197,7 +197,9 @@ def explain(error: OSError, host: str, port: int, context: TlsErrorContext) -> s
     own = context.own_certificate
     if found is _CLIENT_CERTIFICATE_REFUSED and own is None:
         found = _CLIENT_CERTIFICATE_MISSING
-    host, words = redacted(host), redacted(_words_of(error))
+    host, reason = redacted(host), _reason_of(error)
+    # A reason of the table is OpenSSL's own constant, which a password can only resemble.
+    words = reason if reason in _REASONS else redacted(_words_of(error))
     who = f"TLS with {format_address(host, port)}"
     if found is None:
         return f"{who}: {words}"

@@ -64,6 +64,13 @@ def test_each_reason_has_cause_words_and_advice(reason: str, tls: TlsContext) ->
     assert not set("{}") & set(said)
 
 
+def test_a_password_that_resembles_a_reason_hides_no_reason() -> None:
+    password = Secret("wrong version")
+    said = TLS.explain(ssl_error("WRONG_VERSION_NUMBER"), "b1.example", 9093)
+    assert " (WRONG_VERSION_NUMBER): " in said
+    assert password.reveal() not in said
+
+
 @pytest.mark.parametrize("reason", tls_errors._REASONS)
 def test_each_reason_is_one_of_openssls(reason: str) -> None:
     _ssl = pytest.importorskip("_ssl")
