@@ -634,14 +634,14 @@ MUTANTS = (
     ),
     Mutant(
         "security/tls_errors.py",
-        "redacted(host), redacted(_words_of(error))",
-        "host, redacted(_words_of(error))",
+        "redacted(host), _reason_of(error)\n",
+        "host, _reason_of(error)\n",
         _TLS_ERRORS,
     ),
     Mutant(
         "security/tls_errors.py",
-        "redacted(host), redacted(_words_of(error))",
-        "redacted(host), _words_of(error)",
+        "else redacted(_words_of(error))",
+        "else _words_of(error)",
         _TLS_ERRORS,
     ),
     Mutant(
