@@ -303,7 +303,7 @@ def create_missing(
         if error is not None and error.error.name != "TOPIC_ALREADY_EXISTS":
             hint = _hint(error.error.name, creation)
             raise TopicError(
-                f"topic '{topic}' cannot be created by {creation.asked_by}: {error}{hint}",
+                f"topic '{topic}' cannot be created by {creation.enabling_option}: {error}{hint}",
                 error.error,
             )
 
@@ -314,18 +314,18 @@ def _hint(error_name: str, creation: TopicCreation) -> str:
         both = creation.replication_factor == BROKER_DEFAULT
         return (
             " Brokers older than Kafka 2.4 have no default to use: set topic.creation.partitions"
-            + (f" and {creation.replicas_by}" if both else "")
+            + (f" and {creation.replicas_option}" if both else "")
         )
     if error_name != "INVALID_REPLICATION_FACTOR":
         return ""
     if creation.replication_factor == BROKER_DEFAULT:
         return (
             ". The brokers' default.replication.factor is more than there are brokers, or they are "
-            f"older than Kafka 2.4 and have no default: set {creation.replicas_by}, to "
+            f"older than Kafka 2.4 and have no default: set {creation.replicas_option}, to "
             "1 for a cluster of one broker"
         )
     return (
-        f". {creation.replicas_by} = {creation.replication_factor} is more than there "
+        f". {creation.replicas_option} = {creation.replication_factor} is more than there "
         "are brokers: set it to their number at most, to 1 for a cluster of one broker"
     )
 

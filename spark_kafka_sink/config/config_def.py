@@ -120,7 +120,7 @@ class ConfigKey(NamedTuple):
         The error shows the value unless the value may be a secret.
         """
         if self.takes_references:
-            problem = problem_of_references(value)
+            problem = reference_problem(value)
             if problem is not None:
                 raise self._invalid(value, problem)
             if has_reference(value):
@@ -128,7 +128,7 @@ class ConfigKey(NamedTuple):
         try:
             parsed = _parse(self.type, value.strip())
         except ValueError:
-            raise self._invalid(value, _not_of(self.type, value.strip())) from None
+            raise self._invalid(value, _type_problem(self.type, value.strip())) from None
         if self.convert is not None:
             parsed = self.convert(parsed)
         problem = self.validator(parsed) if self.validator is not None else None
@@ -137,12 +137,12 @@ class ConfigKey(NamedTuple):
         return parsed
 
     def _invalid(self, value: str, problem: str) -> ConfigError:
-        is_hidden = self.hides_value or self.type is ConfigType.PASSWORD
-        shown = HIDDEN if is_hidden else value
+        hides_text = self.hides_value or self.type is ConfigType.PASSWORD
+        shown = HIDDEN if hides_text else value
         return ConfigError(f"Invalid value {shown} for configuration {self.full_name}: {problem}")
 
 
-def _not_of(config_type: ConfigType, text: str) -> str:
+def _type_problem(config_type: ConfigType, text: str) -> str:
     """Return why a text is not a value of the type."""
     if config_type in _INTEGER_RANGES and _INTEGER.fullmatch(text):
         lowest, highest = _INTEGER_RANGES[config_type]
@@ -198,7 +198,7 @@ def one_of(*allowed: str) -> Validator:
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
 
 
-def in_usual_case(*allowed: str) -> Callable[[str], str]:
+def canonical_case(*allowed: str) -> Callable[[str], str]:
     """Return a ``ConfigKey.convert`` that replaces an allowed word in another case by that word."""
     return lambda value: next((word for word in allowed if word.lower() == value.lower()), value)
 
@@ -226,8 +226,8 @@ def choice(
     name: str, default: str | None, allowed: Iterable[str], importance: Importance, doc: str
 ) -> ConfigKey:
     """Return a key whose value is one of ``allowed``, in upper or lower case."""
-    usual = in_usual_case(*allowed)
-    return ConfigKey(name, STRING, default, one_of(*allowed), importance, doc, convert=usual)
+    canonical = canonical_case(*allowed)
+    return ConfigKey(name, STRING, default, one_of(*allowed), importance, doc, convert=canonical)
 
 
 class ConfigDef:
@@ -259,17 +259,17 @@ class ConfigDef:
 
     def suggestion(self, name: str) -> str:
         """Return ``. Did you mean 'x'?`` for the nearest known name, or an empty text."""
-        near = self.near(name)
-        return "" if near is None else f". Did you mean '{self.prefix}{near}'?"
+        closest = self.closest_name(name)
+        return "" if closest is None else f". Did you mean '{self.prefix}{closest}'?"
 
-    def near(self, name: str, others: Iterable[str] = ()) -> str | None:
+    def closest_name(self, name: str, others: Iterable[str] = ()) -> str | None:
         """Return the nearest name in the table or ``others``, without the prefix, or None."""
-        near = difflib.get_close_matches(name, [*self.keys, *others], n=1, cutoff=0.6)
-        return near[0] if near else None
+        matches = difflib.get_close_matches(name, [*self.keys, *others], n=1, cutoff=0.6)
+        return matches[0] if matches else None
 
 
 ENV, FILE, DIR = "env", "file", "dir"
-HOW_TO_WRITE = "${env:NAME}, ${file:/path:key} or ${dir:/path:file}"
+REFERENCE_SYNTAX = "${env:NAME}, ${file:/path:key} or ${dir:/path:file}"
 
 REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 # Text before the first colon that does not match cannot be a provider's name and stays unchanged.
@@ -300,7 +300,7 @@ def has_reference(text: str) -> bool:
     return bool(references_in(text))
 
 
-def problem_of_references(text: str) -> str | None:
+def reference_problem(text: str) -> str | None:
     """Return what is wrong with the syntax of the references; None if they are valid.
 
     The answer shows no part of the text because the text may hold a secret.
@@ -309,11 +309,11 @@ def problem_of_references(text: str) -> str | None:
         if reference.provider not in (ENV, FILE, DIR):
             return (
                 "it holds a reference of a kind that is not known here: write "
-                f"{HOW_TO_WRITE}; a text that holds ${{ itself must be given by reference"
+                f"{REFERENCE_SYNTAX}; a text that holds ${{ itself must be given by reference"
             )
         has_path = bool(reference.path)
         if not reference.key or has_path is (reference.provider == ENV):
-            return f"it holds a reference that is not complete: write {HOW_TO_WRITE}"
+            return f"it holds a reference that is not complete: write {REFERENCE_SYNTAX}"
     return None
 
 
@@ -322,35 +322,35 @@ _PREFIX = f"{_PROVIDERS}."
 _CLASS, _PARAM = ".class", ".param."
 _PACKAGE = "org.apache.kafka.common.config.provider."
 RECIPES = "docs/security.md (pykafka-sink docs security)"
-_INSTEAD = (
+_PROVIDER_ADVICE = (
     "let your platform put the secret into a file or an environment variable, and write "
     f"${{env:NAME}}, ${{file:/path:key}} or ${{dir:/path:file}}; {RECIPES} tells how"
 )
-KINDS_OF_JAVA = {
+JAVA_CONFIG_PROVIDERS = {
     f"{_PACKAGE}EnvVarConfigProvider": ENV,
     f"{_PACKAGE}FileConfigProvider": FILE,
     f"{_PACKAGE}DirectoryConfigProvider": DIR,
 }
 
 
-def is_of_providers(key: str) -> bool:
+def is_config_provider_key(key: str) -> bool:
     """Return True if a key, without ``kafka.``, names or configures Java's config providers."""
     return key == _PROVIDERS or (
         key.startswith(_PREFIX) and (key.endswith(_CLASS) or _PARAM in key)
     )
 
 
-def notes_on_providers(keys: Iterable[str]) -> Iterator[str]:
+def notes_on_config_providers(keys: Iterable[str]) -> Iterator[str]:
     """Yield log sentences about parameters of providers, which have no effect."""
     for key in keys:
-        if is_of_providers(key) and _PARAM in key:
+        if is_config_provider_key(key) and _PARAM in key:
             yield (
                 f"option 'kafka.{key}' has no effect: references are read from wherever the "
                 "process may read"
             )
 
 
-def without_providers(values: Mapping[str, str]) -> dict[str, str]:
+def without_config_providers(values: Mapping[str, str]) -> dict[str, str]:
     """Return ``values`` without keys of providers; references use ``env``, ``file`` and ``dir``.
 
     Raises ConfigError for a provider that has no counterpart here.
@@ -360,15 +360,15 @@ def without_providers(values: Mapping[str, str]) -> dict[str, str]:
         for name in (text.strip().lower() for text in values.get(_PROVIDERS, "").split(","))
         if name
     }
-    others = {key: text for key, text in values.items() if not is_of_providers(key)}
+    other_values = {key: text for key, text in values.items() if not is_config_provider_key(key)}
     if not kinds:
-        return others
+        return other_values
 
     def renamed(match: re.Match[str]) -> str:
         kind = kinds.get(match[1].lower())
         return match[0] if kind is None else match[0].replace(match[1], kind, 1)
 
-    return {key: REFERENCE.sub(renamed, text) for key, text in others.items()}
+    return {key: REFERENCE.sub(renamed, text) for key, text in other_values.items()}
 
 
 def _kind(name: str, values: Mapping[str, str]) -> str:
@@ -376,14 +376,14 @@ def _kind(name: str, values: Mapping[str, str]) -> str:
     java_class = values.get(key)
     if java_class is None:
         raise ConfigError(f"kafka.{_PROVIDERS} names '{name}', but kafka.{key} is missing")
-    kind = KINDS_OF_JAVA.get(without_shade(java_class.strip()))
+    kind = JAVA_CONFIG_PROVIDERS.get(without_shaded_prefix(java_class.strip()))
     if kind is None:
-        problem = not_a_class_here(KINDS_OF_JAVA, _INSTEAD)
+        problem = unknown_class_problem(JAVA_CONFIG_PROVIDERS, _PROVIDER_ADVICE)
         raise ConfigError(f"Invalid value {java_class} for configuration kafka.{key}: {problem}")
     return kind
 
 
-SHADED = ("kafkashaded.", "shadedmskiam.")
+SHADED_PREFIXES = ("kafkashaded.", "shadedmskiam.")
 _KAFKA = "org.apache.kafka.common."
 _OAUTH = f"{_KAFKA}security.oauthbearer."
 
@@ -417,7 +417,7 @@ LOGIN_CLASSES = {
 }
 ENGINE_FACTORIES = {f"{_KAFKA}security.ssl.DefaultSslEngineFactory": "DefaultSslEngineFactory"}
 
-TOKENS_OF_YOUR_OWN = (
+TOKEN_PROVIDER_ADVICE = (
     "tokens of a token endpoint need no class, but kafka.sasl.oauthbearer.token.endpoint.url; "
     "tokens of your own come from a Python callable, "
     "kafka.sasl.oauthbearer.token.provider=package.module:callable. For the clouds' and Strimzi's "
@@ -425,9 +425,9 @@ TOKENS_OF_YOUR_OWN = (
 )
 
 
-def without_shade(java_class: str) -> str:
+def without_shaded_prefix(java_class: str) -> str:
     """Return the class's name without the prefix of a shaded library."""
-    for shade in SHADED:
+    for shade in SHADED_PREFIXES:
         java_class = java_class.removeprefix(shade)
     return java_class
 
@@ -437,27 +437,27 @@ def simple_name(known: Mapping[str, str]) -> Callable[[str], str]:
 
     The converter leaves other names unchanged.
     """
-    return lambda value: known.get(without_shade(value), value)
+    return lambda value: known.get(without_shaded_prefix(value), value)
 
 
-def one_of_classes(known: Mapping[str, str], instead: str) -> Callable[[str], str | None]:
+def one_of_classes(known: Mapping[str, str], advice: str) -> Callable[[str], str | None]:
     """Return a validator that accepts the simple names of known classes.
 
-    instead: advice for a class that is not known
+    advice: advice for a class that is not known
     """
 
     def problem(value: str) -> str | None:
         if value in known.values():
             return None
-        return not_a_class_here(known, instead) if value else "is empty: leave it out"
+        return unknown_class_problem(known, advice) if value else "is empty: leave it out"
 
     return problem
 
 
-def not_a_class_here(known: Iterable[str], instead: str) -> str:
+def unknown_class_problem(known: Iterable[str], advice: str) -> str:
     """Return why a class outside ``known`` is rejected and what the user can do."""
     return (
-        f"names a Java class, and there is no JVM here. Instead: {instead}. Taken by name: "
+        f"names a Java class, and there is no JVM here. Instead: {advice}. Taken by name: "
         f"{', '.join(known)}"
     )
 
@@ -499,22 +499,22 @@ def read_properties(path: str) -> list[Property]:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield the logical lines with their first line's number; skip comments and empty lines."""
-    whole, begins_at, is_continued = "", 0, False
+    logical, first_number, is_continued = "", 0, False
     for number, natural in enumerate(_LINE_END.split(text), 1):
         line = natural.lstrip(_BLANKS)
-        if not whole:  # also after a line of a backslash alone, as in Java
+        if not logical:  # also after a line of a backslash alone, as in Java
             if not line or line[0] in "#!":
                 is_continued = False
                 continue
-            begins_at = number
+            first_number = number
         backslashes = len(line) - len(line.rstrip("\\"))
         is_continued = backslashes % 2 == 1
-        whole += line[:-1] if is_continued else line
+        logical += line[:-1] if is_continued else line
         if not is_continued:
-            yield begins_at, whole
-            whole = ""
+            yield first_number, logical
+            logical = ""
     if is_continued:
-        yield begins_at, whole
+        yield first_number, logical
 
 
 def _property(line: str, number: int, where: str) -> Property:

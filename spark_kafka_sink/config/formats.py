@@ -32,7 +32,7 @@ FORMATS = (RAW, STRING, JSON, AVRO, PROTOBUF)
 PREFIX, HEADER = "prefix", "header"
 
 
-def _of_part(part: str, importance: Importance) -> Iterator[ConfigKey]:
+def _part_keys(part: str, importance: Importance) -> Iterator[ConfigKey]:
     """Yield the options that value and key share."""
     yield choice(
         f"{part}.format",
@@ -61,7 +61,7 @@ def _of_part(part: str, importance: Importance) -> Iterator[ConfigKey]:
     )
 
 
-def _of_ids(part: str) -> Iterator[ConfigKey]:
+def _schema_id_keys(part: str) -> Iterator[ConfigKey]:
     """Yield the options of a schema registry's ids."""
     yield flag(
         f"{part}.schema.id.prefix",
@@ -82,7 +82,7 @@ def _of_ids(part: str) -> Iterator[ConfigKey]:
     )
 
 
-def _of_avro(part: str) -> Iterator[ConfigKey]:
+def _avro_keys(part: str) -> Iterator[ConfigKey]:
     yield optional_text(
         f"{part}.avro.schema",
         MEDIUM,
@@ -92,7 +92,7 @@ def _of_avro(part: str) -> Iterator[ConfigKey]:
     )
 
 
-def _of_protobuf(part: str) -> Iterator[ConfigKey]:
+def _protobuf_keys(part: str) -> Iterator[ConfigKey]:
     yield optional_text(
         f"{part}.protobuf.descriptor.file",
         MEDIUM,
@@ -108,14 +108,14 @@ def _of_protobuf(part: str) -> Iterator[ConfigKey]:
     )
 
 
-def _of_json(part: str) -> Iterator[ConfigKey]:
+def _json_keys(part: str) -> Iterator[ConfigKey]:
     yield flag(
         f"{part}.json.ignorenullfields",
         True,
         MEDIUM,
         "to_json's ignoreNullFields: leave fields out that are null.",
     )
-    written = "are written by. Its letters: docs/formats.md. Default: Spark's own"
+    format_clause = "are written by. Its letters: docs/formats.md. Default: Spark's own"
     yield optional_text(
         f"{part}.json.schema",
         MEDIUM,
@@ -124,16 +124,16 @@ def _of_json(part: str) -> Iterator[ConfigKey]:
         "from the columns, with the title Row.",
     )
     for name, meaning in (
-        ("timestampFormat", f"the pattern that timestamps {written}"),
-        ("timestampNTZFormat", f"the pattern that timestamps without a time zone {written}"),
-        ("dateFormat", f"the pattern that dates {written}"),
+        ("timestampFormat", f"the pattern that timestamps {format_clause}"),
+        ("timestampNTZFormat", f"the pattern that timestamps without a time zone {format_clause}"),
+        ("dateFormat", f"the pattern that dates {format_clause}"),
         ("timeZone", "the time zone of timestamps. Default: that of the Spark session"),
     ):
         doc = f"to_json's {name}: {meaning}."
         yield optional_text(f"{part}.json.{name.lower()}", LOW, doc)
 
 
-def _of_columns() -> Iterator[ConfigKey]:
+def _column_keys() -> Iterator[ConfigKey]:
     yield optional_text(
         "value.column",
         MEDIUM,
@@ -160,17 +160,17 @@ def _of_columns() -> Iterator[ConfigKey]:
 
 
 FORMAT_KEYS = (
-    *_of_part("value", HIGH),
-    *_of_part("key", HIGH),
-    *_of_columns(),
-    *_of_ids("value"),
-    *_of_ids("key"),
-    *_of_json("value"),
-    *_of_json("key"),
-    *_of_avro("value"),
-    *_of_avro("key"),
-    *_of_protobuf("value"),
-    *_of_protobuf("key"),
+    *_part_keys("value", HIGH),
+    *_part_keys("key", HIGH),
+    *_column_keys(),
+    *_schema_id_keys("value"),
+    *_schema_id_keys("key"),
+    *_json_keys("value"),
+    *_json_keys("key"),
+    *_avro_keys("value"),
+    *_avro_keys("key"),
+    *_protobuf_keys("value"),
+    *_protobuf_keys("key"),
     ConfigKey(
         "avro.record.name",
         TEXT,
@@ -192,11 +192,11 @@ FORMAT_KEYS = (
 
 VALUE, KEY = "value", "key"
 OTHER_PARTS = ("topic", "partition", "headers", "timestamp")
-_GIVES_FIELDS = (JSON, AVRO, PROTOBUF)
+_FORMATS_WITH_FIELDS = (JSON, AVRO, PROTOBUF)
 _NAMES = frozenset(key.name for key in FORMAT_KEYS)
 
 
-class JsonText(NamedTuple):
+class ToJsonOptions(NamedTuple):
     """Options of ``to_json``. None: Spark's default; for time_zone, the session's time zone."""
 
     ignore_null_fields: bool
@@ -206,7 +206,7 @@ class JsonText(NamedTuple):
     time_zone: str | None
 
 
-class GivenSchema(NamedTuple):
+class UserSchema(NamedTuple):
     """A schema that the user gives. text: the schema, or the path of its file on the driver"""
 
     text: str
@@ -230,25 +230,25 @@ class PartOptions(NamedTuple):
     format: str
     column: str | None
     columns: tuple[str, ...]
-    json: JsonText
+    json: ToJsonOptions
     has_id: bool | None
     id_location: str
-    avro_schema: GivenSchema | None
+    avro_schema: UserSchema | None
     descriptor_file: str | None
     message: str | None
-    json_schema: GivenSchema | None = None
+    json_schema: UserSchema | None = None
 
     @property
     def has_fields(self) -> bool:
         """Return True if the format has named fields."""
-        return self.format in _GIVES_FIELDS
+        return self.format in _FORMATS_WITH_FIELDS
 
 
 class FormatOptions(NamedTuple):
     """Options of all formats.
 
     other_columns: part -> its column, as ``PartOptions.column``
-    is_named: whether avro.record.name was set
+    is_record_name_set: whether avro.record.name was set
     """
 
     value: PartOptions
@@ -257,16 +257,16 @@ class FormatOptions(NamedTuple):
     null_when: str | None
     record_name: str
     namespace: str
-    is_named: bool
+    is_record_name_set: bool
 
 
-def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | None:
+def parse_formats(sink: Mapping[str, Any], option_names: Iterable[str]) -> FormatOptions | None:
     """Build the options from the parsed table; None if no format option is set.
 
-    own: names of the options that are set. Raises ConfigError.
+    option_names: names of the options that are set. Raises ConfigError.
     """
-    given = set(own)
-    if not _NAMES & given:
+    set_names = set(option_names)
+    if not _NAMES & set_names:
         return None
     return FormatOptions(
         _value(sink),
@@ -275,7 +275,7 @@ def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | N
         sink["value_null_when"],
         sink["avro_record_name"],
         sink["avro_namespace"],
-        "avro.record.name" in given,
+        "avro.record.name" in set_names,
     )
 
 
@@ -290,19 +290,19 @@ def _value(sink: Mapping[str, Any]) -> PartOptions:
 
 
 def _key(sink: Mapping[str, Any]) -> PartOptions:
-    chosen = sink["key_format"]
+    key_format = sink["key_format"]
     columns = sink["key_columns"]
-    key = _part(sink, KEY, chosen or (STRING if columns else RAW))
+    key = _part(sink, KEY, key_format or (STRING if columns else RAW))
     if key.format in (RAW, STRING) and len(columns) > 1:
-        what = "without key.format" if chosen is None else f"with key.format={chosen}"
+        condition = "without key.format" if key_format is None else f"with key.format={key_format}"
         raise ConfigError(
-            f"key.columns names {len(columns)} columns, which is no key {what}: set key.format to "
-            "json, avro or protobuf"
+            f"key.columns names {len(columns)} columns, which is no key {condition}: set "
+            "key.format to json, avro or protobuf"
         )
     return key
 
 
-def _part(sink: Mapping[str, Any], part: str, chosen: str) -> PartOptions:
+def _part(sink: Mapping[str, Any], part: str, format_name: str) -> PartOptions:
     column, columns = sink[f"{part}_column"], tuple(sink[f"{part}_columns"])
     if column and columns:
         raise ConfigError(
@@ -311,24 +311,24 @@ def _part(sink: Mapping[str, Any], part: str, chosen: str) -> PartOptions:
         )
     if len(set(columns)) < len(columns):
         raise ConfigError(f"{part}.columns names a column twice: {', '.join(columns)}")
-    descriptors, message = _message(sink, part, chosen)
+    descriptors, message = _message(sink, part, format_name)
     return PartOptions(
         part=part,
-        format=chosen,
+        format=format_name,
         column=column,
         columns=columns,
         json=_json_text(sink, part),
         has_id=sink[f"{part}_schema_id_prefix"],
         id_location=sink[f"{part}_schema_id_location"],
-        avro_schema=_given(sink[f"{part}_avro_schema"]),
+        avro_schema=_user_schema(sink[f"{part}_avro_schema"]),
         descriptor_file=descriptors,
         message=message,
-        json_schema=_given(sink[f"{part}_json_schema"]),
+        json_schema=_user_schema(sink[f"{part}_json_schema"]),
     )
 
 
-def _json_text(sink: Mapping[str, Any], part: str) -> JsonText:
-    return JsonText(
+def _json_text(sink: Mapping[str, Any], part: str) -> ToJsonOptions:
+    return ToJsonOptions(
         sink[f"{part}_json_ignorenullfields"],
         sink[f"{part}_json_timestampformat"],
         sink[f"{part}_json_timestampntzformat"],
@@ -337,14 +337,14 @@ def _json_text(sink: Mapping[str, Any], part: str) -> JsonText:
     )
 
 
-def _given(text: str | None) -> GivenSchema | None:
-    return None if text is None else GivenSchema(text)
+def _user_schema(text: str | None) -> UserSchema | None:
+    return None if text is None else UserSchema(text)
 
 
-def _message(sink: Mapping[str, Any], part: str, chosen: str) -> tuple[str | None, str | None]:
+def _message(sink: Mapping[str, Any], part: str, format_name: str) -> tuple[str | None, str | None]:
     """Return the file with descriptors and the name of the message."""
     file, message = sink[f"{part}_protobuf_descriptor_file"], sink[f"{part}_protobuf_message"]
-    if chosen == PROTOBUF and file is not None and message is None:
+    if format_name == PROTOBUF and file is not None and message is None:
         raise ConfigError(
             f"{part}.protobuf.descriptor.file needs {part}.protobuf.message, the full name of the "
             "message to write"
@@ -352,19 +352,19 @@ def _message(sink: Mapping[str, Any], part: str, chosen: str) -> tuple[str | Non
     return file, message
 
 
-def notes_on_formats(formats: FormatOptions | None, own: Iterable[str]) -> Iterator[str]:
-    """Yield sentences about options without effect. own: names of the options that are set"""
+def notes_on_formats(formats: FormatOptions | None, option_names: Iterable[str]) -> Iterator[str]:
+    """Yield sentences about those of ``option_names``, the options set, that have no effect."""
     if formats is None:
         return
     for part in (formats.value, formats.key):
-        for name in own:
-            for chosen in _GIVES_FIELDS:
-                if name.startswith(f"{part.part}.{chosen}.") and part.format != chosen:
-                    yield f"option '{name}' has no effect without {part.part}.format={chosen}"
+        for name in option_names:
+            for format_name in _FORMATS_WITH_FIELDS:
+                if name.startswith(f"{part.part}.{format_name}.") and part.format != format_name:
+                    yield f"option '{name}' has no effect without {part.part}.format={format_name}"
         name = f"{part.part}.json.schema"
-        if name in own and part.format == JSON and not part.has_id:
+        if name in option_names and part.format == JSON and not part.has_id:
             yield f"option '{name}' has no effect without {part.part}.schema.id.prefix=true"
     if AVRO not in (formats.value.format, formats.key.format):
         for name in ("avro.record.name", "avro.namespace"):
-            if name in own:
+            if name in option_names:
                 yield f"option '{name}' has no effect without value.format={AVRO}"

@@ -16,7 +16,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from spark_kafka_sink.config.config_def import KAFKA_PREFIX, RECIPES, is_of_providers
+from spark_kafka_sink.config.config_def import KAFKA_PREFIX, RECIPES, is_config_provider_key
 from spark_kafka_sink.config.formats import AVRO, FORMAT_KEYS, FormatOptions, PartOptions
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG, protocols_in
 from spark_kafka_sink.config.registry import (
@@ -27,10 +27,14 @@ from spark_kafka_sink.config.registry import (
     RegistryConfig,
     RegistryOptions,
     SchemaOptions,
-    sends_in_clear,
+    sends_credentials_in_clear,
     split_url,
 )
-from spark_kafka_sink.config.security_config import SecurityConfig, shown_by_spark, warning_of_shown
+from spark_kafka_sink.config.security_config import (
+    SecurityConfig,
+    secrets_shown_by_spark,
+    warning_about_shown_secrets,
+)
 from spark_kafka_sink.config.security_keys import (
     AWS_MSK_IAM,
     OAUTHBEARER,
@@ -44,7 +48,7 @@ from spark_kafka_sink.config.security_keys import (
 )
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 
-REFUSED_KEYS = {
+UNSUPPORTED_KEYS = {
     "key.serializer": "Kafka option 'kafka.key.serializer' is not supported as keys are serialized "
     "with ByteArraySerializer.",
     "value.serializer": "Kafka option 'kafka.value.serializer' is not supported as value are "
@@ -78,8 +82,8 @@ JAVA_PARTITIONERS = {
 _IN_A_JVM = "it chooses among parts of a JVM, and there is none here"
 _KINIT = "kinit is not called: a key tab is used anew, a ticket cache is read anew"
 _BROKERS_CHECK = "what it sets is how brokers check tokens"
-_OF_CONSUMERS = "it is a consumer's option, and this is a writer"
-_OF_ADMINS = "it is an option of admin clients, and this is a writer"
+_CONSUMER_OPTION = "it is a consumer's option, and this is a writer"
+_ADMIN_OPTION = "it is an option of admin clients, and this is a writer"
 
 # Names of ConsumerConfig, ShareConsumerConfig and AdminClientConfig of Kafka 4.3 that a producer
 # does not have: jobs pass one set of options to Spark's reader and to the writer.
@@ -114,8 +118,8 @@ KEYS_WITHOUT_EFFECT = {
     "sasl.oauthbearer.jwks.endpoint.refresh.ms": _BROKERS_CHECK,
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": _BROKERS_CHECK,
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": _BROKERS_CHECK,
-    **dict.fromkeys(_CONSUMER_KEYS, _OF_CONSUMERS),
-    **dict.fromkeys(_ADMIN_KEYS, _OF_ADMINS),
+    **dict.fromkeys(_CONSUMER_KEYS, _CONSUMER_OPTION),
+    **dict.fromkeys(_ADMIN_KEYS, _ADMIN_OPTION),
 }
 
 
@@ -178,9 +182,9 @@ PASSED_BY_SPARK = frozenset(
 """Options that Spark adds to a writer's options or reads from them; this sink accepts them."""
 
 # An option of Spark's JDBC source, in lower case, that resembles an option of this sink.
-_OF_JDBC = "partitioncolumn"
+_JDBC_PARTITION_COLUMN = "partitioncolumn"
 # In lower case. The option is rejected because ignoring it would send data unencrypted.
-_OF_DATABRICKS = "databricks.servicecredential"
+_DATABRICKS_CREDENTIAL = "databricks.servicecredential"
 
 _PER_TASK = "max.bytes.per.second.per.task limits each task; brokers' quotas limit a client"
 _REMOVED = {
@@ -207,8 +211,8 @@ _REMOVED = {
 """Removed options, in lower case, and what replaces them."""
 
 # In lower case, names of to_json, to_avro, to_protobuf and Confluent's serializers for which
-# ``_of_rows`` has no rule.
-_OF_ROWS = {
+# ``_format_option_for`` has no rule.
+_FOREIGN_FORMAT_NAMES = {
     "use.latest.schema": "use.latest.version",
     "format": "value.format",
     "columns": "value.columns",
@@ -224,42 +228,45 @@ _OF_ROWS = {
     "messagename": "value.protobuf.message",
     "descfilepath": "value.protobuf.descriptor.file",
 }
-_SHOWN = {
-    name: shown.rpartition(".")[2] for name, shown in _OF_ROWS.items() if name in shown.lower()
+_SPELLINGS = {
+    name: shown.rpartition(".")[2]
+    for name, shown in _FOREIGN_FORMAT_NAMES.items()
+    if name in shown.lower()
 }
-_NAMES_OF_ROWS = [key.name for key in (*FORMAT_KEYS, *REGISTRY_KEYS)]
+_FORMAT_OPTION_NAMES = [key.name for key in (*FORMAT_KEYS, *REGISTRY_KEYS)]
 # Prefixes that users omit from the names of format and registry options.
-_HEADS = ("schema.registry", "schema", "value.json", "value", "use", "auto", "key")
+_OMITTED_PREFIXES = ("schema.registry", "schema", "value.json", "value", "use", "auto", "key")
 
 # Kafka's keys that have an effect here.
-_USED = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
-_TOLD = [*JAVA_CLASS_KEYS, *LIBRDKAFKA_KEYS]
+_SUPPORTED_KEYS = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
+_REJECTED_WITH_ADVICE = [*JAVA_CLASS_KEYS, *LIBRDKAFKA_KEYS]
 
 # No option of Spark's other sinks and sources is as similar to an option of this sink.
 _SIMILARITY = 0.8
-# A name whose length differs more is another option, or one of Confluent's, see ``_of_rows``.
-_MOST_ERRORS = 3
+# A name whose length differs more is another option, or one of Confluent's, see
+# ``_format_option_for``.
+_MAX_LENGTH_DIFFERENCE = 3
 
 
-def refusal(name: str, parts: Sequence[str] = ()) -> str | None:
+def rejection_reason(name: str, parts: Sequence[str] = ()) -> str | None:
     """Return why an option of this name, in lower case, is rejected; None if it is accepted.
 
     parts: "value" and "key" if their format is set
     """
     if name.startswith(KAFKA_PREFIX):
-        return _refusal_of_kafka(name.removeprefix(KAFKA_PREFIX))
+        return _rejection_of_kafka_key(name.removeprefix(KAFKA_PREFIX))
     if name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK:
         return None
     if name in _REMOVED:
         return f"option '{name}' was removed. Instead: {_REMOVED[name]}."
-    if name.startswith(_OF_DATABRICKS):
+    if name.startswith(_DATABRICKS_CREDENTIAL):
         return (
             f"option '{name}' is one of Databricks' own Kafka connector, and gives no credentials "
             "here. Set kafka.security.protocol, kafka.sasl.mechanism and what belongs to them: "
             f"{RECIPES} has recipes"
         )
-    near = (_of_rows(name, parts) if parts else None) or near_option(name)
-    return near and f"option '{name}' is not one of this sink's. {answer(near)}"
+    closest = (_format_option_for(name, parts) if parts else None) or closest_option(name)
+    return closest and f"option '{name}' is not one of this sink's. {answer(closest)}"
 
 
 def is_unknown(name: str) -> bool:
@@ -269,17 +276,17 @@ def is_unknown(name: str) -> bool:
     )
 
 
-def answer(near: str) -> str:
-    """Return advice to write ``near``, or its replacement if ``near`` itself is rejected."""
-    instead = LIBRDKAFKA_KEYS.get(near.removeprefix(KAFKA_PREFIX))
-    return f"Did you mean '{near}'?" if instead is None else f"Instead: {instead}."
+def answer(closest: str) -> str:
+    """Return advice to write ``closest``, or its replacement if ``closest`` itself is rejected."""
+    instead = LIBRDKAFKA_KEYS.get(closest.removeprefix(KAFKA_PREFIX))
+    return f"Did you mean '{closest}'?" if instead is None else f"Instead: {instead}."
 
 
-def _refusal_of_kafka(key: str) -> str | None:
-    if key in _USED or key in KEYS_WITHOUT_EFFECT or is_of_providers(key):
+def _rejection_of_kafka_key(key: str) -> str | None:
+    if key in _SUPPORTED_KEYS or key in KEYS_WITHOUT_EFFECT or is_config_provider_key(key):
         return None
-    if key in REFUSED_KEYS:
-        return REFUSED_KEYS[key]
+    if key in UNSUPPORTED_KEYS:
+        return UNSUPPORTED_KEYS[key]
     if key in JAVA_CLASS_KEYS:
         return (
             f"Kafka option '{KAFKA_PREFIX}{key}' names a Java class, and there is no JVM here. "
@@ -290,140 +297,147 @@ def _refusal_of_kafka(key: str) -> str | None:
             f"Kafka option '{KAFKA_PREFIX}{key}' is librdkafka's, and this sink has the options of "
             f"Kafka's Java client. Instead: {LIBRDKAFKA_KEYS[key]}."
         )
-    what = f"Kafka option '{KAFKA_PREFIX}{key}' is not a producer option of this sink."
+    problem = f"Kafka option '{KAFKA_PREFIX}{key}' is not a producer option of this sink."
     if key in OTHER_NAMES:
-        return f"{what} Instead: {OTHER_NAMES[key]}."
-    own = key if key in SINK_OPTIONS.keys else _of_rows(key)
-    if own is not None:
-        return f"{what} Did you mean '{own}'?"
-    near = PRODUCER_CONFIG.near(key, [*SECURITY_CONFIG.keys, *_TOLD, *KEYS_WITHOUT_EFFECT])
-    if near is None:
-        return f"{what} See docs/options.md (pykafka-sink docs options)."
-    return f"{what} {answer(KAFKA_PREFIX + near)}"
+        return f"{problem} Instead: {OTHER_NAMES[key]}."
+    sink_option = key if key in SINK_OPTIONS.keys else _format_option_for(key)
+    if sink_option is not None:
+        return f"{problem} Did you mean '{sink_option}'?"
+    closest = PRODUCER_CONFIG.closest_name(
+        key, [*SECURITY_CONFIG.keys, *_REJECTED_WITH_ADVICE, *KEYS_WITHOUT_EFFECT]
+    )
+    if closest is None:
+        return f"{problem} See docs/options.md (pykafka-sink docs options)."
+    return f"{problem} {answer(KAFKA_PREFIX + closest)}"
 
 
-def _of_rows(name: str, parts: Sequence[str] = ("value",)) -> str | None:
+def _format_option_for(name: str, parts: Sequence[str] = ("value",)) -> str | None:
     """Return the format or registry option that others call ``name``, in lower case, or None."""
-    found = _OF_ROWS.get(name)
+    found = _FOREIGN_FORMAT_NAMES.get(name)
     if found is None and "." in name and not name.endswith("timeout.ms"):
-        heads = (f"{head}.{name}" for head in _HEADS)
-        found = next((option for option in heads if option in _NAMES_OF_ROWS), None)
+        completed = (f"{head}.{name}" for head in _OMITTED_PREFIXES)
+        found = next((option for option in completed if option in _FORMAT_OPTION_NAMES), None)
         if found is None:
-            ends = (option for option in _NAMES_OF_ROWS if name.endswith(f".{option}"))
-            found = max(ends, key=len, default=None)
+            endings = (option for option in _FORMAT_OPTION_NAMES if name.endswith(f".{option}"))
+            found = max(endings, key=len, default=None)
         last = name.rpartition(".")[2]
         if (
             found is None
-            and last in _OF_ROWS
+            and last in _FOREIGN_FORMAT_NAMES
             and name.partition(".")[0] in ("value", "key", "json", "avro")
         ):
-            found = _OF_ROWS[last]
+            found = _FOREIGN_FORMAT_NAMES[last]
     if found is None:
         return None
     head, _, last = found.rpartition(".")
-    found = f"{head}.{_SHOWN.get(last, last)}"
+    found = f"{head}.{_SPELLINGS.get(last, last)}"
     if "value" not in parts or name.startswith("key."):
         found = "key.use.schema.id" if found == "use.schema.id" else found
         found = "key." + found.removeprefix("value.") if found.startswith("value.") else found
     return found
 
 
-def near_option(name: str) -> str | None:
+def closest_option(name: str) -> str | None:
     """Return the option that ``name``, in lower case, misspells; None if no option resembles it.
 
     A producer option without its prefix ``kafka.`` counts as a misspelling. So does the beginning
     of an option of the sink up to a dot: ``metrics``, ``transactional.id``.
     """
-    if name == _OF_JDBC:
+    if name == _JDBC_PARTITION_COLUMN:
         return None
     for option in SINK_OPTIONS.keys:
         if option.startswith(f"{name}."):
             return option
     candidates = {name: name for name in SINK_OPTIONS.keys}
-    for key in _USED.values():
+    for key in _SUPPORTED_KEYS.values():
         candidates.setdefault(key.name, key.full_name)
         candidates.setdefault(key.full_name, key.full_name)
-    for told in _TOLD:
-        candidates.setdefault(told, KAFKA_PREFIX + told)
-    as_long = [c for c in candidates if abs(len(c) - len(name)) <= _MOST_ERRORS]
-    near = difflib.get_close_matches(name, as_long, n=1, cutoff=_SIMILARITY)
-    return candidates[near[0]] if near else None
+    for rejected in _REJECTED_WITH_ADVICE:
+        candidates.setdefault(rejected, KAFKA_PREFIX + rejected)
+    similar_lengths = [c for c in candidates if abs(len(c) - len(name)) <= _MAX_LENGTH_DIFFERENCE]
+    matches = difflib.get_close_matches(name, similar_lengths, n=1, cutoff=_SIMILARITY)
+    return candidates[matches[0]] if matches else None
 
 
-_IN_CLEAR = {PLAIN: "password", OAUTHBEARER: "token", AWS_MSK_IAM: "token"}
+_SENT_IN_CLEAR = {PLAIN: "password", OAUTHBEARER: "token", AWS_MSK_IAM: "token"}
 """Mechanism -> the secret that it sends unencrypted. SCRAM and GSSAPI send proofs."""
 
 
-def notes_on_security(given: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
-    """Yield log sentences about security. given: Kafka's keys without ``kafka.`` -> texts."""
-    yield from _unused(given, security)
-    named = sorted({*protocols_in(given.get("bootstrap.servers", ""))} & {*SECURITY_PROTOCOLS})
-    if named and named != [security.protocol]:
+def notes_on_security(originals: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
+    """Yield log sentences about security. originals: Kafka's keys without ``kafka.`` -> texts."""
+    yield from _unused(originals, security)
+    protocols = sorted(
+        {*protocols_in(originals.get("bootstrap.servers", ""))} & {*SECURITY_PROTOCOLS}
+    )
+    if protocols and protocols != [security.protocol]:
         yield (
-            f"{' and '.join(named)} before an address in kafka.bootstrap.servers has no effect: "
-            f"kafka.security.protocol={security.protocol} is used"
+            f"{' and '.join(protocols)} before an address in kafka.bootstrap.servers has no "
+            f"effect: kafka.security.protocol={security.protocol} is used"
         )
     if security.ssl is not None:
-        algorithm = given.get("ssl.endpoint.identification.algorithm", "")
+        algorithm = originals.get("ssl.endpoint.identification.algorithm", "")
         if algorithm.strip().lower() == "none":
             yield (
                 "kafka.ssl.endpoint.identification.algorithm=none is librdkafka's way to write it, "
                 "taken as empty: brokers' host names are not checked"
             )
-        old = [name for name in OLD_PROTOCOLS if name in _items(given, "ssl.enabled.protocols")]
-        if old:
+        old_versions = [
+            name for name in OLD_PROTOCOLS if name in _items(originals, "ssl.enabled.protocols")
+        ]
+        if old_versions:
             yield (
-                f"kafka.ssl.enabled.protocols: {', '.join(old)} has no effect: only TLSv1.2 and "
-                "TLSv1.3 are spoken"
+                f"kafka.ssl.enabled.protocols: {', '.join(old_versions)} has no effect: only "
+                "TLSv1.2 and TLSv1.3 are spoken"
             )
     mechanism = None if security.sasl is None else security.sasl.mechanism
-    crossing = None if mechanism is None else _IN_CLEAR.get(mechanism)
-    if security.protocol == SASL_PLAINTEXT and crossing is not None:
+    secret = None if mechanism is None else _SENT_IN_CLEAR.get(mechanism)
+    if security.protocol == SASL_PLAINTEXT and secret is not None:
         yield (
             f"kafka.sasl.mechanism={mechanism} with kafka.security.protocol=SASL_PLAINTEXT: the "
-            f"{crossing} crosses the network unencrypted. SASL_SSL encrypts it"
+            f"{secret} crosses the network unencrypted. SASL_SSL encrypts it"
         )
 
 
-def notes_on_secrets(given: Mapping[str, str]) -> Iterator[str]:
-    """Yield log sentences about secrets that Spark shows. given: all options as users set them"""
-    shown = shown_by_spark(given)
+def notes_on_secrets(options: Mapping[str, str]) -> Iterator[str]:
+    """Yield log sentences about secrets that Spark shows. options: all options as users set them"""
+    shown = secrets_shown_by_spark(options)
     if shown:
-        yield warning_of_shown(shown)
+        yield warning_about_shown_secrets(shown)
 
 
-def _unused(given: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
+def _unused(originals: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
     """Yield sentences about ssl.* and sasl.* options that security.protocol does not use."""
-    sasl = [KAFKA_PREFIX + name for name in given if name in SASL_CONFIG.keys]
+    sasl = [KAFKA_PREFIX + name for name in originals if name in SASL_CONFIG.keys]
     if sasl and security.sasl is None:
         yield (
-            f"{_have_no_effect(sasl)} with kafka.security.protocol={security.protocol}, which does "
-            "not authenticate by SASL: set kafka.security.protocol to SASL_SSL or SASL_PLAINTEXT"
+            f"{_no_effect_clause(sasl)} with kafka.security.protocol={security.protocol}, which "
+            "does not authenticate by SASL: set kafka.security.protocol to SASL_SSL or "
+            "SASL_PLAINTEXT"
         )
-    ssl = [KAFKA_PREFIX + name for name in given if name in SSL_CONFIG.keys]
+    ssl = [KAFKA_PREFIX + name for name in originals if name in SSL_CONFIG.keys]
     if ssl and security.ssl is None:
-        wanted = "SASL_SSL" if sasl else "SSL"
+        protocol = "SASL_SSL" if sasl else "SSL"
         yield (
-            f"{_have_no_effect(ssl)} with kafka.security.protocol={security.protocol}, which does "
-            f"not encrypt: set kafka.security.protocol to {wanted}"
+            f"{_no_effect_clause(ssl)} with kafka.security.protocol={security.protocol}, which "
+            f"does not encrypt: set kafka.security.protocol to {protocol}"
         )
 
 
-def _have_no_effect(names: list[str]) -> str:
+def _no_effect_clause(names: list[str]) -> str:
     listed = ", ".join(sorted(names))
     return (
         f"option {listed} has no effect" if len(names) == 1 else f"options {listed} have no effect"
     )
 
 
-def _items(given: Mapping[str, str], name: str) -> list[str]:
-    return [item.strip() for item in given.get(name, "").split(",")]
+def _items(originals: Mapping[str, str], name: str) -> list[str]:
+    return [item.strip() for item in originals.get(name, "").split(",")]
 
 
 _NAMES = frozenset(key.name for key in REGISTRY_KEYS)
 _LATEST = ("use.latest.version", "use.latest.with.metadata")
 _BASIC, _BEARER = "schema.registry.basic.auth.", "schema.registry.bearer.auth."
-_OF_ISSUER = tuple(
+_ISSUER_KEYS = tuple(
     _BEARER + name for name in ("issuer.endpoint.url", "client.id", "client.secret", "scope")
 )
 
@@ -432,39 +446,53 @@ def notes_on_registry(
     options: RegistryOptions | None,
     formats: FormatOptions | None,
     sink: Mapping[str, Any],
-    own: Iterable[str],
+    option_names: Iterable[str],
 ) -> Iterator[str]:
     """Yield sentences about options without effect. sink: parsed options; own: names set"""
-    given = frozenset(own)
+    set_names = frozenset(option_names)
     if options is None:
-        for name in own:
+        for name in option_names:
             if name in _NAMES:
                 yield (
                     f"option '{name}' has no effect without a schema: set value.format to avro "
                     "or protobuf, or value.schema.id.prefix to true"
                 )
     else:
-        found = [part for part in (options.value, options.key) if part is not None]
-        yield from (_without(n, why) for n, why in _on_choice(found, sink) if n in given)
+        schemas = [part for part in (options.value, options.key) if part is not None]
+        yield from (
+            _no_effect_note(name, reason)
+            for name, reason in _notes_on_choice(schemas, sink)
+            if name in set_names
+        )
     if formats is not None:
-        asked = _by_part(options, formats)
-        for part, schema in asked:
-            noted = _on_part(part.part, schema, bool(sink["schema_registry_url"]))
-            told = () if options is not None else _NAMES
-            yield from (_without(n, why) for n, why in noted if n in given and n not in told)
-        yield from (_without(n, why) for n, why in _on_names(asked) if n in given)
+        parts = _by_part(options, formats)
+        for part, schema in parts:
+            notes = _notes_on_part(part.part, schema, bool(sink["schema_registry_url"]))
+            noted_names = () if options is not None else _NAMES
+            yield from (
+                _no_effect_note(name, reason)
+                for name, reason in notes
+                if name in set_names and name not in noted_names
+            )
+        yield from (
+            _no_effect_note(name, reason)
+            for name, reason in _notes_on_record_names(parts)
+            if name in set_names
+        )
         if options is not None and options.config is None:
-            yield from (_on_unknown_kind(part) for part, schema in asked if _is_raw(part, schema))
+            yield from (
+                _note_on_unknown_kind(part) for part, schema in parts if _is_encoded(part, schema)
+            )
     if options is not None and options.config is not None:
-        yield from _on_credentials(options.config, sink, given)
+        yield from _notes_on_credentials(options.config, sink, set_names)
 
 
-def _is_raw(part: PartOptions, schema: SchemaOptions | None) -> bool:
+def _is_encoded(part: PartOptions, schema: SchemaOptions | None) -> bool:
     """Return True if the part is already encoded and only gets a schema id."""
     return schema is not None and not part.has_fields
 
 
-def _on_unknown_kind(part: PartOptions) -> str:
+def _note_on_unknown_kind(part: PartOptions) -> str:
     return (
         f"{part.part}.schema.id.prefix=true without schema.registry.url: five bytes are put before "
         f"each {part.part}, which is all for Avro and JSON. Consumers of Protobuf need the index "
@@ -472,8 +500,8 @@ def _on_unknown_kind(part: PartOptions) -> str:
     )
 
 
-def _without(name: str, why: str) -> str:
-    return f"option '{name}' has no effect {why}"
+def _no_effect_note(name: str, reason: str) -> str:
+    return f"option '{name}' has no effect {reason}"
 
 
 def _by_part(
@@ -484,80 +512,94 @@ def _by_part(
     return [(formats.value, options.value), (formats.key, options.key)]
 
 
-def _on_choice(found: list[SchemaOptions], sink: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _notes_on_choice(
+    schemas: list[SchemaOptions], sink: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
     """Yield options for all parts that have no effect, with the reason.
 
-    found: schema options of the value and the key
+    schemas: schema options of the value and the key
     """
-    if all(one.schema_id is not None for one in found):
+    if all(schema.schema_id is not None for schema in schemas):
         for name in (*_LATEST, "latest.compatibility.strict"):
             yield name, "beside use.schema.id, which says the schema"
-    elif not any(one.is_latest for one in found):
+    elif not any(schema.uses_latest_version for schema in schemas):
         yield "latest.compatibility.strict", f"without {' or '.join(_LATEST)}"
-    if not any(one.schema_id is not None for one in found):
+    if not any(schema.schema_id is not None for schema in schemas):
         yield "id.compatibility.strict", "without use.schema.id or key.use.schema.id"
-    if all(one.is_latest or one.schema_id is not None for one in found):
-        chosen = "use.latest.*" if any(one.is_latest for one in found) else "use.schema.id"
+    if all(schema.uses_latest_version or schema.schema_id is not None for schema in schemas):
+        chosen = (
+            "use.latest.*"
+            if any(schema.uses_latest_version for schema in schemas)
+            else "use.schema.id"
+        )
         if sink["auto_register_schemas"]:
             yield "auto.register.schemas", f"beside {chosen}: nothing is registered"
         yield "normalize.schemas", f"beside {chosen}: nothing is registered"
 
 
-def _on_part(part: str, schema: SchemaOptions | None, has_url: bool) -> Iterator[tuple[str, str]]:
+def _notes_on_part(
+    part: str, schema: SchemaOptions | None, has_url: bool
+) -> Iterator[tuple[str, str]]:
     strategy = f"{part}.subject.name.strategy"
     schema_id = "use.schema.id" if part == "value" else "key.use.schema.id"
     if schema is None:
-        why = f"for no id of a schema goes with {part}s"
-        needed = f"{part}.schema.id.prefix=true" if has_url else "schema.registry.url"
+        reason = f"for no id of a schema goes with {part}s"
+        needed_option = f"{part}.schema.id.prefix=true" if has_url else "schema.registry.url"
         for name in (
             f"{part}.schema.id.location",
             strategy,
             schema_id,
             f"{part}.schema.references",
         ):
-            yield name, f"{why}: this needs {needed}"
+            yield name, f"{reason}: this needs {needed_option}"
     elif schema.schema_id is not None:
         yield strategy, f"beside {schema_id}, which says the schema"
 
 
-def _on_names(
-    asked: list[tuple[PartOptions, SchemaOptions | None]],
+def _notes_on_record_names(
+    parts: list[tuple[PartOptions, SchemaOptions | None]],
 ) -> Iterator[tuple[str, str]]:
     """Yield the options of derived schemas' names that have no effect, with the reason."""
-    why = "where the schema is given, or is one of the registry"
-    of_avro = [pair for pair in asked if pair[0].format == AVRO]
-    if of_avro and not any(p.avro_schema is None and _names(s) for p, s in of_avro):
-        yield "avro.record.name", why
-        yield "avro.namespace", why
+    reason = "where the schema is given, or is one of the registry"
+    avro_parts = [pair for pair in parts if pair[0].format == AVRO]
+    if avro_parts and not any(
+        p.avro_schema is None and _uses_record_name(s) for p, s in avro_parts
+    ):
+        yield "avro.record.name", reason
+        yield "avro.namespace", reason
 
 
-def _names(schema: SchemaOptions | None) -> bool:
+def _uses_record_name(schema: SchemaOptions | None) -> bool:
     """Return True if a derived schema's name is registered or part of a subject's name."""
     if schema is None:
         return True
-    return schema.schema_id is None and (not schema.is_latest or schema.strategy != TOPIC_NAME)
+    return schema.schema_id is None and (
+        not schema.uses_latest_version or schema.strategy != TOPIC_NAME
+    )
 
 
-def _on_credentials(
-    config: RegistryConfig, sink: Mapping[str, Any], given: frozenset[str]
+def _notes_on_credentials(
+    config: RegistryConfig, sink: Mapping[str, Any], set_names: frozenset[str]
 ) -> Iterator[str]:
     source = sink["schema_registry_basic_auth_credentials_source"]
     name = f"{_BASIC}user.info"
-    if name in given and source in (URL, SASL_INHERIT):
-        yield _without(name, f"beside {_BASIC}credentials.source={source}")
+    if name in set_names and source in (URL, SASL_INHERIT):
+        yield _no_effect_note(name, f"beside {_BASIC}credentials.source={source}")
     if config.bearer is not None and config.bearer.token is not None:
-        for name in _OF_ISSUER:
-            if name in given:
-                yield _without(name, f"beside {_BEARER}token, which is taken")
-    elif config.bearer is not None and f"{_BEARER}token" in given:
+        for name in _ISSUER_KEYS:
+            if name in set_names:
+                yield _no_effect_note(name, f"beside {_BEARER}token, which is taken")
+    elif config.bearer is not None and f"{_BEARER}token" in set_names:
         name = f"{_BEARER}token"
-        yield _without(name, f"beside {_BEARER}credentials.source=OAUTHBEARER")
+        yield _no_effect_note(name, f"beside {_BEARER}credentials.source=OAUTHBEARER")
     parts = [split_url(url.reveal()) for url in config.urls]
-    is_in_url = any(one is not None and one.username is not None for one in parts)
-    if is_in_url and (config.bearer is not None or config.user_info is not None):
+    has_url_credentials = any(
+        url_parts is not None and url_parts.username is not None for url_parts in parts
+    )
+    if has_url_credentials and (config.bearer is not None or config.user_info is not None):
         beside = f"{_BEARER}*" if config.bearer is not None else f"{_BASIC}*"
         yield f"user and password in schema.registry.url have no effect beside {beside}"
-    if sends_in_clear(config):
+    if sends_credentials_in_clear(config):
         yield (
             "schema.registry.url begins with http:, so the credentials can be read by whoever is "
             "on the way: use https:"

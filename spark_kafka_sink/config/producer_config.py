@@ -29,11 +29,11 @@ from spark_kafka_sink.config.config_def import (
     ConfigKey,
     at_least,
     between,
+    canonical_case,
     choice,
     flag,
-    in_usual_case,
     one_of,
-    without_providers,
+    without_config_providers,
 )
 from spark_kafka_sink.config.security_config import SecurityConfig, parse_security
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
@@ -96,27 +96,28 @@ def _hint(entry: str) -> str:
 
 BROKER_DEFAULT = -1
 # The protocol counts replicas in 16 bits.
-MOST_REPLICAS = 2**15 - 1
+MAX_REPLICAS = 2**15 - 1
 
 
-def problem_of_replicas(value: int) -> str | None:
+def replicas_problem(value: int) -> str | None:
     """Return why a replication factor is invalid, or None."""
-    if value == BROKER_DEFAULT or 1 <= value <= MOST_REPLICAS:
+    if value == BROKER_DEFAULT or 1 <= value <= MAX_REPLICAS:
         return None
-    return f"must be -1 or between 1 and {MOST_REPLICAS}"
+    return f"must be -1 or between 1 and {MAX_REPLICAS}"
 
 
 class TopicCreation(NamedTuple):
     """The ``topic.creation.*`` options. BROKER_DEFAULT leaves a number to the brokers (KIP-464).
 
-    asked_by, replicas_by: options that request the topic and set its replicas, for messages
+    enabling_option, replicas_option: options that request the topic and set its replicas, for
+    messages
     """
 
     partitions: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
     configs: tuple[tuple[str, str], ...] = ()
-    asked_by: str = "topic.creation.enable"
-    replicas_by: str = "topic.creation.replication.factor"
+    enabling_option: str = "topic.creation.enable"
+    replicas_option: str = "topic.creation.replication.factor"
 
 
 def parse_topic_configs(text: str) -> tuple[tuple[str, str], ...]:
@@ -137,9 +138,9 @@ def parse_topic_configs(text: str) -> tuple[tuple[str, str], ...]:
 
 
 # A tebibyte. A larger value is a typing error, which would otherwise show only in the tasks.
-_MOST_MEMORY = 1 << 40
+_MAX_BUFFER_MEMORY = 1 << 40
 # 16 of the smallest pages into which the buffer is divided.
-LEAST_MEMORY = 1 << 16
+MIN_BUFFER_MEMORY = 1 << 16
 ACKS_ALL = -1
 PARTITIONERS = ("default", "round-robin", "murmur3", "crc32")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -201,7 +202,7 @@ PRODUCER_CONFIG = ConfigDef(
             "buffer.memory",
             LONG,
             33554432,
-            between(0, _MOST_MEMORY),
+            between(0, _MAX_BUFFER_MEMORY),
             HIGH,
             "Bytes for records that are not acknowledged yet. When they are used up, the task "
             "waits for the brokers, at most kafka.max.block.ms. Less than 65536 is taken as 65536.",
@@ -332,7 +333,7 @@ PRODUCER_CONFIG = ConfigDef(
             "columns key and value and the number of partitions, and returns an int32 Arrow array.",
             "partitioner.class",
             "A Java class cannot run here.",
-            in_usual_case(*PARTITIONERS),
+            canonical_case(*PARTITIONERS),
         ),
         flag(
             "partitioner.adaptive.partitioning.enable",
@@ -500,7 +501,7 @@ class ProducerConfig:
     """Parsed and checked configuration; fields are Kafka's keys with dots as underscores.
 
     acks: ACKS_ALL, 0 or 1. enable_idempotence: after the rules that span several keys.
-    buffer_memory: bytes, raised to LEAST_MEMORY if the option is smaller.
+    buffer_memory: bytes, raised to MIN_BUFFER_MEMORY if the option is smaller.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -554,22 +555,26 @@ class ProducerConfig:
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> ProducerConfig:
         """Parse Kafka's keys and textual values. Raises ConfigError."""
-        values = without_providers(values)
-        secured = {name: text for name, text in values.items() if name in SECURITY_CONFIG.keys}
-        others = {name: text for name, text in values.items() if name not in secured}
-        parsed = PRODUCER_CONFIG.parse(others)
+        values = without_config_providers(values)
+        security_values = {
+            name: text for name, text in values.items() if name in SECURITY_CONFIG.keys
+        }
+        producer_values = {
+            name: text for name, text in values.items() if name not in security_values
+        }
+        parsed = PRODUCER_CONFIG.parse(producer_values)
         servers = parsed["bootstrap_servers"]
         parsed["bootstrap_servers"] = tuple(
             parse_bootstrap_servers(",".join(servers), "kafka.bootstrap.servers")
         )
         parsed["acks"] = ACKS[parsed["acks"]]
-        parsed["buffer_memory"] = max(parsed["buffer_memory"], LEAST_MEMORY)
+        parsed["buffer_memory"] = max(parsed["buffer_memory"], MIN_BUFFER_MEMORY)
         if "reconnect.backoff.max.ms" not in values and "reconnect.backoff.ms" in values:
             # As CommonClientConfigs.postProcessReconnectBackoffConfigs: a constant pause.
             parsed["reconnect_backoff_max_ms"] = parsed["reconnect_backoff_ms"]
         _check_idempotence(parsed, values)
         _check_delivery_timeout(parsed, values)
-        return cls(**parsed, security=parse_security(secured))
+        return cls(**parsed, security=parse_security(security_values))
 
     @property
     def compression_level(self) -> int | None:
@@ -582,22 +587,22 @@ class ProducerConfig:
         return levels.get(self.compression_type)
 
 
-def _check_idempotence(parsed: dict[str, Any], given: Mapping[str, str]) -> None:
+def _check_idempotence(parsed: dict[str, Any], originals: Mapping[str, str]) -> None:
     """Disable idempotence if acks or retries forbid it; raise ConfigError if the user enabled it.
 
     Source: ``ProducerConfig.postProcessAndValidateIdempotenceConfigs``, KIP-679.
     """
     if not parsed["enable_idempotence"]:
         return
-    is_asked_for = "enable.idempotence" in given
+    is_set_by_user = "enable.idempotence" in originals
     if parsed["retries"] == 0:
-        if is_asked_for:
+        if is_set_by_user:
             raise ConfigError(
                 "Must set kafka.retries to non-zero when using the idempotent producer."
             )
         parsed["enable_idempotence"] = False
     if parsed["acks"] != ACKS_ALL:
-        if is_asked_for:
+        if is_set_by_user:
             raise ConfigError(
                 "Must set kafka.acks to all in order to use the idempotent producer. "
                 "Otherwise we cannot guarantee idempotence."
@@ -611,17 +616,17 @@ def _check_idempotence(parsed: dict[str, Any], given: Mapping[str, str]) -> None
         )
 
 
-def _check_delivery_timeout(parsed: dict[str, Any], given: Mapping[str, str]) -> None:
+def _check_delivery_timeout(parsed: dict[str, Any], originals: Mapping[str, str]) -> None:
     """Raise a default that is too short; reject a short delivery.timeout.ms that the user set.
 
     Source: ``KafkaProducer.configureDeliveryTimeout``.
     """
-    least = min(parsed["linger_ms"] + parsed["request_timeout_ms"], _INT_MAX)
-    if parsed["delivery_timeout_ms"] >= least:
+    minimum_ms = min(parsed["linger_ms"] + parsed["request_timeout_ms"], _INT_MAX)
+    if parsed["delivery_timeout_ms"] >= minimum_ms:
         return
-    if "delivery.timeout.ms" in given:
+    if "delivery.timeout.ms" in originals:
         raise ConfigError(
             "kafka.delivery.timeout.ms should be equal to or larger than kafka.linger.ms + "
             "kafka.request.timeout.ms"
         )
-    parsed["delivery_timeout_ms"] = least
+    parsed["delivery_timeout_ms"] = minimum_ms

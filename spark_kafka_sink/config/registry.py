@@ -22,9 +22,9 @@ from spark_kafka_sink.config.config_def import (
     MEDIUM,
     ConfigKey,
     at_least,
+    canonical_case,
     choice,
     flag,
-    in_usual_case,
     optional_text,
     secret,
 )
@@ -60,7 +60,7 @@ def _simple_name(text: str) -> str:
     """Return a Java class without its package, in its usual case; a user's function unchanged."""
     if ":" in text:
         return text
-    name: str = in_usual_case(*_STRATEGIES)(text.rpartition(".")[2])
+    name: str = canonical_case(*_STRATEGIES)(text.rpartition(".")[2])
     return name
 
 
@@ -89,11 +89,11 @@ def _urls(urls: list[str]) -> str | None:
 
 
 def _pairs(pairs: list[str]) -> str | None:
-    is_right = all(name and "=" in pair for pair in pairs for name in [pair.partition("=")[0]])
-    return None if is_right else "each must be of the form name=value"
+    is_valid = all(name and "=" in pair for pair in pairs for name in [pair.partition("=")[0]])
+    return None if is_valid else "each must be of the form name=value"
 
 
-def _known_or_own(strategy: str) -> str | None:
+def _strategy_problem(strategy: str) -> str | None:
     if strategy in _STRATEGIES or ":" in strategy:
         return None
     return f"must be one of {', '.join(_STRATEGIES)}, or package.module:function"
@@ -115,7 +115,7 @@ def _strategy(part: str) -> ConfigKey:
         f"{part}.subject.name.strategy",
         CLASS,
         TOPIC_NAME,
-        _known_or_own,
+        _strategy_problem,
         MEDIUM,
         f"Under which subject the schema of {part}s is registered: TopicNameStrategy, which is "
         f"topic-{part}; RecordNameStrategy, the record's full name; TopicRecordNameStrategy, both "
@@ -125,7 +125,7 @@ def _strategy(part: str) -> ConfigKey:
     )
 
 
-def _of_registry(key: ConfigKey) -> ConfigKey:
+def _registry_ssl_key(key: ConfigKey) -> ConfigKey:
     """Return a TLS option of broker connections as an option of registry connections."""
     doc = key.doc.replace("a broker's", "the registry's").replace("brokers are", "the registry is")
     doc = doc.replace("if the brokers want", "if the registry wants")
@@ -253,7 +253,7 @@ REGISTRY_KEYS = (
         "How long the driver tries, in all, at all addresses, before it gives up a registry that "
         "does not answer. One request may take a third of it, or 5000 where that is more.",
     ),
-    *(_of_registry(key) for key in SSL_KEYS if key.name != "ssl.engine.factory.class"),
+    *(_registry_ssl_key(key) for key in SSL_KEYS if key.name != "ssl.engine.factory.class"),
 )
 
 
@@ -263,7 +263,7 @@ _NAMES = frozenset(key.name for key in REGISTRY_KEYS)
 # One request may take a part of schema.registry.timeout.ms, so that time is left to try another
 # address.
 _TRIES, _LEAST_REQUEST_MS = 3, 5000
-_LOCAL = ("localhost", "127.0.0.1", "::1")
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _SCHEMA_OPTION = {
     AVRO: "avro.schema",
     JSON: "json.schema",
@@ -289,7 +289,7 @@ class RegistryConfig:
     """``schema.registry.*``. urls: secrets, because they may hold credentials
 
     user_info: user:password; None if the URL holds the credentials or none are set
-    is_in_url: whether basic.auth.credentials.source is URL
+    has_url_credentials: whether basic.auth.credentials.source is URL
     bearer: None without a token
     """
 
@@ -299,7 +299,7 @@ class RegistryConfig:
     ssl: SslConfig
     request_timeout_ms: int
     timeout_ms: int
-    is_in_url: bool = False
+    has_url_credentials: bool = False
 
 
 class Reference(NamedTuple):
@@ -316,16 +316,16 @@ class SchemaOptions:
 
     strategy: TOPIC_NAME, RECORD_NAME or TOPIC_RECORD_NAME, or package.module:function
     schema_id: use.schema.id; None if the subject decides
-    is_strict: whether the registry's schema must have all columns
+    requires_all_columns: whether the registry's schema must have all columns
     metadata: use.latest.with.metadata, pairs that the latest schema must have
     """
 
     strategy: str
     schema_id: int | None
-    is_latest: bool
-    is_registered: bool
+    uses_latest_version: bool
+    registers_schema: bool
     is_normalized: bool
-    is_strict: bool = True
+    requires_all_columns: bool = True
     metadata: tuple[tuple[str, str], ...] = ()
     references: tuple[Reference, ...] = ()
 
@@ -342,22 +342,22 @@ class RegistryOptions:
     key: SchemaOptions | None
 
 
-def registry_of(
+def parse_registry(
     sink: Mapping[str, Any],
     formats: FormatOptions | None,
     security: SecurityConfig,
-    own: Iterable[str],
+    option_names: Iterable[str],
 ) -> RegistryOptions | None:
     """Build the options from the parsed table; None if keys and values get no schema id.
 
     security: of the connections to brokers, for SASL_INHERIT
-    own: names of the options that are set. Raises ConfigError.
+    option_names: names of the options that are set. Raises ConfigError.
     """
     if formats is None:
         return None
     urls = sink["schema_registry_url"]
     if not urls:
-        _check_no_registry(sink, formats, own)
+        _check_no_registry(sink, formats, option_names)
     value = _schema_of(sink, formats.value, sink["use_schema_id"])
     key = _schema_of(sink, formats.key, sink["key_use_schema_id"])
     if value is None and key is None:
@@ -366,7 +366,9 @@ def registry_of(
     return RegistryOptions(config, value, key)
 
 
-def _check_no_registry(sink: Mapping[str, Any], formats: FormatOptions, own: Iterable[str]) -> None:
+def _check_no_registry(
+    sink: Mapping[str, Any], formats: FormatOptions, option_names: Iterable[str]
+) -> None:
     """Raise ConfigError for registry options without the registry's address.
 
     Values would be written without an id, and consumers that use a registry could not read them.
@@ -380,7 +382,7 @@ def _check_no_registry(sink: Mapping[str, Any], formats: FormatOptions, own: Ite
         and part.has_id is not False
         and not (part.has_id and ids[part.part] is not None)
     }
-    for name in own:
+    for name in option_names:
         part = _part_of(name)
         if name in _NAMES and (part in parts if part else parts):
             part = part or next(iter(parts))
@@ -404,31 +406,33 @@ def _schema_of(
     """Return the schema options of the part; None if it gets no schema id. Raises ConfigError."""
     name, urls = part.part, sink["schema_registry_url"]
     has_schema = part.format in (AVRO, PROTOBUF)
-    is_asked_for = part.has_id if part.has_id is not None else has_schema and bool(urls)
+    writes_id = part.has_id if part.has_id is not None else has_schema and bool(urls)
     metadata = _metadata(sink)
-    latest = sink["use_latest_version"] or bool(metadata)
-    if not (is_asked_for and urls and (latest or schema_id is not None)):
+    uses_latest = sink["use_latest_version"] or bool(metadata)
+    if not (writes_id and urls and (uses_latest or schema_id is not None)):
         _check_message(part)
-    if not is_asked_for:
+    if not writes_id:
         return None
     prefix = f"{name}.schema.id.prefix=true"
     if part.format == STRING:
         raise ConfigError(f"{prefix}: {name}.format=string has no schema. Leave it out")
     if not urls and (schema_id is None or part.format == AVRO or part.id_location == HEADER):
         raise ConfigError(f"{prefix} needs schema.registry.url, where its schema is")
-    if not part.has_fields and schema_id is None and not latest:
+    if not part.has_fields and schema_id is None and not uses_latest:
         raise ConfigError(
             f"{prefix} with {name}.format={part.format} needs use.latest.version=true, or the id "
             f"of a schema in {_id_option(name)}: a schema is derived "
             "from columns for avro and json only"
         )
-    chosen = "use.schema.id" if schema_id is not None else "use.latest.version" if latest else None
-    references = _references_of(sink, part, chosen)
+    schema_option = (
+        "use.schema.id" if schema_id is not None else "use.latest.version" if uses_latest else None
+    )
+    references = _references_of(sink, part, schema_option)
     return SchemaOptions(
         sink[f"{name}_subject_name_strategy"],
         schema_id,
-        latest and schema_id is None,
-        sink["auto_register_schemas"] and not latest and schema_id is None,
+        uses_latest and schema_id is None,
+        sink["auto_register_schemas"] and not uses_latest and schema_id is None,
         sink["normalize_schemas"],
         sink["latest_compatibility_strict" if schema_id is None else "id_compatibility_strict"],
         metadata,
@@ -452,29 +456,30 @@ def _id_option(part: str) -> str:
 
 
 def _references_of(
-    sink: Mapping[str, Any], part: PartOptions, chosen: str | None
+    sink: Mapping[str, Any], part: PartOptions, schema_option: str | None
 ) -> tuple[Reference, ...]:
     """Return the references of the part's schema. Raises ConfigError.
 
-    chosen: the option that chooses a registry's schema, or None for a schema of the part's own
+    schema_option: the option that chooses a registry's schema, or None for a schema of the part's
+    own
     """
     name = part.part
-    given: object = {AVRO: part.avro_schema, JSON: part.json_schema}.get(part.format)
-    if chosen is not None and given is not None:
+    own_schema: object = {AVRO: part.avro_schema, JSON: part.json_schema}.get(part.format)
+    if schema_option is not None and own_schema is not None:
         raise ConfigError(
-            f"{name}.{part.format}.schema and {chosen} both say which schema to write with: leave "
-            "one of them out"
+            f"{name}.{part.format}.schema and {schema_option} both say which schema to write "
+            "with: leave one of them out"
         )
     option = f"{name}.schema.references"
     references = _references(sink[option.replace(".", "_")], option)
     if references and part.format == PROTOBUF:
-        given = part.descriptor_file if chosen is None else None
-    if references and given is None and chosen is not None:
+        own_schema = part.descriptor_file if schema_option is None else None
+    if references and own_schema is None and schema_option is not None:
         raise ConfigError(
-            f"{option} and {chosen} exclude each other: the registry tells what its schema builds "
-            "on. Leave one of them out"
+            f"{option} and {schema_option} exclude each other: the registry tells what its schema "
+            "builds on. Leave one of them out"
         )
-    if references and given is None:
+    if references and own_schema is None:
         raise ConfigError(
             f"{option} needs {name}.{_SCHEMA_OPTION.get(part.format, 'avro.schema')}, which builds "
             "on them"
@@ -492,7 +497,7 @@ def _references(text: str | None, option: str) -> tuple[Reference, ...]:
     if text is None:
         return ()
     try:
-        return tuple(_reference(one) for one in json.loads(text))
+        return tuple(_reference(item) for item in json.loads(text))
     except (ValueError, TypeError, KeyError):
         raise ConfigError(
             f"{option} must be a JSON list of objects with name, subject and, unless it is the "
@@ -500,13 +505,13 @@ def _references(text: str | None, option: str) -> tuple[Reference, ...]:
         ) from None
 
 
-def _reference(found: Mapping[str, Any]) -> Reference:
-    version = found.get("version")
+def _reference(item: Mapping[str, Any]) -> Reference:
+    version = item.get("version")
     if version is not None and (not isinstance(version, int) or version < 1):
         raise ValueError
-    if not isinstance(found["name"], str) or not isinstance(found["subject"], str):
+    if not isinstance(item["name"], str) or not isinstance(item["subject"], str):
         raise TypeError
-    return Reference(found["name"], found["subject"], version)
+    return Reference(item["name"], item["subject"], version)
 
 
 def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) -> RegistryConfig:
@@ -520,7 +525,7 @@ def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) 
             "schema.registry.basic.auth.user.info, as user:password"
         )
     if source == SASL_INHERIT:
-        user_info = _inherited(security)
+        user_info = _sasl_credentials(security)
     if source == URL:
         user_info = None
         for url in urls:
@@ -552,7 +557,7 @@ def check_credentials_in(url: SplitResult | None) -> None:
         )
 
 
-def _inherited(security: SecurityConfig) -> Secret:
+def _sasl_credentials(security: SecurityConfig) -> Secret:
     sasl = security.sasl
     if sasl is None or sasl.username is None or sasl.password is None:
         raise ConfigError(
@@ -572,12 +577,12 @@ def _bearer(sink: Mapping[str, Any]) -> BearerConfig | None:
         return None
     if source == STATIC_TOKEN:
         issuer = None
-        wanted = {"token": token}
+        required = {"token": token}
     else:
         token = None
         names = ("issuer.endpoint.url", "client.id", "client.secret")
-        wanted = {name: sink[_BEARER_FIELD + name.replace(".", "_")] for name in names}
-    missing = [name for name, value in wanted.items() if value is None]
+        required = {name: sink[_BEARER_FIELD + name.replace(".", "_")] for name in names}
+    missing = [name for name, value in required.items() if value is None]
     if missing:
         raise ConfigError(
             f"schema.registry.bearer.auth.credentials.source={source} needs "
@@ -610,17 +615,17 @@ def _ssl(sink: Mapping[str, Any]) -> SslConfig:
     try:
         return parse_ssl(fields)
     except ConfigError as error:
-        own = str(error).replace("kafka.ssl.", f"{REGISTRY_PREFIX}ssl.")
-        raise ConfigError(own) from None
+        message = str(error).replace("kafka.ssl.", f"{REGISTRY_PREFIX}ssl.")
+        raise ConfigError(message) from None
 
 
-def sends_in_clear(config: RegistryConfig) -> bool:
+def sends_credentials_in_clear(config: RegistryConfig) -> bool:
     """Return True if credentials leave this machine without TLS."""
     for url in config.urls:
         parts = split_url(url.reveal())
         if parts is None:  # a URL with a reference is checked after it is resolved
             continue
         has_credentials = config.user_info or config.bearer or parts.username is not None
-        if parts.scheme == "http" and has_credentials and parts.hostname not in _LOCAL:
+        if parts.scheme == "http" and has_credentials and parts.hostname not in _LOCAL_HOSTS:
             return True
     return False

@@ -5,8 +5,8 @@ may hold references (``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}
 that connects resolves them.
 
 Spark shows options and its own configuration in plans, in its UI and in event logs. It redacts a
-value if the name or the text matches ``spark.redaction.regex``. Function ``shown_by_spark`` finds
-secrets that Spark would show. Function ``for_java_client`` writes the same options for Java's
+value if the name or the text matches ``spark.redaction.regex``. Function ``secrets_shown_by_spark``
+finds secrets that Spark would show. Function ``for_java_client`` writes the same options for Java's
 client, for a job that reads with Spark's Kafka source from the same cluster.
 
 Source: ``SslConfigs``, ``SaslConfigs``, ``DefaultSslEngineFactory``, ``SaslChannelBuilder``,
@@ -27,17 +27,18 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.config_def import (
     IAM_CLIENT_HANDLER,
     IAM_LOGIN_HANDLER,
+    JAVA_CONFIG_PROVIDERS,
     KAFKA_PREFIX,
-    KINDS_OF_JAVA,
     OAUTH_LOGIN_HANDLER,
     REFERENCE,
     ConfigType,
     has_reference,
-    is_of_providers,
+    is_config_provider_key,
 )
 from spark_kafka_sink.config.security_keys import (
     AWS_MSK_IAM,
     OAUTHBEARER,
+    PASSWORD_MECHANISMS,
     PLAINTEXT,
     SASL_PLAINTEXT,
     SASL_SSL,
@@ -46,7 +47,6 @@ from spark_kafka_sink.config.security_keys import (
     SSL,
     TLS_1_2,
     TLS_1_3,
-    WITH_PASSWORD,
 )
 
 
@@ -173,8 +173,8 @@ class SecurityConfig:
     sasl: SaslConfig | None = None
 
 
-WITH_TLS = (SSL, SASL_SSL)
-WITH_SASL = (SASL_PLAINTEXT, SASL_SSL)
+TLS_PROTOCOLS = (SSL, SASL_SSL)
+SASL_PROTOCOLS = (SASL_PLAINTEXT, SASL_SSL)
 _PEM = "PEM"
 _STORES = {"truststore": "trust store", "keystore": "key store"}
 
@@ -188,8 +188,8 @@ def parse_security(values: Mapping[str, str]) -> SecurityConfig:
     protocol = parsed["security_protocol"]
     return SecurityConfig(
         protocol,
-        ssl=parse_ssl(parsed) if protocol in WITH_TLS else None,
-        sasl=_sasl(parsed, "sasl.mechanism" in values) if protocol in WITH_SASL else None,
+        ssl=parse_ssl(parsed) if protocol in TLS_PROTOCOLS else None,
+        sasl=_sasl(parsed, "sasl.mechanism" in values) if protocol in SASL_PROTOCOLS else None,
     )
 
 
@@ -286,9 +286,9 @@ def _sasl(parsed: Mapping[str, Any], has_mechanism: bool) -> SaslConfig:
     handlers = [parsed[f"sasl_{side}_callback_handler_class"] for side in ("login", "client")]
     if IAM_LOGIN_HANDLER in handlers and mechanism == OAUTHBEARER:
         mechanism = AWS_MSK_IAM
-    chosen = mechanism if has_mechanism else f"{mechanism}, which is the default"
-    _check_handlers(mechanism, chosen, parsed)
-    _check_password(mechanism, chosen, parsed)
+    shown_mechanism = mechanism if has_mechanism else f"{mechanism}, which is the default"
+    _check_handlers(mechanism, shown_mechanism, parsed)
+    _check_password(mechanism, shown_mechanism, parsed)
     return SaslConfig(
         mechanism=mechanism,
         jaas_config=parsed["sasl_jaas_config"],
@@ -315,31 +315,31 @@ def _sasl(parsed: Mapping[str, Any], has_mechanism: bool) -> SaslConfig:
     )
 
 
-def _fields(made: type[Any], parsed: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _fields(config_class: type[Any], parsed: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Return the values of a dataclass whose fields have the keys' names without the prefix."""
-    return {field.name: parsed[prefix + field.name] for field in fields(made)}
+    return {field.name: parsed[prefix + field.name] for field in fields(config_class)}
 
 
-def _check_handlers(mechanism: str, chosen: str, parsed: Mapping[str, Any]) -> None:
+def _check_handlers(mechanism: str, shown_mechanism: str, parsed: Mapping[str, Any]) -> None:
     """Raise ConfigError for a Java class of a mechanism other than the chosen one.
 
-    chosen: the mechanism as messages show it
+    shown_mechanism: the mechanism as messages show it
     """
     client_handler = parsed["sasl_client_callback_handler_class"]
     login_handler = parsed["sasl_login_callback_handler_class"]
-    for option, handler, wanted in (
+    for option, handler, required in (
         ("client", client_handler in (IAM_CLIENT_HANDLER, IAM_LOGIN_HANDLER), AWS_MSK_IAM),
         ("login", login_handler == OAUTH_LOGIN_HANDLER, OAUTHBEARER),
         ("login", login_handler == IAM_LOGIN_HANDLER, AWS_MSK_IAM),
     ):
-        if handler and mechanism != wanted:
+        if handler and mechanism != required:
             raise ConfigError(
-                f"kafka.sasl.{option}.callback.handler.class is for kafka.sasl.mechanism={wanted}, "
-                f"but the mechanism is {chosen}"
+                f"kafka.sasl.{option}.callback.handler.class is for "
+                f"kafka.sasl.mechanism={required}, but the mechanism is {shown_mechanism}"
             )
 
 
-def _check_password(mechanism: str, chosen: str, parsed: Mapping[str, Any]) -> None:
+def _check_password(mechanism: str, shown_mechanism: str, parsed: Mapping[str, Any]) -> None:
     """Raise ConfigError for a wrong use of ``sasl.username`` and ``sasl.password``."""
     user, password = parsed["sasl_username"], parsed["sasl_password"]
     if user is None and password is None:
@@ -349,10 +349,10 @@ def _check_password(mechanism: str, chosen: str, parsed: Mapping[str, Any]) -> N
             "Both kafka.sasl.jaas.config and kafka.sasl.username or kafka.sasl.password are given: "
             "leave one of them out"
         )
-    if mechanism not in WITH_PASSWORD:
+    if mechanism not in PASSWORD_MECHANISMS:
         raise ConfigError(
             f"kafka.sasl.username and kafka.sasl.password are for kafka.sasl.mechanism="
-            f"{', '.join(WITH_PASSWORD)}, but the mechanism is {chosen}"
+            f"{', '.join(PASSWORD_MECHANISMS)}, but the mechanism is {shown_mechanism}"
         )
     if user is None or password is None:
         missing = "kafka.sasl.username" if user is None else "kafka.sasl.password"
@@ -413,19 +413,19 @@ def clear_secrets(options: Mapping[str, str]) -> list[str]:
     return sorted(found)
 
 
-def shown_by_spark(
+def secrets_shown_by_spark(
     options: Mapping[str, str], regex: str = DEFAULT_REGEX, prefix: str = ""
 ) -> list[str]:
     """Return the names of ``clear_secrets`` whose values Spark does not redact.
 
     regex: ``spark.redaction.regex``; prefix: text before the names where Spark shows them
     """
-    hides = _compiled(regex)
+    redaction = _compiled(regex)
     values = {name.lower(): value for name, value in options.items()}
     return [
         name
         for name in clear_secrets(options)
-        if not (hides.search(prefix + name) or hides.search(values[name]))
+        if not (redaction.search(prefix + name) or redaction.search(values[name]))
     ]
 
 
@@ -439,7 +439,7 @@ def _compiled(regex: str) -> re.Pattern[str]:
         return re.compile(DEFAULT_REGEX)
 
 
-def warning_of_shown(names: list[str], regex: str = DEFAULT_REGEX) -> str:
+def warning_about_shown_secrets(names: list[str], regex: str = DEFAULT_REGEX) -> str:
     """Return the warning about secrets that Spark shows, with advice."""
     default = " the default of" if regex == DEFAULT_REGEX else ""
     return (
@@ -459,7 +459,7 @@ _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-_NOT_OF_JAVA = ("sasl.username", "sasl.password", "sasl.oauthbearer.token.provider")
+_WITHOUT_JAVA_COUNTERPART = ("sasl.username", "sasl.password", "sasl.oauthbearer.token.provider")
 _PEM_FILES = (".pem", ".crt", ".cer", ".key")
 
 
@@ -471,26 +471,30 @@ def for_java_client(options: Mapping[str, str]) -> dict[str, str]:
     in Java (a token provider) are omitted.
     """
     lowered = {name.lower(): value for name, value in options.items()}
-    given = {
+    originals = {
         name.removeprefix(KAFKA_PREFIX): value
         for name, value in lowered.items()
         if name.startswith(KAFKA_PREFIX)
     }
-    taken = {
-        name: _as_java_writes(name, value)
-        for name, value in given.items()
-        if is_of_providers(name) or (name in SECURITY_CONFIG.keys and name not in _NOT_OF_JAVA)
+    java_options = {
+        name: _in_java_case(name, value)
+        for name, value in originals.items()
+        if is_config_provider_key(name)
+        or (name in SECURITY_CONFIG.keys and name not in _WITHOUT_JAVA_COUNTERPART)
     }
-    taken.update(_jaas(given))
-    taken.update(_store_types(given))
-    if any(has_reference(value) for value in taken.values()) and "config.providers" not in taken:
-        taken["config.providers"] = ",".join(KINDS_OF_JAVA.values())
-        for java_class, kind in KINDS_OF_JAVA.items():
-            taken[f"config.providers.{kind}.class"] = java_class
-    return {KAFKA_PREFIX + name: value for name, value in taken.items()}
+    java_options.update(_jaas(originals))
+    java_options.update(_store_types(originals))
+    if (
+        any(has_reference(value) for value in java_options.values())
+        and "config.providers" not in java_options
+    ):
+        java_options["config.providers"] = ",".join(JAVA_CONFIG_PROVIDERS.values())
+        for java_class, kind in JAVA_CONFIG_PROVIDERS.items():
+            java_options[f"config.providers.{kind}.class"] = java_class
+    return {KAFKA_PREFIX + name: value for name, value in java_options.items()}
 
 
-def _as_java_writes(name: str, value: str) -> str:
+def _in_java_case(name: str, value: str) -> str:
     """Return a word that the sink accepts in any case in the case that Java knows."""
     key = SECURITY_CONFIG.keys.get(name)
     # A class stays unchanged: the sink would shorten the name that Java looks up.
@@ -499,9 +503,9 @@ def _as_java_writes(name: str, value: str) -> str:
     return value if has_reference(value) else str(key.convert(value.strip()))
 
 
-def _jaas(given: Mapping[str, str]) -> dict[str, str]:
-    user, password = given.get("sasl.username"), given.get("sasl.password")
-    module = _LOGIN_MODULES.get(given.get("sasl.mechanism", "").upper().partition("-")[0])
+def _jaas(originals: Mapping[str, str]) -> dict[str, str]:
+    user, password = originals.get("sasl.username"), originals.get("sasl.password")
+    module = _LOGIN_MODULES.get(originals.get("sasl.mechanism", "").upper().partition("-")[0])
     if user is None or password is None or module is None:
         return {}
     entry = f'{module} required username="{_quoted(user)}" password="{_quoted(password)}";'
@@ -513,12 +517,12 @@ def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _store_types(given: Mapping[str, str]) -> dict[str, str]:
+def _store_types(originals: Mapping[str, str]) -> dict[str, str]:
     """Return ``ssl.*.type=PEM`` for PEM stores without a type, because Java's default is JKS."""
     found = {}
     for store, text in (("truststore", "certificates"), ("keystore", "certificate.chain")):
-        location = given.get(f"ssl.{store}.location", "").lower()
-        is_pem = f"ssl.{store}.{text}" in given or location.endswith(_PEM_FILES)
-        if is_pem and f"ssl.{store}.type" not in given:
+        location = originals.get(f"ssl.{store}.location", "").lower()
+        is_pem = f"ssl.{store}.{text}" in originals or location.endswith(_PEM_FILES)
+        if is_pem and f"ssl.{store}.type" not in originals:
             found[f"ssl.{store}.type"] = "PEM"
     return found

@@ -29,15 +29,15 @@ from spark_kafka_sink.config.config_def import (
     RETRIEVERS,
     SHORT,
     STRING,
-    TOKENS_OF_YOUR_OWN,
+    TOKEN_PROVIDER_ADVICE,
     VALIDATORS,
     ConfigDef,
     ConfigKey,
     at_least,
     between,
+    canonical_case,
     choice,
     flag,
-    in_usual_case,
     non_empty,
     one_of,
     one_of_classes,
@@ -80,11 +80,11 @@ def _protocols(names: list[str]) -> str | None:
 
 def _tls_version(text: str) -> str:
     """Return TLSv1.3 for Java's names TLS and SSL, which allow every version of the JVM."""
-    usual: str = in_usual_case(TLS_1_2, TLS_1_3, *_ANY_VERSION)(text)
-    return TLS_1_3 if usual in _ANY_VERSION else usual
+    canonical: str = canonical_case(TLS_1_2, TLS_1_3, *_ANY_VERSION)(text)
+    return TLS_1_3 if canonical in _ANY_VERSION else canonical
 
 
-def _type_of(name: str) -> ConfigKey:
+def _store_type(name: str) -> ConfigKey:
     """Return the option for the type of a store."""
     key = choice(name, None, STORE_TYPES, MEDIUM, "JKS, PKCS12 or PEM.")
     return key._replace(java_default="JKS", difference=_BY_CONTENT)
@@ -112,7 +112,7 @@ SSL_KEYS = [
         "The certificates themselves, as PEM text, instead of a file. Line ends may be blanks or "
         "\\n, as properties files leave them.",
     ),
-    _type_of("ssl.truststore.type"),
+    _store_type("ssl.truststore.type"),
     optional_text(
         "ssl.keystore.location",
         HIGH,
@@ -137,7 +137,7 @@ SSL_KEYS = [
         HIGH,
         "The certificate chain that belongs to kafka.ssl.keystore.key, as PEM text.",
     ),
-    _type_of("ssl.keystore.type"),
+    _store_type("ssl.keystore.type"),
     secret(
         "ssl.key.password",
         HIGH,
@@ -151,7 +151,7 @@ SSL_KEYS = [
         LOW,
         "https: a broker's certificate must be for the host name that is connected to. Empty: the "
         "chain is checked, the name is not. librdkafka's none is taken as empty.",
-        convert=lambda text: "" if text.lower() in NO_CHECK else in_usual_case("https")(text),
+        convert=lambda text: "" if text.lower() in NO_CHECK else canonical_case("https")(text),
     ),
     ConfigKey(
         "ssl.protocol",
@@ -199,7 +199,7 @@ SSL_KEYS = [
 PLAIN, OAUTHBEARER, GSSAPI, AWS_MSK_IAM = "PLAIN", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI, AWS_MSK_IAM)
-WITH_PASSWORD = (PLAIN, *SCRAM)
+PASSWORD_MECHANISMS = (PLAIN, *SCRAM)
 
 SASL_KEYS = [
     choice(
@@ -259,7 +259,7 @@ SASL_KEYS = [
         "sasl.login.callback.handler.class",
         CLASS,
         None,
-        one_of_classes(LOGIN_HANDLERS, TOKENS_OF_YOUR_OWN),
+        one_of_classes(LOGIN_HANDLERS, TOKEN_PROVIDER_ADVICE),
         MEDIUM,
         "A Java class: Kafka's OAuthBearerLoginCallbackHandler is taken, by its names of before "
         "and since Kafka 4.0, and software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler, "
@@ -416,7 +416,7 @@ OAUTH_KEYS = [
         "sasl.oauthbearer.jwt.retriever.class",
         CLASS,
         RETRIEVERS[0],
-        one_of_classes(JWT_RETRIEVERS, TOKENS_OF_YOUR_OWN),
+        one_of_classes(JWT_RETRIEVERS, TOKEN_PROVIDER_ADVICE),
         MEDIUM,
         "How a token is asked for, by the name of Kafka's class: ClientCredentialsJwtRetriever, "
         "JwtBearerJwtRetriever, FileJwtRetriever; DefaultJwtRetriever chooses the last for a file: "
@@ -545,7 +545,7 @@ _PROTOCOL = ConfigKey(
     MEDIUM,
     "How to talk to brokers: PLAINTEXT; SSL, which is TLS; SASL_PLAINTEXT or SASL_SSL, which add "
     "authentication by SASL.",
-    convert=in_usual_case(*SECURITY_PROTOCOLS),
+    convert=canonical_case(*SECURITY_PROTOCOLS),
 )
 
 PROTOCOL_CONFIG = ConfigDef([_PROTOCOL], KAFKA_PREFIX)

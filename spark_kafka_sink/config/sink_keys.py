@@ -39,9 +39,9 @@ from spark_kafka_sink.config.config_def import (
 from spark_kafka_sink.config.formats import FORMAT_KEYS
 from spark_kafka_sink.config.producer_config import (
     BROKER_DEFAULT,
-    MOST_REPLICAS,
+    MAX_REPLICAS,
     TopicCreation,
-    problem_of_replicas,
+    replicas_problem,
 )
 from spark_kafka_sink.config.registry import REGISTRY_KEYS
 
@@ -69,7 +69,7 @@ DEAD_LETTER_KEYS = (
         "errors.deadletterqueue.topic.replication.factor",
         INT,
         BROKER_DEFAULT,
-        problem_of_replicas,
+        replicas_problem,
         MEDIUM,
         "Replicas of that topic when it is created. -1: the brokers' default.replication.factor, "
         "which needs Kafka 2.4 or newer. Kafka Connect's default is 3.",
@@ -109,14 +109,14 @@ DEAD_LETTER_KEYS = (
     ),
 )
 
-_SENT_AGAIN = (
+_RETRY_SETTINGS = (
     "records are sent again for kafka.delivery.timeout.ms, and a task as Spark's settings say"
 )
-NAMES_OF_CONNECT = {
+CONNECT_KEYS_WITHOUT_EFFECT = {
     "errors.log.include.messages": "keys, values and headers are not logged. The dead letter has "
     "them: pykafka-sink dead-letters show",
-    "errors.retry.timeout": _SENT_AGAIN,
-    "errors.retry.delay.max.ms": _SENT_AGAIN,
+    "errors.retry.timeout": _RETRY_SETTINGS,
+    "errors.retry.delay.max.ms": _RETRY_SETTINGS,
 }
 """KIP-298's names, in lower case, that have no effect here -> the reason."""
 
@@ -159,7 +159,7 @@ class DeadLetterConfig(NamedTuple):
     own: RowRules = UNKNOWN_RULES
 
 
-def dead_letters_of(sink: Mapping[str, Any]) -> DeadLetterConfig | None:
+def parse_dead_letters(sink: Mapping[str, Any]) -> DeadLetterConfig | None:
     """Build the options from the parsed table; None without a tolerance. Raises ConfigError."""
     if sink["errors_tolerance"] != TOLERATE_ALL:
         return None
@@ -183,17 +183,17 @@ def dead_letters_of(sink: Mapping[str, Any]) -> DeadLetterConfig | None:
         TopicCreation(
             sink["topic_creation_partitions"],
             replicas,
-            asked_by=_TOPIC_NAME,
-            replicas_by="errors.deadletterqueue.topic.replication.factor",
+            enabling_option=_TOPIC_NAME,
+            replicas_option="errors.deadletterqueue.topic.replication.factor",
         ),
     )
 
 
-def notes_on_dead_letters(sink: Mapping[str, Any], own: Iterable[str]) -> Iterator[str]:
-    """Yield sentences about options without effect. ``own``: names of the options that are set."""
+def notes_on_dead_letters(sink: Mapping[str, Any], option_names: Iterable[str]) -> Iterator[str]:
+    """Yield sentences about those of ``option_names``, the options set, that have no effect."""
     if sink["errors_tolerance"] != TOLERATE_ALL:
         names = {key.name for key in DEAD_LETTER_KEYS} - {_TOLERANCE}
-        for name in own:
+        for name in option_names:
             if name in names:
                 yield f"option '{name}' has no effect without {TOLERATES}"
 
@@ -251,16 +251,16 @@ def _problem_of_gateway(url: str) -> str | None:
 
     try:
         parts = urlsplit(url)
-        is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_gateway_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:  # wrong brackets or port
-        is_one = False
+        is_gateway_url = False
     if "@" in url:
         return (
             "no user and password can be given: Spark would show them. Name an address that "
             "takes metrics without them, such as that of a proxy on the driver's machine that "
             "adds them; or use metrics.otlp.endpoint with metrics.otlp.headers"
         )
-    if not is_one or parts.query or parts.fragment:
+    if not is_gateway_url or parts.query or parts.fragment:
         return "must be as http://HOST:9091 or https://HOST, with a path at most"
     return None
 
@@ -450,10 +450,10 @@ class MetricsOutputs:
         return self.otlp is not None and OTLP_TRACES in self.otlp.signals
 
 
-def notes_on_outputs(outputs: MetricsOutputs, own: Iterable[str]) -> Iterator[str]:
-    """Yield sentences about options without effect. ``own``: names of the options that are set."""
+def notes_on_outputs(outputs: MetricsOutputs, option_names: Iterable[str]) -> Iterator[str]:
+    """Yield sentences about those of ``option_names``, the options set, that have no effect."""
     names = {key.name for key in METRICS_KEYS if key.name.startswith(_OTLP)}
-    for name in own:
+    for name in option_names:
         if outputs.otlp is None and name in names and not name.endswith(".enable"):
             yield f"option '{name}' has no effect without metrics.otlp.enable=true"
         elif outputs.path is None and name.startswith(f"{_PATH}."):
@@ -462,7 +462,7 @@ def notes_on_outputs(outputs: MetricsOutputs, own: Iterable[str]) -> Iterator[st
             yield f"option '{name}' has no effect without {_PUSH_URL}"
 
 
-LONGEST_TIMEOUT_MS = 900_000
+MAX_TRANSACTION_TIMEOUT_MS = 900_000
 """The brokers' default of transaction.max.timeout.ms and the sink's of transaction.timeout.ms.
 
 The longest timeout is best because a restart during a commit must end before the timeout."""
@@ -494,7 +494,7 @@ EXACTLY_ONCE = "exactly-once"
 NONE = "none"
 
 
-def _number_of(value: int) -> str | None:
+def _partitions_problem(value: int) -> str | None:
     return None if value == BROKER_DEFAULT or value >= 1 else "must be -1 or at least 1"
 
 
@@ -582,7 +582,7 @@ SINK_OPTIONS = ConfigDef(
             "transaction.log.replication.factor",
             INT,
             3,
-            between(1, MOST_REPLICAS),
+            between(1, MAX_REPLICAS),
             MEDIUM,
             "Replicas of transaction.log.topic when it is created; fewer are refused. 1 for a "
             "cluster of one broker, where decisions are lost with its disk. Its "
@@ -599,7 +599,7 @@ SINK_OPTIONS = ConfigDef(
             "topic.creation.partitions",
             INT,
             BROKER_DEFAULT,
-            _number_of,
+            _partitions_problem,
             MEDIUM,
             "Partitions of a topic that is created. -1: the brokers' num.partitions, which "
             "needs Kafka 2.4 or newer.",
@@ -608,7 +608,7 @@ SINK_OPTIONS = ConfigDef(
             "topic.creation.replication.factor",
             INT,
             BROKER_DEFAULT,
-            problem_of_replicas,
+            replicas_problem,
             MEDIUM,
             "Replicas of a topic that is created. -1: the brokers' default.replication.factor, "
             "which needs Kafka 2.4 or newer.",

@@ -21,49 +21,49 @@ from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.config.config_def import (
     KAFKA_PREFIX,
     Property,
-    is_of_providers,
-    notes_on_providers,
+    is_config_provider_key,
+    notes_on_config_providers,
     read_properties,
 )
-from spark_kafka_sink.config.formats import FormatOptions, formats_of, notes_on_formats
+from spark_kafka_sink.config.formats import FormatOptions, notes_on_formats, parse_formats
 from spark_kafka_sink.config.option_names import (
     JAVA_PARTITIONERS,
     KEYS_WITHOUT_EFFECT,
     LIBRDKAFKA_KEYS,
     LISTS_OF_JAVA_CLASSES,
     answer,
+    closest_option,
     is_unknown,
-    near_option,
     notes_on_registry,
     notes_on_secrets,
     notes_on_security,
-    refusal,
+    rejection_reason,
 )
 from spark_kafka_sink.config.producer_config import (
     ACKS_ALL,
-    LEAST_MEMORY,
+    MIN_BUFFER_MEMORY,
     PRODUCER_CONFIG,
     ProducerConfig,
     TopicCreation,
     parse_topic_configs,
 )
-from spark_kafka_sink.config.registry import RegistryOptions, registry_of
+from spark_kafka_sink.config.registry import RegistryOptions, parse_registry
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 from spark_kafka_sink.config.sink_keys import (
+    CONNECT_KEYS_WITHOUT_EFFECT,
     EXACTLY_ONCE,
-    LONGEST_TIMEOUT_MS,
-    NAMES_OF_CONNECT,
+    MAX_TRANSACTION_TIMEOUT_MS,
     NONE,
     SINK_OPTIONS,
     DeadLetterConfig,
     ExactlyOnceConfig,
     MetricsOutputs,
-    dead_letters_of,
     notes_on_dead_letters,
     notes_on_outputs,
+    parse_dead_letters,
 )
 
-_ASKED_FOR = "delivery.guarantee=exactly-once"
+_EXACTLY_ONCE_OPTION = "delivery.guarantee=exactly-once"
 _EXACTLY_ONCE_ONLY = (
     "transactional.id.prefix",
     "transaction.log.topic",
@@ -73,7 +73,7 @@ _EXACTLY_ONCE_ONLY = (
     "write.version",
     "transaction.log.replication.factor",
 )
-_AS_THEY_ARE = (
+_UNCHANGED_FIELDS = (
     "delivery_guarantee",
     "topic",
     "log_level",
@@ -124,35 +124,35 @@ class SinkOptions:
         kafka = _kafka_options(lowered)
         own_names = (name for name in lowered if not name.startswith(KAFKA_PREFIX))
         _check_names([*(KAFKA_PREFIX + key for key in kafka), *own_names])
-        own = {name: value for name, value in lowered.items() if name in SINK_OPTIONS.keys}
-        sink = SINK_OPTIONS.parse(own)
+        own_options = {name: value for name, value in lowered.items() if name in SINK_OPTIONS.keys}
+        sink = SINK_OPTIONS.parse(own_options)
         kafka = {**_defaults_for(sink["delivery_guarantee"]), **kafka}
-        producer = ProducerConfig.parse(_with_effect(kafka))
-        _check_hooks(sink["interceptors"], producer.partitioner)
-        outputs, formats = MetricsOutputs.of(sink), formats_of(sink, own)
-        registry = registry_of(sink, formats, producer.security, own)
+        producer = ProducerConfig.parse(_without_unused_keys(kafka))
+        _check_entry_points(sink["interceptors"], producer.partitioner)
+        outputs, formats = MetricsOutputs.of(sink), parse_formats(sink, own_options)
+        registry = parse_registry(sink, formats, producer.security, own_options)
         return cls(
-            producer=_with_own(producer, sink),
+            producer=_with_sink_options(producer, sink),
             exactly_once=_exactly_once(sink, producer),
             checkpoint=lowered.get("checkpointlocation"),
             query_name=lowered.get("queryname"),
-            **{name: sink[name] for name in _AS_THEY_ARE},
+            **{name: sink[name] for name in _UNCHANGED_FIELDS},
             interceptors=tuple(sink["interceptors"]),
             metrics=outputs,
             notes=(
                 *_notes(lowered, kafka),
-                *_notes_on_guarantee(sink["delivery_guarantee"], own),
-                *notes_on_providers(kafka),
+                *_notes_on_guarantee(sink["delivery_guarantee"], own_options),
+                *notes_on_config_providers(kafka),
                 *notes_on_security(kafka, producer.security),
                 *notes_on_secrets(lowered),
-                *notes_on_outputs(outputs, own),
-                *notes_on_dead_letters(sink, own),
+                *notes_on_outputs(outputs, own_options),
+                *notes_on_dead_letters(sink, own_options),
                 *(
-                    *notes_on_formats(formats, own),
-                    *notes_on_registry(registry, formats, sink, own),
+                    *notes_on_formats(formats, own_options),
+                    *notes_on_registry(registry, formats, sink, own_options),
                 ),
             ),
-            dead_letters=dead_letters_of(sink),
+            dead_letters=parse_dead_letters(sink),
             formats=formats,
             registry=registry,
         )
@@ -180,11 +180,11 @@ def _kafka_options(lowered: Mapping[str, str]) -> dict[str, str]:
     return kafka
 
 
-def _with_effect(kafka: Mapping[str, str]) -> dict[str, str]:
+def _without_unused_keys(kafka: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in kafka.items() if name not in KEYS_WITHOUT_EFFECT}
 
 
-def _with_own(producer: ProducerConfig, sink: Mapping[str, Any]) -> ProducerConfig:
+def _with_sink_options(producer: ProducerConfig, sink: Mapping[str, Any]) -> ProducerConfig:
     """Return ``producer`` with the fields that the sink's own options set."""
     is_exactly_once = sink["delivery_guarantee"] == EXACTLY_ONCE
     return replace(
@@ -203,7 +203,7 @@ def _topic_creation(sink: Mapping[str, Any]) -> TopicCreation | None:
     return TopicCreation(partitions, sink["topic_creation_replication_factor"], configs)
 
 
-def _check_hooks(interceptors: list[str], partitioner: str) -> None:
+def _check_entry_points(interceptors: list[str], partitioner: str) -> None:
     """Raise ConfigError on the driver for user code that the tasks could not load."""
     for entry_point in interceptors:
         load(entry_point, "interceptor")
@@ -218,7 +218,7 @@ def _check_names(names: Sequence[str]) -> None:
     """
     parts = [part for part in ("value", "key") if f"{part}.format" in names]
     for name in names:
-        problem = refusal(name, parts)
+        problem = rejection_reason(name, parts)
         if problem is not None:
             raise ConfigError(problem)
     if f"{KAFKA_PREFIX}bootstrap.servers" not in names:
@@ -234,26 +234,29 @@ def _notes(names: Iterable[str], kafka: Mapping[str, str]) -> Iterator[str]:
         key = name.removeprefix(KAFKA_PREFIX)
         if key != name and key in KEYS_WITHOUT_EFFECT:
             yield f"option '{name}' has no effect: {KEYS_WITHOUT_EFFECT[key]}"
-        elif name in NAMES_OF_CONNECT:
-            yield f"option '{name}' of Kafka Connect has no effect here: {NAMES_OF_CONNECT[name]}"
+        elif name in CONNECT_KEYS_WITHOUT_EFFECT:
+            yield (
+                f"option '{name}' of Kafka Connect has no effect here: "
+                f"{CONNECT_KEYS_WITHOUT_EFFECT[name]}"
+            )
         elif is_unknown(name):
             yield f"option '{name}' is not one of this sink's and has no effect"
 
 
-def _notes_on_guarantee(guarantee: str, own: Iterable[str]) -> Iterator[str]:
+def _notes_on_guarantee(guarantee: str, option_names: Iterable[str]) -> Iterator[str]:
     if guarantee != EXACTLY_ONCE:
         for name in _EXACTLY_ONCE_ONLY:
-            if name in own:
-                yield f"option '{name}' has no effect without {_ASKED_FOR}"
+            if name in option_names:
+                yield f"option '{name}' has no effect without {_EXACTLY_ONCE_OPTION}"
 
 
 def _notes_on_memory(kafka: Mapping[str, str]) -> Iterator[str]:
-    given = kafka.get("buffer.memory", "").strip()
-    if given and int(given) < LEAST_MEMORY:
-        yield f"kafka.buffer.memory={given} is taken as {LEAST_MEMORY}, what this sink needs"
+    memory = kafka.get("buffer.memory", "").strip()
+    if memory and int(memory) < MIN_BUFFER_MEMORY:
+        yield f"kafka.buffer.memory={memory} is taken as {MIN_BUFFER_MEMORY}, what this sink needs"
 
 
-def _check_write(write_id: str | None, version: int | None) -> None:
+def _check_write_identity(write_id: str | None, version: int | None) -> None:
     if (write_id is None) != (version is None):
         raise ConfigError(
             "write.id and write.version belong together: the name of what writes, and the number "
@@ -275,23 +278,24 @@ def _check_decision_log(sink: Mapping[str, Any]) -> None:
 def _defaults_for(guarantee: str) -> dict[str, str]:
     """Return the defaults of ``kafka.*`` that a guarantee needs."""
     if guarantee == EXACTLY_ONCE:
-        return {"transaction.timeout.ms": str(LONGEST_TIMEOUT_MS)}
+        return {"transaction.timeout.ms": str(MAX_TRANSACTION_TIMEOUT_MS)}
     return {"acks": "0"} if guarantee == NONE else {}
 
 
 def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyOnceConfig | None:
     if sink["delivery_guarantee"] != EXACTLY_ONCE:
         return None
-    _check_write(sink["write_id"], sink["write_version"])
+    _check_write_identity(sink["write_id"], sink["write_version"])
     prefix = sink["transactional_id_prefix"]
     if prefix is None:
         raise ConfigError(
-            f"{_ASKED_FOR} needs option 'transactional.id.prefix': a name that is this query's own "
-            "and stays the same when it is restarted, e.g. the query's name"
+            f"{_EXACTLY_ONCE_OPTION} needs option 'transactional.id.prefix': a name that is this "
+            "query's own and stays the same when it is restarted, e.g. the query's name"
         )
     if not producer.enable_idempotence:
         raise ConfigError(
-            f"{_ASKED_FOR} needs kafka.acks=all and kafka.enable.idempotence=true: leave both away"
+            f"{_EXACTLY_ONCE_OPTION} needs kafka.acks=all and kafka.enable.idempotence=true: "
+            "leave both away"
         )
     _check_decision_log(sink)
     return ExactlyOnceConfig(
@@ -304,7 +308,7 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
     )
 
 
-_OF_PRODUCER = (
+_REPORTED_PRODUCER_KEYS = (
     "batch.size",
     "linger.ms",
     "buffer.memory",
@@ -313,26 +317,28 @@ _OF_PRODUCER = (
 )
 
 
-def told_settings(options: SinkOptions) -> dict[str, str]:
+def effective_settings(options: SinkOptions) -> dict[str, str]:
     """Return the values in force, set or default, by the names that users write."""
     producer = options.producer
-    told = {
+    settings = {
         "delivery.guarantee": options.delivery_guarantee,
         "kafka.acks": "all" if producer.acks == ACKS_ALL else str(producer.acks),
         "kafka.enable.idempotence": str(producer.enable_idempotence).lower(),
         **_compression(producer),
     }
-    for name in _OF_PRODUCER:
-        told[f"kafka.{name}"] = str(getattr(producer, name.replace(".", "_")))
+    for name in _REPORTED_PRODUCER_KEYS:
+        settings[f"kafka.{name}"] = str(getattr(producer, name.replace(".", "_")))
     if producer.max_bytes_per_second is not None:
-        told["max.bytes.per.second.per.task"] = str(producer.max_bytes_per_second)
-    return told
+        settings["max.bytes.per.second.per.task"] = str(producer.max_bytes_per_second)
+    return settings
 
 
 def _compression(producer: ProducerConfig) -> dict[str, str]:
     codec, level = producer.compression_type, producer.compression_level
-    told = {"kafka.compression.type": codec}
-    return told if level is None else {**told, f"kafka.compression.{codec}.level": str(level)}
+    settings = {"kafka.compression.type": codec}
+    return (
+        settings if level is None else {**settings, f"kafka.compression.{codec}.level": str(level)}
+    )
 
 
 _NAMES = "|".join(
@@ -358,22 +364,24 @@ def read_command_config(
     """
     servers = {"bootstrap.servers": bootstrap_servers}
     try:
-        found = read_properties(path)
+        properties = read_properties(path)
     except OSError as error:
         raise ConfigError(f"--command-config: cannot read {path}: {error.strerror}") from None
-    lines = {name: line for name, _, line in found}
+    lines = {name: line for name, _, line in properties}
     for name, line in lines.items():
         _check_name(name, f"{path}, line {line}")
-    values = {name: value for name, value, _ in found if _is_used(name)}
+    values = {name: value for name, value, _ in properties if _is_used(name)}
     try:
         producer = ProducerConfig.parse({**defaults, **values, **servers})
     except ConfigError as error:
         raise ConfigError(_in_file(str(error), path, lines)) from None
-    return CommandConfig(producer, tuple(_notes_on_file(path, found, values, producer)))
+    return CommandConfig(producer, tuple(_notes_on_file(path, properties, values, producer)))
 
 
 def _is_used(name: str) -> bool:
-    return name in PRODUCER_CONFIG.keys or name in SECURITY_CONFIG.keys or is_of_providers(name)
+    return (
+        name in PRODUCER_CONFIG.keys or name in SECURITY_CONFIG.keys or is_config_provider_key(name)
+    )
 
 
 def _check_name(name: str, where: str) -> None:
@@ -386,21 +394,21 @@ def _check_name(name: str, where: str) -> None:
     if _is_used(name) or name in KEYS_WITHOUT_EFFECT:
         return
     full_name = KAFKA_PREFIX + name
-    near = near_option(full_name)
-    if name in LIBRDKAFKA_KEYS or (near == full_name and name.startswith(("ssl.", "sasl."))):
-        raise ConfigError(f"{where}: {_without_prefix(refusal(full_name) or '')}")
-    if near is not None and near.startswith(KAFKA_PREFIX) and near != full_name:
-        told = _without_prefix(answer(near)).replace(f"'{KAFKA_PREFIX}", "'")
-        raise ConfigError(f"{where}: there is no '{name}'. {told}")
+    closest = closest_option(full_name)
+    if name in LIBRDKAFKA_KEYS or (closest == full_name and name.startswith(("ssl.", "sasl."))):
+        raise ConfigError(f"{where}: {_without_prefix(rejection_reason(full_name) or '')}")
+    if closest is not None and closest.startswith(KAFKA_PREFIX) and closest != full_name:
+        advice = _without_prefix(answer(closest)).replace(f"'{KAFKA_PREFIX}", "'")
+        raise ConfigError(f"{where}: there is no '{name}'. {advice}")
 
 
 def _notes_on_file(
-    path: str, found: list[Property], values: Mapping[str, str], producer: ProducerConfig
+    path: str, properties: list[Property], values: Mapping[str, str], producer: ProducerConfig
 ) -> Iterator[str]:
-    for name, _, line in found:
+    for name, _, line in properties:
         if not _is_used(name):
             yield f"{path}, line {line}: {name} has no effect here"
-    for note in (*notes_on_providers(values), *notes_on_security(values, producer.security)):
+    for note in (*notes_on_config_providers(values), *notes_on_security(values, producer.security)):
         yield f"{path}: {_without_prefix(note)}"
 
 

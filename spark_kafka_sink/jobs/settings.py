@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.option_names import is_unknown, refusal
+from spark_kafka_sink.config.option_names import is_unknown, rejection_reason
 from spark_kafka_sink.config.security_config import (
     DEFAULT_REGEX,
     REFERENCE_HINT,
     REGEX_OPTION,
     clear_secrets,
-    shown_by_spark,
-    warning_of_shown,
+    secrets_shown_by_spark,
+    warning_about_shown_secrets,
 )
 
 logger = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ def _check_option(option: str, where: str) -> None:
     All options of a job are for the sink, so a typing error must not pass unseen.
     """
     name = option.lower()
-    problem = refusal(name, ("value",))
+    problem = rejection_reason(name, ("value",))
     if problem is not None:
         raise ConfigError(f"{where}: {problem}")
     if is_unknown(name):
@@ -173,9 +173,9 @@ def _check_option(option: str, where: str) -> None:
 
 def _warn_of_shown(options: Mapping[str, str], regex: str, prefix: str) -> None:
     """Warn of secrets in Spark's configuration, which its UI and event logs show."""
-    shown = shown_by_spark(options, regex, prefix)
+    shown = secrets_shown_by_spark(options, regex, prefix)
     if shown:
-        logger.warning(warning_of_shown([prefix + name for name in shown], regex))
+        logger.warning(warning_about_shown_secrets([prefix + name for name in shown], regex))
 
 
 def _warn_of_command_line(options: Mapping[str, str], argument: str) -> None:

@@ -326,7 +326,7 @@ class RegistryClient:
         self._wait = wait
         self._tls = TlsContext(config.ssl, _PEER)
         self._urls = [_checked(url) for url in config.urls]
-        if config.is_in_url:
+        if config.has_url_credentials:
             for url in self._urls:
                 check_credentials_in(url)
         self._headers: dict[int, dict[str, Secret]] = {}

@@ -125,7 +125,7 @@ class Wanted(NamedTuple):
     @property
     def is_of_now(self) -> bool:
         """Return True if the answer must not be cached: encoded bytes need the latest schema."""
-        return self.is_encoded and self.options.is_latest
+        return self.is_encoded and self.options.uses_latest_version
 
     def subject(self, text: str | None) -> str:
         """Return the schema's subject. Raises ConfigError."""
@@ -219,7 +219,7 @@ def _asked(client: RegistryClient, wanted: Wanted) -> Schema:
     if options.schema_id is not None:
         return _of_id(client, wanted, options.schema_id)
     subject = wanted.subject(wanted.text)
-    if options.is_latest:
+    if options.uses_latest_version:
         found = _latest(client, subject, options.metadata, wanted.kind == "PROTOBUF")
     else:
         found = _own(client, subject, _own_schema(client, wanted), options)
@@ -236,10 +236,10 @@ def _with_references(client: RegistryClient, wanted: Wanted, found: Schema) -> S
     only. The imports of the user's descriptor file are known without the registry.
     """
     options = wanted.options
-    is_chosen = options.is_latest or options.schema_id is not None
+    is_chosen = options.uses_latest_version or options.schema_id is not None
     if wanted.kind == "PROTOBUF" and not is_chosen:
         return found
-    is_compared = wanted.kind == "JSON" and is_chosen and options.is_strict
+    is_compared = wanted.kind == "JSON" and is_chosen and options.requires_all_columns
     if found.kind == "JSON" and not is_compared:
         return found
     return with_references(client, found)
@@ -364,7 +364,7 @@ def _latest(
 
 
 def _own(client: RegistryClient, subject: str, schema: Schema, options: SchemaOptions) -> Schema:
-    ask = client.register if options.is_registered else client.look_up
+    ask = client.register if options.registers_schema else client.look_up
     try:
         return ask(subject, schema, options.is_normalized)
     except RegistryRefusedError as refusal:
@@ -443,7 +443,7 @@ def check_subjects(wanted: Iterable[Wanted]) -> None:
     """
     found: dict[str, Wanted] = {}
     for one in wanted:
-        if one.options.is_latest or one.options.schema_id is not None:
+        if one.options.uses_latest_version or one.options.schema_id is not None:
             continue
         subject = one.subject(one.text)
         other = found.setdefault(subject, one)

@@ -29,8 +29,8 @@ from spark_kafka_sink.config.security_keys import (
     AWS_MSK_IAM,
     GSSAPI,
     OAUTHBEARER,
+    PASSWORD_MECHANISMS,
     PLAIN,
-    WITH_PASSWORD,
 )
 from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.credentials import (
@@ -273,7 +273,7 @@ def _check_aws(config: SaslConfig) -> None:
 
 
 _CHECKS: dict[str, Callable[[SaslConfig], None]] = {
-    **dict.fromkeys(WITH_PASSWORD, check_password_options),
+    **dict.fromkeys(PASSWORD_MECHANISMS, check_password_options),
     OAUTHBEARER: _check_oauthbearer,
     GSSAPI: _check_gssapi,
     AWS_MSK_IAM: _check_aws,

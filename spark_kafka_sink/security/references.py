@@ -28,9 +28,9 @@ from spark_kafka_sink.config.config_def import (
     ENV,
     FILE,
     REFERENCE,
-    problem_of_references,
     read_properties,
     reference_of,
+    reference_problem,
 )
 
 # --- locations of files --------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def resolve(text: str, option: str) -> str:
 
     Raises ConfigError, which names the option and the searched place, and shows no value.
     """
-    problem = problem_of_references(text)
+    problem = reference_problem(text)
     if problem is not None:
         raise _error(option, problem)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.text import parse_json
-from spark_kafka_sink.config.formats import JSON, GivenSchema, PartOptions
+from spark_kafka_sink.config.formats import JSON, PartOptions, UserSchema
 from spark_kafka_sink.formats.json_schema import Compared, Written, compared, derived_json_schema
 from spark_kafka_sink.formats.plan import FormatError
 
@@ -108,7 +108,7 @@ def _parsed(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
         yield name, schema
 
 
-def given_schema(given: GivenSchema, option: str) -> tuple[str, Any]:
+def given_schema(given: UserSchema, option: str) -> tuple[str, Any]:
     """Return the text of a schema and the parsed JSON. Raise ConfigError."""
     shown = f"{option}={given.text[:_MOST_SHOWN]}{'…' if given.text[_MOST_SHOWN:] else ''}"
     text = given.text

@@ -116,13 +116,13 @@ def _all_wanted(
     for part, asked in ((formats.value, registry.value), (formats.key, registry.key)):
         made = parts[part.part]
         if asked is not None and made is not None:
-            _check_named(part, asked, formats.is_named)
+            _check_named(part, asked, formats.is_record_name_set)
             found.append((part, made, _wanted(part, asked, made, topic)))
     check_subjects(wanted for _, _, wanted in found)
     return found
 
 
-def _check_named(part: PartOptions, asked: SchemaOptions, is_named: bool) -> None:
+def _check_named(part: PartOptions, asked: SchemaOptions, is_record_name_set: bool) -> None:
     """Raise ConfigError if the default name of a derived schema would be the subject.
 
     Schemas of unrelated columns would be versions of one subject.
@@ -130,10 +130,14 @@ def _check_named(part: PartOptions, asked: SchemaOptions, is_named: bool) -> Non
     is_given = part.avro_schema is not None or part.json_schema is not None
     if asked.strategy != RECORD_NAME or asked.schema_id is not None or is_given:
         return
-    if part.format == JSON or (part.format == AVRO and not is_named):
+    if part.format == JSON or (part.format == AVRO and not is_record_name_set):
         name = "avro.record.name"
         if part.format == JSON:
-            name = "use.schema.id" if asked.is_latest else f"{part.part}.json.schema with a title"
+            name = (
+                "use.schema.id"
+                if asked.uses_latest_version
+                else f"{part.part}.json.schema with a title"
+            )
         raise ConfigError(
             f"{part.part}.subject.name.strategy={RECORD_NAME} with a schema that is derived from "
             f"columns needs {name}: the record's name is the subject, and all that are derived "
@@ -175,8 +179,8 @@ def _compared(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOp
     Raises FormatError if the columns do not fit.
     """
     derived = made.plan.json_schema if made.plan is not None else None
-    is_chosen = asked.is_latest or asked.schema_id is not None
-    if derived is None or not is_chosen or not asked.is_strict or schema.kind != "JSON":
+    is_chosen = asked.uses_latest_version or asked.schema_id is not None
+    if derived is None or not is_chosen or not asked.requires_all_columns or schema.kind != "JSON":
         return []
     if not schema.text:
         return []
@@ -188,7 +192,7 @@ def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaO
     plan = made.plan
     assert plan is not None
     made = made._replace(plan=replace(plan, json_schema=None))
-    is_own = not asked.is_latest and asked.schema_id is None
+    is_own = not asked.uses_latest_version and asked.schema_id is None
     if not schema.text or (is_own and not asked.references and part.format != PROTOBUF):
         return made
     if schema.kind != part.format.upper():
@@ -203,7 +207,7 @@ def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaO
         plan, has_column = replace(plan, protobuf_schema=message), message.has_field
     else:
         plan, has_column = replace(plan, avro_schema=schema.text), partial(has_field, schema.text)
-    if not is_own and not asked.is_strict:
+    if not is_own and not asked.requires_all_columns:
         plan = replace(plan, fields=tuple(f for f in plan.fields if has_column(f.name)))
     elif not is_own and part.format != PROTOBUF:
         missing = [f.name for f in plan.fields if not has_column(f.name)]
@@ -219,7 +223,7 @@ def _check_fields(
     if not missing:
         return
     version = "" if schema.version is None else f", version {schema.version} of its subject"
-    strict = "latest" if asked.is_latest else "id"
+    strict = "latest" if asked.uses_latest_version else "id"
     raise FormatError(
         f"the registry's schema {schema.id}{version}, has no field for {missing}, columns of the "
         f"{part.part}: set {strict}.compatibility.strict=false to leave them out, or "

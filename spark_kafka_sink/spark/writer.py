@@ -23,7 +23,7 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.model import format_address
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
-from spark_kafka_sink.config.sink_options import SinkOptions, told_settings
+from spark_kafka_sink.config.sink_options import SinkOptions, effective_settings
 from spark_kafka_sink.formats.plan import RowsPlan
 from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_JOB_NOTE,
@@ -237,7 +237,7 @@ def _begun(options: SinkOptions) -> dict[str, Any]:
         "application_id": options.application_id or application_of(os.environ),
         "trace_id": token_hex(_TRACE_ID_BYTES) if options.metrics.has_traces else None,
         "commit_started_at_ms": SystemClock().timestamp_ms(),
-        "settings": told_settings(options),
+        "settings": effective_settings(options),
     }
 
 

@@ -508,11 +508,13 @@ def _missing(
     if creation.replication_factor > brokers:
         return failed(
             subject,
-            f"not there, and cannot be created with {creation.replicas_by} = "
+            f"not there, and cannot be created with {creation.replicas_option} = "
             f"{creation.replication_factor}: there are {brokers} brokers",
-            f"set {creation.replicas_by} to their number at most",
+            f"set {creation.replicas_option} to their number at most",
         )
-    return passed(subject, f"not there yet: {creation.asked_by} creates it, with the right CREATE")
+    return passed(
+        subject, f"not there yet: {creation.enabling_option} creates it, with the right CREATE"
+    )
 
 
 def _leaders(subject: str, partitions: list[MetadataResponsePartition]) -> Iterator[Finding]:

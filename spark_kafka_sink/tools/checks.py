@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import (
     KafkaSinkError,
 )
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.config.formats import AVRO, JSON, PROTOBUF, GivenSchema, PartOptions
+from spark_kafka_sink.config.formats import AVRO, JSON, PROTOBUF, PartOptions, UserSchema
 from spark_kafka_sink.config.producer_config import ACKS_ALL, ProducerConfig
 from spark_kafka_sink.config.registry import TOPIC_NAME, SchemaOptions
 from spark_kafka_sink.config.sink_keys import NONE, MetricsOutputs
@@ -45,7 +45,7 @@ def _avro(part: PartOptions) -> None:
     _check_given_schema(part.avro_schema, f"{part.part}.avro.schema")
 
 
-def _check_given_schema(schema: GivenSchema | None, option: str) -> None:
+def _check_given_schema(schema: UserSchema | None, option: str) -> None:
     from spark_kafka_sink.spark.format_schemas import given_schema
 
     if schema is not None:
@@ -120,7 +120,7 @@ def _schema(
     except RegistryRefusedError as refusal:
         if refusal.code not in NOT_FOUND:
             raise
-        if asked.is_registered:
+        if asked.registers_schema:
             yield passed(what, f"subject '{subject}' is not there, and will be registered")
         else:
             yield failed(
@@ -138,7 +138,7 @@ def _given_schema(
 ) -> Iterator[Finding]:
     """Check that the registry would accept a schema in the options."""
     given = part.avro_schema
-    if given is None or given.is_file or not asked.is_registered:
+    if given is None or given.is_file or not asked.registers_schema:
         return
     references = tuple(version_of(client, one) for one in asked.references)
     why = client.is_compatible(subject, Schema(None, given.text, references=references))

@@ -41,7 +41,10 @@ MUTANTS = (
     Mutant("registry/client.py", "(ValueError, RecursionError)", "ValueError", _GUARDS),
     Mutant("registry/client.py", " or isinstance(code, bool):", ":", _GUARDS),
     Mutant(
-        "registry/client.py", "        if config.is_in_url:\n", "        if False:\n", _REFUSALS
+        "registry/client.py",
+        "        if config.has_url_credentials:\n",
+        "        if False:\n",
+        _REFUSALS,
     ),
     Mutant(
         "registry/client.py",
@@ -298,8 +301,8 @@ MUTANTS = (
     Mutant("registry/schemas.py", '.rpartition("@")[2] for url', ".strip() for url", _REMEMBERED),
     Mutant(
         "registry/schemas.py",
-        "self.is_encoded and self.options.is_latest",
-        "self.options.is_latest",
+        "self.is_encoded and self.options.uses_latest_version",
+        "self.options.uses_latest_version",
         _REGISTRY,
     ),
     Mutant(
@@ -346,13 +349,13 @@ MUTANTS = (
     ),
     Mutant(
         "registry/schemas.py",
-        "if one.options.is_latest or one.options.schema_id is not None:",
-        "if one.options.is_latest:",
+        "if one.options.uses_latest_version or one.options.schema_id is not None:",
+        "if one.options.uses_latest_version:",
         _GUARDS,
     ),
     Mutant(
         "registry/schemas.py",
-        "if one.options.is_latest or one.options.schema_id is not None:",
+        "if one.options.uses_latest_version or one.options.schema_id is not None:",
         "if one.options.schema_id is not None:",
         _GUARDS,
     ),

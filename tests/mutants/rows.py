@@ -287,7 +287,7 @@ MUTANTS = (
     ),
     Mutant(
         "config/formats.py",
-        "chosen == PROTOBUF and file is not None and message is None",
+        "format_name == PROTOBUF and file is not None and message is None",
         "False",
         _ROW_PLANNING,
     ),

@@ -13,7 +13,11 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.config.security_config import DEFAULT_REGEX, SUGGESTED_REGEX, shown_by_spark
+from spark_kafka_sink.config.security_config import (
+    DEFAULT_REGEX,
+    SUGGESTED_REGEX,
+    secrets_shown_by_spark,
+)
 from spark_kafka_sink.config.security_keys import SECRET_KEYS
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from tests.patience import PATIENCE_S
@@ -193,7 +197,7 @@ def test_what_spark_itself_shows_of_options_in_clear(
         for mark in ("in-batch", "in-stream", "in-conf")
         if (seen := options_seen(mark, [t for n, t in texts.items() if n.startswith(place)]))
     }
-    not_hidden = set(shown_by_spark(marked("x"), regex, "spark.pykafka."))
+    not_hidden = set(secrets_shown_by_spark(marked("x"), regex, "spark.pykafka."))
     shown_in = itertools.product(("events/", "page-"), ("in-batch", "in-conf"))
     wanted = dict.fromkeys(shown_in, not_hidden) if not_hidden else {}
     everything = {f"kafka.{name}" for name in SECRET_KEYS}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.security_config import clear_secrets, shown_by_spark
+from spark_kafka_sink.config.security_config import clear_secrets, secrets_shown_by_spark
 from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import otlp_settings
@@ -136,7 +136,7 @@ def test_seconds_in_place_of_milliseconds_are_told(monkeypatch: pytest.MonkeyPat
 
 def test_spark_would_show_them() -> None:
     name = "metrics.otlp.headers"
-    assert shown_by_spark({"Metrics.Otlp.Headers": "a=b"}) == [name]
+    assert secrets_shown_by_spark({"Metrics.Otlp.Headers": "a=b"}) == [name]
     assert clear_secrets({name: "a=${env:B}"}) == []
     (note,) = parsed(headers="a=b", enable="true").notes
     assert note.startswith(f"{name}: a secret in clear text, which Spark shows")

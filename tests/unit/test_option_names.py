@@ -7,8 +7,8 @@ import pytest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option_names import (
     PASSED_BY_SPARK,
-    near_option,
-    refusal,
+    closest_option,
+    rejection_reason,
 )
 from spark_kafka_sink.config.sink_options import SinkOptions
 
@@ -24,7 +24,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
     ],
 )
 def test_a_misspelt_kafka_option_is_refused_with_the_nearest_name(name: str, near: str) -> None:
-    assert refusal(name.lower()) == (
+    assert rejection_reason(name.lower()) == (
         f"Kafka option '{name.lower()}' is not a producer option of this sink. "
         f"Did you mean '{near}'?"
     )
@@ -35,7 +35,7 @@ def test_a_misspelt_kafka_option_is_refused_with_the_nearest_name(name: str, nea
     [("sesion.timeout.ms", "session.timeout.ms"), ("grup.id", "group.id")],
 )
 def test_a_misspelt_consumers_option_is_answered_with_its_own_name(name: str, near: str) -> None:
-    assert f"Did you mean 'kafka.{near}'?" in (refusal(f"kafka.{name}") or "")
+    assert f"Did you mean 'kafka.{near}'?" in (rejection_reason(f"kafka.{name}") or "")
 
 
 CONSUMERS_AND_ADMINS = [
@@ -57,7 +57,7 @@ def test_options_of_consumers_and_admins_are_accepted_and_told(name: str) -> Non
     (note,) = SinkOptions.parse(options).notes
     assert note.startswith(f"option 'kafka.{name}' has no effect: it is a")
     assert note.endswith("and this is a writer")
-    assert near_option(name) is None
+    assert closest_option(name) is None
 
 
 @pytest.mark.parametrize(
@@ -74,21 +74,21 @@ def test_options_of_consumers_and_admins_are_accepted_and_told(name: str) -> Non
     ],
 )
 def test_what_is_answered_is_not_refused_next(name: str, instead: str) -> None:
-    told = refusal(f"kafka.{name}") or ""
+    told = rejection_reason(f"kafka.{name}") or ""
     assert f" Instead: {instead}" in told
     assert "Did you mean" not in told
     if instead.startswith("kafka."):
-        assert refusal(instead) is None
+        assert rejection_reason(instead) is None
 
 
 def test_a_name_of_librdkafka_without_its_prefix() -> None:
-    assert (refusal("ssl.ca.location") or "").startswith(
+    assert (rejection_reason("ssl.ca.location") or "").startswith(
         "option 'ssl.ca.location' is not one of this sink's. Instead: kafka.ssl.truststore.location"
     )
 
 
 def test_a_kafka_option_like_no_other() -> None:
-    assert refusal("kafka.zzz") == (
+    assert rejection_reason("kafka.zzz") == (
         "Kafka option 'kafka.zzz' is not a producer option of this sink. "
         "See docs/options.md (pykafka-sink docs options)."
     )
@@ -165,7 +165,7 @@ def test_options_of_other_sinks_and_of_sources_are_not_near(name: str) -> None:
     """What one set of options for several sinks may have. JDBC's batchsize alone is refused: who
     writes to Kafka means batch.size, and it would have no effect.
     """
-    assert near_option(name.lower()) is None
+    assert closest_option(name.lower()) is None
 
 
 OF_ROWS = [
@@ -204,13 +204,13 @@ def test_what_others_call_an_option_of_rows_is_refused_where_rows_are_made(
     assert str(refused.value) == (
         f"option '{name.lower()}' is not one of this sink's. Did you mean '{near}'?"
     )
-    assert refusal(near.lower(), ["value"]) is None
+    assert rejection_reason(near.lower(), ["value"]) is None
     assert len(SinkOptions.parse(base).notes) == 1
 
 
 def test_what_is_meant_follows_the_part_that_has_a_format() -> None:
-    assert "'key.json.timeZone'" in (refusal("timezone", ["key"]) or "")
-    assert "'key.use.schema.id'" in (refusal("schema.id", ["key"]) or "")
+    assert "'key.json.timeZone'" in (rejection_reason("timezone", ["key"]) or "")
+    assert "'key.use.schema.id'" in (rejection_reason("schema.id", ["key"]) or "")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_what_is_meant_follows_the_part_that_has_a_format() -> None:
     ],
 )
 def test_the_sinks_own_with_the_prefix_of_kafka(name: str, near: str) -> None:
-    assert refusal(f"kafka.{name}") == (
+    assert rejection_reason(f"kafka.{name}") == (
         f"Kafka option 'kafka.{name}' is not a producer option of this sink. Did you mean '{near}'?"
     )
 
@@ -238,7 +238,7 @@ FOR_OTHERS = [
 
 @pytest.mark.parametrize("name", [*sorted(PASSED_BY_SPARK), *FOR_OTHERS])
 def test_options_of_others_are_taken_where_rows_are_made(name: str) -> None:
-    assert refusal(name.lower(), ["value", "key"]) is None
+    assert rejection_reason(name.lower(), ["value", "key"]) is None
 
 
 @pytest.mark.parametrize("name", [*sorted(PASSED_BY_SPARK), "checkpointLocation", "queryName"])

@@ -10,8 +10,8 @@ from spark_kafka_sink.config.security_config import (
     DEFAULT_REGEX,
     SUGGESTED_REGEX,
     clear_secrets,
-    shown_by_spark,
-    warning_of_shown,
+    secrets_shown_by_spark,
+    warning_about_shown_secrets,
 )
 from spark_kafka_sink.config.security_keys import SECRET_KEYS
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -59,37 +59,37 @@ def test_what_is_a_secret_in_clear(name: str, value: str, is_clear: bool) -> Non
 
 def test_what_sparks_default_does_not_hide() -> None:
     """Spark looks at names and at values: a JAAS text with a password in it is hidden."""
-    assert shown_by_spark(SECRETS) == [
+    assert secrets_shown_by_spark(SECRETS) == [
         "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
         "kafka.ssl.keystore.key",
     ]
 
 
 def test_names_are_in_any_case() -> None:
-    assert shown_by_spark({"Kafka.SSL.Keystore.Key": "x"}) == ["kafka.ssl.keystore.key"]
+    assert secrets_shown_by_spark({"Kafka.SSL.Keystore.Key": "x"}) == ["kafka.ssl.keystore.key"]
 
 
 def test_the_suggested_expression_hides_everything() -> None:
-    assert shown_by_spark(SECRETS, SUGGESTED_REGEX) == []
+    assert secrets_shown_by_spark(SECRETS, SUGGESTED_REGEX) == []
     for url in ("https://user:x@h:1", "https://user:1/x@h", "https://h/?api_key=x"):
-        assert len(shown_by_spark(dict.fromkeys(URLS, url))) == 4
-        assert shown_by_spark(dict.fromkeys(URLS, url), SUGGESTED_REGEX) == []
+        assert len(secrets_shown_by_spark(dict.fromkeys(URLS, url))) == 4
+        assert secrets_shown_by_spark(dict.fromkeys(URLS, url), SUGGESTED_REGEX) == []
 
 
 def test_another_expression_may_hide_less() -> None:
-    assert len(shown_by_spark(SECRETS, "(?i)token")) == len(SECRETS)
-    assert shown_by_spark(SECRETS, "spark[.]pykafka", "spark.pykafka.") == []
-    assert shown_by_spark(SECRETS, "(?i)[[:broken") == shown_by_spark(SECRETS)
+    assert len(secrets_shown_by_spark(SECRETS, "(?i)token")) == len(SECRETS)
+    assert secrets_shown_by_spark(SECRETS, "spark[.]pykafka", "spark.pykafka.") == []
+    assert secrets_shown_by_spark(SECRETS, "(?i)[[:broken") == secrets_shown_by_spark(SECRETS)
 
 
 def test_the_warning_names_options_and_what_to_do() -> None:
-    assert warning_of_shown(["a", "b"]) == (
+    assert warning_about_shown_secrets(["a", "b"]) == (
         "a, b: a secret in clear text, which Spark shows in its UI, plans and event logs, for the "
         "default of spark.redaction.regex does not match. Write a reference, ${file:/path:key}, "
         "${env:NAME} or ${dir:/path:file}, instead; or start Spark with "
         f"spark.redaction.regex={SUGGESTED_REGEX}"
     )
-    assert " for spark.redaction.regex does" in warning_of_shown(["a"], "x")
+    assert " for spark.redaction.regex does" in warning_about_shown_secrets(["a"], "x")
     assert DEFAULT_REGEX in SUGGESTED_REGEX
 
 
@@ -106,7 +106,7 @@ def options(**more: str) -> SinkOptions:
 
 
 def test_the_sink_warns_of_what_spark_shows() -> None:
-    assert options().notes == (warning_of_shown(["kafka.ssl.keystore.key"]),)
+    assert options().notes == (warning_about_shown_secrets(["kafka.ssl.keystore.key"]),)
     assert options(**{"kafka.ssl.keystore.key": "${env:KEY}"}).notes == ()
 
 

@@ -8,8 +8,11 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.option_names import KEYS_WITHOUT_EFFECT, LIBRDKAFKA_KEYS
-from spark_kafka_sink.config.option_names import refusal as refusal_of_name
+from spark_kafka_sink.config.option_names import (
+    KEYS_WITHOUT_EFFECT,
+    LIBRDKAFKA_KEYS,
+    rejection_reason,
+)
 from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig, StoreConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 
@@ -402,17 +405,17 @@ def test_librdkafkas_names_are_answered_with_javas(name: str) -> None:
     ],
 )
 def test_misspelt_names_are_answered_with_the_near_one(name: str, near: str) -> None:
-    assert f"Did you mean '{near}'?" in (refusal_of_name(name) or "")
+    assert f"Did you mean '{near}'?" in (rejection_reason(name) or "")
 
 
 @pytest.mark.parametrize("name", ["security.protocol", "sasl.jaas.config", "ssl.keystore.key"])
 def test_names_without_their_prefix_are_answered_with_it(name: str) -> None:
-    assert f"Did you mean 'kafka.{name}'?" in (refusal_of_name(name) or "")
+    assert f"Did you mean 'kafka.{name}'?" in (rejection_reason(name) or "")
 
 
 def test_keys_without_effect_may_be_given() -> None:
     for name in KEYS_WITHOUT_EFFECT:
-        assert refusal_of_name(f"kafka.{name}") is None
+        assert rejection_reason(f"kafka.{name}") is None
 
 
 def test_no_representation_and_no_pickle_shows_a_secret() -> None:

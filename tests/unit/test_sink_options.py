@@ -10,7 +10,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option_names import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS, MetricsOutputs
-from spark_kafka_sink.config.sink_options import SinkOptions, told_settings
+from spark_kafka_sink.config.sink_options import SinkOptions, effective_settings
 from spark_kafka_sink.tools.checks import all_checks
 from tests.unit.simulated_time import SimulatedClock
 
@@ -323,23 +323,23 @@ def test_a_small_buffer_is_rounded_up_as_java_accepts_any() -> None:
 
 
 def test_settings_that_metrics_tell():
-    told = told_settings(parse({"kafka.compression.type": "zstd", "kafka.acks": "-1"}))
+    told = effective_settings(parse({"kafka.compression.type": "zstd", "kafka.acks": "-1"}))
     assert told["kafka.compression.zstd.level"] == "3"
     assert told["kafka.acks"] == "all"
     assert told["kafka.batch.size"] == "131072"
     assert told["delivery.guarantee"] == "at-least-once"
-    nothing = told_settings(parse({"delivery.guarantee": "none"}))
+    nothing = effective_settings(parse({"delivery.guarantee": "none"}))
     assert (nothing["delivery.guarantee"], nothing["kafka.acks"]) == ("none", "0")
     once = {"delivery.guarantee": "exactly-once", "transactional.id.prefix": "p"}
-    assert told_settings(parse(once))["delivery.guarantee"] == "exactly-once"
+    assert effective_settings(parse(once))["delivery.guarantee"] == "exactly-once"
     secured = {
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "PLAIN",
         "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
         'required username="u" password="geheim";',
     }
-    assert told_settings(parse(secured)).keys() == told_settings(parse()).keys()
-    assert told_settings(parse({"kafka.acks": "1"}))["kafka.acks"] == "1"
+    assert effective_settings(parse(secured)).keys() == effective_settings(parse()).keys()
+    assert effective_settings(parse({"kafka.acks": "1"}))["kafka.acks"] == "1"
 
 
 @pytest.mark.parametrize(
