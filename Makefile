@@ -5,7 +5,8 @@
 #                 brokers from Kafka 2.1 to today's and others; needs Go as well: an hour
 # make test-clusters   Spark's own clusters, Connect, every way to bring the package
 # make lost   what is missing of 20 kills each of Python workers, executors and nodes while Spark writes: an hour or two
-# make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
+# make quick   the same without Kafka, Spark and most simulated lives: about a minute; make quick ROOM=transactions
+#                 runs the tests that import one room of the package
 # make kernels   compile the kernels of a checkout, where they are missing or of other sources: a minute, with
 #                 progress; every target that needs them does so first. With Debian's package lld for all of Linux
 # make test-aarch64   the tests of the kernels on the library for aarch64, emulated: 10 minutes; first, as root:
@@ -26,6 +27,8 @@
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
 # make simulate-queries   20,000 simulated lives of exactly-once queries
 # make mutants   mutations of the package that tests must notice, and the planted bugs, by room; ROOM=… for one
+# make mutations SEED=1   200 mutations of the package, chosen at random, each with the tests that execute its line:
+#                 an hour; COUNT=…, ROOMS="producer spark"
 # make exactly-once   400 micro-batches, drivers, workers, brokers killed, hung, cut off, per Kafka version
 # make epoch-boundary   exactly-once across the last producer epoch, drivers dying; 4 to 6 minutes per version
 # make kernels-checked   a million random calls of the kernels, compiled with a check of each address: 10 minutes
@@ -62,7 +65,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries mutants exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
+.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -79,10 +82,12 @@ kernels: $(VENV)/compiler.installed
 test-aarch64: $(VENV)/dev.installed
 	$(BIN)/python -m tests.kernels.aarch64
 
-# Types are checked beside the rest; what mypy says is shown if it is not content.
+# Types are checked beside the rest; what mypy says is shown if it is not content. How long each test
+# took is kept in .venv/durations.xml until the next run.
 define run-tests
 	$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(1); tests=$$?; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
+	  --junitxml=$(VENV)/durations.xml $(1); tests=$$?; \
 	wait $$types || { cat $(VENV)/types.txt; exit 1; }; \
 	exit $$tests
 endef
@@ -90,8 +95,9 @@ endef
 test: lint
 	$(call run-tests)
 
-test-fast: lint
-	$(call run-tests,-m 'not slow and not long' $(FAST_TESTS))
+quick: WORKERS = 2
+quick: lint
+	$(call run-tests,-m 'not slow and not long' $(if $(ROOM),$(shell git grep -l 'spark_kafka_sink[./]$(ROOM)\b' -- $(FAST_TESTS:%='%/**/test_*.py') $(FAST_TESTS:%='%/test_*.py')),$(FAST_TESTS)))
 
 # What takes a minute each, beside quicker tests of the same.
 test-long: $(VENV)/dev.installed
@@ -163,6 +169,9 @@ mutants: $(VENV)/dev.installed
 
 lost: $(VENV)/dev.installed
 	$(BIN)/python -m tests.clusters.lost --missing --keep
+
+mutations: $(VENV)/dev.installed
+	$(BIN)/python -m release.random_mutations --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOMS),--rooms $(ROOMS))
 
 exactly-once: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.exactly_once

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,11 @@ collect_ignore = ["publishing"]
 
 # How long an example takes is a matter of the machine's load, and so is "too slow".
 hypothesis.settings.register_profile(
-    "any-load", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "any-load",
+    deadline=None,
+    # What replays an example, from CI's log alone.
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("any-load")
 
@@ -80,7 +85,17 @@ def place_of(nodeid: str) -> int:
     return next(places, len(LONGEST_FIRST))
 
 
+UNIT_S, LONG_S = 60, 2700
+"""A test that has not ended by then hangs; others have the 300 s of pyproject.toml."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            if item.get_closest_marker("long") is not None:
+                item.add_marker(pytest.mark.timeout(LONG_S))
+            elif item.nodeid.startswith("tests/unit/"):
+                item.add_marker(pytest.mark.timeout(UNIT_S))
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: place_of(item.nodeid))
 
@@ -95,6 +110,38 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return group_of(nodeid)
 
     return ByGroup(config, log)
+
+
+EXPECTED_SKIPS = re.compile(
+    "this machine has no |there is no Python |no JDK|needs a JDK|is not installed|no program |"
+    "pip install 'pykafka-sink|module named 'authlib'|No module named 'tomllib'|"
+    "the compiler needs Python|two processors of x86_64|Python 3.14 does not list|"
+    "this protobuf knows no editions|PR_SET_PDEATHSIG|it is Linux's|Linux has |it is glibc's|"
+    "code of the reader's own|root may read everything|only root can |acts as another user"
+)
+"""What a machine may lack, or a test leave out by its nature. Any other skip is a test that is lost."""
+
+
+def _refuse_skip(report: pytest.CollectReport | pytest.TestReport) -> None:
+    if report.skipped and isinstance(report.longrepr, tuple) and not hasattr(report, "wasxfail"):
+        reason = str(report.longrepr[2])
+        if not EXPECTED_SKIPS.search(reason):
+            report.outcome = "failed"
+            report.longrepr = f"{reason}: a skip that EXPECTED_SKIPS in tests/conftest.py lacks"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    report = yield
+    _refuse_skip(report)
+    return report
 
 
 MOST_CHECKED_LINES = 20

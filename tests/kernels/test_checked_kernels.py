@@ -18,6 +18,9 @@ from tests.kernels.checked_formats import FORMATS, CheckedEncoder, nodes, run
 from tests.kernels.checked_records import check_records
 from tests.kernels.random_layouts import RandomLayouts
 
+# Minutes of CPU, on a machine of any load.
+pytestmark = pytest.mark.timeout(1800)
+
 CALLS = 6000
 FIELD = (PlannedField(("c",), "c"),)
 TEXT = pa.record_batch({"c": ["some text", None, "more of it"]})

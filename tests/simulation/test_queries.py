@@ -7,6 +7,9 @@ import pytest
 from tests.simulation import queries, query
 from tests.simulation.query_bugs import BUGS
 
+# Minutes of CPU, on a machine of any load.
+pytestmark = pytest.mark.timeout(1800)
+
 # All outcomes are among them, the rare ones too: of these seeds, the last one meets UNKNOWN.
 SEEDS = [*range(40, 119), 129]
 SEEDS_AMONG_FAST_TESTS = range(20)

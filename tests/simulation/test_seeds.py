@@ -12,6 +12,9 @@ from tests.simulation import seeds
 from tests.simulation.bugs import Bug, assert_does_harm, scenarios_of
 from tests.simulation.refusal_bugs import PRODUCER_BUGS
 
+# Minutes of CPU, on a machine of any load.
+pytestmark = pytest.mark.timeout(1800)
+
 SEEDS = 500
 MOST_SEEDS_FOR_A_BUG = 2000
 

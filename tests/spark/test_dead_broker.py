@@ -12,6 +12,9 @@ from tests.chaos.jobs import run_batch
 from tests.local_kafka import PatientKafka
 from tests.patience import AN_HOUR_MS
 
+# Minutes of CPU, on a machine of any load.
+pytestmark = pytest.mark.timeout(1800)
+
 DELIVERY_TIMEOUT_MS = 15_000
 
 

@@ -19,6 +19,9 @@ from tests.patience import AN_HOUR_MS, PATIENCE_S
 from tests.reading import read_topic
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, start, write_file
 
+# Minutes of CPU, on a machine of any load.
+pytestmark = pytest.mark.timeout(1800)
+
 COMMITTED = {"isolation.level": "read_committed"}
 ROWS = 400
 ROWS_PER_BATCH = 200

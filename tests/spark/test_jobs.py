@@ -22,6 +22,9 @@ from tests.reading import read_topic
 from tests.spark import holding
 from tests.spark.test_streaming import write_file
 
+# Minutes of CPU, on a machine of any load.
+pytestmark = pytest.mark.timeout(1800)
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 SPARK_SUBMIT = Path(sys.executable).parent / "spark-submit"
 QUIET = """

@@ -15,6 +15,9 @@ from spark_kafka_sink.metrics.otlp import telemetry_name
 from tests.otlp import Span, attributes_of, metrics_in, receiver
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, start, write_file
 
+# Minutes of CPU, on a machine of any load.
+pytestmark = pytest.mark.timeout(1800)
+
 MICRO_BATCHES = 2
 SIGNALS = 2
 
