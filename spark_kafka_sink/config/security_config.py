@@ -500,7 +500,7 @@ def _in_java_case(name: str, value: str) -> str:
     # A class stays unchanged: the sink would shorten the name that Java looks up.
     if key is None or key.type is not ConfigType.STRING or key.convert is None:
         return value
-    return value if has_reference(value) else str(key.convert(value.strip()))
+    return str(key.convert(value.strip()))
 
 
 def _jaas(originals: Mapping[str, str]) -> dict[str, str]:

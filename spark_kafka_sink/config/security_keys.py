@@ -49,8 +49,6 @@ from spark_kafka_sink.config.config_def import (
 TLS_1_2, TLS_1_3 = "TLSv1.2", "TLSv1.3"
 OLD_PROTOCOLS = ("TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
-NO_CHECK = ("", "none")
-"""Values of ssl.endpoint.identification.algorithm that disable the check: Java's, librdkafka's."""
 
 _ANY_VERSION = ("TLS", "SSL")
 _BY_CONTENT = "The type of a file is recognised by its first bytes."
@@ -151,7 +149,7 @@ SSL_KEYS = [
         LOW,
         "https: a broker's certificate must be for the host name that is connected to. Empty: the "
         "chain is checked, the name is not. librdkafka's none is taken as empty.",
-        convert=lambda text: "" if text.lower() in NO_CHECK else canonical_case("https")(text),
+        convert=lambda text: "" if text.lower() == "none" else canonical_case("https")(text),
     ),
     ConfigKey(
         "ssl.protocol",
@@ -359,8 +357,8 @@ def _url(text: str) -> str | None:
 
 
 def _entry_point(text: str) -> str | None:
-    module, separator, name = text.partition(":")
-    return None if separator and module and name else "must be package.module:callable"
+    module, _, name = text.partition(":")
+    return None if module and name else "must be package.module:callable"
 
 
 OAUTH_KEYS = [

@@ -17,8 +17,6 @@ _LOGINS = ("unit/security/test_shared.py", "unit/test_credentials.py")
 _PEM = ("unit/security/test_pem.py",)
 _TLS_ERRORS = ("unit/security/test_tls_errors.py",)
 _PKCS12 = ("unit/security/test_pkcs12.py",)
-_PROPERTIES = ("unit/test_properties.py::test_texts",)
-_REDACTION = ("unit/test_redaction.py",)
 _REFERENCES = ("unit/test_references.py",)
 _REFRESH = ("unit/test_token_refresh.py", "unit/test_token_schedule.py")
 _SASL = ("unit/test_sasl_mechanisms.py", "unit/test_token_extensions.py")
@@ -455,36 +453,10 @@ MUTANTS = (
     Mutant("security/references.py", "        if root:\n", "        if True:\n", _LOCATIONS),
     Mutant("security/references.py", "if path.is_absolute():", "if False:", _LOCATIONS),
     Mutant(
-        "config/security_config.py",
-        "values = {name.lower(): value for",
-        "values = {name: value for",
-        _REDACTION,
-    ),
-    Mutant(
-        "config/security_config.py",
-        '        *(_REGISTRY + key for key in SECRET_KEYS if key.startswith("ssl.")),\n',
-        "",
-        _REDACTION,
-    ),
-    Mutant(
-        "config/config_def.py",
-        "return match[0] if kind is None else",
-        "return",
-        _REFERENCES,
-    ),
-    Mutant(
         "security/references.py",
         "        if reference is None:\n            return match[0]\n",
         "",
         _REFERENCES,
-    ),
-    Mutant("config/config_def.py", "                is_continued = False\n", "", _PROPERTIES),
-    Mutant("config/config_def.py", '"utf-16-le", "replace"', '"utf-16-le"', _PROPERTIES),
-    Mutant(
-        "config/security_config.py",
-        " and mechanism == OAUTHBEARER:",
-        ":",
-        ("unit/test_security_rules.py",),
     ),
     Mutant(
         "security/pkcs12.py",

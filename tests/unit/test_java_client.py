@@ -18,6 +18,7 @@ PROVIDERS = {
 def test_only_what_secures_connections_is_taken() -> None:
     options = {
         "topic": "t",
+        "sasl.mechanism": "PLAIN",
         "kafka.linger.ms": "5",
         "Kafka.Security.Protocol": "SSL",
         "kafka.ssl.protocol": "TLSv1.2",
@@ -52,6 +53,19 @@ def test_user_and_password_become_a_jaas_text(mechanism: str, of_java: str, modu
     }
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "a"},
+        {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.password": "b"},
+        {"kafka.sasl.mechanism": "GSSAPI", "kafka.sasl.username": "a", "kafka.sasl.password": "b"},
+        {"kafka.sasl.username": "a", "kafka.sasl.password": "b"},
+    ],
+)
+def test_half_of_it_or_another_mechanism_becomes_no_jaas_text(options: dict[str, str]) -> None:
+    assert "kafka.sasl.jaas.config" not in for_java_client(options)
+
+
 def test_references_get_javas_providers() -> None:
     options = {"kafka.ssl.truststore.location": "${env:TRUST}"}
     assert for_java_client(options) == {**options, **PROVIDERS}
@@ -66,10 +80,13 @@ def test_references_get_javas_providers() -> None:
     ("options", "types"),
     [
         ({"kafka.ssl.truststore.location": "/a/ca.PEM"}, {"kafka.ssl.truststore.type": "PEM"}),
+        ({"kafka.ssl.truststore.location": "/a/ca.crt"}, {"kafka.ssl.truststore.type": "PEM"}),
+        ({"kafka.ssl.truststore.location": "/a/ca.cer"}, {"kafka.ssl.truststore.type": "PEM"}),
+        ({"kafka.ssl.keystore.location": "/a/own.key"}, {"kafka.ssl.keystore.type": "PEM"}),
         ({"kafka.ssl.truststore.certificates": "x"}, {"kafka.ssl.truststore.type": "PEM"}),
         ({"kafka.ssl.keystore.certificate.chain": "x"}, {"kafka.ssl.keystore.type": "PEM"}),
         ({"kafka.ssl.keystore.location": "/a/key.p12"}, {}),
-        ({"kafka.ssl.keystore.location": "/a/k.pem", "kafka.ssl.keystore.type": "PEM"}, {}),
+        ({"kafka.ssl.keystore.location": "/a/k.pem", "kafka.ssl.keystore.type": "JKS"}, {}),
     ],
 )
 def test_java_is_told_of_pem(options: dict[str, str], types: dict[str, str]) -> None:

@@ -25,6 +25,7 @@ URLS = (
     "schema.registry.bearer.auth.issuer.endpoint.url",
     "kafka.sasl.oauthbearer.token.endpoint.url",
 )
+WORDS = ("api_key", "token", "client_secret", "Password", "auth", "sig", "credentials")
 SECRETS["kafka.sasl.jaas.config"] = f'{PLAIN} username="u" password="marked-hush";'
 
 
@@ -38,14 +39,22 @@ SECRETS["kafka.sasl.jaas.config"] = f'{PLAIN} username="u" password="marked-hush
         ("ssl.keystore.key", "x", False),
         ("kafka.ssl.truststore.certificates", "x", False),
         ("schema.registry.ssl.keystore.key", "x", True),
+        ("schema.registry.basic.auth.user.info", "user:x", True),
+        ("schema.registry.bearer.auth.token", "x", True),
+        ("schema.registry.bearer.auth.client.secret", "x", True),
+        ("metrics.otlp.headers", "api-key=x", True),
         *((name, "https://user:x@h:1/path", True) for name in URLS),
         *((name, "https://user:1/x@h:1", True) for name in URLS),
         *((name, "https://h:1/?a=b&API_Key=x", True) for name in URLS),
+        *(("metrics.otlp.endpoint", f"https://h:1/?a=b&{word}=x", True) for word in WORDS),
         *((name, "https://h:1/path", False) for name in URLS),
+        ("metrics.path", "abfss://container@account.dfs.core.windows.net/lines", False),
         *((name, "https://h:1/path?tenant=x", False) for name in URLS),
         *((name, "https://u:${env:P}@h:1/path", False) for name in URLS),
         ("kafka.sasl.jaas.config", f'{PLAIN} password="x";', True),
         ("kafka.sasl.jaas.config", f"{PLAIN} password=x;", True),
+        ("kafka.sasl.jaas.config", f"{PLAIN} Password = 'x';", True),
+        ("kafka.sasl.jaas.config", 'x.Y required key.passphrase="x";', True),
         ("kafka.sasl.jaas.config", f'{PLAIN} password="${{env:P}}";', False),
         ("kafka.sasl.jaas.config", f'{PLAIN} password="a${{env:P}}";', True),
         ("kafka.sasl.jaas.config", 'x.Y required clientId="${env:A}" clientSecret="x";', True),

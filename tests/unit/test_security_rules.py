@@ -268,6 +268,14 @@ def test_plain_options_of_our_own() -> None:
             "kafka.sasl.client.callback.handler.class is for kafka.sasl.mechanism=AWS_MSK_IAM, but "
             "the mechanism is PLAIN",
         ),
+        (
+            {
+                "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam."
+                "IAMOAuthBearerLoginCallbackHandler"
+            },
+            "kafka.sasl.client.callback.handler.class is for kafka.sasl.mechanism=AWS_MSK_IAM, but "
+            "the mechanism is PLAIN",
+        ),
     ],
 )
 def test_sasl_that_contradicts_itself(options: dict[str, str], message: str) -> None:
@@ -280,10 +288,11 @@ def test_a_password_without_a_mechanism() -> None:
     )
 
 
-def test_aws_iam_by_its_login_handler() -> None:
+@pytest.mark.parametrize("side", ["login", "client"])
+def test_aws_iam_by_its_login_handler(side: str) -> None:
     """MSK's library offers OAUTHBEARER with a handler of its own: on the wire it is the same."""
     handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
-    options = {"kafka.sasl.login.callback.handler.class": handler}
+    options = {f"kafka.sasl.{side}.callback.handler.class": handler}
     sasl = security(SASL, options, {"kafka.sasl.mechanism": "OAUTHBEARER"}).sasl
     assert sasl is not None
     assert sasl.mechanism == "AWS_MSK_IAM"
