@@ -162,7 +162,7 @@ MUTANTS = (
     ),
     Mutant(
         "config/security_config.py",
-        ' and f"ssl.{store}.type" not in given:',
+        ' and f"ssl.{store}.type" not in originals:',
         ":",
         _JAVA_CLIENT,
     ),
