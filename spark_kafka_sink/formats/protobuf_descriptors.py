@@ -36,8 +36,8 @@ _PACKAGES = {
     "confluent/": ("confluent_kafka.schema_registry.", "'confluent-kafka[protobuf]'"),
 }
 """Prefix of a file's name -> prefix of its Python module, and pip's name of the package."""
-_NOT_TOLD = "the registry does not tell it among the references of the schema"
-_MOST_SHOWN = 20
+_NOT_A_REFERENCE = "the registry does not tell it among the references of the schema"
+_MAX_SHOWN = 20
 
 
 class ProtobufFile(NamedTuple):
@@ -56,13 +56,13 @@ class DescribedMessage(NamedTuple):
     """A message and the files that define it.
 
     files: each file follows its imports; the message's own file is last
-    is_behind_map: whether its indexes count map entries, which are no messages in the text of a
+    follows_map: whether its indexes count map entries, which are no messages in the text of a
         .proto file with ``map<…>``
     """
 
     schema: ProtobufSchema
     files: tuple[ProtobufFile, ...]
-    is_behind_map: bool = False
+    follows_map: bool = False
 
 
 def check_installed(option: str) -> None:
@@ -107,7 +107,7 @@ def read_registered(
     """
     root = _parsed(text, "")
     others = [_parsed(other, name) for name, other in imports]
-    files = _Files([*others, root], _NOT_TOLD, root)
+    files = _Files([*others, root], _NOT_A_REFERENCE, root)
     if message is None:
         if not root.message_type:
             raise FormatError("the registry's Protobuf schema has no message")
@@ -131,7 +131,7 @@ def indexes_in(text: str, name: str) -> tuple[int, ...]:
     names = name[len(space) :].split(".") if name.startswith(space) else []
     found = _indexes(file, names)
     if not found:
-        known = ", ".join(_names_in(file)[:_MOST_SHOWN]) or "none"
+        known = ", ".join(_names_in(file)[:_MAX_SHOWN]) or "none"
         raise FormatError(f"it has no message '{name}': there are {known}")
     return found
 
@@ -197,15 +197,15 @@ class _Files:
         self._added: dict[str, FileDescriptorProto] = {}  # each after its imports
         self._pool: Any = DescriptorPool()
         begun: set[str] = set()
-        waiting = files[::-1]
-        while waiting:
-            file = waiting[-1]
+        pending = files[::-1]
+        while pending:
+            file = pending[-1]
             imports = [self._imported(name, file.name) for name in file.dependency]
             left = [one for one in imports if one.name not in self._added and one.name not in begun]
             begun.add(file.name)
-            waiting += left
+            pending += left
             if not left:
-                self._add(waiting.pop())
+                self._add(pending.pop())
 
     def _add(self, file: FileDescriptorProto) -> None:
         known = self._added.setdefault(file.name, file)
@@ -257,7 +257,7 @@ class _Files:
         known = known or [full for file in self._given for full in _names_in(file, name)]
         if len(known) > 1:
             raise FormatError(
-                f"there is more than one message '{name}': {', '.join(known[:_MOST_SHOWN])}. Give "
+                f"there is more than one message '{name}': {', '.join(known[:_MAX_SHOWN])}. Give "
                 "the full name"
             )
         if known:
@@ -266,7 +266,7 @@ class _Files:
         own = [file for file in self._given if not file.name.startswith(_WELL_KNOWN)]
         known = [full for file in own for full in _names_in(file)]
         raise FormatError(
-            f"it has no message '{name}': there are {', '.join(known[:_MOST_SHOWN]) or 'none'}"
+            f"it has no message '{name}': there are {', '.join(known[:_MAX_SHOWN]) or 'none'}"
         )
 
     def _needed(self, name: str) -> tuple[ProtobufFile, ...]:
@@ -294,11 +294,11 @@ def _clear_json_names(file: FileDescriptorProto) -> None:
     ``protoc --descriptor_set_out`` writes them in each field. The descriptors in generated classes,
     which Confluent's serializers register, do not have them.
     """
-    waiting = [*file.message_type]
+    pending = [*file.message_type]
     fields = [*file.extension]
-    while waiting:
-        message = waiting.pop()
-        waiting += message.nested_type
+    while pending:
+        message = pending.pop()
+        pending += message.nested_type
         fields += [*message.field, *message.extension]
     for field in fields:
         if field.json_name == _json_name(field.name):
@@ -372,16 +372,16 @@ class _Reading:
     def schema(self, root: Descriptor, indexes: tuple[int, ...]) -> ProtobufSchema:
         messages: dict[str, ProtobufMessage] = {}
         enums: dict[str, ProtobufEnum] = {}
-        waiting = [root]
-        while waiting:
-            message = waiting.pop()
+        pending = [root]
+        while pending:
+            message = pending.pop()
             if message.full_name in messages:
                 continue
             fields = [*message.fields]
-            made = tuple(map(self._field, fields))
+            converted = tuple(map(self._field, fields))
             is_entry = bool(message.GetOptions().map_entry)
-            messages[message.full_name] = ProtobufMessage(message.full_name, made, is_entry)
-            waiting += [field.message_type for field in fields if field.message_type is not None]
+            messages[message.full_name] = ProtobufMessage(message.full_name, converted, is_entry)
+            pending += [field.message_type for field in fields if field.message_type is not None]
             for field in fields:
                 if field.enum_type is not None:
                     enums[field.enum_type.full_name] = _enum(field.enum_type)

@@ -66,7 +66,7 @@ SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
 NOT_FOUND = (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND)
 INCOMPATIBLE = 409
 INVALID = 422
-MAY_PASS = frozenset({408, 429, *range(500, 600)} - {501, 505})
+TRANSIENT_STATUSES = frozenset({408, 429, *range(500, 600)} - {501, 505})
 
 
 class RegistryError(KafkaSinkError):
@@ -97,7 +97,7 @@ class RegistryRefusedError(RegistryError):
         self.reason = reason
 
 
-_LARGEST_ID = 2**31 - 1
+_MAX_ID = 2**31 - 1
 
 
 class Schema(NamedTuple):
@@ -117,60 +117,60 @@ class Schema(NamedTuple):
     files: tuple[tuple[str, str], ...] = ()
 
 
-def schema_in(found: Any, has_id: bool, has_text: bool) -> Schema:
+def parse_schema(response: Any, has_id: bool, has_text: bool) -> Schema:
     """Return the schema in an answer. Raises ValueError with the reason for an invalid answer.
 
     has_id, has_text: whether the answer must have an id, a text
     """
-    if not isinstance(found, dict):
-        raise ValueError(f"a JSON {type(found).__name__} instead of an object")
-    number, text = found.get("id"), found.get("schema")
+    if not isinstance(response, dict):
+        raise ValueError(f"a JSON {type(response).__name__} instead of an object")
+    number, text = response.get("id"), response.get("schema")
     if (has_id and number is None) or (has_text and text is None):
         raise ValueError("an answer without an id or a schema")
     if not isinstance(text, (str, type(None))):
         raise ValueError("a schema that is no text")
     if number is not None and not _is_number(number, 0):
-        raise ValueError(f"an id that is none: {_json_shown(number)}")
-    version, guid = found.get("version"), found.get("guid")
+        raise ValueError(f"an id that is none: {_redacted_json(number)}")
+    version, guid = response.get("version"), response.get("guid")
     if version is not None and not _is_number(version, 1):
-        raise ValueError(f"a version that is none: {_json_shown(version)}")
-    kind = found.get("schemaType") or "AVRO"
+        raise ValueError(f"a version that is none: {_redacted_json(version)}")
+    kind = response.get("schemaType") or "AVRO"
     if not isinstance(kind, str):
-        raise ValueError(f"a schemaType that is none: {_json_shown(kind)}")
-    references = tuple(map(_reference, _list(found.get("references"))))
+        raise ValueError(f"a schemaType that is none: {_redacted_json(kind)}")
+    references = tuple(map(_reference, _list(response.get("references"))))
     return Schema(number, text or "", kind, _guid(guid), version, references)
 
 
-def _is_number(found: Any, lowest: int) -> bool:
+def _is_number(value: Any, lowest: int) -> bool:
     """Return True for a Java int of at least ``lowest``; JSON's true and false are no numbers."""
-    return type(found) is int and lowest <= found <= _LARGEST_ID
+    return type(value) is int and lowest <= value <= _MAX_ID
 
 
-def _list(found: Any) -> list[Any]:
-    if not isinstance(found, (list, type(None))):
-        raise ValueError(f"references that are none: {_json_shown(found)}")
-    return found or []
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, (list, type(None))):
+        raise ValueError(f"references that are none: {_redacted_json(value)}")
+    return value or []
 
 
-def _reference(found: Any) -> tuple[str, str, int]:
-    if isinstance(found, dict):
-        name, subject, version = (found.get(key) for key in ("name", "subject", "version"))
+def _reference(value: Any) -> tuple[str, str, int]:
+    if isinstance(value, dict):
+        name, subject, version = (value.get(key) for key in ("name", "subject", "version"))
         if isinstance(name, str) and isinstance(subject, str) and _is_number(version, 1):
             return name, subject, int(str(version))
-    raise ValueError(f"a reference without name, subject or version: {_json_shown(found)}")
+    raise ValueError(f"a reference without name, subject or version: {_redacted_json(value)}")
 
 
-def _guid(found: Any) -> str | None:
-    if found is None:
+def _guid(value: Any) -> str | None:
+    if value is None:
         return None
     try:
-        return str(UUID(found))
+        return str(UUID(value))
     except (ValueError, AttributeError, TypeError):
-        raise ValueError(f"a guid that is none: {_json_shown(found)}") from None
+        raise ValueError(f"a guid that is none: {_redacted_json(value)}") from None
 
 
-def _json_shown(found: Any) -> str:
-    return redacted(json.dumps(found))
+def _redacted_json(value: Any) -> str:
+    return redacted(json.dumps(value))
 
 
 def json_of(body: bytes) -> Any:
@@ -181,15 +181,15 @@ def json_of(body: bytes) -> Any:
         return None
 
 
-def reason_in(content: Any, status: int, secrets: Iterable[str]) -> tuple[int | None, str]:
+def parse_error(content: Any, status: int, secrets: Iterable[str]) -> tuple[int | None, str]:
     """Return the code and the message of an error; None and "" if the answer has none.
 
     status: HTTP status, the code of some answers; secrets: credentials that the request contained
     """
     if not isinstance(content, dict):
         return None, ""
-    code, words = content.get("error_code"), content.get("message")
-    reason = redacted(words, secrets) if words else ""
+    code, message = content.get("error_code"), content.get("message")
+    reason = redacted(message, secrets) if message else ""
     if not isinstance(code, int) or isinstance(code, bool):
         code = status if reason and status in (INCOMPATIBLE, INVALID) else None
     return code, reason
@@ -199,7 +199,7 @@ _BASIC = "schema.registry.basic.auth."
 _BEARER = "schema.registry.bearer.auth."
 ISSUER_OPTION = f"{_BEARER}issuer.endpoint.url"
 # Option of tokens for brokers -> option of tokens for the registry, in messages.
-_OWN_NAMES = (
+_REGISTRY_OPTIONS = (
     ("kafka.sasl.oauthbearer.token.endpoint.url", ISSUER_OPTION),
     ("kafka.sasl.oauthbearer.client.credentials.client.id", f"{_BEARER}client.id"),
     ("kafka.sasl.oauthbearer.client.credentials.client.secret", f"{_BEARER}client.secret"),
@@ -211,7 +211,7 @@ _OWN_NAMES = (
 )
 
 
-def headers_of(
+def credential_headers(
     config: RegistryConfig, url: SplitResult, tls: TlsContext, clock: Clock
 ) -> dict[str, Secret]:
     """Return the headers with credentials, by name.
@@ -241,7 +241,7 @@ def _bearer(
         token = resolve(bearer.token.reveal(), option).strip()
     else:
         option = ISSUER_OPTION
-        token = _issued(bearer, config, tls, clock).reveal()
+        token = _fetch_token(bearer, config, tls, clock).reveal()
     headers = {"Authorization": _header(f"Bearer {token}", option)}
     if bearer.logical_cluster is not None:
         option = f"{_BEARER}logical.cluster"
@@ -262,7 +262,9 @@ def _header(text: str, option: str) -> Secret:
     return Secret(text)
 
 
-def _issued(bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock: Clock) -> Secret:
+def _fetch_token(
+    bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock: Clock
+) -> Secret:
     """Fetch a token by client credentials, with the code of tokens for brokers."""
     # Imported here because only client credentials need these modules.
     from spark_kafka_sink.security.oauth import TokenRetrieval
@@ -279,25 +281,27 @@ def _issued(bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock
     def tls_of(_: SslConfig) -> Tls:
         return Tls(tls.context, tls.explain)
 
-    most_ms = config.request_timeout_ms
-    login = LoginConfig(connect_timeout_ms=most_ms, read_timeout_ms=most_ms)
+    timeout_ms = config.request_timeout_ms
+    login = LoginConfig(connect_timeout_ms=timeout_ms, read_timeout_ms=timeout_ms)
     sasl = SaslConfig("OAUTHBEARER", oauth=oauth, login=login)
     retrieval = TokenRetrieval(sasl, RetryTimer(clock, pause), tls_of, _resolved)
     try:
         return Secret(retrieval.fetch(config.timeout_ms).value.reveal())
     except KafkaSinkError as error:
-        may_pass = isinstance(error, CredentialsUnavailableError)
-        kind = RegistryUnavailableError if may_pass else RegistryError
-        raise kind(f"no token for the schema registry: {_in_own_words(str(error))}") from None
+        is_transient = isinstance(error, CredentialsUnavailableError)
+        kind = RegistryUnavailableError if is_transient else RegistryError
+        raise kind(
+            f"no token for the schema registry: {_with_registry_options(str(error))}"
+        ) from None
 
 
 def _resolved(text: str, option: str) -> str:
-    return resolve(text, _in_own_words(option))
+    return resolve(text, _with_registry_options(option))
 
 
-def _in_own_words(text: str) -> str:
-    for theirs, own in _OWN_NAMES:
-        text = text.replace(theirs, own)
+def _with_registry_options(text: str) -> str:
+    for kafka_option, registry_option in _REGISTRY_OPTIONS:
+        text = text.replace(kafka_option, registry_option)
     return text
 
 
@@ -305,8 +309,8 @@ URL_OPTION = "schema.registry.url"
 _PEER = Peer("schema.registry.", URL_OPTION, "a URL that begins with http:")
 _JSON = "application/vnd.schemaregistry.v1+json"
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 200, 2000
-_ABOUT_PATH = f"the path in {URL_OPTION} is wrong; Apicurio's ends with /apis/ccompat/v7"
-MOST_BYTES = 32_000_000
+_PATH_ADVICE = f"the path in {URL_OPTION} is wrong; Apicurio's ends with /apis/ccompat/v7"
+MAX_RESPONSE_BYTES = 32_000_000
 """Limit of an answer, bytes: room for a schema and for references sent with it."""
 _BY_ID = "/schemas/ids/"
 _SERIALIZED = "format=serialized"
@@ -325,28 +329,28 @@ class RegistryClient:
         self._clock = SystemClock() if clock is None else clock
         self._wait = wait
         self._tls = TlsContext(config.ssl, _PEER)
-        self._urls = [_checked(url) for url in config.urls]
+        self._urls = [_parse_url(url) for url in config.urls]
         if config.has_url_credentials:
             for url in self._urls:
                 check_credentials_in(url)
         self._headers: dict[int, dict[str, Secret]] = {}
-        self._first = 0
+        self._first_url = 0
 
     @property
     def name(self) -> str:
         """Return the addresses without credentials, for messages."""
-        return ", ".join(_shown(url) for url in self._urls)
+        return ", ".join(_redacted(url) for url in self._urls)
 
     def register(self, subject: str, schema: Schema, is_normalized: bool) -> Schema:
         """Return ``schema`` with its id; register it if the subject does not have it."""
-        found = self._schema_at("POST", _versions(subject, is_normalized), schema)
-        return schema._replace(id=found.id, guid=found.guid, version=found.version)
+        registered = self._schema_at("POST", _versions(subject, is_normalized), schema)
+        return schema._replace(id=registered.id, guid=registered.guid, version=registered.version)
 
     def look_up(self, subject: str, schema: Schema, is_normalized: bool) -> Schema:
         """Return ``schema`` with its id. Raises RegistryRefusedError if the subject lacks it."""
         path = f"/subjects/{quote(subject, safe='')}{_normalize(is_normalized)}"
-        found = self._schema_at("POST", path, schema)
-        return schema._replace(id=found.id, guid=found.guid, version=found.version)
+        registered = self._schema_at("POST", path, schema)
+        return schema._replace(id=registered.id, guid=registered.guid, version=registered.version)
 
     def version(
         self, subject: str, number: int | None = None, is_serialized: bool = False
@@ -356,8 +360,8 @@ class RegistryClient:
         is_serialized: request Protobuf as a FileDescriptorProto in Base64; some registries ignore
         it. Raises RegistryRefusedError.
         """
-        which = "latest" if number is None else str(number)
-        path = f"{_versions(subject, False)}/{which}"
+        version = "latest" if number is None else str(number)
+        path = f"{_versions(subject, False)}/{version}"
         return self._schema_at("GET", path + (f"?{_SERIALIZED}" if is_serialized else ""))
 
     def with_metadata(
@@ -367,9 +371,11 @@ class RegistryClient:
 
         is_serialized: as for ``version``
         """
-        asked = urlencode([pair for k, v in metadata for pair in (("key", k), ("value", v))])
-        asked += f"&{_SERIALIZED}" if is_serialized else ""
-        return self._schema_at("GET", f"/subjects/{quote(subject, safe='')}/metadata?{asked}")
+        query = urlencode(
+            [pair for name, value in metadata for pair in (("key", name), ("value", value))]
+        )
+        query += f"&{_SERIALIZED}" if is_serialized else ""
+        return self._schema_at("GET", f"/subjects/{quote(subject, safe='')}/metadata?{query}")
 
     def by_id(self, schema_id: int, is_serialized: bool = False) -> Schema:
         """Return the schema of an id. Raises RegistryRefusedError."""
@@ -379,9 +385,9 @@ class RegistryClient:
     def check_answers(self) -> None:
         """Raise RegistryError if the registry or the credentials do not work."""
         # Request one subject: a registry may have tens of thousands. Some ignore the limit.
-        found = self._ask("GET", "/subjects?offset=0&limit=1", None)
-        if not isinstance(found, list):
-            raise self._no_registry(f"with a JSON {type(found).__name__} instead of a list")
+        response = self._ask("GET", "/subjects?offset=0&limit=1", None)
+        if not isinstance(response, list):
+            raise self._no_registry(f"with a JSON {type(response).__name__} instead of a list")
 
     def is_compatible(self, subject: str, schema: Schema) -> list[str] | None:
         """Return None if ``schema`` may become the subject's next version, else the reasons.
@@ -389,21 +395,21 @@ class RegistryClient:
         Raises RegistryRefusedError if the subject does not exist.
         """
         path = f"/compatibility{_versions(subject, False)}/latest?verbose=true"
-        found = self._ask("POST", path, _body(schema))
-        if not isinstance(found, dict) or found.get("is_compatible", True):
+        response = self._ask("POST", path, _body(schema))
+        if not isinstance(response, dict) or response.get("is_compatible", True):
             return None
-        messages = found.get("messages")
-        told = [redacted(message) for message in messages] if isinstance(messages, list) else []
-        return told or ["it does not say why"]
+        messages = response.get("messages")
+        reasons = [redacted(message) for message in messages] if isinstance(messages, list) else []
+        return reasons or ["it does not say why"]
 
     def _schema_at(self, method: str, path: str, schema: Schema | None = None) -> Schema:
         """Return the schema in the answer: with its text if none is sent, its id if unknown."""
-        found = self._ask(method, path, None if schema is None else _body(schema))
+        response = self._ask(method, path, None if schema is None else _body(schema))
         try:
-            return schema_in(found, not path.startswith(_BY_ID), schema is None)
+            return parse_schema(response, not path.startswith(_BY_ID), schema is None)
         except ValueError as error:
             what = f"{method} {path.partition('?')[0]} with {error}"
-            if isinstance(found, dict) and ("id" in found or "schema" in found):
+            if isinstance(response, dict) and ("id" in response or "schema" in response):
                 raise RegistryError(
                     f"the schema registry {self.name} answers {what}: its API does not have that, "
                     "and it is not taken"
@@ -419,19 +425,19 @@ class RegistryClient:
         problems: dict[str, None] = {}
         while True:
             for turn in range(len(self._urls)):
-                number = (self._first + turn) % len(self._urls)
+                number = (self._first_url + turn) % len(self._urls)
                 left_ms = start_ms + self._config.timeout_ms - self._clock.now_ms()
                 if left_ms <= 0:
                     break
                 # Outside of the try: the token's issuer was retried up to the timeout already.
                 self._prepare_headers(number)
                 try:
-                    found = self._ask_at(number, method, path, body, left_ms)
+                    response = self._ask_at(number, method, path, body, left_ms)
                 except RegistryUnavailableError as error:
                     problems[str(error)] = None
                 else:
-                    self._first = number
-                    return found
+                    self._first_url = number
+                    return response
             pause_ms = min(_FIRST_PAUSE_MS * 2**rounds, _LONGEST_PAUSE_MS)
             rounds += 1
             now_ms = self._clock.now_ms()
@@ -445,98 +451,101 @@ class RegistryClient:
     def _prepare_headers(self, number: int) -> None:
         if number not in self._headers:
             url = self._urls[number]
-            self._headers[number] = headers_of(self._config, url, self._tls, self._clock)
+            self._headers[number] = credential_headers(self._config, url, self._tls, self._clock)
 
     def _ask_at(
         self, number: int, method: str, path: str, body: Mapping[str, Any] | None, left_ms: int
     ) -> Any:
         url = self._urls[number]
-        whole = urlsplit(f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}{path}")
+        target = urlsplit(f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}{path}")
         headers = {name: secret.reveal() for name, secret in self._headers[number].items()}
         headers.update({"Accept": f"{_JSON}, application/json", "Content-Type": _JSON})
-        sent = b"" if body is None else json.dumps(body).encode()
-        request = Request(whole, headers, sent, method, URL_OPTION, MOST_BYTES)
-        most_ms = min(self._config.request_timeout_ms, left_ms)
-        end_ms = self._clock.now_ms() + most_ms
+        content = b"" if body is None else json.dumps(body).encode()
+        request = Request(target, headers, content, method, URL_OPTION, MAX_RESPONSE_BYTES)
+        timeout_ms = min(self._config.request_timeout_ms, left_ms)
+        end_ms = self._clock.now_ms() + timeout_ms
         context = self._tls.context() if url.scheme == "https" else None
         try:
-            answer = exchange(request, context, Limits(most_ms, most_ms, most_ms), self._clock)
+            answer = exchange(
+                request, context, Limits(timeout_ms, timeout_ms, timeout_ms), self._clock
+            )
         except ssl.SSLError as error:
             host, port = host_and_port(url, URL_OPTION)
-            told = f"schema registry: {self._tls.explain(error, host, port)}"
+            message = f"schema registry: {self._tls.explain(error, host, port)}"
             # If a server rejects the client, its TLS alert may be lost with the connection.
             if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
-                raise RegistryUnavailableError(told) from None
-            raise NoRegistryError(told) from None
+                raise RegistryUnavailableError(message) from None
+            raise NoRegistryError(message) from None
         except UnicodeError as error:  # a host name, before the request is sent
             raise ConfigError(
-                f"{_shown(url)} has a host that cannot be looked up ({error}): check {URL_OPTION}"
+                f"{_redacted(url)} has a host that cannot be looked up ({error}): check "
+                f"{URL_OPTION}"
             ) from None
         except TimeoutError:
             raise RegistryUnavailableError(
-                f"{_shown(url)}: no answer within {most_ms} ms"
+                f"{_redacted(url)}: no answer within {timeout_ms} ms"
             ) from None
         except OSError as error:
             if isinstance(error, ConnectionError):
                 self._check_clear_text(url, end_ms)
-            raise RegistryUnavailableError(f"{_shown(url)}: {error}") from None
+            raise RegistryUnavailableError(f"{_redacted(url)}: {error}") from None
         except HTTPException as error:
             self._check_clear_text(url, end_ms)
             raise NoRegistryError(
-                f"{_shown(url)} does not speak HTTP ({type(error).__name__}): check {URL_OPTION}"
+                f"{_redacted(url)} does not speak HTTP ({type(error).__name__}): check {URL_OPTION}"
             ) from None
         if answer.status == 400:  # some TLS servers answer so to a request without TLS
             self._check_clear_text(url, end_ms)
-        return self._content_of(answer, url, tuple(_sent(self._headers[number])))
+        return self._parse_response(answer, url, tuple(_credentials_in(self._headers[number])))
 
-    def _content_of(self, answer: Response, url: SplitResult, secrets: tuple[str, ...]) -> Any:
+    def _parse_response(self, answer: Response, url: SplitResult, secrets: tuple[str, ...]) -> Any:
         if not answer.is_whole:
             raise RegistryError(
-                f"the schema registry {_shown(url)} answers {answer.status} with more than "
-                f"{MOST_BYTES:,} bytes, which are not taken"
+                f"the schema registry {_redacted(url)} answers {answer.status} with more than "
+                f"{MAX_RESPONSE_BYTES:,} bytes, which are not taken"
             )
         content = json_of(answer.body)
         if answer.status == 200 and content is not None:
             return content
-        code, reason = reason_in(content, answer.status, secrets)
-        what = f"the schema registry {_shown(url)} answers {answer.status}"
+        code, reason = parse_error(content, answer.status, secrets)
+        problem = f"the schema registry {_redacted(url)} answers {answer.status}"
         if code is not None and code != answer.status:
-            what += f" ({code})"
+            problem += f" ({code})"
         if reason:
-            what += f", {reason}"
-        if answer.status in MAY_PASS:
-            raise RegistryUnavailableError(what)
+            problem += f", {reason}"
+        if answer.status in TRANSIENT_STATUSES:
+            raise RegistryUnavailableError(problem)
         if answer.status == 401:
-            raise RegistryError(f"{what}: {self._about_credentials()}")
+            raise RegistryError(f"{problem}: {self._credentials_advice()}")
         if answer.status == 403:
             raise RegistryError(
-                f"{what}: these credentials do not allow it. Ask for the right to read and, for "
+                f"{problem}: these credentials do not allow it. Ask for the right to read and, for "
                 "auto.register.schemas=true, to write the subject"
             )
         if code is not None:
-            what += f": {_ABOUT_PATH}" if code == 404 else ""
-            raise RegistryRefusedError(what, answer.status, code, reason)
+            problem += f": {_PATH_ADVICE}" if code == 404 else ""
+            raise RegistryRefusedError(problem, answer.status, code, reason)
         if 300 <= answer.status < 400:
             raise NoRegistryError(
-                f"{what}, a redirect, which is not followed: set {URL_OPTION} to where it leads"
+                f"{problem}, a redirect, which is not followed: set {URL_OPTION} to where it leads"
             )
-        told = f"{answer.status}, {reason}," if reason else f"{answer.status}"
+        summary = f"{answer.status}, {reason}," if reason else f"{answer.status}"
         kind = redacted(answer.content_type, secrets) or "no type"
-        raise self._no_registry(f"{told} with {kind} that is no answer of one")
+        raise self._no_registry(f"{summary} with {kind} that is no answer of one")
 
     def _check_clear_text(self, url: SplitResult, end_ms: int) -> None:
         """Raise RegistryError if ``url`` begins with http: but its port speaks TLS."""
         left_ms = end_ms - self._clock.now_ms()
         if url.scheme == "http" and speaks_tls(url, URL_OPTION, left_ms, self._clock):
             raise RegistryError(
-                f"{_shown(url)}: the port speaks TLS: {URL_OPTION} must begin with https: there"
+                f"{_redacted(url)}: the port speaks TLS: {URL_OPTION} must begin with https: there"
             )
 
-    def _about_credentials(self) -> str:
+    def _credentials_advice(self) -> str:
         if self._config.bearer is not None:
             return "it does not take the token: check schema.registry.bearer.auth.*"
-        is_given = self._config.user_info is not None
-        if is_given or any(url.username is not None for url in self._urls):
+        has_user_info = self._config.user_info is not None
+        if has_user_info or any(url.username is not None for url in self._urls):
             return "it does not take user and password: check schema.registry.basic.auth.user.info"
         return (
             "it wants credentials: set schema.registry.basic.auth.user.info, or "
@@ -545,7 +554,7 @@ class RegistryClient:
 
     def _no_registry(self, what: str) -> NoRegistryError:
         return NoRegistryError(
-            f"{self.name} answers {what}: it is no schema registry, or {_ABOUT_PATH}"
+            f"{self.name} answers {what}: it is no schema registry, or {_PATH_ADVICE}"
         )
 
 
@@ -570,7 +579,7 @@ def _body(schema: Schema) -> dict[str, Any]:
     return body
 
 
-def _checked(url: Secret) -> SplitResult:
+def _parse_url(url: Secret) -> SplitResult:
     """Resolve and check a URL. Raises ConfigError, which hides the URL."""
     parts = split_url(resolve(url.reveal(), URL_OPTION).strip())
     host = ""
@@ -589,11 +598,11 @@ def _checked(url: Secret) -> SplitResult:
     return parts
 
 
-def _shown(url: SplitResult) -> str:
+def _redacted(url: SplitResult) -> str:
     return redacted_url(url.geturl())
 
 
-def _sent(headers: Mapping[str, Secret]) -> Iterator[str]:
+def _credentials_in(headers: Mapping[str, Secret]) -> Iterator[str]:
     """Yield the secrets of a request, which messages must hide: token, password, its Base64."""
     for header in headers.values():
         scheme, _, credential = header.reveal().partition(" ")

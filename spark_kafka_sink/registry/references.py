@@ -16,7 +16,7 @@ from spark_kafka_sink.registry.client import RegistryError, RegistryRefusedError
 if TYPE_CHECKING:
     from spark_kafka_sink.registry.client import RegistryClient, Schema
 
-_MOST_REFERENCES = 100
+_MAX_REFERENCES = 100
 _NAMED = ("record", "enum", "fixed")
 _PRIMITIVE = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
@@ -27,26 +27,28 @@ def with_references(client: RegistryClient, schema: Schema) -> Schema:
     A missing reference of a JSON Schema is omitted. Raises RegistryError.
     """
     if schema.kind == "PROTOBUF":
-        found = _referenced(client, schema, is_serialized=True)
-        return schema._replace(files=tuple((name, other.text) for name, other in found.items()))
+        serialized = _referenced(client, schema, is_serialized=True)
+        return schema._replace(
+            files=tuple((name, other.text) for name, other in serialized.items())
+        )
     if schema.kind == "JSON":
         return schema._replace(files=tuple(_named(client, schema)))
     if not schema.references or schema.kind != "AVRO":
         return schema
-    others = _referenced(client, schema, is_serialized=False)
-    several = [_parsed(client, name, other) for name, other in others.items()]
-    several.append(_parsed(client, f"of id {schema.id}", schema))
+    referenced = _referenced(client, schema, is_serialized=False)
+    schemas = [_parsed(client, name, other) for name, other in referenced.items()]
+    schemas.append(_parsed(client, f"of id {schema.id}", schema))
     inlining = _Inlining()
     try:
-        for one in several:
-            inlining.add(one, "")
-        whole = inlining.of(several[-1], "")
+        for parsed in schemas:
+            inlining.add(parsed, "")
+        inlined = inlining.of(schemas[-1], "")
     except (AttributeError, KeyError, RecursionError, TypeError):
         raise RegistryError(
             f"the schema of id {schema.id} that the schema registry {client.name} tells, or one "
             "that it builds on, is no Avro schema"
         ) from None
-    return schema._replace(text=json.dumps(whole))
+    return schema._replace(text=json.dumps(inlined))
 
 
 def _parsed(client: RegistryClient, name: str, schema: Schema) -> Any:
@@ -61,27 +63,27 @@ def _parsed(client: RegistryClient, name: str, schema: Schema) -> Any:
 
 def _named(client: RegistryClient, schema: Schema) -> Iterator[tuple[str, str]]:
     """Yield names and texts of all references, direct or not. A name may come twice."""
-    waiting = list(schema.references)
+    pending = list(schema.references)
     texts: dict[tuple[str, int], str | None] = {}
-    while waiting:
-        name, subject, version = waiting.pop()
+    while pending:
+        name, subject, version = pending.pop()
         if (subject, version) not in texts:
             _check_count(len(texts) + 1)
             try:
-                found = client.version(subject, version)
+                referenced = client.version(subject, version)
             except RegistryRefusedError:
                 texts[subject, version] = None
                 continue
-            texts[subject, version] = found.text
-            waiting += found.references
+            texts[subject, version] = referenced.text
+            pending += referenced.references
         text = texts[subject, version]
         if text is not None:
             yield name, text
 
 
 def _check_count(count: int) -> None:
-    if count > _MOST_REFERENCES:
-        raise RegistryError(f"a schema builds on more than {_MOST_REFERENCES} others")
+    if count > _MAX_REFERENCES:
+        raise RegistryError(f"a schema builds on more than {_MAX_REFERENCES} others")
 
 
 def _referenced(client: RegistryClient, schema: Schema, is_serialized: bool) -> dict[str, Schema]:
@@ -90,19 +92,19 @@ def _referenced(client: RegistryClient, schema: Schema, is_serialized: bool) -> 
     The first of two references with one name counts, as in Confluent's ``AbstractSchemaProvider``.
     """
     found: dict[str, Schema] = {}
-    asked: dict[tuple[str, int], Schema] = {}
-    waiting = [*reversed(schema.references)]
-    while waiting:
-        name, subject, version = waiting[-1]
+    fetched: dict[tuple[str, int], Schema] = {}
+    pending = [*reversed(schema.references)]
+    while pending:
+        name, subject, version = pending[-1]
         if name in found:
-            waiting.pop()
-        elif (subject, version) not in asked:
-            _check_count(len(asked) + 1)
-            asked[subject, version] = client.version(subject, version, is_serialized)
-            waiting += reversed(asked[subject, version].references)
+            pending.pop()
+        elif (subject, version) not in fetched:
+            _check_count(len(fetched) + 1)
+            fetched[subject, version] = client.version(subject, version, is_serialized)
+            pending += reversed(fetched[subject, version].references)
         else:
-            found[name] = asked[subject, version]
-            waiting.pop()
+            found[name] = fetched[subject, version]
+            pending.pop()
     return found
 
 
@@ -158,11 +160,13 @@ class _Inlining:
         if full in self._written:
             return full
         self._written.add(full)
-        own, _, name = full.rpartition(".")
-        made = {**node, "name": name, "namespace": own}
+        namespace, _, name = full.rpartition(".")
+        definition = {**node, "name": name, "namespace": namespace}
         if "fields" in node:
-            made["fields"] = [{**f, "type": self.of(f["type"], own)} for f in node["fields"]]
-        return made
+            definition["fields"] = [
+                {**f, "type": self.of(f["type"], namespace)} for f in node["fields"]
+            ]
+        return definition
 
     def _named(self, name: str, space: str) -> Any:
         if name in _PRIMITIVE:
@@ -175,6 +179,6 @@ class _Inlining:
 
 def _full_name(node: dict[str, Any], space: str) -> str:
     before, dot, name = node["name"].rpartition(".")
-    given = node.get("namespace")
-    own = before if dot else space if given is None else given
-    return f"{own}.{name}" if own else str(name)
+    declared = node.get("namespace")
+    namespace = before if dot else space if declared is None else declared
+    return f"{namespace}.{name}" if namespace else str(name)

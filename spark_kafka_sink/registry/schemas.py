@@ -5,8 +5,9 @@ does not report to the process that plans a micro-batch whether its query has ju
 stream asks again after some time. The process caches a schema for its query: if the registry is
 unavailable later, the query continues.
 
-Spark may plan each micro-batch in a new process. A file (``Remembered``) keeps an earlier process's
-answer; it is read only while the registry is unavailable and is deleted after the driver ends.
+Spark may plan each micro-batch in a new process. A file (``SchemaCache``) keeps an earlier
+process's answer; it is read only while the registry is unavailable and is deleted after the driver
+ends.
 
 A registry never gives an id to another schema, so a cached id always belongs to its cached schema.
 Only the latest schema may have changed, and with it the schema of the bytes:
@@ -73,12 +74,12 @@ from spark_kafka_sink.registry.client import (
 )
 from spark_kafka_sink.registry.references import with_references
 
-_KNOWN_FOR_MS, _KNOWN_FOR_MS_WHILE_AWAY = 10_000, 60_000
+_MAX_AGE_MS, _MAX_AGE_MS_WHILE_UNAVAILABLE = 10_000, 60_000
 """Time for which a stream uses a cached answer before it asks again."""
 
-_KNOWN_TIMEOUT_MS = 2000
+_TIMEOUT_MS_WITH_ANSWER = 2000
 """Timeout of a request if a cached answer exists."""
-_NAMING = {
+_NAME_OPTIONS = {
     "AVRO": "avro.schema, with one",
     "JSON": "json.schema, with a title",
     "PROTOBUF": "protobuf.message",
@@ -87,7 +88,7 @@ _NAMING = {
 
 logger = logging.getLogger(__name__)
 
-_known: dict[tuple[object, ...], tuple[int, Schema]] = {}
+_answers: dict[tuple[object, ...], tuple[int, Schema]] = {}
 """Cached answers, with the time until which a stream does not ask again."""
 
 
@@ -99,7 +100,7 @@ class SchemaFile(NamedTuple):
     imports: tuple[str, ...] = ()
 
 
-class Wanted(NamedTuple):
+class SchemaRequest(NamedTuple):
     """A request for the schema of one part of the records.
 
     part: value or key; topic: None if a column holds the topic
@@ -107,7 +108,7 @@ class Wanted(NamedTuple):
     kind: AVRO, JSON or PROTOBUF
     record: for JSON, the schema's title; for Protobuf, the message's name, if known
     files: for Protobuf, the files of ``text``, each after its imports, the main file last
-    is_behind_map: whether only the registry's own text shows the message's indexes
+    follows_map: whether only the registry's own text shows the message's indexes
     is_encoded: whether the user has encoded the bytes with a schema that is unknown here
     """
 
@@ -119,11 +120,11 @@ class Wanted(NamedTuple):
     kind: str = "AVRO"
     record: str | None = None
     files: tuple[SchemaFile, ...] = ()
-    is_behind_map: bool = False
+    follows_map: bool = False
     is_encoded: bool = False
 
     @property
-    def is_of_now(self) -> bool:
+    def must_be_latest(self) -> bool:
         """Return True if the answer must not be cached: encoded bytes need the latest schema."""
         return self.is_encoded and self.options.uses_latest_version
 
@@ -131,7 +132,7 @@ class Wanted(NamedTuple):
         """Return the schema's subject. Raises ConfigError."""
         strategy = self.options.strategy
         if ":" in strategy:
-            return own_subject(strategy, self.part, self.topic, self._record(text))
+            return user_defined_subject(strategy, self.part, self.topic, self._record(text))
         if strategy != RECORD_NAME and not self.topic:
             raise ConfigError(
                 f"{self.part}.subject.name.strategy={strategy} needs option 'topic': topics in a "
@@ -145,7 +146,7 @@ class Wanted(NamedTuple):
         if name is None:
             raise ConfigError(
                 f"{self.part}.subject.name.strategy={strategy} needs the name of a record: set "
-                f"{self.part}.{_NAMING[self.kind]}"
+                f"{self.part}.{_NAME_OPTIONS[self.kind]}"
             )
         return name if strategy == RECORD_NAME else f"{self.topic}-{name}"
 
@@ -156,50 +157,50 @@ class Wanted(NamedTuple):
 
 def find(
     config: RegistryConfig,
-    wanted: Wanted,
+    request: SchemaRequest,
     clock: Clock | None = None,
-    remembered: Remembered | None = None,
+    cache: SchemaCache | None = None,
     is_stream: bool = False,
     query: str | None = None,
 ) -> Schema:
     """Return the schema; register it if the options request that.
 
     is_stream: a micro-batch, whose query may have asked before; any other write asks
-    remembered: for a stream, answers to other processes, used while the registry is unavailable
+    cache: for a stream, answers to other processes, used while the registry is unavailable
     query: identity of a micro-batch's query; None for a job
 
     Raises RegistryError and ConfigError.
     """
     clock = clock or SystemClock()
-    key = (config, wanted, query)
-    known = _known.get(key)
-    if known is not None and is_stream and clock.now_ms() < known[0]:
-        return known[1]
-    asked = _told_of(config, wanted, query)
-    told = None if known is None or (query is None and wanted.is_of_now) else known[1]
-    if remembered is not None:  # a new query has no earlier answer: cached ones are others'
-        told = (told or remembered.read(asked)) if is_stream else None
-    if told is not None:  # with a cached answer, the query does not wait for long
-        config = replace(config, timeout_ms=min(config.timeout_ms, _KNOWN_TIMEOUT_MS))
+    key = (config, request, query)
+    entry = _answers.get(key)
+    if entry is not None and is_stream and clock.now_ms() < entry[0]:
+        return entry[1]
+    cache_key = _cache_key(config, request, query)
+    cached = None if entry is None or (query is None and request.must_be_latest) else entry[1]
+    if cache is not None:  # a new query has no earlier answer: cached ones are others'
+        cached = (cached or cache.read(cache_key)) if is_stream else None
+    if cached is not None:  # with a cached answer, the query does not wait for long
+        config = replace(config, timeout_ms=min(config.timeout_ms, _TIMEOUT_MS_WITH_ANSWER))
     try:
-        found = _asked(RegistryClient(config, clock), wanted)
+        schema = _fetch(RegistryClient(config, clock), request)
     except (RegistryUnavailableError, NoRegistryError) as error:
-        if told is None:
+        if cached is None:
             raise
-        logger.warning(f"{error}. The schema {told.id}, which it has told before, is written")
-        found, known_for_ms = told, _KNOWN_FOR_MS_WHILE_AWAY
+        logger.warning(f"{error}. The schema {cached.id}, which it has told before, is written")
+        schema, max_age_ms = cached, _MAX_AGE_MS_WHILE_UNAVAILABLE
     else:
-        known_for_ms = 0 if wanted.is_of_now else _KNOWN_FOR_MS
-        if remembered is not None:
-            remembered.write(asked, found)
-    _known[key] = (clock.now_ms() + known_for_ms, found)
-    return found
+        max_age_ms = 0 if request.must_be_latest else _MAX_AGE_MS
+        if cache is not None:
+            cache.write(cache_key, schema)
+    _answers[key] = (clock.now_ms() + max_age_ms, schema)
+    return schema
 
 
-def _told_of(config: RegistryConfig, wanted: Wanted, query: str | None) -> str:
+def _cache_key(config: RegistryConfig, request: SchemaRequest, query: str | None) -> str:
     """Return all inputs of the answer as a text, without credentials."""
     urls = [url.reveal().rpartition("@")[2] for url in config.urls]
-    return repr((urls, wanted, query))
+    return repr((urls, request, query))
 
 
 def record_name(text: str) -> str:
@@ -214,88 +215,92 @@ def record_name(text: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def _asked(client: RegistryClient, wanted: Wanted) -> Schema:
-    options = wanted.options
+def _fetch(client: RegistryClient, request: SchemaRequest) -> Schema:
+    options = request.options
     if options.schema_id is not None:
-        return _of_id(client, wanted, options.schema_id)
-    subject = wanted.subject(wanted.text)
+        return _schema_by_id(client, request, options.schema_id)
+    subject = request.subject(request.text)
     if options.uses_latest_version:
-        found = _latest(client, subject, options.metadata, wanted.kind == "PROTOBUF")
+        schema = _latest(client, subject, options.metadata, request.kind == "PROTOBUF")
     else:
-        found = _own(client, subject, _own_schema(client, wanted), options)
-        if wanted.is_behind_map and found.id is not None:
-            found = found._replace(text=client.by_id(found.id).text)
-    found = _with_guid(client, wanted, found)
-    return _with_references(client, wanted, found)
+        schema = _register_or_look_up(
+            client, subject, _schema_to_register(client, request), options
+        )
+        if request.follows_map and schema.id is not None:
+            schema = schema._replace(text=client.by_id(schema.id).text)
+    schema = _with_guid(client, request, schema)
+    return _with_references(client, request, schema)
 
 
-def _with_references(client: RegistryClient, wanted: Wanted, found: Schema) -> Schema:
+def _with_references(client: RegistryClient, request: SchemaRequest, schema: Schema) -> Schema:
     """Return the schema with its references, if they are needed.
 
     A JSON Schema needs them if columns are compared with it, which holds for a registry's schema
     only. The imports of the user's descriptor file are known without the registry.
     """
-    options = wanted.options
+    options = request.options
     is_chosen = options.uses_latest_version or options.schema_id is not None
-    if wanted.kind == "PROTOBUF" and not is_chosen:
-        return found
-    is_compared = wanted.kind == "JSON" and is_chosen and options.requires_all_columns
-    if found.kind == "JSON" and not is_compared:
-        return found
-    return with_references(client, found)
+    if request.kind == "PROTOBUF" and not is_chosen:
+        return schema
+    is_compared = request.kind == "JSON" and is_chosen and options.requires_all_columns
+    if schema.kind == "JSON" and not is_compared:
+        return schema
+    return with_references(client, schema)
 
 
-def _own_schema(client: RegistryClient, wanted: Wanted) -> Schema:
+def _schema_to_register(client: RegistryClient, request: SchemaRequest) -> Schema:
     """Return the schema to write with, with references to versions in the registry."""
-    text, given = wanted.text, wanted.options.references
+    text, configured = request.text, request.options.references
     assert text is not None
-    if wanted.kind != "PROTOBUF":
-        references = tuple(version_of(client, one) for one in given)
-        return Schema(None, text, wanted.kind, references=references)
-    known = {file.name for file in wanted.files[:-1]}
-    others = [one.name for one in given if one.name not in known]
-    if others:
+    if request.kind != "PROTOBUF":
+        references = tuple(version_of(client, reference) for reference in configured)
+        return Schema(None, text, request.kind, references=references)
+    imported = {file.name for file in request.files[:-1]}
+    unknown = [reference.name for reference in configured if reference.name not in imported]
+    if unknown:
         raise ConfigError(
-            f"{wanted.part}.schema.references has '{others[0]}', which the message's file does not "
-            f"import: it imports {sorted(known) or 'none'}"
+            f"{request.part}.schema.references has '{unknown[0]}', which the message's file does "
+            f"not import: it imports {sorted(imported) or 'none'}"
         )
-    return Schema(None, text, wanted.kind, references=_registered(client, wanted))
+    return Schema(None, text, request.kind, references=_register_imports(client, request))
 
 
-def _with_guid(client: RegistryClient, wanted: Wanted, found: Schema) -> Schema:
-    if wanted.location == HEADER and found.guid is None and found.id is not None:
-        return found._replace(guid=client.by_id(found.id).guid)
-    return found
+def _with_guid(client: RegistryClient, request: SchemaRequest, schema: Schema) -> Schema:
+    if request.location == HEADER and schema.guid is None and schema.id is not None:
+        return schema._replace(guid=client.by_id(schema.id).guid)
+    return schema
 
 
-def _registered(client: RegistryClient, wanted: Wanted) -> tuple[tuple[str, str, int], ...]:
+def _register_imports(
+    client: RegistryClient, request: SchemaRequest
+) -> tuple[tuple[str, str, int], ...]:
     """Return references to the files that the message's own file imports.
 
     Each file is registered once if the options request that, except files in schema.references.
     """
-    given = {one.name: one for one in wanted.options.references}
-    needed: set[str] = set()
-    for file in reversed(wanted.files):
-        if file is wanted.files[-1] or (file.name in needed and file.name not in given):
-            needed.update(file.imports)
-    found: dict[str, tuple[str, str, int]] = {}
-    for file in wanted.files[:-1]:
-        if file.name in given and file.name in needed:
-            found[file.name] = version_of(client, given[file.name])
-        elif file.name in needed:
-            references = tuple(found[name] for name in file.imports)
-            found[file.name] = _registered_file(client, file, references, wanted.options)
-    return tuple(found[name] for name in wanted.files[-1].imports) if wanted.files else ()
+    configured = {reference.name: reference for reference in request.options.references}
+    imported: set[str] = set()
+    for file in reversed(request.files):
+        if file is request.files[-1] or (file.name in imported and file.name not in configured):
+            imported.update(file.imports)
+    registered: dict[str, tuple[str, str, int]] = {}
+    for file in request.files[:-1]:
+        if file.name in configured and file.name in imported:
+            registered[file.name] = version_of(client, configured[file.name])
+        elif file.name in imported:
+            references = tuple(registered[name] for name in file.imports)
+            registered[file.name] = _register_file(client, file, references, request.options)
+    return tuple(registered[name] for name in request.files[-1].imports) if request.files else ()
 
 
-def _registered_file(
+def _register_file(
     client: RegistryClient,
     file: SchemaFile,
     references: tuple[tuple[str, str, int], ...],
     options: SchemaOptions,
 ) -> tuple[str, str, int]:
     schema = Schema(None, file.text, "PROTOBUF", references=references)
-    version = _own(client, file.name, schema, options).version
+    version = _register_or_look_up(client, file.name, schema, options).version
     if version is None:  # some registries do not return it from a registration
         version = client.look_up(file.name, schema, options.is_normalized).version
     if version is None:
@@ -306,17 +311,17 @@ def _registered_file(
     return file.name, file.name, version
 
 
-def _of_id(client: RegistryClient, wanted: Wanted, schema_id: int) -> Schema:
+def _schema_by_id(client: RegistryClient, request: SchemaRequest, schema_id: int) -> Schema:
     try:
-        found = client.by_id(schema_id, wanted.kind == "PROTOBUF")
+        schema = client.by_id(schema_id, request.kind == "PROTOBUF")
     except RegistryRefusedError as refusal:
-        name = "use.schema.id" if wanted.part == "value" else "key.use.schema.id"
+        name = "use.schema.id" if request.part == "value" else "key.use.schema.id"
         if refusal.code in NOT_FOUND:
             raise RegistryError(
                 f"{name}={schema_id}: the schema registry {client.name} has no schema of this id"
             ) from None
         raise
-    return _with_references(client, wanted, found)
+    return _with_references(client, request, schema)
 
 
 def version_of(client: RegistryClient, reference: Reference) -> tuple[str, str, int]:
@@ -363,7 +368,9 @@ def _latest(
         raise
 
 
-def _own(client: RegistryClient, subject: str, schema: Schema, options: SchemaOptions) -> Schema:
+def _register_or_look_up(
+    client: RegistryClient, subject: str, schema: Schema, options: SchemaOptions
+) -> Schema:
     ask = client.register if options.registers_schema else client.look_up
     try:
         return ask(subject, schema, options.is_normalized)
@@ -375,16 +382,16 @@ def _own(client: RegistryClient, subject: str, schema: Schema, options: SchemaOp
                 f"{refusal}: the registry does not take the schema of subject '{subject}'"
             ) from None
         if refusal.code in NOT_FOUND:
-            what = "no subject" if refusal.code == SUBJECT_NOT_FOUND else "not this schema in"
+            missing = "no subject" if refusal.code == SUBJECT_NOT_FOUND else "not this schema in"
             raise RegistryError(
-                f"auto.register.schemas=false: the schema registry {client.name} has {what} "
+                f"auto.register.schemas=false: the schema registry {client.name} has {missing} "
                 f"'{subject}': register it, write with what is there (use.latest.version=true), or "
-                f"leave auto.register.schemas out{_shown(schema)}"
+                f"leave auto.register.schemas out{_schema_text(schema)}"
             ) from None
         raise
 
 
-def _shown(schema: Schema) -> str:
+def _schema_text(schema: Schema) -> str:
     """Return an Avro schema for a message; Protobuf descriptors in Base64 are not readable."""
     return f". The schema: {schema.text}" if schema.kind == "AVRO" else ""
 
@@ -396,38 +403,40 @@ def _incompatible(
         version = f"version {client.version(subject).version}"
     except RegistryError:
         version = "an earlier version"
-    what, change = "these columns", "drop the columns that are new"
+    source, change = "these columns", "drop the columns that are new"
     if schema.kind == "PROTOBUF":
-        what, change = "the descriptor file", "change the message"
+        source, change = "the descriptor file", "change the message"
     elif schema.kind == "AVRO":
         change = (
             "give an Avro schema in which new fields have a default "
             f"(value.avro.schema or key.avro.schema), {change}"
         )
     return RegistryError(
-        f"the schema registry {client.name} refuses the schema of {what}, which is not "
+        f"the schema registry {client.name} refuses the schema of {source}, which is not "
         f"compatible with {version} of subject '{subject}': {refusal.reason}. Either "
         f"{change}, or change the subject's compatibility"
     )
 
 
-_NAMED_BY = {
+_KEY_NAME_OPTIONS = {
     "AVRO": "key.avro.schema, with another name",
     "JSON": "key.json.schema, with another title",
     "PROTOBUF": "key.protobuf.message, with another one",
 }
 
 
-def own_subject(function: str, part: str, topic: str | None, record_name: str | None) -> str:
+def user_defined_subject(
+    function: str, part: str, topic: str | None, record_name: str | None
+) -> str:
     """Return the subject that the user's ``function`` (package.module:name) gives keys or values.
 
     The function gets the arguments of Confluent's ``SubjectNameStrategy``: the topic, None if a
     column holds it; whether it is for keys; the record's name or None. Raises ConfigError.
     """
     option = f"{part}.subject.name.strategy"
-    call = load(function, option)
+    strategy = load(function, option)
     try:
-        subject = call(topic or None, part == "key", record_name)
+        subject = strategy(topic or None, part == "key", record_name)
     except Exception as error:
         raise ConfigError(f"{option}={function} failed: {error!r}") from error
     if not isinstance(subject, str) or not subject:
@@ -435,47 +444,47 @@ def own_subject(function: str, part: str, topic: str | None, record_name: str | 
     return subject
 
 
-def check_subjects(wanted: Iterable[Wanted]) -> None:
+def check_subjects(requests: Iterable[SchemaRequest]) -> None:
     """Raise ConfigError if keys and values have different schemas but one subject.
 
     The schemas would be versions of each other: the registry would reject the second as
     incompatible or, worse, accept it. Derived schemas of keys and values have one record name.
     """
-    found: dict[str, Wanted] = {}
-    for one in wanted:
-        if one.options.uses_latest_version or one.options.schema_id is not None:
+    by_subject: dict[str, SchemaRequest] = {}
+    for request in requests:
+        if request.options.uses_latest_version or request.options.schema_id is not None:
             continue
-        subject = one.subject(one.text)
-        other = found.setdefault(subject, one)
-        if (other.kind, other.text) != (one.kind, one.text):
+        subject = request.subject(request.text)
+        first = by_subject.setdefault(subject, request)
+        if (first.kind, first.text) != (request.kind, request.text):
             raise ConfigError(
                 f"the schemas of values and keys both have the subject '{subject}', by "
                 "value.subject.name.strategy and key.subject.name.strategy, and they differ: set "
-                f"key.subject.name.strategy=TopicNameStrategy, or {_NAMED_BY[one.kind]}"
+                f"key.subject.name.strategy=TopicNameStrategy, or {_KEY_NAME_OPTIONS[request.kind]}"
             )
 
 
 _PURPOSE = "registry"
 
 
-class Remembered:
+class SchemaCache:
     """Files with a registry's answers. owner: id of the process at whose end they are deleted"""
 
     def __init__(self, owner: int) -> None:
         self._identity = process_identity(owner)
 
-    def read(self, asked: str) -> Schema | None:
-        """Return the kept answer or None. asked: all inputs of the answer as a text"""
+    def read(self, cache_key: str) -> Schema | None:
+        """Return the kept answer or None. cache_key: all inputs of the answer as a text"""
         try:
-            path = self._path(asked)
-            return None if path is None else _schema(json.loads(read_owned_file(path)))
+            path = self._path(cache_key)
+            return None if path is None else _parse_cached(json.loads(read_owned_file(path)))
         except (OSError, PrivateFolderError, ValueError, LookupError, TypeError, RecursionError):
             return None
 
-    def write(self, asked: str, schema: Schema) -> None:
+    def write(self, cache_key: str, schema: Schema) -> None:
         """Keep an answer; if the file cannot be written, log a warning."""
         try:
-            path = self._path(asked)
+            path = self._path(cache_key)
             if path is None:
                 return
             part = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -487,10 +496,10 @@ class Remembered:
                 f"what the schema registry has told is not kept for later micro-batches: {error}"
             )
 
-    def _path(self, asked: str) -> Path | None:
+    def _path(self, cache_key: str) -> Path | None:
         if self._identity is None:
             return None
-        digest = hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        digest = hashlib.sha256(cache_key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         return private_folder(_PURPOSE) / f"{self._identity}_{digest}.json"
 
     def _remove_others(self, folder: Path) -> None:
@@ -502,23 +511,23 @@ class Remembered:
                 path.unlink(missing_ok=True)
 
 
-def _schema(found: Any) -> Schema:
+def _parse_cached(document: Any) -> Schema:
     """Return the schema in a file. Raises ValueError, LookupError, TypeError for a damaged file."""
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ValueError
-    references = tuple((name, subject, int(n)) for name, subject, n in found.pop("references"))
-    files = tuple((name, text) for name, text in found.pop("files"))
-    schema = Schema(**found, references=references, files=files)
+    references = tuple((name, subject, int(n)) for name, subject, n in document.pop("references"))
+    files = tuple((name, text) for name, text in document.pop("files"))
+    schema = Schema(**document, references=references, files=files)
     if not isinstance(schema.id, int) or not isinstance(schema.text, str):
         raise ValueError
     return schema
 
 
-_MAGIC, _MAGIC_OF_GUID = b"\x00", b"\x01"
+_MAGIC, _GUID_MAGIC = b"\x00", b"\x01"
 _FIRST_MESSAGE = b"\x00"
 
 
-def prefix_of(schema: Schema, indexes: tuple[int, ...] = (0,)) -> bytes:
+def schema_id_prefix(schema: Schema, indexes: tuple[int, ...] = (0,)) -> bytes:
     """Return the bytes before a key or value of this schema.
 
     indexes: of a Protobuf message in its file
@@ -538,20 +547,22 @@ def _indexes_of(schema: Schema, indexes: tuple[int, ...]) -> bytes:
 
 def _varint(number: int) -> bytes:
     """Return the zigzag varint of a number that is not negative."""
-    rest, made = 2 * number, bytearray()
-    while rest >= 128:
-        made.append(rest & 127 | 128)
-        rest >>= 7
-    return bytes([*made, rest])
+    remaining, encoded = 2 * number, bytearray()
+    while remaining >= 128:
+        encoded.append(remaining & 127 | 128)
+        remaining >>= 7
+    return bytes([*encoded, remaining])
 
 
-def header_of(part: str, schema: Schema, indexes: tuple[int, ...] = (0,)) -> tuple[str, bytes]:
+def schema_id_header(
+    part: str, schema: Schema, indexes: tuple[int, ...] = (0,)
+) -> tuple[str, bytes]:
     """Return the header with the schema's GUID. Raises RegistryError without a GUID."""
     if schema.guid is None:
         raise RegistryError(
             f"{part}.schema.id.location=header needs schemas with a GUID, which this registry does "
             f"not give: leave {part}.schema.id.location out, so that ids go before each {part}"
         )
-    return f"__{part}_schema_id", _MAGIC_OF_GUID + UUID(schema.guid).bytes + _indexes_of(
+    return f"__{part}_schema_id", _GUID_MAGIC + UUID(schema.guid).bytes + _indexes_of(
         schema, indexes
     )

@@ -17,13 +17,13 @@ from spark_kafka_sink.formats.avro_schema import has_field
 from spark_kafka_sink.formats.plan import FormatError, PartPlan, RowsPlan
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import (
-    Remembered,
+    SchemaCache,
     SchemaFile,
-    Wanted,
+    SchemaRequest,
     check_subjects,
     find,
-    header_of,
-    prefix_of,
+    schema_id_header,
+    schema_id_prefix,
 )
 from spark_kafka_sink.spark.format_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
@@ -54,20 +54,20 @@ def with_schemas(
     plan = _plan_of(rows)
     headers: list[tuple[str, bytes]] = []
     notes = list(rows.notes)
-    remembered = None if owner is None else Remembered(owner)
-    ask = partial(find, remembered=remembered, is_stream=is_stream, query=query)
+    cache = None if owner is None else SchemaCache(owner)
+    ask = partial(find, cache=cache, is_stream=is_stream, query=query)
     parts = {"value": plan.value, "key": plan.key}
-    for part, made, wanted in _all_wanted(formats, registry, parts, options.topic):
-        schema = _told(registry, wanted, ask)
+    for part, part_plan, request in _schema_requests(formats, registry, parts, options.topic):
+        schema = _registry_schema(registry, request, ask)
         if part.has_fields:
-            notes += _compared(part, made, schema, wanted.options)
-            made = _of_schema(part, made, schema, wanted.options)
-        indexes = _indexes_of(made)
+            notes += _compatibility_notes(part, part_plan, schema, request.options)
+            part_plan = _with_registry_schema(part, part_plan, schema, request.options)
+        indexes = _indexes_of(part_plan)
         if part.id_location == HEADER:
-            headers.append(header_of(part.part, schema, indexes))
+            headers.append(schema_id_header(part.part, schema, indexes))
         else:
-            made = _with_prefix(made, prefix_of(schema, indexes))
-        parts[part.part] = made
+            part_plan = _with_prefix(part_plan, schema_id_prefix(schema, indexes))
+        parts[part.part] = part_plan
     value = parts["value"]
     assert value is not None
     plan = plan._replace(value=value, key=parts["key"], headers=tuple(headers))
@@ -75,67 +75,73 @@ def with_schemas(
     return rows._replace(plan=plan, positions=positions, notes=tuple(notes))
 
 
-def _told(registry: RegistryOptions, wanted: Wanted, ask: Callable[..., Schema]) -> Schema:
+def _registry_schema(
+    registry: RegistryOptions, request: SchemaRequest, ask: Callable[..., Schema]
+) -> Schema:
     if registry.config is None:  # an id without a registry
-        if wanted.is_behind_map:
+        if request.follows_map:
             raise ConfigError(
-                f"{wanted.part}.protobuf.message={wanted.record}: where it is among the messages "
+                f"{request.part}.protobuf.message={request.record}: where it is among the messages "
                 "of the schema depends on how the registry has written it, for a map stands "
                 "before it: set schema.registry.url"
             )
-        return Schema(wanted.options.schema_id, "", wanted.kind)
-    return ask(registry.config, wanted)
+        return Schema(request.options.schema_id, "", request.kind)
+    return ask(registry.config, request)
 
 
 def _plan_of(rows: PlannedRows) -> RowsPlan:
     """Return the plan of the rows; build one if Spark's columns are appended unchanged."""
     if rows.plan is not None:
         return rows.plan
-    found = rows.positions
+    positions = rows.positions
     kept = {
-        "topic": found.topic,
-        "partition": found.partition,
-        "headers": found.headers,
-        "timestamp": found.timestamp,
+        "topic": positions.topic,
+        "partition": positions.partition,
+        "headers": positions.headers,
+        "timestamp": positions.timestamp,
     }
     return RowsPlan(
-        PartPlan(found.value),
-        None if found.key is None else PartPlan(found.key),
+        PartPlan(positions.value),
+        None if positions.key is None else PartPlan(positions.key),
         tuple((part, number) for part, number in kept.items() if number is not None),
     )
 
 
-def _all_wanted(
+def _schema_requests(
     formats: FormatOptions,
     registry: RegistryOptions,
     parts: Mapping[str, PartPlan | None],
     topic: str | None,
-) -> list[tuple[PartOptions, PartPlan, Wanted]]:
+) -> list[tuple[PartOptions, PartPlan, SchemaRequest]]:
     """Return the schema requests of value and key, as far as needed. Raises ConfigError."""
-    found = []
-    for part, asked in ((formats.value, registry.value), (formats.key, registry.key)):
-        made = parts[part.part]
-        if asked is not None and made is not None:
-            _check_named(part, asked, formats.is_record_name_set)
-            found.append((part, made, _wanted(part, asked, made, topic)))
-    check_subjects(wanted for _, _, wanted in found)
-    return found
+    requests = []
+    for part, schema_options in ((formats.value, registry.value), (formats.key, registry.key)):
+        part_plan = parts[part.part]
+        if schema_options is not None and part_plan is not None:
+            _check_named(part, schema_options, formats.is_record_name_set)
+            requests.append(
+                (part, part_plan, _schema_request(part, schema_options, part_plan, topic))
+            )
+    check_subjects(request for _, _, request in requests)
+    return requests
 
 
-def _check_named(part: PartOptions, asked: SchemaOptions, is_record_name_set: bool) -> None:
+def _check_named(
+    part: PartOptions, schema_options: SchemaOptions, is_record_name_set: bool
+) -> None:
     """Raise ConfigError if the default name of a derived schema would be the subject.
 
     Schemas of unrelated columns would be versions of one subject.
     """
-    is_given = part.avro_schema is not None or part.json_schema is not None
-    if asked.strategy != RECORD_NAME or asked.schema_id is not None or is_given:
+    has_schema = part.avro_schema is not None or part.json_schema is not None
+    if schema_options.strategy != RECORD_NAME or schema_options.schema_id is not None or has_schema:
         return
     if part.format == JSON or (part.format == AVRO and not is_record_name_set):
         name = "avro.record.name"
         if part.format == JSON:
             name = (
                 "use.schema.id"
-                if asked.uses_latest_version
+                if schema_options.uses_latest_version
                 else f"{part.part}.json.schema with a title"
             )
         raise ConfigError(
@@ -145,85 +151,100 @@ def _check_named(part: PartOptions, asked: SchemaOptions, is_record_name_set: bo
         )
 
 
-def _wanted(part: PartOptions, asked: SchemaOptions, made: PartPlan, topic: str | None) -> Wanted:
+def _schema_request(
+    part: PartOptions, schema_options: SchemaOptions, part_plan: PartPlan, topic: str | None
+) -> SchemaRequest:
     if part.format == PROTOBUF:
-        return _protobuf(part, asked, topic)
+        return _protobuf_request(part, schema_options, topic)
     text = None
-    if made.plan is not None:
-        text = made.plan.avro_schema or made.plan.json_schema
+    if part_plan.plan is not None:
+        text = part_plan.plan.avro_schema or part_plan.plan.json_schema
     # The text decides the subject and is registered; with an id, neither applies.
-    shown = text if asked.schema_id is None else None
-    wanted = Wanted(part.part, topic, shown, part.id_location, asked)
-    wanted = wanted._replace(is_encoded=made.plan is None)
+    shown = text if schema_options.schema_id is None else None
+    request = SchemaRequest(part.part, topic, shown, part.id_location, schema_options)
+    request = request._replace(is_encoded=part_plan.plan is None)
     if part.format == JSON:
         record = None if text is None else title_of(text)
-        wanted = wanted._replace(kind="JSON", record=record)
-    return wanted
+        request = request._replace(kind="JSON", record=record)
+    return request
 
 
-def _protobuf(part: PartOptions, asked: SchemaOptions, topic: str | None) -> Wanted:
-    wanted = Wanted(part.part, topic, None, part.id_location, asked, "PROTOBUF", part.message)
+def _protobuf_request(
+    part: PartOptions, schema_options: SchemaOptions, topic: str | None
+) -> SchemaRequest:
+    request = SchemaRequest(
+        part.part, topic, None, part.id_location, schema_options, "PROTOBUF", part.message
+    )
     if part.descriptor_file is None:
-        return wanted
+        return request
     from spark_kafka_sink.spark.format_schemas import described
 
     message = described(part)
     files = tuple(SchemaFile(*file) for file in message.files)
-    wanted = wanted._replace(record=message.schema.root, text=files[-1].text, files=files)
-    return wanted._replace(is_behind_map=message.is_behind_map)
+    request = request._replace(record=message.schema.root, text=files[-1].text, files=files)
+    return request._replace(follows_map=message.follows_map)
 
 
-def _compared(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> list[str]:
+def _compatibility_notes(
+    part: PartOptions, part_plan: PartPlan, schema: Schema, schema_options: SchemaOptions
+) -> list[str]:
     """Compare JSON columns with the registry's schema, and return notes.
 
     Raises FormatError if the columns do not fit.
     """
-    derived = made.plan.json_schema if made.plan is not None else None
-    is_chosen = asked.uses_latest_version or asked.schema_id is not None
-    if derived is None or not is_chosen or not asked.requires_all_columns or schema.kind != "JSON":
+    derived = part_plan.plan.json_schema if part_plan.plan is not None else None
+    is_chosen = schema_options.uses_latest_version or schema_options.schema_id is not None
+    if (
+        derived is None
+        or not is_chosen
+        or not schema_options.requires_all_columns
+        or schema.kind != "JSON"
+    ):
         return []
     if not schema.text:
         return []
-    return check_json_fits(part.part, derived, schema.text, schema.files, asked.schema_id)
+    return check_json_fits(part.part, derived, schema.text, schema.files, schema_options.schema_id)
 
 
-def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> PartPlan:
+def _with_registry_schema(
+    part: PartOptions, part_plan: PartPlan, schema: Schema, schema_options: SchemaOptions
+) -> PartPlan:
     """Return the part's plan with the registry's schema, if the options choose it."""
-    plan = made.plan
+    plan = part_plan.plan
     assert plan is not None
-    made = made._replace(plan=replace(plan, json_schema=None))
-    is_own = not asked.uses_latest_version and asked.schema_id is None
-    if not schema.text or (is_own and not asked.references and part.format != PROTOBUF):
-        return made
+    part_plan = part_plan._replace(plan=replace(plan, json_schema=None))
+    is_own = not schema_options.uses_latest_version and schema_options.schema_id is None
+    if not schema.text or (is_own and not schema_options.references and part.format != PROTOBUF):
+        return part_plan
     if schema.kind != part.format.upper():
         raise SchemaError(
             f"{part.part}.format={part.format}: the registry's schema {schema.id} is of the kind "
             f"{schema.kind}"
         )
     if part.format == JSON:
-        return made
+        return part_plan
     if part.format == PROTOBUF:
         message = _message(part, plan.protobuf_schema, schema)
         plan, has_column = replace(plan, protobuf_schema=message), message.has_field
     else:
         plan, has_column = replace(plan, avro_schema=schema.text), partial(has_field, schema.text)
-    if not is_own and not asked.requires_all_columns:
+    if not is_own and not schema_options.requires_all_columns:
         plan = replace(plan, fields=tuple(f for f in plan.fields if has_column(f.name)))
     elif not is_own and part.format != PROTOBUF:
         missing = [f.name for f in plan.fields if not has_column(f.name)]
         if len(missing) < len(plan.fields):  # otherwise the schema may not be a record
-            _check_fields(part, missing, schema, asked)
-    return made._replace(plan=plan)
+            _check_fields(part, missing, schema, schema_options)
+    return part_plan._replace(plan=plan)
 
 
 def _check_fields(
-    part: PartOptions, missing: list[str], schema: Schema, asked: SchemaOptions
+    part: PartOptions, missing: list[str], schema: Schema, schema_options: SchemaOptions
 ) -> None:
     """Raise FormatError for columns that a registry's Avro schema does not have."""
     if not missing:
         return
     version = "" if schema.version is None else f", version {schema.version} of its subject"
-    strict = "latest" if asked.uses_latest_version else "id"
+    strict = "latest" if schema_options.uses_latest_version else "id"
     raise FormatError(
         f"the registry's schema {schema.id}{version}, has no field for {missing}, columns of the "
         f"{part.part}: set {strict}.compatibility.strict=false to leave them out, or "
@@ -250,24 +271,24 @@ def _message(part: PartOptions, described: ProtobufSchema | None, schema: Schema
             return described._replace(indexes=indexes_in(schema.text, described.root))
         return read_registered(schema.text, schema.files, part.message).schema
     except FormatError as error:
-        about = f"the registry's schema {schema.id} cannot be taken as it is: {error}"
+        problem = f"the registry's schema {schema.id} cannot be taken as it is: {error}"
         if described is not None:
-            raise FormatError(about) from None
+            raise FormatError(problem) from None
         raise FormatError(
-            f"{about}. A registry that "
+            f"{problem}. A registry that "
             "does not turn the text of .proto files into descriptors (format=serialized) needs "
             f"{part.part}.protobuf.descriptor.file and {part.part}.protobuf.message as well"
         ) from None
 
 
-def _indexes_of(made: PartPlan) -> tuple[int, ...]:
+def _indexes_of(part_plan: PartPlan) -> tuple[int, ...]:
     """Return the indexes of a Protobuf message in its file; (0,) for other formats."""
-    if made.plan is None or made.plan.protobuf_schema is None:
+    if part_plan.plan is None or part_plan.plan.protobuf_schema is None:
         return (0,)
-    return made.plan.protobuf_schema.indexes
+    return part_plan.plan.protobuf_schema.indexes
 
 
-def _with_prefix(made: PartPlan, prefix: bytes) -> PartPlan:
-    if made.plan is None:
-        return made._replace(prefix=prefix)
-    return made._replace(plan=replace(made.plan, prefix=prefix))
+def _with_prefix(part_plan: PartPlan, prefix: bytes) -> PartPlan:
+    if part_plan.plan is None:
+        return part_plan._replace(prefix=prefix)
+    return part_plan._replace(plan=replace(part_plan.plan, prefix=prefix))

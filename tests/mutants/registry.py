@@ -17,8 +17,8 @@ _HTTP = ("unit/test_http.py",)
 PLANTED: tuple[str, ...] = ()
 
 MUTANTS = (
-    Mutant("registry/client.py", "type(found) is int and", "isinstance(found, int) and", _ANSWERS),
-    Mutant("registry/client.py", "lowest <= found <= _LARGEST_ID", "lowest <= found", _ANSWERS),
+    Mutant("registry/client.py", "type(value) is int and", "isinstance(value, int) and", _ANSWERS),
+    Mutant("registry/client.py", "lowest <= value <= _MAX_ID", "lowest <= value", _ANSWERS),
     Mutant("registry/client.py", "_is_number(number, 0)", "_is_number(number, -1)", _ANSWERS),
     Mutant(
         "registry/client.py",
@@ -48,21 +48,21 @@ MUTANTS = (
     ),
     Mutant(
         "registry/client.py",
-        "return schema._replace(id=found.id, guid=found.guid, version=found.version)\n\n    def look_up",
-        "return schema._replace(id=found.id, guid=found.guid)\n\n    def look_up",
+        "return schema._replace(id=registered.id, guid=registered.guid, version=registered.version)\n\n    def look_up",
+        "return schema._replace(id=registered.id, guid=registered.guid)\n\n    def look_up",
         _GUARDS,
     ),
     Mutant("registry/client.py", "_replace(id=schema_id)", "_replace()", _GUARDS),
     Mutant(
         "registry/client.py",
-        "        if not isinstance(found, list):",
+        "        if not isinstance(response, list):",
         "        if False:",
         _GUARDS,
     ),
     Mutant(
         "registry/client.py",
-        "most_ms = min(self._config.request_timeout_ms, left_ms)",
-        "most_ms = self._config.request_timeout_ms",
+        "timeout_ms = min(self._config.request_timeout_ms, left_ms)",
+        "timeout_ms = self._config.request_timeout_ms",
         _FAULTS,
     ),
     Mutant(
@@ -86,7 +86,7 @@ MUTANTS = (
         _GUARDS,
     ),
     Mutant("registry/client.py", 'url.scheme == "http" and speaks_tls', "speaks_tls", _GUARDS),
-    Mutant("registry/client.py", "tuple(_sent(self._headers[number]))", "()", _REFUSALS),
+    Mutant("registry/client.py", "tuple(_credentials_in(self._headers[number]))", "()", _REFUSALS),
     Mutant(
         "registry/client.py",
         '        if scheme == "Basic":\n            yield',
@@ -116,8 +116,8 @@ MUTANTS = (
     ),
     Mutant(
         "registry/client.py",
-        'or found.get("is_compatible", True)',
-        'or found.get("is_compatible", False)',
+        'or response.get("is_compatible", True)',
+        'or response.get("is_compatible", False)',
         _GUARDS,
     ),
     Mutant(
@@ -127,9 +127,12 @@ MUTANTS = (
         _GUARDS,
     ),
     Mutant(
-        "registry/client.py", "told = [redacted(message) for", "told = [str(message) for", _GUARDS
+        "registry/client.py",
+        "reasons = [redacted(message) for",
+        "reasons = [str(message) for",
+        _GUARDS,
     ),
-    Mutant("registry/client.py", "                    self._first = number\n", "", _ANSWERS),
+    Mutant("registry/client.py", "                    self._first_url = number\n", "", _ANSWERS),
     Mutant(
         "registry/client.py",
         "text.isascii() and text.isprintable()",
@@ -174,19 +177,19 @@ MUTANTS = (
         _REGISTRY,
     ),
     Mutant("registry/references.py", "_check_count(len(texts) + 1)", "pass", _ANSWERS),
-    Mutant("registry/references.py", "_check_count(len(asked) + 1)", "pass", _ANSWERS),
+    Mutant("registry/references.py", "_check_count(len(fetched) + 1)", "pass", _ANSWERS),
     Mutant(
         "registry/references.py", "[*reversed(schema.references)]", "[*schema.references]", _GUARDS
     ),
     Mutant(
         "registry/references.py",
-        "waiting += reversed(asked[subject, version].references)",
-        "waiting += asked[subject, version].references",
+        "pending += reversed(fetched[subject, version].references)",
+        "pending += fetched[subject, version].references",
         _GUARDS,
     ),
     Mutant(
         "registry/references.py",
-        "        if name in found:\n            waiting.pop()\n        elif",
+        "        if name in found:\n            pending.pop()\n        elif",
         "        if",
         _GUARDS,
     ),
@@ -204,8 +207,8 @@ MUTANTS = (
     ),
     Mutant(
         "registry/references.py",
-        "own = before if dot else space if given is None else given",
-        "own = before if dot else space if not given else given",
+        "namespace = before if dot else space if declared is None else declared",
+        "namespace = before if dot else space if not declared else declared",
         _GUARDS,
     ),
     Mutant(
@@ -244,28 +247,28 @@ MUTANTS = (
     Mutant("registry/schemas.py", "not isinstance(schema.id, int) or", "", _REMEMBERED),
     Mutant("registry/schemas.py", '"surrogatepass"', '"strict"', _REMEMBERED),
     Mutant(
-        "registry/schemas.py", "key = (config, wanted, query)", "key = (config, wanted)", _STREAMS
+        "registry/schemas.py", "key = (config, request, query)", "key = (config, request)", _STREAMS
     ),
     Mutant(
-        "registry/schemas.py", "key = (config, wanted, query)", "key = (wanted, query)", _STREAMS
+        "registry/schemas.py", "key = (config, request, query)", "key = (request, query)", _STREAMS
     ),
     Mutant(
         "registry/schemas.py",
-        " and is_stream and clock.now_ms() < known[0]",
-        " and clock.now_ms() < known[0]",
+        " and is_stream and clock.now_ms() < entry[0]",
+        " and clock.now_ms() < entry[0]",
         _REGISTRY,
     ),
     Mutant(
         "registry/schemas.py",
-        " and is_stream and clock.now_ms() < known[0]",
+        " and is_stream and clock.now_ms() < entry[0]",
         " and is_stream",
         _REGISTRY,
     ),
     Mutant("registry/schemas.py", "if is_stream else None", "", _STREAMS),
     Mutant(
         "registry/schemas.py",
-        "(told or remembered.read(asked))",
-        "remembered.read(asked)",
+        "(cached or cache.read(cache_key))",
+        "cache.read(cache_key)",
         _STREAMS,
     ),
     Mutant(
@@ -282,20 +285,20 @@ MUTANTS = (
     ),
     Mutant(
         "registry/schemas.py",
-        "        found, known_for_ms = told, _KNOWN_FOR_MS_WHILE_AWAY",
-        "        found, known_for_ms = told, 0",
+        "        schema, max_age_ms = cached, _MAX_AGE_MS_WHILE_UNAVAILABLE",
+        "        schema, max_age_ms = cached, 0",
         _STREAMS,
     ),
     Mutant(
         "registry/schemas.py",
-        "return repr((urls, wanted, query))",
-        "return repr((urls, wanted))",
+        "return repr((urls, request, query))",
+        "return repr((urls, request))",
         _STREAMS,
     ),
     Mutant(
         "registry/schemas.py",
-        "return repr((urls, wanted, query))",
-        "return repr((urls, wanted.subject(wanted.text), query))",
+        "return repr((urls, request, query))",
+        "return repr((urls, request.subject(request.text), query))",
         _CHOICES,
     ),
     Mutant("registry/schemas.py", '.rpartition("@")[2] for url', ".strip() for url", _REMEMBERED),
@@ -307,7 +310,7 @@ MUTANTS = (
     ),
     Mutant(
         "registry/schemas.py",
-        "        if file.name in given and file.name in needed:",
+        "        if file.name in configured and file.name in imported:",
         "        if False:",
         _CHOICES,
     ),
@@ -331,7 +334,7 @@ MUTANTS = (
     ),
     Mutant(
         "registry/schemas.py",
-        'client.by_id(schema_id, wanted.kind == "PROTOBUF")',
+        'client.by_id(schema_id, request.kind == "PROTOBUF")',
         "client.by_id(schema_id)",
         _REGISTRY,
     ),
@@ -349,25 +352,25 @@ MUTANTS = (
     ),
     Mutant(
         "registry/schemas.py",
-        "if one.options.uses_latest_version or one.options.schema_id is not None:",
-        "if one.options.uses_latest_version:",
+        "if request.options.uses_latest_version or request.options.schema_id is not None:",
+        "if request.options.uses_latest_version:",
         _GUARDS,
     ),
     Mutant(
         "registry/schemas.py",
-        "if one.options.uses_latest_version or one.options.schema_id is not None:",
-        "if one.options.schema_id is not None:",
+        "if request.options.uses_latest_version or request.options.schema_id is not None:",
+        "if request.options.schema_id is not None:",
         _GUARDS,
     ),
     Mutant(
         "registry/schemas.py",
-        "(other.kind, other.text) != (one.kind, one.text)",
-        "other.text != one.text",
+        "(first.kind, first.text) != (request.kind, request.text)",
+        "first.text != request.text",
         _GUARDS,
     ),
     Mutant(
         "registry/client.py",
-        "LoginConfig(connect_timeout_ms=most_ms, read_timeout_ms=most_ms)",
+        "LoginConfig(connect_timeout_ms=timeout_ms, read_timeout_ms=timeout_ms)",
         "LoginConfig()",
         _GUARDS,
     ),
@@ -494,14 +497,14 @@ MUTANTS = (
     ),
     Mutant(
         "registry/schemas.py",
-        "wanted.location == HEADER and found.guid is None and",
-        "wanted.location == HEADER and",
+        "request.location == HEADER and schema.guid is None and",
+        "request.location == HEADER and",
         _REGISTRY,
     ),
     Mutant(
         "registry/schemas.py",
-        "wanted.location == HEADER and found.guid is None and",
-        "found.guid is None and",
+        "request.location == HEADER and schema.guid is None and",
+        "schema.guid is None and",
         _REGISTRY,
     ),
 )

@@ -27,7 +27,7 @@ def registry() -> Iterator[Apicurio]:
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> None:
-    schemas._known.clear()
+    schemas._answers.clear()
 
 
 @pytest.fixture

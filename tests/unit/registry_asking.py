@@ -15,7 +15,7 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
-from spark_kafka_sink.registry.schemas import Wanted, find
+from spark_kafka_sink.registry.schemas import SchemaRequest, find
 from tests.unit.registry_server import Registry, serving
 
 HUSH = "hush-0815"
@@ -47,10 +47,10 @@ class Times:
 @contextmanager
 def fresh_registry() -> Iterator[Registry]:
     """Of which nothing is known yet."""
-    schemas._known.clear()
+    schemas._answers.clear()
     with serving(Registry()) as made:
         yield made
-    schemas._known.clear()
+    schemas._answers.clear()
 
 
 def options(url: str, **more: str) -> SinkOptions:
@@ -72,7 +72,7 @@ def asked_of(given: SinkOptions, text: str | None = TEXT) -> Schema:
     assert given.registry.value is not None
     assert given.formats is not None
     location = given.formats.value.id_location
-    wanted = Wanted("value", given.topic, text, location, given.registry.value)
+    wanted = SchemaRequest("value", given.topic, text, location, given.registry.value)
     return find(given.registry.config, wanted)
 
 

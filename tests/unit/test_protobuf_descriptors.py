@@ -362,7 +362,7 @@ def test_messages_are_counted_as_the_registry_has_them(name, in_text, in_descrip
     assert indexes_in(base64_of(with_map_before()), name) == in_descriptor
     found = read_descriptor_set(descriptor_set([with_map_before()]), name)
     assert found.schema.indexes == in_descriptor
-    assert found.is_behind_map is (in_text != in_descriptor)
+    assert found.follows_map is (in_text != in_descriptor)
 
 
 @pytest.mark.parametrize(

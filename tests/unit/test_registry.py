@@ -17,7 +17,13 @@ from spark_kafka_sink.formats.avro_layout import checked_types
 from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
-from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
+from spark_kafka_sink.registry.schemas import (
+    SchemaFile,
+    SchemaRequest,
+    find,
+    schema_id_header,
+    schema_id_prefix,
+)
 from tests.formats.generate_avro_schemas import VERDICTS as VERDICTS_FILE
 from tests.unit.registry_asking import (
     HUSH,
@@ -52,7 +58,7 @@ def test_a_schema_is_registered_and_its_id_goes_before_values(registry: Registry
     assert found(registry.url).id == 1
     assert paths(registry) == ["POST /subjects/t-value/versions"]
     assert registry.asked[0].body == {"schema": TEXT}
-    assert prefix_of(Schema(1, TEXT)) == b"\0\0\0\0\1"
+    assert schema_id_prefix(Schema(1, TEXT)) == b"\0\0\0\0\1"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,7 @@ def ask_in_stream(registry: Registry, clock: Times, **more: str) -> int | None:
     assert given is not None
     assert given.config is not None
     assert given.value is not None
-    wanted = Wanted("value", "t", TEXT, "prefix", given.value)
+    wanted = SchemaRequest("value", "t", TEXT, "prefix", given.value)
     return find(given.config, wanted, clock, is_stream=True).id
 
 
@@ -105,7 +111,7 @@ def test_a_stream_asks_again_after_a_while(registry: Registry, more: dict[str, s
     registry.schemas[:] = [{"schema": OTHER}, {"schema": TEXT}]
     registry.subjects["t-value"] = [2]
     assert ask_in_stream(registry, clock, **more) == 1
-    clock.wait(schemas._KNOWN_FOR_MS)
+    clock.wait(schemas._MAX_AGE_MS)
     assert ask_in_stream(registry, clock, **more) == 2
 
 
@@ -121,10 +127,10 @@ def test_a_stream_does_not_wait_for_a_registry_that_is_away_each_time(registry: 
     clock = Times()
     ask_in_stream(registry, clock)
     registry.fails = 503, {"error_code": 50003, "message": "no leader"}
-    clock.wait(schemas._KNOWN_FOR_MS)
+    clock.wait(schemas._MAX_AGE_MS)
     assert ask_in_stream(registry, clock) == 1
     registry.asked.clear()
-    clock.wait(schemas._KNOWN_FOR_MS)
+    clock.wait(schemas._MAX_AGE_MS)
     assert ask_in_stream(registry, clock) == 1
     assert registry.asked == []
     clock.wait(60_000)  # as remembered.py says
@@ -195,16 +201,16 @@ def test_a_type_of_another_schema_is_written_as_it_is_there(registry: Registry) 
     assert second["type"]["fields"] == [{"name": "at", "type": "n.Place"}]
     other = place.replace("int", "long").replace("Place", "n.Place")
     registry.add("t-value", {"schema": outer % other, "references": [reference]})
-    schemas._known.clear()
+    schemas._answers.clear()
     words = "has another type 'n.Place' than a schema that it builds on"
     assert words in refusal(registry.url, use_latest_version="true")
 
 
 def test_the_header_has_the_guid(registry: Registry) -> None:
     schema = found(registry.url, value_schema_id_location="header")
-    assert header_of("value", schema) == ("__value_schema_id", b"\1" + b"\0" * 15 + b"\1")
+    assert schema_id_header("value", schema) == ("__value_schema_id", b"\1" + b"\0" * 15 + b"\1")
     asked = len(registry.asked)
-    schemas._known.clear()
+    schemas._answers.clear()
     latest = found(registry.url, use_latest_version="true", value_schema_id_location="header")
     assert latest == schema._replace(text=latest.text, version=latest.version)
     assert len(registry.asked) == asked + 1, "the answer has the GUID"
@@ -214,33 +220,33 @@ def test_a_guid_is_written_from_its_first_digit_on() -> None:
     """As ``HeaderSchemaIdSerializer``, by the two longs of a Java UUID."""
     schema = Schema(1, TEXT, guid="00112233-4455-6677-8899-aabbccddeeff")
     written = bytes.fromhex("01 00112233445566778899aabbccddeeff")
-    assert header_of("key", schema) == ("__key_schema_id", written)
+    assert schema_id_header("key", schema) == ("__key_schema_id", written)
 
 
 def test_a_registry_without_guids_has_no_header_to_give(registry: Registry) -> None:
     registry.has_guids = False
     found(registry.url)
     assert len(registry.asked) == 1, "only a header needs a GUID"
-    schemas._known.clear()
+    schemas._answers.clear()
     schema = found(registry.url, value_schema_id_location="header")
     with pytest.raises(KafkaSinkError, match=r"leave value\.schema\.id\.location out"):
-        header_of("value", schema)
+        schema_id_header("value", schema)
 
 
 def test_protobuf_has_the_index_of_its_message_behind_the_id() -> None:
-    assert prefix_of(Schema(258, "", "PROTOBUF")) == b"\0\0\0\1\2\0"
+    assert schema_id_prefix(Schema(258, "", "PROTOBUF")) == b"\0\0\0\1\2\0"
     schema = Schema(1, "", "PROTOBUF", str(UUID(int=1)))
-    assert prefix_of(schema, (1,)) == b"\0\0\0\0\1\x02\x02"
-    assert prefix_of(schema, (0, 64)) == b"\0\0\0\0\1\x04\x00\x80\x01"
-    _, header = header_of("value", schema, (0,))
+    assert schema_id_prefix(schema, (1,)) == b"\0\0\0\0\1\x02\x02"
+    assert schema_id_prefix(schema, (0, 64)) == b"\0\0\0\0\1\x04\x00\x80\x01"
+    _, header = schema_id_header("value", schema, (0,))
     assert header == b"\1" + bytes(15) + b"\1" + b"\0"
 
 
-def wanted_protobuf(given: SinkOptions, **more: object) -> tuple[RegistryConfig, Wanted]:
+def wanted_protobuf(given: SinkOptions, **more: object) -> tuple[RegistryConfig, SchemaRequest]:
     assert given.registry is not None
     assert given.registry.config is not None
     assert given.registry.value is not None
-    wanted = Wanted("value", "t", None, "prefix", given.registry.value, "PROTOBUF")
+    wanted = SchemaRequest("value", "t", None, "prefix", given.registry.value, "PROTOBUF")
     return given.registry.config, wanted._replace(**more)
 
 
@@ -257,7 +263,7 @@ def test_files_that_a_protobuf_schema_imports_are_registered_under_their_names(
     assert [*registry.subjects] == ["c.proto", "b.proto", "t-value"]
     assert [len(s.get("references", ())) for s in registry.schemas] == [0, 1, 2]
     assert all(schema["schemaType"] == "PROTOBUF" for schema in registry.schemas)
-    schemas._known.clear()
+    schemas._answers.clear()
     is_looked_up = options(registry.url, auto_register_schemas="false")
     assert find(*wanted_protobuf(is_looked_up, text="AAAA", files=files)).id == 3
     assert len(registry.schemas) == 3

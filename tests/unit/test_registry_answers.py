@@ -117,11 +117,11 @@ def test_a_schema_that_builds_on_too_many_others_is_refused(registry: Registry, 
     assert given.registry.config is not None
     assert given.registry.value is not None
     for last, is_refused in ((100, False), (101, True)):
-        schemas._known.clear()
+        schemas._answers.clear()
         more = {"references": references[last - 1 : last]}
         body = {"schema": text[kind].replace("%d", "102"), "schemaType": kind, **more}
         registry.add("t-value", body)
-        wanted = schemas.Wanted("value", "t", None, "prefix", given.registry.value, kind)
+        wanted = schemas.SchemaRequest("value", "t", None, "prefix", given.registry.value, kind)
         if is_refused:
             with pytest.raises(KafkaSinkError, match="builds on more than 100 others"):
                 schemas.find(given.registry.config, wanted)
@@ -184,8 +184,8 @@ def test_a_large_schema_is_taken_and_a_larger_one_told(
     registry.add("t-value", {"schema": large})
     given = {**LATEST, "schema_registry_timeout_ms": "36000"}
     assert found(registry.url, **given).text == large
-    schemas._known.clear()
-    monkeypatch.setattr(client, "MOST_BYTES", 1_000_000)
+    schemas._answers.clear()
+    monkeypatch.setattr(client, "MAX_RESPONSE_BYTES", 1_000_000)
     words = refusal(registry.url, **given)
     assert "answers 200 with more than 1,000,000 bytes, which are not taken" in words
 

@@ -24,7 +24,7 @@ from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaErro
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.plan import PartPlan, RowsPlan
 from spark_kafka_sink.registry.client import Schema
-from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
+from spark_kafka_sink.registry.schemas import SchemaFile, SchemaRequest, find
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.official import descriptor_set
@@ -376,7 +376,7 @@ def protobuf(url: str, **more: Any) -> Schema:
     assert given.registry is not None
     assert given.registry.config is not None
     assert given.registry.value is not None
-    wanted = Wanted("value", given.topic, None, "prefix", given.registry.value, "PROTOBUF")
+    wanted = SchemaRequest("value", given.topic, None, "prefix", given.registry.value, "PROTOBUF")
     return find(given.registry.config, wanted._replace(**own))
 
 

@@ -91,7 +91,7 @@ FAULTS = {
 
 @pytest.fixture
 def running() -> Iterator[ExitStack]:
-    schemas._known.clear()
+    schemas._answers.clear()
     with ExitStack() as stack:
         yield stack
 
@@ -113,9 +113,9 @@ def test_each_fault_is_told_within_seconds(running: ExitStack, name: str) -> Non
     if fault.request_timeout_ms is not None:
         config = replace(config, request_timeout_ms=fault.request_timeout_ms)
     client = schemas.RegistryClient(config, times, times.wait)
-    wanted = schemas.Wanted("value", "t", TEXT, "prefix", given.registry.value)
+    wanted = schemas.SchemaRequest("value", "t", TEXT, "prefix", given.registry.value)
     with pytest.raises(KafkaSinkError) as refused:
-        schemas._asked(client, wanted)
+        schemas._fetch(client, wanted)
     assert fault.words in str(refused.value)
     if fault.is_waited_for is not None:
         assert bool(times.pauses) == fault.is_waited_for

@@ -27,10 +27,10 @@ from spark_kafka_sink.registry.client import (
 from spark_kafka_sink.registry.references import with_references
 from spark_kafka_sink.registry.schemas import (
     SchemaFile,
-    Wanted,
+    SchemaRequest,
     check_subjects,
     find,
-    own_subject,
+    user_defined_subject,
     version_of,
 )
 from spark_kafka_sink.security import oauth as oauth_login
@@ -385,7 +385,7 @@ def test_an_imported_file_needs_a_version(
     assert given.config is not None
     assert given.value is not None
     files = (SchemaFile("b.proto", "BBBB"), SchemaFile("a.proto", "AAAA", ("b.proto",)))
-    wanted = Wanted("value", "t", "AAAA", "prefix", given.value, "PROTOBUF", files=files)
+    wanted = SchemaRequest("value", "t", "AAAA", "prefix", given.value, "PROTOBUF", files=files)
     with pytest.raises(KafkaSinkError, match="does not tell which version of subject 'b.proto'"):
         find(given.config, wanted)
 
@@ -396,7 +396,7 @@ def nameless(*_: object) -> str:
 
 def test_a_function_names_no_subject_by_an_empty_text() -> None:
     with pytest.raises(KafkaSinkError, match="must return the name of a subject, not ''"):
-        own_subject(f"{__name__}:nameless", "value", "t", None)
+        user_defined_subject(f"{__name__}:nameless", "value", "t", None)
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ def test_schemas_that_the_registry_has_may_share_their_subject(
     given = options("http://r:1", **strategy, **more).registry
     assert given is not None
     assert given.value is not None
-    value = Wanted("value", "t", TEXT, "prefix", given.value)
+    value = SchemaRequest("value", "t", TEXT, "prefix", given.value)
     key = value._replace(part="key", text=TEXT.replace('"int"', '"string"'))
     as_json = value._replace(part="key", kind="JSON", record="n.R")
     check_subjects([value, value._replace(part="key")])

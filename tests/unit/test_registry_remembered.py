@@ -18,7 +18,7 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.machine import process_identity
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
-from spark_kafka_sink.registry.schemas import Remembered, Wanted, find
+from spark_kafka_sink.registry.schemas import SchemaCache, SchemaRequest, find
 from tests.unit.registry_asking import OTHER, TEXT, fresh_registry, options
 from tests.unit.registry_server import Registry
 
@@ -39,13 +39,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def ask(registry: Registry, text: str = TEXT) -> Schema:
     """As a new process does, with this process for the one that they have in common."""
-    schemas._known.clear()
+    schemas._answers.clear()
     given = options(registry.url.replace("//", "//user:hush@"), schema_registry_timeout_ms="100")
     assert given.registry is not None
     assert given.registry.config is not None
     assert given.registry.value is not None
-    wanted = Wanted("value", "t", text, "prefix", given.registry.value)
-    return find(given.registry.config, wanted, None, Remembered(os.getpid()), is_stream=True)
+    wanted = SchemaRequest("value", "t", text, "prefix", given.registry.value)
+    return find(given.registry.config, wanted, None, SchemaCache(os.getpid()), is_stream=True)
 
 
 def test_what_was_told_is_true_while_the_registry_is_away(
@@ -81,16 +81,16 @@ def test_nothing_secret_is_kept_and_nobody_else_reads_it(registry: Registry, fol
 def test_files_of_processes_that_have_ended_are_removed(folder: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with child:
-        Remembered(child.pid).write("asked", SCHEMA)
-        assert Remembered(child.pid).read("asked") == SCHEMA
-        Remembered(os.getpid()).write("asked", SCHEMA)
+        SchemaCache(child.pid).write("asked", SCHEMA)
+        assert SchemaCache(child.pid).read("asked") == SCHEMA
+        SchemaCache(os.getpid()).write("asked", SCHEMA)
         assert len([*folder.iterdir()]) == 2
         child.kill()
-    Remembered(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
     (left,) = folder.iterdir()
     assert left.name.startswith(f"{process_identity(os.getpid())}_")
-    assert Remembered(child.pid).read("asked") is None
-    Remembered(child.pid).write("asked", SCHEMA)
+    assert SchemaCache(child.pid).read("asked") is None
+    SchemaCache(child.pid).write("asked", SCHEMA)
     assert [*folder.iterdir()] == [left], "nothing is kept for a process that has ended"
 
 
@@ -100,9 +100,9 @@ def test_other_credentials_are_no_other_question(registry: Registry) -> None:
         options(registry.url.replace("//", f"//{user}@"), use_latest_version="true")
         for user in ("a:1", "b:2")
     ]
-    wanted = Wanted("value", "t", TEXT, "prefix", asked[0].registry.value)  # type: ignore[union-attr, arg-type]
+    wanted = SchemaRequest("value", "t", TEXT, "prefix", asked[0].registry.value)  # type: ignore[union-attr, arg-type]
     first, second = (
-        schemas._told_of(one.registry.config, wanted, "q")  # type: ignore[union-attr, arg-type]
+        schemas._cache_key(one.registry.config, wanted, "q")  # type: ignore[union-attr, arg-type]
         for one in asked
     )
     assert first == second
@@ -119,51 +119,51 @@ def test_other_credentials_are_no_other_question(registry: Registry) -> None:
     ids=range(11),
 )
 def test_a_file_that_is_damaged_is_as_none(folder: Path, content: str) -> None:
-    Remembered(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
     (path,) = folder.iterdir()
     path.write_text(content)
-    assert Remembered(os.getpid()).read("asked") is None
+    assert SchemaCache(os.getpid()).read("asked") is None
 
 
 def test_what_else_is_in_the_folder_stays(folder: Path) -> None:
     (folder / "of_nobody").touch()
-    Remembered(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
     assert (folder / "of_nobody").exists()
-    assert Remembered(os.getpid()).read("asked") == SCHEMA
+    assert SchemaCache(os.getpid()).read("asked") == SCHEMA
 
 
 def test_what_cannot_be_written_is_told_and_fails_nothing(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Remembered(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
     (path,) = folder.iterdir()
     path.unlink()
     path.mkdir()  # as a full disk: another error of the operating system
     with caplog.at_level(logging.WARNING):
-        Remembered(os.getpid()).write("asked", SCHEMA)
+        SchemaCache(os.getpid()).write("asked", SCHEMA)
     assert "is not kept for later micro-batches" in caplog.text
-    assert Remembered(os.getpid()).read("asked") is None
+    assert SchemaCache(os.getpid()).read("asked") is None
 
 
 def test_a_question_may_have_any_text(folder: Path) -> None:
     """A name that is no Unicode is refused elsewhere, in words."""
-    Remembered(os.getpid()).write("\ud800", SCHEMA)
-    assert Remembered(os.getpid()).read("\ud800") == SCHEMA
+    SchemaCache(os.getpid()).write("\ud800", SCHEMA)
+    assert SchemaCache(os.getpid()).read("\ud800") == SCHEMA
 
 
 def test_a_folder_that_is_too_open_is_tightened_and_files_of_others_are_not_read(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Remembered(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
     folder.chmod(0o777)
     with caplog.at_level(logging.WARNING):
-        assert Remembered(os.getpid()).read("asked") == SCHEMA
+        assert SchemaCache(os.getpid()).read("asked") == SCHEMA
     assert "could be read or written by others, and no longer is" in caplog.text
     assert folder.stat().st_mode & 0o777 == 0o700
     (path,) = folder.iterdir()
     path.rename(path.with_name("elsewhere"))
     path.symlink_to("elsewhere")
-    assert Remembered(os.getpid()).read("asked") is None
+    assert SchemaCache(os.getpid()).read("asked") is None
 
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user")
@@ -185,18 +185,18 @@ def test_folders_that_another_user_makes_first_are_not_in_the_way(
     names = [f"pykafka-sink-registry-{os.geteuid()}", f"pykafka-sink-registry-{os.geteuid()}-0"]
     subprocess.run(["mkdir", "-m", "777", *names], cwd=shared, user="nobody", check=True)
     (shared / f"pykafka-sink-registry-{os.geteuid()}-00").symlink_to(shared / names[0])
-    Remembered(os.getpid()).write("asked", SCHEMA)
-    assert Remembered(os.getpid()).read("asked") == SCHEMA
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
+    assert SchemaCache(os.getpid()).read("asked") == SCHEMA
     assert caplog.text == ""
     assert [*(shared / names[0]).iterdir(), *(shared / names[1]).iterdir()] == []
 
 
 @needs_root
 def test_what_another_user_has_written_is_not_read(folder: Path) -> None:
-    Remembered(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
     (path,) = folder.iterdir()
     os.chown(path, 65534, -1)
-    assert Remembered(os.getpid()).read("asked") is None
+    assert SchemaCache(os.getpid()).read("asked") is None
 
 
 @needs_root
@@ -206,9 +206,9 @@ def test_a_place_where_others_replace_folders_is_not_used(
 ) -> None:
     change(shared)
     with caplog.at_level(logging.WARNING):
-        Remembered(os.getpid()).write("asked", SCHEMA)
+        SchemaCache(os.getpid()).write("asked", SCHEMA)
     assert f"other users may replace what is in {shared}: set TMPDIR" in caplog.text
-    assert Remembered(os.getpid()).read("asked") is None
+    assert SchemaCache(os.getpid()).read("asked") is None
     assert [*shared.iterdir()] == []
 
 

@@ -46,7 +46,7 @@ def plan(
 ) -> bytes:
     """As Spark has a micro-batch planned; of a job where there is no checkpoint."""
     if is_new_process:
-        schemas._known.clear()
+        schemas._answers.clear()
     place = {} if checkpoint is None else {"checkpointLocation": checkpoint}
     given = {"use_latest_version": "true", "schema_registry_timeout_ms": "200", **place, **more}
     made = options(registry.url, **given)
@@ -115,7 +115,7 @@ def test_what_this_process_was_told_needs_no_file(registry: Registry, tmp_path: 
     assert plan(registry, "/c/one") == b"\1"
     for path in tmp_path.rglob("*.json"):
         path.unlink()
-    schemas._known.update({key: (0, told) for key, (_, told) in schemas._known.items()})
+    schemas._answers.update({key: (0, told) for key, (_, told) in schemas._answers.items()})
     registry.fails = AWAY
     assert plan(registry, "/c/one") == b"\1"
 
@@ -134,7 +134,7 @@ def test_a_query_goes_on_while_there_is_no_token_for_its_registry(
         given[f"{bearer}_issuer_endpoint_url"] = f"{issuer}/token"
         assert plan(registry, "/c/one", **given) == b"\1"
     if not is_new_process:  # as when 10 seconds are over
-        schemas._known.update({key: (0, told) for key, (_, told) in schemas._known.items()})
+        schemas._answers.update({key: (0, told) for key, (_, told) in schemas._answers.items()})
     assert plan(registry, "/c/one", is_new_process, **given) == b"\1"
     assert "no token for the schema registry" in caplog.text
     with pytest.raises(KafkaSinkError, match="no token for the schema registry"):
@@ -148,7 +148,7 @@ def test_a_query_goes_on_while_another_answers_in_the_place_of_its_registry(
 ) -> None:
     """As a load balancer does that has no registry to ask."""
     assert plan(registry, "/c/one") == b"\1"
-    schemas._known.update({key: (0, told) for key, (_, told) in schemas._known.items()})
+    schemas._answers.update({key: (0, told) for key, (_, told) in schemas._answers.items()})
     registry.fails = status, []
     assert plan(registry, "/c/one", is_new_process) == b"\1"
     assert f"answers {status}" in caplog.text or "with a JSON list" in caplog.text
@@ -168,11 +168,11 @@ def test_a_query_goes_on_while_the_certificate_is_another_ones(
         "schema_registry_ssl_truststore_type": "PEM",
         "schema_registry_ssl_truststore_certificates": authority().pem,
     }
-    schemas._known.clear()
+    schemas._answers.clear()
     with serving(Registry(), context) as registry:
         registry.add("t-value", {"schema": FIRST})
         assert plan(registry, "/c/one", **trust) == b"\1"
-        schemas._known.update({key: (0, told) for key, (_, told) in schemas._known.items()})
+        schemas._answers.update({key: (0, told) for key, (_, told) in schemas._answers.items()})
         load_identity(context, authority().issue("registry", ["elsewhere"]))
         registry.asked.clear()
         assert plan(registry, "/c/one", is_new_process, **trust) == b"\1"

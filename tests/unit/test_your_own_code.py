@@ -19,7 +19,7 @@ from spark_kafka_sink.base.entry_points import HookError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.producer.partitioner import UserPartitioner
-from spark_kafka_sink.registry.schemas import own_subject
+from spark_kafka_sink.registry.schemas import user_defined_subject
 from spark_kafka_sink.security.oauth import OPTION, provided_token
 from spark_kafka_sink.security.oauth_tokens import ClaimNames
 from spark_kafka_sink.spark.task import Interceptors
@@ -171,5 +171,8 @@ def test_what_an_interceptor_must_not_return(returned: Any, message: str) -> Non
 
 def test_documented_names_of_subjects(documented: str) -> None:
     function = entry_point(documented, "value.subject.name.strategy")
-    assert own_subject(function, "value", "orders", "acme.Order") == "payments.acme.Order.value"
-    assert own_subject(function, "key", "orders", None) == "payments.orders.key"
+    assert (
+        user_defined_subject(function, "value", "orders", "acme.Order")
+        == "payments.acme.Order.value"
+    )
+    assert user_defined_subject(function, "key", "orders", None) == "payments.orders.key"
