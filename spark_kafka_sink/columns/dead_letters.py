@@ -60,9 +60,9 @@ CAUSES = (
 Brokers report REFUSED, and some rows of TOO_LARGE and BAD_TIMESTAMP.
 """
 
-AN_ARROW_BATCH = "an Arrow batch"
-AS_RETURNED = f"{AN_ARROW_BATCH} as the interceptors have returned it"
-AS_GOT = f"{AN_ARROW_BATCH} as the interceptor got it"
+FROM_SPARK = "an Arrow batch"
+FROM_INTERCEPTORS = f"{FROM_SPARK} as the interceptors have returned it"
+BEFORE_INTERCEPTOR = f"{FROM_SPARK} as the interceptor got it"
 """Texts for messages: what a row's number refers to."""
 
 BoolArray = npt.NDArray[np.bool_]
@@ -102,7 +102,7 @@ class RowFaults:
             self.found[row] = Fault(cause, message_of(row))
         self._is_good &= ~is_faulty
 
-    def add_those_of(self, others: RowFaults, numbers: Int64Array | None = None) -> None:
+    def add_from(self, others: RowFaults, numbers: Int64Array | None = None) -> None:
         """Add the faults of ``others`` to rows without one.
 
         numbers: for each row of ``others`` its number here; None for equal numbers
@@ -114,7 +114,7 @@ class RowFaults:
                 self._is_good[row] = False
 
 
-class Readable(NamedTuple):
+class CheckedRows(NamedTuple):
     """An Arrow batch without headers that are null or lack a key, and its faults."""
 
     rows: ArrowBatch
@@ -123,7 +123,7 @@ class Readable(NamedTuple):
 
 def content_faults(
     arrow_batch: ArrowBatch, positions: ColumnPositions, decision_log: str | None = None
-) -> Readable:
+) -> CheckedRows:
     """Find faults of headers, topics and timestamps. Raises SchemaError for a wrong column type.
 
     decision_log: with exactly-once, a topic to which no row may be written
@@ -136,7 +136,7 @@ def content_faults(
         _find_topics(arrow_batch.column(positions.topic), faults, decision_log)
     if positions.timestamp is not None:
         _find_timestamps(arrow_batch.column(positions.timestamp), faults)
-    return Readable(arrow_batch, faults)
+    return CheckedRows(arrow_batch, faults)
 
 
 def is_legal(topic: str) -> bool:
@@ -177,13 +177,13 @@ def _find_topics(column: Any, faults: RowFaults, decision_log: str | None) -> No
     # The dictionary has no entry for null topics.
     names = shown_texts(encoded.dictionary)
 
-    def told(name: str) -> str:
+    def problem(name: str) -> str:
         return decision_log_topic(name) if name == decision_log else illegal_topic(name)
 
     is_wrong = np.array([name == decision_log or not is_legal(name) for name in names], np.bool_)
     if is_wrong.any():
         indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        faults.add(is_wrong[indices], INVALID_TOPIC, lambda row: told(names[indices[row]]))
+        faults.add(is_wrong[indices], INVALID_TOPIC, lambda row: problem(names[indices[row]]))
 
 
 def _find_timestamps(column: Any, faults: RowFaults) -> None:
@@ -236,22 +236,22 @@ def with_constant_headers(own: Any, count: int, added: Sequence[tuple[str, bytes
     return with_headers(own, count, {name: repeated(value, count) for name, value in added})
 
 
-def with_headers(own: Any, count: int, told: Mapping[str, Any]) -> Any:
-    """Return each row's own headers, including null ones, followed by its headers in ``told``.
+def with_headers(existing: Any, count: int, added: Mapping[str, Any]) -> Any:
+    """Return each row's own headers, including null ones, followed by its headers in ``added``.
 
-    told: name -> binary array; null: the row does not get this header
+    added: name -> binary array; null: the row does not get this header
     """
     keys, values = [pa.array([], pa.string())], [pa.array([], pa.binary())]
     row_of: list[npt.NDArray[np.int64]] = []
     is_null: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
-    if own is not None:
-        entries = own.flatten()
+    if existing is not None:
+        entries = existing.flatten()
         keys.append(entries.field(0).cast(pa.string()))
         values.append(entries.field(1).cast(pa.binary()))
         is_null = entries.is_null().to_numpy(zero_copy_only=False)
-        lengths = pc.list_value_length(own).fill_null(0).to_numpy(zero_copy_only=False)
+        lengths = pc.list_value_length(existing).fill_null(0).to_numpy(zero_copy_only=False)
         row_of.append(np.repeat(np.arange(count), lengths))
-    for name, column in told.items():
+    for name, column in added.items():
         has_it = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
         keys.append(pa.repeat(pa.scalar(name, pa.string()), len(has_it)))
         values.append(column.drop_null())
@@ -333,7 +333,7 @@ VALUE_SIZE = PREFIX + "value.truncated.from"
 KEY_SIZE = PREFIX + "key.truncated.from"
 HEADERS_DROPPED = PREFIX + "headers.dropped"
 
-MOST_TOLD = 8192
+MAX_REASON_BYTES = 8192
 """Limit of MESSAGE, bytes: a reason of the user's code may quote a whole row."""
 _CUT = b" [cut off]"
 
@@ -376,62 +376,64 @@ class Origin(NamedTuple):
 
     def headers(self) -> dict[str, bytes]:
         """Return the headers that all dead letters of a task share."""
-        told = {TASK: self.task, QUERY: self.query_id, BATCH: self.batch_id}
-        return {name: str(value).encode() for name, value in told.items() if value is not None}
+        values = {TASK: self.task, QUERY: self.query_id, BATCH: self.batch_id}
+        return {name: str(value).encode() for name, value in values.items() if value is not None}
 
 
 class DeadLetterColumns:
     """Converts a task's rows to dead letters.
 
-    most_bytes: largest record of the dead letter topic
+    max_bytes: largest record of the dead letter topic
     origin: None for no context headers; headers about truncation are always added
     """
 
-    def __init__(self, most_bytes: int, origin: Origin | None) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int, origin: Origin | None) -> None:
+        self._max_bytes = max_bytes
         self._constants = None if origin is None else origin.headers()
 
     def of(
         self, rows: ArrowBatch, positions: ColumnPositions, faults: Sequence[Fault]
     ) -> ArrowBatch:
         """Return a dead letter per row, in order. faults: one per row"""
-        told = {} if self._constants is None else self._told(rows, positions, faults)
+        context = {} if self._constants is None else self._context_headers(rows, positions, faults)
         columns = [
             _binary(rows.column(positions.value)),
             _nulls(rows, pa.binary())
             if positions.key is None
             else _binary(rows.column(positions.key)),
-            with_headers(_headers(rows, positions), rows.num_rows, told),
+            with_headers(_headers(rows, positions), rows.num_rows, context),
             _timestamps(rows, positions, faults),
         ]
         letters: ArrowBatch = pa.record_batch(columns, schema=_SCHEMA)
         return self._cut(letters)
 
-    def _told(
+    def _context_headers(
         self, rows: ArrowBatch, positions: ColumnPositions, faults: Sequence[Fault]
     ) -> dict[str, Any]:
         """Return the context headers, each a binary array; null: the row has no such header."""
         count = rows.num_rows
-        told: dict[str, Any] = {}
+        headers: dict[str, Any] = {}
         if positions.topic_option is not None:
-            told[TOPIC] = repeated(positions.topic_option.encode(), count)
+            headers[TOPIC] = repeated(positions.topic_option.encode(), count)
         elif positions.topic is not None:
-            told[TOPIC] = _binary(rows.column(positions.topic))
+            headers[TOPIC] = _binary(rows.column(positions.topic))
         if positions.partition is not None:
-            told[PARTITION] = _as_text(rows.column(positions.partition))
+            headers[PARTITION] = _as_text(rows.column(positions.partition))
         if positions.timestamp is not None:
-            told[TIMESTAMP] = _as_text(_millis(rows.column(positions.timestamp)))
-        told[CAUSE] = pa.array([fault.cause.encode() for fault in faults], pa.binary())
-        told[MESSAGE] = pa.array([_words(fault.message) for fault in faults], pa.binary())
+            headers[TIMESTAMP] = _as_text(_millis(rows.column(positions.timestamp)))
+        headers[CAUSE] = pa.array([fault.cause.encode() for fault in faults], pa.binary())
+        headers[MESSAGE] = pa.array(
+            [_truncated_message(fault.message) for fault in faults], pa.binary()
+        )
         for name, value in (self._constants or {}).items():
-            told[name] = repeated(value, count)
-        return told
+            headers[name] = repeated(value, count)
+        return headers
 
     def _cut(self, letters: ArrowBatch) -> ArrowBatch:
         """Truncate the dead letters that are too large, row by row because they are few."""
         sizes = np.empty(letters.num_rows, np.int64)
         content_sizes(key_value_headers(letters, positions_of("")), sizes)
-        too_large = np.flatnonzero(sizes + MAX_RECORD_OVERHEAD > self._most_bytes)
+        too_large = np.flatnonzero(sizes + MAX_RECORD_OVERHEAD > self._max_bytes)
         if not len(too_large):
             return letters
         taken: Any = letters.take(pa.array(too_large))
@@ -441,20 +443,20 @@ class DeadLetterColumns:
         headers = _with_keys_as(taken.column(_HEADERS), pa.binary())
         rows: list[dict[str, Any]] = taken.set_column(_HEADERS, "headers", headers).to_pylist()
         cut = [self._cut_row(row, int(sizes[n])) for row, n in zip(rows, too_large)]
-        made = pa.RecordBatch.from_pylist(cut, schema=_BYTES_SCHEMA)
-        headers = _with_keys_as(made.column(_HEADERS), pa.string())
-        made = made.set_column(_HEADERS, _SCHEMA.field(_HEADERS), headers)
-        rest = np.delete(np.arange(letters.num_rows), too_large)
-        table = pa.Table.from_batches([letters.take(pa.array(rest)), made])
-        found: ArrowBatch = table.combine_chunks().to_batches()[0]
-        return found
+        truncated = pa.RecordBatch.from_pylist(cut, schema=_BYTES_SCHEMA)
+        headers = _with_keys_as(truncated.column(_HEADERS), pa.string())
+        truncated = truncated.set_column(_HEADERS, _SCHEMA.field(_HEADERS), headers)
+        fitting = np.delete(np.arange(letters.num_rows), too_large)
+        table = pa.Table.from_batches([letters.take(pa.array(fitting)), truncated])
+        result: ArrowBatch = table.combine_chunks().to_batches()[0]
+        return result
 
     def _cut_row(self, row: dict[str, Any], size: int) -> dict[str, Any]:
         """Truncate the value; if that is not enough, drop the row's own headers; then the key.
 
         Raises RecordTooLargeError if the context headers alone do not fit.
         """
-        excess = size + MAX_RECORD_OVERHEAD + _MARKS_BYTES - self._most_bytes
+        excess = size + MAX_RECORD_OVERHEAD + _MARKS_BYTES - self._max_bytes
         marks: dict[str, int] = {}
         for name, mark in (("value", VALUE_SIZE), ("key", KEY_SIZE)):
             if excess <= 0:
@@ -466,26 +468,30 @@ class DeadLetterColumns:
                 marks[mark] = len(data)
                 excess -= len(data) - kept
             if name == "value" and excess > 0:
-                own = [h for h in row["headers"] or [] if not h["key"].startswith(_OWN_PREFIX)]
-                if own:
-                    marks[HEADERS_DROPPED] = len(own)
+                own_headers = [
+                    h for h in row["headers"] or [] if not h["key"].startswith(_OWN_PREFIX)
+                ]
+                if own_headers:
+                    marks[HEADERS_DROPPED] = len(own_headers)
                     row["headers"] = [h for h in row["headers"] if h["key"].startswith(_OWN_PREFIX)]
-                    excess -= sum(len(h["key"]) + len(h["value"] or b"") for h in own)
+                    excess -= sum(len(h["key"]) + len(h["value"] or b"") for h in own_headers)
         if excess > 0:
             raise RecordTooLargeError(
-                f"a dead letter does not fit into {self._most_bytes} bytes, even without key, "
+                f"a dead letter does not fit into {self._max_bytes} bytes, even without key, "
                 "value and headers: raise max.message.bytes of the topic of dead letters"
             )
-        told = [{"key": name.encode(), "value": b"%d" % number} for name, number in marks.items()]
-        return {**row, "headers": [*(row["headers"] or []), *told]}
+        mark_headers = [
+            {"key": name.encode(), "value": b"%d" % number} for name, number in marks.items()
+        ]
+        return {**row, "headers": [*(row["headers"] or []), *mark_headers]}
 
 
-def _words(message: str) -> bytes:
+def _truncated_message(message: str) -> bytes:
     """Return the bytes of a message, truncated; lone surrogates become escapes."""
-    found = message.encode(errors="backslashreplace")
-    if len(found) <= MOST_TOLD:
-        return found
-    return found[:MOST_TOLD].decode(errors="ignore").encode() + _CUT
+    encoded = message.encode(errors="backslashreplace")
+    if len(encoded) <= MAX_REASON_BYTES:
+        return encoded
+    return encoded[:MAX_REASON_BYTES].decode(errors="ignore").encode() + _CUT
 
 
 def _binary(column: Any) -> Any:

@@ -448,7 +448,10 @@ def notes_on_registry(
     sink: Mapping[str, Any],
     option_names: Iterable[str],
 ) -> Iterator[str]:
-    """Yield sentences about options without effect. sink: parsed options; own: names set"""
+    """Yield sentences about options without effect.
+
+    sink: parsed options; option_names: names of the options that are set
+    """
     set_names = frozenset(option_names)
     if options is None:
         for name in option_names:

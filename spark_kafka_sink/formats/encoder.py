@@ -75,12 +75,12 @@ from spark_kafka_sink.record.compiled.nodes import (
 
 Int64Array = npt.NDArray[np.int64]
 
-_LEAST_BYTES = 64 * 1024
+_MIN_BYTES = 64 * 1024
 _MARGIN = 1.125
-# The buffer grows by at least _LEAST_GROWTH. A guess grows it by at most _MOST_GROWTH or to
+# The buffer grows by at least _MIN_GROWTH. A guess grows it by at most _MAX_GROWTH or to
 # _GUESSED_BYTES, because one large row does not predict the rows after it.
-_LEAST_GROWTH = 2
-_MOST_GROWTH = 4
+_MIN_GROWTH = 2
+_MAX_GROWTH = 4
 _GUESSED_BYTES = 64 * 1024 * 1024
 _KERNELS = {JSON: write_json, AVRO: write_avro, PROTOBUF: write_protobuf}
 _AVRO_FAULTS = {
@@ -159,7 +159,7 @@ class RowEncoder:
         self._frames = np.zeros((_levels(self._table.root), nodes.FRAME_FIELDS), np.int64)
         self._state = self._new_state()
         # Reused for the next Arrow batch unless values in the buffer are still referenced.
-        self._room: npt.NDArray[np.uint8] = np.empty(_LEAST_BYTES, np.uint8)
+        self._room: npt.NDArray[np.uint8] = np.empty(_MIN_BYTES, np.uint8)
 
     def encode(self, arrow_batch: pa.RecordBatch) -> EncodedRows:
         """Return one value per row of ``arrow_batch``."""
@@ -203,8 +203,8 @@ class RowEncoder:
             done = rows_count - row if self._is_from_end else row
             # The guess gives each remaining row the average size of the rows before.
             guess = int(used / max(done, 1) * rows_count * _MARGIN)
-            least = max(used + int(state[nodes.NEEDED]), _LEAST_GROWTH * len(self._room))
-            most = max(_MOST_GROWTH * len(self._room), _GUESSED_BYTES)
+            least = max(used + int(state[nodes.NEEDED]), _MIN_GROWTH * len(self._room))
+            most = max(_MAX_GROWTH * len(self._room), _GUESSED_BYTES)
             larger = np.empty(max(least, min(guess, most)), np.uint8)
             if self._is_from_end:
                 larger[len(larger) - used :] = self._room[len(self._room) - used :]
@@ -394,8 +394,8 @@ def _encoded(arrow_batch: ArrowBatch, time_zone: str | None, are_all_read: bool)
     are_all_read: decode VARIANTs and times; a row with a damaged VARIANT or a time outside a day
     has a fault. Otherwise such columns are written without decoding.
     """
-    given = (arrow_batch.column(number) for number in range(arrow_batch.num_columns))
-    columns = [_writable_column(column, are_all_read) for column in given]
+    arrays = (arrow_batch.column(number) for number in range(arrow_batch.num_columns))
+    columns = [_writable_column(column, are_all_read) for column in arrays]
     # Columns get numbers because several columns may have one name.
     numbers = [str(number) for number in range(len(columns))]
     schema = pa.schema([(number, column.type) for number, column in zip(numbers, columns)])
@@ -455,39 +455,39 @@ def _writable(kind: Any, are_all_read: bool) -> Any:
     return pa.string()
 
 
-class WrittenRows(NamedTuple):
+class EncodedBatch(NamedTuple):
     """Encoded rows. rows: columns to append; faulty rows hold JSON if the encoder writes it"""
 
     rows: ArrowBatch
     faults: RowFaults
 
-    def checked(self, rows_are_of: str) -> ArrowBatch:
+    def checked(self, row_origin: str) -> ArrowBatch:
         """Return the rows. Raises RecordError if a row has a fault.
 
-        rows_are_of: what the row's number refers to, for the message
+        row_origin: what the row's number refers to, for the message
         """
         bad = self.faults.bad
         if len(bad):
             first = int(bad[0])
-            raise RecordError(f"row {first} of {rows_are_of}: {self.faults.found[first].message}")
+            raise RecordError(f"row {first} of {row_origin}: {self.faults.found[first].message}")
         return self.rows
 
 
 class RowsEncoder:
     """Builds the columns that a task appends.
 
-    tells_faulty: whether the value of a faulty row is the row as JSON, for its dead letter
+    returns_faulty_rows: whether the value of a faulty row is the row as JSON, for its dead letter
     """
 
-    def __init__(self, plan: RowsPlan, tells_faulty: bool = False) -> None:
+    def __init__(self, plan: RowsPlan, returns_faulty_rows: bool = False) -> None:
         self._plan = plan
-        self._tells_faulty = tells_faulty
+        self._returns_faulty_rows = returns_faulty_rows
         self._names = names_of(plan)
         self._schema: Any = None
         self._zone: str | None = None
         self._parts: dict[str, _Part] = {}
 
-    def encode(self, arrow_batch: ArrowBatch) -> WrittenRows:
+    def encode(self, arrow_batch: ArrowBatch) -> EncodedBatch:
         """Encode all rows in order. Raises SchemaError, FormatError for a column's type."""
         plan = self._plan
         self._prepare(arrow_batch.schema)
@@ -501,16 +501,16 @@ class RowsEncoder:
             columns[KEY] = self._parts[KEY].make(arrow_batch, faults)
         columns.update({part: arrow_batch.column(n) for part, n in plan.kept})
         if plan.headers:
-            own = columns.get(HEADERS)
-            columns[HEADERS] = with_constant_headers(own, arrow_batch.num_rows, plan.headers)
+            existing = columns.get(HEADERS)
+            columns[HEADERS] = with_constant_headers(existing, arrow_batch.num_rows, plan.headers)
         bad = faults.bad
-        if len(bad) and self._tells_faulty:
-            told = rows_as_json(rows_of(arrow_batch, bad), self._zone)
-            columns[VALUE] = _with_values(columns[VALUE], bad, told)
+        if len(bad) and self._returns_faulty_rows:
+            texts = rows_as_json(rows_of(arrow_batch, bad), self._zone)
+            columns[VALUE] = _with_values(columns[VALUE], bad, texts)
         rows: ArrowBatch = pa.record_batch(
             [columns[name] for name in self._names], names=self._names
         )
-        return WrittenRows(rows, faults)
+        return EncodedBatch(rows, faults)
 
     def _prepare(self, schema: Any) -> None:
         """Build the encoders, again only if the schema changes, which Spark never does."""
@@ -540,10 +540,12 @@ class _Part:
         self._is_ansi = is_ansi
         self._encoder: RowEncoder | None = None
         if plan.plan is not None:
-            made = plan.plan
+            format_plan = plan.plan
             if plan.takes_session_zone:
-                made = replace(made, json_options=replace(made.json_options, time_zone=zone))
-            self._encoder = RowEncoder(made, schema)
+                format_plan = replace(
+                    format_plan, json_options=replace(format_plan.json_options, time_zone=zone)
+                )
+            self._encoder = RowEncoder(format_plan, schema)
 
     def make(self, arrow_batch: ArrowBatch, faults: RowFaults) -> Any:
         """Return a column with bytes or a text per row."""

@@ -29,7 +29,7 @@ from spark_kafka_sink.base.model import PreparedTransaction, UnusedProducerIdent
 from spark_kafka_sink.base.node_metrics import NodesMetrics
 from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses, create_missing
 from spark_kafka_sink.columns.dead_letters import (
-    Readable,
+    CheckedRows,
     content_faults,
     rows_of,
 )
@@ -175,21 +175,21 @@ class KafkaProducer:
 
     def find_faults(
         self, arrow_batch: ArrowBatch, positions: ColumnPositions, rules: RowRules
-    ) -> Readable:
+    ) -> CheckedRows:
         """Return the rows that ``append`` rejects, and why. Call it after ``append`` raised.
 
         Raises errors that are no fault of a row, such as TopicError for a topic that does not
         exist.
         """
         rows, faults = content_faults(arrow_batch, positions, self._config.decision_log)
-        faults.add_those_of(self._row_checks.find(rows, positions, rules))
+        faults.add_from(self._row_checks.find(rows, positions, rules))
         numbers = faults.good
         if len(numbers):
             timestamp_ms = self._clock.timestamp_ms()
             records = arrow_records(rows_of(rows, numbers), positions, timestamp_ms)
             cluster = self._topics.wait_for(records.topics, highest_partitions(records))
-            faults.add_those_of(self._appender.find_misplaced(records, cluster), numbers)
-        return Readable(rows, faults)
+            faults.add_from(self._appender.find_misplaced(records, cluster), numbers)
+        return CheckedRows(rows, faults)
 
     def flush(self) -> None:
         """Send all batches, and wait for their acknowledgements and for the token check.

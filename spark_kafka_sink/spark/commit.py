@@ -206,9 +206,9 @@ class BatchSummary:
     @classmethod
     def merge(cls, messages: Iterable[WriterCommitMessage | None]) -> BatchSummary:
         """Add up all messages. None stands for a failed task."""
-        given = list(messages)
-        written = [message for message in given if isinstance(message, KafkaCommitMessage)]
-        summary = cls(tasks=len(given), failed_tasks=len(given) - len(written))
+        received = list(messages)
+        written = [message for message in received if isinstance(message, KafkaCommitMessage)]
+        summary = cls(tasks=len(received), failed_tasks=len(received) - len(written))
         for message in written:
             summary.query_id = summary.query_id or message.query_id
             summary.planned = summary.planned or message.planned

@@ -23,8 +23,8 @@ from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.entry_points import HookError, RefusedRowsError
 from spark_kafka_sink.base.errors import DeliveryError, RecordError, TopicError
 from spark_kafka_sink.columns.dead_letters import (
-    AS_GOT,
     BAD_TIMESTAMP,
+    BEFORE_INTERCEPTOR,
     CAUSES,
     INTERCEPTOR,
     REFUSED,
@@ -52,7 +52,7 @@ from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 
 
-class FoundRows(NamedTuple):
+class FaultyRows(NamedTuple):
     """Rows with faults. faults: one per row"""
 
     rows: ArrowBatch
@@ -62,7 +62,7 @@ class FoundRows(NamedTuple):
 class RefusedRows:
     """Converts records that brokers rejected back to rows. own_topic: the dead letter topic
 
-    positions, own_positions: of the columns that ``rows_of`` and ``own_again`` return
+    positions, own_positions: of the columns that ``rows_of`` and ``with_current_time`` return
     """
 
     def __init__(self, positions: ColumnPositions, own_topic: str) -> None:
@@ -75,23 +75,23 @@ class RefusedRows:
         )
         self.own_positions = positions_of(own_topic)._replace(timestamp=5)
 
-    def rows_of(self, refused: Sequence[RefusedRecord]) -> FoundRows | None:
+    def rows_of(self, refused: Sequence[RefusedRecord]) -> FaultyRows | None:
         """Return the rejected records of other topics as rows with faults, or None."""
-        mine = [r for r in refused if r.topic_partition.topic != self._own_topic]
-        if not mine:
+        others = [r for r in refused if r.topic_partition.topic != self._own_topic]
+        if not others:
             return None
-        faults = [Fault(_cause(r), _words(r)) for r in mine]
-        return FoundRows(_batch(mine), faults)
+        faults = [Fault(_cause(r), _message(r)) for r in others]
+        return FaultyRows(_batch(others), faults)
 
-    def own_again(self, refused: Sequence[RefusedRecord]) -> ArrowBatch | None:
+    def with_current_time(self, refused: Sequence[RefusedRecord]) -> ArrowBatch | None:
         """Return the rejected dead letters with the current time, or None.
 
         Raises DeliveryError if brokers rejected a dead letter with the current time.
         """
-        own = [r for r in refused if r.topic_partition.topic == self._own_topic]
-        if not own:
+        letters = [r for r in refused if r.topic_partition.topic == self._own_topic]
+        if not letters:
             return None
-        for letter in own:
+        for letter in letters:
             if letter.record.timestamp_ms in self._current_ms:
                 raise DeliveryError(
                     f"{letter.topic_partition}, of errors.deadletterqueue.topic.name, refuses a "
@@ -100,7 +100,7 @@ class RefusedRows:
                 )
         now_ms = self._clock.timestamp_ms()
         self._current_ms.add(now_ms)
-        return _batch(own, now_ms)
+        return _batch(letters, now_ms)
 
 
 def _cause(refused: RefusedRecord) -> str:
@@ -115,7 +115,7 @@ def _cause(refused: RefusedRecord) -> str:
     return BAD_TIMESTAMP if is_timestamp else REFUSED
 
 
-def _words(refused: RefusedRecord) -> str:
+def _message(refused: RefusedRecord) -> str:
     return f"{refused.topic_partition} refuses it with {refused.error}: {refused.message}"
 
 
@@ -142,7 +142,7 @@ logger = logging.getLogger(__name__)
 ROW_ERRORS = (RecordError, RefusedRowsError, TopicError, HookError)
 """Errors that ``append`` raises before it appends a row; rows may be the cause."""
 
-_MOST_EXAMPLES = 5
+_MAX_EXAMPLES = 5
 _RATIO = "errors.deadletterqueue.max.ratio"
 _ROWS = "errors.deadletterqueue.max.rows"
 
@@ -154,7 +154,7 @@ class TooManyDeadLettersError(RecordError):
 class DeadLetters:
     """Writes a task's rows with errors.tolerance=all. ``counts``: dead letters by cause.
 
-    rows_are_of: what a row's number refers to, for messages
+    row_origin: what a row's number refers to, for messages
     """
 
     def __init__(
@@ -163,19 +163,20 @@ class DeadLetters:
         positions: ColumnPositions,
         options: SinkOptions,
         message: KafkaCommitMessage,
-        rows_are_of: str,
+        row_origin: str,
     ) -> None:
         config = options.dead_letters
         assert config is not None
         self._producer = producer
         self._positions = positions
         self._config = config
-        self._rows_are_of = rows_are_of
+        self._row_origin = row_origin
         self._rows_count = 0
         self._own_positions = positions_of(config.topic)
         origin = Origin(message.partition_id, message.query_id, message.batch_id)
         self._columns = DeadLetterColumns(
-            most_bytes_of(config, options.producer), origin if config.has_context_headers else None
+            max_letter_bytes(config, options.producer),
+            origin if config.has_context_headers else None,
         )
         self._refused = RefusedRows(positions, config.topic)
         producer.refusals.tolerate(config.topic)
@@ -190,7 +191,9 @@ class DeadLetters:
         """
         faults = {row: Fault(INTERCEPTOR, reason) for row, reason in reasons.items()}
         rows = content_faults(arrow_batch, self._positions).rows
-        return self._append(rows_of(rows, np.array([*faults], np.int64)), faults, AS_GOT)
+        return self._append(
+            rows_of(rows, np.array([*faults], np.int64)), faults, BEFORE_INTERCEPTOR
+        )
 
     def write(self, arrow_batch: ArrowBatch, known: RowFaults | None = None) -> list[ArrowBatch]:
         """Append all rows, to their topics or as dead letters. Return the rows as they came in.
@@ -200,7 +203,7 @@ class DeadLetters:
         Raises TooManyDeadLettersError, and errors that are no fault of a row.
         """
         if known is not None and len(known.bad):
-            return self._without(arrow_batch, known)
+            return self._write_with_known_faults(arrow_batch, known)
         return self._write(arrow_batch, None)
 
     def _write(self, arrow_batch: ArrowBatch, numbers: Int64Array | None) -> list[ArrowBatch]:
@@ -216,7 +219,7 @@ class DeadLetters:
             return [arrow_batch]
         return self._divide(readable.rows, readable.faults, numbers)
 
-    def _without(self, rows: ArrowBatch, known: RowFaults) -> list[ArrowBatch]:
+    def _write_with_known_faults(self, rows: ArrowBatch, known: RowFaults) -> list[ArrowBatch]:
         """Write rows with a known fault as dead letters, and the others to their topics."""
         readable = content_faults(rows_of(rows, known.bad), self._positions).rows
         appended = [self._append(readable, {int(row): known.found[int(row)] for row in known.bad})]
@@ -236,20 +239,20 @@ class DeadLetters:
             appended.append(kept)
         bad = faults.bad
         if len(bad):
-            came_in_as = bad if numbers is None else numbers[bad]
-            found = {int(n): faults.found[int(row)] for n, row in zip(came_in_as, bad)}
+            input_rows = bad if numbers is None else numbers[bad]
+            found = {int(n): faults.found[int(row)] for n, row in zip(input_rows, bad)}
             appended.append(self._append(rows_of(rows, bad), found))
         return appended
 
     def _append(
-        self, rows: ArrowBatch, faults: Mapping[int, Fault], rows_are_of: str | None = None
+        self, rows: ArrowBatch, faults: Mapping[int, Fault], row_origin: str | None = None
     ) -> ArrowBatch:
         """Append dead letters of ``rows``, in the order of ``faults``. Return ``rows``.
 
         faults: number in the Arrow batch that came in -> fault
         """
-        of = rows_are_of or self._rows_are_of
-        examples = {row: f"row {row} of {of}: {f.message}" for row, f in faults.items()}
+        origin = row_origin or self._row_origin
+        examples = {row: f"row {row} of {origin}: {f.message}" for row, f in faults.items()}
         self._count([*faults.values()], [*examples.values()])
         letters = self._columns.of(rows, self._positions, [*faults.values()])
         self._producer.append(letters, self._own_positions)
@@ -264,9 +267,9 @@ class DeadLetters:
         refused = self._producer.refusals.take()
         if not refused:
             return False
-        again = self._refused.own_again(refused)
-        if again is not None:
-            self._producer.append(again, self._refused.own_positions)
+        renewed = self._refused.with_current_time(refused)
+        if renewed is not None:
+            self._producer.append(renewed, self._refused.own_positions)
         found = self._refused.rows_of(refused)
         if found is not None:
             self._count(found.faults, [fault.message for fault in found.faults])
@@ -274,19 +277,19 @@ class DeadLetters:
             self._producer.append(letters, self._own_positions)
         return True
 
-    def _count(self, faults: Sequence[Fault], told: Sequence[str]) -> None:
+    def _count(self, faults: Sequence[Fault], messages: Sequence[str]) -> None:
         """Count dead letters, with one message per fault. Raises TooManyDeadLettersError."""
         counts = Counter(fault.cause for fault in faults)
         examples: dict[str, str] = {}
-        for fault, words in zip(faults, told):
-            examples.setdefault(fault.cause, words)
+        for fault, message in zip(faults, messages):
+            examples.setdefault(fault.cause, message)
         self.counts.update(counts)
         self._examples = {**examples, **self._examples}
         if self._config.is_logged:
-            logger.warning(f"{len(faults)} dead letter(s): {_told(counts, examples)}")
-        most = self._config.max_rows
-        if most is not None and sum(self.counts.values()) > most:
-            raise self._too_many(f"{_ROWS} = {most}", "so far")
+            logger.warning(f"{len(faults)} dead letter(s): {_summary(counts, examples)}")
+        max_rows = self._config.max_rows
+        if max_rows is not None and sum(self.counts.values()) > max_rows:
+            raise self._too_many(f"{_ROWS} = {max_rows}", "so far")
 
     def finish(self) -> None:
         """Wait after the last row until all records and dead letters are acknowledged.
@@ -307,25 +310,25 @@ class DeadLetters:
     def _too_many(self, option: str, where: str) -> TooManyDeadLettersError:
         return TooManyDeadLettersError(
             f"{sum(self.counts.values())} dead letter(s) {where}, more than {option} allows in a "
-            f"task: {_told(self.counts, self._examples)}. Mend the rows, or raise the option"
+            f"task: {_summary(self.counts, self._examples)}. Mend the rows, or raise the option"
         )
 
 
-def _told(counts: Mapping[str, int], examples: Mapping[str, str]) -> str:
+def _summary(counts: Mapping[str, int], examples: Mapping[str, str]) -> str:
     """Return ``2 too-large (row 7 of …: The message is …); 1 null-topic (…)``, by CAUSES."""
     causes = [cause for cause in CAUSES if counts.get(cause)]
     return "; ".join(
-        f"{counts[cause]} {cause}" + (f" ({examples[cause]})" if n < _MOST_EXAMPLES else "")
+        f"{counts[cause]} {cause}" + (f" ({examples[cause]})" if n < _MAX_EXAMPLES else "")
         for n, cause in enumerate(causes)
     )
 
 
-def most_bytes_of(config: DeadLetterConfig, kafka: ProducerConfig) -> int:
+def max_letter_bytes(config: DeadLetterConfig, kafka: ProducerConfig) -> int:
     """Return the largest size of a dead letter's record, bytes, without the batch's header."""
     limits = [kafka.max_request_size, kafka.buffer_memory]
     if config.own.max_message_bytes is not None:
         limits.append(config.own.max_message_bytes)
-    most = min(limits) - RECORD_BATCH_OVERHEAD
+    max_bytes = min(limits) - RECORD_BATCH_OVERHEAD
     if kafka.compression_type == "none":
-        return most
-    return most - int(largest_when_compressed(most) - most)
+        return max_bytes
+    return max_bytes - int(largest_when_compressed(max_bytes) - max_bytes)

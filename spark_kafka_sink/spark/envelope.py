@@ -45,6 +45,6 @@ def open_envelope(version: str, content: bytes) -> Enveloped:
         )
     kind: type[Enveloped]
     kind, state = pickle.loads(content)
-    made = kind.__new__(kind)
-    made.__dict__.update(state)
-    return made
+    instance = kind.__new__(kind)
+    instance.__dict__.update(state)
+    return instance

@@ -30,12 +30,12 @@ def json_schema_of(options: PartOptions, struct: StructType) -> str | None:
     if options.format != JSON or not options.has_id:
         return None
     if options.json_schema is not None:
-        given, schema = given_schema(options.json_schema, f"{options.part}.json.schema")
+        schema_text, schema = read_user_schema(options.json_schema, f"{options.part}.json.schema")
         if not isinstance(schema, dict):
             raise ConfigError(
                 f"{options.part}.json.schema: a JSON Schema of rows must be a JSON object"
             )
-        return given
+        return schema_text
     text = options.json
     written = Written(
         text.ignore_null_fields, text.date_format is not None, text.timestamp_format is not None
@@ -108,13 +108,15 @@ def _parsed(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
         yield name, schema
 
 
-def given_schema(given: UserSchema, option: str) -> tuple[str, Any]:
+def read_user_schema(user_schema: UserSchema, option: str) -> tuple[str, Any]:
     """Return the text of a schema and the parsed JSON. Raise ConfigError."""
-    shown = f"{option}={given.text[:_MOST_SHOWN]}{'…' if given.text[_MOST_SHOWN:] else ''}"
-    text = given.text
-    if given.is_file:
+    shown = (
+        f"{option}={user_schema.text[:_MAX_SHOWN]}{'…' if user_schema.text[_MAX_SHOWN:] else ''}"
+    )
+    text = user_schema.text
+    if user_schema.is_file:
         try:
-            text = Path(given.text).read_text(encoding="utf-8")
+            text = Path(user_schema.text).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise ConfigError(
@@ -127,7 +129,7 @@ def given_schema(given: UserSchema, option: str) -> tuple[str, Any]:
         raise ConfigError(f"{shown}: the schema is no JSON: {error}") from None
 
 
-_MOST_SHOWN = 100
+_MAX_SHOWN = 100
 
 
 def described(options: PartOptions) -> DescribedMessage:

@@ -47,13 +47,13 @@ from spark_kafka_sink.spark.writer import (
 )
 from spark_kafka_sink.transactions.model import Plan, Unit, Write, checkpoint_of
 
-_EACH = (
+_OWN_NAME_ADVICE = (
     "give each write of a function for foreachBatch a transactional.id.prefix of its own, or a "
     "write.id of its own"
 )
 
 
-class Call(NamedTuple):
+class WriteIdentity(NamedTuple):
     """A write that may be repeated.
 
     number: of the micro-batch, or write.version; topic: option topic
@@ -75,92 +75,95 @@ class Call(NamedTuple):
         return self.prefix, self.write_id
 
 
-class Calls:
+class WriteRegistry:
     """The last write of each scope, running and finished.
 
     Per prefix, only one thread at a time may run ``check`` to ``begin``.
     """
 
     def __init__(self) -> None:
-        self._begun: dict[tuple[str, str | None], Call] = {}
-        self._done: dict[tuple[str, str | None], Call] = {}
+        self._running: dict[tuple[str, str | None], WriteIdentity] = {}
+        self._finished: dict[tuple[str, str | None], WriteIdentity] = {}
 
-    def check(self, call: Call) -> None:
+    def check(self, identity: WriteIdentity) -> None:
         """Raise ConfigError for a write with the identity of another running write.
 
         A write without a name is compared with the finished write too.
         """
-        if call.scope in self._begun:
-            _check(call, self._begun[call.scope])
-        if call.write_id is None and call.scope in self._done:
-            _check(call, self._done[call.scope])
+        if identity.scope in self._running:
+            _check(identity, self._running[identity.scope])
+        if identity.write_id is None and identity.scope in self._finished:
+            _check(identity, self._finished[identity.scope])
 
-    def check_dropped(self, call: Call) -> None:
+    def check_dropped(self, identity: WriteIdentity) -> None:
         """Raise ConfigError if the decision log would drop a write that differs from the earlier.
 
         The write is named and the log has it as done, but this process wrote something else under
         the name. The command ``release`` removes names from a log.
         """
-        if call.scope in self._done:
-            _check(call, self._done[call.scope])
+        if identity.scope in self._finished:
+            _check(identity, self._finished[identity.scope])
 
-    def begin(self, call: Call) -> None:
+    def begin(self, identity: WriteIdentity) -> None:
         """Mark a planned write as running."""
-        self._begun[call.scope] = call
+        self._running[identity.scope] = identity
 
-    def finish(self, call: Call) -> None:
+    def finish(self, identity: WriteIdentity) -> None:
         """Mark a write as finished."""
-        self._done[call.scope] = call
-        self.forget(call)
+        self._finished[identity.scope] = identity
+        self.forget(identity)
 
-    def forget(self, call: Call) -> None:
+    def forget(self, identity: WriteIdentity) -> None:
         """Remove a write from the running ones, so that a failed write may be retried."""
-        if self._begun.get(call.scope) is call:
-            del self._begun[call.scope]
+        if self._running.get(identity.scope) is identity:
+            del self._running[identity.scope]
 
 
-def _check(call: Call, earlier: Call) -> None:
-    if call.write_id is None:
-        _check_micro_batch(call, earlier)
+def _check(identity: WriteIdentity, earlier: WriteIdentity) -> None:
+    if identity.write_id is None:
+        _check_micro_batch(identity, earlier)
     else:
-        _check_named(call, call.write_id, earlier)
+        _check_named(identity, identity.write_id, earlier)
 
 
-def _check_micro_batch(call: Call, earlier: Call) -> None:
-    if call._replace(topic=None) == earlier._replace(topic=None):
+def _check_micro_batch(identity: WriteIdentity, earlier: WriteIdentity) -> None:
+    if identity._replace(topic=None) == earlier._replace(topic=None):
         raise ConfigError(
-            f"micro-batch {call.number} of query {call.query_id} is written a second time "
-            f"under transactional.id.prefix '{call.prefix}': {_EACH}"
+            f"micro-batch {identity.number} of query {identity.query_id} is written a second time "
+            f"under transactional.id.prefix '{identity.prefix}': {_OWN_NAME_ADVICE}"
         )
 
 
-def _check_named(call: Call, write_id: str, earlier: Call) -> None:
-    write, before = Write(write_id, call.number), Write(write_id, earlier.number)
-    if call.number > earlier.number:
+def _check_named(identity: WriteIdentity, write_id: str, earlier: WriteIdentity) -> None:
+    write, before = Write(write_id, identity.number), Write(write_id, earlier.number)
+    if identity.number > earlier.number:
         return
-    is_same_call = call.execution_id is not None and call.execution_id == earlier.execution_id
-    if is_same_call and call.number == earlier.number:
+    is_same_execution = (
+        identity.execution_id is not None and identity.execution_id == earlier.execution_id
+    )
+    if is_same_execution and identity.number == earlier.number:
         raise ConfigError(
-            f"{write} is written a second time under transactional.id.prefix '{call.prefix}', and "
-            f"its rows would be dropped: {_EACH}"
+            f"{write} is written a second time under transactional.id.prefix '{identity.prefix}', "
+            f"and its rows would be dropped: {_OWN_NAME_ADVICE}"
         )
-    if call.topic != earlier.topic:
+    if identity.topic != earlier.topic:
         raise ConfigError(
-            f"{write} is for {_topic(call)}, and would be dropped under transactional.id.prefix "
-            f"'{call.prefix}': {before} was for {_topic(earlier)}. A write.id is for one topic: "
-            "give this write a write.id of its own, or a transactional.id.prefix of its own"
+            f"{write} is for {_topic(identity)}, and would be dropped under "
+            f"transactional.id.prefix '{identity.prefix}': {before} was for {_topic(earlier)}. A "
+            "write.id is for one topic: give this write a write.id of its own, or a "
+            "transactional.id.prefix of its own"
         )
-    if None not in (call.query_id, earlier.query_id) and call.query_id != earlier.query_id:
+    if None not in (identity.query_id, earlier.query_id) and identity.query_id != earlier.query_id:
         raise ConfigError(
-            f"{write} is a micro-batch of query {call.query_id}, and would be dropped under "
-            f"transactional.id.prefix '{call.prefix}': {before} was one of query "
+            f"{write} is a micro-batch of query {identity.query_id}, and would be dropped under "
+            f"transactional.id.prefix '{identity.prefix}': {before} was one of query "
             f"{earlier.query_id}. Give this query a write.id of its own, also if it is the same "
             "one with a new checkpoint"
         )
 
 
-def _topic(call: Call) -> str:
-    return "the topics of its rows" if call.topic is None else f"topic '{call.topic}'"
+def _topic(identity: WriteIdentity) -> str:
+    return "the topics of its rows" if identity.topic is None else f"topic '{identity.topic}'"
 
 
 if TYPE_CHECKING:
@@ -185,17 +188,17 @@ _NO_QUERY = (
     "same, e.g. the query's name"
 )
 
-_A_STREAM = (
+_STREAM_ADVICE = (
     "this DataFrame is a stream, and is written with "
     "df.writeStream.foreachBatch(spark_kafka_sink.batch_writer(options))"
 )
 
 # Per prefix, one thread at a time plans or ends transactions, because connections are shared.
-_turns: dict[str, Lock] = {}
-os.register_at_fork(after_in_child=_turns.clear)
+_locks: dict[str, Lock] = {}
+os.register_at_fork(after_in_child=_locks.clear)
 
 # The writes of this process that may be repeated.
-_calls = Calls()
+_writes = WriteRegistry()
 
 
 def write(df: DataFrame, options: Mapping[str, object]) -> None:
@@ -247,16 +250,16 @@ class BatchWriter(Enveloped):
     """Writes micro-batches. It can be pickled, and the user's own function may call it."""
 
     def __init__(self, options: Mapping[str, object]) -> None:
-        given = _as_text(options)
+        texts = _as_text(options)
         name, value = _EXACTLY_ONCE
-        self._names_writes = _WRITE_ID in given and given.get(name, "").strip().lower() == value
-        if self._names_writes:
-            if _WRITE_VERSION in given:
+        self._has_write_id = _WRITE_ID in texts and texts.get(name, "").strip().lower() == value
+        if self._has_write_id:
+            if _WRITE_VERSION in texts:
                 raise ConfigError(
                     "write.version is the number of the micro-batch here: leave it away"
                 )
-            given[_WRITE_VERSION] = "0"
-        self._options = parse_options(given)
+            texts[_WRITE_VERSION] = "0"
+        self._options = parse_options(texts)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write one micro-batch; return when brokers have acknowledged every record.
@@ -265,9 +268,9 @@ class BatchWriter(Enveloped):
         delivery, a committed micro-batch is not.
         """
         options = self._options
-        if self._names_writes:
+        if self._has_write_id:
             options = replace(options, write_version=batch_id)
-        _Write(df, options, self._names_writes, batch_id).run()
+        _Write(df, options, self._has_write_id, batch_id).run()
 
 
 class _Write:
@@ -281,41 +284,41 @@ class _Write:
         self._is_job = is_job
         self._batch_id = batch_id
         self._query_id = None if batch_id is None else _local_property(df, QUERY_ID_PROPERTY)
-        self._call: Call | None = None
+        self._identity: WriteIdentity | None = None
         self._planned: Planned | None = None
 
     def run(self) -> None:
         """Check, plan, run the tasks, and commit or abort."""
         if self._df.isStreaming:
-            raise ConfigError(_A_STREAM)
-        time = PlanningTime()
+            raise ConfigError(_STREAM_ADVICE)
+        planning_time = PlanningTime()
         if _runs_here(self._df):
             check_platform()
         rows = plan_rows(self._df.schema, self._options)
         # A query with a second micro-batch has committed the first.
         is_stream = bool(self._batch_id)
         checked = check_surroundings(self._options, is_stream)
-        rows, checked = plan_schemas(rows, checked, is_stream=is_stream, query=self._run())
+        rows, checked = plan_schemas(rows, checked, is_stream=is_stream, query=self._run_identity())
         self._options = replace(checked, application_id=_application_id(self._df))
-        self._call = self._this_call()
+        self._identity = self._write_identity()
         plan = self._plan()
-        self._planned = time.until_now()
+        self._planned = planning_time.until_now()
         try:
             messages = self._run_tasks(rows, plan)
             self._commit(messages, plan)
         except BaseException as error:
             self._abort(plan, error)
-            if self._call is not None:
-                _calls.forget(self._call)
+            if self._identity is not None:
+                _writes.forget(self._identity)
             raise
 
-    def _run(self) -> str | None:
+    def _run_identity(self) -> str | None:
         """Return an identity of this run of a query; None for a job."""
         if self._batch_id is None:
             return None
         return f"{self._query_id} {_local_property(self._df, _RUN_ID_PROPERTY)}"
 
-    def _this_call(self) -> Call | None:
+    def _write_identity(self) -> WriteIdentity | None:
         """Return the identity of this write if it may be repeated, else None.
 
         Raises ConfigError if Spark does not report the query of a micro-batch without write.id.
@@ -331,7 +334,7 @@ class _Write:
                 raise ConfigError(_NO_QUERY.format(where=where))
             # The query id identifies a query's micro-batches, wherever its checkpoint is.
             self._options = replace(options, checkpoint=checkpoint_of(self._query_id))
-        return Call(
+        return WriteIdentity(
             prefix=options.exactly_once.prefix,
             number=number,
             topic=options.topic,
@@ -343,15 +346,15 @@ class _Write:
     def _plan(self) -> Plan | None:
         if self._options.exactly_once is None:
             return None
-        with self._turn():
-            if self._call is not None:
-                _calls.check(self._call)
+        with self._exclusive():
+            if self._identity is not None:
+                _writes.check(self._identity)
             unit = None if self._is_job else Unit(self._query_id, self._batch_id, None)
             plan = plan_transactions(self._options, self._is_job, unit)
-            if self._call is not None:
+            if self._identity is not None:
                 if plan is not None and plan.is_repeated:
-                    _calls.check_dropped(self._call)
-                _calls.begin(self._call)
+                    _writes.check_dropped(self._identity)
+                _writes.begin(self._identity)
         return plan
 
     def _run_tasks(self, rows: PlannedRows, plan: Plan | None) -> list[KafkaCommitMessage]:
@@ -375,28 +378,28 @@ class _Write:
             unit = Unit(None, None, None if plan is None else plan.job_id)
         else:
             unit = Unit(self._query_id, self._batch_id, None)
-        with self._turn():
+        with self._exclusive():
             commit_batch(self._options, messages, unit, self._batch_id, self._query_id)
-            if self._call is not None:
-                _calls.finish(self._call)
+            if self._identity is not None:
+                _writes.finish(self._identity)
 
     def _abort(self, plan: Plan | None, error: BaseException) -> None:
         """Abort after a failure; errors here are logged so that the user sees the first error."""
         unknown = BatchSummary(None, None, self._query_id, planned=self._planned)
         try:
-            with self._turn():
+            with self._exclusive():
                 abort_batch(self._options, unknown, self._batch_id, plan, error)
         except Exception:
             logger.warning("what failed could not be aborted, or not reported", exc_info=True)
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         if self._options.exactly_once is None:
             yield
             return
         from spark_kafka_sink.transactions.session import driving
 
-        with _turns.setdefault(self._options.exactly_once.prefix, Lock()), driving():
+        with _locks.setdefault(self._options.exactly_once.prefix, Lock()), driving():
             yield
 
 
@@ -410,10 +413,10 @@ class Task(Enveloped):
         plan: Plan | None,
         names: list[str],
         planned: Planned | None = None,
-        made: RowsPlan | None = None,
+        encoding_plan: RowsPlan | None = None,
     ) -> None:
         self._options = options
-        self._made = made
+        self._encoding_plan = encoding_plan
         self._positions = positions
         self._plan = plan
         self._names = names
@@ -425,7 +428,7 @@ class Task(Enveloped):
 
         named = with_names(arrow_batches, self._names)
         message = write_partition(
-            named, self._options, self._positions, self._plan, self._planned, self._made
+            named, self._options, self._positions, self._plan, self._planned, self._encoding_plan
         )
         yield pa.record_batch([pa.array([pickle.dumps(message)])], names=[_MESSAGE])
 

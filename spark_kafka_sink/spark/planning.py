@@ -35,12 +35,12 @@ class PlanningTime:
         )
 
 
-def parse_options(given: Mapping[str, str]) -> SinkOptions:
+def parse_options(texts: Mapping[str, str]) -> SinkOptions:
     """Parse the options and set up logging. Raises ConfigError."""
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.spark.worker import set_up
 
-    options = SinkOptions.parse(given)
+    options = SinkOptions.parse(texts)
     set_up(options)
     if options.producer.security.sasl is not None:
         from spark_kafka_sink.security.login import check

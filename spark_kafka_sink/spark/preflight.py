@@ -45,7 +45,7 @@ _SIZE = "max.message.bytes"
 _POLICY = "cleanup.policy"
 
 
-def with_rules(
+def with_topic_rules(
     admin: AdminClient, config: DeadLetterConfig, topic: str | None, deadline_ms: int
 ) -> DeadLetterConfig:
     """Return ``config`` with the rules of ``topic``, if an option names it, and of its own topic.
@@ -68,9 +68,9 @@ def with_rules(
 
 def _rules_of(admin: AdminClient, topic: str, deadline_ms: int) -> RowRules:
     node = admin.any_node(deadline_ms)
-    told = configs_of(admin, node, TOPIC_RESOURCE, topic, [_SIZE, _POLICY], deadline_ms)
-    size = told.get(_SIZE)
-    policies = [policy.strip() for policy in told.get(_POLICY, "").split(",")]
+    configs = configs_of(admin, node, TOPIC_RESOURCE, topic, [_SIZE, _POLICY], deadline_ms)
+    size = configs.get(_SIZE)
+    policies = [policy.strip() for policy in configs.get(_POLICY, "").split(",")]
     return RowRules(None if size is None else int(size), "compact" in policies)
 
 
@@ -191,7 +191,7 @@ def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
         letters = options.dead_letters
         _check_named(admin, options, letters.topic, letters.creation)
         deadline_ms = admin.deadline_in(options.preflight_timeout_ms)
-        return with_rules(admin, letters, options.topic, deadline_ms)
+        return with_topic_rules(admin, letters, options.topic, deadline_ms)
 
 
 def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms: int) -> None:

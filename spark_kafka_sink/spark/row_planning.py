@@ -64,7 +64,7 @@ from spark_kafka_sink.formats.plan import (
     RowsPlan,
     names_of,
 )
-from spark_kafka_sink.spark.format_schemas import given_schema, json_schema_of
+from spark_kafka_sink.spark.format_schemas import json_schema_of, read_user_schema
 from spark_kafka_sink.spark.versions import arrow_schema, interval_types, is_ansi_by_default
 
 if TYPE_CHECKING:
@@ -486,7 +486,7 @@ class _Planning:
     def _avro_schema(self, options: PartOptions, struct: StructType) -> str:
         if options.avro_schema is None:
             return derived_schema(struct.json(), self._formats.record_name, self._formats.namespace)
-        return given_schema(options.avro_schema, f"{options.part}.avro.schema")[0]
+        return read_user_schema(options.avro_schema, f"{options.part}.avro.schema")[0]
 
     def _only(self, found: _Field, option: str) -> int:
         """Return the position of a part's single column. Raises SchemaError for a nested field."""
@@ -594,5 +594,5 @@ def _check_times(name: str, part: PartPlan) -> None:
         try:
             zone_table(options.time_zone)
         except FormatError as error:
-            told = str(error).replace("spark.sql.session.timeZone", f"{name}.json.timeZone")
-            raise FormatError(f"{name}.json.timeZone={options.time_zone}: {told}") from None
+            message = str(error).replace("spark.sql.session.timeZone", f"{name}.json.timeZone")
+            raise FormatError(f"{name}.json.timeZone={options.time_zone}: {message}") from None

@@ -68,8 +68,8 @@ class KafkaSinkDataSource(DataSource):
         return {**self.__dict__, "options": (type(self.options), masked), "_plans": False}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        made, masked = state["options"]
-        options = made({name: value.reveal() for name, value in masked})
+        options_class, masked = state["options"]
+        options = options_class({name: value.reveal() for name, value in masked})
         self.__dict__.update({**state, "options": options})
 
     @classmethod

@@ -21,7 +21,7 @@ import pyarrow as pa
 from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError, load, refused_rows, run
 from spark_kafka_sink.base.errors import SupersededError
 from spark_kafka_sink.base.model import UnusedProducerIdentity
-from spark_kafka_sink.columns.dead_letters import AN_ARROW_BATCH, AS_RETURNED
+from spark_kafka_sink.columns.dead_letters import FROM_INTERCEPTORS, FROM_SPARK
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowBatch, RowsDigest
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -49,17 +49,17 @@ _MIB = 1 << 20
 logger = logging.getLogger(__name__)
 
 
-class ArrowSizes:
+class ArrowSizeWarning:
     """Logs once per process that Arrow batches are too large."""
 
     def __init__(self) -> None:
-        self._is_told = False
+        self._has_warned = False
 
-    def look_at(self, arrow_batch: ArrowBatch) -> None:
+    def check(self, arrow_batch: ArrowBatch) -> None:
         """Check the size of an Arrow batch from Spark."""
-        if self._is_told or (size_bytes := arrow_batch.nbytes) < LARGE_BYTES:
+        if self._has_warned or (size_bytes := arrow_batch.nbytes) < LARGE_BYTES:
             return
-        self._is_told = True
+        self._has_warned = True
         logger.warning(
             f"Arrow batches of {size_bytes / _MIB:.0f} MiB ({arrow_batch.num_rows} rows): with "
             "spark.sql.execution.arrow.maxBytesPerBatch=4m, Spark hands values of 10 KB over in "
@@ -67,7 +67,7 @@ class ArrowSizes:
         )
 
 
-ARROW_SIZES = ArrowSizes()
+ARROW_SIZE_WARNING = ArrowSizeWarning()
 
 
 OnRefused = Callable[[ArrowBatch, Mapping[int, str]], None]
@@ -91,12 +91,12 @@ class Interceptors:
                     hooks.append(Hook(f"{name} of interceptor '{entry_point}'", method))
 
     @property
-    def rows_are_of(self) -> str:
+    def row_origin(self) -> str:
         """Return what a row's number refers to, for messages.
 
         Rows that an interceptor drops or moves cannot be traced back to Spark's batch.
         """
-        return AS_RETURNED if self._on_send else AN_ARROW_BATCH
+        return FROM_INTERCEPTORS if self._on_send else FROM_SPARK
 
     def on_send(self, arrow_batch: ArrowBatch, on_refused: OnRefused | None = None) -> ArrowBatch:
         """Call all interceptors in turn and return the resulting Arrow batch.
@@ -105,25 +105,25 @@ class Interceptors:
         Without it, raises RefusedRowsError
         """
         for hook in self._on_send:
-            arrow_batch = self._after(hook, arrow_batch, on_refused)
+            arrow_batch = self._run_hook(hook, arrow_batch, on_refused)
         return arrow_batch
 
-    def _after(
+    def _run_hook(
         self, hook: Hook, arrow_batch: ArrowBatch, on_refused: OnRefused | None
     ) -> ArrowBatch:
-        came_in = arrow_batch
-        left: Sequence[int] = range(arrow_batch.num_rows)
+        original = arrow_batch
+        remaining: Sequence[int] = range(arrow_batch.num_rows)
         while arrow_batch.num_rows:
             try:
-                check = partial(_same_columns, arrow_batch)
+                check = partial(_check_columns, arrow_batch)
                 changed: ArrowBatch = run(hook, check, arrow_batch)
             except RefusedRowsError as error:
                 if on_refused is None:
                     raise
                 reasons = refused_rows(hook, error, arrow_batch.num_rows)
-                on_refused(came_in, {left[row]: reason for row, reason in reasons.items()})
-                left = [number for row, number in enumerate(left) if row not in reasons]
-                arrow_batch = came_in.take(pa.array(left, pa.int64()))
+                on_refused(original, {remaining[row]: reason for row, reason in reasons.items()})
+                remaining = [number for row, number in enumerate(remaining) if row not in reasons]
+                arrow_batch = original.take(pa.array(remaining, pa.int64()))
             else:
                 return changed
         return arrow_batch
@@ -134,22 +134,22 @@ class Interceptors:
             run(hook, lambda got: got, summary)
 
 
-def _same_columns(before: ArrowBatch, after: Any) -> ArrowBatch:
+def _check_columns(before: ArrowBatch, after: Any) -> ArrowBatch:
     """Return ``after`` if its columns have the names and types of ``before``; ignore nullability.
 
     Raises TypeError.
     """
     if not isinstance(after, pa.RecordBatch):
-        raise TypeError(f"it returned {_name_of(after)}, not a pyarrow.RecordBatch")
+        raise TypeError(f"it returned {_type_name(after)}, not a pyarrow.RecordBatch")
     if after.schema.names != before.schema.names:
         raise TypeError(
             f"it changed the columns from {before.schema.names} to {after.schema.names}"
         )
-    for expected, got in zip(before.schema, after.schema):
-        if _may_be_null(got.type) != _may_be_null(expected.type):
+    for expected, actual in zip(before.schema, after.schema):
+        if _may_be_null(actual.type) != _may_be_null(expected.type):
             raise TypeError(
-                f"it changed the type of column '{got.name}' from {expected.type} to {got.type}: "
-                "cast the column to the type that it had"
+                f"it changed the type of column '{actual.name}' from {expected.type} to "
+                f"{actual.type}: cast the column to the type that it had"
             )
     checked: ArrowBatch = after
     return checked
@@ -167,7 +167,7 @@ def _may_be_null(kind: Any) -> Any:
     return kind
 
 
-def _name_of(value: Any) -> str:
+def _type_name(value: Any) -> str:
     """Return the type's name: ``pyarrow.Table``, ``None``, ``list``."""
     if value is None:
         return "None"
@@ -207,13 +207,13 @@ def write_rows(
     positions: ColumnPositions,
     message: KafkaCommitMessage,
     plan: Plan | None = None,
-    made: RowsPlan | None = None,
+    encoding_plan: RowsPlan | None = None,
 ) -> None:
     """Write all ``arrow_batches`` and set the acknowledged records in ``message``.
 
     positions: of the appended columns
     plan: with exactly-once delivery
-    made: how the appended columns are built, None if Spark's columns are appended
+    encoding_plan: how the appended columns are built, None if Spark's columns are appended
 
     Raises the producer's errors; the producer is closed then, not kept for the next task.
     """
@@ -225,11 +225,15 @@ def write_rows(
     try:
         if plan is not None:
             transaction = _TaskTransaction(producer, plan, positions)
-        of_task = interceptors, producer, positions, options, message
-        writer = _Rows(*of_task) if made is None else _MadeRows(*of_task, made)
+        arguments = interceptors, producer, positions, options, message
+        writer = (
+            _RowWriter(*arguments)
+            if encoding_plan is None
+            else _EncodingWriter(*arguments, encoding_plan)
+        )
         _write_all(rows, writer, transaction)
         message.partitions = dict(producer.report)
-        _note_figures(message, producer, rows)
+        _copy_metrics(message, producer, rows)
         if transaction is not None:
             message.transaction = transaction.prepared(message)
         interceptors.on_acknowledgement(message.summary())
@@ -238,20 +242,20 @@ def write_rows(
         if transaction is not None:
             transaction.abort(options, error)
         raise
-    _keep(producer, options.producer, is_job=message.query_id is None)
+    _return_to_pool(producer, options.producer, is_job=message.query_id is None)
 
 
 def _write_all(
-    rows: Iterable[ArrowBatch], writer: _Rows, transaction: _TaskTransaction | None
+    rows: Iterable[ArrowBatch], writer: _RowWriter, transaction: _TaskTransaction | None
 ) -> None:
     for arrow_batch in rows:
-        ARROW_SIZES.look_at(arrow_batch)
+        ARROW_SIZE_WARNING.check(arrow_batch)
         _write_batch(arrow_batch, writer, transaction)
     writer.finish()
 
 
 def _write_batch(
-    arrow_batch: ArrowBatch, writer: _Rows, transaction: _TaskTransaction | None
+    arrow_batch: ArrowBatch, writer: _RowWriter, transaction: _TaskTransaction | None
 ) -> None:
     """Write one Arrow batch.
 
@@ -263,7 +267,7 @@ def _write_batch(
             transaction.add(written)
 
 
-def _note_figures(
+def _copy_metrics(
     message: KafkaCommitMessage, producer: ThreadedProducer, rows: TimedInput
 ) -> None:
     """Copy the figures to the message: the producer continues to count for the next task."""
@@ -277,7 +281,7 @@ def _note_figures(
     }
 
 
-def _keep(producer: ThreadedProducer, config: ProducerConfig, is_job: bool) -> None:
+def _return_to_pool(producer: ThreadedProducer, config: ProducerConfig, is_job: bool) -> None:
     """Return the producer to the pool for the next task.
 
     is_job: a next task may never come; a query has one soon, with the same client for brokers
@@ -294,7 +298,7 @@ def _keep(producer: ThreadedProducer, config: ProducerConfig, is_job: bool) -> N
             producer.close()
 
 
-class _Rows:
+class _RowWriter:
     """Passes a task's rows from Spark through the interceptors to the producer."""
 
     def __init__(
@@ -310,8 +314,8 @@ class _Rows:
         self._positions = positions
         self._dead_letters: DeadLetters | None = None
         if options.dead_letters is not None:
-            of = interceptors.rows_are_of
-            self._dead_letters = DeadLetters(producer, positions, options, message, of)
+            row_origin = interceptors.row_origin
+            self._dead_letters = DeadLetters(producer, positions, options, message, row_origin)
 
     def write(self, arrow_batch: ArrowBatch) -> list[ArrowBatch]:
         """Append all rows and return them as appended; dead letters are returned as they came in.
@@ -337,7 +341,7 @@ class _Rows:
             self._dead_letters.finish()
 
 
-class _MadeRows(_Rows):
+class _EncodingWriter(_RowWriter):
     """Encodes keys and values from the rows that the interceptors return."""
 
     def __init__(
@@ -347,20 +351,22 @@ class _MadeRows(_Rows):
         positions: ColumnPositions,
         options: SinkOptions,
         message: KafkaCommitMessage,
-        made: RowsPlan,
+        encoding_plan: RowsPlan,
     ) -> None:
         super().__init__(interceptors, producer, positions, options, message)
         # Imported here because columns that are appended unchanged do not need it.
         from spark_kafka_sink.formats.encoder import RowsEncoder
 
-        self._encoder = RowsEncoder(made, tells_faulty=self._dead_letters is not None)
+        self._encoder = RowsEncoder(
+            encoding_plan, returns_faulty_rows=self._dead_letters is not None
+        )
 
     def write(self, arrow_batch: ArrowBatch) -> list[ArrowBatch]:
         """Append all rows and return them as appended; dead letters as their encoded rows."""
         encode, letters = self._encoder.encode, self._dead_letters
         if letters is None:
-            made = encode(self._interceptors.on_send(arrow_batch))
-            rows = made.checked(self._interceptors.rows_are_of)
+            encoded = encode(self._interceptors.on_send(arrow_batch))
+            rows = encoded.checked(self._interceptors.row_origin)
             self._producer.append(rows, self._positions)
             return [rows]
         refused: list[ArrowBatch] = []
@@ -368,8 +374,8 @@ class _MadeRows(_Rows):
             arrow_batch,
             lambda batch, reasons: refused.append(letters.refuse(encode(batch).rows, reasons)),
         )
-        made = encode(intercepted)
-        return [*refused, *letters.write(made.rows, made.faults)]
+        encoded = encode(intercepted)
+        return [*refused, *letters.write(encoded.rows, encoded.faults)]
 
 
 class _TaskTransaction:

@@ -93,11 +93,12 @@ def write_partition(
     positions: ColumnPositions,
     transactions: Plan | None,
     planned: Planned | None = None,
-    made: RowsPlan | None = None,
+    encoding_plan: RowsPlan | None = None,
 ) -> KafkaCommitMessage:
     """Write one Spark partition; return when every record is acknowledged, raise otherwise.
 
-    positions: of the appended columns; made: how they are built, None if Spark's are appended
+    positions: of the appended columns
+    encoding_plan: how the columns are built, None if Spark's are appended
     transactions: with exactly-once delivery; the task's transaction stays open for the driver
     planned: start and duration of the driver's planning
     """
@@ -119,13 +120,13 @@ def write_partition(
 
         set_up(options)
         prepare_process()
-    if made is not None:
-        given = _property(_ANSI_PROPERTY)
-        made = made._replace(
+    if encoding_plan is not None:
+        ansi = _property(_ANSI_PROPERTY)
+        encoding_plan = encoding_plan._replace(
             session_zone=_property(_SESSION_ZONE_PROPERTY),
-            is_ansi=made.is_ansi if given is None else given.lower() == "true",
+            is_ansi=encoding_plan.is_ansi if ansi is None else ansi.lower() == "true",
         )
-    write_rows(rows, options, positions, message, transactions, made)
+    write_rows(rows, options, positions, message, transactions, encoding_plan)
     return message
 
 
@@ -166,8 +167,8 @@ def with_names(
     return map(named, arrow_batches)
 
 
-_MOST_OF_AN_ERROR = 500
-_LEAST_OF_THE_BEGINNING = 100
+_MAX_ERROR_LENGTH = 500
+_MIN_BEGINNING_LENGTH = 100
 _CUT = " … "
 # package.module.NameOfAnError: message. Lines of Spark's stack traces begin with white space.
 _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): \S")
@@ -242,17 +243,17 @@ def _begun(options: SinkOptions) -> dict[str, Any]:
 
 
 def shortened(error: str) -> str:
-    """Return at most ``_MOST_OF_AN_ERROR`` characters of an error.
+    """Return at most ``_MAX_ERROR_LENGTH`` characters of an error.
 
     For a task's traceback, they include the reason: the last line that has the form of an error.
     """
-    if len(error) <= _MOST_OF_AN_ERROR:
+    if len(error) <= _MAX_ERROR_LENGTH:
         return error
-    told = [line.strip() for line in error.splitlines() if _ERROR_LINE.match(line)]
-    if not told or told[-1] in error[:_MOST_OF_AN_ERROR]:
-        return error[:_MOST_OF_AN_ERROR]
-    reason = told[-1][: _MOST_OF_AN_ERROR - _LEAST_OF_THE_BEGINNING]
-    return f"{error[: _MOST_OF_AN_ERROR - len(reason) - len(_CUT)]}{_CUT}{reason}"
+    error_lines = [line.strip() for line in error.splitlines() if _ERROR_LINE.match(line)]
+    if not error_lines or error_lines[-1] in error[:_MAX_ERROR_LENGTH]:
+        return error[:_MAX_ERROR_LENGTH]
+    reason = error_lines[-1][: _MAX_ERROR_LENGTH - _MIN_BEGINNING_LENGTH]
+    return f"{error[: _MAX_ERROR_LENGTH - len(reason) - len(_CUT)]}{_CUT}{reason}"
 
 
 def application_of(environment: Mapping[str, str]) -> str | None:
@@ -289,10 +290,10 @@ class TaskWriter(Enveloped):
         positions: ColumnPositions,
         transactions: Plan | None = None,
         planned: Planned | None = None,
-        made: RowsPlan | None = None,
+        encoding_plan: RowsPlan | None = None,
     ) -> None:
         self._options = options
-        self._made = made
+        self._encoding_plan = encoding_plan
         self._positions = positions
         self._transactions = transactions
         self._planned = planned
@@ -305,7 +306,7 @@ class TaskWriter(Enveloped):
             self._positions,
             self._transactions,
             self._planned,
-            self._made,
+            self._encoding_plan,
         )
 
 

@@ -30,13 +30,13 @@ def formats(options: SinkOptions) -> Iterator[Finding]:
     """Yield only failures. Reads the files here, as the driver does."""
     if options.formats is None:
         return
-    looks = {AVRO: _avro, JSON: _json, PROTOBUF: _protobuf}
+    checks = {AVRO: _avro, JSON: _json, PROTOBUF: _protobuf}
     for part in (options.formats.value, options.formats.key):
-        look = looks.get(part.format)
-        if look is None:
+        check = checks.get(part.format)
+        if check is None:
             continue
         try:
-            look(part)
+            check(part)
         except KafkaSinkError as error:
             yield failed(f"{part.part}.format={part.format}", str(error))
 
@@ -46,10 +46,10 @@ def _avro(part: PartOptions) -> None:
 
 
 def _check_given_schema(schema: UserSchema | None, option: str) -> None:
-    from spark_kafka_sink.spark.format_schemas import given_schema
+    from spark_kafka_sink.spark.format_schemas import read_user_schema
 
     if schema is not None:
-        given_schema(schema, option)
+        read_user_schema(schema, option)
 
 
 def _json(part: PartOptions) -> None:
@@ -137,17 +137,17 @@ def _given_schema(
     client: RegistryClient, part: PartOptions, subject: str, asked: SchemaOptions
 ) -> Iterator[Finding]:
     """Check that the registry would accept a schema in the options."""
-    given = part.avro_schema
-    if given is None or given.is_file or not asked.registers_schema:
+    user_schema = part.avro_schema
+    if user_schema is None or user_schema.is_file or not asked.registers_schema:
         return
     references = tuple(version_of(client, one) for one in asked.references)
-    why = client.is_compatible(subject, Schema(None, given.text, references=references))
-    if why is None:
+    reasons = client.is_compatible(subject, Schema(None, user_schema.text, references=references))
+    if reasons is None:
         yield passed(f"{part.part}.avro.schema", f"fits the versions of subject '{subject}'")
     else:
         yield warned(
             f"{part.part}.avro.schema",
-            f"is not compatible with subject '{subject}': {'; '.join(why)}",
+            f"is not compatible with subject '{subject}': {'; '.join(reasons)}",
             "change it, or the subject's compatibility",
         )
 

@@ -109,14 +109,14 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py",
-        "            except _NeverError:\n                raise\n            except FormatError:\n                continue",
+        "            except _FinalError:\n                raise\n            except FormatError:\n                continue",
         "            except FormatError:\n                continue",
         _AVRO_EFFORT,
     ),
     Mutant(
         "formats/avro_layout.py",
-        "            except _NeverError:\n                raise\n            except _WRONG as error:",
-        "            except _WRONG as error:",
+        "            except _FinalError:\n                raise\n            except _DEFAULT_ERRORS as error:",
+        "            except _DEFAULT_ERRORS as error:",
         _AVRO_EFFORT,
     ),
     Mutant(
@@ -133,13 +133,13 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py",
-        "                self._made[key] = None\n                raise",
+        "                self._encoded[key] = None\n                raise",
         "                raise",
         _AVRO_EFFORT,
     ),
     Mutant(
         "formats/avro_layout.py",
-        "            if key in self._begun:",
+        "            if key in self._running:",
         "            if False:",
         _AVRO_EFFORT,
     ),
@@ -221,21 +221,23 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py",
-        "                self._tried[key] = error",
+        "                self._matches[key] = error",
         "                raise",
         _AVRO_EFFORT,
     ),
     Mutant(
         "formats/avro_layout.py",
-        "made.loss < best.loss",
-        "made.loss <= best.loss",
+        "match.loss < best.loss",
+        "match.loss <= best.loss",
         _BRANCHES,
     ),
-    Mutant("formats/avro_layout.py", "        if left:\n", "        if False:\n", _AVRO_KERNEL),
+    Mutant(
+        "formats/avro_layout.py", "        if unmatched:\n", "        if False:\n", _AVRO_KERNEL
+    ),
     Mutant(
         "formats/avro_layout.py",
-        "found[name] = left.pop(name.lower())",
-        "found[name] = left[name.lower()]",
+        "found[name] = remaining.pop(name.lower())",
+        "found[name] = remaining[name.lower()]",
         _CASES,
     ),
     Mutant(
@@ -244,7 +246,7 @@ MUTANTS = (
         "True",
         _BRANCHES,
     ),
-    Mutant("formats/encoder.py", "_LEAST_GROWTH * len(self._room))", "0)", _ROOM),
+    Mutant("formats/encoder.py", "_MIN_GROWTH * len(self._room))", "0)", _ROOM),
     Mutant("formats/encoder.py", "min(guess, most)", "guess", _ROOM),
     Mutant(
         "formats/protobuf_descriptors.py",
@@ -339,7 +341,7 @@ MUTANTS = (
     Mutant("formats/encoder.py", "min(guess, most)", "0", _GUARDS),
     Mutant(
         "formats/encoder.py",
-        "most = max(_MOST_GROWTH * len(self._room), _GUESSED_BYTES)",
+        "most = max(_MAX_GROWTH * len(self._room), _GUESSED_BYTES)",
         "most = _GUESSED_BYTES",
         _GUARDS,
     ),
@@ -378,16 +380,16 @@ MUTANTS = (
     ),
     Mutant("formats/layout.py", "        self._symbols.append(table)\n", "", _GUARDS),
     Mutant("formats/encoder.py", "codes = np.where(is_null(struct), 0, codes)", "pass", _GUARDS),
-    Mutant("formats/encoder.py", "if len(bad) and self._tells_faulty:", "if len(bad):", _GUARDS),
+    Mutant(
+        "formats/encoder.py", "if len(bad) and self._returns_faulty_rows:", "if len(bad):", _GUARDS
+    ),
     Mutant(
         "formats/encoder.py",
         "            if plan.takes_session_zone:",
         "            if True:",
         _GUARDS,
     ),
-    Mutant(
-        "formats/protobuf_layout.py", "_MOST_DIGITS = 20", "_MOST_DIGITS = 38", _PROTOBUF_KERNEL
-    ),
+    Mutant("formats/protobuf_layout.py", "_MAX_DIGITS = 20", "_MAX_DIGITS = 38", _PROTOBUF_KERNEL),
     Mutant(
         "formats/protobuf_layout.py",
         "if fits and found.is_wide and not found.is_signed else",
@@ -471,8 +473,8 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_schema.py",
-        "space if given is None else given",
-        "given or space",
+        "space if declared is None else declared",
+        "declared or space",
         _AVRO_COLUMNS,
     ),
     Mutant(
@@ -504,14 +506,14 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py",
-        "left.setdefault(column.name.lower(), number)",
-        "left[column.name.lower()] = number",
+        "remaining.setdefault(column.name.lower(), number)",
+        "remaining[column.name.lower()] = number",
         _AVRO_COLUMNS,
     ),
     Mutant(
         "formats/avro_layout.py",
-        'written = b"" if several is None else',
-        "written =",
+        'encoded = b"" if union is None else',
+        "encoded =",
         _AVRO_COLUMNS,
     ),
     Mutant(
@@ -548,7 +550,10 @@ MUTANTS = (
         "formats/protobuf_descriptors.py", "len(oneof.fields) > 1", "True", _PROTOBUF_DESCRIPTORS
     ),
     Mutant(
-        "formats/avro_layout.py", "_MOST_BYTES = 1 << 20", "_MOST_BYTES = 1 << 21", _AVRO_EFFORT
+        "formats/avro_layout.py",
+        "_MAX_DEFAULT_BYTES = 1 << 20",
+        "_MAX_DEFAULT_BYTES = 1 << 21",
+        _AVRO_EFFORT,
     ),
     Mutant(
         "formats/avro_layout.py",

@@ -88,9 +88,9 @@ MUTANTS = (
     Mutant("formats/encoder.py", "        days = days + more\n", "", _TEXTS),
     Mutant("formats/encoder.py", "None if kind.tz is None else time_zone", "time_zone", _TEXTS),
     Mutant("formats/times.py", "(seconds - ZONES_REPEAT) % ZONES_CYCLE", "0", _TEXTS),
-    Mutant("formats/times.py", "or total > _MOST_AHEAD_S", "", _JSON_KERNEL),
+    Mutant("formats/times.py", "or total > _MAX_OFFSET_S", "", _JSON_KERNEL),
     Mutant("formats/times.py", "minutes > 59 or seconds > 59 or", "", _JSON_KERNEL),
-    Mutant("formats/times.py", "total > _MOST_AHEAD_S", "total >= _MOST_AHEAD_S", _JSON_KERNEL),
+    Mutant("formats/times.py", "total > _MAX_OFFSET_S", "total >= _MAX_OFFSET_S", _JSON_KERNEL),
     Mutant(
         "formats/times.py",
         "    if not _OFFSET.fullmatch(text[1:]):\n        return None\n",
@@ -201,13 +201,13 @@ MUTANTS = (
     ),
     Mutant(
         "formats/json_schema.py",
-        "key = (id(written), id(wanted))",
-        "key = (0, id(wanted))",
+        "key = (id(written), id(registered))",
+        "key = (0, id(registered))",
         _MISFITS,
     ),
     Mutant(
         "formats/json_schema.py",
-        "key = (id(written), id(wanted))",
+        "key = (id(written), id(registered))",
         "key = (id(written), 0)",
         _MISFITS,
     ),
@@ -223,8 +223,10 @@ MUTANTS = (
         "",
         _MISFITS,
     ),
-    Mutant("formats/json_schema.py", 'and "prefixItems" not in wanted', "", _MISFITS),
-    Mutant("formats/json_schema.py", 'if "patternProperties" not in wanted:', "if True:", _MISFITS),
+    Mutant("formats/json_schema.py", 'and "prefixItems" not in registered', "", _MISFITS),
+    Mutant(
+        "formats/json_schema.py", 'if "patternProperties" not in registered:', "if True:", _MISFITS
+    ),
     Mutant(
         "formats/json_schema.py", "if found and all(found):", "if found and any(found):", _MISFITS
     ),
@@ -250,7 +252,7 @@ MUTANTS = (
     ),
     Mutant(
         "formats/json_schema.py",
-        "            if not self._references.has_neighbours(wanted):\n                return\n",
+        "            if not self._references.has_neighbours(registered):\n                return\n",
         "",
         _MISFITS,
     ),

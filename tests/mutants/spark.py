@@ -39,8 +39,8 @@ _DECISION_LOG = (
 _CALLS = (
     Mutant(
         "spark/frames.py",
-        "if self._begun.get(call.scope) is call:",
-        "if call.scope in self._begun:",
+        "if self._running.get(identity.scope) is identity:",
+        "if identity.scope in self._running:",
         _GUARDS,
     ),
     Mutant(
@@ -48,8 +48,8 @@ _CALLS = (
     ),
     Mutant(
         "spark/frames.py",
-        "is_same_call and call.number == earlier.number",
-        "is_same_call",
+        "is_same_execution and identity.number == earlier.number",
+        "is_same_execution",
         _GUARDS,
     ),
 )
@@ -75,7 +75,7 @@ _CACHES = (
 _FORKS = (
     Mutant(
         "spark/frames.py",
-        "os.register_at_fork(after_in_child=_turns.clear)\n",
+        "os.register_at_fork(after_in_child=_locks.clear)\n",
         "",
         _GUARDS,
     ),
@@ -151,8 +151,8 @@ _DRIVER = (
     ),
     Mutant(
         "spark/task.py",
-        "left = [number for row, number in enumerate(left) if row not in reasons]",
-        "left = [row for row, _ in enumerate(left) if row not in reasons]",
+        "remaining = [number for row, number in enumerate(remaining) if row not in reasons]",
+        "remaining = [row for row, _ in enumerate(remaining) if row not in reasons]",
         _GUARDS,
     ),
 )
@@ -189,23 +189,26 @@ _SCHEMAS = (
     Mutant("spark/schemas.py", " if number is not None)", ")", _CHOICES),
     Mutant(
         "spark/schemas.py",
-        "None if found.key is None else PartPlan(found.key)",
-        "PartPlan(found.key)",
-        _CHOICES,
-    ),
-    Mutant(
-        "spark/schemas.py", "asked is not None and made is not None", "made is not None", _CHOICES
-    ),
-    Mutant(
-        "spark/schemas.py",
-        " or asked.schema_id is not None or is_given:",
-        " or is_given:",
+        "None if positions.key is None else PartPlan(positions.key)",
+        "PartPlan(positions.key)",
         _CHOICES,
     ),
     Mutant(
         "spark/schemas.py",
-        " or asked.schema_id is not None or is_given:",
-        " or asked.schema_id is not None:",
+        "schema_options is not None and part_plan is not None",
+        "part_plan is not None",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        " or schema_options.schema_id is not None or has_schema:",
+        " or has_schema:",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        " or schema_options.schema_id is not None or has_schema:",
+        " or schema_options.schema_id is not None:",
         _CHOICES,
     ),
     Mutant(
@@ -222,44 +225,48 @@ _SCHEMAS = (
     ),
     Mutant(
         "spark/schemas.py",
-        "if asked.uses_latest_version\n                else f",
+        "if schema_options.uses_latest_version\n                else f",
         "if False\n                else f",
         _CHOICES,
     ),
-    Mutant("spark/schemas.py", "text if asked.schema_id is None else None", "text", _STREAMS),
-    Mutant("spark/schemas.py", "text if asked.schema_id is None else None", "None", _CHOICES),
-    Mutant("spark/schemas.py", "or not is_chosen or", "or", _JSON),
+    Mutant(
+        "spark/schemas.py", "text if schema_options.schema_id is None else None", "text", _STREAMS
+    ),
+    Mutant(
+        "spark/schemas.py", "text if schema_options.schema_id is None else None", "None", _CHOICES
+    ),
+    Mutant("spark/schemas.py", "or not is_chosen\n", "\n", _JSON),
     Mutant(
         "spark/schemas.py",
-        "or not asked.requires_all_columns or schema.kind",
+        "or not schema_options.requires_all_columns\n        or schema.kind",
         "or schema.kind",
         _JSON,
     ),
-    Mutant("spark/schemas.py", ' or schema.kind != "JSON":', ":", _JSON),
+    Mutant("spark/schemas.py", '        or schema.kind != "JSON"\n', "", _JSON),
     Mutant("spark/schemas.py", "    if not schema.text:\n        return []\n", "", _CHOICES),
     Mutant("spark/schemas.py", "replace(plan, json_schema=None)", "plan", _JSON),
     Mutant(
         "spark/schemas.py",
-        "is_own and not asked.references and part.format",
+        "is_own and not schema_options.references and part.format",
         "is_own and part.format",
         _CHOICES,
     ),
     Mutant(
         "spark/schemas.py",
-        "    if part.format == JSON:\n        return made\n    if part.format == PROTOBUF:",
+        "    if part.format == JSON:\n        return part_plan\n    if part.format == PROTOBUF:",
         "    if part.format == PROTOBUF:",
         _JSON,
     ),
     Mutant(
         "spark/schemas.py",
-        "if not is_own and not asked.requires_all_columns:",
-        "if not asked.requires_all_columns:",
+        "if not is_own and not schema_options.requires_all_columns:",
+        "if not schema_options.requires_all_columns:",
         _CHOICES,
     ),
     Mutant("spark/schemas.py", '"" if schema.version is None else', "", _JSON),
     Mutant(
         "spark/schemas.py",
-        "        if described is not None:\n            raise FormatError(about) from None\n",
+        "        if described is not None:\n            raise FormatError(problem) from None\n",
         "",
         _CHOICES,
     ),
@@ -298,14 +305,14 @@ _SCHEMAS = (
     ),
     Mutant(
         "spark/schemas.py",
-        "    if made.plan is None:\n        return made._replace(prefix=prefix)\n",
+        "    if part_plan.plan is None:\n        return part_plan._replace(prefix=prefix)\n",
         "",
         _CHOICES,
     ),
     Mutant(
         "spark/schemas.py",
-        "return made._replace(plan=replace(made.plan, prefix=prefix))",
-        "return made._replace(prefix=prefix)",
+        "return part_plan._replace(plan=replace(part_plan.plan, prefix=prefix))",
+        "return part_plan._replace(prefix=prefix)",
         _CHOICES,
     ),
     Mutant(

@@ -127,7 +127,7 @@ class Task:
         self.message = KafkaCommitMessage(4, 0, query_id="q-1", batch_id=17)
         interceptors = Interceptors(options.interceptors)
         producer = self.simulation.producer
-        self.rows = task._Rows(interceptors, producer, positions, options, self.message)  # type: ignore[arg-type]
+        self.rows = task._RowWriter(interceptors, producer, positions, options, self.message)  # type: ignore[arg-type]
 
     def write(self, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
         written = [part for batch in batches for part in self.rows.write(batch)]

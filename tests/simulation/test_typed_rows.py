@@ -90,7 +90,7 @@ class Task:
         self.message = KafkaCommitMessage(0, 0)
         hooks = Interceptors(options.interceptors)
         of_task = hooks, self.simulation.producer, positions, options, self.message
-        self.rows = task._MadeRows(*of_task, plan)  # type: ignore[arg-type]
+        self.rows = task._EncodingWriter(*of_task, plan)  # type: ignore[arg-type]
 
     def write(self, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
         written = [part for batch in batches for part in self.rows.write(batch)]

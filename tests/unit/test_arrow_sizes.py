@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.jobs.session import defaults_of_jobs
-from spark_kafka_sink.spark.task import LARGE_BYTES, ArrowSizes
+from spark_kafka_sink.spark.task import LARGE_BYTES, ArrowSizeWarning
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
@@ -18,13 +18,13 @@ def arrow_batch(value_bytes: int, rows: int) -> pa.RecordBatch:
 
 
 def test_it_is_said_once_with_the_figure(caplog: pytest.LogCaptureFixture) -> None:
-    sizes = ArrowSizes()
+    sizes = ArrowSizeWarning()
     large = arrow_batch(10_000, LARGE_BYTES // 10_000 + 1)
     with caplog.at_level(logging.WARNING):
-        sizes.look_at(arrow_batch(10_000, 400))
+        sizes.check(arrow_batch(10_000, 400))
         assert caplog.messages == []
-        sizes.look_at(large)
-        sizes.look_at(large)
+        sizes.check(large)
+        sizes.check(large)
     (message,) = caplog.messages
     assert message.startswith(
         f"Arrow batches of 32 MiB ({large.num_rows} rows): with {ARROW_BYTES}=4m"

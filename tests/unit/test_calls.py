@@ -14,7 +14,7 @@ import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import frames
-from spark_kafka_sink.spark.frames import Call, Calls
+from spark_kafka_sink.spark.frames import WriteIdentity, WriteRegistry
 from spark_kafka_sink.transactions.model import (
     Decision,
     Driver,
@@ -198,12 +198,12 @@ class TestNamedWrites:
 
 # --- what a process remembers -------------------------------------------------------------------
 
-NAMED = Call("p", 4, "t", write_id="etl", query_id="q", execution_id="1")
+NAMED = WriteIdentity("p", 4, "t", write_id="etl", query_id="q", execution_id="1")
 
 
 def test_a_write_that_was_overtaken_does_not_end_the_one_under_way() -> None:
     """It fails late: the later one of the same name is still there."""
-    calls, later = Calls(), NAMED._replace(number=5, execution_id="2")
+    calls, later = WriteRegistry(), NAMED._replace(number=5, execution_id="2")
     calls.begin(NAMED)
     calls.begin(later)
     calls.forget(NAMED)
@@ -214,7 +214,7 @@ def test_a_write_that_was_overtaken_does_not_end_the_one_under_way() -> None:
 
 
 def test_each_name_has_numbers_of_its_own() -> None:
-    calls = Calls()
+    calls = WriteRegistry()
     calls.begin(NAMED)
     calls.finish(NAMED)
     calls.check_dropped(NAMED._replace(write_id="other", topic="elsewhere"))
@@ -224,12 +224,12 @@ def test_each_name_has_numbers_of_its_own() -> None:
 
 @pytest.mark.parametrize(("before", "now"), [("q", None), (None, "q"), ("q", "q")])
 def test_only_queries_that_are_known_are_told_apart(before: str | None, now: str | None) -> None:
-    calls = Calls()
+    calls = WriteRegistry()
     calls.finish(NAMED._replace(query_id=before))
     calls.check_dropped(NAMED._replace(query_id=now, execution_id="2"))
 
 
 def test_a_later_version_may_go_elsewhere() -> None:
-    calls = Calls()
+    calls = WriteRegistry()
     calls.finish(NAMED)
     calls.check_dropped(NAMED._replace(number=5, topic="elsewhere", query_id="q-2"))

@@ -11,8 +11,8 @@ from spark_kafka_sink import RefusedRowsError
 from spark_kafka_sink.columns.dead_letters import (
     HEADERS_DROPPED,
     KEY_SIZE,
+    MAX_REASON_BYTES,
     MESSAGE,
-    MOST_TOLD,
     NOT_ENCODABLE,
     PREFIX,
     VALUE_SIZE,
@@ -85,8 +85,8 @@ def test_header_keys_that_are_not_utf_8_are_left_out_with_their_headers(key_type
     ("why", "told"),
     [
         ("bad \udcff", rb"bad \udcff"),  # what is no Unicode, as of bytes that were not UTF-8
-        ("€" * MOST_TOLD, "€".encode() * (MOST_TOLD // 3) + b" [cut off]"),
-        ("x" * MOST_TOLD, b"x" * MOST_TOLD),
+        ("€" * MAX_REASON_BYTES, "€".encode() * (MAX_REASON_BYTES // 3) + b" [cut off]"),
+        ("x" * MAX_REASON_BYTES, b"x" * MAX_REASON_BYTES),
     ],
 )
 def test_reasons_of_interceptors_may_be_any_text(why: str, told: bytes) -> None:

@@ -10,7 +10,7 @@ from spark_kafka_sink.base.entry_points import Hook, HookError, RefusedRowsError
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_keys import DeadLetterConfig, RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.spark.dead_letters import most_bytes_of
+from spark_kafka_sink.spark.dead_letters import max_letter_bytes
 
 ALL = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
 
@@ -103,11 +103,11 @@ def test_a_typing_error_is_refused() -> None:
 
 def test_a_dead_letter_fits_where_it_goes() -> None:
     config = letters()
-    assert most_bytes_of(config, parse().producer) == 1_048_576 - 61
+    assert max_letter_bytes(config, parse().producer) == 1_048_576 - 61
     own = config._replace(own=RowRules(max_message_bytes=10_061))
-    assert most_bytes_of(own, parse().producer) == 10_000
+    assert max_letter_bytes(own, parse().producer) == 10_000
     zstd = parse(**{"kafka.compression.type": "zstd"}).producer
-    assert most_bytes_of(own, zstd) == 10_000 - 156 - 64
+    assert max_letter_bytes(own, zstd) == 10_000 - 156 - 64
 
 
 # --- rows that the user's own code refuses ----------------------------------------------------

@@ -25,7 +25,7 @@ from spark_kafka_sink.formats.plan import VALUE
 from spark_kafka_sink.protocol.messages.topics import MetadataResponse, MetadataResponseTopic
 from spark_kafka_sink.spark import frames, preflight, row_planning, task, writer
 from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
-from spark_kafka_sink.spark.frames import Call, Calls
+from spark_kafka_sink.spark.frames import WriteIdentity, WriteRegistry
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.task import Interceptors
@@ -86,7 +86,7 @@ def test_tombstones_of_values_that_are_no_format(given: str) -> None:
         ],
         names=["key", "value", "gone"],
     )
-    made = RowsEncoder(planned.plan, tells_faulty=False).encode(batch)
+    made = RowsEncoder(planned.plan, returns_faulty_rows=False).encode(batch)
     values = [
         v if v is None else bytes(v, "utf-8") if isinstance(v, str) else v
         for v in made.rows.column(VALUE).to_pylist()
@@ -115,23 +115,26 @@ class TestCallsOfOneProcess:
     """Writes that a prefix would take for one another."""
 
     def test_one_that_failed_does_not_forget_the_one_that_came_after_it(self) -> None:
-        calls = Calls()
-        first, second = Call("p", 1, "t", query_id="q"), Call("p", 1, "t", query_id="q")
+        calls = WriteRegistry()
+        first, second = (
+            WriteIdentity("p", 1, "t", query_id="q"),
+            WriteIdentity("p", 1, "t", query_id="q"),
+        )
         calls.begin(first)
         calls.begin(second)
         calls.forget(first)
         with pytest.raises(ConfigError, match="a second time"):
-            calls.check(Call("p", 1, "t", query_id="q"))
+            calls.check(WriteIdentity("p", 1, "t", query_id="q"))
 
     def test_names_have_numbers_of_their_own(self) -> None:
-        calls = Calls()
-        calls.finish(Call("p", 7, "t", write_id="a"))
-        calls.check_dropped(Call("p", 7, "u", write_id="b"))
+        calls = WriteRegistry()
+        calls.finish(WriteIdentity("p", 7, "t", write_id="a"))
+        calls.check_dropped(WriteIdentity("p", 7, "u", write_id="b"))
 
     def test_an_earlier_number_in_one_call_is_a_repetition(self) -> None:
-        calls = Calls()
-        calls.finish(Call("p", 7, "t", write_id="a", execution_id="1"))
-        calls.check_dropped(Call("p", 6, "t", write_id="a", execution_id="1"))
+        calls = WriteRegistry()
+        calls.finish(WriteIdentity("p", 7, "t", write_id="a", execution_id="1"))
+        calls.check_dropped(WriteIdentity("p", 6, "t", write_id="a", execution_id="1"))
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -175,10 +178,10 @@ def test_a_fork_has_no_turn_of_the_process_that_it_comes_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever has it there does not give it back here."""
-    monkeypatch.setitem(frames._turns, "p", Lock())
+    monkeypatch.setitem(frames._locks, "p", Lock())
     child = os.fork()
     if child == 0:
-        os._exit(len(frames._turns))
+        os._exit(len(frames._locks))
     assert os.waitpid(child, 0)[1] == 0
 
 

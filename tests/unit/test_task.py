@@ -167,5 +167,5 @@ def test_texts_go_by_ansi_as_the_session_has_it(monkeypatch, told, planned, expe
     rows = iter([pa.record_batch({"c": [1]})])
     made = RowsPlan(PartPlan(0, is_text=True), is_ansi=planned)
     options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t"})
-    write_partition(rows, options, ColumnPositions(0), None, made=made)
+    write_partition(rows, options, ColumnPositions(0), None, encoding_plan=made)
     assert given == [made._replace(is_ansi=expected, session_zone="Asia/Tokyo")]
