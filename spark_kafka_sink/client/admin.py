@@ -168,8 +168,10 @@ class AdminClient(BlockingClient):
         one without a leader yet, or a missing one if it may be created. It also waits while a
         broker knows no brokers.
         """
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(wanted, allow_auto_topic_creation)
+        requested_topics = (
+            None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        )
+        request = MetadataRequest(requested_topics, allow_auto_topic_creation)
         awaited = {"LEADER_NOT_AVAILABLE"}
         if allow_auto_topic_creation:
             awaited.add("UNKNOWN_TOPIC_OR_PARTITION")
@@ -295,11 +297,11 @@ def create_missing(
     brokers.
     """
     configs = [CreatableTopicConfig(name, value) for name, value in creation.configs]
-    wanted = [
+    new_topics = [
         CreatableTopic(topic, creation.partitions, creation.replication_factor, configs=configs)
         for topic in topics
     ]
-    for topic, error in admin.create_topics(wanted, timeout_ms).items():
+    for topic, error in admin.create_topics(new_topics, timeout_ms).items():
         if error is not None and error.error.name != "TOPIC_ALREADY_EXISTS":
             hint = _hint(error.error.name, creation)
             raise TopicError(

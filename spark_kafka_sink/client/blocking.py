@@ -80,21 +80,21 @@ class PendingCalls:
 
     @property
     def open(self) -> list[SentCall]:
-        return [asked for asked in self.sent.values() if asked.is_open]
+        return [sent_call for sent_call in self.sent.values() if sent_call.is_open]
 
     def answers(self) -> list[Message | None]:
         """Return the responses in the order of the calls; None for calls without one."""
         sent = (self.sent.get(position) for position in range(len(self.calls)))
-        return [None if asked is None else asked.answer for asked in sent]
+        return [None if sent_call is None else sent_call.answer for sent_call in sent]
 
     def silent(self) -> list[int]:
         """Return the open calls to nodes that were silent since this method was called last."""
         missing: dict[Node, list[int]] = {}
         for node, positions in self.waiting.items():
             missing.setdefault(node, []).extend(positions)
-        for position, asked in self.sent.items():
-            if asked.is_open:
-                missing.setdefault(asked.call.node, []).append(position)
+        for position, sent_call in self.sent.items():
+            if sent_call.is_open:
+                missing.setdefault(sent_call.call.node, []).append(position)
         before = self._missing
         self._missing = {node: len(positions) for node, positions in missing.items()}
         return [
@@ -119,7 +119,7 @@ _RETRY_BACKOFF_MAX_MS = 250
 _UNREACHABLE_PATIENCE_MS = 2_000
 # Time of a node for a response, and how often a late node gets twice that time.
 _ANSWER_MS = 3_000
-_MOST_DOUBLINGS = 5
+_MAX_DOUBLINGS = 5
 
 
 _Client = TypeVar("_Client", bound="BlockingClient")
@@ -293,37 +293,37 @@ class BlockingClient:
 
     def _request_any(self, request: Request, deadline_ms: int) -> Message:
         """Ask one bootstrap node after the other; return the first response."""
-        asked: list[SentCall] = []
+        sent_calls: list[SentCall] = []
         next_ms = 0
         while True:
             now_ms = self._clock.now_ms()
-            for one in asked:
-                if one.answer is not None:
-                    return one.answer
-            asked = [one for one in asked if one.is_open]
+            for sent_call in sent_calls:
+                if sent_call.answer is not None:
+                    return sent_call.answer
+            sent_calls = [sent_call for sent_call in sent_calls if sent_call.is_open]
             if now_ms >= deadline_ms:
                 raise (
-                    self._timed_out(asked[0].call)
-                    if asked
+                    self._timed_out(sent_calls[0].call)
+                    if sent_calls
                     else self._unreachable(self.bootstrap_nodes)
                 )
-            if not asked or now_ms >= next_ms:
-                others = self._not_among(asked)
+            if not sent_calls or now_ms >= next_ms:
+                others = self._not_among(sent_calls)
                 ready = [node for node in others if self._client.ready(node, now_ms)]
                 if ready:
                     # A node with requests in flight may hang.
                     node = min(ready, key=self._client.in_flight_count)
-                    asked.append(self._send(Call(node, request), now_ms))
+                    sent_calls.append(self._send(Call(node, request), now_ms))
                     next_ms = now_ms + SILENT_MS
-            self._disconnect_late(asked, now_ms)
-            until_ms = min([deadline_ms, *(one.until_ms for one in asked)])
-            if asked and now_ms < next_ms:
+            self._disconnect_late(sent_calls, now_ms)
+            until_ms = min([deadline_ms, *(sent_call.until_ms for sent_call in sent_calls)])
+            if sent_calls and now_ms < next_ms:
                 self._poll((), min(until_ms, next_ms), now_ms)
             else:
-                self._poll(self._not_among(asked), until_ms, now_ms)
+                self._poll(self._not_among(sent_calls), until_ms, now_ms)
 
-    def _not_among(self, asked: Sequence[SentCall]) -> list[Node]:
-        nodes = {one.call.node for one in asked}
+    def _not_among(self, sent_calls: Sequence[SentCall]) -> list[Node]:
+        nodes = {sent_call.call.node for sent_call in sent_calls}
         return [node for node in self._any_nodes() if node not in nodes]
 
     def request_once(self, call: Call, deadline_ms: int) -> Message | None:
@@ -342,40 +342,44 @@ class BlockingClient:
         a few seconds. It is also None if another node must be asked. In all three cases, the node
         may or may not have executed the request.
         """
-        asked = PendingCalls(calls, self._clock.now_ms())
+        pending = PendingCalls(calls, self._clock.now_ms())
         patience_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))
         while True:
             now_ms = self._clock.now_ms()
-            self._send_waiting(asked, now_ms, patience_ms)
-            self._disconnect_late(asked.open, now_ms)
-            if now_ms >= deadline_ms or not (asked.waiting or asked.open):
-                return asked.answers()
-            until_ms = min([deadline_ms, *(one.until_ms for one in asked.open)])
-            if have_moved is not None and now_ms >= asked.look_ms:
-                silent = asked.silent()
+            self._send_waiting(pending, now_ms, patience_ms)
+            self._disconnect_late(pending.open, now_ms)
+            if now_ms >= deadline_ms or not (pending.waiting or pending.open):
+                return pending.answers()
+            until_ms = min([deadline_ms, *(sent_call.until_ms for sent_call in pending.open)])
+            if have_moved is not None and now_ms >= pending.look_ms:
+                silent = pending.silent()
                 if silent:
                     self._ask_another_first(now_ms)
-                    asked.leave(have_moved(silent))
-                asked.look_ms = self.deadline_in(SILENT_MS)
+                    pending.leave(have_moved(silent))
+                pending.look_ms = self.deadline_in(SILENT_MS)
             elif have_moved is not None:
-                self._poll(asked.waiting, min(until_ms, asked.look_ms), now_ms)
+                self._poll(pending.waiting, min(until_ms, pending.look_ms), now_ms)
             else:
-                self._poll(asked.waiting, until_ms, now_ms)
+                self._poll(pending.waiting, until_ms, now_ms)
 
-    def _send_waiting(self, asked: PendingCalls, now_ms: int, patience_ms: int) -> None:
-        for node, positions in list(asked.waiting.items()):
+    def _send_waiting(self, pending: PendingCalls, now_ms: int, patience_ms: int) -> None:
+        for node, positions in list(pending.waiting.items()):
             while positions and self._client.ready(node, now_ms):
                 position = positions.popleft()
-                asked.sent[position] = self._send(asked.calls[position], now_ms)
+                pending.sent[position] = self._send(pending.calls[position], now_ms)
             if not positions or (now_ms >= patience_ms and not self._is_asked(node)):
-                del asked.waiting[node]
+                del pending.waiting[node]
 
     def _answer_ms(self, node: Node) -> int:
-        return _ANSWER_MS << min(self._unanswered[node], _MOST_DOUBLINGS)
+        return _ANSWER_MS << min(self._unanswered[node], _MAX_DOUBLINGS)
 
-    def _disconnect_late(self, asked: Iterable[SentCall], now_ms: int) -> None:
+    def _disconnect_late(self, sent_calls: Iterable[SentCall], now_ms: int) -> None:
         """Close the connections to late nodes, which completes their calls."""
-        late = {one.call.node for one in asked if one.is_open and now_ms >= one.until_ms}
+        late = {
+            sent_call.call.node
+            for sent_call in sent_calls
+            if sent_call.is_open and now_ms >= sent_call.until_ms
+        }
         for node in late:
             if self._is_asked(node):
                 self._client.disconnect(node, f"no answer within {self._answer_ms(node)} ms")
@@ -387,11 +391,11 @@ class BlockingClient:
 
     def _send(self, call: Call, now_ms: int) -> SentCall:
         node, request, at_most_version = call
-        asked = SentCall(call, now_ms + self._answer_ms(node))
+        sent_call = SentCall(call, now_ms + self._answer_ms(node))
 
         def complete(response: ClientResponse, _: int) -> None:
-            asked.is_open = False
-            asked.answer = response.response
+            sent_call.is_open = False
+            sent_call.answer = response.response
             if response.response is not None and response.latency_ms < _ANSWER_MS:
                 del self._unanswered[node]
 
@@ -399,7 +403,7 @@ class BlockingClient:
         assert versions is not None, "the node is ready"
         self._api_versions[node] = versions
         self._client.send(node, request, now_ms, complete, at_most_version=at_most_version)
-        return asked
+        return sent_call
 
     def _note_refusal(self, refusal: AuthenticationError) -> None:
         self._refusal = refusal

@@ -87,7 +87,7 @@ def verdict_on(error: KafkaErrorCode) -> Verdict:
 # --- FindCoordinator ------------------------------------------------------------------------------
 
 
-class Found(NamedTuple):
+class FoundCoordinator(NamedTuple):
     """The coordinator of ``transactional_id``, unless there is an error."""
 
     transactional_id: str
@@ -111,14 +111,14 @@ def find_requests(
 
 def parse_coordinators(
     request: FindCoordinatorRequest, response: FindCoordinatorResponse
-) -> list[Found]:
+) -> list[FoundCoordinator]:
     """Return the result for each id of ``request``, in whichever version ``response`` came.
 
     An id that the response omits has no coordinator yet.
     """
-    told = {c.key: c for c in response.coordinators}
+    by_key = {c.key: c for c in response.coordinators}
     if not response.coordinators and (response.error_code or response.host):
-        told[request.key] = Coordinator(
+        by_key[request.key] = Coordinator(
             request.key,
             response.node_id,
             response.host,
@@ -126,14 +126,19 @@ def parse_coordinators(
             response.error_code,
             response.error_message,
         )
-    return [_found(key, told.get(key)) for key in request.coordinator_keys or [request.key]]
+    return [_found(key, by_key.get(key)) for key in request.coordinator_keys or [request.key]]
 
 
-def _found(key: str, told: Coordinator | None) -> Found:
-    if told is None:
-        return Found(key, Node(-1, "", -1), _MISSING, "the broker did not say")
-    error = error_for_code(told.error_code)
-    return Found(key, Node(told.node_id, told.host, told.port), error, told.error_message)
+def _found(key: str, coordinator: Coordinator | None) -> FoundCoordinator:
+    if coordinator is None:
+        return FoundCoordinator(key, Node(-1, "", -1), _MISSING, "the broker did not say")
+    error = error_for_code(coordinator.error_code)
+    return FoundCoordinator(
+        key,
+        Node(coordinator.node_id, coordinator.host, coordinator.port),
+        error,
+        coordinator.error_message,
+    )
 
 
 # --- AddPartitionsToTxn ---------------------------------------------------------------------------
@@ -159,10 +164,10 @@ def parse_results(
         for partition in topic.partitions
     }
     for topic in response.results_by_topic_v3_and_below:
-        for told in topic.results_by_partition:
-            topic_partition = TopicPartition(topic.name, told.partition_index)
+        for result in topic.results_by_partition:
+            topic_partition = TopicPartition(topic.name, result.partition_index)
             if topic_partition in results:
-                results[topic_partition] = error_for_code(told.partition_error_code)
+                results[topic_partition] = error_for_code(result.partition_error_code)
     return results
 
 
@@ -223,10 +228,10 @@ class Coordinators:
         while waiting:
             coordinators = self.find([q.ids[0] for q in waiting], deadline_ms)
             calls = self._calls(waiting, coordinators, deadline_ms)
-            told = iter(self._answers(waiting, calls, deadline_ms))
+            answers = iter(self._answers(waiting, calls, deadline_ms))
             again: list[CoordinatorRequest] = []
             for question, call in zip(waiting, calls):
-                answer = None if call is None else next(told)
+                answer = None if call is None else next(answers)
                 error = _NETWORK_EXCEPTION
                 if answer is not None:
                     error = error_for_code(code_of(answer))
@@ -253,9 +258,9 @@ class Coordinators:
         deadline_ms: int,
     ) -> list[Message | None]:
         """Return the responses to the calls that are not None."""
-        asked = [call for call in calls if call is not None]
+        open_calls = [call for call in calls if call is not None]
         ids = [q.ids[0] for q, call in zip(questions, calls) if call is not None]
-        return self._ask(ids, asked, deadline_ms)
+        return self._ask(ids, open_calls, deadline_ms)
 
     def _ask(
         self, ids: Sequence[str], calls: Sequence[Call], deadline_ms: int

@@ -49,10 +49,10 @@ from spark_kafka_sink.record.compiled.nodes import (
 _EXACT = 0
 _PROMOTED = 1  # the same value in another type
 _LIMITED = 2  # not every value can be written, or not all of its digits
-_LEAST_DIGITS = 3
+_FEWEST_DIGITS = 3
 
 
-class _Way(NamedTuple):
+class _Conversion(NamedTuple):
     """An encoding of a value. kind: kind of the column for the kernel; loss: _EXACT and others"""
 
     kind: int
@@ -61,7 +61,7 @@ class _Way(NamedTuple):
     loss: int = _EXACT
 
 
-class _Made(NamedTuple):
+class _Match(NamedTuple):
     """A node with the greatest loss in its tree."""
 
     node: Node
@@ -70,27 +70,28 @@ class _Made(NamedTuple):
 
 # (kind of the column, Avro's type) -> way, for types that need no other check.
 _SMALL = (nodes.INT8, nodes.INT16, nodes.INT32)
-_WAYS: dict[tuple[int, str], _Way] = {
-    (nodes.BOOLEAN, "boolean"): _Way(nodes.BOOLEAN),
-    **{(kind, "int"): _Way(kind) for kind in _SMALL},
-    **{(kind, "long"): _Way(kind, loss=_PROMOTED) for kind in _SMALL},
+_CONVERSIONS: dict[tuple[int, str], _Conversion] = {
+    (nodes.BOOLEAN, "boolean"): _Conversion(nodes.BOOLEAN),
+    **{(kind, "int"): _Conversion(kind) for kind in _SMALL},
+    **{(kind, "long"): _Conversion(kind, loss=_PROMOTED) for kind in _SMALL},
     **{
-        (kind, "double"): _Way(kind, AVRO_AS_DOUBLE, loss=_LIMITED)
+        (kind, "double"): _Conversion(kind, AVRO_AS_DOUBLE, loss=_LIMITED)
         for kind in (*_SMALL, nodes.INT64)
     },
     **{
-        (kind, "float"): _Way(kind, AS_FLOAT, loss=_LEAST_DIGITS) for kind in (*_SMALL, nodes.INT64)
+        (kind, "float"): _Conversion(kind, AS_FLOAT, loss=_FEWEST_DIGITS)
+        for kind in (*_SMALL, nodes.INT64)
     },
-    (nodes.INT64, "long"): _Way(nodes.INT64),
-    (nodes.INTERVAL, "long"): _Way(nodes.INT64),
-    (nodes.DATE, "int"): _Way(nodes.INT32),
-    (nodes.FLOAT, "float"): _Way(nodes.FLOAT),
-    (nodes.FLOAT, "double"): _Way(nodes.FLOAT, AVRO_AS_DOUBLE, loss=_PROMOTED),
-    (nodes.DOUBLE, "double"): _Way(nodes.DOUBLE),
-    (nodes.STRING, "string"): _Way(nodes.STRING),
-    (nodes.STRING, "bytes"): _Way(nodes.STRING, loss=_PROMOTED),
-    (nodes.STRING, "enum"): _Way(nodes.STRING, ENUM, loss=_LIMITED),
-    (nodes.BINARY, "bytes"): _Way(nodes.BINARY),
+    (nodes.INT64, "long"): _Conversion(nodes.INT64),
+    (nodes.INTERVAL, "long"): _Conversion(nodes.INT64),
+    (nodes.DATE, "int"): _Conversion(nodes.INT32),
+    (nodes.FLOAT, "float"): _Conversion(nodes.FLOAT),
+    (nodes.FLOAT, "double"): _Conversion(nodes.FLOAT, AVRO_AS_DOUBLE, loss=_PROMOTED),
+    (nodes.DOUBLE, "double"): _Conversion(nodes.DOUBLE),
+    (nodes.STRING, "string"): _Conversion(nodes.STRING),
+    (nodes.STRING, "bytes"): _Conversion(nodes.STRING, loss=_PROMOTED),
+    (nodes.STRING, "enum"): _Conversion(nodes.STRING, ENUM, loss=_LIMITED),
+    (nodes.BINARY, "bytes"): _Conversion(nodes.BINARY),
 }
 # (kind, Avro's type, logical type) -> divisor of microseconds, or of a day's nanoseconds.
 _TIMES: dict[tuple[int, str, str], int] = {
@@ -123,75 +124,75 @@ class _Matching:
         self._names = names
         self._defaults = Defaults(names)
         # By the type's identity, or name, and the column: a record may be used many times.
-        self._tried: dict[tuple[int | str, Column], _Made | FormatError] = {}
+        self._matches: dict[tuple[int | str, Column], _Match | FormatError] = {}
 
     def fields(self, record: Any, columns: list[Column], path: str) -> tuple[tuple[Node, ...], int]:
         """Return the nodes of a record's fields, and their greatest loss."""
         names = [field["name"] for field in record["fields"]]
-        taken = _columns_of(names, columns)
-        left = [c.path for n, c in enumerate(columns) if n not in taken.values()]
-        if left:
+        by_field = _columns_of(names, columns)
+        unmatched = [c.path for n, c in enumerate(columns) if n not in by_field.values()]
+        if unmatched:
             raise FormatError(
-                f"the Avro schema has no field for {left}: {path or type_name(record)} has "
+                f"the Avro schema has no field for {unmatched}: {path or type_name(record)} has "
                 f"{names}. Leave these columns out, or name them as the schema does"
             )
         space = self._names.space_of(record)
         found, loss = [], _EXACT
         for field in record["fields"]:
-            number = taken.get(field["name"])
+            number = by_field.get(field["name"])
             if number is None:
                 found.append(self._without_column(field, space, path))
             else:
-                made = self._field(field["type"], space, columns[number])
-                found.append(made.node._replace(source=number))
-                loss = max(loss, made.loss)
+                match = self._field(field["type"], space, columns[number])
+                found.append(match.node._replace(source=number))
+                loss = max(loss, match.loss)
         return tuple(found), loss
 
-    def _field(self, schema: Any, space: str, column: Column) -> _Made:
+    def _field(self, schema: Any, space: str, column: Column) -> _Match:
         """Return the node of a column written as ``schema``. space: namespace of its type names"""
-        several = branches(schema)
-        if several is not None:
-            return self._branch([self._names.resolved(b, space) for b in several], column)
+        union = branches(schema)
+        if union is not None:
+            return self._branch([self._names.resolved(b, space) for b in union], column)
         resolved = self._names.resolved(schema, space)
-        made = self._value(resolved, column)
+        match = self._value(resolved, column)
         null = NOTHING if resolved == "null" else NO_NULLS
-        return made._replace(node=made.node._replace(null_branch=null))
+        return match._replace(node=match.node._replace(null_branch=null))
 
-    def _branch(self, several: list[Any], column: Column) -> _Made:
-        """Return the node of the branch with the least loss. several: the types of a union"""
-        null = several.index("null") if "null" in several else NO_NULLS
+    def _branch(self, union: list[Any], column: Column) -> _Match:
+        """Return the node of the branch with the least loss. union: the types of a union"""
+        null = union.index("null") if "null" in union else NO_NULLS
         if column.type == pa.null() and null != NO_NULLS:
-            return _Made(Node(nodes.NULL, null_branch=null), _EXACT)
+            return _Match(Node(nodes.NULL, null_branch=null), _EXACT)
         best, errors = None, []
-        for number, schema in enumerate(several):
+        for number, schema in enumerate(union):
             if schema == "null":
                 continue
             try:
-                made = self._value(schema, column)
+                match = self._value(schema, column)
             except FormatError as error:
                 errors.append(error)
                 continue
-            if best is None or made.loss < best.loss:
-                best = made._replace(node=made.node._replace(value_branch=number))
+            if best is None or match.loss < best.loss:
+                best = match._replace(node=match.node._replace(value_branch=number))
         if best is not None:
             return best._replace(node=best.node._replace(null_branch=null))
         if len(errors) == 1:
             raise errors[0]  # names the part that does not fit
-        raise FormatError(_does_not_fit(column, several))
+        raise FormatError(_does_not_fit(column, union))
 
-    def _value(self, schema: Any, column: Column) -> _Made:
+    def _value(self, schema: Any, column: Column) -> _Match:
         key = (schema if isinstance(schema, str) else id(schema), column)
-        if key not in self._tried:
+        if key not in self._matches:
             try:
-                self._tried[key] = self._made(schema, column)
+                self._matches[key] = self._match(schema, column)
             except FormatError as error:
-                self._tried[key] = error
-        found = self._tried[key]
+                self._matches[key] = error
+        found = self._matches[key]
         if isinstance(found, FormatError):
             raise found
         return found
 
-    def _made(self, schema: Any, column: Column) -> _Made:
+    def _match(self, schema: Any, column: Column) -> _Match:
         found = kind_of(column.type)
         if is_variant(column.type):
             raise FormatError(
@@ -203,33 +204,35 @@ class _Matching:
         kind, offset_bytes = found
         name = schema if isinstance(schema, str) else schema["type"]
         if kind == nodes.NULL and name == "null":
-            return _Made(Node(nodes.NULL), _EXACT)
+            return _Match(Node(nodes.NULL), _EXACT)
         if kind >= nodes.STRUCT and _NESTED[kind] == name:
             children, loss = self._children(schema, column)
             node = Node(kind, offset_bytes=offset_bytes, path=column.path, children=children)
-            return _Made(node, loss)
-        way = self._way(kind, name, schema, column)
-        if way is None:
+            return _Match(node, loss)
+        conversion = self._conversion(kind, name, schema, column)
+        if conversion is None:
             raise FormatError(_does_not_fit(column, [schema]))
-        symbols = tuple(schema["symbols"]) if way.written_as == ENUM else None
-        node = Node(way.kind, parameter=way.parameter, written_as=way.written_as)
+        symbols = tuple(schema["symbols"]) if conversion.written_as == ENUM else None
+        node = Node(
+            conversion.kind, parameter=conversion.parameter, written_as=conversion.written_as
+        )
         node = node._replace(offset_bytes=offset_bytes, symbols=symbols, path=column.path)
-        return _Made(node, way.loss)
+        return _Match(node, conversion.loss)
 
-    def _way(self, kind: int, name: str, schema: Any, column: Column) -> _Way | None:
+    def _conversion(self, kind: int, name: str, schema: Any, column: Column) -> _Conversion | None:
         logical = logical_type(schema)
         divisor = _TIMES.get((kind, name, logical))
         if divisor is not None:
             loss = _EXACT if logical.endswith("-micros") else _LIMITED
             written_as = PLAIN if divisor == 1 else DIVIDED
-            return _Way(nodes.INT64, written_as, divisor, loss)
+            return _Conversion(nodes.INT64, written_as, divisor, loss)
         if kind == nodes.DECIMAL:
-            return _decimal_way(name, schema, column, logical)
+            return _decimal_conversion(name, schema, column, logical)
         if logical == "decimal":
             return None
         if kind == nodes.BINARY and name == "fixed":
-            return _Way(kind, FIXED, schema["size"], _LIMITED)
-        return _WAYS.get((kind, name))
+            return _Conversion(kind, FIXED, schema["size"], _LIMITED)
+        return _CONVERSIONS.get((kind, name))
 
     def _children(self, schema: Any, column: Column) -> tuple[tuple[Node, ...], int]:
         kind, path = column.type, column.path
@@ -245,21 +248,21 @@ class _Matching:
                     f"keys of the map '{path}' have the Arrow type {kind.key_type}: Avro has text "
                     "alone. Make text of them by transform_keys()"
                 )
-            made = self._field(schema["values"], space, Column("", f"{path}[]", kind.item_type))
-            return (Node(nodes.STRING, offset_bytes=key[1]), made.node), made.loss
-        made = self._field(schema["items"], space, Column("", f"{path}[]", kind.value_type))
-        return (made.node,), made.loss
+            match = self._field(schema["values"], space, Column("", f"{path}[]", kind.item_type))
+            return (Node(nodes.STRING, offset_bytes=key[1]), match.node), match.loss
+        match = self._field(schema["items"], space, Column("", f"{path}[]", kind.value_type))
+        return (match.node,), match.loss
 
     def _without_column(self, field: Any, space: str, path: str) -> Node:
         name = f"{path}.{field['name']}" if path else field["name"]
         if "default" in field:
-            written = self._defaults.encoded(field["type"], field["default"], space, name)
-            return Node(nodes.CONSTANT, written, source=-1)
-        several = branches(field["type"])
-        types = [self._names.resolved(kind, space) for kind in several or [field["type"]]]
+            encoded = self._defaults.encoded(field["type"], field["default"], space, name)
+            return Node(nodes.CONSTANT, encoded, source=-1)
+        union = branches(field["type"])
+        types = [self._names.resolved(kind, space) for kind in union or [field["type"]]]
         if "null" in types:
-            written = b"" if several is None else varint(types.index("null"))
-            return Node(nodes.CONSTANT, written, source=-1)
+            encoded = b"" if union is None else varint(types.index("null"))
+            return Node(nodes.CONSTANT, encoded, source=-1)
         raise FormatError(
             f"field '{name}' of the Avro schema ({type_name(field['type'])}) has no default, and "
             "there is no column for it. Add a column of this name, or give the field a default"
@@ -270,17 +273,17 @@ def _columns_of(names: list[str], columns: list[Column]) -> dict[str, int]:
     """Return field name → column index: exact names first, then the other columns in any case."""
     exact = {column.name: number for number, column in enumerate(columns)}
     found = {name: exact[name] for name in names if name in exact}
-    left: dict[str, int] = {}
+    remaining: dict[str, int] = {}
     for number, column in enumerate(columns):
         if number not in found.values():
-            left.setdefault(column.name.lower(), number)
+            remaining.setdefault(column.name.lower(), number)
     for name in names:
-        if name not in found and name.lower() in left:
-            found[name] = left.pop(name.lower())
+        if name not in found and name.lower() in remaining:
+            found[name] = remaining.pop(name.lower())
     return found
 
 
-def _decimal_way(name: str, schema: Any, column: Column, logical: str) -> _Way | None:
+def _decimal_conversion(name: str, schema: Any, column: Column, logical: str) -> _Conversion | None:
     if logical != "decimal":
         if isinstance(schema, dict) and schema.get("logicalType") == "decimal":
             raise FormatError(
@@ -292,17 +295,17 @@ def _decimal_way(name: str, schema: Any, column: Column, logical: str) -> _Way |
     if schema.get("scale", 0) != kind.scale or schema["precision"] < kind.precision:
         return None
     if name == "bytes":
-        return _Way(nodes.DECIMAL)
+        return _Conversion(nodes.DECIMAL)
     if 10**kind.precision > 2 ** (8 * schema["size"] - 1):
         return None
-    return _Way(nodes.DECIMAL, FIXED, schema["size"])
+    return _Conversion(nodes.DECIMAL, FIXED, schema["size"])
 
 
 def _does_not_fit(column: Column, schemas: list[Any]) -> str:
-    wanted = ", ".join(type_name(schema) for schema in schemas)
+    expected = ", ".join(type_name(schema) for schema in schemas)
     return (
         f"column '{column.path}' has the Arrow type {column.type}, which the Avro schema's type of "
-        f"this field ({wanted}) cannot hold. Cast the column"
+        f"this field ({expected}) cannot hold. Cast the column"
     )
 
 
@@ -355,9 +358,9 @@ class _Checking:
             )
         return kind if kind in PRIMITIVE else self._names.found_name(kind, space)
 
-    def _union(self, several: list[Any], space: str, path: str) -> str:
+    def _union(self, union: list[Any], space: str, path: str) -> str:
         seen = set()
-        for branch in several:
+        for branch in union:
             if isinstance(branch, list):
                 raise FormatError(f"{_at(path)} has a union in a union")
             name = self.type(branch, space, path)
@@ -446,15 +449,15 @@ def _is_size(value: Any) -> bool:
 
 _JSON: dict[str, type] = {"record": dict, "map": dict, "array": list}
 # Errors that encoding raises for a default of another type, out of range, or nested too deeply.
-_WRONG = (
+_DEFAULT_ERRORS = (
     *(KeyError, TypeError, ValueError, AttributeError, OverflowError),
     *(struct.error, RecursionError),
 )
-_MOST_BYTES = 1 << 20
+_MAX_DEFAULT_BYTES = 1 << 20
 """Limit of a default, which each row holds: nested records could have any size."""
 
 
-class _NeverError(FormatError):
+class _FinalError(FormatError):
     """An error after which no other branch of a union is tried.
 
     With another branch, the default would depend on the record at which encoding starts.
@@ -470,30 +473,30 @@ class Defaults:
     def __init__(self, names: NamedTypes) -> None:
         self._names = names
         # By identity of a record and of its default; None for a default of another type.
-        self._made: dict[tuple[int, int], bytes | None] = {}
-        self._begun: set[tuple[int, int]] = set()
+        self._encoded: dict[tuple[int, int], bytes | None] = {}
+        self._running: set[tuple[int, int]] = set()
 
     def encoded(self, schema: Any, value: Any, space: str, field: str) -> bytes:
         """Return the bytes of a default; for a union, of the first branch that fits.
 
         Raises FormatError for a default that has another type, is too large, or contains itself.
         """
-        several = branches(schema)
-        if several is None:
+        union = branches(schema)
+        if union is None:
             try:
                 return self._of_type(self._names.resolved(schema, space), value, field)
-            except _NeverError:
+            except _FinalError:
                 raise
-            except _WRONG as error:
-                raise _wrong(schema, value, field) from error
-        for number, branch in enumerate(several):
+            except _DEFAULT_ERRORS as error:
+                raise _default_error(schema, value, field) from error
+        for number, branch in enumerate(union):
             try:
                 return varint(number) + self.encoded(branch, value, space, field)
-            except _NeverError:
+            except _FinalError:
                 raise
             except FormatError:
                 continue
-        raise _wrong(schema, value, field)
+        raise _default_error(schema, value, field)
 
     def _of_type(self, schema: Any, value: Any, field: str) -> bytes:
         kind = schema if isinstance(schema, str) else schema["type"]
@@ -514,21 +517,21 @@ class Defaults:
 
     def _record_once(self, schema: Any, value: Any, field: str) -> bytes:
         key = (id(schema), id(value))
-        if key not in self._made:
-            if key in self._begun:
-                raise _NeverError(
+        if key not in self._encoded:
+            if key in self._running:
+                raise _FinalError(
                     f"the default of field '{field}' of the Avro schema has itself in it without "
                     f"an end: {type_name(schema)}. Give a field of it another default"
                 )
-            self._begun.add(key)
+            self._running.add(key)
             try:
-                self._made[key] = self._record(schema, value, field)
-            except _NeverError:
+                self._encoded[key] = self._record(schema, value, field)
+            except _FinalError:
                 raise
-            except _WRONG:
-                self._made[key] = None
+            except _DEFAULT_ERRORS:
+                self._encoded[key] = None
                 raise
-        found = self._made[key]
+        found = self._encoded[key]
         if found is None:
             raise ValueError("record")
         return found
@@ -538,12 +541,12 @@ class Defaults:
         found = []
         for inner in schema["fields"]:
             name = inner["name"]
-            given = value[name] if name in value else inner["default"]
-            found.append(self.encoded(inner["type"], given, space, f"{field}.{name}"))
+            default = value[name] if name in value else inner["default"]
+            found.append(self.encoded(inner["type"], default, space, f"{field}.{name}"))
         return _joined(found, field)
 
 
-def _wrong(schema: Any, value: Any, field: str) -> FormatError:
+def _default_error(schema: Any, value: Any, field: str) -> FormatError:
     return FormatError(
         f"the default of field '{field}' of the Avro schema is no {type_name(schema)}: "
         f"{str(value)[:100]}"
@@ -552,12 +555,12 @@ def _wrong(schema: Any, value: Any, field: str) -> FormatError:
 
 def varint(value: int) -> bytes:
     """Return the zigzag varint of ``value``."""
-    rest = (value << 1) ^ (value >> 63)
-    found = bytearray()
-    while rest >= 128:
-        found.append(rest & 127 | 128)
-        rest >>= 7
-    return bytes([*found, rest])
+    remaining = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while remaining >= 128:
+        encoded.append(remaining & 127 | 128)
+        remaining >>= 7
+    return bytes([*encoded, remaining])
 
 
 def _scalar(kind: str, schema: Any, value: Any) -> bytes:
@@ -591,9 +594,9 @@ def _block(items: list[bytes], field: str) -> bytes:
 
 
 def _joined(items: list[bytes], field: str) -> bytes:
-    if sum(map(len, items)) > _MOST_BYTES:
-        raise _NeverError(
-            f"the default of field '{field}' of the Avro schema has more than {_MOST_BYTES:,} "
-            "bytes, which each row would have"
+    if sum(map(len, items)) > _MAX_DEFAULT_BYTES:
+        raise _FinalError(
+            f"the default of field '{field}' of the Avro schema has more than "
+            f"{_MAX_DEFAULT_BYTES:,} bytes, which each row would have"
         )
     return b"".join(items)

@@ -44,9 +44,9 @@ def is_name(name: Any) -> bool:
 def full_name(schema: Any, space: str) -> str:
     """Return the full name of a named type in the namespace ``space``."""
     before, dot, name = schema["name"].rpartition(".")
-    given = schema.get("namespace")
-    own = before if dot else space if given is None else given
-    return f"{own}.{name}" if own else name
+    declared = schema.get("namespace")
+    namespace = before if dot else space if declared is None else declared
+    return f"{namespace}.{name}" if namespace else name
 
 
 def has_field(schema: str, name: str) -> bool:

@@ -144,15 +144,15 @@ class _Misfit(NamedTuple):
     is_sure: bool = True
 
 
-def compared(written: Any, wanted: Any, others: Iterable[tuple[str, Any]] = ()) -> Compared:
+def compared(written: Any, registered: Any, others: Iterable[tuple[str, Any]] = ()) -> Compared:
     """Compare two schemas as ``json.loads`` returns them.
 
-    others: names and schemas to which ``wanted`` refers
+    others: names and schemas to which ``registered`` refers
 
-    Raises RecursionError, TypeError if ``wanted`` or one of ``others`` is not a JSON Schema.
+    Raises RecursionError, TypeError if ``registered`` or one of ``others`` is not a JSON Schema.
     """
-    comparing = _Comparing(References(wanted, others))
-    found = comparing.misfits(written, wanted, "")
+    comparing = _Comparing(References(registered, others))
+    found = comparing.misfits(written, registered, "")
     return Compared(
         tuple(one.text for one in found if one.is_sure),
         tuple(one.text for one in found if not one.is_sure),
@@ -169,75 +169,75 @@ class _Comparing:
         # By identity of both schemas: they may refer to each other, also in circles.
         self._found: dict[tuple[int, int], list[_Misfit]] = {}
 
-    def misfits(self, written: Any, wanted: Any, path: str) -> list[_Misfit]:
-        if wanted is False:
+    def misfits(self, written: Any, registered: Any, path: str) -> list[_Misfit]:
+        if registered is False:
             return [_Misfit(f"{_shown(path)} must not be there")]
-        if not isinstance(wanted, dict) or not written:
+        if not isinstance(registered, dict) or not written:
             return []  # the empty schema of a VARIANT allows any value
-        key = (id(written), id(wanted))
+        key = (id(written), id(registered))
         if key not in self._found:
             self._found[key] = []  # a circular reference adds no misfit
-            self._found[key] = [*dict.fromkeys(self._misfits(written, wanted, path))]
+            self._found[key] = [*dict.fromkeys(self._misfits(written, registered, path))]
         return self._found[key]
 
-    def _misfits(self, written: Any, wanted: Any, path: str) -> Iterator[_Misfit]:
+    def _misfits(self, written: Any, registered: Any, path: str) -> Iterator[_Misfit]:
         options = written.get("oneOf", written.get("anyOf"))
         if options is not None:
             for option in options:
-                yield from self.misfits(option, wanted, path)
+                yield from self.misfits(option, registered, path)
             return
-        found = self._of_all(written, wanted, path)
+        found = self._of_all(written, registered, path)
         seldom = _seldom(written)
         if seldom is None:
             yield from found
         elif any(True for _ in found):
             yield _Misfit(f"{_shown(path)} that is {seldom}", is_sure=False)
 
-    def _of_all(self, written: Any, wanted: Any, path: str) -> Iterator[_Misfit]:
-        self.unknown.update(str(wanted[name]) for name in _DYNAMIC if name in wanted)
-        if "$ref" in wanted:
-            target = self._references.target(wanted)
+    def _of_all(self, written: Any, registered: Any, path: str) -> Iterator[_Misfit]:
+        self.unknown.update(str(registered[name]) for name in _DYNAMIC if name in registered)
+        if "$ref" in registered:
+            target = self._references.target(registered)
             if target is None:
-                self.unknown.add(wanted["$ref"])
+                self.unknown.add(registered["$ref"])
             yield from self.misfits(written, target, path)
-            if not self._references.has_neighbours(wanted):
+            if not self._references.has_neighbours(registered):
                 return
-        for part in _part(wanted, "allOf", list):
+        for part in _part(registered, "allOf", list):
             yield from self.misfits(written, part, path)
         for name in ("oneOf", "anyOf"):
-            yield from self._of_branches(written, _part(wanted, name, list), path)
-        yield from self._of_option(written, wanted, path)
+            yield from self._of_branches(written, _part(registered, name, list), path)
+        yield from self._of_option(written, registered, path)
 
     def _of_branches(self, written: Any, branches: Any, path: str) -> Iterator[_Misfit]:
         found = [self.misfits(written, branch, path) for branch in branches]
         if found and all(found):
             # Prefer the misfits of branches other than null, which the user cannot have meant.
-            told = [f for f, branch in zip(found, branches) if not _is_null(branch)]
-            yield from min(told or found, key=lambda f: (any(one.is_sure for one in f), len(f)))
+            non_null = [f for f, branch in zip(found, branches) if not _is_null(branch)]
+            yield from min(non_null or found, key=lambda f: (any(one.is_sure for one in f), len(f)))
 
-    def _of_option(self, written: Any, wanted: Any, path: str) -> Iterator[_Misfit]:
+    def _of_option(self, written: Any, registered: Any, path: str) -> Iterator[_Misfit]:
         kind = written.get("type", "string")
-        allowed = _types(wanted)
+        allowed = _types(registered)
         if allowed and kind not in allowed and not (kind == "integer" and "number" in allowed):
             has = " or ".join(sorted(allowed))
             yield _Misfit(f"{_shown(path)} is written as {kind}, and the schema has {has}")
             return
-        if kind == "array" and "prefixItems" not in wanted:
-            yield from self.misfits(written["items"], wanted.get("items"), f"{path}[]")
+        if kind == "array" and "prefixItems" not in registered:
+            yield from self.misfits(written["items"], registered.get("items"), f"{path}[]")
         if kind == "object":
-            yield from self._of_object(written, wanted, _below(path))
+            yield from self._of_object(written, registered, _below(path))
 
     def _of_object(
-        self, written: Any, wanted: Any, below: Callable[[str], str]
+        self, written: Any, registered: Any, below: Callable[[str], str]
     ) -> Iterator[_Misfit]:
-        others = wanted.get("additionalProperties", True)
-        properties = _part(wanted, "properties", dict)
-        if "patternProperties" not in wanted:
+        others = registered.get("additionalProperties", True)
+        properties = _part(registered, "properties", dict)
+        if "patternProperties" not in registered:
             for name, inner in written.get("properties", {}).items():
                 yield from self.misfits(inner, properties.get(name, others), below(name))
         # In draft-03, "required" is a boolean in each property.
-        is_of_parent = isinstance(wanted.get("required"), bool)
-        for name in () if is_of_parent else _part(wanted, "required", list):
+        is_of_parent = isinstance(registered.get("required"), bool)
+        for name in () if is_of_parent else _part(registered, "required", list):
             if "properties" in written and str(name) not in written["properties"]:
                 yield _Misfit(f"'{below(name)}' is required, and no column is it")
         inner = written.get("additionalProperties")
@@ -252,9 +252,9 @@ def _seldom(written: Any) -> str | None:
     return "NaN or infinite" if "enum" in written else None
 
 
-def _part(wanted: Any, name: str, kind: type[Any]) -> Any:
+def _part(registered: Any, name: str, kind: type[Any]) -> Any:
     """Return a keyword's list or object, empty by default. Raises TypeError for another type."""
-    found = wanted.get(name, kind())
+    found = registered.get(name, kind())
     if not isinstance(found, kind):
         what = "list" if kind is list else "object"
         raise TypeError(f"its '{name}' is no {what}: {str(found)[:100]}")
@@ -266,9 +266,9 @@ def _is_null(branch: Any) -> bool:
     return isinstance(branch, dict) and branch.get("type") == "null"
 
 
-def _types(wanted: Any) -> set[str]:
+def _types(registered: Any) -> set[str]:
     """Return the types; empty if one is unknown: draft-03 allows schemas as types, and ``any``."""
-    types = wanted.get("type")
+    types = registered.get("type")
     found = [types] if isinstance(types, str) else types if isinstance(types, list) else []
     is_known = all(isinstance(one, str) and one in _TYPES for one in found)
     return set(found) if is_known else set()
@@ -338,9 +338,9 @@ class References:
         reference = schema["$ref"]
         if not isinstance(reference, str):
             raise TypeError(f"a $ref that is no text: {str(reference)[:100]}")
-        given, fragment = urldefrag(reference)
-        address = _joined(self._base_of(schema), given)
-        found = self._known.get(address, self._known.get(given) if given else None)
+        relative, fragment = urldefrag(reference)
+        address = _joined(self._base_of(schema), relative)
+        found = self._known.get(address, self._known.get(relative) if relative else None)
         fragment = unquote(fragment)
         if found is None or not fragment:
             return found
@@ -357,29 +357,29 @@ class References:
         key = "id" if "/draft-04/" in draft or "/draft-03/" in draft else "$id"
         is_new = any(one in draft for one in _NEW_DRAFTS)
         self._known.setdefault(address, root)
-        waiting: list[tuple[Any, str]] = [(root, address)]
-        while waiting:
-            node, base = waiting.pop()
+        pending: list[tuple[Any, str]] = [(root, address)]
+        while pending:
+            node, base = pending.pop()
             if isinstance(node, list):
-                waiting += [(inner, base) for inner in node]
+                pending += [(inner, base) for inner in node]
             elif isinstance(node, dict):
                 base = self._named(node, key, base, is_new)
                 self._places[id(node)] = _Place(base, is_new)
                 for name, inner in node.items():
                     if name in _OF_NAMES and isinstance(inner, dict):
-                        waiting += [(schema, base) for schema in inner.values()]
+                        pending += [(schema, base) for schema in inner.values()]
                     elif name not in _VALUES:
-                        waiting.append((inner, base))
+                        pending.append((inner, base))
 
     def _named(self, node: dict[str, Any], key: str, base: str, is_new: bool) -> str:
         """Add the names of ``node`` and return the base URI of its contents."""
-        given = node.get(key)
-        if isinstance(given, str) and (is_new or "$ref" not in node):
-            own, fragment = urldefrag(given)
+        identifier = node.get(key)
+        if isinstance(identifier, str) and (is_new or "$ref" not in node):
+            base_address, fragment = urldefrag(identifier)
             if fragment:  # an anchor in older drafts
-                self._known.setdefault(f"{_joined(base, own)}#{fragment}", node)
+                self._known.setdefault(f"{_joined(base, base_address)}#{fragment}", node)
             else:
-                base = _joined(base, own)
+                base = _joined(base, base_address)
                 self._known.setdefault(base, node)
         for name in ("$anchor", "$dynamicAnchor"):
             if isinstance(node.get(name), str):

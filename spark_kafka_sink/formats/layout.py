@@ -336,18 +336,18 @@ def json_node(path: str, name: str, arrow_type: Any, spark_type: Any = None) -> 
 
 
 def _children(path: str, kind: int, arrow_type: Any, spark_type: Any) -> tuple[Node, ...]:
-    given: dict[str, Any] = spark_type if isinstance(spark_type, dict) else {}
+    spark_fields: dict[str, Any] = spark_type if isinstance(spark_type, dict) else {}
     if kind == nodes.STRUCT:
-        types = {field["name"]: field["type"] for field in given.get("fields", ())}
+        types = {field["name"]: field["type"] for field in spark_fields.get("fields", ())}
         fields = [arrow_type.field(number) for number in range(arrow_type.num_fields)]
         return tuple(
             json_node(f"{path}.{f.name}", f.name, f.type, types.get(f.name))._replace(source=n)
             for n, f in enumerate(fields)
         )
     if kind == nodes.LIST:
-        return (json_node(f"{path}[]", "", arrow_type.value_type, given.get("elementType")),)
+        return (json_node(f"{path}[]", "", arrow_type.value_type, spark_fields.get("elementType")),)
     if kind == nodes.MAP:
-        value = json_node(f"{path}[]", "", arrow_type.item_type, given.get("valueType"))
+        value = json_node(f"{path}[]", "", arrow_type.item_type, spark_fields.get("valueType"))
         return (_key_node(path, arrow_type.key_type), value)
     return ()
 

@@ -52,7 +52,7 @@ _COPIED = {
     (nodes.DOUBLE, nodes.FIXED_8): 8,
     (nodes.INT64, nodes.FIXED_8): 8,
 }
-_MOST_DIGITS = 20
+_MAX_DIGITS = 20
 """Digits of a decimal that holds an unsigned 64-bit integer, as Spark reads these."""
 
 
@@ -117,15 +117,15 @@ class _Layout:
                 f"is no column '{path + '.' if path else ''}{missing[0]}'. Add one"
             )
         taken = sorted((f for f in message.fields if f.number in found), key=lambda f: -f.number)
-        made = []
+        matched = []
         for place, field in enumerate(taken):
             number = found[field.number]
             node = self._field(field, columns[number])._replace(source=number)
             if field.oneof:
                 later = (n for n in range(place + 1, len(taken)) if taken[n].oneof == field.oneof)
                 node = node._replace(rules=node.rules | nodes.IN_ONEOF, rival=next(later, -1))
-            made.append(node)
-        return tuple(made)
+            matched.append(node)
+        return tuple(matched)
 
     def _field(self, field: ProtobufField, column: Column) -> Node:
         if field.type == GROUP:
@@ -156,16 +156,16 @@ class _Layout:
             else:
                 child = self._value(field, inner)
         child = child._replace(rules=child.rules & ~nodes.LEAVES_ZERO_OUT | nodes.NEEDS_VALUE)
-        made = Node(nodes.LIST, offset_bytes=offset_bytes, path=column.path, children=(child,))
+        node = Node(nodes.LIST, offset_bytes=offset_bytes, path=column.path, children=(child,))
         if not field.is_packed:
-            return made
+            return node
         tag = _tag(field.number, _LENGTH)
         bare = child._replace(name=b"", rules=child.rules & ~(15 << nodes.TAG_BYTES))
         rules = nodes.IS_PACKED | len(tag) << nodes.TAG_BYTES
         size = _COPIED.get((child.kind, child.written_as), 0)
         if size:
             rules |= nodes.IS_COPIED
-        return made._replace(name=tag, rules=rules, parameter=size, children=(bare,))
+        return node._replace(name=tag, rules=rules, parameter=size, children=(bare,))
 
     def _entry(self, field: ProtobufField, message: ProtobufMessage, column: Column) -> Node:
         """Return the node of a map's entry, a message whose two fields are always written."""
@@ -193,10 +193,10 @@ class _Layout:
             return self._enum(field, column, node)
         if field.type == MESSAGE:
             return self._message_value(field, column, node)
-        made = _scalar(field.type, column.type, node)
-        if made is None:
+        scalar = _scalar(field.type, column.type, node)
+        if scalar is None:
             raise _does_not_fit(field, column)
-        return _tagged(field, made[1], made[0])
+        return _tagged(field, scalar[1], scalar[0])
 
     def _enum(self, field: ProtobufField, column: Column, node: Node) -> Node:
         values = self._enums[field.type_name].values
@@ -220,15 +220,15 @@ class _Layout:
         times[(nodes.INTERVAL, _DURATION)] = (nodes.SIGNED_SECONDS, OF_DURATIONS)
         if (kind, name) in times:
             written_as, limit = times[kind, name]
-            made = node._replace(kind=nodes.INT64, written_as=written_as, parameter=limit)
-            return _tagged(field, _LENGTH, made._replace(rules=nodes.CHECKS_RANGE))
+            value = node._replace(kind=nodes.INT64, written_as=written_as, parameter=limit)
+            return _tagged(field, _LENGTH, value._replace(rules=nodes.CHECKS_RANGE))
         wrapped = _scalar(_WRAPPERS[name], column.type, node) if name in _WRAPPERS else None
         if wrapped is None:
             raise _does_not_fit(field, column)
-        made, wire = wrapped
+        value, wire = wrapped
         inner_tag = (1 << 3 | wire) << nodes.INNER_TAG
-        made = made._replace(rules=made.rules | nodes.IS_WRAPPED | inner_tag)
-        return _tagged(field, _LENGTH, made)
+        value = value._replace(rules=value.rules | nodes.IS_WRAPPED | inner_tag)
+        return _tagged(field, _LENGTH, value)
 
 
 def _matched(message: ProtobufMessage, columns: list[Column], path: str) -> dict[int, int]:
@@ -275,10 +275,10 @@ def _scalar(name: str, arrow_type: Any, node: Node) -> tuple[Node, int] | None:
     found = _TYPES.get(name)
     if found is None or (node.kind == nodes.DATE and found.is_wide):
         return None
-    made = node._replace(kind=kind, written_as=found.written_as)
+    value = node._replace(kind=kind, written_as=found.written_as)
     if kind == nodes.DECIMAL:
-        fits = arrow_type.scale == 0 and arrow_type.precision <= _MOST_DIGITS
-        return (made, found.wire) if fits and found.is_wide and not found.is_signed else None
+        fits = arrow_type.scale == 0 and arrow_type.precision <= _MAX_DIGITS
+        return (value, found.wire) if fits and found.is_wide and not found.is_signed else None
     if kind not in _INTEGERS:
         return None
     limit = 0
@@ -287,10 +287,10 @@ def _scalar(name: str, arrow_type: Any, node: Node) -> tuple[Node, int] | None:
     elif kind in _SMALL and found.is_wide and not found.is_signed:
         limit = NOT_NEGATIVE
     if limit:
-        return made._replace(parameter=limit, rules=nodes.CHECKS_RANGE), found.wire
+        return value._replace(parameter=limit, rules=nodes.CHECKS_RANGE), found.wire
     if not found.is_wide and not found.is_signed:
-        made = made._replace(rules=nodes.OF_32_BITS)
-    return made, found.wire
+        value = value._replace(rules=nodes.OF_32_BITS)
+    return value, found.wire
 
 
 def _tagged(field: ProtobufField, wire: int, node: Node) -> Node:
@@ -307,12 +307,12 @@ def _needed(field: ProtobufField) -> int:
 
 
 def _tag(number: int, wire: int) -> bytes:
-    rest, made = number << 3 | wire, bytearray()
-    while rest >= 128:
-        made.append(rest & 127 | 128)
-        rest >>= 7
-    made.append(rest)
-    return bytes(made)
+    remaining, encoded = number << 3 | wire, bytearray()
+    while remaining >= 128:
+        encoded.append(remaining & 127 | 128)
+        remaining >>= 7
+    encoded.append(remaining)
+    return bytes(encoded)
 
 
 def _does_not_fit(field: ProtobufField, column: Column) -> FormatError:

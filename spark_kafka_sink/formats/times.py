@@ -33,7 +33,7 @@ _OFFSET = re.compile(r"[0-9]{2}(?::[0-9]{2}){0,2}|[0-9]{4}|[0-9]{6}|[0-9]")
 # Spark accepts one digit in some offsets for which Java needs two.
 _ONE_DIGIT_HOUR = re.compile(r"([+-])([0-9]):")
 _ONE_DIGIT_MINUTE = re.compile(r"([+-][0-9]{2}:)([0-9])$")
-_MOST_AHEAD_S = 18 * 3600
+_MAX_OFFSET_S = 18 * 3600
 """Java's largest offset in both directions. Kernels support offsets of less than a day."""
 _OF_UTC = frozenset(["UTC", "GMT", "UT", "Z", "Zulu", "Etc/UTC", "Etc/GMT", "Universal"])
 _SHORT = {
@@ -104,7 +104,7 @@ def _offset_of(text: str) -> int | None:
     digits = digits.zfill(2).ljust(6, "0")
     hours, minutes, seconds = (int(digits[place : place + 2]) for place in (0, 2, 4))
     total = hours * 3600 + minutes * 60 + seconds
-    if minutes > 59 or seconds > 59 or total > _MOST_AHEAD_S:
+    if minutes > 59 or seconds > 59 or total > _MAX_OFFSET_S:
         return None
     return -total if text[0] == "-" else total
 
@@ -189,14 +189,14 @@ def patterns_of(options: JsonOptions, option_prefix: str = "") -> dict[int, Step
     option_prefix: prefix of the option names in messages: value.json. or key.json.
     """
     zone = options.time_zone or "UTC"
-    asked = (
+    requested = (
         (nodes.DATE, "dateFormat", options.date_format, _OF_DATES),
         (nodes.TIMESTAMP, "timestampFormat", options.timestamp_format, _OF_ZONES),
         (nodes.TIMESTAMP_NTZ, "timestampNTZFormat", options.timestamp_ntz_format, _OF_CLOCKS),
     )
     return {
         kind: tuple(_steps(pattern, option_prefix + name, letters, zone))
-        for kind, name, pattern, letters in asked
+        for kind, name, pattern, letters in requested
         if pattern is not None
     }
 

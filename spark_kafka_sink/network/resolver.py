@@ -17,7 +17,7 @@ from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.network.interface import Address
 
 # A cluster may have hundreds of brokers, which is too many for a thread each.
-_MOST_THREADS = 8
+_MAX_THREADS = 8
 
 OnFound = Callable[[Union[list[Address], OSError]], None]
 """Called with at least one address, or with the reason why there is none."""
@@ -44,8 +44,8 @@ def _in_a_thread(take: Take) -> None:
 
 
 def _look_up_all(take: Take) -> None:
-    while (asked := take()) is not None:
-        asked.on_found(look_up(asked.host, asked.port))
+    while (look_up_request := take()) is not None:
+        look_up_request.on_found(look_up(look_up_request.host, look_up_request.port))
 
 
 class Resolver:
@@ -66,13 +66,13 @@ class Resolver:
             return
         with self._lock:
             self._waiting.append(LookUp(host, port, on_found))
-            if self._threads_count >= _MOST_THREADS:
+            if self._threads_count >= _MAX_THREADS:
                 return
             self._threads_count += 1
         try:
             self._begin(self._next)
         except RuntimeError as error:
-            self._give_up(OSError(str(error)))
+            self._fail_waiting(OSError(str(error)))
 
     def close(self) -> None:
         """Begin no more look-ups. Look-ups in progress end by themselves."""
@@ -86,7 +86,7 @@ class Resolver:
             self._threads_count -= 1
             return None
 
-    def _give_up(self, error: OSError) -> None:
+    def _fail_waiting(self, error: OSError) -> None:
         """Handle a failed thread start: without another thread, look-ups fail with ``error``."""
         with self._lock:
             self._threads_count -= 1

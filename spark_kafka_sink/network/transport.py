@@ -149,7 +149,7 @@ class SelectorNetwork:
     def _serve(self, channel: Channel, mask: int, events: list[NetworkEvent]) -> None:
         try:
             if not channel.is_connected:
-                self._go_on_connecting(channel, events)
+                self._continue_connecting(channel, events)
                 return
             had_unsent = channel.has_unsent
             if mask & selectors.EVENT_READ:
@@ -171,7 +171,7 @@ class SelectorNetwork:
         self.disconnect(channel.channel_id)
         events.append(_disconnected(channel.channel_id, error))
 
-    def _go_on_connecting(self, channel: Channel, events: list[NetworkEvent]) -> None:
+    def _continue_connecting(self, channel: Channel, events: list[NetworkEvent]) -> None:
         data = channel.finish_connect()
         if channel.is_connected:
             events.append(Connected(channel.channel_id, channel.expires_at_ms))

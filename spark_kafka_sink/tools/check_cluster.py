@@ -424,15 +424,15 @@ def _name(entity: QuotaEntity) -> str:
 
 _MIN_ISR = "min.insync.replicas"
 _CODEC = "compression.type"
-_LARGEST = "max.message.bytes"
+_MAX_MESSAGE_BYTES = "max.message.bytes"
 _CONFIGS = [
-    _LARGEST,
+    _MAX_MESSAGE_BYTES,
     _MIN_ISR,
     "cleanup.policy",
     _CODEC,
     "message.timestamp.type",
 ]
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 def topic(
@@ -487,7 +487,9 @@ def dead_letters(
                 "set cleanup.policy=delete, or name another topic in "
                 "errors.deadletterqueue.topic.name",
             )
-        elif finding.outcome is Outcome.WARNED and finding.subject.endswith(f": {_LARGEST}"):
+        elif finding.outcome is Outcome.WARNED and finding.subject.endswith(
+            f": {_MAX_MESSAGE_BYTES}"
+        ):
             cure = "a larger dead letter is cut off to it: raise it, to keep such rows whole"
             yield finding._replace(cure=cure)
         else:
@@ -558,8 +560,8 @@ def _in_sync(
 def _settings(
     subject: str, configs: Mapping[str, str], config: ProducerConfig
 ) -> Iterator[Finding]:
-    largest = int(configs.get(_LARGEST, config.max_request_size))
-    limit = f"{subject}: {_LARGEST}"
+    largest = int(configs.get(_MAX_MESSAGE_BYTES, config.max_request_size))
+    limit = f"{subject}: {_MAX_MESSAGE_BYTES}"
     if largest < config.max_request_size:
         yield warned(
             limit,
@@ -591,8 +593,8 @@ def _settings(
 
 
 def _named(partitions: list[int]) -> str:
-    shown = ", ".join(map(str, partitions[:_MOST_NAMED]))
-    more = len(partitions) - _MOST_NAMED
+    shown = ", ".join(map(str, partitions[:_MAX_NAMED]))
+    more = len(partitions) - _MAX_NAMED
     return f"partitions {shown}" + (f" and {more} more" if more > 0 else "")
 
 

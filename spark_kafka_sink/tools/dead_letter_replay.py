@@ -207,7 +207,7 @@ class Topic:
         return None
 
     def letters(
-        self, wanted: LetterFilter, left_out: Counter[str] | None = None
+        self, letter_filter: LetterFilter, left_out: Counter[str] | None = None
     ) -> Iterator[DeadLetter]:
         """Yield the wanted dead letters, partition by partition, each in order.
 
@@ -216,10 +216,10 @@ class Topic:
         Raises BrokerError.
         """
         for number, partition in self._partitions.items():
-            first = max(self._firsts[number], wanted.first_offsets.get(number, 0))
+            first = max(self._firsts[number], letter_filter.first_offsets.get(number, 0))
             for record in partition.records(first, self.ends[number], self._timeout_ms):
                 letter = DeadLetter.of(number, record)
-                reason = wanted.skip_reason(letter)
+                reason = letter_filter.skip_reason(letter)
                 if reason is None:
                     yield letter
                 elif left_out is not None:

@@ -91,9 +91,9 @@ _EXAMPLES: dict[str, Examples] = {
         ),
     ),
 }
-_LONGEST_PREVIEW = 60
-_LONGEST_NAME = 249
-_MOST_NAMED = 20
+_MAX_PREVIEW = 60
+_MAX_NAME_LENGTH = 249
+_MAX_NAMED = 20
 
 
 class RefusedError(KafkaSinkError):
@@ -319,10 +319,13 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
 
 def _most_frequent(counts: Counter[str]) -> str:
     """Return the most frequent names, and the count of all others: records may have any names."""
-    most = counts.most_common(_MOST_NAMED)
-    rest = sum(counts.values()) - sum(count for _, count in most)
+    most = counts.most_common(_MAX_NAMED)
+    others_count = sum(counts.values()) - sum(count for _, count in most)
     return "; ".join(
-        [*(f"{count} {name}" for name, count in most), *([f"{rest} others"] * (rest > 0))]
+        [
+            *(f"{count} {name}" for name, count in most),
+            *([f"{others_count} others"] * (others_count > 0)),
+        ]
     )
 
 
@@ -336,7 +339,7 @@ def _check_destinations(
         named = Counter[str]()
         for group in groups:
             named[_shown(group.topic)] += group.letters
-        said = ", ".join(f"{name} ({count})" for name, count in named.most_common(_MOST_NAMED))
+        said = ", ".join(f"{name} ({count})" for name, count in named.most_common(_MAX_NAMED))
         raise RefusedError(
             f"name where the rows go: --to-topic T for all, or --allow-topic T, which may be "
             f"repeated, for those that were to go to T. The dead letters say: {said or 'none'}"
@@ -410,14 +413,14 @@ def _preview(data: bytes | None) -> str:
     """Return the beginning of ``data``, in one line."""
     if data is None:
         return "null"
-    start = data[:_LONGEST_PREVIEW].decode(errors="backslashreplace")
-    rest = f"… ({len(data)} bytes)" if len(data) > _LONGEST_PREVIEW else ""
-    return f"{printable(start)}{rest}"
+    start = data[:_MAX_PREVIEW].decode(errors="backslashreplace")
+    length_note = f"… ({len(data)} bytes)" if len(data) > _MAX_PREVIEW else ""
+    return f"{printable(start)}{length_note}"
 
 
 def _shown(text: str | None) -> str:
     """Return a record's text in one line, a dash for no text."""
-    return printable(text[:_LONGEST_NAME]) if text else "-"
+    return printable(text[:_MAX_NAME_LENGTH]) if text else "-"
 
 
 def _time(at_ms: int) -> str:

@@ -35,8 +35,8 @@ from spark_kafka_sink.tools.report_figures import PARTS
 
 PIECE_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 16 * 1024 * 1024
-_LONGEST_LINE = 256 * 1024 * 1024
-_MOST_NESTED = 1000
+_MAX_LINE_BYTES = 256 * 1024 * 1024
+_MAX_NESTING = 1000
 """Most opening brackets in the text for pyarrow; a line of the sink has a hundred or so."""
 
 _PLAIN = {"integer": pa.float64(), "number": pa.float64(), "string": pa.string()}
@@ -190,7 +190,7 @@ def _needs_validation(text: bytes) -> bool:
     pyarrow limits no nesting, treats a block of more than 2 GiB as an error of the caller, and
     accepts strings of any bytes.
     """
-    if len(text) > _LONGEST_LINE:
+    if len(text) > _MAX_LINE_BYTES:
         return True
     if not text.isascii():
         try:
@@ -198,7 +198,7 @@ def _needs_validation(text: bytes) -> bool:
         except UnicodeDecodeError:
             return True
     beginning = _beginning(text)
-    return beginning.count(b"[") + beginning.count(b"{") > _MOST_NESTED
+    return beginning.count(b"[") + beginning.count(b"{") > _MAX_NESTING
 
 
 def _in_range(rows: pa.StructArray) -> pa.BooleanArray:
@@ -224,7 +224,7 @@ def select(piece: Piece, numbers: list[int]) -> Piece:
 
 def _is_line(text: bytes) -> bool:
     """Return True for a line; a foreign or cut-off text must not stop the reading of others."""
-    return len(text) <= _LONGEST_LINE and read_line(text) is not None and _fits(text)
+    return len(text) <= _MAX_LINE_BYTES and read_line(text) is not None and _fits(text)
 
 
 def _fits(text: bytes) -> bool:
@@ -304,7 +304,7 @@ def add(line: dict[str, Any], other: dict[str, Any]) -> None:
 
 # --- settings that change between batches of a query ---------------------------------------------
 
-_MOST_CHANGES = 30
+_MAX_CHANGES = 30
 
 
 class Change(NamedTuple):
@@ -321,7 +321,7 @@ class Changes:
     """Changes in the lines so far; only the latest are kept."""
 
     def __init__(self) -> None:
-        self.found: deque[Change] = deque(maxlen=_MOST_CHANGES)
+        self.found: deque[Change] = deque(maxlen=_MAX_CHANGES)
         self._known: dict[str, Mapping[str, str]] = {}
 
     def add(self, line: Mapping[str, Any]) -> None:
@@ -358,7 +358,7 @@ TIMES = ("planning_ms", "elapsed_ms", "commit_ms")
 MOST_LATEST = 100
 MOST_SLOWEST = 20
 _BETWEEN = "\0"
-_MOST_STEPS = 60
+_MAX_STEPS = 60
 """Steps of the heat map's time, at most twice as many while lines are read."""
 
 
@@ -503,7 +503,7 @@ class LineAggregate:
 
     def _add_to_steps(self, line: dict[str, Any]) -> None:
         if not self.steps or self.steps[-1].lines == self._lines_of_a_step:
-            if len(self.steps) == 2 * _MOST_STEPS:
+            if len(self.steps) == 2 * _MAX_STEPS:
                 self._lines_of_a_step *= 2
                 self.steps = list(_halved(self.steps))
             self.steps.append(Step(str(line.get("batch_id", "job")), float(line["time_ms"]), 0, {}))

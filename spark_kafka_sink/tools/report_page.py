@@ -169,9 +169,9 @@ def _median(values: Values) -> float:
 
 
 def _durations_ms(columns: dict[str, Values]) -> Values:
-    beside = np.nan_to_num(columns["commit_ms"]) + np.nan_to_num(columns["planning_ms"])
-    took: Values = columns["elapsed_ms"] + beside
-    return took
+    driver_ms = np.nan_to_num(columns["commit_ms"]) + np.nan_to_num(columns["planning_ms"])
+    durations_ms: Values = columns["elapsed_ms"] + driver_ms
+    return durations_ms
 
 
 def _rates(columns: dict[str, Values], at: _PointReducer) -> dict[str, Values]:

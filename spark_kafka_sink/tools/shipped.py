@@ -158,13 +158,13 @@ def names(kind: _Kind) -> list[str]:
 def path_of(kind: _Kind, name: str) -> Path:
     """Return the file of this name. Raises ConfigError, with the nearest name."""
     folder = folder_of(kind)
-    wanted = name.removesuffix(kind.suffix)
+    base_name = name.removesuffix(kind.suffix)
     known = names(kind)
-    for candidate in (wanted, wanted.replace("-", "_"), wanted.replace("_", "-")):
+    for candidate in (base_name, base_name.replace("-", "_"), base_name.replace("_", "-")):
         if candidate in known:
             return folder / f"{candidate}{kind.suffix}"
-    near = difflib.get_close_matches(wanted, known, 1)
-    hint = f"Did you mean {near[0]}? " if near else ""
+    closest = difflib.get_close_matches(base_name, known, 1)
+    hint = f"Did you mean {closest[0]}? " if closest else ""
     raise ConfigError(f"there is no '{name}' in {folder}. {hint}There are: {', '.join(known)}")
 
 

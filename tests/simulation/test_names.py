@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import BootstrapError, TopicError
-from spark_kafka_sink.network.resolver import _MOST_THREADS
+from spark_kafka_sink.network.resolver import _MAX_THREADS
 from tests.simulation.harness import Simulation, simulate
 from tests.simulation.names import NO_ADDRESS
 from tests.simulation.operating import Prefix
@@ -80,12 +80,12 @@ def test_the_drivers_side_waits_until_its_deadline_and_says_for_what():
 
 def test_names_that_are_asked_for_wait_for_those_before_them():
     """Not a thread for each: with more slow names than threads, the next one waits for the first."""
-    simulation = Simulation(brokers=_MOST_THREADS + 1)
+    simulation = Simulation(brokers=_MAX_THREADS + 1)
     network, found = simulation.network, []
     for number, broker in enumerate(simulation.cluster.brokers.values()):
-        network.names.takes_ms[broker.host] = 10_000 if number < _MOST_THREADS else 0
+        network.names.takes_ms[broker.host] = 10_000 if number < _MAX_THREADS else 0
         network.resolve(1_000 + number, broker.host, broker.port)
-    while len(found) <= _MOST_THREADS:
+    while len(found) <= _MAX_THREADS:
         found += network.poll(60_000)
-    last = 1_000 + _MOST_THREADS
+    last = 1_000 + _MAX_THREADS
     assert [event.channel_id for event in found].index(last) > 0

@@ -19,7 +19,7 @@ from spark_kafka_sink.client.admin import (
 )
 from spark_kafka_sink.client.blocking import (
     _ANSWER_MS,
-    _MOST_DOUBLINGS,
+    _MAX_DOUBLINGS,
     _UNREACHABLE_PATIENCE_MS,
     Call,
     PendingCalls,
@@ -344,7 +344,7 @@ def test_what_a_silent_node_is_given_does_not_grow_for_ever() -> None:
     world = Admin()
     node = world.admin.bootstrap_nodes[0]
     world.admin._unanswered[node] = 50
-    assert world.admin._answer_ms(node) == _ANSWER_MS << _MOST_DOUBLINGS
+    assert world.admin._answer_ms(node) == _ANSWER_MS << _MAX_DOUBLINGS
 
 
 def test_what_a_node_speaks_is_known_while_it_is_away() -> None:

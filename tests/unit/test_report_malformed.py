@@ -166,7 +166,7 @@ def test_many_among_good_ones(sampling_interval: int) -> None:
 
 
 def test_a_line_longer_than_any_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_lines, "_LONGEST_LINE", 100_000)
+    monkeypatch.setattr(report_lines, "_MAX_LINE_BYTES", 100_000)
     found = LineAggregate()
     found.add([with_raw("note", b'"%s"' % (b"x" * 200_000)), having()])
     assert (found.lines, found.left_out) == (1, 1)

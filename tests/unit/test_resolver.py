@@ -148,13 +148,13 @@ def test_a_client_serves_its_other_nodes_while_a_name_is_looked_up(
 
 def test_more_slow_names_than_threads_are_all_looked_up(name_server: NameServer) -> None:
     found = threading.Semaphore(0)
-    names = 3 * resolver._MOST_THREADS
+    names = 3 * resolver._MAX_THREADS
     looking = Resolver()
     for index in range(names):
         looking.resolve(f"slow{index}.example", 9092, lambda _: found.release())
-    for _ in range(resolver._MOST_THREADS):
+    for _ in range(resolver._MAX_THREADS):
         assert name_server.asked.acquire(timeout=DEADLINE_S)
-    assert looking._threads_count == resolver._MOST_THREADS
+    assert looking._threads_count == resolver._MAX_THREADS
     assert not name_server.asked.acquire(blocking=False)
     name_server.may_answer.set()
     for _ in range(names):
@@ -164,16 +164,16 @@ def test_more_slow_names_than_threads_are_all_looked_up(name_server: NameServer)
 def test_a_closed_resolver_begins_no_look_up(name_server: NameServer) -> None:
     found: list[object] = []
     looking = Resolver()
-    for index in range(2 * resolver._MOST_THREADS):
+    for index in range(2 * resolver._MAX_THREADS):
         looking.resolve(f"slow{index}.example", 9092, found.append)
-    for _ in range(resolver._MOST_THREADS):
+    for _ in range(resolver._MAX_THREADS):
         assert name_server.asked.acquire(timeout=DEADLINE_S)
     looking.close()
     name_server.may_answer.set()
     deadline = time.monotonic() + DEADLINE_S
     while looking._threads_count and time.monotonic() < deadline:
         threading.Event().wait(0.01)
-    assert len(found) == resolver._MOST_THREADS
+    assert len(found) == resolver._MAX_THREADS
 
 
 def test_no_thread_to_be_had(network: SelectorNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
