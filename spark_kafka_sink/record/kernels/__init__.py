@@ -1,1 +1,1 @@
-"""Per-record work, compiled by numba."""
+"""The sources of the kernels: functions for the work per record, which numba compiles."""

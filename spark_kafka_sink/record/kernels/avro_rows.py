@@ -1,7 +1,7 @@
-"""The Avro kernel: rows of typed columns as Avro's binary encoding of a record.
+"""Encode rows of typed columns as records in Avro's binary encoding: the Avro kernel.
 
-Source: Avro's specification, "Binary encoding"; arrays and maps are one block each, as Java's
-``GenericDatumWriter`` writes them.
+Source: Avro's specification, "Binary encoding". An array or a map is one block, as in Java's
+``GenericDatumWriter``.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _put_decimal_bytes(at: int, address: int, count: int) -> int:
 
 @called
 def _decimal_size(address: int) -> int:
-    """Bytes that an int128 needs with its sign: 1 to 16."""
+    """Return the bytes that an int128 needs, including its sign: 1 to 16."""
     sign = (np.int64(load_uint8(address + 15)) >> 7) * 255
     count = np.int64(_WIDEST_VALUE)
     while count > 1:
@@ -119,7 +119,7 @@ def _decimal_size(address: int) -> int:
 
 @inlined
 def _put_number(at: int, kind: int, data: int, position: int, written_as: int) -> int:
-    """Write an integer or floating point as floating point."""
+    """Write a number as a float, or as a double if ``written_as`` is AVRO_AS_DOUBLE."""
     if kind == FLOAT:
         value = np.float64(load_float32(data + 4 * position))
     else:
@@ -138,8 +138,8 @@ def _put_number(at: int, kind: int, data: int, position: int, written_as: int) -
 def write_avro(state_address: int) -> int:
     """Write rows from NEXT_ROW on; see ``nodes`` for the state.
 
-    Rows that cannot be written get a number in FAULTS and no bytes. Returns ALL_WRITTEN; or
-    NEED_ROOM, with NEXT_ROW the row for which there is not enough.
+    A row that cannot be written gets its fault in FAULTS and no bytes. Returns ALL_WRITTEN, or
+    NEED_ROOM if the output has no room for row NEXT_ROW.
     """
     state = int64_array(state_address, STATE_FIELDS)
     root = state[NODES]
@@ -164,7 +164,7 @@ def write_avro(state_address: int) -> int:
             at += prefix_bytes
         frame = frames
         mode, node, end = np.int64(IN_STRUCT), root + NODE_BYTES, field(root, AFTER)
-        # Of elements: the next one. Of fields: the row of all of them.
+        # In a list or a map: the next element. In a struct: the row of all fields.
         index = np.int64(row)
         fault = np.int64(0)
         most = np.int64(0)
@@ -173,7 +173,7 @@ def write_avro(state_address: int) -> int:
             if at > last_start:
                 most = state[SLACK]
                 break
-            # What is to be written next, and where in its column it is.
+            # Find the next value, and its position in its column.
             if mode == IN_STRUCT:
                 if node == end:
                     if frame == frames:

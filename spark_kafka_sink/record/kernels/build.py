@@ -1,8 +1,8 @@
-"""``python -m spark_kafka_sink.record.kernels.build [PLATFORM …]``: make the kernels' libraries.
+"""``python -m spark_kafka_sink.record.kernels.build [PLATFORM …]``: build the kernels' libraries.
 
-Without PLATFORM, as linux-x86_64, all for which this machine has a linker. A library that is of
-these sources already is left alone. ``make kernels`` runs this, and the hook of the package's build
-does for the machine's own platform.
+A PLATFORM is a name such as linux-x86_64. Without one, the command builds for all platforms for
+which this machine has a linker. A library of the current sources is not built again. ``make
+kernels`` runs this command; the hook of the package's build runs it for its own platform.
 
 The compiler runs in a process of its own with settings that are the same on each machine.
 """
@@ -23,28 +23,33 @@ from spark_kafka_sink.record.compiled.library import library_name, platform_name
 from spark_kafka_sink.record.kernels.sources import COMPILER, OLDEST_PYTHON, symbol
 
 FOLDER = Path(__file__).resolve().parents[1] / "compiled"
-"""Where the libraries are."""
+"""The folder of the libraries."""
 ROOT = FOLDER.parents[2]
 _COMPILE = "spark_kafka_sink.record.kernels.compiler"
 
 
 class BuildError(Exception):
-    """A library cannot be made; the message says what to install."""
+    """A library cannot be built. The message says what to install."""
 
 
 class Target(NamedTuple):
-    """What code is generated for. processor: one that all machines of the platform are like."""
+    """A platform for which code is generated.
+
+    triple: LLVM's name of the platform
+    processor: LLVM's name of a processor whose instructions all machines of the platform have
+    linked: options of the linker
+    """
 
     triple: str
     processor: str
     linked: tuple[str, ...]
 
 
-# What is for debuggers is half of a file. Nothing of C's library: memmove is in the process that
-# loads it, whatever library it is of.
+# Symbols for debuggers would be half of a file. No C library is linked, because the process that
+# loads the kernels has memmove already, from any C library.
 _ELF = ("-shared", "-s", "-z", "noexecstack", "--build-id=none")
 _MACH_O = ("-dylib", "-undefined", "dynamic_lookup", "-platform_version", "macos", "11.0", "11.0")
-# x86-64-v2: every processor since about 2009; NumPy asks for no less.
+# Every processor since about 2009 supports x86-64-v2, which NumPy requires too.
 TARGETS = {
     "linux-x86_64": Target("x86_64-unknown-linux-gnu", "x86-64-v2", (*_ELF, "-m", "elf_x86_64")),
     "linux-aarch64": Target("aarch64-unknown-linux-gnu", "generic", (*_ELF, "-m", "aarch64linux")),
@@ -63,7 +68,7 @@ def linker_for(platform: str) -> str | None:
 def build(platforms: list[str], folder: Path = FOLDER) -> list[Path]:
     """Write the libraries of ``platforms`` into ``folder`` and return their paths.
 
-    Raises BuildError where one cannot be compiled or linked; no file is changed then.
+    Raises BuildError if a library cannot be compiled or linked; no file is changed then.
     """
     linkers = {platform: _known_linker(platform) for platform in platforms}
     with tempfile.TemporaryDirectory(prefix="pykafka-sink-build-") as made:
@@ -74,7 +79,7 @@ def build(platforms: list[str], folder: Path = FOLDER) -> list[Path]:
 
 
 def is_current(path: Path) -> bool:
-    """Tell whether the file is a library of these sources."""
+    """Return True if the file is a library of the current sources."""
     return path.is_file() and symbol().encode() in path.read_bytes()
 
 
@@ -109,9 +114,10 @@ def _compile(folder: Path, platforms: list[str]) -> None:
 
 
 def _compilers_environment(folder: Path) -> dict[str, str]:
-    """Nothing of the machine's processor, and of the user's settings, decides on the result.
+    """Return an environment in which the result does not depend on machine and user settings.
 
-    Loops are vectorised once, for the target; numba would do so before, for this processor.
+    LLVM vectorises loops for the target. numba's own vectorisation, which would run before and for
+    this machine's processor, is off.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     of_host = TARGETS.get(f"linux-{platform_name().partition('-')[2]}")
@@ -121,9 +127,9 @@ def _compilers_environment(folder: Path) -> dict[str, str]:
         "NUMBA_CPU_FEATURES": "",
         "NUMBA_LOOP_VECTORIZE": "0",
         "NUMBA_SLP_VECTORIZE": "0",
-        # pip names the packages that a build needs there.
+        # pip passes the packages that a build needs in PYTHONPATH.
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-        # Compiled Python goes by time and size of its source, which may be the same.
+        # Python detects stale bytecode by time and size of the source, which may be unchanged.
         "PYTHONPYCACHEPREFIX": str(folder / "pycache"),
     }
 
@@ -137,7 +143,7 @@ def _link(linker: str, platform: str, folder: Path) -> None:
 
 
 def _placed(made: Path, folder: Path) -> Path:
-    """In one step: a process that has mapped the old file goes on with that."""
+    """Replace the file in one step: a process that has mapped the old file keeps the old file."""
     part = folder / f".{made.name}.part"
     shutil.copyfile(made, part)
     os.replace(part, folder / made.name)
@@ -145,7 +151,7 @@ def _placed(made: Path, folder: Path) -> Path:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line. Returns 1 with a message where a library cannot be made."""
+    """Run the command line. Return 1 with a message if a library cannot be built."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help=", ".join(TARGETS))
     asked = parser.parse_args(arguments).platforms

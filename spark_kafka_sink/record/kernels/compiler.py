@@ -1,11 +1,11 @@
 """``python -m spark_kafka_sink.record.kernels.compiler FOLDER PLATFORM=TRIPLE=PROCESSOR …``.
 
-Compile all kernels into one object file for each platform, FOLDER/PLATFORM.o. The only place that
-knows numba. ``build`` starts it, in an environment that is the same on each machine.
+Compile all kernels into one object file for each platform, FOLDER/PLATFORM.o. No other module
+imports numba. ``build`` starts this command in an environment that is the same on each machine.
 
-What numba makes of a kernel is taken as LLVM's code, given the kernel's own name, and compiled with
-all others into one object: plain functions of int64, that need nothing but C's memmove. A kernel in
-which something can raise would need Python, and is refused here.
+numba translates each kernel into LLVM code. The code gets the kernel's own name and is compiled
+with all other kernels into one object file. The file contains plain functions of int64, which need
+only C's memmove. A kernel that can raise an exception would need Python, and is rejected here.
 
 Source: ``numba.core.ccallback`` for C's calling convention.
 """
@@ -35,13 +35,13 @@ from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
 from spark_kafka_sink.record.kernels.sources import COMPILER, symbol
 
 ALLOWED_EXTERNALS = frozenset(["memcpy", "memmove", "memset"])
-"""Functions of C that machine code may call."""
+"""The C functions that machine code may call."""
 _OPTIMISATION = 3
 _MARK = "define i64 @{name}() {{ ret i64 0 }}"
 
 
 def compiled_kernels() -> dict[str, str]:
-    """Return LLVM's code of each kernel, by name; what numba makes, for no platform yet."""
+    """Return the LLVM code of each kernel by name, which is not specific to a platform yet."""
     compile_helpers()
     codes = {}
     for name, source in KERNELS.items():
@@ -55,7 +55,7 @@ def compiled_kernels() -> dict[str, str]:
 def object_code(codes: dict[str, str], triple: str, processor: str) -> bytes:
     """Return the object file with all kernels.
 
-    codes: of ``compiled_kernels``
+    codes: the result of ``compiled_kernels``
     triple, processor: LLVM's names of the platform and of its oldest processor
     """
     llvm.initialize_all_targets()
@@ -72,11 +72,11 @@ def object_code(codes: dict[str, str], triple: str, processor: str) -> bytes:
 
 
 def compile_helpers() -> None:
-    """Put what numba knows in place of what the modules of kernels call by name."""
+    """Replace helpers in the modules of kernels by versions that numba can compile."""
     compiled: dict[Any, Any] = dict(_INTRINSICS)
     for source, is_inlined in HELPERS.items():
         options = {"inline": "always"} if is_inlined else {}
-        # As in C: a division by zero does not raise.
+        # A division by zero does not raise, as in C.
         compiled[source] = numba.njit(nogil=True, error_model="numpy", **options)(source)
     for module in [*MODULES, *SHARED]:
         _replace(module, compiled)
@@ -89,7 +89,7 @@ def _replace(module: ModuleType, compiled: dict[Any, Any]) -> None:
 
 
 def _code_of(name: str, source: Callable[..., int]) -> str:
-    """LLVM's code of a kernel under its own name."""
+    """Return the LLVM code of a kernel under its own name."""
     parameters_count = source.__code__.co_argcount
     signature = types.int64(*[types.int64] * parameters_count)
     callback = numba.cfunc(signature, nopython=True, error_model="numpy")(source)
@@ -98,7 +98,7 @@ def _code_of(name: str, source: Callable[..., int]) -> str:
 
 
 def _module_of(name: str, code: str, triple: str, target: Any) -> Any:
-    """LLVM's module with the kernel; everything else in it is private."""
+    """Return the LLVM module with the kernel; everything else in the module is private."""
     module = _parsed(code, triple, target)
     for function in module.functions:
         if not function.is_declaration and function.name != name:
@@ -215,8 +215,8 @@ def _copy_bytes(typing_context: Any, destination: Any, source: Any, count: Any) 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         destination, source, count = arguments
         pointer = ir.IntType(8).as_pointer()
-        # Not memcpy: a library that names no version of it gets glibc's oldest, which knows none of
-        # the processor's wide instructions.
+        # memcpy is slower: a library that requires no version of memcpy gets glibc's oldest, which
+        # uses none of the processor's wide instructions.
         cgutils.raw_memmove(
             builder,
             builder.inttoptr(destination, pointer),
@@ -255,7 +255,7 @@ def _int64_table(typing_context: Any, address: Any, rows_count: Any, columns_cou
 
 
 def _filled(context: Any, builder: Any, array_type: Any, address: Any, shape: list[Any]) -> Any:
-    """An array of memory that nobody counts references to."""
+    """Return an array of memory without reference counting."""
     array = make_array(array_type)(context, builder)
     item_bytes = context.get_abi_sizeof(context.get_data_type(array_type.dtype))
     strides = [context.get_constant(types.intp, item_bytes)]
@@ -301,7 +301,7 @@ _INTRINSICS: dict[Callable[..., Any], Any] = {
 
 
 def _check() -> None:
-    """Raises RuntimeError for another compiler, or for kernels that nobody could call."""
+    """Raise RuntimeError for another compiler, or if calls.py declares other kernels."""
     found = (f"numba=={numba.__version__}", f"llvmlite=={llvmlite.__version__}")
     if found != COMPILER:
         raise RuntimeError(f"install {' '.join(COMPILER)}: this is {' '.join(found)}")

@@ -1,17 +1,17 @@
-"""Hash keys to find rows' partitions, and rows for a digest in which their order does not show.
+"""Hash keys to find the partitions of rows, and hash rows for a digest that ignores their order.
 
-The hashes that decide a key's partition are each that of some client:
+Each hash that decides a key's partition is the hash of an existing client or library:
 
 - murmur2: Kafka's Java client. Seed 0x9747b28c. Not murmur3 (mmh3).
 - murmur3: x86, 32 bits, seed 0, as ``mmh3.hash(key, signed=False)``.
 - CRC-32: zlib's polynomial, as librdkafka's ``consistent`` partitioners.
 
-The digest is the sum, modulo 2**64, of a hash of each row. So it can be added up over Arrow batches
-and tasks, and a row that is there twice counts twice. A row's hash covers what is written of it:
-key, value, headers, topic, explicit partition, timestamp in ms. What is null or absent adds
-nothing; everything else is hashed with its length and its kind, one after the other, so that
-neither a boundary nor the column can be mistaken. Two different sets of rows have the same sum with
-a chance of 1 in 2**64: enough against accidents, not against somebody who wants it.
+The digest is the sum, modulo 2**64, of the hashes of all rows. So digests of Arrow batches and
+tasks can be added, and a duplicate row counts twice. A row's hash covers the written fields: key,
+value, headers, topic, explicit partition, timestamp in ms. Null and absent fields add nothing. All
+other fields are hashed in this order, each with its length and its kind, so that the hash depends
+on boundaries and columns. Two different sets of rows have the same sum with a probability of 1 in
+2**64. The digest detects accidents, not attacks.
 
 Source: ``org.apache.kafka.common.utils.Utils.murmur2``; A. Appleby's MurmurHash3; librdkafka;
 ``KafkaProducer.partition``, ``BuiltInPartitioner.partitionForKey``; W. Yi's wyhash, final version
@@ -80,7 +80,7 @@ _CRC32_TABLE = _crc32_table()
 
 @inlined
 def murmur2(address: int, length: int) -> Any:
-    """Kafka's hash of ``length`` bytes, as uint32."""
+    """Return Kafka's hash of ``length`` bytes, as uint32."""
     m = np.uint32(_MURMUR2_M)
     h = np.uint32(_MURMUR2_SEED) ^ np.uint32(length)
     for _ in range(length >> 2):
@@ -114,7 +114,7 @@ def _murmur3_mix(k: Any) -> Any:
 
 @inlined
 def murmur3(address: int, length: int) -> Any:
-    """MurmurHash3_x86_32 of ``length`` bytes with seed 0, as uint32."""
+    """Return MurmurHash3_x86_32 of ``length`` bytes with seed 0, as uint32."""
     h = np.uint32(0)
     for _ in range(length >> 2):
         h ^= _murmur3_mix(np.uint32(load_uint32(address)))
@@ -140,7 +140,7 @@ def murmur3(address: int, length: int) -> Any:
 
 @inlined
 def crc32(address: int, length: int) -> Any:
-    """CRC-32 of ``length`` bytes, as ``zlib.crc32``, as uint32."""
+    """Return the CRC-32 of ``length`` bytes as uint32, like ``zlib.crc32``."""
     crc = np.uint32(0xFFFFFFFF)
     for position in range(length):
         index = (crc ^ np.uint32(load_uint8(address + position))) & np.uint32(0xFF)
@@ -150,7 +150,7 @@ def crc32(address: int, length: int) -> Any:
 
 @kernel
 def murmur3_of(address: int, length: int) -> int:
-    """murmur3 of one key, for comparison with other implementations."""
+    """Return murmur3 of one key, for comparison with other implementations."""
     return np.int64(murmur3(address, length))
 
 
@@ -166,7 +166,10 @@ def fill_slots(
     key_hash: int,
     slots_address: int,
 ) -> int:
-    """See ``assign_slots``. fields_address: of int64[]: those of the key, and the partition."""
+    """Fill the slots of ``assign_slots``, and return its result.
+
+    fields_address: of int64[]: the fields of the key, then the fields of the partition
+    """
     topic_first_slots = int32_array(first_slots_address, topics_count)
     topic_partitions_counts = int32_array(partitions_counts_address, topics_count)
     out_slots = int32_array(slots_address, rows_count)
@@ -209,7 +212,7 @@ _SECRET_1 = np.uint64(0x8BB84B93962EACC9)
 _SECRET_2 = np.uint64(0x4B33A62ED433D4A3)
 _SECRET_3 = np.uint64(0x4D5A2DA51DE1AA47)
 
-# What a part of a row is. A row begins with _ROW.
+# Kinds of the parts of a row. The hash of a row begins with _ROW.
 _ROW = np.uint64(1)
 _KEY = np.uint64(2)
 _VALUE = np.uint64(3)
@@ -219,7 +222,7 @@ _TOPIC = np.uint64(6)
 _PARTITION = np.uint64(7)
 _TIMESTAMP = np.uint64(8)
 
-# Where the integers of each column begin.
+# The index of each column's first integer.
 _TOPIC_FIELDS = RECORD_FIELDS
 _PARTITION_FIELDS = _TOPIC_FIELDS + BYTES_FIELDS
 _TIMESTAMP_FIELDS = _PARTITION_FIELDS + INTEGERS_FIELDS
@@ -240,7 +243,7 @@ def _load_4(address: int) -> Any:
 
 @called
 def _wyhash(address: int, length: int, seed: Any) -> Any:
-    """The hash of ``length`` bytes with ``seed``, a uint64, as uint64."""
+    """Return the hash of ``length`` bytes with ``seed``, a uint64, as uint64."""
     seed = seed ^ _mix(seed ^ _SECRET_0, _SECRET_1)
     first = np.uint64(0)
     second = np.uint64(0)
@@ -262,7 +265,7 @@ def _wyhash(address: int, length: int, seed: Any) -> Any:
             seed = _mix(load_uint64(address) ^ _SECRET_1, load_uint64(address + 8) ^ seed)
             address += 16
             rest -= 16
-        # The last 16 bytes, some of which may have been read before.
+        # The loop may have read some of the last 16 bytes already.
         first = load_uint64(address + rest - 16)
         second = load_uint64(address + rest - 8)
     elif length >= 4:
@@ -280,7 +283,7 @@ def _wyhash(address: int, length: int, seed: Any) -> Any:
 
 @inlined
 def _add_bytes(hashed: Any, kind: Any, column: Any, row: int) -> Any:
-    """(the row's hash with a field of bytes, the field's length; 0 for null)."""
+    """Add a field of bytes to a row's hash; return (hash, length of the field, 0 for null)."""
     length = bytes_length(column, row)
     if length == NULL_LENGTH:
         length = np.int64(0)
@@ -302,10 +305,10 @@ def _is_there(column: Any, row: int) -> bool:
 
 @kernel
 def add_rows_digest(rows_count: int, fields_address: int, contents_address: int) -> int:
-    """See ``digest_rows``: returns the bytes.
+    """Sum the hashes of the rows, and return the rows' bytes; see ``digest_rows``.
 
-    fields_address: of int64[]: those of the columns, the topic, the partition and the timestamp
-    contents_address: of uint64[1], the sum
+    fields_address: of int64[]: the fields of columns, topic, partition and timestamp
+    contents_address: of uint64[1], which gets the sum
     """
     columns = record_columns(fields_address)
     topic = bytes_view(fields_address + 8 * _TOPIC_FIELDS)

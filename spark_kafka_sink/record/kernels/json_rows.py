@@ -1,4 +1,4 @@
-"""The JSON kernel: rows of typed columns as JSON objects, as Spark's ``to_json`` writes them.
+"""Write rows of typed columns as JSON objects, as Spark's ``to_json`` does: the JSON kernel.
 
 Source: Spark's ``JacksonGenerator``.
 """
@@ -117,12 +117,12 @@ _MICROS = 1_000_000
 _MICROS_PER_DAY = 86_400_000_000
 _NANOS_PER_DAY = 1000 * _MICROS_PER_DAY
 _LONGEST_ESCAPES = 4096
-"""Bytes of a string up to which there is room for all of them to be escaped."""
+"""The most bytes of a string whose escapes are not counted when room is short."""
 
 
 @inlined
 def _put_name(at: int, name: int, count: int) -> int:
-    """Eight bytes at a time: up to 7 more are read and written."""
+    """Copy eight bytes at a time: up to 7 bytes more are read and written."""
     for position in range(0, count, 8):
         store_uint64(at + position, np.int64(load_uint64(name + position)))
     return at + count
@@ -130,7 +130,7 @@ def _put_name(at: int, name: int, count: int) -> int:
 
 @called
 def _put_fault(state_address: int, row: int, node: int, cause: int) -> None:
-    """Say why a row cannot be written."""
+    """Set the fault of a row that cannot be written."""
     state = int64_array(state_address, STATE_FIELDS)
     faults = int64_array(state[FAULTS], state[ROWS_COUNT])
     faults[row] = FAULT_CAUSES * ((node - state[NODES]) // NODE_BYTES) + cause
@@ -141,8 +141,8 @@ def _put_fault(state_address: int, row: int, node: int, cause: int) -> None:
 def write_json(state_address: int) -> int:
     """Write rows from NEXT_ROW on; see ``nodes`` for the state.
 
-    Rows that cannot be written get a number in FAULTS and no bytes. Returns ALL_WRITTEN; or
-    NEED_ROOM, with NEXT_ROW the row for which there is not enough.
+    A row that cannot be written gets its fault in FAULTS and no bytes. Returns ALL_WRITTEN, or
+    NEED_ROOM if the output has no room for row NEXT_ROW.
     """
     state = int64_array(state_address, STATE_FIELDS)
     root = state[NODES]
@@ -155,7 +155,7 @@ def write_json(state_address: int) -> int:
     last_start = state[LIMIT] - state[SLACK]
     out = state[OUT]
     at = out + starts[state[NEXT_ROW]]
-    # The stretch of a time zone that the last timestamp was in.
+    # Start, stop and offset of the time zone's period with the last timestamp.
     zone_start, zone_stop, zone_offset = np.int64(0), np.int64(0), np.int64(0)
     for row in range(state[NEXT_ROW], state[ROWS_COUNT]):
         starts[row] = at - out
@@ -173,11 +173,11 @@ def write_json(state_address: int) -> int:
         at += 1
         frame = frames
         mode, node, end = np.int64(IN_STRUCT), root + NODE_BYTES, field(root, AFTER)
-        # Of elements: the next one. Of fields: the row of all of them.
+        # In a list or a map: the next element. In a struct: the row of all fields.
         index = np.int64(row)
         is_first = True
         while True:
-            # What is to be written next, and where in its column it is.
+            # Find the next value, and its position in its column.
             if mode == IN_STRUCT:
                 if node != end:
                     child = node
@@ -230,7 +230,7 @@ def write_json(state_address: int) -> int:
                         at += 1
                     is_first = False
                 if mode == AT_KEY:
-                    # What is not text has quotes: those of the key, but NaN's, which has its own.
+                    # A key that is no string needs quotes; those of NaN and infinity replace them.
                     if kind != STRING:
                         store_uint8(at, 34)
                         at += 1
@@ -243,7 +243,7 @@ def write_json(state_address: int) -> int:
                         store_uint32(at, _NULL)
                         at += 4
                         continue
-            # With a value, the mode is that of the next key.
+            # For the value of a map, mode and node are already those of the next key.
             is_key = mode == AT_KEY and child == node
             data = field(child, DATA)
             if INT8 <= kind <= INT64:
@@ -254,7 +254,7 @@ def write_json(state_address: int) -> int:
                 start = load_offset(offsets, width, position)
                 count = load_offset(offsets, width, position + 1) - start
                 if at + MOST_ESCAPED * count > last_start:
-                    # Rather than for six times a long string there is room for what it needs.
+                    # A long string needs room for its own escapes only, not six times its bytes.
                     most = MOST_ESCAPED * count
                     if kind == BINARY or count > _LONGEST_ESCAPES:
                         most = escaped_bytes(data + start, count, kind)
@@ -356,7 +356,7 @@ def write_json(state_address: int) -> int:
                 micros = np.int64(load_int64(data + 8 * position))
                 at = put_interval(at, micros, field(child, PARAMETER))
             if is_key:
-                # A key was written: its value comes next, of the node behind.
+                # The next node describes the value of this key.
                 if kind != STRING:
                     store_uint8(at, 34)
                     at += 1

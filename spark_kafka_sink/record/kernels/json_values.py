@@ -1,7 +1,7 @@
-"""Write values that JSON and Spark write in a way of their own. Helpers of the JSON kernel.
+"""Write values for which JSON or Spark has a format of its own. Helpers of the JSON kernel.
 
-Dates and times may have a pattern of the user's own: int64[1 + 2 * steps], how many steps there
-are, then what each one writes, and how.
+A user's pattern of dates and times is int64[1 + 2 * steps]: the count of steps, then two numbers of
+each step, its kind and its format.
 
 Source: ``java.time.format.DateTimeFormatterBuilder``.
 """
@@ -59,20 +59,20 @@ from spark_kafka_sink.record.kernels.text import (
     put_year,
 )
 
-_NAN = 0x224E614E22  # with quotes
+_NAN = 0x224E614E22  # With quotes.
 _MICROS = 1_000_000
 
 
 @inlined
 def put_word(at: int, word: int, count: int) -> int:
-    """Write the first ``count`` of the eight bytes of ``word``; all of them are written over."""
+    """Write the first ``count`` bytes of ``word``. All eight bytes at ``at`` are overwritten."""
     store_uint64(at, word)
     return at + count
 
 
 @called
 def _put_infinity(at: int, is_negative: bool) -> int:
-    """In quotes."""
+    """Write ``"Infinity"`` or ``"-Infinity"``, in quotes."""
     store_uint8(at, 34)
     at += 1
     if is_negative:
@@ -85,7 +85,7 @@ def _put_infinity(at: int, is_negative: bool) -> int:
 
 @called
 def put_json_double(at: int, bits: Any) -> int:
-    """Write the float64 of these bits; what is not finite in quotes."""
+    """Write the float64 with these bits; NaN and infinities are in quotes."""
     if (bits >> np.uint64(52)) & np.uint64(0x7FF) != np.uint64(0x7FF):
         return put_double(at, bits)
     if bits << np.uint64(12) != np.uint64(0):
@@ -95,7 +95,7 @@ def put_json_double(at: int, bits: Any) -> int:
 
 @called
 def put_json_float(at: int, bits: Any) -> int:
-    """Write the float32 of these bits; what is not finite in quotes."""
+    """Write the float32 with these bits; NaN and infinities are in quotes."""
     if (bits >> np.uint64(23)) & np.uint64(0xFF) != np.uint64(0xFF):
         return put_float(at, bits)
     if bits & np.uint64(0x7FFFFF) != np.uint64(0):
@@ -105,7 +105,7 @@ def put_json_float(at: int, bits: Any) -> int:
 
 @called
 def _put_unit(at: int, unit: int) -> int:
-    """A space and the unit's name."""
+    """Write a space and the unit's name."""
     if unit == UNIT_DAY:
         return put_word(at, 0x59414420, 4)
     if unit == UNIT_HOUR:
@@ -117,7 +117,7 @@ def _put_unit(at: int, unit: int) -> int:
 
 @called
 def _put_padded(at: int, value: int, is_first: bool, is_day: bool) -> int:
-    """Hours, minutes and seconds have two digits at least."""
+    """Write a number of a unit. Hours, minutes and seconds have at least two digits."""
     if value < 10 and not is_day:
         store_uint8(at, 48)
         at += 1
@@ -126,7 +126,10 @@ def _put_padded(at: int, value: int, is_first: bool, is_day: bool) -> int:
 
 @called
 def put_interval(at: int, micros: int, units: int) -> int:
-    """``"INTERVAL '1 02:03:04.5' DAY TO SECOND"``. Source: IntervalUtils.toDayTimeIntervalString"""
+    """Write an interval, such as ``"INTERVAL '1 02:03:04.5' DAY TO SECOND"``.
+
+    Source: IntervalUtils.toDayTimeIntervalString
+    """
     first, last = units // UNITS, units % UNITS
     store_uint8(at, 34)
     store_uint64(at + 1, 0x4C41565245544E49)
@@ -165,7 +168,10 @@ def put_interval(at: int, micros: int, units: int) -> int:
 
 @inlined
 def within_table(seconds: int) -> int:
-    """Seconds since 1970 at which time zones are as at ``seconds``, before ZONES_REPEAT."""
+    """Return a time before ZONES_REPEAT at which zones have the same offsets as at ``seconds``.
+
+    Both times are in seconds since 1970.
+    """
     if seconds < ZONES_REPEAT:
         return seconds
     return ZONES_REPEAT - ZONES_CYCLE + (seconds - ZONES_REPEAT) % ZONES_CYCLE
@@ -173,7 +179,7 @@ def within_table(seconds: int) -> int:
 
 @called
 def zone_of(zones: Any, count: int, seconds: int) -> int:
-    """The last row of ``zones`` that does not begin after ``seconds``."""
+    """Return the last row of ``zones`` that does not start after ``seconds``."""
     low, high = np.int64(0), np.int64(count)
     while high - low > 1:
         middle = (low + high) >> 1
@@ -186,7 +192,7 @@ def zone_of(zones: Any, count: int, seconds: int) -> int:
 
 @called
 def escaped_bytes(source: int, count: int, kind: int) -> int:
-    """Bytes between the quotes of a string, at most; or of bytes in Base64."""
+    """Return the bytes of Base64, or at most the bytes of an escaped string, without quotes."""
     if kind == BINARY:
         return (count + 2) // 3 * 4
     total = count
@@ -207,7 +213,7 @@ _MICROS_PER_DAY = 86_400_000_000
 
 @called
 def _put_number(at: int, value: int, width: int) -> int:
-    """Write what is not negative with zeros in front."""
+    """Write a number that is not negative, with zeros in front up to ``width`` digits."""
     number = np.uint64(value)
     return put_digits(at, number, max(digits_count(number), np.int64(width)))
 
@@ -221,7 +227,7 @@ def _put_year_of(at: int, year: int, width: int) -> int:
             return _put_number(at, year, width)
         store_uint8(at, 45)
         return _put_number(at + 1, -year, width)
-    # With a sign where the year has more digits than the pattern.
+    # A year with more digits than the pattern has a sign, and so has a negative year.
     magnitude = abs(year)
     if year < 0:
         store_uint8(at, 45)
@@ -266,10 +272,12 @@ def _put_offset(at: int, seconds: int, how: int) -> int:
 
 @called
 def put_by_pattern(at: int, pattern: int, days: int, of_day: int, offset: int) -> int:
-    """Write a day since 1970 and its microseconds of UTC as a clock shows them.
+    """Write a day since 1970 and its microseconds, both of UTC, as local time in a pattern.
 
-    offset: seconds that the clock is ahead of UTC, less than a day. Days and the rest are apart, as
-        int64 has not the microseconds of all days that a date can be
+    offset: seconds that local time is ahead of UTC, less than a day
+
+    Days and microseconds are separate numbers, because the microseconds since 1970 of some dates
+    exceed int64.
     """
     rest = of_day + offset * _MICROS_PER_SECOND
     if rest < 0:

@@ -1,15 +1,15 @@
-"""Declare kernels and their helpers, and give them memory: values, arrays and nodes at addresses.
+"""Declare kernels and their helpers, and access memory: values, arrays and nodes at addresses.
 
-A kernel is a function of int64 that returns an int64: numbers and addresses of memory. So it is the
-same function for numba, for C's calling convention, and for whoever calls it; nothing of Python or
-NumPy is known below. What has to come back besides is written to an address. A process that writes
-records imports none of it: ``record/compiled`` has the names.
+A kernel is a function of int64 that returns an int64: numbers and addresses of memory. So numba,
+C's calling convention and the caller see the same function, without objects of Python or NumPy.
+Further results are written to an address. A process that writes records does not import kernels:
+``record/compiled`` declares their names.
 
-In Python the functions that read and write memory do the same as when they are compiled, so that a
-kernel can be followed step by step; ``compiler`` has what takes their place. Arrays that are passed
-around inside a kernel would cost reference counting for every row, which made the append kernel ten
-times slower: those made here are not counted. Integers are little-endian, at any address. Nothing
-is checked. The helpers at the end go by the table of nodes: see ``record/compiled/nodes``.
+In Python, the functions that read and write memory do the same as the compiled functions, so that a
+kernel can be followed step by step. ``compiler`` replaces them by intrinsics. Reference counting of
+arrays for every row made the append kernel ten times slower, so arrays created here have none.
+Integers are little-endian, at any address. Nothing is checked. The helpers at the end read the
+table of nodes: see ``record/compiled/nodes``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from spark_kafka_sink.record.compiled.nodes import (
 )
 
 KERNELS: dict[str, Callable[..., int]] = {}
-"""Every kernel that was imported, by name."""
+"""Every imported kernel by name."""
 HELPERS: dict[Callable[..., Any], bool] = {}
-"""Every helper that was imported: is it compiled into whoever calls it?"""
+"""Every imported helper, with True if it is compiled into each caller."""
 
 
 def kernel(source: Callable[..., int]) -> Callable[..., int]:
@@ -44,13 +44,13 @@ def kernel(source: Callable[..., int]) -> Callable[..., int]:
 
 
 def inlined(source: Callable[..., Any]) -> Any:
-    """Declare a helper of kernels: compiled into whoever calls it."""
+    """Declare a helper that is compiled into each caller."""
     HELPERS[source] = True
     return source
 
 
 def called(source: Callable[..., Any]) -> Any:
-    """Declare a helper that is too large for each place that uses it to have a copy."""
+    """Declare a helper that is too large to be compiled into each caller."""
     HELPERS[source] = False
     return source
 
@@ -60,37 +60,37 @@ def _load(address: int, dtype: Any) -> Any:
 
 
 def load_uint8(address: int) -> Any:
-    """The uint8 at ``address``."""
+    """Return the uint8 at ``address``."""
     return _load(address, np.uint8)
 
 
 def load_int8(address: int) -> Any:
-    """The int8 at ``address``."""
+    """Return the int8 at ``address``."""
     return _load(address, np.int8)
 
 
 def load_int16(address: int) -> Any:
-    """The int16 at ``address``."""
+    """Return the int16 at ``address``."""
     return _load(address, np.int16)
 
 
 def load_int32(address: int) -> Any:
-    """The int32 at ``address``."""
+    """Return the int32 at ``address``."""
     return _load(address, np.int32)
 
 
 def load_uint32(address: int) -> Any:
-    """The uint32 at ``address``."""
+    """Return the uint32 at ``address``."""
     return _load(address, np.uint32)
 
 
 def load_int64(address: int) -> Any:
-    """The int64 at ``address``."""
+    """Return the int64 at ``address``."""
     return _load(address, np.int64)
 
 
 def load_uint64(address: int) -> Any:
-    """The uint64 at ``address``."""
+    """Return the uint64 at ``address``."""
     return _load(address, np.uint64)
 
 
@@ -115,7 +115,7 @@ def store_uint64(address: int, value: int) -> None:
 
 
 def load_float32(address: int) -> Any:
-    """The float32 at ``address``."""
+    """Return the float32 at ``address``."""
     return _load(address, np.float32)
 
 
@@ -130,38 +130,38 @@ def store_float64(address: int, value: Any) -> None:
 
 
 def copy_bytes(destination: int, source: int, count: int) -> None:
-    """memmove: a byte loop costs ten times as much."""
+    """Copy as C's memmove does. A loop over bytes costs ten times as much."""
     ctypes.memmove(int(destination), int(source), int(count))
 
 
 def multiply_wide(left: Any, right: Any) -> Any:
-    """The low and the high uint64 of the product of two uint64."""
+    """Return the low and the high uint64 of the product of two uint64."""
     product = int(left) * int(right)
     return np.uint64(product & (2**64 - 1)), np.uint64(product >> 64)
 
 
 def leading_zeros(value: Any) -> Any:
-    """How many bits above the highest one of a uint64 are zero: 0 to 64, as int64."""
+    """Return the count of zero bits above the highest set bit of a uint64: 0 to 64, as int64."""
     return np.int64(64 - int(value).bit_length())
 
 
 def int32_array(address: int, count: int) -> Any:
-    """The int32[count] at ``address``; what is written to it is written there."""
+    """Return the int32[count] at ``address``. The array shares its memory with the address."""
     return _array(ctypes.c_int32 * int(count), address)
 
 
 def int64_array(address: int, count: int) -> Any:
-    """The int64[count] at ``address``."""
+    """Return the int64[count] at ``address``."""
     return _array(ctypes.c_int64 * int(count), address)
 
 
 def uint64_array(address: int, count: int) -> Any:
-    """The uint64[count] at ``address``."""
+    """Return the uint64[count] at ``address``."""
     return _array(ctypes.c_uint64 * int(count), address)
 
 
 def int64_table(address: int, rows_count: int, columns_count: int) -> Any:
-    """The int64[rows_count, columns_count] at ``address``, row by row."""
+    """Return the int64[rows_count, columns_count] at ``address``, row by row."""
     return _array(ctypes.c_int64 * int(columns_count) * int(rows_count), address)
 
 
@@ -171,13 +171,13 @@ def _array(array_type: Any, address: int) -> Any:
 
 @inlined
 def field(node: int, number: int) -> Any:
-    """A field of the node at an address, as int64. Of a frame, too."""
+    """Return a field of the node, or of the frame, at an address, as int64."""
     return np.int64(load_int64(node + 8 * number))
 
 
 @inlined
 def put_frame(frame: int, mode: int, node: int, end: int, index: int) -> None:
-    """Keep where the writing of something is, while what is in it is written."""
+    """Save the progress in a struct, list or map while a value inside it is written."""
     store_uint64(frame + 8 * FRAME_MODE, mode)
     store_uint64(frame + 8 * FRAME_NODE, node)
     store_uint64(frame + 8 * FRAME_END, end)
@@ -186,20 +186,20 @@ def put_frame(frame: int, mode: int, node: int, end: int, index: int) -> None:
 
 @inlined
 def frame_at(frame: int) -> tuple[Any, Any, Any, Any]:
-    """What ``put_frame`` has kept: mode, node, end and index."""
+    """Return the mode, node, end and index that ``put_frame`` has saved."""
     mode, node = field(frame, FRAME_MODE), field(frame, FRAME_NODE)
     return mode, node, field(frame, FRAME_END), field(frame, FRAME_INDEX)
 
 
 @inlined
 def is_set(bitmap: int, index: int) -> bool:
-    """A bit of a bitmap at an address."""
+    """Return True if the bit ``index`` of the bitmap at an address is set."""
     return (np.int64(load_uint8(bitmap + (index >> 3))) >> (index & 7)) & 1 != 0
 
 
 @inlined
 def integer_at(kind: int, data: int, index: int) -> Any:
-    """A value of INT8 to INT64 as int64."""
+    """Return a value of INT8 to INT64, as int64."""
     if kind == INT32:
         return np.int64(load_int32(data + 4 * index))
     if kind == INT64:
@@ -211,9 +211,9 @@ def integer_at(kind: int, data: int, index: int) -> Any:
 
 @called
 def symbol_of(symbols: int, source: int, count: int) -> int:
-    """Number of the symbol that a string of ``count`` bytes is, -1 if it is none.
+    """Return the number of the symbol that equals a string of ``count`` bytes, or -1.
 
-    symbols: address of int64[]: their count, then address and length of each
+    symbols: address of int64[]: the count of symbols, then address and length of each symbol
     """
     for number in range(load_int64(symbols)):
         entry = symbols + 8 + 16 * number

@@ -1,4 +1,4 @@
-"""List the modules of kernels and their helpers. Importing one makes its kernels known."""
+"""List the modules of kernels and of helpers. Importing a module registers its kernels."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ from spark_kafka_sink.record.kernels import (
 
 MODULES = (avro_rows, hashing, json_rows, protobuf_rows, records)
 SHARED = (json_values, memory, text, variant)
-"""Helpers alone."""
+"""Modules that contain only helpers."""

@@ -1,11 +1,11 @@
 """Write rows of typed columns as Protobuf messages, from their ends: the Protobuf kernel.
 
-What is inside a message comes after its length. So rows are written from the last to the first,
-each from its last byte to its first: when the length of a message is written, what is in it has
-been. No pass for sizes is needed, nor a table of them.
+A message's length comes before its contents. So the kernel writes rows from the last to the first,
+and each row from its last byte to its first. When it writes the length of a message, the contents
+have been written. So the kernel needs neither a pass for sizes nor a table of sizes.
 
 The nodes of a message are its fields in descending order of their numbers. A map is a list of
-messages, of the fields 1 and 2.
+messages with the fields 1 and 2.
 
 Source: "Encoding" of Protobuf's documentation.
 """
@@ -122,7 +122,7 @@ _NANOS_TAG = 0x10
 
 @inlined
 def before_varint(at: int, value: int) -> int:
-    """Write the 64 bits of ``value`` as a varint that ends at ``at``; returns where it begins."""
+    """Write the 64 bits of ``value`` as a varint that ends at ``at``; return its address."""
     rest = np.uint64(value)
     size = (70 - leading_zeros(rest | np.uint64(1))) // 7
     at -= size
@@ -137,7 +137,7 @@ def before_varint(at: int, value: int) -> int:
 
 @called
 def before_seconds(at: int, micros: int, is_signed: bool) -> int:
-    """Write what is in google.protobuf.Timestamp, or, if signed, in Duration."""
+    """Write the contents of google.protobuf.Timestamp or, if signed, of Duration."""
     seconds = micros // _MICROS
     nanos = (micros - seconds * _MICROS) * 1000
     if is_signed and seconds < 0 and nanos > 0:
@@ -154,7 +154,7 @@ def before_seconds(at: int, micros: int, is_signed: bool) -> int:
 
 @called
 def is_in_range(value: int, limit: int) -> bool:
-    """Is it within one of the ranges?"""
+    """Return True if ``value`` is in the range ``limit``; see ``nodes`` for ranges."""
     if limit == SIGNED_32:
         return -(2**31) <= value < 2**31
     if limit == UNSIGNED_32:
@@ -168,7 +168,7 @@ def is_in_range(value: int, limit: int) -> bool:
 
 @called
 def is_known(numbers: int, value: int) -> bool:
-    """Is it one of the numbers of an enum?"""
+    """Return True if ``value`` is one of the numbers of an enum."""
     for position in range(load_int64(numbers)):
         if load_int64(numbers + 8 + 8 * position) == value:
             return True
@@ -177,14 +177,14 @@ def is_known(numbers: int, value: int) -> bool:
 
 @inlined
 def _before_tag(at: int, tag: int, rules: int) -> int:
-    """Write a tag, or none: eight bytes of which all but the last ones are written over later."""
+    """Write a tag, or none, that ends at ``at``. Up to eight bytes before it are overwritten."""
     store_uint64(at - 8, tag)
     return at - ((rules >> TAG_BYTES) & 15)
 
 
 @called
 def _has_rival(child: int, index: int) -> bool:
-    """Has another field of the same oneof a value?"""
+    """Return True if another field of the same oneof has a value."""
     rival = field(child, RIVAL)
     while rival != 0:
         validity = field(rival, VALIDITY)
@@ -199,9 +199,9 @@ def _has_rival(child: int, index: int) -> bool:
 def write_protobuf(state_address: int) -> int:
     """Write the rows before NEXT_ROW, the last one first; see ``nodes`` for the state.
 
-    STARTS are counted from LIMIT, so that they are negative. Rows that cannot be written get a
-    number in FAULTS and no bytes. Returns ALL_WRITTEN; or NEED_ROOM, with NEXT_ROW the row behind
-    the one for which there is not enough.
+    STARTS count from LIMIT, so they are negative. A row that cannot be written gets its fault in
+    FAULTS and no bytes. Returns ALL_WRITTEN, or NEED_ROOM if the output has no room for row
+    NEXT_ROW - 1.
     """
     state = int64_array(state_address, STATE_FIELDS)
     root = state[NODES]
@@ -222,7 +222,7 @@ def write_protobuf(state_address: int) -> int:
             continue
         frame = frames
         mode, node, end = np.int64(IN_STRUCT), root + NODE_BYTES, field(root, AFTER)
-        # Of elements: the one behind the next one. Of fields: the row of all of them.
+        # In a list: the index after the next element. In a struct: the row of all fields.
         index = np.int64(row)
         owner, stop = root, at
         fault = np.int64(0)
@@ -232,7 +232,7 @@ def write_protobuf(state_address: int) -> int:
             if at < least:
                 most = state[SLACK]
                 break
-            # What is to be written next, and where in its column it is.
+            # Find the next value, and its position in its column.
             if mode == IN_STRUCT:
                 if node == end:
                     if frame == frames:

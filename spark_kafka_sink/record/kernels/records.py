@@ -7,19 +7,20 @@ Layout (all lengths are zigzag varints, -1 is null)::
     header   key_length, key, value_length, value
 
 A bytes column is a BytesView, a headers column a HeadersView (``record.compiled.calls``): tuples of
-addresses and integers. Everything here is int64; addresses are not checked.
+addresses and integers. All numbers here are int64; addresses are not checked.
 
-The sizing kernels tell how large the largest record of an Arrow batch can get, and how large each
-is: the same records are refused as by the Java producer.
+The sizing kernels compute the upper bound of the largest record of an Arrow batch, and the size of
+each record. With these sizes the sink rejects the same records as the Java producer.
 
 The append kernel writes rows of an Arrow batch straight into the open batch of their partition, in
-one pass in row order: no sort, no gather into temporaries. Memory is pages of one arena; the pages
-of a batch form a chain through ``next_page``. A record that does not fit into the rest of a page
-goes on in the next one, so every page but the last is full and records of any size are alike.
+one pass in row order. It neither sorts rows nor gathers them in temporary buffers. Memory is pages
+of one arena; the pages of a batch form a chain through ``next_page``. A record that does not fit
+into the rest of a page continues in the next page. So every page of a batch but the last is full,
+and the kernel writes records of every size in the same way.
 
-The split kernel encodes some of the records of a batch again as a batch of their own. Keys, values
-and headers are copied as they are; only length, timestamp delta and offset delta change, because
-they count from the first record of the batch.
+The split kernel encodes some records of a batch as a new batch. Keys, values and headers are copied
+unchanged. Length, timestamp delta and offset delta change, because the deltas count from the first
+record of the batch.
 
 Source: Kafka's ``DefaultRecord`` and its ``recordSizeUpperBound``,
 ``AbstractRecords.estimateSizeInBytesUpperBound``, ``RecordAccumulator.append``,
@@ -98,21 +99,21 @@ _INT32_BYTES = 4
 
 @inlined
 def bytes_view(address: int) -> Any:
-    """The BytesView whose integers are at ``address``."""
+    """Return the BytesView whose integers are at ``address``."""
     fields = int64_array(address, BYTES_FIELDS)
     return BytesView(fields[0], fields[1], fields[2], fields[3], fields[4])
 
 
 @inlined
 def integers_view(address: int) -> Any:
-    """The IntegersView whose integers are at ``address``."""
+    """Return the IntegersView whose integers are at ``address``."""
     fields = int64_array(address, INTEGERS_FIELDS)
     return IntegersView(fields[0], fields[1], fields[2])
 
 
 @inlined
 def record_columns(address: int) -> Any:
-    """The RecordColumns whose ``fields()`` are at ``address``, as int64[]."""
+    """Return the RecordColumns whose ``fields()`` are at ``address``, as int64[]."""
     fields = int64_array(address + 8 * _HEADERS, _HEADER_FIELDS)
     headers = HeadersView(
         fields[0],
@@ -127,7 +128,7 @@ def record_columns(address: int) -> Any:
 
 @inlined
 def is_valid(validity_address: int, validity_offset: int, row: int) -> bool:
-    """Arrow's validity bit of ``row``. Without a bitmap (address 0) nothing is null."""
+    """Return Arrow's validity bit of ``row``. Without a bitmap (address 0) no row is null."""
     if validity_address == 0:
         return True
     bit = validity_offset + row
@@ -136,7 +137,7 @@ def is_valid(validity_address: int, validity_offset: int, row: int) -> bool:
 
 @inlined
 def load_offset(address: int, offset_bytes: int, row: int) -> int:
-    """Entry ``row`` of an offsets buffer of 4- or 8-byte integers."""
+    """Return entry ``row`` of an offsets buffer of 4- or 8-byte integers."""
     if offset_bytes == _INT32_BYTES:
         return np.int64(load_int32(address + 4 * row))
     return load_int64(address + 8 * row)
@@ -144,7 +145,7 @@ def load_offset(address: int, offset_bytes: int, row: int) -> int:
 
 @inlined
 def bytes_length(column: Any, row: int) -> int:
-    """Bytes of ``row``, or NULL_LENGTH: for a null, and for every row of an absent column."""
+    """Return the bytes of ``row``, or NULL_LENGTH for a null or an absent column."""
     if column.offset_bytes == 0:
         return np.int64(NULL_LENGTH)
     if not is_valid(column.validity_address, column.validity_offset, row):
@@ -155,13 +156,13 @@ def bytes_length(column: Any, row: int) -> int:
 
 @inlined
 def bytes_address(column: Any, row: int) -> int:
-    """Address of the first byte of ``row``."""
+    """Return the address of the first byte of ``row``."""
     return column.data_address + load_offset(column.offsets_address, column.offset_bytes, row)
 
 
 @inlined
 def headers_count(headers: Any, row: int) -> int:
-    """Number of headers of ``row``; 0 for null and for an absent column."""
+    """Return the number of headers of ``row``: 0 for a null or an absent column."""
     if headers.offset_bytes == 0:
         return np.int64(0)
     if not is_valid(headers.validity_address, headers.validity_offset, row):
@@ -172,13 +173,13 @@ def headers_count(headers: Any, row: int) -> int:
 
 @inlined
 def zigzag(value: int) -> Any:
-    """Signed to unsigned so that small magnitudes stay small: 0, -1, 1, -2 → 0, 1, 2, 3."""
+    """Map signed to unsigned so that small magnitudes stay small: 0, -1, 1, -2 → 0, 1, 2, 3."""
     return np.uint64((value << np.int64(1)) ^ (value >> np.int64(63)))
 
 
 @inlined
 def varint_size(value: int) -> int:
-    """Bytes of ``value`` as a zigzag varint: 1 to 10."""
+    """Return the bytes of ``value`` as a zigzag varint: 1 to 10."""
     rest = zigzag(value)
     size = np.int64(1)
     while rest >= np.uint64(128):
@@ -189,7 +190,7 @@ def varint_size(value: int) -> int:
 
 @inlined
 def put_varint(address: int, value: int) -> int:
-    """Write ``value`` as a zigzag varint; returns the address after it."""
+    """Write ``value`` as a zigzag varint; return the address after it."""
     rest = zigzag(value)
     while rest >= np.uint64(128):
         store_uint8(address, np.int64((rest & np.uint64(127)) | np.uint64(128)))
@@ -201,13 +202,13 @@ def put_varint(address: int, value: int) -> int:
 
 @inlined
 def bytes_size(length: int) -> int:
-    """Bytes on the wire of a length-prefixed field of ``length`` bytes or NULL_LENGTH."""
+    """Return the bytes of a length-prefixed field with ``length`` bytes or NULL_LENGTH."""
     return varint_size(length) + max(length, np.int64(0))
 
 
 @inlined
 def put_bytes(address: int, column: Any, row: int, length: int) -> int:
-    """Write a length-prefixed field; returns the address after it."""
+    """Write a length-prefixed field; return the address after it."""
     address = put_varint(address, length)
     if length > 0:
         copy_bytes(address, bytes_address(column, row), length)
@@ -217,7 +218,7 @@ def put_bytes(address: int, column: Any, row: int, length: int) -> int:
 
 @inlined
 def headers_size(headers: Any, row: int) -> int:
-    """Bytes of the headers of ``row``, their count included."""
+    """Return the bytes of the headers of ``row``, including their count."""
     count = headers_count(headers, row)
     size = varint_size(count)
     if count > 0:
@@ -230,7 +231,7 @@ def headers_size(headers: Any, row: int) -> int:
 
 @inlined
 def put_headers(address: int, headers: Any, row: int) -> int:
-    """Write the headers of ``row``; returns the address after them."""
+    """Write the headers of ``row``; return the address after them."""
     count = headers_count(headers, row)
     address = put_varint(address, count)
     if count > 0:
@@ -245,7 +246,10 @@ def put_headers(address: int, headers: Any, row: int) -> int:
 
 @inlined
 def content_size(columns: Any, row: int, key_length: int, value_length: int) -> int:
-    """Bytes of key, value and headers of ``row``: what does not depend on its place in a batch."""
+    """Return the bytes of key, value and headers of ``row``.
+
+    They do not depend on the record's place in a batch.
+    """
     return bytes_size(key_length) + bytes_size(value_length) + headers_size(columns.headers, row)
 
 
@@ -260,7 +264,7 @@ def put_record(
     key_length: int,
     value_length: int,
 ) -> int:
-    """Write a whole record; returns the address after it."""
+    """Write a whole record; return the address after it."""
     address = put_varint(address, body_size)
     store_uint8(address, np.int64(RECORD_ATTRIBUTES))
     address = put_varint(address + 1, timestamp_delta)
@@ -272,7 +276,10 @@ def put_record(
 
 @kernel
 def find_largest_record(rows_count: int, fields_address: int, size_address: int) -> int:
-    """See ``largest_record``: returns the row. size_address: of int64[1]."""
+    """Return the row of the largest record; see ``largest_record``.
+
+    size_address: of int64[1], which gets the upper bound of its bytes
+    """
     columns = record_columns(fields_address)
     largest = np.int64(-1)
     largest_row = np.int64(-1)
@@ -289,7 +296,10 @@ def find_largest_record(rows_count: int, fields_address: int, size_address: int)
 
 @kernel
 def fill_content_sizes(rows_count: int, fields_address: int, sizes_address: int) -> int:
-    """See ``content_sizes``: returns the number of rows. sizes_address: of int64[rows_count]."""
+    """Fill the sizes of ``content_sizes``; return the number of rows.
+
+    sizes_address: of int64[rows_count]
+    """
     columns = record_columns(fields_address)
     sizes = int64_array(sizes_address, rows_count)
     for row in range(rows_count):
@@ -330,7 +340,7 @@ def _spread(
     reserve: Any,
     reserve_count: Any,
 ) -> Any:
-    """Copy a record into the rest of ``page`` and the pages after it: (last page, its fill)."""
+    """Copy a record into the rest of ``page`` and new pages; return (last page, its fill)."""
     done = np.int64(0)
     while done < size:
         if fill == page_size:
@@ -368,12 +378,12 @@ def append_records(
 
     slots_address: of int32[stop_row], the partition's row in the table of open batches;
         ``-1 - t`` stands for the sticky partition of topic ``t``
-    fields_address: of int64[], those of RecordColumns
-    timestamps_address: of int64[stop_row] ms, or 0: then every record gets ``timestamp_ms``
+    fields_address: of int64[], the fields of RecordColumns
+    timestamps_address: of int64[stop_row] ms; if 0, every record gets ``timestamp_ms``
     state_address: of int64[STATE_FIELDS]; the table, pages and reserve are changed in place
 
-    Returns APPENDED_ALL; or BATCH_FULL, the batch of STOP_SLOT has no room for NEXT_ROW; or
-    NEED_PAGES, the reserve has fewer than the PAGES_NEEDED for it.
+    Returns APPENDED_ALL; BATCH_FULL if the batch of STOP_SLOT has no room for NEXT_ROW; or
+    NEED_PAGES if the reserve has fewer than PAGES_NEEDED pages, which NEXT_ROW needs.
     """
     state = int64_array(state_address, STATE_FIELDS)
     slots = int32_array(slots_address, stop_row)
@@ -455,7 +465,7 @@ def copy_chain(
 ) -> int:
     """Copy bytes ``start … start+count-1`` of a chain of pages to ``out_address``.
 
-    state_address: as in ``append_records``. Returns the address after what was written.
+    state_address: as in ``append_records``. Returns the address after the last byte written.
     """
     state = int64_array(state_address, STATE_FIELDS)
     arena_address = state[ARENA]
@@ -478,7 +488,7 @@ def copy_chain(
 
 @inlined
 def _get_varint(address: int) -> Any:
-    """(value of a zigzag varint, address after it)."""
+    """Return (value of a zigzag varint, address after it)."""
     raw = np.uint64(0)
     shift = np.uint64(0)
     while True:
@@ -501,7 +511,7 @@ def take_records_at(
     out_address: int,
     results_address: int,
 ) -> int:
-    """See ``take_records``. results_address: of int64[5], what it returns."""
+    """Take records; see ``take_records``. results_address: of int64[5], its results."""
     start = address
     out = out_address
     first_timestamp = np.int64(0)

@@ -1,6 +1,6 @@
-"""Of which sources a library is: a digest that the library has as the name of a symbol.
+"""Compute the digest of the kernels' sources, which a library contains as the name of a symbol.
 
-Python 3.9 without any package runs this module, as the build does before it has a compiler.
+Python 3.9 without any package must run this module: the build imports it before the compiler.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 COMPILER = ("numba==0.68.1", "llvmlite==0.50.0")
-"""The packages that compile, exactly: other versions make other machine code."""
+"""The compiler's packages in exact versions: other versions generate other machine code."""
 OLDEST_PYTHON = (3, 10)
-"""Of those packages."""
+"""The oldest Python version that the compiler's packages support."""
 _FOLDERS = ("compiled", "kernels")
 _LOADER = "library.py"
 _DIGEST_DIGITS = 32
 
 
 def symbol(record: Path | None = None) -> str:
-    """Return the name of the symbol that a library of these sources has.
+    """Return the name of the symbol that a library of these sources contains.
 
-    record: the folder ``spark_kafka_sink/record``, that of this package if None
+    record: the folder ``spark_kafka_sink/record``; if None, the folder of this package
     """
     at: Any = record or importlib.resources.files("spark_kafka_sink.record")
     files = [

@@ -1,12 +1,12 @@
 """Write numbers, dates, times, strings and bytes as text. Helpers of kernels.
 
-Each writes at an address and returns that after what it wrote. For all but strings and bytes,
-WIDEST_TEXT bytes there must be free: some use what follows as scratch space.
+Each helper writes at an address and returns the address after the text. Except for strings and
+bytes, WIDEST_TEXT bytes must be free there, because some helpers use them as scratch space.
 
-Floating point is written as Java 19 and newer write it: the shortest text that reads back the same,
-of at least two digits. In strings hexadecimal digits of escapes are capitals, and nothing beyond
-ASCII is escaped, as by Jackson's ``JsonGenerator`` as Spark uses it. Bytes that are not UTF-8
-become U+FFFD, as many as in Java's ``String(byte[], UTF_8)``.
+Floating point has the format of Java 19 and newer: the shortest text, of at least two digits, that
+reads back as the same number. In strings, the hexadecimal digits of escapes are capitals, and only
+ASCII characters are escaped, as in Jackson's ``JsonGenerator`` with Spark's settings. Bytes that
+are not UTF-8 become U+FFFD, as many as in Java's ``String(byte[], UTF_8)``.
 
 Source: C. Neri and L. Schneider, "Euclidean affine functions and their application to calendar
 algorithms"; ``java.math.BigDecimal.toString``; R. Giulietti, "The Schubfach way to render doubles",
@@ -40,7 +40,7 @@ _PAIRS = np.frombuffer(b"".join(b"%02d" % i for i in range(100)), "<u2").astype(
 POWERS_OF_TEN = np.array([10**i for i in range(20)], np.uint64)
 _MICROS_PER_DAY = 86_400_000_000
 
-# Days and years that are added so that no sum is negative: 20,000 times 400 years.
+# Days and years are added so that no sum is negative: 20,000 times 400 years.
 _ERAS = 20_000
 _DAYS_PER_ERA = 146_097
 _DAYS_BEFORE = 719_468 + _ERAS * _DAYS_PER_ERA
@@ -51,7 +51,7 @@ _DAYS_BEFORE = 719_468 + _ERAS * _DAYS_PER_ERA
 
 @inlined
 def digits_count(value: Any) -> Any:
-    """Decimal digits of a uint64: 1 to 20, as int64."""
+    """Return the count of decimal digits of a uint64: 1 to 20, as int64."""
     count = ((64 - leading_zeros(value | np.uint64(1))) * 1233) >> 12
     if value >= POWERS_OF_TEN[np.uint64(count)]:
         count += 1
@@ -101,8 +101,8 @@ def put_integer(at: int, value: int) -> int:
 
 @inlined
 def calendar_day(days: int) -> Any:
-    """Year, month and day of the month of a day since 1970, in the proleptic Gregorian calendar."""
-    # Days since March 1 of a year long ago; a year begins with March.
+    """Return (year, month, day of the month) of a day since 1970, proleptic Gregorian."""
+    # Days count from March 1 of a year long ago. A year begins with March.
     quarters = np.uint64(days + _DAYS_BEFORE) * np.uint64(4) + np.uint64(3)
     century = quarters // np.uint64(_DAYS_PER_ERA)
     day = (quarters - century * np.uint64(_DAYS_PER_ERA)) // np.uint64(4)
@@ -160,10 +160,11 @@ def put_clock(at: int, seconds: int) -> int:
 
 @inlined
 def local_day(micros: int, ahead: int) -> Any:
-    """Days since 1970, and microseconds of the day, that a clock shows.
+    """Return (days since 1970, microseconds of the day) of local time.
 
-    micros: since 1970; ahead: seconds that the clock is ahead, less than a day. They are added to
-        the time of day: the sum of both could be more than int64 has
+    micros: since 1970, UTC
+    ahead: seconds that local time is ahead of UTC, less than a day. They are added to the time of
+        day, because the sum of ``micros`` and ``ahead`` could exceed int64
     """
     days = micros // _MICROS_PER_DAY
     of_day = micros - days * _MICROS_PER_DAY + ahead * 1_000_000
@@ -178,9 +179,9 @@ def local_day(micros: int, ahead: int) -> Any:
 
 @called
 def put_local_time(at: int, micros: int, ahead: int) -> int:
-    """Write microseconds since 1970 as a clock shows them: ``yyyy-MM-ddTHH:mm:ss.SSS``.
+    """Write microseconds since 1970, UTC, as local time: ``yyyy-MM-ddTHH:mm:ss.SSS``.
 
-    ahead: seconds that the clock is ahead, less than a day
+    ahead: seconds that local time is ahead of UTC, less than a day
     """
     days, of_day = local_day(micros, ahead)
     millis = np.uint64(of_day) // np.uint64(1000)
@@ -198,7 +199,7 @@ def put_local_time(at: int, micros: int, ahead: int) -> int:
 
 @called
 def put_zone(at: int, seconds: int) -> int:
-    """Write what a clock is ahead of UTC: ``Z``, ``+01:00``; with seconds where it has some."""
+    """Write an offset from UTC: ``Z``, ``+01:00``, or with seconds if they are not 0."""
     if seconds == 0:
         store_uint8(at, 90)
         return at + 1
@@ -210,7 +211,7 @@ def put_zone(at: int, seconds: int) -> int:
 
 @called
 def put_fraction(at: int, fraction: Any, count: int) -> int:
-    """Write a point and ``count`` digits without the zeros at the end; nothing for 0."""
+    """Write a point and ``count`` digits without zeros at the end; write nothing for 0."""
     if fraction == np.uint64(0):
         return at
     while fraction % np.uint64(10) == np.uint64(0):
@@ -222,7 +223,7 @@ def put_fraction(at: int, fraction: Any, count: int) -> int:
 
 @called
 def put_time(at: int, nanos: int) -> int:
-    """Write nanoseconds of a day as ``HH:mm:ss`` with as many digits of a second as needed."""
+    """Write nanoseconds of a day as ``HH:mm:ss`` with as many fraction digits as needed."""
     seconds = nanos // 1_000_000_000
     at = put_clock(at, seconds)
     return put_fraction(at, np.uint64(nanos - seconds * 1_000_000_000), np.int64(9))
@@ -233,7 +234,7 @@ def put_time(at: int, nanos: int) -> int:
 
 @inlined
 def _split_wide(high: Any, low: Any) -> Any:
-    """Two uint64 divided by 10^9: the high and the low one of the quotient, and what is left."""
+    """Divide a uint128 by 10^9; return (high uint64, low uint64, remainder)."""
     billion, mask = np.uint64(1_000_000_000), np.uint64(0xFFFFFFFF)
     part = high >> np.uint64(32)
     top = part // billion
@@ -249,8 +250,8 @@ def _split_wide(high: Any, low: Any) -> Any:
 
 @inlined
 def put_wide(at: int, high: Any, low: Any) -> int:
-    """Write an unsigned number of 128 bits, as two uint64: 1 to 39 digits."""
-    # Nine digits at a time, the last ones first, until the rest has at most twenty.
+    """Write a uint128, which is given as two uint64: 1 to 39 digits."""
+    # Split off the last nine digits until the rest is a uint64.
     parts = 0
     first, second, third = np.uint64(0), np.uint64(0), np.uint64(0)
     while high != np.uint64(0):
@@ -269,9 +270,9 @@ def put_wide(at: int, high: Any, low: Any) -> int:
 
 @called
 def put_decimal(at: int, address: int, scale: int) -> int:
-    """Write the int128 at ``address`` over 10^scale, as Java's BigDecimal: ``0.01``, ``1E-7``.
+    """Write the int128 at ``address`` / 10^scale as Java's BigDecimal does: ``0.01``, ``1E-7``.
 
-    scale: any int32; if it is negative there is always an exponent: ``1.23E+10``
+    scale: any int32. A negative scale always gives an exponent: ``1.23E+10``
     """
     low, high = load_uint64(address), load_uint64(address + 8)
     if high >> np.uint64(63):
@@ -324,7 +325,7 @@ _MASK_63 = 2**63 - 1
 
 
 def _table_of_powers() -> Any:
-    """For each k from _LEAST_POWER: floor(10^-k / 2^r) + 1 of 126 bits, as two of 63."""
+    """Return floor(10^-k / 2^r) + 1 of 126 bits, as two numbers of 63, for each k."""
     table = []
     for k in range(_LEAST_POWER, _GREATEST_POWER + 1):
         r = ((-k * 913_124_641_741) >> 38) - 125
@@ -349,9 +350,10 @@ def _round_to_odd(high: Any, low: Any, value: Any) -> Any:
 
 @called
 def _shortest(q: int, c: Any, is_even_spaced: bool) -> Any:
-    """(f, k): f * 10^k is the shortest that reads back as c * 2^q, or has one digit more.
+    """Return (f, k): f * 10^k is the shortest decimal that reads back as c * 2^q.
 
-    is_even_spaced: the next smaller number is as far away as the next larger one
+    f may have one digit more than the shortest decimal.
+    is_even_spaced: the next smaller number is as far away as the next larger number
     """
     odd = c & np.uint64(1)
     middle = c << np.uint64(2)
@@ -395,7 +397,7 @@ def _copy_24(at: int, source: int) -> None:
 
 @called
 def _without_zeros(f: Any, k: int) -> Any:
-    """f * 10^k without the zeros at f's end, of which there are at most 16."""
+    """Return (f, k) of the same f * 10^k without the zeros at the end of f, at most 16."""
     rest = f // np.uint64(100_000_000)
     if rest * np.uint64(100_000_000) == f:
         f, k = rest, k + 8
@@ -415,7 +417,7 @@ def _without_zeros(f: Any, k: int) -> Any:
 
 @called
 def _put_shortest(at: int, f: Any, k: int) -> int:
-    """Write f * 10^k, f of at most 17 digits, as Java writes floating point."""
+    """Write f * 10^k as Java writes floating point. f has at most 17 digits."""
     if f % np.uint64(10) == np.uint64(0):
         f, k = _without_zeros(f, k)
     digits = at + SCRATCH
@@ -450,19 +452,22 @@ def _put_shortest(at: int, f: Any, k: int) -> int:
 
 @called
 def put_double(at: int, bits: Any) -> int:
-    """Write the finite float64 of these bits."""
+    """Write the finite float64 with these bits."""
     return _put_floating(at, bits >> np.uint64(63), bits & np.uint64(_MASK_63), 52, 3)
 
 
 @called
 def put_float(at: int, bits: Any) -> int:
-    """Write the finite float32 of these bits, which are a uint64."""
+    """Write the finite float32 with these bits, which are a uint64."""
     return _put_floating(at, bits >> np.uint64(31), bits & np.uint64(0x7FFFFFFF), 23, 8)
 
 
 @inlined
 def _put_floating(at: int, sign: Any, bits: Any, fraction_bits: int, tiny: int) -> int:
-    """tiny: numbers of less than this many smallest steps have one digit where two are wanted."""
+    """Write a finite number from its sign bit and its other bits.
+
+    tiny: a number of fewer than ``tiny`` smallest steps has one digit, but Java writes two
+    """
     if sign != np.uint64(0):
         store_uint8(at, 45)
         at += 1
@@ -491,7 +496,7 @@ def _put_floating(at: int, sign: Any, bits: Any, fraction_bits: int, tiny: int) 
 
 
 MOST_ESCAPED = 6
-"""Bytes that one byte of a string becomes at most."""
+"""The most bytes that a byte of a string needs."""
 
 _ONES = 0x0101010101010101
 _HIGHS = 0x8080808080808080
@@ -517,7 +522,7 @@ _SHORT_ESCAPES = _short_escapes()
 
 @inlined
 def _has_special(word: Any) -> bool:
-    """Is one of eight bytes a control character, a quote, a backslash, or beyond ASCII?"""
+    """Return True if one of eight bytes is a control, a quote, a backslash, or not ASCII."""
     ones = np.uint64(_ONES)
     quotes = word ^ (np.uint64(0x22) * ones)
     backslashes = word ^ (np.uint64(0x5C) * ones)
@@ -527,7 +532,7 @@ def _has_special(word: Any) -> bool:
 
 @inlined
 def _put_plain(at: int, source: int, count: int) -> bool:
-    """Copy a string that needs no escapes. False, with anything written, if it does."""
+    """Copy a string and return True, or return False if it has special bytes."""
     if count >= 8:
         last = source + count - 8
         position = source
@@ -555,7 +560,7 @@ def _put_plain(at: int, source: int, count: int) -> bool:
 
 @called
 def put_string(at: int, source: int, count: int) -> int:
-    """Write a string in quotes: at most MOST_ESCAPED bytes for each of its own, and 2."""
+    """Write a string in quotes: at most MOST_ESCAPED bytes for each of its bytes, and 2."""
     store_uint8(at, 34)
     at += 1
     at = at + count if _put_plain(at, source, count) else _put_escaped(at, source, count)
@@ -574,7 +579,7 @@ def _put_escaped(at: int, source: int, count: int) -> int:
             store_uint64(at, np.int64(word))
             at += 8
             source += 8
-        # Up to the next eight bytes that may be plain.
+        # Write these eight bytes one by one.
         stop = min(source + 8, end)
         while source < stop:
             byte = np.int64(load_uint8(source))
@@ -618,9 +623,9 @@ def _continues(at: int, end: int) -> bool:
 
 @called
 def _character_bytes(at: int, end: int, byte: int) -> int:
-    """Bytes of the character that begins with ``byte``, 128 and more.
+    """Return the bytes of the UTF-8 character that begins with ``byte``, which is at least 128.
 
-    Negative if it is none: how many bytes become one U+FFFD.
+    If the bytes are no character, return -n: n bytes become one U+FFFD.
     """
     if 0xC2 <= byte < 0xE0:
         return np.int64(2) if _continues(at + 1, end) else np.int64(-1)
@@ -644,7 +649,7 @@ def _character_bytes(at: int, end: int, byte: int) -> int:
 
 @called
 def put_text(at: int, source: int, count: int) -> bool:
-    """Copy a string. False if it is not UTF-8."""
+    """Copy a string. Return False if it is not UTF-8."""
     seen = np.uint64(0)
     if count >= 8:
         last = source + count - 8
@@ -676,7 +681,7 @@ def put_text(at: int, source: int, count: int) -> bool:
 
 @called
 def put_base64(at: int, source: int, count: int) -> int:
-    """Write bytes as Base64 in quotes, padded: 4 for each 3, begun or whole, and 2."""
+    """Write bytes as padded Base64 in quotes: 4 bytes for every 3 or rest of 3, and 2."""
     store_uint8(at, 34)
     at += 1
     for position in range(0, count - 2, 3):

@@ -1,8 +1,8 @@
 """Write Spark's VARIANT as JSON, as its ``Variant.toJson`` does. Helpers of the JSON kernel.
 
-A variant has two parts: a value, whose objects and arrays have others in them, and metadata, in
-which the names of all fields are. Nothing of them is read before it was compared with where they
-end.
+A variant has two parts. The value contains other values if it is an object or an array. The
+metadata contains the names of all fields. No byte is read before its address is compared with the
+end of its part.
 
 Source: ``org.apache.spark.types.variant`` of Spark; the Variant encoding of Apache Parquet.
 """
@@ -109,7 +109,10 @@ def _content_bytes() -> Any:
 
 
 CONTENT_BYTES = _content_bytes()
-"""Of each type the bytes behind its first one, of BYTES and TEXT those of their length; or -1."""
+"""The bytes after a value's first byte, by type; for BYTES and TEXT, the bytes of the length.
+
+An unknown type has -1.
+"""
 
 _NULL_WORD = 0x6C6C756E
 _TRUE_WORD = 0x65757274
@@ -121,7 +124,7 @@ _MICROS = 1_000_000
 def _put_decimal(at: int, body: int, kind: int) -> int:
     """Write a decimal without an exponent, and without zeros at the end of its fraction.
 
-    -1 where it has more digits than its type may have.
+    Returns -1 if the decimal has more digits than its type allows.
     """
     scale = np.int64(load_uint8(body))
     most = np.int64(38)
@@ -171,9 +174,9 @@ def _put_decimal(at: int, body: int, kind: int) -> int:
 
 @called
 def _put_moment(at: int, micros: int, ahead: int) -> int:
-    """Write ``yyyy-MM-dd HH:mm:ss`` with as many digits of a second as needed, in quotes.
+    """Write a quote and ``yyyy-MM-dd HH:mm:ss`` with as many fraction digits as needed.
 
-    The one at the end is left out.
+    The caller writes the quote at the end.
     """
     days, of_day = local_day(micros, ahead)
     store_uint8(at, 34)
@@ -186,7 +189,7 @@ def _put_moment(at: int, micros: int, ahead: int) -> int:
 
 @called
 def _put_offset(at: int, ahead: int) -> int:
-    """Write what a clock is ahead of UTC: ``+05:30``. Seconds are left out, as Spark does."""
+    """Write an offset from UTC: ``+05:30``. Seconds are omitted, as in Spark."""
     minutes = abs(ahead) // 60
     store_uint8(at, 45 if ahead < 0 and minutes > 0 else 43)
     put_pair(at + 1, minutes // 60)
@@ -214,7 +217,7 @@ def _put_uuid(at: int, source: int) -> int:
 
 @called
 def put_primitive(at: int, body: int, kind: int, state_address: int) -> int:
-    """Write a primitive value, but for BYTES and TEXT. -1 if it is none."""
+    """Write a primitive value except BYTES and TEXT. Return -1 if the value is invalid."""
     if kind <= FALSE:
         if kind == NULL:
             return put_word(at, _NULL_WORD, 4)
@@ -254,32 +257,32 @@ def put_primitive(at: int, body: int, kind: int, state_address: int) -> int:
 
 
 MOST_BYTES = 2**24
-"""Of a value and of metadata: Spark takes no more."""
+"""Spark's limit for the bytes of a value, and for the bytes of metadata."""
 MOST_TEXT = 2**31 - 1
-"""Bytes of text that may be written of one variant, but for its last string."""
+"""The most bytes of text of one variant, without its last string."""
 
 
-# The lower two bits of a value's first byte. Of PRIMITIVE the upper six are its type.
+# The lower two bits of a value's first byte. The upper six bits of a PRIMITIVE are its type.
 PRIMITIVE = 0
 SHORT_TEXT = 1
 OBJECT = 2
 
-# Frames of objects and arrays that are being written: int64[MOST_LEVELS, FRAME_FIELDS].
-_NAMES = 0  # address of the next field's number in the metadata, 0 in an array
+# Frames of the objects and arrays being written: int64[MOST_LEVELS, FRAME_FIELDS].
+_NAMES = 0  # Address of the next field's number in the metadata, 0 in an array.
 _NAME_WIDTH = 1
-_PLACES = 2  # address of the next one's place
+_PLACES = 2  # Address of the next value's place.
 _PLACE_WIDTH = 3
-_INSIDE = 4  # address that places count from
-_LEFT = 5  # how many are to be written
+_INSIDE = 4  # Address from which places count.
+_LEFT = 5  # Count of the values that are not written yet.
 
 _VERSION = 1
 _LONGEST_ESCAPES = 4096
-"""As in ``json_rows``: up to here there is room for all bytes of a string to be escaped."""
+"""The most bytes of a string whose escapes are not counted when room is short."""
 
 
 @inlined
 def _unsigned(address: int, width: int) -> Any:
-    """An integer of 1 to 4 bytes, as int64. No byte behind it is read."""
+    """Return the unsigned integer of 1 to 4 bytes, as int64. No byte after it is read."""
     if width == 1:
         return np.int64(load_uint8(address))
     if width == 4:
@@ -290,7 +293,7 @@ def _unsigned(address: int, width: int) -> Any:
 
 @inlined
 def _bytes_at(node: int, position: int) -> tuple[Any, Any]:
-    """Address of the bytes of a row of a BINARY, and how many they are."""
+    """Return (address, count) of the bytes of a row of a BINARY."""
     width, offsets = field(node, OFFSET_BYTES), field(node, OFFSETS)
     position += field(node, FIRST)
     start = load_offset(offsets, width, position)
@@ -299,7 +302,7 @@ def _bytes_at(node: int, position: int) -> tuple[Any, Any]:
 
 @inlined
 def _most_bytes(at: int, source: int, count: int, kind: int, last_start: int) -> Any:
-    """Bytes that a STRING or a BINARY becomes at most: counted if there is little room."""
+    """Return the most bytes that a STRING or a BINARY needs, counted if room is short."""
     most = MOST_ESCAPED * count
     if at + most > last_start and (kind == BINARY or count > _LONGEST_ESCAPES):
         most = escaped_bytes(source, count, kind)
@@ -310,11 +313,11 @@ def _most_bytes(at: int, source: int, count: int, kind: int, last_start: int) ->
 def put_variant(at: int, state_address: int, node: int, position: int, frames: int) -> int:
     """Write row ``position`` of the VARIANT ``node`` as JSON.
 
-    frames: address of int64[MOST_LEVELS, FRAME_FIELDS] that may be written over
+    frames: address of int64[MOST_LEVELS, FRAME_FIELDS], which is overwritten
 
-    Returns the address behind it; NO_ROOM, with what is needed from ``at`` on in NEEDED; or the
-    negative of a fault. Values that are there several times, with one place for all of them, are
-    MALFORMED: so few bytes could become more text than there is memory for.
+    Returns the address after the text; NO_ROOM, with the bytes needed from ``at`` on in NEEDED; or
+    a negated fault. If several fields or elements share one place, the variant is MALFORMED:
+    otherwise a few bytes could become more text than memory can hold.
     """
     state = int64_array(state_address, STATE_FIELDS)
     last_start = state[LIMIT] - state[SLACK]
@@ -330,13 +333,13 @@ def put_variant(at: int, state_address: int, node: int, position: int, frames: i
     names_end = names + names_bytes
     texts = names + 1 + (names_count + 2) * width
     end = value + value_bytes
-    # How many bytes of the value have not been written yet.
+    # Bytes of the value that have not been written yet.
     unwritten = value_bytes
     here = value
     frame = frames
     is_first = True
     while True:
-        # The value at ``here``.
+        # Write the value at ``here``.
         if here >= end:
             return np.int64(-MALFORMED)
         if at > last_start:
@@ -379,7 +382,7 @@ def put_variant(at: int, state_address: int, node: int, position: int, frames: i
                 return np.int64(-MALFORMED)
             body += count
         else:
-            # Objects have a number of four bytes where this bit is set, and arrays the one below.
+            # This bit of an object or an array means that its count has four bytes.
             is_object = basic == OBJECT
             is_large = kind & (16 if is_object else 4) != 0
             count_width = np.int64(4 if is_large else 1)
@@ -408,7 +411,7 @@ def put_variant(at: int, state_address: int, node: int, position: int, frames: i
         unwritten -= body - here
         if unwritten < 0:
             return np.int64(-MALFORMED)
-        # What comes next: the end of objects and arrays, or one more in the innermost one.
+        # End the complete objects and arrays, then continue in the innermost incomplete one.
         while frame != frames and field(frame - FRAME_BYTES, _LEFT) == 0:
             if at > last_start:
                 state[NEEDED] = at - begin
