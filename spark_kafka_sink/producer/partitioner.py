@@ -43,7 +43,7 @@ from spark_kafka_sink.record.compiled.calls import (
     NO_KEY_HASH,
     Topics,
     assign_slots,
-    murmur3_of,
+    murmur3_hash,
 )
 
 Int32Array = npt.NDArray[np.int32]
@@ -269,7 +269,7 @@ def _check_murmur3() -> None:
     """
     for key in (b"", b"a", b"ab", b"abc", b"abcd", b"\x80\xff\x00 longer than a word"):
         data = np.frombuffer(key or b"\0", np.uint8)
-        ours = murmur3_of(data.ctypes.data, len(key))
+        ours = murmur3_hash(data.ctypes.data, len(key))
         theirs = mmh3.hash(key, signed=False)
         if ours != theirs:
             raise RuntimeError(

@@ -147,7 +147,7 @@ def test_numbers_stand_for_the_same_faults_in_both():
     assert variant_twin.UNKNOWN_TYPE == kernel.UNKNOWN_TYPE
     assert variant_twin.TOO_DEEP == kernel.TOO_DEEP
     assert variant_twin.MOST_LEVELS == kernel.MOST_LEVELS
-    assert variant_twin.MOST_BYTES == variant.MOST_BYTES
+    assert variant_twin.MOST_BYTES == variant.MAX_VARIANT_BYTES
 
 
 def nested(levels: int) -> bytes:
@@ -321,7 +321,7 @@ def test_step_by_step_it_does_the_same(found):
 
 def test_more_text_than_java_has_strings_for(monkeypatch):
     """A name of many fields: stepped through with less, for two gigabytes take a minute."""
-    monkeypatch.setattr(variant, "MOST_TEXT", 1000)
+    monkeypatch.setattr(variant, "MAX_TEXT_BYTES", 1000)
     row = Variant(written(Inner(["n" * 90] * 12, [primitive(0)] * 12, 1, False), ["n" * 90]),
                   metadata_of(["n" * 90]))  # fmt: skip
     batch = pa.record_batch([array_of([row])], ["c"])

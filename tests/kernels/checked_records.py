@@ -83,7 +83,7 @@ class _Calls:
         views = [*(0,) * 5, *ABSENT_INTEGERS, *ABSENT_INTEGERS]
         fields = np.concatenate([self._records.fields, np.array(views, np.int64)])
         sums = np.zeros(1, np.uint64)
-        self._call("add_rows_digest", self._records.rows_count, fields, [sums])
+        self._call("sum_row_hashes", self._records.rows_count, fields, [sums])
 
     def place(self) -> None:
         """Choose partitions, of several topics, by each hash of the key."""

@@ -180,7 +180,7 @@ class TestBuilt:
             (tmp_path / name).mkdir()
             code = OTHER_PROCESSOR.format(name=name, features=features)
             start = (
-                f"from {BUILD} import _compilers_environment as made, TARGETS\n"
+                f"from {BUILD} import _compiler_environment as made, TARGETS\n"
                 "import os, subprocess, sys; from pathlib import Path\n"
                 f"folder = Path({str(tmp_path / name)!r})\n"
                 "one = '{}={}={}'.format('x', *TARGETS['linux-x86_64'][:2])\n"

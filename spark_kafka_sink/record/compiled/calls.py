@@ -48,12 +48,12 @@ class Kernel:
 
 append_records = Kernel("append_records", 8)
 copy_chain = Kernel("copy_chain", 5)
-murmur3_of = Kernel("murmur3_of", 2)
+murmur3_hash = Kernel("murmur3_hash", 2)
 fill_slots = Kernel("fill_slots", 9)
 find_largest_record = Kernel("find_largest_record", 3)
 fill_content_sizes = Kernel("fill_content_sizes", 3)
 take_records_at = Kernel("take_records_at", 6)
-add_rows_digest = Kernel("add_rows_digest", 3)
+sum_row_hashes = Kernel("sum_row_hashes", 3)
 write_json = Kernel("write_json", 1)
 write_avro = Kernel("write_avro", 1)
 write_protobuf = Kernel("write_protobuf", 1)
@@ -61,8 +61,8 @@ write_protobuf = Kernel("write_protobuf", 1)
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel
     for kernel in (
-        *(append_records, copy_chain, murmur3_of, fill_slots, take_records_at),
-        *(find_largest_record, fill_content_sizes, add_rows_digest),
+        *(append_records, copy_chain, murmur3_hash, fill_slots, take_records_at),
+        *(find_largest_record, fill_content_sizes, sum_row_hashes),
         *(write_json, write_avro, write_protobuf),
     )
 }
@@ -295,6 +295,6 @@ def digest_rows(
     Returns (uint64, int64 bytes of keys, values, headers' keys and values, and topics).
     """
     fields = int64s([*columns.fields(), *topic, *partition, *timestamp])
-    contents = np.empty(1, np.uint64)
-    data_bytes = add_rows_digest(rows_count, address_of(fields), address_of(contents))
-    return int(contents[0]), data_bytes
+    digest = np.empty(1, np.uint64)
+    data_bytes = sum_row_hashes(rows_count, address_of(fields), address_of(digest))
+    return int(digest[0]), data_bytes

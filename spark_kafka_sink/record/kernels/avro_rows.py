@@ -68,23 +68,23 @@ from spark_kafka_sink.record.kernels.memory import (
     called,
     copy_bytes,
     field,
-    frame_at,
+    find_symbol,
     inlined,
     int64_array,
-    integer_at,
-    is_set,
+    is_bit_set,
     kernel,
     load_float32,
+    load_frame,
+    load_integer,
     load_uint8,
     load_uint32,
     load_uint64,
-    put_frame,
+    save_frame,
     store_float32,
     store_float64,
     store_uint8,
     store_uint32,
     store_uint64,
-    symbol_of,
 )
 from spark_kafka_sink.record.kernels.records import load_offset, put_varint
 
@@ -118,19 +118,19 @@ def _decimal_size(address: int) -> int:
 
 
 @inlined
-def _put_number(at: int, kind: int, data: int, position: int, written_as: int) -> int:
+def _put_floating_point(at: int, kind: int, data: int, position: int, written_as: int) -> int:
     """Write a number as a float, or as a double if ``written_as`` is AVRO_AS_DOUBLE."""
     if kind == FLOAT:
         value = np.float64(load_float32(data + 4 * position))
     else:
-        value = np.float64(integer_at(kind, data, position))
+        value = np.float64(load_integer(kind, data, position))
     if written_as == AVRO_AS_DOUBLE:
         store_float64(at, value)
         return at + 8
     if kind == FLOAT:
         store_uint32(at, np.int64(load_uint32(data + 4 * position)))
     else:
-        store_float32(at, np.float32(integer_at(kind, data, position)))
+        store_float32(at, np.float32(load_integer(kind, data, position)))
     return at + 4
 
 
@@ -167,11 +167,11 @@ def write_avro(state_address: int) -> int:
         # In a list or a map: the next element. In a struct: the row of all fields.
         index = np.int64(row)
         fault = np.int64(0)
-        most = np.int64(0)
+        bytes_needed = np.int64(0)
         child = node
         while True:
             if at > last_start:
-                most = state[SLACK]
+                bytes_needed = state[SLACK]
                 break
             # Find the next value, and its position in its column.
             if mode == IN_STRUCT:
@@ -179,7 +179,7 @@ def write_avro(state_address: int) -> int:
                     if frame == frames:
                         break
                     frame -= FRAME_BYTES
-                    mode, node, end, index = frame_at(frame)
+                    mode, node, end, index = load_frame(frame)
                     continue
                 child = node
                 position = index + field(child, FIRST)
@@ -189,7 +189,7 @@ def write_avro(state_address: int) -> int:
                     store_uint8(at, 0)
                     at += 1
                     frame -= FRAME_BYTES
-                    mode, node, end, index = frame_at(frame)
+                    mode, node, end, index = load_frame(frame)
                     continue
                 child = node
                 if mode == AT_KEY:
@@ -198,14 +198,14 @@ def write_avro(state_address: int) -> int:
                     start = load_offset(offsets, width, position)
                     count = load_offset(offsets, width, position + 1) - start
                     if at + count > last_start:
-                        most = count + state[SLACK]
+                        bytes_needed = count + state[SLACK]
                         break
                     at = put_varint(at, count)
                     copy_bytes(at, field(child, DATA) + start, count)
                     at += count
                     child += NODE_BYTES
                     if at > last_start:
-                        most = state[SLACK]
+                        bytes_needed = state[SLACK]
                         break
                 position = index + field(child, FIRST)
                 index += 1
@@ -215,7 +215,7 @@ def write_avro(state_address: int) -> int:
                 at += field(child, NAME_BYTES)
                 continue
             validity = field(child, VALIDITY)
-            if kind == NULL or (validity != 0 and not is_set(validity, position)):
+            if kind == NULL or (validity != 0 and not is_bit_set(validity, position)):
                 branch = field(child, NULL_BRANCH)
                 if branch >= 0:
                     at = put_varint(at, branch)
@@ -230,15 +230,15 @@ def write_avro(state_address: int) -> int:
             data = field(child, DATA)
             if kind <= INT64:
                 if kind == BOOLEAN:
-                    store_uint8(at, 1 if is_set(data, position) else 0)
+                    store_uint8(at, 1 if is_bit_set(data, position) else 0)
                     at += 1
                 elif written_as <= DIVIDED:
-                    value = integer_at(kind, data, position)
+                    value = load_integer(kind, data, position)
                     if written_as == DIVIDED:
                         value //= field(child, PARAMETER)
                     at = put_varint(at, value)
                 else:
-                    at = _put_number(at, kind, data, position, written_as)
+                    at = _put_floating_point(at, kind, data, position, written_as)
             elif kind == DOUBLE:
                 store_uint64(at, np.int64(load_uint64(data + 8 * position)))
                 at += 8
@@ -247,7 +247,7 @@ def write_avro(state_address: int) -> int:
                     store_uint32(at, np.int64(load_uint32(data + 4 * position)))
                     at += 4
                 else:
-                    at = _put_number(at, kind, data, position, written_as)
+                    at = _put_floating_point(at, kind, data, position, written_as)
             elif kind == DECIMAL:
                 address = data + 16 * position
                 size = field(child, PARAMETER)
@@ -260,10 +260,10 @@ def write_avro(state_address: int) -> int:
                 start = load_offset(offsets, width, position)
                 count = load_offset(offsets, width, position + 1) - start
                 if at + count > last_start:
-                    most = count + state[SLACK]
+                    bytes_needed = count + state[SLACK]
                     break
                 if written_as == ENUM:
-                    symbol = symbol_of(field(child, PARAMETER), data + start, count)
+                    symbol = find_symbol(field(child, PARAMETER), data + start, count)
                     if symbol < 0:
                         fault = np.int64(AVRO_NO_SYMBOL)
                         break
@@ -278,7 +278,7 @@ def write_avro(state_address: int) -> int:
                 copy_bytes(at, data + start, count)
                 at += count
             else:
-                put_frame(frame, mode, node, end, index)
+                save_frame(frame, mode, node, end, index)
                 frame += FRAME_BYTES
                 node = child + NODE_BYTES
                 if kind == STRUCT:
@@ -296,9 +296,9 @@ def write_avro(state_address: int) -> int:
             faults[row] = fault + FAULT_CAUSES * ((child - root) // NODE_BYTES)
             state[FAULTS_COUNT] += 1
             at = out + starts[row]
-        elif most != 0:
+        elif bytes_needed != 0:
             state[NEXT_ROW] = row
-            state[NEEDED] = at - out - starts[row] + most
+            state[NEEDED] = at - out - starts[row] + bytes_needed
             return np.int64(NEED_ROOM)
     starts[state[ROWS_COUNT]] = at - out
     state[NEXT_ROW] = state[ROWS_COUNT]

@@ -70,12 +70,12 @@ def build(platforms: list[str], folder: Path = FOLDER) -> list[Path]:
 
     Raises BuildError if a library cannot be compiled or linked; no file is changed then.
     """
-    linkers = {platform: _known_linker(platform) for platform in platforms}
-    with tempfile.TemporaryDirectory(prefix="pykafka-sink-build-") as made:
-        _compile(Path(made), platforms)
+    linkers = {platform: _require_linker(platform) for platform in platforms}
+    with tempfile.TemporaryDirectory(prefix="pykafka-sink-build-") as built:
+        _compile(Path(built), platforms)
         for platform, linker in linkers.items():
-            _link(linker, platform, Path(made))
-        return [_placed(Path(made) / library_name(one), folder) for one in platforms]
+            _link(linker, platform, Path(built))
+        return [_install(Path(built) / library_name(one), folder) for one in platforms]
 
 
 def is_current(path: Path) -> bool:
@@ -83,7 +83,7 @@ def is_current(path: Path) -> bool:
     return path.is_file() and symbol().encode() in path.read_bytes()
 
 
-def _known_linker(platform: str) -> str:
+def _require_linker(platform: str) -> str:
     if platform not in TARGETS:
         raise BuildError(f"there is no {platform}: kernels are made for {', '.join(TARGETS)}")
     linker = linker_for(platform)
@@ -103,27 +103,27 @@ def _compile(folder: Path, platforms: list[str]) -> None:
             "from an sdist has them"
         )
     wanted = [f"{one}={TARGETS[one].triple}={TARGETS[one].processor}" for one in platforms]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", _COMPILE, str(folder), *wanted],
         cwd=ROOT,
-        env=_compilers_environment(folder),
+        env=_compiler_environment(folder),
         check=False,
     )
-    if done.returncode:
+    if result.returncode:
         raise BuildError(f"the kernels cannot be compiled: {' '.join(COMPILER)} has failed")
 
 
-def _compilers_environment(folder: Path) -> dict[str, str]:
+def _compiler_environment(folder: Path) -> dict[str, str]:
     """Return an environment in which the result does not depend on machine and user settings.
 
     LLVM vectorises loops for the target. numba's own vectorisation, which would run before and for
     this machine's processor, is off.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
-    of_host = TARGETS.get(f"linux-{platform_name().partition('-')[2]}")
+    host_target = TARGETS.get(f"linux-{platform_name().partition('-')[2]}")
     return {
         **kept,
-        "NUMBA_CPU_NAME": of_host.processor if of_host else "generic",
+        "NUMBA_CPU_NAME": host_target.processor if host_target else "generic",
         "NUMBA_CPU_FEATURES": "",
         "NUMBA_LOOP_VECTORIZE": "0",
         "NUMBA_SLP_VECTORIZE": "0",
@@ -137,17 +137,17 @@ def _compilers_environment(folder: Path) -> dict[str, str]:
 def _link(linker: str, platform: str, folder: Path) -> None:
     output, unlinked = folder / library_name(platform), folder / f"{platform}.o"
     command = [linker, *TARGETS[platform].linked, "-o", str(output), str(unlinked)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BuildError(f"{' '.join(command)} has failed:\n{done.stderr}")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise BuildError(f"{' '.join(command)} has failed:\n{result.stderr}")
 
 
-def _placed(made: Path, folder: Path) -> Path:
+def _install(built: Path, folder: Path) -> Path:
     """Replace the file in one step: a process that has mapped the old file keeps the old file."""
-    part = folder / f".{made.name}.part"
-    shutil.copyfile(made, part)
-    os.replace(part, folder / made.name)
-    return folder / made.name
+    part = folder / f".{built.name}.part"
+    shutil.copyfile(built, part)
+    os.replace(part, folder / built.name)
+    return folder / built.name
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -63,11 +63,11 @@ def object_code(codes: dict[str, str], triple: str, processor: str) -> bytes:
     target = llvm.Target.from_triple(triple).create_target_machine(
         cpu=processor, features="", opt=_OPTIMISATION, reloc="pic", codemodel="default"
     )
-    whole = _parsed(_MARK.format(name=symbol()), triple, target)
+    whole = _parse(_MARK.format(name=symbol()), triple, target)
     for name, code in codes.items():
         whole.link_in(_module_of(name, code, triple, target))
     _optimise(whole, target)
-    _refuse_externals(whole)
+    _reject_externals(whole)
     return bytes(target.emit_object(whole))
 
 
@@ -99,7 +99,7 @@ def _code_of(name: str, source: Callable[..., int]) -> str:
 
 def _module_of(name: str, code: str, triple: str, target: Any) -> Any:
     """Return the LLVM module with the kernel; everything else in the module is private."""
-    module = _parsed(code, triple, target)
+    module = _parse(code, triple, target)
     for function in module.functions:
         if not function.is_declaration and function.name != name:
             function.linkage = "internal"
@@ -109,7 +109,7 @@ def _module_of(name: str, code: str, triple: str, target: Any) -> Any:
     return module
 
 
-def _parsed(code: str, triple: str, target: Any) -> Any:
+def _parse(code: str, triple: str, target: Any) -> Any:
     module = llvm.parse_assembly(code)
     module.triple = triple
     module.data_layout = str(target.target_data)
@@ -124,7 +124,7 @@ def _optimise(module: Any, target: Any) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
-def _refuse_externals(module: Any) -> None:
+def _reject_externals(module: Any) -> None:
     needed = {
         function.name
         for function in module.functions
@@ -166,7 +166,7 @@ def _multiply_wide(typing_context: Any, left: Any, right: Any) -> Any:
     return signature, generate
 
 
-def _storer_of(kind: Any) -> Any:
+def _float_storer(kind: Any) -> Any:
     @intrinsic
     def store(typing_context: Any, address: Any, value: Any) -> Any:
         signature = types.void(types.int64, kind)
@@ -236,7 +236,7 @@ def _array_at(element: Any) -> Any:
         signature = array_type(types.int64, types.int64)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return _filled(context, builder, array_type, arguments[0], [arguments[1]])
+            return _create_array(context, builder, array_type, arguments[0], [arguments[1]])
 
         return signature, generate
 
@@ -249,12 +249,14 @@ def _int64_table(typing_context: Any, address: Any, rows_count: Any, columns_cou
     signature = array_type(types.int64, types.int64, types.int64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _filled(context, builder, array_type, arguments[0], list(arguments[1:]))
+        return _create_array(context, builder, array_type, arguments[0], list(arguments[1:]))
 
     return signature, generate
 
 
-def _filled(context: Any, builder: Any, array_type: Any, address: Any, shape: list[Any]) -> Any:
+def _create_array(
+    context: Any, builder: Any, array_type: Any, address: Any, shape: list[Any]
+) -> Any:
     """Return an array of memory without reference counting."""
     array = make_array(array_type)(context, builder)
     item_bytes = context.get_abi_sizeof(context.get_data_type(array_type.dtype))
@@ -283,8 +285,8 @@ _INTRINSICS: dict[Callable[..., Any], Any] = {
     memory.load_int16: _loader(types.int16),
     memory.leading_zeros: _leading_zeros,
     memory.load_float32: _loader(types.float32),
-    memory.store_float32: _storer_of(types.float32),
-    memory.store_float64: _storer_of(types.float64),
+    memory.store_float32: _float_storer(types.float32),
+    memory.store_float64: _float_storer(types.float64),
     memory.store_uint8: _storer(8),
     memory.store_uint16: _storer(16),
     memory.store_uint32: _storer(32),
@@ -300,7 +302,7 @@ _INTRINSICS: dict[Callable[..., Any], Any] = {
 # --- command line --------------------------------------------------------------------------------
 
 
-def _check() -> None:
+def _check_declarations() -> None:
     """Raise RuntimeError for another compiler, or if calls.py declares other kernels."""
     found = (f"numba=={numba.__version__}", f"llvmlite=={llvmlite.__version__}")
     if found != COMPILER:
@@ -314,7 +316,7 @@ def _check() -> None:
 
 def main(arguments: list[str]) -> None:
     """Write the object files."""
-    _check()
+    _check_declarations()
     codes = compiled_kernels()
     for one in arguments[1:]:
         platform, triple, processor = one.split("=")

@@ -149,7 +149,7 @@ def crc32(address: int, length: int) -> Any:
 
 
 @kernel
-def murmur3_of(address: int, length: int) -> int:
+def murmur3_hash(address: int, length: int) -> int:
     """Return murmur3 of one key, for comparison with other implementations."""
     return np.int64(murmur3(address, length))
 
@@ -237,7 +237,7 @@ def _mix(left: Any, right: Any) -> Any:
 
 
 @inlined
-def _load_4(address: int) -> Any:
+def _load_4_bytes(address: int) -> Any:
     return np.uint64(load_uint32(address))
 
 
@@ -271,8 +271,8 @@ def _wyhash(address: int, length: int, seed: Any) -> Any:
     elif length >= 4:
         middle = (length >> 3) << 2
         end = address + length - 4
-        first = (_load_4(address) << np.uint64(32)) | _load_4(address + middle)
-        second = (_load_4(end) << np.uint64(32)) | _load_4(end - middle)
+        first = (_load_4_bytes(address) << np.uint64(32)) | _load_4_bytes(address + middle)
+        second = (_load_4_bytes(end) << np.uint64(32)) | _load_4_bytes(end - middle)
     elif length > 0:
         first = np.uint64(load_uint8(address)) << np.uint64(16)
         first |= np.uint64(load_uint8(address + (length >> 1))) << np.uint64(8)
@@ -282,7 +282,7 @@ def _wyhash(address: int, length: int, seed: Any) -> Any:
 
 
 @inlined
-def _add_bytes(hashed: Any, kind: Any, column: Any, row: int) -> Any:
+def _hash_bytes(hashed: Any, kind: Any, column: Any, row: int) -> Any:
     """Add a field of bytes to a row's hash; return (hash, length of the field, 0 for null)."""
     length = bytes_length(column, row)
     if length == NULL_LENGTH:
@@ -293,51 +293,51 @@ def _add_bytes(hashed: Any, kind: Any, column: Any, row: int) -> Any:
 
 
 @inlined
-def _add_integer(hashed: Any, kind: Any, value: int) -> Any:
+def _hash_integer(hashed: Any, kind: Any, value: int) -> Any:
     return _mix(hashed ^ _SECRET_2 ^ kind, np.uint64(value) ^ _SECRET_3)
 
 
 @inlined
-def _is_there(column: Any, row: int) -> bool:
+def _has_value(column: Any, row: int) -> bool:
     is_absent = column.values_address == 0
     return not is_absent and is_valid(column.validity_address, column.validity_offset, row)
 
 
 @kernel
-def add_rows_digest(rows_count: int, fields_address: int, contents_address: int) -> int:
+def sum_row_hashes(rows_count: int, fields_address: int, digest_address: int) -> int:
     """Sum the hashes of the rows, and return the rows' bytes; see ``digest_rows``.
 
     fields_address: of int64[]: the fields of columns, topic, partition and timestamp
-    contents_address: of uint64[1], which gets the sum
+    digest_address: of uint64[1], which gets the sum
     """
     columns = record_columns(fields_address)
     topic = bytes_view(fields_address + 8 * _TOPIC_FIELDS)
     partition = integers_view(fields_address + 8 * _PARTITION_FIELDS)
     timestamp = integers_view(fields_address + 8 * _TIMESTAMP_FIELDS)
-    contents = np.uint64(0)
+    digest = np.uint64(0)
     data_bytes = np.int64(0)
     headers = columns.headers
     for row in range(rows_count):
-        hashed, length = _add_bytes(_ROW, _KEY, columns.key, row)
+        hashed, length = _hash_bytes(_ROW, _KEY, columns.key, row)
         data_bytes += length
-        hashed, length = _add_bytes(hashed, _VALUE, columns.value, row)
+        hashed, length = _hash_bytes(hashed, _VALUE, columns.value, row)
         data_bytes += length
         count = headers_count(headers, row)
         if count > 0:
             first = load_offset(headers.offsets_address, headers.offset_bytes, row)
             for header in range(first, first + count):
-                hashed, length = _add_bytes(hashed, _HEADER_KEY, headers.keys, header)
+                hashed, length = _hash_bytes(hashed, _HEADER_KEY, headers.keys, header)
                 data_bytes += length
-                hashed, length = _add_bytes(hashed, _HEADER_VALUE, headers.values, header)
+                hashed, length = _hash_bytes(hashed, _HEADER_VALUE, headers.values, header)
                 data_bytes += length
-        hashed, length = _add_bytes(hashed, _TOPIC, topic, row)
+        hashed, length = _hash_bytes(hashed, _TOPIC, topic, row)
         data_bytes += length
-        if _is_there(partition, row):
+        if _has_value(partition, row):
             value = np.int64(load_int32(partition.values_address + 4 * row))
-            hashed = _add_integer(hashed, _PARTITION, value)
-        if _is_there(timestamp, row):
+            hashed = _hash_integer(hashed, _PARTITION, value)
+        if _has_value(timestamp, row):
             value = load_int64(timestamp.values_address + 8 * row) // np.int64(_US_PER_MS)
-            hashed = _add_integer(hashed, _TIMESTAMP, value)
-        contents += hashed
-    uint64_array(contents_address, 1)[0] = contents
+            hashed = _hash_integer(hashed, _TIMESTAMP, value)
+        digest += hashed
+    uint64_array(digest_address, 1)[0] = digest
     return data_bytes

@@ -66,39 +66,39 @@ from spark_kafka_sink.record.compiled.nodes import (
     ZONES_COUNT,
 )
 from spark_kafka_sink.record.kernels.json_values import (
-    escaped_bytes,
+    find_zone,
+    max_escaped_bytes,
     put_by_pattern,
     put_interval,
     put_json_double,
     put_json_float,
-    put_word,
-    within_table,
-    zone_of,
+    put_literal,
+    time_in_zones_table,
 )
 from spark_kafka_sink.record.kernels.memory import (
     called,
     copy_bytes,
     field,
-    frame_at,
     inlined,
     int64_array,
     int64_table,
-    integer_at,
-    is_set,
+    is_bit_set,
     kernel,
+    load_frame,
     load_int32,
     load_int64,
+    load_integer,
     load_uint8,
     load_uint32,
     load_uint64,
-    put_frame,
+    save_frame,
     store_uint8,
     store_uint32,
     store_uint64,
 )
 from spark_kafka_sink.record.kernels.records import load_offset
 from spark_kafka_sink.record.kernels.text import (
-    MOST_ESCAPED,
+    MAX_ESCAPED_BYTES,
     put_base64,
     put_date,
     put_decimal,
@@ -106,7 +106,7 @@ from spark_kafka_sink.record.kernels.text import (
     put_local_time,
     put_string,
     put_time,
-    put_zone,
+    put_zone_offset,
 )
 from spark_kafka_sink.record.kernels.variant import put_variant
 
@@ -116,12 +116,12 @@ _FALSE = 0x65736C6166
 _MICROS = 1_000_000
 _MICROS_PER_DAY = 86_400_000_000
 _NANOS_PER_DAY = 1000 * _MICROS_PER_DAY
-_LONGEST_ESCAPES = 4096
+_MAX_UNCOUNTED_BYTES = 4096
 """The most bytes of a string whose escapes are not counted when room is short."""
 
 
 @inlined
-def _put_name(at: int, name: int, count: int) -> int:
+def _copy_name(at: int, name: int, count: int) -> int:
     """Copy eight bytes at a time: up to 7 bytes more are read and written."""
     for position in range(0, count, 8):
         store_uint64(at + position, np.int64(load_uint64(name + position)))
@@ -129,7 +129,7 @@ def _put_name(at: int, name: int, count: int) -> int:
 
 
 @called
-def _put_fault(state_address: int, row: int, node: int, cause: int) -> None:
+def _set_fault(state_address: int, row: int, node: int, cause: int) -> None:
     """Set the fault of a row that cannot be written."""
     state = int64_array(state_address, STATE_FIELDS)
     faults = int64_array(state[FAULTS], state[ROWS_COUNT])
@@ -151,7 +151,7 @@ def write_json(state_address: int) -> int:
     zones = int64_table(state[ZONES], zones_count, 2)
     starts = int64_array(state[STARTS], state[ROWS_COUNT] + 1)
     skipped = state[SKIPPED]
-    is_null_left_out = state[FLAGS] & IGNORE_NULLS != 0
+    omits_nulls = state[FLAGS] & IGNORE_NULLS != 0
     last_start = state[LIMIT] - state[SLACK]
     out = state[OUT]
     at = out + starts[state[NEXT_ROW]]
@@ -185,15 +185,15 @@ def write_json(state_address: int) -> int:
                     node = field(child, AFTER)
                     validity = field(child, VALIDITY)
                     kind = field(child, KIND)
-                    is_null = kind == 0 or (validity != 0 and not is_set(validity, position))
-                    if is_null and is_null_left_out:
+                    is_null = kind == 0 or (validity != 0 and not is_bit_set(validity, position))
+                    if is_null and omits_nulls:
                         continue
                     if at > last_start:
                         state[NEXT_ROW] = row
                         state[NEEDED] = at - out - starts[row] + state[SLACK]
                         return np.int64(NEED_ROOM)
                     skip = np.int64(1) if is_first else np.int64(0)
-                    at = _put_name(at, field(child, NAME) + skip, field(child, NAME_BYTES) - skip)
+                    at = _copy_name(at, field(child, NAME) + skip, field(child, NAME_BYTES) - skip)
                     is_first = False
                     if is_null:
                         store_uint32(at, _NULL)
@@ -205,7 +205,7 @@ def write_json(state_address: int) -> int:
                     if frame == frames:
                         break
                     frame -= FRAME_BYTES
-                    mode, node, end, index = frame_at(frame)
+                    mode, node, end, index = load_frame(frame)
                     is_first = False
                     continue
             else:
@@ -213,7 +213,7 @@ def write_json(state_address: int) -> int:
                     store_uint8(at, 93 if mode == IN_LIST else 125)
                     at += 1
                     frame -= FRAME_BYTES
-                    mode, node, end, index = frame_at(frame)
+                    mode, node, end, index = load_frame(frame)
                     is_first = False
                     continue
                 if at > last_start:
@@ -239,7 +239,7 @@ def write_json(state_address: int) -> int:
                         mode = np.int64(AT_KEY)
                         node -= NODE_BYTES
                     index += 1
-                    if kind == 0 or (validity != 0 and not is_set(validity, position)):
+                    if kind == 0 or (validity != 0 and not is_bit_set(validity, position)):
                         store_uint32(at, _NULL)
                         at += 4
                         continue
@@ -247,17 +247,17 @@ def write_json(state_address: int) -> int:
             is_key = mode == AT_KEY and child == node
             data = field(child, DATA)
             if INT8 <= kind <= INT64:
-                at = put_integer(at, integer_at(kind, data, position))
+                at = put_integer(at, load_integer(kind, data, position))
             elif STRING <= kind <= BINARY:
                 width = field(child, OFFSET_BYTES)
                 offsets = field(child, OFFSETS)
                 start = load_offset(offsets, width, position)
                 count = load_offset(offsets, width, position + 1) - start
-                if at + MOST_ESCAPED * count > last_start:
+                if at + MAX_ESCAPED_BYTES * count > last_start:
                     # A long string needs room for its own escapes only, not six times its bytes.
-                    most = MOST_ESCAPED * count
-                    if kind == BINARY or count > _LONGEST_ESCAPES:
-                        most = escaped_bytes(data + start, count, kind)
+                    most = MAX_ESCAPED_BYTES * count
+                    if kind == BINARY or count > _MAX_UNCOUNTED_BYTES:
+                        most = max_escaped_bytes(data + start, count, kind)
                     if at + most > last_start:
                         state[NEXT_ROW] = row
                         state[NEEDED] = at - out - starts[row] + state[SLACK] + most
@@ -279,8 +279,8 @@ def write_json(state_address: int) -> int:
                 else:
                     at = put_json_float(at, bits)
             elif kind == BOOLEAN:
-                is_true = is_set(data, position)
-                at = put_word(at, _TRUE, 4) if is_true else put_word(at, _FALSE, 5)
+                is_true = is_bit_set(data, position)
+                at = put_literal(at, _TRUE, 4) if is_true else put_literal(at, _FALSE, 5)
             elif kind == DECIMAL:
                 at = put_decimal(at, data + 16 * position, field(child, PARAMETER))
             elif kind == VARIANT:
@@ -290,12 +290,12 @@ def write_json(state_address: int) -> int:
                     state[NEEDED] += at - out - starts[row] + state[SLACK]
                     return np.int64(NEED_ROOM)
                 if found < 0:
-                    _put_fault(state_address, row, child, -found)
+                    _set_fault(state_address, row, child, -found)
                     at = out + starts[row]
                     break
                 at = found
             elif kind >= STRUCT:
-                put_frame(frame, mode, node, end, index)
+                save_frame(frame, mode, node, end, index)
                 frame += FRAME_BYTES
                 node = child + NODE_BYTES
                 is_first = True
@@ -326,27 +326,27 @@ def write_json(state_address: int) -> int:
                 pattern = field(child, PARAMETER)
                 store_uint8(at, 34)
                 if kind == TIMESTAMP:
-                    seconds = within_table(micros // _MICROS)
+                    seconds = time_in_zones_table(micros // _MICROS)
                     if not zone_start <= seconds < zone_stop:
-                        found = zone_of(zones, zones_count, seconds)
+                        found = find_zone(zones, zones_count, seconds)
                         zone_start, zone_offset = zones[found, 0], zones[found, 1]
                         zone_stop = zones[found + 1, 0]
-                ahead = zone_offset if kind == TIMESTAMP else np.int64(0)
+                offset_seconds = zone_offset if kind == TIMESTAMP else np.int64(0)
                 if pattern != 0:
                     days = micros // _MICROS_PER_DAY
-                    of_day = micros - days * _MICROS_PER_DAY
-                    at = put_by_pattern(at + 1, pattern, days, of_day, ahead)
+                    micros_of_day = micros - days * _MICROS_PER_DAY
+                    at = put_by_pattern(at + 1, pattern, days, micros_of_day, offset_seconds)
                 else:
-                    at = put_local_time(at + 1, micros, ahead)
+                    at = put_local_time(at + 1, micros, offset_seconds)
                     if kind == TIMESTAMP:
-                        at = put_zone(at, ahead)
+                        at = put_zone_offset(at, offset_seconds)
                 store_uint8(at, 34)
                 at += 1
             elif kind == TIME:
                 store_uint8(at, 34)
                 nanos = np.int64(load_int64(data + 8 * position))
                 if not 0 <= nanos < _NANOS_PER_DAY:
-                    _put_fault(state_address, row, child, np.int64(NO_TIME))
+                    _set_fault(state_address, row, child, np.int64(NO_TIME))
                     at = out + starts[row]
                     break
                 at = put_time(at + 1, nanos)

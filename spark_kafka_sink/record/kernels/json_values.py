@@ -48,7 +48,7 @@ from spark_kafka_sink.record.kernels.memory import (
 )
 from spark_kafka_sink.record.kernels.text import (
     POWERS_OF_TEN,
-    calendar_day,
+    calendar_date,
     digits_count,
     put_digits,
     put_double,
@@ -64,7 +64,7 @@ _MICROS = 1_000_000
 
 
 @inlined
-def put_word(at: int, word: int, count: int) -> int:
+def put_literal(at: int, word: int, count: int) -> int:
     """Write the first ``count`` bytes of ``word``. All eight bytes at ``at`` are overwritten."""
     store_uint64(at, word)
     return at + count
@@ -89,7 +89,7 @@ def put_json_double(at: int, bits: Any) -> int:
     if (bits >> np.uint64(52)) & np.uint64(0x7FF) != np.uint64(0x7FF):
         return put_double(at, bits)
     if bits << np.uint64(12) != np.uint64(0):
-        return put_word(at, _NAN, 5)
+        return put_literal(at, _NAN, 5)
     return _put_infinity(at, bits >> np.uint64(63) != np.uint64(0))
 
 
@@ -99,7 +99,7 @@ def put_json_float(at: int, bits: Any) -> int:
     if (bits >> np.uint64(23)) & np.uint64(0xFF) != np.uint64(0xFF):
         return put_float(at, bits)
     if bits & np.uint64(0x7FFFFF) != np.uint64(0):
-        return put_word(at, _NAN, 5)
+        return put_literal(at, _NAN, 5)
     return _put_infinity(at, bits >> np.uint64(31) != np.uint64(0))
 
 
@@ -107,16 +107,16 @@ def put_json_float(at: int, bits: Any) -> int:
 def _put_unit(at: int, unit: int) -> int:
     """Write a space and the unit's name."""
     if unit == UNIT_DAY:
-        return put_word(at, 0x59414420, 4)
+        return put_literal(at, 0x59414420, 4)
     if unit == UNIT_HOUR:
-        return put_word(at, 0x52554F4820, 5)
+        return put_literal(at, 0x52554F4820, 5)
     if unit == UNIT_MINUTE:
-        return put_word(at, 0x4554554E494D20, 7)
-    return put_word(at, 0x444E4F43455320, 7)
+        return put_literal(at, 0x4554554E494D20, 7)
+    return put_literal(at, 0x444E4F43455320, 7)
 
 
 @called
-def _put_padded(at: int, value: int, is_first: bool, is_day: bool) -> int:
+def _put_interval_number(at: int, value: int, is_day: bool) -> int:
     """Write a number of a unit. Hours, minutes and seconds have at least two digits."""
     if value < 10 and not is_day:
         store_uint8(at, 48)
@@ -154,7 +154,7 @@ def put_interval(at: int, micros: int, units: int) -> int:
             at += 1
         count = rest // step
         rest -= count * step
-        at = _put_padded(at, np.int64(count), unit == first, unit == UNIT_DAY)
+        at = _put_interval_number(at, np.int64(count), unit == UNIT_DAY)
     if last == UNIT_SECOND:
         at = put_fraction(at, rest, np.int64(6))
     store_uint8(at, 39)
@@ -167,7 +167,7 @@ def put_interval(at: int, micros: int, units: int) -> int:
 
 
 @inlined
-def within_table(seconds: int) -> int:
+def time_in_zones_table(seconds: int) -> int:
     """Return a time before ZONES_REPEAT at which zones have the same offsets as at ``seconds``.
 
     Both times are in seconds since 1970.
@@ -178,7 +178,7 @@ def within_table(seconds: int) -> int:
 
 
 @called
-def zone_of(zones: Any, count: int, seconds: int) -> int:
+def find_zone(zones: Any, count: int, seconds: int) -> int:
     """Return the last row of ``zones`` that does not start after ``seconds``."""
     low, high = np.int64(0), np.int64(count)
     while high - low > 1:
@@ -191,7 +191,7 @@ def zone_of(zones: Any, count: int, seconds: int) -> int:
 
 
 @called
-def escaped_bytes(source: int, count: int, kind: int) -> int:
+def max_escaped_bytes(source: int, count: int, kind: int) -> int:
     """Return the bytes of Base64, or at most the bytes of an escaped string, without quotes."""
     if kind == BINARY:
         return (count + 2) // 3 * 4
@@ -212,21 +212,21 @@ _MICROS_PER_DAY = 86_400_000_000
 
 
 @called
-def _put_number(at: int, value: int, width: int) -> int:
+def _put_padded_number(at: int, value: int, width: int) -> int:
     """Write a number that is not negative, with zeros in front up to ``width`` digits."""
     number = np.uint64(value)
     return put_digits(at, number, max(digits_count(number), np.int64(width)))
 
 
 @called
-def _put_year_of(at: int, year: int, width: int) -> int:
+def _put_padded_year(at: int, year: int, width: int) -> int:
     if width == 4:
         return put_year(at, year)
     if width < 4:
         if year >= 0:
-            return _put_number(at, year, width)
+            return _put_padded_number(at, year, width)
         store_uint8(at, 45)
-        return _put_number(at + 1, -year, width)
+        return _put_padded_number(at + 1, -year, width)
     # A year with more digits than the pattern has a sign, and so has a negative year.
     magnitude = abs(year)
     if year < 0:
@@ -235,12 +235,12 @@ def _put_year_of(at: int, year: int, width: int) -> int:
     elif digits_count(np.uint64(magnitude)) > width:
         store_uint8(at, 43)
         at += 1
-    return _put_number(at, magnitude, width)
+    return _put_padded_number(at, magnitude, width)
 
 
 @called
-def _put_offset(at: int, seconds: int, how: int) -> int:
-    kind, zero = how % OFFSET_KINDS, how // OFFSET_KINDS
+def _put_offset(at: int, seconds: int, step_format: int) -> int:
+    kind, zero = step_format % OFFSET_KINDS, step_format // OFFSET_KINDS
     magnitude = abs(seconds)
     hours, minutes, rest = magnitude // 3600, magnitude // 60 % 60, magnitude % 60
     has_seconds = kind >= OFFSET_HHMMSS and rest > 0
@@ -271,15 +271,15 @@ def _put_offset(at: int, seconds: int, how: int) -> int:
 
 
 @called
-def put_by_pattern(at: int, pattern: int, days: int, of_day: int, offset: int) -> int:
+def put_by_pattern(at: int, pattern: int, days: int, micros_of_day: int, offset: int) -> int:
     """Write a day since 1970 and its microseconds, both of UTC, as local time in a pattern.
 
-    offset: seconds that local time is ahead of UTC, less than a day
+    offset: local time minus UTC in seconds, less than a day
 
     Days and microseconds are separate numbers, because the microseconds since 1970 of some dates
     exceed int64.
     """
-    rest = of_day + offset * _MICROS_PER_SECOND
+    rest = micros_of_day + offset * _MICROS_PER_SECOND
     if rest < 0:
         rest += _MICROS_PER_DAY
         days -= 1
@@ -287,39 +287,43 @@ def put_by_pattern(at: int, pattern: int, days: int, of_day: int, offset: int) -
         rest -= _MICROS_PER_DAY
         days += 1
     seconds = rest // _MICROS_PER_SECOND
-    year, month, day_of_month = calendar_day(days)
-    count = _number(pattern)
+    year, month, day_of_month = calendar_date(days)
+    count = _load_number(pattern)
     for step in range(count):
         address = pattern + 8 + STEP_BYTES * step
-        what, how = _number(address), _number(address + 8)
-        if what == BYTE:
-            store_uint8(at, how)
+        step_kind, step_format = _load_number(address), _load_number(address + 8)
+        if step_kind == BYTE:
+            store_uint8(at, step_format)
             at += 1
-        elif what == YEAR:
-            at = _put_year_of(at, year, how)
-        elif what == YEAR_OF_CENTURY:
+        elif step_kind == YEAR:
+            at = _put_padded_year(at, year, step_format)
+        elif step_kind == YEAR_OF_CENTURY:
             at = put_pair(at, abs(year) % 100)
-        elif what == MONTH:
-            at = _put_number(at, month, how)
-        elif what == DAY:
-            at = _put_number(at, day_of_month, how)
-        elif what == HOUR:
-            at = _put_number(at, seconds // 3600, how)
-        elif what == MINUTE:
-            at = _put_number(at, seconds // 60 % 60, how)
-        elif what == SECOND:
-            at = _put_number(at, seconds % 60, how)
-        elif what == FRACTION:
+        elif step_kind == MONTH:
+            at = _put_padded_number(at, month, step_format)
+        elif step_kind == DAY:
+            at = _put_padded_number(at, day_of_month, step_format)
+        elif step_kind == HOUR:
+            at = _put_padded_number(at, seconds // 3600, step_format)
+        elif step_kind == MINUTE:
+            at = _put_padded_number(at, seconds // 60 % 60, step_format)
+        elif step_kind == SECOND:
+            at = _put_padded_number(at, seconds % 60, step_format)
+        elif step_kind == FRACTION:
             fraction = np.uint64(rest - seconds * _MICROS_PER_SECOND)
-            if how <= 6:
-                at = put_digits(at, fraction // POWERS_OF_TEN[np.uint64(6 - how)], how)
+            if step_format <= 6:
+                at = put_digits(
+                    at, fraction // POWERS_OF_TEN[np.uint64(6 - step_format)], step_format
+                )
             else:
-                at = put_digits(at, fraction * POWERS_OF_TEN[np.uint64(how - 6)], how)
+                at = put_digits(
+                    at, fraction * POWERS_OF_TEN[np.uint64(step_format - 6)], step_format
+                )
         else:
-            at = _put_offset(at, offset, how)
+            at = _put_offset(at, offset, step_format)
     return at
 
 
 @called
-def _number(address: int) -> Any:
+def _load_number(address: int) -> Any:
     return np.int64(load_int64(address))

@@ -176,7 +176,7 @@ def field(node: int, number: int) -> Any:
 
 
 @inlined
-def put_frame(frame: int, mode: int, node: int, end: int, index: int) -> None:
+def save_frame(frame: int, mode: int, node: int, end: int, index: int) -> None:
     """Save the progress in a struct, list or map while a value inside it is written."""
     store_uint64(frame + 8 * FRAME_MODE, mode)
     store_uint64(frame + 8 * FRAME_NODE, node)
@@ -185,20 +185,20 @@ def put_frame(frame: int, mode: int, node: int, end: int, index: int) -> None:
 
 
 @inlined
-def frame_at(frame: int) -> tuple[Any, Any, Any, Any]:
-    """Return the mode, node, end and index that ``put_frame`` has saved."""
+def load_frame(frame: int) -> tuple[Any, Any, Any, Any]:
+    """Return the mode, node, end and index that ``save_frame`` has saved."""
     mode, node = field(frame, FRAME_MODE), field(frame, FRAME_NODE)
     return mode, node, field(frame, FRAME_END), field(frame, FRAME_INDEX)
 
 
 @inlined
-def is_set(bitmap: int, index: int) -> bool:
+def is_bit_set(bitmap: int, index: int) -> bool:
     """Return True if the bit ``index`` of the bitmap at an address is set."""
     return (np.int64(load_uint8(bitmap + (index >> 3))) >> (index & 7)) & 1 != 0
 
 
 @inlined
-def integer_at(kind: int, data: int, index: int) -> Any:
+def load_integer(kind: int, data: int, index: int) -> Any:
     """Return a value of INT8 to INT64, as int64."""
     if kind == INT32:
         return np.int64(load_int32(data + 4 * index))
@@ -210,7 +210,7 @@ def integer_at(kind: int, data: int, index: int) -> Any:
 
 
 @called
-def symbol_of(symbols: int, source: int, count: int) -> int:
+def find_symbol(symbols: int, source: int, count: int) -> int:
     """Return the number of the symbol that equals a string of ``count`` bytes, or -1.
 
     symbols: address of int64[]: the count of symbols, then address and length of each symbol

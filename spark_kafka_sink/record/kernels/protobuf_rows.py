@@ -91,26 +91,26 @@ from spark_kafka_sink.record.kernels.memory import (
     called,
     copy_bytes,
     field,
-    frame_at,
+    find_symbol,
     inlined,
     int64_array,
-    integer_at,
-    is_set,
+    is_bit_set,
     kernel,
     leading_zeros,
     load_float32,
+    load_frame,
     load_int64,
+    load_integer,
     load_uint8,
     load_uint32,
-    put_frame,
+    save_frame,
     store_float64,
     store_uint8,
     store_uint32,
     store_uint64,
-    symbol_of,
 )
 from spark_kafka_sink.record.kernels.records import load_offset, zigzag
-from spark_kafka_sink.record.kernels.text import put_text
+from spark_kafka_sink.record.kernels.text import copy_utf8
 
 _MICROS = 1_000_000
 _FIRST_TIMESTAMP = -62_135_596_800 * _MICROS
@@ -121,7 +121,7 @@ _NANOS_TAG = 0x10
 
 
 @inlined
-def before_varint(at: int, value: int) -> int:
+def put_varint_before(at: int, value: int) -> int:
     """Write the 64 bits of ``value`` as a varint that ends at ``at``; return its address."""
     rest = np.uint64(value)
     size = (70 - leading_zeros(rest | np.uint64(1))) // 7
@@ -136,7 +136,7 @@ def before_varint(at: int, value: int) -> int:
 
 
 @called
-def before_seconds(at: int, micros: int, is_signed: bool) -> int:
+def put_seconds_before(at: int, micros: int, is_signed: bool) -> int:
     """Write the contents of google.protobuf.Timestamp or, if signed, of Duration."""
     seconds = micros // _MICROS
     nanos = (micros - seconds * _MICROS) * 1000
@@ -144,10 +144,10 @@ def before_seconds(at: int, micros: int, is_signed: bool) -> int:
         seconds += 1
         nanos -= 1000 * _MICROS
     if nanos != 0:
-        at = before_varint(at, nanos) - 1
+        at = put_varint_before(at, nanos) - 1
         store_uint8(at, _NANOS_TAG)
     if seconds != 0:
-        at = before_varint(at, seconds) - 1
+        at = put_varint_before(at, seconds) - 1
         store_uint8(at, _SECONDS_TAG)
     return at
 
@@ -167,7 +167,7 @@ def is_in_range(value: int, limit: int) -> bool:
 
 
 @called
-def is_known(numbers: int, value: int) -> bool:
+def is_enum_number(numbers: int, value: int) -> bool:
     """Return True if ``value`` is one of the numbers of an enum."""
     for position in range(load_int64(numbers)):
         if load_int64(numbers + 8 + 8 * position) == value:
@@ -176,7 +176,7 @@ def is_known(numbers: int, value: int) -> bool:
 
 
 @inlined
-def _before_tag(at: int, tag: int, rules: int) -> int:
+def _put_tag_before(at: int, tag: int, rules: int) -> int:
     """Write a tag, or none, that ends at ``at``. Up to eight bytes before it are overwritten."""
     store_uint64(at - 8, tag)
     return at - ((rules >> TAG_BYTES) & 15)
@@ -189,7 +189,7 @@ def _has_rival(child: int, index: int) -> bool:
     while rival != 0:
         validity = field(rival, VALIDITY)
         position = index + field(rival, FIRST)
-        if field(rival, KIND) != NULL and (validity == 0 or is_set(validity, position)):
+        if field(rival, KIND) != NULL and (validity == 0 or is_bit_set(validity, position)):
             return True
         rival = field(rival, RIVAL)
     return False
@@ -210,7 +210,7 @@ def write_protobuf(state_address: int) -> int:
     faults = int64_array(state[FAULTS], state[ROWS_COUNT])
     skipped = state[SKIPPED]
     limit = state[LIMIT]
-    least = state[OUT] + state[SLACK]
+    lowest = state[OUT] + state[SLACK]
     prefix, prefix_bytes = state[PREFIX], state[PREFIX_BYTES]
     at = limit + starts[state[NEXT_ROW]]
     row = state[NEXT_ROW]
@@ -226,21 +226,21 @@ def write_protobuf(state_address: int) -> int:
         index = np.int64(row)
         owner, stop = root, at
         fault = np.int64(0)
-        most = np.int64(0)
+        bytes_needed = np.int64(0)
         child = node
         while True:
-            if at < least:
-                most = state[SLACK]
+            if at < lowest:
+                bytes_needed = state[SLACK]
                 break
             # Find the next value, and its position in its column.
             if mode == IN_STRUCT:
                 if node == end:
                     if frame == frames:
                         break
-                    at = before_varint(at, stop - at)
-                    at = _before_tag(at, field(owner, TAG), field(owner, RULES))
+                    at = put_varint_before(at, stop - at)
+                    at = _put_tag_before(at, field(owner, TAG), field(owner, RULES))
                     frame -= FRAME_BYTES
-                    mode, node, end, index = frame_at(frame)
+                    mode, node, end, index = load_frame(frame)
                     owner, stop = field(frame, FRAME_OWNER), field(frame, FRAME_STOP)
                     continue
                 child = node
@@ -251,10 +251,10 @@ def write_protobuf(state_address: int) -> int:
                     if at != stop:
                         rules = field(owner, RULES)
                         if rules & IS_PACKED != 0:
-                            at = before_varint(at, stop - at)
-                            at = _before_tag(at, field(owner, TAG), rules)
+                            at = put_varint_before(at, stop - at)
+                            at = _put_tag_before(at, field(owner, TAG), rules)
                     frame -= FRAME_BYTES
-                    mode, node, end, index = frame_at(frame)
+                    mode, node, end, index = load_frame(frame)
                     owner, stop = field(frame, FRAME_OWNER), field(frame, FRAME_STOP)
                     continue
                 index -= 1
@@ -263,7 +263,7 @@ def write_protobuf(state_address: int) -> int:
             kind = field(child, KIND)
             rules = field(child, RULES)
             validity = field(child, VALIDITY)
-            if kind == NULL or (validity != 0 and not is_set(validity, position)):
+            if kind == NULL or (validity != 0 and not is_bit_set(validity, position)):
                 if rules & NEEDS_VALUE != 0:
                     fault = np.int64(PROTOBUF_NULL_VALUE)
                     break
@@ -281,15 +281,15 @@ def write_protobuf(state_address: int) -> int:
                     start += field(child + NODE_BYTES, FIRST)
                     size = field(child, PARAMETER)
                     count *= size
-                    if at - count < least:
-                        most = count + state[SLACK]
+                    if at - count < lowest:
+                        bytes_needed = count + state[SLACK]
                         break
                     at -= count
                     copy_bytes(at, field(child + NODE_BYTES, DATA) + size * start, count)
-                    at = before_varint(at, count)
-                    at = _before_tag(at, field(child, TAG), rules)
+                    at = put_varint_before(at, count)
+                    at = _put_tag_before(at, field(child, TAG), rules)
                     continue
-                put_frame(frame, mode, node, end, index)
+                save_frame(frame, mode, node, end, index)
                 store_uint64(frame + 8 * FRAME_OWNER, owner)
                 store_uint64(frame + 8 * FRAME_STOP, stop)
                 frame += FRAME_BYTES
@@ -314,23 +314,23 @@ def write_protobuf(state_address: int) -> int:
                 count = load_offset(offsets, width, position + 1) - start
                 if count == 0 and rules & LEAVES_ZERO_OUT != 0:
                     continue
-                if at - count < least:
-                    most = count + state[SLACK]
+                if at - count < lowest:
+                    bytes_needed = count + state[SLACK]
                     break
                 at -= count
                 if rules & IS_TEXT == 0:
                     copy_bytes(at, data + start, count)
-                elif not put_text(at, data + start, count):
+                elif not copy_utf8(at, data + start, count):
                     fault = np.int64(NOT_UTF8)
                     break
                 if count > 0 or rules & IS_WRAPPED == 0:
-                    at = before_varint(at, count)
+                    at = put_varint_before(at, count)
             else:
                 if kind <= INT64:
                     if kind == BOOLEAN:
-                        value = np.int64(1) if is_set(data, position) else np.int64(0)
+                        value = np.int64(1) if is_bit_set(data, position) else np.int64(0)
                     else:
-                        value = integer_at(kind, data, position)
+                        value = load_integer(kind, data, position)
                 elif kind == FLOAT:
                     value = np.int64(load_uint32(data + 4 * position))
                     if rules & PROTOBUF_AS_DOUBLE != 0:
@@ -346,7 +346,7 @@ def write_protobuf(state_address: int) -> int:
                     offsets, width = field(child, OFFSETS), field(child, OFFSET_BYTES)
                     start = load_offset(offsets, width, position)
                     count = load_offset(offsets, width, position + 1) - start
-                    number = symbol_of(symbols, data + start, count)
+                    number = find_symbol(symbols, data + start, count)
                     if number < 0:
                         fault = np.int64(PROTOBUF_NO_SYMBOL)
                         break
@@ -360,7 +360,7 @@ def write_protobuf(state_address: int) -> int:
                             fault = np.int64(OUT_OF_RANGE)
                             break
                     elif rules & IS_NUMBER != 0:
-                        if not is_known(field(child, PARAMETER), value):
+                        if not is_enum_number(field(child, PARAMETER), value):
                             fault = np.int64(PROTOBUF_NO_SYMBOL)
                             break
                     else:
@@ -371,7 +371,7 @@ def write_protobuf(state_address: int) -> int:
                 else:
                     written_as = field(child, WRITTEN_AS)
                     if written_as == VARINT:
-                        at = before_varint(at, value)
+                        at = put_varint_before(at, value)
                     elif written_as == FIXED_8:
                         at -= 8
                         store_uint64(at, value)
@@ -379,23 +379,23 @@ def write_protobuf(state_address: int) -> int:
                         at -= 4
                         store_uint32(at, value)
                     elif written_as == ZIGZAG:
-                        at = before_varint(at, np.int64(zigzag(value)))
+                        at = put_varint_before(at, np.int64(zigzag(value)))
                     else:
-                        at = before_seconds(at, value, written_as == SIGNED_SECONDS)
-                        at = before_varint(at, value_stop - at)
+                        at = put_seconds_before(at, value, written_as == SIGNED_SECONDS)
+                        at = put_varint_before(at, value_stop - at)
             if rules & IS_WRAPPED != 0:
                 if at != value_stop:
                     at -= 1
                     store_uint8(at, rules >> INNER_TAG)
-                at = before_varint(at, value_stop - at)
-            at = _before_tag(at, field(child, TAG), rules)
+                at = put_varint_before(at, value_stop - at)
+            at = _put_tag_before(at, field(child, TAG), rules)
         if fault != 0:
             faults[row] = fault + FAULT_CAUSES * ((child - root) // NODE_BYTES)
             state[FAULTS_COUNT] += 1
             at = row_stop
-        elif most != 0:
+        elif bytes_needed != 0:
             state[NEXT_ROW] = row + 1
-            state[NEEDED] = row_stop - at + most
+            state[NEEDED] = row_stop - at + bytes_needed
             return np.int64(NEED_ROOM)
         elif prefix_bytes > 0:
             at -= prefix_bytes

@@ -329,7 +329,7 @@ def _open_batch(batches: Any, slot: Any, page: Any, timestamp: Any, now_ms: Any)
 
 
 @inlined
-def _spread(
+def _copy_across_pages(
     source: Any,
     size: Any,
     page: Any,
@@ -356,7 +356,7 @@ def _spread(
 
 
 @inlined
-def _stopped(state: Any, row: Any, status: Any, slot: Any, pages_needed: Any) -> Any:
+def _stop(state: Any, row: Any, status: Any, slot: Any, pages_needed: Any) -> Any:
     state[NEXT_ROW] = row
     state[STOP_SLOT] = slot
     state[PAGES_NEEDED] = pages_needed
@@ -415,11 +415,11 @@ def append_records(
         if is_new:
             needed = (RECORD_BATCH_OVERHEAD + size + page_size - 1) // page_size
         elif batches[slot, BATCH_BYTES] + size > batches[slot, LIMIT_BYTES]:
-            return _stopped(state, row, BATCH_FULL, slot, 0)
+            return _stop(state, row, BATCH_FULL, slot, 0)
         else:
             needed = (batches[slot, FILL] + size - 1) // page_size
         if needed > reserve_count[0]:
-            return _stopped(state, row, NEED_PAGES, slot, needed)
+            return _stop(state, row, NEED_PAGES, slot, needed)
 
         if is_new:
             page = _take_page(next_page, reserve, reserve_count)
@@ -438,7 +438,7 @@ def append_records(
             value_length,
         )
         if is_across_pages:
-            page, fill = _spread(
+            page, fill = _copy_across_pages(
                 spill_address,
                 size,
                 batches[slot, LAST_PAGE],
@@ -456,7 +456,7 @@ def append_records(
         batches[slot, BATCH_BYTES] += size
         batches[slot, RECORDS_COUNT] = offset_delta + 1
         batches[slot, MAX_TIMESTAMP] = max(batches[slot, MAX_TIMESTAMP], timestamp)
-    return _stopped(state, stop_row, APPENDED_ALL, -1, 0)
+    return _stop(state, stop_row, APPENDED_ALL, -1, 0)
 
 
 @kernel
@@ -487,7 +487,7 @@ def copy_chain(
 
 
 @inlined
-def _get_varint(address: int) -> Any:
+def _read_varint(address: int) -> Any:
     """Return (value of a zigzag varint, address after it)."""
     raw = np.uint64(0)
     shift = np.uint64(0)
@@ -518,10 +518,10 @@ def take_records_at(
     max_timestamp = np.int64(0)
     taken = np.int64(0)
     while taken < records_count:
-        body_size, body = _get_varint(address)
+        body_size, body = _read_varint(address)
         end = body + body_size
-        timestamp_delta, rest = _get_varint(body + 1)
-        _, rest = _get_varint(rest)
+        timestamp_delta, rest = _read_varint(body + 1)
+        _, rest = _read_varint(rest)
         timestamp = base_timestamp + timestamp_delta
         if taken == 0:
             first_timestamp = timestamp

@@ -24,11 +24,11 @@ def symbol(record: Path | None = None) -> str:
 
     record: the folder ``spark_kafka_sink/record``; if None, the folder of this package
     """
-    at: Any = record or importlib.resources.files("spark_kafka_sink.record")
+    record_folder: Any = record or importlib.resources.files("spark_kafka_sink.record")
     files = [
         (f"{folder}/{file.name}", file)
         for folder in _FOLDERS
-        for file in sorted((at / folder).iterdir(), key=lambda file: file.name)
+        for file in sorted((record_folder / folder).iterdir(), key=lambda file: file.name)
         if file.name.endswith(".py") and file.name != _LOADER
     ]
     digest = hashlib.sha256()

@@ -34,7 +34,7 @@ from spark_kafka_sink.record.kernels.memory import (
     store_uint64,
 )
 
-SCRATCH = 48
+SCRATCH_OFFSET = 48
 
 _PAIRS = np.frombuffer(b"".join(b"%02d" % i for i in range(100)), "<u2").astype(np.uint16)
 POWERS_OF_TEN = np.array([10**i for i in range(20)], np.uint64)
@@ -100,7 +100,7 @@ def put_integer(at: int, value: int) -> int:
 
 
 @inlined
-def calendar_day(days: int) -> Any:
+def calendar_date(days: int) -> Any:
     """Return (year, month, day of the month) of a day since 1970, proleptic Gregorian."""
     # Days count from March 1 of a year long ago. A year begins with March.
     quarters = np.uint64(days + _DAYS_BEFORE) * np.uint64(4) + np.uint64(3)
@@ -120,7 +120,7 @@ def calendar_day(days: int) -> Any:
 @called
 def put_date(at: int, days: int) -> int:
     """Write days since 1970 as ``yyyy-MM-dd``; years before 0 and after 9999 have a sign."""
-    year, month, day = calendar_day(days)
+    year, month, day = calendar_date(days)
     at = put_year(at, year)
     store_uint8(at, 45)
     put_pair(at + 1, month)
@@ -159,32 +159,32 @@ def put_clock(at: int, seconds: int) -> int:
 
 
 @inlined
-def local_day(micros: int, ahead: int) -> Any:
+def local_day_and_time(micros: int, offset_seconds: int) -> Any:
     """Return (days since 1970, microseconds of the day) of local time.
 
     micros: since 1970, UTC
-    ahead: seconds that local time is ahead of UTC, less than a day. They are added to the time of
-        day, because the sum of ``micros`` and ``ahead`` could exceed int64
+    offset_seconds: local time minus UTC, less than a day. It is added to the time of day, because
+        the sum with ``micros`` could exceed int64
     """
     days = micros // _MICROS_PER_DAY
-    of_day = micros - days * _MICROS_PER_DAY + ahead * 1_000_000
-    if of_day < 0:
-        of_day += _MICROS_PER_DAY
+    micros_of_day = micros - days * _MICROS_PER_DAY + offset_seconds * 1_000_000
+    if micros_of_day < 0:
+        micros_of_day += _MICROS_PER_DAY
         days -= 1
-    elif of_day >= _MICROS_PER_DAY:
-        of_day -= _MICROS_PER_DAY
+    elif micros_of_day >= _MICROS_PER_DAY:
+        micros_of_day -= _MICROS_PER_DAY
         days += 1
-    return days, of_day
+    return days, micros_of_day
 
 
 @called
-def put_local_time(at: int, micros: int, ahead: int) -> int:
+def put_local_time(at: int, micros: int, offset_seconds: int) -> int:
     """Write microseconds since 1970, UTC, as local time: ``yyyy-MM-ddTHH:mm:ss.SSS``.
 
-    ahead: seconds that local time is ahead of UTC, less than a day
+    offset_seconds: local time minus UTC, less than a day
     """
-    days, of_day = local_day(micros, ahead)
-    millis = np.uint64(of_day) // np.uint64(1000)
+    days, micros_of_day = local_day_and_time(micros, offset_seconds)
+    millis = np.uint64(micros_of_day) // np.uint64(1000)
     seconds = millis // np.uint64(1000)
     at = put_date(at, days)
     store_uint8(at, 84)
@@ -198,7 +198,7 @@ def put_local_time(at: int, micros: int, ahead: int) -> int:
 
 
 @called
-def put_zone(at: int, seconds: int) -> int:
+def put_zone_offset(at: int, seconds: int) -> int:
     """Write an offset from UTC: ``Z``, ``+01:00``, or with seconds if they are not 0."""
     if seconds == 0:
         store_uint8(at, 90)
@@ -233,7 +233,7 @@ def put_time(at: int, nanos: int) -> int:
 
 
 @inlined
-def _split_wide(high: Any, low: Any) -> Any:
+def _divide_uint128(high: Any, low: Any) -> Any:
     """Divide a uint128 by 10^9; return (high uint64, low uint64, remainder)."""
     billion, mask = np.uint64(1_000_000_000), np.uint64(0xFFFFFFFF)
     part = high >> np.uint64(32)
@@ -249,14 +249,14 @@ def _split_wide(high: Any, low: Any) -> Any:
 
 
 @inlined
-def put_wide(at: int, high: Any, low: Any) -> int:
+def put_uint128(at: int, high: Any, low: Any) -> int:
     """Write a uint128, which is given as two uint64: 1 to 39 digits."""
     # Split off the last nine digits until the rest is a uint64.
     parts = 0
     first, second, third = np.uint64(0), np.uint64(0), np.uint64(0)
     while high != np.uint64(0):
         third, second = second, first
-        high, low, first = _split_wide(high, low)
+        high, low, first = _divide_uint128(high, low)
         parts += 1
     at = put_unsigned(at, low)
     if parts > 0:
@@ -283,9 +283,9 @@ def put_decimal(at: int, address: int, scale: int) -> int:
         if low == np.uint64(0):
             high += np.uint64(1)
     if scale == 0:
-        return put_wide(at, high, low)
-    digits = at + SCRATCH
-    count = put_wide(digits, high, low) - digits
+        return put_uint128(at, high, low)
+    digits = at + SCRATCH_OFFSET
+    count = put_uint128(digits, high, low) - digits
     exponent = count - 1 - scale
     if scale < 0 or exponent < -6:
         return _put_scientific(at, digits, count, exponent)
@@ -349,7 +349,7 @@ def _round_to_odd(high: Any, low: Any, value: Any) -> Any:
 
 
 @called
-def _shortest(q: int, c: Any, is_even_spaced: bool) -> Any:
+def _shortest_decimal(q: int, c: Any, is_even_spaced: bool) -> Any:
     """Return (f, k): f * 10^k is the shortest decimal that reads back as c * 2^q.
 
     f may have one digit more than the shortest decimal.
@@ -389,7 +389,7 @@ def _shortest(q: int, c: Any, is_even_spaced: bool) -> Any:
 
 
 @inlined
-def _copy_24(at: int, source: int) -> None:
+def _copy_24_bytes(at: int, source: int) -> None:
     store_uint64(at, np.int64(load_uint64(source)))
     store_uint64(at + 8, np.int64(load_uint64(source + 8)))
     store_uint64(at + 16, np.int64(load_uint64(source + 16)))
@@ -416,35 +416,35 @@ def _without_zeros(f: Any, k: int) -> Any:
 
 
 @called
-def _put_shortest(at: int, f: Any, k: int) -> int:
+def _put_shortest_decimal(at: int, f: Any, k: int) -> int:
     """Write f * 10^k as Java writes floating point. f has at most 17 digits."""
     if f % np.uint64(10) == np.uint64(0):
         f, k = _without_zeros(f, k)
-    digits = at + SCRATCH
+    digits = at + SCRATCH_OFFSET
     count = digits_count(f)
     put_digits(digits, f, count)
     point = count + k
     if 0 < point <= 7:
-        _copy_24(at, digits)
+        _copy_24_bytes(at, digits)
         if count <= point:
             for zero in range(count, point):
                 store_uint8(at + zero, 48)
             store_uint16(at + point, 0x302E)
             return at + point + 2
         store_uint8(at + point, 46)
-        _copy_24(at + point + 1, digits + point)
+        _copy_24_bytes(at + point + 1, digits + point)
         return at + count + 1
     if -3 < point <= 0:
         store_uint32(at, 0x30302E30)
-        _copy_24(at + 2 - point, digits)
+        _copy_24_bytes(at + 2 - point, digits)
         return at + 2 - point + count
-    _copy_24(at, digits)
+    _copy_24_bytes(at, digits)
     store_uint8(at + 1, 46)
     if count == 1:
         store_uint8(at + 2, 48)
         at += 3
     else:
-        _copy_24(at + 2, digits + 1)
+        _copy_24_bytes(at + 2, digits + 1)
         at += count + 1
     store_uint8(at, 69)
     return put_integer(at + 1, point - 1)
@@ -481,25 +481,25 @@ def _put_floating(at: int, sign: Any, bits: Any, fraction_bits: int, tiny: int) 
     exponent = np.int64(bits >> np.uint64(fraction_bits))
     if exponent == 0:
         if fraction < np.uint64(tiny):
-            f, k = _shortest(least, fraction * np.uint64(10), True)
-            return _put_shortest(at, f, k - 1)
-        f, k = _shortest(least, fraction, True)
-        return _put_shortest(at, f, k)
+            f, k = _shortest_decimal(least, fraction * np.uint64(10), True)
+            return _put_shortest_decimal(at, f, k - 1)
+        f, k = _shortest_decimal(least, fraction, True)
+        return _put_shortest_decimal(at, f, k)
     c = first | fraction
     power = 1 - least - exponent
     if 0 < power <= fraction_bits:
         whole = c >> np.uint64(power)
         if whole << np.uint64(power) == c:
-            return _put_shortest(at, whole, np.int64(0))
-    f, k = _shortest(-power, c, (fraction != np.uint64(0)) | (exponent == 1))
-    return _put_shortest(at, f, k)
+            return _put_shortest_decimal(at, whole, np.int64(0))
+    f, k = _shortest_decimal(-power, c, (fraction != np.uint64(0)) | (exponent == 1))
+    return _put_shortest_decimal(at, f, k)
 
 
-MOST_ESCAPED = 6
+MAX_ESCAPED_BYTES = 6
 """The most bytes that a byte of a string needs."""
 
 _ONES = 0x0101010101010101
-_HIGHS = 0x8080808080808080
+_HIGH_BITS = 0x8080808080808080
 _REPLACEMENT = 0xBDBFEF  # U+FFFD in UTF-8, little-endian
 _UNICODE_ESCAPE = 0x3030755C  # \u00
 _HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8).copy()
@@ -521,49 +521,49 @@ _SHORT_ESCAPES = _short_escapes()
 
 
 @inlined
-def _has_special(word: Any) -> bool:
+def _has_special_bytes(word: Any) -> bool:
     """Return True if one of eight bytes is a control, a quote, a backslash, or not ASCII."""
     ones = np.uint64(_ONES)
     quotes = word ^ (np.uint64(0x22) * ones)
     backslashes = word ^ (np.uint64(0x5C) * ones)
     found = (word - np.uint64(0x20) * ones) | (quotes - ones) | (backslashes - ones) | word
-    return (found & np.uint64(_HIGHS)) != np.uint64(0)
+    return (found & np.uint64(_HIGH_BITS)) != np.uint64(0)
 
 
 @inlined
-def _put_plain(at: int, source: int, count: int) -> bool:
-    """Copy a string and return True, or return False if it has special bytes."""
+def _copy_if_plain(at: int, source: int, count: int) -> bool:
+    """Copy a string without special bytes. Return False if it has special bytes."""
     if count >= 8:
         last = source + count - 8
         position = source
         while position < last:
             word = load_uint64(position)
             store_uint64(at + (position - source), np.int64(word))
-            if _has_special(word):
+            if _has_special_bytes(word):
                 return False
             position += 8
         word = load_uint64(last)
         store_uint64(at + count - 8, np.int64(word))
-        return not _has_special(word)
+        return not _has_special_bytes(word)
     if count >= 4:
         first, second = np.uint64(load_uint32(source)), np.uint64(load_uint32(source + count - 4))
         store_uint32(at, np.int64(first))
         store_uint32(at + count - 4, np.int64(second))
-        return not _has_special(first | (second << np.uint64(32)))
+        return not _has_special_bytes(first | (second << np.uint64(32)))
     word = np.uint64(0x2020202020202020)
     for position in range(count):
         byte = load_uint8(source + position)
         store_uint8(at + position, np.int64(byte))
         word = (word << np.uint64(8)) | np.uint64(byte)
-    return not _has_special(word)
+    return not _has_special_bytes(word)
 
 
 @called
 def put_string(at: int, source: int, count: int) -> int:
-    """Write a string in quotes: at most MOST_ESCAPED bytes for each of its bytes, and 2."""
+    """Write a string in quotes: at most MAX_ESCAPED_BYTES for each of its bytes, and 2."""
     store_uint8(at, 34)
     at += 1
-    at = at + count if _put_plain(at, source, count) else _put_escaped(at, source, count)
+    at = at + count if _copy_if_plain(at, source, count) else _put_escaped(at, source, count)
     store_uint8(at, 34)
     return at + 1
 
@@ -574,7 +574,7 @@ def _put_escaped(at: int, source: int, count: int) -> int:
     while source < end:
         while source + 8 <= end:
             word = load_uint64(source)
-            if _has_special(word):
+            if _has_special_bytes(word):
                 break
             store_uint64(at, np.int64(word))
             at += 8
@@ -584,7 +584,7 @@ def _put_escaped(at: int, source: int, count: int) -> int:
         while source < stop:
             byte = np.int64(load_uint8(source))
             if byte >= 128:
-                length = _character_bytes(source, end, byte)
+                length = _character_length(source, end, byte)
                 if length > 0:
                     for position in range(length):
                         store_uint8(at + position, np.int64(load_uint8(source + position)))
@@ -617,62 +617,62 @@ def _put_escape(at: int, byte: int) -> int:
 
 
 @inlined
-def _continues(at: int, end: int) -> bool:
+def _is_continuation_byte(at: int, end: int) -> bool:
     return at < end and (np.int64(load_uint8(at)) & 0xC0) == 0x80
 
 
 @called
-def _character_bytes(at: int, end: int, byte: int) -> int:
+def _character_length(at: int, end: int, byte: int) -> int:
     """Return the bytes of the UTF-8 character that begins with ``byte``, which is at least 128.
 
     If the bytes are no character, return -n: n bytes become one U+FFFD.
     """
     if 0xC2 <= byte < 0xE0:
-        return np.int64(2) if _continues(at + 1, end) else np.int64(-1)
+        return np.int64(2) if _is_continuation_byte(at + 1, end) else np.int64(-1)
     if byte < 0xC2 or byte > 0xF4:
         return np.int64(-1)
-    if not _continues(at + 1, end):
+    if not _is_continuation_byte(at + 1, end):
         return np.int64(-1)
     second = np.int64(load_uint8(at + 1))
     if byte < 0xF0:
         if byte == 0xE0 and second < 0xA0:
             return np.int64(-1)
-        if not _continues(at + 2, end):
+        if not _is_continuation_byte(at + 2, end):
             return np.int64(-2)
         return np.int64(-3) if byte == 0xED and second >= 0xA0 else np.int64(3)
     if (byte == 0xF0 and second < 0x90) or (byte == 0xF4 and second >= 0x90):
         return np.int64(-1)
-    if not _continues(at + 2, end):
+    if not _is_continuation_byte(at + 2, end):
         return np.int64(-2)
-    return np.int64(4) if _continues(at + 3, end) else np.int64(-3)
+    return np.int64(4) if _is_continuation_byte(at + 3, end) else np.int64(-3)
 
 
 @called
-def put_text(at: int, source: int, count: int) -> bool:
+def copy_utf8(at: int, source: int, count: int) -> bool:
     """Copy a string. Return False if it is not UTF-8."""
-    seen = np.uint64(0)
+    all_bits = np.uint64(0)
     if count >= 8:
         last = source + count - 8
         position = source
         while position < last:
             word = load_uint64(position)
             store_uint64(at + (position - source), np.int64(word))
-            seen |= word
+            all_bits |= word
             position += 8
         word = load_uint64(last)
         store_uint64(at + count - 8, np.int64(word))
-        seen |= word
+        all_bits |= word
     else:
         for position in range(count):
             byte = load_uint8(source + position)
             store_uint8(at + position, np.int64(byte))
-            seen |= np.uint64(byte)
-    if (seen & np.uint64(_HIGHS)) == np.uint64(0):
+            all_bits |= np.uint64(byte)
+    if (all_bits & np.uint64(_HIGH_BITS)) == np.uint64(0):
         return True
     here, end = source, source + count
     while here < end:
         byte = np.int64(load_uint8(here))
-        length = np.int64(1) if byte < 128 else _character_bytes(here, end, byte)
+        length = np.int64(1) if byte < 128 else _character_length(here, end, byte)
         if length < 0:
             return False
         here += length
@@ -688,7 +688,7 @@ def put_base64(at: int, source: int, count: int) -> int:
         here = source + position
         high, middle = np.int64(load_uint8(here)), np.int64(load_uint8(here + 1))
         bits = (high << 16) | (middle << 8) | np.int64(load_uint8(here + 2))
-        _put_four(at, bits)
+        _put_base64_group(at, bits)
         at += 4
     rest = count % 3
     if rest > 0:
@@ -696,7 +696,7 @@ def put_base64(at: int, source: int, count: int) -> int:
         bits = np.int64(load_uint8(here)) << 16
         if rest == 2:
             bits |= np.int64(load_uint8(here + 1)) << 8
-        _put_four(at, bits)
+        _put_base64_group(at, bits)
         store_uint8(at + 3, 61)
         if rest == 1:
             store_uint8(at + 2, 61)
@@ -706,7 +706,7 @@ def put_base64(at: int, source: int, count: int) -> int:
 
 
 @inlined
-def _put_four(at: int, bits: int) -> None:
+def _put_base64_group(at: int, bits: int) -> None:
     word = np.int64(_BASE64[np.uint64(bits >> 18)])
     word |= np.int64(_BASE64[np.uint64((bits >> 12) & 63)]) << 8
     word |= np.int64(_BASE64[np.uint64((bits >> 6) & 63)]) << 16

@@ -37,12 +37,12 @@ from spark_kafka_sink.record.compiled.nodes import (
     ZONES_COUNT,
 )
 from spark_kafka_sink.record.kernels.json_values import (
-    escaped_bytes,
+    find_zone,
+    max_escaped_bytes,
     put_json_double,
     put_json_float,
-    put_word,
-    within_table,
-    zone_of,
+    put_literal,
+    time_in_zones_table,
 )
 from spark_kafka_sink.record.kernels.memory import (
     called,
@@ -63,9 +63,9 @@ from spark_kafka_sink.record.kernels.memory import (
 )
 from spark_kafka_sink.record.kernels.records import load_offset
 from spark_kafka_sink.record.kernels.text import (
-    MOST_ESCAPED,
-    SCRATCH,
-    local_day,
+    MAX_ESCAPED_BYTES,
+    SCRATCH_OFFSET,
+    local_day_and_time,
     put_base64,
     put_clock,
     put_date,
@@ -73,7 +73,7 @@ from spark_kafka_sink.record.kernels.text import (
     put_integer,
     put_pair,
     put_string,
-    put_wide,
+    put_uint128,
 )
 
 # Types of primitive values.
@@ -146,8 +146,8 @@ def _put_decimal(at: int, body: int, kind: int) -> int:
         high = ~high
         if low == np.uint64(0):
             high += np.uint64(1)
-    digits = at + SCRATCH
-    count = put_wide(digits, high, low) - digits
+    digits = at + SCRATCH_OFFSET
+    count = put_uint128(digits, high, low) - digits
     if count > most or scale > most:
         return np.int64(-1)
     if low == np.uint64(0) and high == np.uint64(0):
@@ -173,25 +173,25 @@ def _put_decimal(at: int, body: int, kind: int) -> int:
 
 
 @called
-def _put_moment(at: int, micros: int, ahead: int) -> int:
+def _put_timestamp(at: int, micros: int, offset_seconds: int) -> int:
     """Write a quote and ``yyyy-MM-dd HH:mm:ss`` with as many fraction digits as needed.
 
     The caller writes the quote at the end.
     """
-    days, of_day = local_day(micros, ahead)
+    days, micros_of_day = local_day_and_time(micros, offset_seconds)
     store_uint8(at, 34)
     at = put_date(at + 1, days)
     store_uint8(at, 32)
-    seconds = of_day // _MICROS
+    seconds = micros_of_day // _MICROS
     at = put_clock(at + 1, seconds)
-    return put_fraction(at, np.uint64(of_day - seconds * _MICROS), np.int64(6))
+    return put_fraction(at, np.uint64(micros_of_day - seconds * _MICROS), np.int64(6))
 
 
 @called
-def _put_offset(at: int, ahead: int) -> int:
+def _put_offset(at: int, offset_seconds: int) -> int:
     """Write an offset from UTC: ``+05:30``. Seconds are omitted, as in Spark."""
-    minutes = abs(ahead) // 60
-    store_uint8(at, 45 if ahead < 0 and minutes > 0 else 43)
+    minutes = abs(offset_seconds) // 60
+    store_uint8(at, 45 if offset_seconds < 0 and minutes > 0 else 43)
     put_pair(at + 1, minutes // 60)
     store_uint8(at + 3, 58)
     return put_pair(at + 4, minutes % 60)
@@ -220,8 +220,8 @@ def put_primitive(at: int, body: int, kind: int, state_address: int) -> int:
     """Write a primitive value except BYTES and TEXT. Return -1 if the value is invalid."""
     if kind <= FALSE:
         if kind == NULL:
-            return put_word(at, _NULL_WORD, 4)
-        return put_word(at, _TRUE_WORD, 4) if kind == TRUE else put_word(at, _FALSE_WORD, 5)
+            return put_literal(at, _NULL_WORD, 4)
+        return put_literal(at, _TRUE_WORD, 4) if kind == TRUE else put_literal(at, _FALSE_WORD, 5)
     if kind == INT1:
         return put_integer(at, np.int64(load_int8(body)))
     if kind == INT2:
@@ -248,17 +248,18 @@ def put_primitive(at: int, body: int, kind: int, state_address: int) -> int:
         state = int64_array(state_address, STATE_FIELDS)
         zones_count = state[ZONES_COUNT]
         zones = int64_table(state[ZONES], zones_count, 2)
-        ahead = zones[zone_of(zones, zones_count, within_table(micros // _MICROS)), 1]
-        at = _put_offset(_put_moment(at, micros, ahead), ahead)
+        zone = find_zone(zones, zones_count, time_in_zones_table(micros // _MICROS))
+        offset_seconds = zones[zone, 1]
+        at = _put_offset(_put_timestamp(at, micros, offset_seconds), offset_seconds)
     else:
-        at = _put_moment(at, micros, np.int64(0))
+        at = _put_timestamp(at, micros, np.int64(0))
     store_uint8(at, 34)
     return at + 1
 
 
-MOST_BYTES = 2**24
+MAX_VARIANT_BYTES = 2**24
 """Spark's limit for the bytes of a value, and for the bytes of metadata."""
-MOST_TEXT = 2**31 - 1
+MAX_TEXT_BYTES = 2**31 - 1
 """The most bytes of text of one variant, without its last string."""
 
 
@@ -268,15 +269,15 @@ SHORT_TEXT = 1
 OBJECT = 2
 
 # Frames of the objects and arrays being written: int64[MOST_LEVELS, FRAME_FIELDS].
-_NAMES = 0  # Address of the next field's number in the metadata, 0 in an array.
-_NAME_WIDTH = 1
-_PLACES = 2  # Address of the next value's place.
-_PLACE_WIDTH = 3
-_INSIDE = 4  # Address from which places count.
-_LEFT = 5  # Count of the values that are not written yet.
+_FIELD_IDS = 0  # Address of the next field's id, its number in the metadata; 0 in an array.
+_FIELD_ID_BYTES = 1
+_VALUE_OFFSETS = 2  # Address of the next value's offset.
+_VALUE_OFFSET_BYTES = 3
+_VALUES_START = 4  # Address from which the offsets count.
+_REMAINING = 5  # Count of the values that are not written yet.
 
 _VERSION = 1
-_LONGEST_ESCAPES = 4096
+_MAX_UNCOUNTED_BYTES = 4096
 """The most bytes of a string whose escapes are not counted when room is short."""
 
 
@@ -292,7 +293,7 @@ def _unsigned(address: int, width: int) -> Any:
 
 
 @inlined
-def _bytes_at(node: int, position: int) -> tuple[Any, Any]:
+def _binary_at(node: int, position: int) -> tuple[Any, Any]:
     """Return (address, count) of the bytes of a row of a BINARY."""
     width, offsets = field(node, OFFSET_BYTES), field(node, OFFSETS)
     position += field(node, FIRST)
@@ -301,11 +302,11 @@ def _bytes_at(node: int, position: int) -> tuple[Any, Any]:
 
 
 @inlined
-def _most_bytes(at: int, source: int, count: int, kind: int, last_start: int) -> Any:
+def _max_text_bytes(at: int, source: int, count: int, kind: int, last_start: int) -> Any:
     """Return the most bytes that a STRING or a BINARY needs, counted if room is short."""
-    most = MOST_ESCAPED * count
-    if at + most > last_start and (kind == BINARY or count > _LONGEST_ESCAPES):
-        most = escaped_bytes(source, count, kind)
+    most = MAX_ESCAPED_BYTES * count
+    if at + most > last_start and (kind == BINARY or count > _MAX_UNCOUNTED_BYTES):
+        most = max_escaped_bytes(source, count, kind)
     return most
 
 
@@ -316,22 +317,22 @@ def put_variant(at: int, state_address: int, node: int, position: int, frames: i
     frames: address of int64[MOST_LEVELS, FRAME_FIELDS], which is overwritten
 
     Returns the address after the text; NO_ROOM, with the bytes needed from ``at`` on in NEEDED; or
-    a negated fault. If several fields or elements share one place, the variant is MALFORMED:
+    a negated fault. If several fields or elements share one offset, the variant is MALFORMED:
     otherwise a few bytes could become more text than memory can hold.
     """
     state = int64_array(state_address, STATE_FIELDS)
     last_start = state[LIMIT] - state[SLACK]
     begin = at
-    value, value_bytes = _bytes_at(node + NODE_BYTES, position)
-    names, names_bytes = _bytes_at(node + 2 * NODE_BYTES, position)
-    if names_bytes < 1 or names_bytes > MOST_BYTES or value_bytes > MOST_BYTES:
+    value, value_bytes = _binary_at(node + NODE_BYTES, position)
+    metadata, metadata_bytes = _binary_at(node + 2 * NODE_BYTES, position)
+    if metadata_bytes < 1 or metadata_bytes > MAX_VARIANT_BYTES or value_bytes > MAX_VARIANT_BYTES:
         return np.int64(-MALFORMED)
-    if np.int64(load_uint8(names)) & 15 != _VERSION:
+    if np.int64(load_uint8(metadata)) & 15 != _VERSION:
         return np.int64(-MALFORMED)
-    width = (np.int64(load_uint8(names)) >> 6) + 1
-    names_count = _unsigned(names + 1, width) if names_bytes > width else np.int64(0)
-    names_end = names + names_bytes
-    texts = names + 1 + (names_count + 2) * width
+    width = (np.int64(load_uint8(metadata)) >> 6) + 1
+    names_count = _unsigned(metadata + 1, width) if metadata_bytes > width else np.int64(0)
+    metadata_end = metadata + metadata_bytes
+    names_start = metadata + 1 + (names_count + 2) * width
     end = value + value_bytes
     # Bytes of the value that have not been written yet.
     unwritten = value_bytes
@@ -345,7 +346,7 @@ def put_variant(at: int, state_address: int, node: int, position: int, frames: i
         if at > last_start:
             state[NEEDED] = at - begin
             return np.int64(NO_ROOM)
-        if at - begin > MOST_TEXT:
+        if at - begin > MAX_TEXT_BYTES:
             return np.int64(-TOO_LONG)
         header = np.int64(load_uint8(here))
         basic, kind = header & 3, header >> 2
@@ -360,7 +361,7 @@ def put_variant(at: int, state_address: int, node: int, position: int, frames: i
             if count > end - body:
                 return np.int64(-MALFORMED)
             written_as = np.int64(BINARY if basic == PRIMITIVE and kind == BYTES else STRING)
-            most = _most_bytes(at, body, count, written_as, last_start)
+            most = _max_text_bytes(at, body, count, written_as, last_start)
             if at + most > last_start:
                 state[NEEDED] = at - begin + most
                 return np.int64(NO_ROOM)
@@ -390,34 +391,36 @@ def put_variant(at: int, state_address: int, node: int, position: int, frames: i
                 return np.int64(-MALFORMED)
             count = _unsigned(body, count_width)
             body += count_width
-            name_width = ((kind >> 2) & 3) + 1 if is_object else np.int64(0)
-            place_width = (kind & 3) + 1
-            if count * (name_width + place_width) > end - body:
+            field_id_bytes = ((kind >> 2) & 3) + 1 if is_object else np.int64(0)
+            value_offset_bytes = (kind & 3) + 1
+            if count * (field_id_bytes + value_offset_bytes) > end - body:
                 return np.int64(-MALFORMED)
             if frame == frames + MOST_LEVELS * FRAME_BYTES:
                 return np.int64(-TOO_DEEP)
-            places = body + count * name_width
-            store_uint64(frame + 8 * _NAMES, body if is_object else np.int64(0))
-            store_uint64(frame + 8 * _NAME_WIDTH, name_width)
-            store_uint64(frame + 8 * _PLACES, places)
-            store_uint64(frame + 8 * _PLACE_WIDTH, place_width)
-            store_uint64(frame + 8 * _INSIDE, places + (count + 1) * place_width)
-            store_uint64(frame + 8 * _LEFT, count)
+            value_offsets = body + count * field_id_bytes
+            store_uint64(frame + 8 * _FIELD_IDS, body if is_object else np.int64(0))
+            store_uint64(frame + 8 * _FIELD_ID_BYTES, field_id_bytes)
+            store_uint64(frame + 8 * _VALUE_OFFSETS, value_offsets)
+            store_uint64(frame + 8 * _VALUE_OFFSET_BYTES, value_offset_bytes)
+            store_uint64(
+                frame + 8 * _VALUES_START, value_offsets + (count + 1) * value_offset_bytes
+            )
+            store_uint64(frame + 8 * _REMAINING, count)
             frame += FRAME_BYTES
             store_uint8(at, 123 if is_object else 91)
             at += 1
             is_first = True
-            body = places + count * place_width
+            body = value_offsets + count * value_offset_bytes
         unwritten -= body - here
         if unwritten < 0:
             return np.int64(-MALFORMED)
         # End the complete objects and arrays, then continue in the innermost incomplete one.
-        while frame != frames and field(frame - FRAME_BYTES, _LEFT) == 0:
+        while frame != frames and field(frame - FRAME_BYTES, _REMAINING) == 0:
             if at > last_start:
                 state[NEEDED] = at - begin
                 return np.int64(NO_ROOM)
             frame -= FRAME_BYTES
-            store_uint8(at, 93 if field(frame, _NAMES) == 0 else 125)
+            store_uint8(at, 93 if field(frame, _FIELD_IDS) == 0 else 125)
             at += 1
             is_first = False
         if frame == frames:
@@ -427,26 +430,27 @@ def put_variant(at: int, state_address: int, node: int, position: int, frames: i
             store_uint8(at, 44)
             at += 1
         is_first = False
-        name = field(top, _NAMES)
-        if name != 0:
-            name_width = field(top, _NAME_WIDTH)
-            number = _unsigned(name, name_width)
-            entry = names + 1 + (number + 1) * width
-            if number >= names_count or entry + 2 * width > names_end:
+        field_ids = field(top, _FIELD_IDS)
+        if field_ids != 0:
+            field_id_bytes = field(top, _FIELD_ID_BYTES)
+            field_id = _unsigned(field_ids, field_id_bytes)
+            entry = metadata + 1 + (field_id + 1) * width
+            if field_id >= names_count or entry + 2 * width > metadata_end:
                 return np.int64(-MALFORMED)
             start, stop = _unsigned(entry, width), _unsigned(entry + width, width)
-            if start > stop or stop > names_end - texts:
+            if start > stop or stop > metadata_end - names_start:
                 return np.int64(-MALFORMED)
             count = stop - start
-            most = _most_bytes(at, texts + start, count, np.int64(STRING), last_start)
+            most = _max_text_bytes(at, names_start + start, count, np.int64(STRING), last_start)
             if at + most > last_start:
                 state[NEEDED] = at - begin + most
                 return np.int64(NO_ROOM)
-            at = put_string(at, texts + start, count)
+            at = put_string(at, names_start + start, count)
             store_uint8(at, 58)
             at += 1
-            store_uint64(top + 8 * _NAMES, name + name_width)
-        places, place_width = field(top, _PLACES), field(top, _PLACE_WIDTH)
-        here = field(top, _INSIDE) + _unsigned(places, place_width)
-        store_uint64(top + 8 * _PLACES, places + place_width)
-        store_uint64(top + 8 * _LEFT, field(top, _LEFT) - 1)
+            store_uint64(top + 8 * _FIELD_IDS, field_ids + field_id_bytes)
+        value_offsets = field(top, _VALUE_OFFSETS)
+        value_offset_bytes = field(top, _VALUE_OFFSET_BYTES)
+        here = field(top, _VALUES_START) + _unsigned(value_offsets, value_offset_bytes)
+        store_uint64(top + 8 * _VALUE_OFFSETS, value_offsets + value_offset_bytes)
+        store_uint64(top + 8 * _REMAINING, field(top, _REMAINING) - 1)
