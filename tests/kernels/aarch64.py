@@ -1,12 +1,11 @@
-"""``make test-aarch64``: the tests of the kernels on the library for aarch64, by qemu's emulation.
+"""``make test-aarch64``: run the tests of the kernels on the aarch64 library, emulated by qemu.
 
-An interpreter for aarch64 is put together of Debian's packages and of wheels, in .venv-aarch64; this
-machine's own stays as it is. First, as root: ``dpkg --add-architecture arm64 && apt-get update`` and
-``apt-get install --no-install-recommends qemu-user lld``.
+The command assembles an interpreter for aarch64 from Debian's packages and wheels in .venv-aarch64;
+this machine's interpreter stays unchanged. First run, as root, ``dpkg --add-architecture arm64 &&
+apt-get update`` and ``apt-get install --no-install-recommends qemu-user lld``.
 
-Not run there: what starts processes of its own (``test_library``: an emulated process cannot start
-another one), what needs the compiler (``test_checked_kernels``), and all that needs Java, so neither
-Kafka nor Spark. Speed is not looked at.
+Some tests do not run there: ``test_library`` starts processes, which an emulated process cannot do;
+``test_checked_kernels`` needs the compiler; Kafka and Spark need Java. Speed is not measured.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def _python() -> Path:
 
 
 def prepare() -> None:
-    """Fetch the interpreter and the packages, unless they are there."""
+    """Fetch the interpreter and the packages, unless they exist."""
     if (FOLDER / "installed").exists():
         return
     shutil.rmtree(FOLDER, ignore_errors=True)
@@ -73,7 +72,7 @@ def prepare() -> None:
 
 
 def main() -> int:
-    """Run the tests. Returns pytest's exit code."""
+    """Run the tests. Return pytest's exit code."""
     prepare()
     command = ["qemu-aarch64", "-L", str(FOLDER / "root"), str(_python()), "-m", "pytest", "-q"]
     without = ["-p", "no:cacheprovider", "-o", "addopts=", "-m", "not long", "--noconftest"]

@@ -1,8 +1,8 @@
-"""The kernels compiled with checks: each access lies in memory that belongs to the call.
+"""Compile the kernels with checks that each access lies in memory that belongs to the call.
 
-The sources are those of the machine code. What reads and writes memory by its address compares the
-address with a table of regions first; and an index of an array, of tables of constants, too, is
-compared with the array's size. What lies outside raises OutOfBoundsError in Python.
+The sources are the same as for the machine code. Functions that read and write memory first compare
+the address with a table of regions. An index of an array, also of a table of constants, is compared
+with the array's size. An access outside raises OutOfBoundsError in Python.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
 _MOST_REGIONS = 4096
 _COUNT, _FOUND_ADDRESS, _FOUND_SIZE, _FOUND_WRITE = range(4)
 _FIRST = 4
-# count, the access that was refused, then start, end and whether it may be written of each region.
+# The count, the rejected access, then start, end and 1 for write access, of each region.
 _TABLE = np.zeros(_FIRST + 3 * _MOST_REGIONS, np.int64)
 _TABLE_NAME = "pykafka_sink_regions"
 llvm.add_symbol(_TABLE_NAME, _TABLE.ctypes.data)
 
 
 class OutOfBoundsError(Exception):
-    """A kernel would have read or written what was not given to it."""
+    """A kernel would have read or written memory outside of its regions."""
 
 
 class Regions:
-    """The memory that belongs to the calls to come. It is kept until the next ``Regions``."""
+    """The memory that belongs to the following calls, until the next ``Regions`` replaces it."""
 
     def __init__(self) -> None:
         self._kept: list[Any] = []
         _TABLE[_COUNT] = 0
 
     def add(self, address: int, size: int, is_written: bool = False) -> None:
-        """Let kernels read ``size`` bytes at ``address``, and write them."""
+        """Let kernels read, and write if ``is_written``, ``size`` bytes at ``address``."""
         if size > 0:
             at = _FIRST + 3 * int(_TABLE[_COUNT])
             _TABLE[at : at + 3] = address, address + size, is_written
             _TABLE[_COUNT] += 1
 
     def add_array(self, array: npt.NDArray[Any], is_written: bool = False) -> None:
-        """Likewise all of an array."""
+        """Let kernels read, and write if ``is_written``, a whole array."""
         self._kept.append(array)
         self.add(array.ctypes.data, array.nbytes, is_written)
 
 
 @cache
 def checked_kernels() -> dict[str, Callable[..., int]]:
-    """Compile all kernels with checks, or take what an earlier process has compiled."""
+    """Compile all kernels with checks, or load what an earlier process has compiled."""
     made = {}
     with _names_replaced():
         for name, declared in KERNELS.items():
@@ -96,7 +96,7 @@ def _near(address: int) -> str:
     return f"the nearest region has {end - start} bytes, and begins {address - start} before it"
 
 
-# --- what is compiled in place of ``memory`` -------------------------------------------------------
+# --- replacements of ``memory``'s functions --------------------------------------------------------
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": True}
 _raw: dict[str, Any] = {
@@ -107,7 +107,7 @@ _raw_load_int64, _raw_store = _raw["load_int64"], _raw["store_uint64"]
 
 @intrinsic
 def _table_address(typing_context):
-    """By name, not as a number: machine code is kept for processes to come."""
+    """Refer to the table by name: later processes reuse the machine code, at another address."""
 
     def generate(context, builder, signature, arguments):
         found = builder.module.globals.get(_TABLE_NAME)
@@ -198,7 +198,7 @@ def _checked() -> dict[Callable[..., Any], Any]:
 
 
 def _folder() -> str:
-    """For compiled code of exactly these sources: numba itself looks at one file alone."""
+    """Return a folder for these sources only: numba's own check reads a single file."""
     digest = hashlib.sha256()
     kernels = Path(memory.__file__).parent
     sources = sorted([*kernels.glob("*.py"), *kernels.with_name("compiled").glob("*.py")])
@@ -210,8 +210,8 @@ def _folder() -> str:
 
 @contextmanager
 def _names_replaced() -> Iterator[None]:
-    """What the modules of kernels call by name is what numba knows, until the block ends."""
-    # Optimising further takes longer than all calls of a test; without any numba keeps nothing.
+    """Replace the helpers in the modules of kernels by compiled helpers, until the block ends."""
+    # More optimisation takes longer than all calls of a test; with none, numba caches no code.
     settings = {"CACHE_DIR": _folder(), "OPT": _OptLevel(1), "LOOP_VECTORIZE": 0}
     before = {name: getattr(numba.config, name) for name in settings}
     for name, value in settings.items():

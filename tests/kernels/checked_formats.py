@@ -1,6 +1,6 @@
-"""Rows encoded by checked kernels, in memory that has exactly what they asked for.
+"""Encode rows with checked kernels, in memory of exactly the size that the kernels require.
 
-``python -m tests.kernels.checked_formats 1000000``: so many calls, of all formats.
+``python -m tests.kernels.checked_formats 1000000`` makes 1,000,000 calls of all formats.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _BATCHES = 40
 
 
 class CheckedEncoder(RowEncoder):
-    """A RowEncoder whose kernel is checked. least_bytes: of the memory that it begins with"""
+    """A RowEncoder whose kernel is checked.
+
+    least_bytes: size of the first output in bytes
+    """
 
     def __init__(self, plan: FormatPlan, schema: pa.Schema) -> None:
         super().__init__(plan, schema)
@@ -66,7 +69,7 @@ class CheckedEncoder(RowEncoder):
         return self._checked(state_address)
 
     def _write(self, starts: Any) -> None:
-        """With no byte more than the kernel says that it needs."""
+        """Encode rows, with no byte more than the kernel requires."""
         state = self._state
         room = np.empty(self.least_bytes, np.uint8)
         while True:
@@ -86,7 +89,7 @@ class CheckedEncoder(RowEncoder):
 
 
 def add_column(regions: Regions, array: Any) -> None:
-    """Each buffer as far as Arrow's format promises that it goes, and no padding."""
+    """Add each buffer of a column to the length that Arrow's format promises, without padding."""
     kind, stop = array.type, array.offset + len(array)
     if pa.types.is_null(kind):
         return
@@ -117,9 +120,10 @@ def _add(regions: Regions, buffer: Any, size: int) -> None:
 
 
 def run(seed: int, calls_count: int) -> Counter[str]:
-    """So many calls at least, by format; and the layouts that planning refused, as ``refused``.
+    """Make at least ``calls_count`` calls. Return their counts by format.
 
-    Raises OutOfBoundsError, or AssertionError where the machine code writes something else.
+    ``refused`` counts the layouts that planning rejects. Raises AssertionError with seed and format
+    for an access outside of the regions, and if the machine code writes other bytes.
     """
     done: Counter[str] = Counter()
     while sum(done[name] for name in FORMATS) < calls_count:
@@ -154,7 +158,7 @@ def assert_same(found: EncodedRows, expected: EncodedRows) -> None:
 
 
 def main() -> None:
-    """Print what was done."""
+    """Print the counts of calls and the seconds."""
     wanted = int(sys.argv[1])
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     checked_kernels()

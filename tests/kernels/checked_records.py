@@ -1,4 +1,4 @@
-"""Records appended, sized, hashed, placed and split by checked kernels, in memory without slack."""
+"""Append, size, hash, place and split records with checked kernels, in memory without slack."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BASE_MS = 1_700_000_000_000
 
 
 def records_of(random: RandomLayouts) -> ArrowRecords | None:
-    """One batch with a value, and perhaps keys, headers and partitions; None if it is empty."""
+    """Return one batch with values, perhaps keys and headers; None if the batch is empty."""
     fields = [pa.field("value", _TEXTS[random.below(4)])]
     if random.chance(0.7):
         fields.append(pa.field("key", _TEXTS[random.below(4)]))
@@ -36,7 +36,7 @@ def records_of(random: RandomLayouts) -> ArrowRecords | None:
 
 
 def check_records(random: RandomLayouts) -> int:
-    """Run all kernels of records once each, or more often. Returns how many calls they were."""
+    """Run each kernel of records at least once. Return the count of calls."""
     records = records_of(random)
     if records is None:
         return 0
@@ -56,7 +56,7 @@ class _Calls:
         self.count = 0
 
     def _call(self, name: str, *arguments: Any, also: Any = ()) -> int:
-        """Arrays are given as their addresses; those that are written to, in a list of one."""
+        """Call a kernel. An array is passed as its address; a list of one array may be written."""
         self.count += 1
         regions, numbers = Regions(), []
         for column in self._records.owner.columns:
@@ -72,7 +72,7 @@ class _Calls:
         return self._kernels[name](*numbers[: len(arguments)])
 
     def size(self) -> None:
-        """Fill the sizes of all records, and the largest one's."""
+        """Fill the sizes of all records, and the size of the largest record."""
         rows, fields = self._records.rows_count, self._records.fields
         self.largest = np.zeros(1, np.int64)
         self._call("find_largest_record", rows, fields, [self.largest])
@@ -86,7 +86,7 @@ class _Calls:
         self._call("sum_row_hashes", self._records.rows_count, fields, [sums])
 
     def place(self) -> None:
-        """Choose partitions, of several topics, by each hash of the key."""
+        """Choose partitions of several topics by a random hash of the key."""
         random, rows = self._random, self._records.rows_count
         topics = 1 + random.below(3)
         counts = np.array([1 + random.below(50) for _ in range(topics)], np.int32)
@@ -102,7 +102,7 @@ class _Calls:
         )
 
     def append_and_split(self) -> None:
-        """Append to batches of small pages, and take the records of one to two batches."""
+        """Append to batches of small pages, and take records from one or two batches."""
         random, rows = self._random, self._records.rows_count
         page_size, pages = 62 + random.below(300), 1 + random.below(60)
         state = np.zeros(calls.STATE_FIELDS, np.int64)

@@ -1,4 +1,4 @@
-"""Without numba, which no Python 3.9 has in the version that compiles, no kernel is compiled."""
+"""Skip tests that compile kernels if numba is missing: its version needs Python 3.10."""
 
 from importlib.util import find_spec
 

@@ -1,8 +1,8 @@
-"""Layouts of all formats with extreme parameters, and columns of raw bytes for them, by a seed.
+"""Generate layouts of all formats with extreme parameters, and columns of raw bytes, by a seed.
 
-Unlike rows of values, whose types are those of Spark and whose numbers are sensible ones: here are
-decimals of any scale, empty enums, structs without fields, strings that are not UTF-8, times that
-no day has, and whatever bytes are below a null.
+Other tests use Spark's types and plausible values. The layouts here contain decimals of any scale,
+empty enums, structs without fields, strings that are not UTF-8, times outside of a day, and any
+bytes below a null.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ _WRAPPERS |= {"Bytes": "bytes"}
 
 
 class Layout(NamedTuple):
-    """A plan, and the schema of the columns that it is for."""
+    """A plan, and the schema of its columns."""
 
     plan: FormatPlan
     schema: pa.Schema
 
 
 class RandomLayouts:
-    """Layouts and batches of one seed; the same ones again for the same seed."""
+    """Layouts and batches of one seed. An equal seed generates equal layouts and batches."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
@@ -81,7 +81,7 @@ class RandomLayouts:
         self._enums: list[ProtobufEnum] = []
 
     def layout(self, name: str) -> Layout:
-        """Of a format."""
+        """Return a layout of the format ``name``."""
         fields, made = {JSON: self._json, AVRO: self._avro, PROTOBUF: self._protobuf}[name]()
         schema = pa.schema(fields)
         if self.chance(0.2):
@@ -95,7 +95,7 @@ class RandomLayouts:
         return Layout(FormatPlan(name, planned, prefix, **made), schema)
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """Up to 12 rows, of which there may be more before and behind."""
+        """Return up to 12 rows, which may be a slice of longer columns."""
         count = int(self._random.integers(0, 13))
         arrays = [self.array(field.type, count, field.nullable) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -310,7 +310,7 @@ class RandomLayouts:
     # --- columns -----------------------------------------------------------------------------------
 
     def array(self, kind: Any, count: int, nullable: bool = True) -> Any:
-        """Of buffers that are exactly as long as Arrow's format promises."""
+        """Return an array whose buffers are exactly as long as Arrow's format promises."""
         if pa.types.is_null(kind):
             return pa.nulls(count)
         first = self._one_of([0, 0, 1, 7, 8, 9])
@@ -351,14 +351,14 @@ class RandomLayouts:
         return pa.py_buffer(made), int(offsets[-1])
 
     def _text(self, size: int) -> Any:
-        """Plain text, what has to be escaped, or any bytes."""
+        """Return plain text, characters that need escapes, or any bytes."""
         options = [b"a plain text without an end", b'"\\\n\x01\x7f \t', bytes(range(256))]
         options += ["éä日😀".encode(), b"\x0c\x00\x03\x02\x10\x01\x01"]
         alphabet = np.frombuffer(self._one_of(options), np.uint8)
         return pa.py_buffer(self._random.choice(alphabet, size).astype(np.uint8))
 
     def _numbers(self, width: int, count: int) -> Any:
-        """Any bits, of all magnitudes, and the least and greatest ones."""
+        """Return numbers of any bits and all magnitudes, also the smallest and largest numbers."""
         data = np.frombuffer(self._random.bytes(width * count), np.uint8).reshape(count, width)
         data = data.copy()
         for row in data:

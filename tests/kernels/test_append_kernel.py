@@ -1,4 +1,4 @@
-"""append_records against its twin: any columns, any page size, guard bytes around all memory."""
+"""Compare append_records with its twin: any columns and page size, guard bytes around memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]
 
 
 class Arena:
-    """Pages with guard bytes before and behind, and the tables of the kernel."""
+    """Pages between guard bytes, and the tables of the kernel."""
 
     def __init__(self, pages=64, page_size=128, slots=4, limit=1 << 30):
         self.page_size = page_size
@@ -43,7 +43,7 @@ class Arena:
     def append(
         self, records, slots, first_row=0, sticky=(), timestamp_ms=1000, now_ms=5, interpreted=False
     ):
-        """(row to go on with, status, slot, pages needed)"""
+        """Return (next row, status, slot, pages needed)."""
         timestamps, state = records.timestamps, self.state
         slots, sticky = np.array(slots, np.int32), np.array(sticky, np.int32)
         state[kernel.STICKY_SLOTS], state[kernel.STICKY_COUNT] = address_of(sticky), len(sticky)
@@ -68,7 +68,7 @@ class Arena:
         return stop[0], status, *stop[1:]
 
     def records_of(self, slot):
-        """Bytes of the slot's batch without the room for its header, read page by page."""
+        """Return the slot's batch without the room for its header, read page by page."""
         out, page = b"", int(self.table[slot, kernel.FIRST_PAGE])
         while page != kernel.NO_PAGE:
             is_last = page == self.table[slot, kernel.LAST_PAGE]
@@ -267,7 +267,7 @@ def test_copy_chain_reads_any_part_of_a_batch():
 @settings(max_examples=10, deadline=None)
 @given(rows_strategy, st.sampled_from([64, 128]))
 def test_the_kernel_in_python_does_the_same(rows, page_size):
-    """So it can be followed there step by step."""
+    """A developer can follow the kernel in Python step by step."""
     batch = make_batch(rows, headers=True)
     records = arrow_records(batch, plan_for(batch), 0)
     arenas = [Arena(pages=256, page_size=page_size) for _ in range(2)]

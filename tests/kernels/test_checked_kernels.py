@@ -1,7 +1,7 @@
-"""A kernel never reads or writes outside of what it was given, whatever the layout says.
+"""A kernel never reads or writes outside of the memory of its call, for any layout.
 
-The kernels are compiled with a check of each address, and run with layouts that planning makes of
-extreme parameters. ``make kernels-checked`` does a million calls.
+The kernels are compiled with a check of each address, and run with layouts that planning derives
+from extreme parameters. ``make kernels-checked`` makes a million calls.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def checked(batch: pa.RecordBatch, **plan) -> CheckedEncoder:
 
 
 def row_of(made: CheckedEncoder) -> np.ndarray:
-    """The node of the column."""
+    """Return the node of the column."""
     return made._table.numbers[1]
 
 
@@ -73,7 +73,7 @@ def test_a_frame_too_many_is_found():
 
 
 def test_an_enum_without_a_table_is_found():
-    """Of a schema with ``"symbols": []``, once."""
+    """A schema with ``"symbols": []`` once caused this read."""
     made = checked(TEXT, format=AVRO, avro_schema=json.dumps(RECORD))
     row_of(made)[nodes.PARAMETER] = 0
     with pytest.raises(OutOfBoundsError, match="write_avro reads 8 bytes at 0x0"):
@@ -81,7 +81,7 @@ def test_an_enum_without_a_table_is_found():
 
 
 def test_an_index_beyond_a_table_of_constants_is_found():
-    """Of a time zone of +99:99, once."""
+    """A time zone of +99:99 once caused this index."""
     batch = pa.record_batch([pa.array([0], pa.timestamp("us", "UTC"))], ["c"])
     made = checked(batch, json_options=JsonOptions(time_zone="+18:00"))
     made._zones[:, 1] = 100 * 3600 + 99 * 60

@@ -1,4 +1,4 @@
-"""digest_rows against its twin, and wyhash against its author's test vectors."""
+"""Compare digest_rows with its twin, and wyhash with its author's test vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import RowsDigest
 from tests import twin
 
-# Of wyhash's own tests, final version 4; the seed is the position.
+# wyhash's own tests, final version 4. The seed is the position.
 VECTORS = [
     (b"", 0x93228A4DE0EEC5A2),
     (b"a", 0xC5BAC3DB178713C4),
@@ -28,11 +28,11 @@ POSITIONS = ColumnPositions(value=1, key=0, headers=2, topic=3, partition=4, tim
 
 
 VALUE_SEED, KEY_SEED, HEADER_SEED = 2, 3, 5
-"""Of the first field of a row: its kind, and that a row begins."""
+"""Seeds of a row's first field: its kind XOR the seed of a row."""
 
 
 def hashed(data: bytes) -> int:
-    """As the value of a row, by the kernel, between bytes that must not count."""
+    """Return the kernel's hash of the value of a row, between bytes that must not count."""
     array = pa.array([b"\xa5" * 16, data, b"\xa5" * 16], pa.binary()).slice(1, 1)
     digest = RowsDigest(ColumnPositions(value=0, topic_option="t"))
     digest.add(pa.record_batch([array], ["value"]))
@@ -115,7 +115,7 @@ def column(rows, index):
 
 @given(st.lists(ROW, min_size=1, max_size=12), st.integers(0, 11), st.booleans())
 def test_rows_equal_their_twin(rows, first, is_large):
-    """Sliced batches, too."""
+    """Sliced batches are included."""
     first = min(first, len(rows) - 1)
     digest = RowsDigest(POSITIONS)
     digest.add(batch_of(rows, is_large).slice(first))

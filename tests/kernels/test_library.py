@@ -1,6 +1,7 @@
-"""The kernels' libraries: made of these sources alone, the same on each machine, and only loaded.
+"""A library of kernels is built from these sources alone, and is the same on each machine.
 
-What is compiled here is one small kernel, in a copy of the package that has no other.
+A process only loads it. These tests compile one small kernel, in a copy of the package that has no
+other kernel.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ from spark_kafka_sink.record.compiled.calls import sum_of
 numbers = array.array("q", range(1000))
 print(sum_of(numbers.buffer_info()[0], 1000), *sorted({"numba", "llvmlite"} & set(sys.modules)))
 """
-THE_SUM = "0"  # each number is combined with itself
-# As the build starts the compiler, on a machine with another processor.
+THE_SUM = "0"  # Each number is XORed with itself.
+# Start the compiler as the build does, on a machine with another processor.
 OTHER_PROCESSOR = """
 import runpy, sys
 import llvmlite.binding as llvm
@@ -80,7 +81,7 @@ compiles = pytest.mark.skipif(sys.version_info < (3, 10), reason="the compiler n
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """A folder with a copy of the package that has one kernel alone."""
+    """Return a folder with a copy of the package that has only one kernel."""
     root = tmp_path / "copy"
     target = root / "spark_kafka_sink"
     ignored = shutil.ignore_patterns("__pycache__", "*.so")
@@ -96,7 +97,7 @@ def copied(tmp_path: Path) -> Path:
 def run(root: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *words],
-        # The working directory is looked into first, before PYTHONPATH.
+        # Python searches the working directory before PYTHONPATH.
         cwd=root if root.is_dir() else root.parent,
         env={**os.environ, "PYTHONPATH": str(root), **variables},
         capture_output=True,
@@ -107,7 +108,7 @@ def run(root: Path, *words: str, **variables: str) -> subprocess.CompletedProces
 
 @pytest.fixture
 def built(copied: Path) -> Path:
-    """The copy with its library."""
+    """Return the copy with its library."""
     done = run(copied, "-m", BUILD, platform_name())
     assert done.returncode == 0, done.stderr
     assert "1 of 1  sum_of" in done.stdout
@@ -135,7 +136,7 @@ class TestBuilt:
         assert run(Path(archive), "-c", SUM).stdout == f"{THE_SUM}\n"
 
     def test_without_the_sources_it_is_taken_as_it_is(self, built: Path):
-        """As in a wheel, which leaves them out."""
+        """A wheel does not contain the sources."""
         shutil.rmtree(built / "spark_kafka_sink" / "record" / "kernels")
         assert run(built, "-c", SUM).stdout == f"{THE_SUM}\n"
 
@@ -174,7 +175,7 @@ class TestBuilt:
 
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="two processors of x86_64")
     def test_two_processors_make_the_same_code(self, copied: Path, tmp_path: Path):
-        """Fails if numba vectorises for the processor that it runs on."""
+        """The test fails if numba vectorises for the processor of this machine."""
         codes = []
         for name, features in (("skylake-avx512", WIDE), ("nehalem", {"sse4.2": True})):
             (tmp_path / name).mkdir()
@@ -254,13 +255,13 @@ def test_a_task_imports_no_kernel_s_source():
         " *({'numba', 'llvmlite'} & set(sys.modules)))"
     )
     done = run(ROOT, "-c", code)
-    # The digest of the sources, in a checkout.
+    # In a checkout, a process imports the module that computes the digest of the sources.
     assert done.stdout.split() == ["spark_kafka_sink.record.kernels.sources"], done.stderr
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What stands for the package's folder of libraries."""
+    """Return a folder that replaces the package's folder of libraries."""
     resources = SimpleNamespace(files=lambda package: tmp_path)
     monkeypatch.setattr(library, "importlib", SimpleNamespace(resources=resources))
     return tmp_path

@@ -1,4 +1,4 @@
-"""assign_slots against its twin, and murmur2 against Kafka's own test vectors."""
+"""Compare assign_slots with its twin, and murmur2 with Kafka's own test vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spark_kafka_sink.record.compiled.calls import (
 )
 from tests import twin
 
-# Kafka's UtilsTest.testMurmur2.
+# Source: Kafka's UtilsTest.testMurmur2.
 MURMUR2_VECTORS = {
     b"21": -973932308,
     b"foobar": -790332482,
@@ -39,7 +39,7 @@ MURMUR2_VECTORS = {
 def assign(
     keys, counts=(7,), topics=None, partition=None, key_hash=MURMUR2, firsts=None, computed=None
 ):
-    """Slots of all rows by the kernel."""
+    """Return the slots of all rows by the kernel."""
     rows = len(keys) if keys is not None else len(partition)
     out = np.full(rows, -99, np.int32)
     first_slots = np.array(firsts or np.cumsum([0, *counts[:-1]]), np.int32)

@@ -1,4 +1,4 @@
-"""The split kernel: how much it may write, and that what it writes are the same records."""
+"""The split kernel writes the same records, and no more bytes than it may."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GUARD_BYTES = 256
 
 
 def records_at(*timestamps: int) -> bytes:
-    """Records without key or value, as small as they can be."""
+    """Return the smallest possible records, without key and value."""
     return b"".join(
         twin.encode_record(timestamp, offset, None, None)
         for offset, timestamp in enumerate(timestamps)
@@ -27,7 +27,7 @@ def records_at(*timestamps: int) -> bytes:
 
 
 def taken(records: bytes, count: int, limit_bytes: int) -> tuple[int, int, int]:
-    """(records taken, bytes written, bytes that were touched)."""
+    """Return (records taken, bytes written, bytes that were touched)."""
     data = np.frombuffer(records, np.uint8)
     out = np.full(len(records) + limit_bytes + GUARD_BYTES, GUARD, np.uint8)
     count, _, written, _, _ = take_records(data.ctypes.data, count, 0, limit_bytes, out.ctypes.data)
@@ -36,7 +36,7 @@ def taken(records: bytes, count: int, limit_bytes: int) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("limit_bytes", [0, 1, 20, 33, 34, 50, 1000])
 def test_it_writes_no_more_than_the_limit_or_one_record(limit_bytes: int) -> None:
-    # The first is far from those after it: their deltas get larger than they were.
+    # The first timestamp is far from the others, so the deltas of the others grow.
     records = records_at(FAR_MS, *[0] * 9)
     count, written, touched = taken(records, 10, limit_bytes)
     first_size = len(records_at(FAR_MS))
@@ -55,7 +55,7 @@ def test_records_may_grow_beyond_the_bytes_that_were_read() -> None:
 def test_parts_of_few_tiny_records_stay_within_their_buffer(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """A header is longer than such records: half the batch is more than all its records."""
+    """A batch header is longer than these records: half the batch exceeds all its records."""
     guarded: list[np.ndarray] = []
 
     def guarded_empty(size: int, dtype: type) -> np.ndarray:
