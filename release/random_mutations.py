@@ -5,9 +5,9 @@ line: those which pass let the mutation survive. The first run of the tests reco
 executes which line (coverage's dynamic contexts) and how long each takes. Results go to the
 standard output, one line a mutation, and at the end the survivors by room.
 
-Only statements of functions are changed, and none that only make a message. The tests are those of
-a process without Kafka and Spark; a line that none of them executes is reported apart, as tests
-with a real broker may do so. It needs the extras ``dev`` and ``release``.
+Only statements of functions are changed, and none that only make a message. The tests run
+without Kafka and Spark. A line that no test executes is reported separately, because tests with a
+real broker may execute it. The command needs the extras ``dev`` and ``release``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _SILENT_CALLS = ("warn", "warning", "info", "debug", "error", "log")
 
 
 def changed(node: ast.AST) -> list[ast.AST | str]:
-    """What may stand in the place of ``node``: nodes, or the text of a statement."""
+    """Return the possible replacements of ``node``: nodes, or the text of a statement."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARISONS:
         left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
         return [f"({left} {_COMPARISONS[type(node.ops[0])]} {right})"]
@@ -199,7 +199,7 @@ class Tree:
             return 1
 
     def record(self, tests: Sequence[str]) -> None:
-        """Run all tests once, and keep which of them executes which line."""
+        """Run all tests once, and record which test executes which line."""
         import json
 
         import coverage
