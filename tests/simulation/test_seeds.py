@@ -17,6 +17,13 @@ pytestmark = pytest.mark.timeout(1800)
 
 SEEDS = 500
 MOST_SEEDS_FOR_A_BUG = 2000
+FIRST_SEED = {
+    "refused although perhaps appended": 553,
+    "several in flight before the first acknowledgement": 102,
+    "topic ids looked up when the answer comes": 97,
+    "gap after refused records": 66,
+}
+"""Tried before all others, because it was the first to find a bug that few do."""
 
 
 def test_no_seed_breaks_an_invariant():
@@ -34,7 +41,7 @@ def test_the_same_seed_gives_the_same_trace(seed):
 @pytest.mark.parametrize("bug", [name for name, bug in PRODUCER_BUGS.items() if not bug.scenarios])
 def test_a_planted_bug_is_caught(bug):
     with PRODUCER_BUGS[bug].planted():
-        for seed in range(MOST_SEEDS_FOR_A_BUG):
+        for seed in (FIRST_SEED.get(bug, 0), *range(MOST_SEEDS_FOR_A_BUG)):
             if seeds.try_seed(seed) is not None:
                 return
     pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not find: {bug}")
