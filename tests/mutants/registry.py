@@ -1,4 +1,4 @@
-"""A schema registry: what its answers may be, keys of what is remembered, limits, and who asks."""
+"""A schema registry: what its answers may be, keys of the cache, limits, and who asks."""
 
 from __future__ import annotations
 
