@@ -277,7 +277,7 @@ class Telemetry:
         if subscription is None:
             self._disable(f"{node} gave this client no instance id")
             return
-        if self.subscription is None and subscription.wants_any:
+        if subscription.wants_any:
             logger.debug(
                 "brokers ask for this producer's metrics every %s ms (kafka.enable.metrics.push), "
                 "as client instance %s",

@@ -93,4 +93,58 @@ MUTANTS = (
         "            self._due",
         _ENDS,
     ),
+    Mutant(
+        "producer/telemetry.py",
+        "return _RECHECK_MS if self._client.is_any_connected(nodes) else None",
+        "return _RECHECK_MS",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "return _RECHECK_MS if self._client.is_any_connected(nodes) else None",
+        "return None",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "if is_closing or not self._watched",
+        "if not self._watched",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "            if self._figures is None:\n",
+        "            if True:\n",
+        _ENDS,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "        if not self._watched.accumulator.incomplete_count:\n            return None\n        if now",
+        "        if now",
+        _MISTAKES,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "            if self._is_enabled:\n                self._client.poll",
+        "            if True:\n                self._client.poll",
+        _MISTAKES,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "            self._pause(self._interval_ms, now_ms)\n            return\n        self._send",
+        "            return\n        self._send",
+        _FIGURES,
+    ),
+    Mutant(
+        "producer/telemetry_figures.py",
+        "if subscription.most_bytes is None or len",
+        "if len",
+        _FIGURES,
+    ),
+    Mutant(
+        "producer/telemetry_figures.py",
+        "for count in range(len(groups), 0, -1)",
+        "for count in range(len(groups), -1, -1)",
+        _FIGURES,
+    ),
 )

@@ -109,7 +109,8 @@ class Push:
 class TelemetryPlugin:
     """Set its fields to change the subscription.
 
-    errors: to answer the next requests with, "NONE" for as it is; hangs: nobody is answered
+    errors: to answer the next requests with, "NONE" for as it is; hangs: nobody is answered;
+    most_bytes: 0 for no limit
     """
 
     clock: SimClock
@@ -218,4 +219,4 @@ class TelemetryPlugin:
             return "UNKNOWN_SUBSCRIPTION_ID"
         if request.compression_type and request.compression_type not in self.codecs:
             return "UNSUPPORTED_COMPRESSION_TYPE"
-        return "TELEMETRY_TOO_LARGE" if len(request.metrics) > self.most_bytes else "NONE"
+        return "TELEMETRY_TOO_LARGE" if 0 < self.most_bytes < len(request.metrics) else "NONE"

@@ -126,9 +126,10 @@ def test_a_subscription_of_no_metrics_is_looked_at_again_after_its_interval():
     assert len({*asked_as[1:], watched.plugin.pushes[0].instance_id}) == 1
 
 
-def test_an_interval_that_is_none_is_five_minutes():
+@pytest.mark.parametrize("interval_ms", [0, -1])
+def test_an_interval_that_is_none_is_five_minutes(interval_ms):
     watched = TelemetrySources()
-    watched.plugin.interval_ms = 0
+    watched.plugin.interval_ms = interval_ms
     watched.write()
     watched.run_for(DEFAULT_PUSH_INTERVAL_MS // 2 - 1_000)
     assert watched.plugin.pushes == []
@@ -223,6 +224,19 @@ def test_maxima_are_of_the_tasks_since_the_push_before():
     assert 50 < watched.plugin.pushes[1].value("record.size.max") < 150
 
 
+def test_a_brokers_maxima_are_the_largest_of_its_tasks():
+    watched = TelemetrySources(brokers=1)
+    longest_ms = []
+    for _ in range(5):
+        watched.write()
+        watched.run_for(100)
+        longest_ms.append(watched.producer.client.nodes[1].request_latency_max_ms)
+        watched.next_task()
+    points = first_push(watched).points("node.request.latency.max")
+    told = {point.attributes[0].value.string_value: point.as_double for point in points}
+    assert told["node-1"] == max(longest_ms) > 0
+
+
 @pytest.mark.parametrize(
     ("requested", "is_asked_for"),
     [
@@ -277,10 +291,12 @@ def test_what_would_be_too_large_is_left_out_topics_first_and_then_brokers():
         assert any(".node." in name for name in push.names) == has_nodes
         assert push.value(TOTAL) == 10
     watched = TelemetrySources()
-    watched.plugin.most_bytes = 10
+    watched.plugin.codecs, watched.plugin.most_bytes = [], 10
     watched.write()
     watched.run_for(5 * INTERVAL_MS)
     assert watched.plugin.pushes == watched.plugin.refused == []
+    watched.plugin.most_bytes = 0
+    assert first_push(watched).value(TOTAL) == 10, "the limit is asked for again"
 
 
 def test_the_resource_names_the_rack():

@@ -66,6 +66,7 @@ def test_a_changed_subscription_is_taken_up():
     watched.run_for(3 * INTERVAL_MS)
     assert watched.plugin.refused[0][1] == "UNKNOWN_SUBSCRIPTION_ID"
     assert watched.plugin.pushes[-1].names == ["org.apache.kafka.producer.record.send.total"]
+    assert {push.value(TOTAL) for push in watched.plugin.pushes[1:]} == {0}, "told before"
     assert len(watched.plugin.asked) == 2
 
 
@@ -174,9 +175,8 @@ def test_the_last_place_of_a_connection_is_left_to_produce_requests(places):
         assert count < places or not waiting
 
 
-@pytest.mark.parametrize("free", [0, 1, 2])
-def test_while_rows_are_under_way_a_push_needs_two_free_places(free):
-    """The only broker hangs, with all places taken but ``free``."""
+def hanging(free):
+    """A subscribed producer whose only broker hangs, with all places taken but ``free``."""
     places = 5
     watched = TelemetrySources(brokers=1, batch_size="100", request_timeout_ms="60000")
     watched.write()
@@ -188,10 +188,47 @@ def test_while_rows_are_under_way_a_push_needs_two_free_places(free):
         watched.producer._appender.finish_open()
         watched.run_for(10)
     assert watched.producer.client.in_flight_count() == places - free
+    return watched, broker
+
+
+@pytest.mark.parametrize("free", [0, 1, 2])
+def test_while_rows_are_under_way_a_push_needs_two_free_places(free):
+    watched, broker = hanging(free)
     watched.run_for(2 * INTERVAL_MS)
     assert (watched.state is State.PUSH_IN_PROGRESS) == (free == 2)
     broker.resume()
     watched.producer.flush()
+
+
+@pytest.mark.parametrize("free", [0, 1])
+def test_the_last_push_may_take_the_last_place(free):
+    watched, broker = hanging(free)
+    watched.producer.telemetry.finish()
+    broker.resume()
+    watched.producer.flush()
+    watched.run_for(100)
+    assert [push.is_last for push in watched.plugin.pushes] == [True] * free
+
+
+def test_a_push_follows_the_pause_that_a_broker_asks_for():
+    watched = TelemetrySources(brokers=1)
+    watched.write()
+    watched.run_for(1_000)
+    watched.simulation.cluster.throttle_time_ms = 2 * INTERVAL_MS
+    watched.write()
+    pause_ends_at_ms = watched.simulation.clock.ms + 2 * INTERVAL_MS
+    watched.run_for(4 * INTERVAL_MS)
+    assert -100 < watched.plugin.pushes[0].at_ms - pause_ends_at_ms < 1_100
+
+
+def test_without_a_connection_the_sender_sleeps():
+    watched = TelemetrySources(connections_max_idle_ms="3000")
+    watched.write()
+    watched.run_for(2 * INTERVAL_MS)
+    assert watched.state is State.PUSH_NEEDED
+    polls = watched.simulation.network.polls
+    watched.run_for(6 * INTERVAL_MS)
+    assert watched.simulation.network.polls - polls < 20
 
 
 # --- the end ----------------------------------------------------------------------------------

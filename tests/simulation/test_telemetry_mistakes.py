@@ -87,6 +87,27 @@ def test_rows_do_not_wait_long_behind_a_push_that_is_not_answered(places):
     assert len(watched.simulation.all_values()) == 30
 
 
+def test_without_rows_an_answer_may_take_longer():
+    watched = TelemetrySources(brokers=1)
+    watched.write()
+    watched.run_for(1_000)
+    watched.plugin.hangs = True
+    while watched.state is not State.PUSH_IN_PROGRESS:
+        watched.run_for(100)
+    watched.run_for(ANSWER_MS + 1_000)
+    assert watched.state is State.PUSH_IN_PROGRESS
+
+
+def test_a_mistake_in_the_last_push_takes_no_time(monkeypatch):
+    watched = TelemetrySources()
+    watched.write()
+    watched.run_for(100)
+    monkeypatch.setattr(TelemetryFigures, "take", lambda *_: 1 / 0)
+    started_ms = watched.simulation.clock.ms
+    watched.producer.telemetry.finish()
+    assert watched.simulation.clock.ms == started_ms
+
+
 def test_what_was_not_answered_is_not_asked_again_by_each_task():
     watched = TelemetrySources(brokers=1)
     watched.plugin.hangs = True
