@@ -183,7 +183,7 @@ epoch-boundary: $(VENV)/dev.installed
 	$(BIN)/python -m tests.epochs.boundary 3.9.1
 
 kernels-checked: $(VENV)/dev.installed
-	$(BIN)/python -m tests.kernels.checked_formats 1000000
+	$(BIN)/python -m tests.kernels.checked 1000000
 
 chaos: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos

@@ -37,8 +37,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.encoder import RowsEncoder
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.spark.row_planning import plan_rows
-from tests.formats.official import descriptor_set
-from tests.formats.protobuf_files import one_message
+from tests.formats.protobuf_files import descriptor_set, one_message
 
 _MIB = 1 << 20
 _ROWS = 2_000_000

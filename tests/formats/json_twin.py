@@ -163,7 +163,6 @@ def seconds_ahead(seconds: int, zone: str) -> int:
         seconds -= cycle
     seconds = max(seconds, int((first - epoch).total_seconds()))
     offset = (epoch + timedelta(seconds=seconds)).astimezone(ZoneInfo(zone)).utcoffset()
-    assert offset is not None
     return int(offset.total_seconds())
 
 

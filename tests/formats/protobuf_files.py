@@ -1,10 +1,23 @@
-"""Descriptors made by hand, in few words."""
+"""Descriptors made by hand in few words, messages as Protobuf's official package has them, and our rows."""
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
-from google.protobuf import descriptor_pb2
+import pyarrow as pa
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    duration_pb2,
+    message_factory,
+    timestamp_pb2,
+    wrappers_pb2,
+)
+
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.plan import PROTOBUF, FormatPlan, PlannedField
+from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
 
 T = descriptor_pb2.FieldDescriptorProto
 OPTIONAL, REQUIRED, REPEATED = T.LABEL_OPTIONAL, T.LABEL_REQUIRED, T.LABEL_REPEATED
@@ -65,3 +78,116 @@ def one_message(syntax: str = "proto3", **fields: str) -> Any:
         else:
             add_field(root, name, kind)
     return file
+
+
+WELL_KNOWN = (timestamp_pb2, duration_pb2, wrappers_pb2)
+EPOCH = datetime.datetime(1970, 1, 1)
+WRAPPED = {name: kind for name, kind in vars(wrappers_pb2).items() if name.endswith("Value")}
+
+
+def descriptor_set(files: list[Any], with_imports: bool = True) -> bytes:
+    made = descriptor_pb2.FileDescriptorSet()
+    if with_imports:
+        for module in WELL_KNOWN:
+            module.DESCRIPTOR.CopyToProto(made.file.add())
+    made.file.extend(files)
+    return made.SerializeToString()
+
+
+def message_class(data: bytes, name: str) -> Any:
+    """Of a descriptor set."""
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
+        pool.Add(file)
+    found = pool.FindMessageTypeByName(name)
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(found)
+    return message_factory.MessageFactory(pool).GetPrototype(found)  # before protobuf 4.22
+
+
+def fill(message: Any, row: dict[str, Any]) -> Any:
+    """Set the fields that have values; these are as Arrow has them, with integers for times."""
+    for name, value in row.items():
+        if value is not None:
+            put(message, message.DESCRIPTOR.fields_by_name[name], value)
+    return message
+
+
+def put(message: Any, field: Any, value: Any) -> None:
+    inner = field.message_type
+    if inner is not None and inner.GetOptions().map_entry:
+        target, kind = getattr(message, field.name), inner.fields_by_name["value"]
+        for key, item in value:
+            if kind.message_type is None:
+                target[scalar(inner.fields_by_name["key"], key)] = scalar(kind, item)
+            else:
+                put_message(target[scalar(inner.fields_by_name["key"], key)], item)
+    elif is_repeated(field):
+        for item in value:
+            if inner is None:
+                getattr(message, field.name).append(scalar(field, item))
+            else:
+                put_message(getattr(message, field.name).add(), item)
+    elif inner is None:
+        setattr(message, field.name, scalar(field, value))
+    else:
+        put_message(getattr(message, field.name), value)
+
+
+def is_repeated(field: Any) -> bool:
+    if hasattr(field, "is_repeated"):
+        return bool(field.is_repeated)
+    return bool(field.label == field.LABEL_REPEATED)  # before protobuf 6.31
+
+
+def put_message(message: Any, value: Any) -> None:
+    message.SetInParent()
+    name = message.DESCRIPTOR.full_name
+    if isinstance(value, dict):
+        fill(message, value)
+    elif name == "google.protobuf.Timestamp" or name == "google.protobuf.Duration":
+        message.FromMicroseconds(value)
+    else:
+        message.value = scalar(message.DESCRIPTOR.fields_by_name["value"], value)
+
+
+def scalar(field: Any, value: Any) -> Any:
+    if field.enum_type is not None and isinstance(value, str):
+        return field.enum_type.values_by_name[value].number
+    if field.type in (field.TYPE_STRING, field.TYPE_BYTES, field.TYPE_BOOL):
+        return value
+    return float(value) if field.type in (field.TYPE_DOUBLE, field.TYPE_FLOAT) else int(value)
+
+
+PREFIX = b"\0\0\0\0\1\0"
+
+
+def sized(data: bytes) -> bytes:
+    return varint(len(data)) + data
+
+
+def varint(value: int) -> bytes:
+    value %= 2**64
+    made = bytearray()
+    while value >= 128:
+        made.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*made, value])
+
+
+def protobuf_encoder(schema: pa.Schema, protobuf, prefix: bytes = b"") -> RowEncoder:
+    fields = tuple(PlannedField((name,), name) for name in schema.names)
+    return RowEncoder(FormatPlan(PROTOBUF, fields, prefix, protobuf_schema=protobuf), schema)
+
+
+def schema_of(file):
+    return read_descriptor_set(descriptor_set([file]), "pkg.Root").schema
+
+
+def written(array: pa.Array, kind: str, syntax: str = "proto3") -> list[bytes]:
+    """What the values of a single column ``c`` are written as."""
+    batch = pa.record_batch([array], ["c"])
+    schema = schema_of(one_message(syntax, c=kind))
+    found = protobuf_encoder(batch.schema, schema).encode(batch)
+    assert found.faults is None
+    return found.values.to_pylist()

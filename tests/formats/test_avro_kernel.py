@@ -1,10 +1,10 @@
-"""write_avro against its twin, and columns that are matched with given schemas."""
+"""write_avro against its twin and Spark's to_avro, and columns that are matched with given schemas."""
 
 from __future__ import annotations
 
 import json
 import struct
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import pyarrow as pa
 import pytest
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pyspark.sql.types import DecimalType, StructField, StructType
 
 from spark_kafka_sink.formats.avro_schema import derived_schema
-from spark_kafka_sink.formats.plan import FormatError
-from tests.formats import avro_twin
-from tests.formats.avro_written import encoder, record, written
-from tests.formats.row_strategies import TYPES, rows, types_of
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.plan import AVRO, FormatError, FormatPlan, PlannedField
+from tests.formats.avro_rows import block, encoder, record, row_bytes, sized, twin_schema, written
+from tests.formats.rows import CASES, TYPES, arrow_batch, read, rows, types_of
 from tests.twin import zigzag_varint
 
 ROWS = rows(types_of(TYPES, st.sampled_from([pa.string(), pa.large_string()])))
@@ -26,32 +26,26 @@ ROWS = rows(types_of(TYPES, st.sampled_from([pa.string(), pa.large_string()])))
 def test_rows_equal_their_twin(made, first):
     """Sliced batches, too."""
     first = min(first, len(made.values) - 1)
-    schema = avro_twin.schema_of(pa.struct(list(made.schema)), "R")
+    schema = twin_schema(pa.struct(list(made.schema)), "R")
     encoded = encoder(made.schema, schema, b"\0\0\0\0\1").encode(made.batch.slice(first))
     assert encoded.faults is None
     encoded.values.validate(full=True)
-    expected = [b"\0\0\0\0\1" + avro_twin.row_bytes(row, made.schema) for row in made.values]
+    expected = [b"\0\0\0\0\1" + row_bytes(row, made.schema) for row in made.values]
     assert encoded.values.to_pylist() == expected[first:]
-
-
-def test_many_rows_need_more_room_than_there_was():
-    batch = pa.record_batch({"number": range(50_000), "text": ["some text"] * 50_000})
-    found = encoder(batch.schema, record(number="long", text="string")).encode(batch).values
-    assert found.to_pylist() == [zigzag_varint(n) + b"\x12some text" for n in range(50_000)]
 
 
 def test_long_strings_and_many_elements_get_the_room_that_they_need():
     texts = ["x" * 300_000, "", "é" * 200_000]
-    assert written(pa.array(texts), "string") == [avro_twin.sized(t.encode()) for t in texts]
+    assert written(pa.array(texts), "string") == [sized(t.encode()) for t in texts]
     numbers = list(range(100_000))
     [found] = written(pa.array([numbers]), {"type": "array", "items": ["null", "long"]})
     items = [b"\x02" + zigzag_varint(n) for n in numbers]
-    assert found == avro_twin.block(items)
+    assert found == block(items)
     key = "k" * 200_000
     [found] = written(
         pa.array([[(key, 1)]], pa.map_(pa.string(), pa.int8())), {"type": "map", "values": "int"}
     )
-    assert found == avro_twin.block([avro_twin.sized(key.encode()) + b"\x02"])
+    assert found == block([sized(key.encode()) + b"\x02"])
 
 
 @pytest.mark.parametrize(
@@ -67,19 +61,9 @@ def test_long_strings_and_many_elements_get_the_room_that_they_need():
         (b"abc", pa.binary(), {"type": "fixed", "name": "F", "size": 3}, b"abc"),
         (20, pa.date32(), "int", b"\x28"),
         (-1, pa.timestamp("us"), "long", b"\x01"),
-        (
-            1999,
-            pa.timestamp("us", "UTC"),
-            {"type": "long", "logicalType": "timestamp-millis"},
-            b"\x02",
-        ),
+        (1999, pa.timestamp("us", "UTC"), {"type": "long", "logicalType": "timestamp-millis"}, b"\x02"),
         (3_000_000, pa.time64("ns"), {"type": "int", "logicalType": "time-millis"}, b"\x06"),
-        (
-            "two",
-            pa.string(),
-            {"type": "enum", "name": "E", "symbols": ["one", "two", "three"]},
-            b"\x02",
-        ),
+        ("two", pa.string(), {"type": "enum", "name": "E", "symbols": ["one", "two", "three"]}, b"\x02"),
         ("s", pa.string(), {"type": "string", "logicalType": "uuid"}, b"\x02s"),
         ("s", pa.string(), ["null", "string"], b"\x02\x02s"),
         ("s", pa.string(), ["string"], b"\x00\x02s"),
@@ -90,7 +74,7 @@ def test_long_strings_and_many_elements_get_the_room_that_they_need():
         (None, pa.null(), "null", b""),
         ({"x": 1}, pa.struct([("x", pa.int8())]), record(x="int") | {"name": "I"}, b"\x02"),
     ],
-)
+)  # fmt: skip
 def test_what_fits_a_given_type(value, kind, avro, expected):
     assert written(pa.array([value], kind), avro) == [expected]
 
@@ -98,10 +82,10 @@ def test_what_fits_a_given_type(value, kind, avro, expected):
 @given(st.integers(-(10**38) + 1, 10**38 - 1))
 def test_decimals_as_bytes_have_no_more_than_they_need(number):
     kind = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 3}
-    value = Decimal(number).scaleb(-3, context=avro_twin.Context(prec=60))
+    value = Decimal(number).scaleb(-3, context=Context(prec=60))
     [found] = written(pa.array([value], pa.decimal128(38, 3)), kind)
     size = (number if number >= 0 else ~number).bit_length() // 8 + 1
-    assert found == avro_twin.sized(number.to_bytes(size, "big", signed=True))
+    assert found == sized(number.to_bytes(size, "big", signed=True))
 
 
 @pytest.mark.parametrize("size", [20, 5000])
@@ -162,43 +146,19 @@ def test_names_of_types_are_found_in_their_namespaces():
         (pa.string(), ["null", "int", "long"], r"\(null, int, long\)"),
         (pa.null(), "int", r"type null, .*\(int\)"),
         (pa.int8(), ["null", record(x="int") | {"name": "I"}], r"\(record I\)"),
-        (
-            pa.decimal128(5, 2),
-            {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
-            r"decimal\(4,2\)",
-        ),
-        (
-            pa.decimal128(5, 2),
-            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 3},
-            r"decimal\(9,3\)",
-        ),
+        (pa.decimal128(5, 2), {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, r"decimal\(4,2\)"),
+        (pa.decimal128(5, 2), {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 3}, r"decimal\(9,3\)"),
         (pa.decimal128(5, 2), "bytes", r"\(bytes\)"),
-        (
-            pa.timestamp("us", "UTC"),
-            {"type": "long", "logicalType": "timestamp-nanos"},
-            "long of timestamp-nanos",
-        ),
-        (
-            pa.list_(pa.string()),
-            {"type": "array", "items": "int"},
-            r"column 'c\[\]' has the Arrow type string",
-        ),
-        (
-            pa.struct([("x", pa.string())]),
-            record(x="int") | {"name": "I"},
-            r"column 'c\.x' has the Arrow type string",
-        ),
-        (
-            pa.struct([("y", pa.string())]),
-            record(x="int") | {"name": "I"},
-            r"no field for \['c\.y'\]: c has \['x'\]",
-        ),
+        (pa.timestamp("us", "UTC"), {"type": "long", "logicalType": "timestamp-nanos"}, "long of timestamp-nanos"),
+        (pa.list_(pa.string()), {"type": "array", "items": "int"}, r"column 'c\[\]' has the Arrow type string"),
+        (pa.struct([("x", pa.string())]), record(x="int") | {"name": "I"}, r"column 'c\.x' has the Arrow type string"),
+        (pa.struct([("y", pa.string())]), record(x="int") | {"name": "I"}, r"no field for \['c\.y'\]: c has \['x'\]"),
         (pa.map_(pa.int8(), pa.int8()), {"type": "map", "values": "int"}, "keys of the map 'c'"),
         (pa.uint64(), "long", "the Arrow type uint64, which cannot be written as Avro"),
         (pa.int8(), "Unknown", "a type 'Unknown' that the schema does not define"),
         (pa.int8(), 5, "has no type that Avro knows: 5"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_a_given_type(kind, avro, message):
     with pytest.raises(FormatError, match=message):
         encoder(pa.schema([("c", kind)]), record(c=avro))
@@ -209,16 +169,13 @@ def test_what_does_not_fit_a_given_type(kind, avro, message):
     [
         (record(c="int", d="string"), r"field 'd' of the Avro schema \(string\) has no default"),
         (record(d=("int", 1)), r"has no field for \['c'\]: record R has \['d'\]"),
-        (
-            record(c="int", d=("int", "x")),
-            "the default of field 'd' of the Avro schema is no int: x",
-        ),
+        (record(c="int", d=("int", "x")), "the default of field 'd' of the Avro schema is no int: x"),
         (record(c="int", d=(["int"], "x")), "is no union of int: x"),
         ("int", "must be a record, not int"),
         ("{", "the Avro schema is no JSON"),
         ({"type": "record", "fields": []}, "has a record without a name"),
     ],
-)
+)  # fmt: skip
 def test_schemas_that_are_refused(schema, message):
     text = schema if schema == "{" else json.dumps(schema)
     with pytest.raises(FormatError, match=message):
@@ -269,3 +226,37 @@ def test_decimals_with_a_negative_scale_are_refused(scale):
         encoder(pa.schema([("c", pa.decimal128(3, scale))]), record(c=avro))
     with pytest.raises(FormatError, match=f"Spark type decimal.3,{scale}., which Avro has no"):
         derived_schema(StructType([StructField("c", DecimalType(3, scale))]).json())
+
+
+WITH_AVRO = [name for name in CASES if "avro" in read(name)]
+WITHOUT_AVRO = [name for name in CASES if "avro" not in read(name)]
+
+
+def sparks_plan(case):
+    fields = tuple(PlannedField((f["name"],), f["name"]) for f in case["schema"]["fields"])
+    schema = derived_schema(json.dumps(case["schema"]))
+    return FormatPlan(AVRO, fields, avro_schema=schema)
+
+
+@pytest.mark.parametrize("name", WITH_AVRO)
+def test_the_schema_is_the_one_that_spark_derives(name):
+    case = read(name)
+    assert derived_schema(json.dumps(case["schema"])) == case["avro"]["schema"]
+
+
+@pytest.mark.parametrize("name", WITH_AVRO)
+def test_rows_are_as_spark_writes_them(name):
+    case = read(name)
+    rows = arrow_batch(case)
+    encoded = RowEncoder(sparks_plan(case), rows.schema).encode(rows)
+    assert encoded.faults is None
+    found = [value.hex().upper() for value in encoded.values.to_pylist()]
+    assert found == case["avro"]["rows"]
+
+
+@pytest.mark.parametrize("name", WITHOUT_AVRO)
+def test_what_spark_does_not_write_is_refused(name):
+    with pytest.raises(
+        FormatError, match=r"transform_keys|withColumnRenamed|which Avro has no type"
+    ):
+        derived_schema(json.dumps(read(name)["schema"]))

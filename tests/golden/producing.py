@@ -173,7 +173,6 @@ class _SteppingMonitor:
     def __exit__(self, *exception: object) -> None: ...
 
     def wait(self, timeout_ms: int) -> None:
-        assert self.producer is not None
         self._clock.ms += 1
         self.producer.sender.run_once(self._clock.ms)
 
@@ -228,5 +227,4 @@ class Golden:
         (sent,) = self.write(rows, is_large)
         (topic,) = sent.decode(ProduceRequest).topic_data
         (partition,) = topic.partition_data
-        assert partition.records is not None
         return b"".join(partition.records.buffers)

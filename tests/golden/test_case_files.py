@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.golden import case_files as cases
+from tests.golden.case_files import REQUESTS
 from tests.golden.generate import find_javac, generate
-from tests.golden.message_json import REQUESTS
 
 NAMES = [
     "batches",

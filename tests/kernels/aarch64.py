@@ -19,11 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".venv-aarch64"
 TESTS = (
-    *("tests/kernels/test_append_kernel.py", "tests/kernels/test_digest_kernel.py"),
-    *("tests/kernels/test_partition_kernel.py", "tests/kernels/test_split_kernel.py"),
+    *("tests/kernels/test_record_kernels.py", "tests/kernels/test_hash_kernels.py"),
     *("tests/formats/test_avro_kernel.py", "tests/formats/test_json_kernel.py"),
     *("tests/formats/test_protobuf_kernel.py", "tests/formats/test_variant_kernel.py"),
-    "tests/golden/test_partitions_of_keys.py",
+    "tests/golden/test_batches.py",
 )
 _OF_DEBIAN = (
     *("libc6", "libgcc-s1", "libstdc++6", "zlib1g", "libexpat1", "libssl3"),

@@ -1,13 +1,19 @@
 """Compile the kernels with checks that each access lies in memory that belongs to the call.
 
-The sources are the same as for the machine code. Functions that read and write memory first compare
-the address with a table of regions. An index of an array, also of a table of constants, is compared
-with the array's size. An access outside raises OutOfBoundsError in Python.
+The sources are those of the machine code. What reads and writes memory by its address compares the
+address with a table of regions first; and an index of an array, of tables of constants, too, is
+compared with the array's size. What lies outside raises OutOfBoundsError in Python. Rows are encoded and
+records appended in memory that has exactly what the kernels asked for.
+
+``python -m tests.kernels.checked 1000000``: so many calls, of all formats.
 """
 
 from __future__ import annotations
 
 import hashlib
+import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,13 +24,22 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from llvmlite import ir
 from numba.core.config import _OptLevel
 from numba.extending import intrinsic
 
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.columns.record_columns import ArrowRecords, arrow_records
+from spark_kafka_sink.formats import encoder as encoders
+from spark_kafka_sink.formats.encoder import EncodedRows, RowEncoder
+from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatError, FormatPlan
+from spark_kafka_sink.record.compiled import calls
+from spark_kafka_sink.record.compiled.calls import ABSENT_INTEGERS
 from spark_kafka_sink.record.kernels import compiler, memory
 from spark_kafka_sink.record.kernels.memory import HELPERS, KERNELS
 from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
+from tests.kernels.random_layouts import RandomLayouts
 
 _MOST_REGIONS = 4096
 _COUNT, _FOUND_ADDRESS, _FOUND_SIZE, _FOUND_WRITE = range(4)
@@ -232,3 +247,283 @@ def _names_replaced() -> Iterator[None]:
             setattr(module, name, value)
         for name, value in before.items():
             setattr(numba.config, name, value)
+
+
+FORMATS = (JSON, AVRO, PROTOBUF)
+nodes = encoders.nodes
+_BATCHES = 40
+
+
+class CheckedEncoder(RowEncoder):
+    """A RowEncoder whose kernel is checked. least_bytes: of the memory that it begins with"""
+
+    def __init__(self, plan: FormatPlan, schema: pa.Schema) -> None:
+        super().__init__(plan, schema)
+        self.calls = 0
+        self.least_bytes = 0
+        self._checked = checked_kernels()[self._kernel.name]
+        self._kernel = self._call  # type: ignore[assignment]
+        self._arrays: list[Any] = []
+        self._arrays_given: Callable[[list[Any]], list[Any]] = list
+        point_at = self._table.point_at
+
+        def noting(arrays: list[Any]) -> None:
+            self._arrays = arrays
+            point_at(arrays)
+
+        self._table.point_at = noting  # type: ignore[method-assign]
+
+    def _call(self, state_address: int) -> int:
+        self.calls += 1
+        state = self._state
+        rows_count = int(state[nodes.ROWS_COUNT])
+        regions = Regions()
+        for array in (self._table.numbers, self._table._names, self._prefix, self._zones):
+            regions.add_array(array)
+        for array in self._table._symbols:
+            regions.add_array(array)
+        regions.add_array(state, is_written=True)
+        regions.add_array(self._frames, is_written=True)
+        regions.add(int(state[nodes.STARTS]), 8 * (rows_count + 1), is_written=True)
+        regions.add(int(state[nodes.FAULTS]), 8 * rows_count, is_written=True)
+        if state[nodes.SKIPPED]:
+            regions.add(int(state[nodes.SKIPPED]), rows_count)
+        out, limit = int(state[nodes.OUT]), int(state[nodes.LIMIT])
+        regions.add(out, limit - out, is_written=True)
+        for array in self._arrays_given(self._arrays):
+            add_column(regions, array)
+        return self._checked(state_address)
+
+    def _write(self, starts: Any) -> None:
+        """With no byte more than the kernel says that it needs."""
+        state = self._state
+        room = np.empty(self.least_bytes, np.uint8)
+        while True:
+            self._room = room
+            state[nodes.OUT] = room.ctypes.data
+            state[nodes.LIMIT] = room.ctypes.data + len(room)
+            if self._kernel(state.ctypes.data) == nodes.ALL_WRITTEN:
+                if self._is_from_end:
+                    starts += len(room)
+                return
+            used = abs(int(starts[state[nodes.NEXT_ROW]]))
+            room = np.empty(max(used + int(state[nodes.NEEDED]), len(room) + 1), np.uint8)
+            if self._is_from_end:
+                room[len(room) - used :] = self._room[len(self._room) - used :]
+            else:
+                room[:used] = self._room[:used]
+
+
+def add_column(regions: Regions, array: Any) -> None:
+    """Each buffer as far as Arrow's format promises that it goes, and no padding."""
+    kind, stop = array.type, array.offset + len(array)
+    if pa.types.is_null(kind):
+        return
+    buffers = array.buffers()
+    if buffers[0] is not None:
+        _add(regions, buffers[0], (stop + 7) // 8)
+    if pa.types.is_struct(kind):
+        for number in range(kind.num_fields):
+            add_column(regions, array.field(number))
+    elif pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        _add(regions, buffers[1], (8 if pa.types.is_large_list(kind) else 4) * (stop + 1))
+        add_column(regions, array.values)
+    elif pa.types.is_boolean(kind):
+        _add(regions, buffers[1], (stop + 7) // 8)
+    elif len(buffers) == 3:
+        is_large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+        offsets = np.frombuffer(buffers[1], np.int64 if is_large else np.int32)
+        _add(regions, buffers[1], offsets.itemsize * (stop + 1))
+        _add(regions, buffers[2], int(offsets[stop]))
+    else:
+        _add(regions, buffers[1], kind.bit_width // 8 * stop)
+
+
+def _add(regions: Regions, buffer: Any, size: int) -> None:
+    if buffer is not None:
+        assert buffer.size >= size
+        regions.add(buffer.address, size)
+
+
+def run(seed: int, calls_count: int) -> Counter[str]:
+    """So many calls at least, by format; and the layouts that planning refused, as ``refused``.
+
+    Raises OutOfBoundsError, or AssertionError where the machine code writes something else.
+    """
+    done: Counter[str] = Counter()
+    while sum(done[name] for name in FORMATS) < calls_count:
+        random = RandomLayouts(seed)
+        for name in FORMATS:
+            try:
+                done[name] += _calls(random, name)
+            except FormatError:
+                done["refused"] += 1
+            except Exception as error:
+                raise AssertionError(f"seed {seed}, {name}: {error}") from error
+        seed += 1
+    return done
+
+
+def _calls(random: RandomLayouts, name: str) -> int:
+    layout = random.layout(name)
+    made = CheckedEncoder(*layout)
+    plain = RowEncoder(*layout)
+    for _ in range(_BATCHES):
+        batch = random.batch(layout.schema)
+        made.least_bytes = random.below(400)
+        assert_same(made.encode(batch), plain.encode(batch))
+    return made.calls
+
+
+def assert_same(found: EncodedRows, expected: EncodedRows) -> None:
+    assert found.values.equals(expected.values)
+    assert (found.faults is None) == (expected.faults is None)
+    if found.faults is not None and expected.faults is not None:
+        assert (found.faults == expected.faults).all()
+
+
+def main() -> None:
+    """Print what was done."""
+    wanted = int(sys.argv[1])
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    checked_kernels()
+    started = time.monotonic()
+    print(f"{dict(run(seed, wanted))} in {time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
+
+
+_TEXTS = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
+_PARTS = pa.struct([pa.field("key", pa.string(), False), pa.field("value", pa.binary())])
+_HEADER = pa.field("element", _PARTS, False)
+_BASE_MS = 1_700_000_000_000
+
+
+def records_of(random: RandomLayouts) -> ArrowRecords | None:
+    """One batch with a value, and perhaps keys, headers and partitions; None if it is empty."""
+    fields = [pa.field("value", _TEXTS[random.below(4)])]
+    if random.chance(0.7):
+        fields.append(pa.field("key", _TEXTS[random.below(4)]))
+    if random.chance():
+        fields.append(pa.field("headers", [pa.list_, pa.large_list][random.below(2)](_HEADER)))
+    batch = random.batch(pa.schema(fields))
+    names = batch.schema.names
+    found = {name: names.index(name) for name in names}
+    positions = ColumnPositions(topic_option="t", **found)
+    return arrow_records(batch, positions, _BASE_MS) if batch.num_rows else None
+
+
+def check_records(random: RandomLayouts) -> int:
+    """Run all kernels of records once each, or more often. Returns how many calls they were."""
+    records = records_of(random)
+    if records is None:
+        return 0
+    calls = _Calls(random, records)
+    calls.size()
+    calls.digest()
+    calls.place()
+    calls.append_and_split()
+    return calls.count
+
+
+class _Calls:
+    def __init__(self, random: RandomLayouts, records: ArrowRecords) -> None:
+        self._random = random
+        self._records = records
+        self._kernels = checked_kernels()
+        self.count = 0
+
+    def _call(self, name: str, *arguments: Any, also: Any = ()) -> int:
+        """Arrays are given as their addresses; those that are written to, in a list of one."""
+        self.count += 1
+        regions, numbers = Regions(), []
+        for column in self._records.owner.columns:
+            add_column(regions, column)
+        for argument in [*arguments, *also]:
+            is_written = isinstance(argument, list)
+            array = argument[0] if is_written else argument
+            if isinstance(array, np.ndarray):
+                regions.add_array(array, is_written)
+                numbers.append(array.ctypes.data)
+            else:
+                numbers.append(int(array))
+        return self._kernels[name](*numbers[: len(arguments)])
+
+    def size(self) -> None:
+        """Fill the sizes of all records, and the largest one's."""
+        rows, fields = self._records.rows_count, self._records.fields
+        self.largest = np.zeros(1, np.int64)
+        self._call("find_largest_record", rows, fields, [self.largest])
+        self._call("fill_content_sizes", rows, fields, [np.zeros(rows, np.int64)])
+
+    def digest(self) -> None:
+        """Hash all records."""
+        views = [*(0,) * 5, *ABSENT_INTEGERS, *ABSENT_INTEGERS]
+        fields = np.concatenate([self._records.fields, np.array(views, np.int64)])
+        sums = np.zeros(1, np.uint64)
+        self._call("add_rows_digest", self._records.rows_count, fields, [sums])
+
+    def place(self) -> None:
+        """Choose partitions, of several topics, by each hash of the key."""
+        random, rows = self._random, self._records.rows_count
+        topics = 1 + random.below(3)
+        counts = np.array([1 + random.below(50) for _ in range(topics)], np.int32)
+        first = np.cumsum(counts, dtype=np.int32) - counts
+        indices = np.array([random.below(topics) for _ in range(rows)], np.int32)
+        computed = np.array([random.below(3) - 1 for _ in range(rows)], np.int32)
+        fields = np.array([*self._records.columns.key, *ABSENT_INTEGERS], np.int64)
+        self._call(
+            "fill_slots",
+            *(rows, indices if topics > 1 else 0, topics, first, counts),
+            *(computed if random.chance() else 0, fields, random.below(4)),
+            [np.zeros(rows, np.int32)],
+        )
+
+    def append_and_split(self) -> None:
+        """Append to batches of small pages, and take the records of one to two batches."""
+        random, rows = self._random, self._records.rows_count
+        page_size, pages = 62 + random.below(300), 1 + random.below(60)
+        state = np.zeros(calls.STATE_FIELDS, np.int64)
+        slots = np.array([-1 - random.below(2) for _ in range(rows)], np.int32)
+        sticky = np.array([1, 0], np.int32)
+        table = np.zeros((2, calls.OPEN_BATCH_FIELDS), np.int64)
+        table[:, calls.LIMIT_BYTES] = 100 + random.below(3000)
+        arena, spill = np.zeros(pages * page_size, np.uint8), np.zeros(self.largest[0], np.uint8)
+        next_page, reserve = np.full(pages, -1, np.int32), np.arange(pages, dtype=np.int32)
+        given = {
+            calls.STICKY_SLOTS: sticky.ctypes.data,
+            calls.STICKY_COUNT: 2,
+            calls.BATCHES: table.ctypes.data,
+            calls.SLOTS_COUNT: 2,
+            calls.ARENA: arena.ctypes.data,
+            calls.PAGE_SIZE: page_size,
+            calls.PAGES_COUNT: pages,
+            calls.NEXT_PAGE: next_page.ctypes.data,
+            calls.RESERVE: reserve.ctypes.data,
+            calls.RESERVE_COUNT: pages,
+            calls.SPILL: spill.ctypes.data,
+        }
+        for number, value in given.items():
+            state[number] = value
+        times = np.array([_BASE_MS + random.below(10**6) for _ in range(rows)], np.int64)
+        also = (sticky, [table], [arena], [next_page], [reserve], [spill])
+        self._call(
+            "append_records",
+            *(0, rows, slots, self._records.fields, times, 0, 5, [state]),
+            also=also,
+        )
+        overhead = calls.RECORD_BATCH_OVERHEAD
+        for batch in table:
+            if not batch[calls.RECORDS_COUNT]:
+                continue
+            copied = np.zeros(batch[calls.BATCH_BYTES] - overhead, np.uint8)
+            first, count = batch[calls.FIRST_PAGE], len(copied)
+            self._call("copy_chain", [state], first, overhead, count, [copied], also=also)
+            limit = 1 + random.below(2 * count)
+            room = np.zeros(max(limit, int(self.largest[0])), np.uint8)
+            results = np.zeros(5, np.int64)
+            left = batch[calls.RECORDS_COUNT]
+            base = batch[calls.BASE_TIMESTAMP]
+            self._call("take_records_at", copied, left, base, limit, [room], [results])

@@ -27,7 +27,7 @@ from spark_kafka_sink.formats.plan import (
     ProtobufMessage,
     ProtobufSchema,
 )
-from tests.formats.variant_strategies import KIND as VARIANT
+from tests.formats.variants import KIND as VARIANT
 
 _ZONES = ["UTC", "+18:00", "-18:00", "-17:59:59", "Europe/Berlin", "Africa/Casablanca", "GMT+1"]
 _ZONES += ["America/St_Johns", "Pacific/Kiritimati", "Z", "PST"]

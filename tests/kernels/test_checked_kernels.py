@@ -13,9 +13,14 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.formats.plan import AVRO, JSON, FormatPlan, JsonOptions, PlannedField
-from tests.kernels.checked import OutOfBoundsError
-from tests.kernels.checked_formats import FORMATS, CheckedEncoder, nodes, run
-from tests.kernels.checked_records import check_records
+from tests.kernels.checked import (
+    FORMATS,
+    CheckedEncoder,
+    OutOfBoundsError,
+    check_records,
+    nodes,
+    run,
+)
 from tests.kernels.random_layouts import RandomLayouts
 
 # Minutes of CPU, on a machine of any load.

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -80,8 +79,8 @@ compiles = pytest.mark.skipif(sys.version_info < (3, 10), reason="the compiler n
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> Path:
-    """Return a folder with a copy of the package that has only one kernel."""
+def copied(tmp_path):
+    """A folder with a copy of the package that has one kernel alone."""
     root = tmp_path / "copy"
     target = root / "spark_kafka_sink"
     ignored = shutil.ignore_patterns("__pycache__", "*.so")
@@ -107,8 +106,8 @@ def run(root: Path, *words: str, **variables: str) -> subprocess.CompletedProces
 
 
 @pytest.fixture
-def built(copied: Path) -> Path:
-    """Return the copy with its library."""
+def built(copied):
+    """The copy with its library."""
     done = run(copied, "-m", BUILD, platform_name())
     assert done.returncode == 0, done.stderr
     assert "1 of 1  sum_of" in done.stdout
@@ -121,26 +120,26 @@ def library_of(root: Path) -> Path:
 
 @compiles
 class TestBuilt:
-    def test_a_process_loads_it_and_no_compiler(self, built: Path):
+    def test_a_process_loads_it_and_no_compiler(self, built):
         done = run(built, "-c", SUM)
         assert (done.stdout, done.stderr) == (f"{THE_SUM}\n", "")
 
-    def test_it_is_not_built_twice(self, built: Path):
+    def test_it_is_not_built_twice(self, built):
         before = library_of(built).stat()
         assert "building" not in run(built, "-m", BUILD, platform_name()).stdout
         after = library_of(built).stat()
         assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
-    def test_out_of_a_zip_file(self, built: Path, tmp_path: Path):
+    def test_out_of_a_zip_file(self, built, tmp_path):
         archive = shutil.make_archive(str(tmp_path / "package"), "zip", built)
         assert run(Path(archive), "-c", SUM).stdout == f"{THE_SUM}\n"
 
-    def test_without_the_sources_it_is_taken_as_it_is(self, built: Path):
-        """A wheel does not contain the sources."""
+    def test_without_the_sources_it_is_taken_as_it_is(self, built):
+        """As in a wheel, which leaves them out."""
         shutil.rmtree(built / "spark_kafka_sink" / "record" / "kernels")
         assert run(built, "-c", SUM).stdout == f"{THE_SUM}\n"
 
-    def test_that_of_other_sources_is_refused_with_the_command_that_builds_it(self, built: Path):
+    def test_that_of_other_sources_is_refused_with_the_command_that_builds_it(self, built):
         path = built / "spark_kafka_sink" / "record" / "kernels" / "one.py"
         times = path.stat()
         path.write_text(ONE_KERNEL.replace("^", "&"))
@@ -152,7 +151,7 @@ class TestBuilt:
         assert run(built, "-m", BUILD, platform_name()).returncode == 0
         assert run(built, "-c", SUM).stdout == f"{sum(range(1000))}\n"
 
-    def test_a_platform_without_one_is_named_with_those_that_have_one(self, built: Path):
+    def test_a_platform_without_one_is_named_with_those_that_have_one(self, built):
         other = 'import platform; platform.machine = lambda: "riscv64"\n'
         done = run(built, "-c", other + SUM)
         assert done.returncode == 1
@@ -161,12 +160,12 @@ class TestBuilt:
         shutil.rmtree(built / "spark_kafka_sink" / "record" / "kernels")
         assert "install pykafka-sink from its sdist" in run(built, "-c", other + SUM).stderr
 
-    def test_a_damaged_one_is_an_error_that_names_it(self, built: Path):
+    def test_a_damaged_one_is_an_error_that_names_it(self, built):
         library_of(built).write_bytes(b"not a library")
         done = run(built, "-c", SUM)
         assert f"the kernels' library {library_of(built)} cannot be loaded" in done.stderr
 
-    def test_settings_of_the_compiler_change_nothing(self, built: Path):
+    def test_settings_of_the_compiler_change_nothing(self, built):
         before = library_of(built).read_bytes()
         library_of(built).unlink()
         foreign = {"NUMBA_OPT": "0", "NUMBA_DISABLE_JIT": "1", "NUMBA_CPU_NAME": "generic"}
@@ -174,8 +173,8 @@ class TestBuilt:
         assert library_of(built).read_bytes() == before
 
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="two processors of x86_64")
-    def test_two_processors_make_the_same_code(self, copied: Path, tmp_path: Path):
-        """The test fails if numba vectorises for the processor of this machine."""
+    def test_two_processors_make_the_same_code(self, copied, tmp_path):
+        """Fails if numba vectorises for the processor that it runs on."""
         codes = []
         for name, features in (("skylake-avx512", WIDE), ("nehalem", {"sse4.2": True})):
             (tmp_path / name).mkdir()
@@ -195,20 +194,20 @@ class TestBuilt:
 
 
 class TestRefused:
-    def test_without_a_linker_the_build_fails_and_names_what_to_install(self, copied: Path):
+    def test_without_a_linker_the_build_fails_and_names_what_to_install(self, copied):
         done = run(copied, "-m", BUILD, PATH=str(copied))
         assert done.returncode == 1
         assert f"no linker for {platform_name()}: install" in done.stderr
         assert not list(copied.rglob("*.so"))
         assert not list(copied.rglob("*.o"))
 
-    def test_a_platform_that_is_not_made_is_told(self, copied: Path):
+    def test_a_platform_that_is_not_made_is_told(self, copied):
         done = run(copied, "-m", BUILD, "plan9-mips")
         assert done.returncode == 1
         assert "there is no plan9-mips: kernels are made for linux-x86_64, " in done.stderr
 
     @compiles
-    def test_another_compiler_is_refused(self, copied: Path):
+    def test_another_compiler_is_refused(self, copied):
         (copied / "numba.py").write_text("raise ImportError('numba is not there')")
         done = run(copied, "-m", BUILD, platform_name())
         assert done.returncode == 1
@@ -240,7 +239,7 @@ def test_the_sources_of_a_library_are_all_that_kernels_import():
     [(MODULES, ["\n@kernel\n"]), ((*MODULES, *SHARED), ["\n@inlined\n", "\n@called\n"])],
     ids=["kernels", "helpers"],
 )
-def test_every_module_that_declares_is_compiled(modules: Any, marks: list[str]):
+def test_every_module_that_declares_is_compiled(modules, marks):
     names = {module.__name__.rpartition(".")[2] for module in modules}
     for path in FOLDER.glob("*.py"):
         if any(mark in path.read_text(encoding="utf-8") for mark in marks):
@@ -260,14 +259,14 @@ def test_a_task_imports_no_kernel_s_source():
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder that replaces the package's folder of libraries."""
+def folder(tmp_path, monkeypatch):
+    """What stands for the package's folder of libraries."""
     resources = SimpleNamespace(files=lambda package: tmp_path)
     monkeypatch.setattr(library, "importlib", SimpleNamespace(resources=resources))
     return tmp_path
 
 
-def test_of_the_package_s_files_the_libraries_are_listed(folder: Path):
+def test_of_the_package_s_files_the_libraries_are_listed(folder):
     for name in ("kernels-linux-b.so", "kernels-linux-a.so", "kernels-notes.txt", "other.so"):
         (folder / name).write_bytes(symbol().encode())
     assert library.check_libraries() == ["linux-a", "linux-b"]
@@ -276,19 +275,17 @@ def test_of_the_package_s_files_the_libraries_are_listed(folder: Path):
         library.check_libraries()
 
 
-def test_a_package_without_a_library_is_refused(folder: Path):
+def test_a_package_without_a_library_is_refused(folder):
     with pytest.raises(ConfigError, match="it has them for no platform"):
         library.check_libraries()
 
 
-def test_a_platform_has_one_name(monkeypatch: pytest.MonkeyPatch):
+def test_a_platform_has_one_name(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "AARCH64")
     assert platform_name() == f"{sys.platform}-aarch64"
 
 
-def test_what_cannot_be_loaded_out_of_a_zip_file_leaves_nothing_open(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_what_cannot_be_loaded_out_of_a_zip_file_leaves_nothing_open(monkeypatch):
     opened = os.open(os.devnull, os.O_RDONLY)
     os.close(opened)
     with pytest.raises(OSError, match="file too short|invalid ELF|/proc/self/fd"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_AVRO_EFFORT = ("formats/test_avro_effort.py",)
+_AVRO_EFFORT = ("formats/test_avro_schemas.py",)
 _AVRO_KERNEL = ("formats/test_avro_kernel.py",)
 _CASES = ("formats/test_avro_schemas.py::test_a_column_of_another_case_has_one_field",)
 _DIGITS = ("formats/test_avro_schemas.py::test_a_decimal_fits_the_bytes_of_its_digits",)
@@ -25,7 +25,7 @@ _INTEGER = ("formats/test_avro_schemas.py::test_an_integer_is_no_decimal",)
 _DEFAULTS = ("formats/test_avro_schemas.py::test_defaults_that_are_none_of_their_type_are_told",)
 _ROOTS = ("formats/test_avro_schemas.py::test_roots_that_are_no_records_are_told",)
 _BRANCHES = ("formats/test_avro_schemas.py::test_the_branch_that_loses_least_is_taken",)
-_ROOM = ("formats/test_room.py",)
+_ROOM = ("formats/test_format_guards.py",)
 _PROTOBUF_DESCRIPTORS = ("unit/test_protobuf_descriptors.py",)
 _ANSWERS = ("unit/test_registry_answers.py",)
 _GUARDS = ("formats/test_format_guards.py",)

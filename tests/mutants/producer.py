@@ -498,13 +498,13 @@ _SPLITTER = (
         "producer/producer_batch.py",
         "if batch.size_bytes <= max_bytes or batch.records_count == 1:",
         "if batch.size_bytes <= max_bytes:",
-        ("kernels/test_split_kernel.py",),
+        ("kernels/test_record_kernels.py",),
     ),
     Mutant(
         "producer/producer_batch.py",
         "batch.may_be_appended and not parts",
         "batch.may_be_appended",
-        ("kernels/test_split_kernel.py",),
+        ("kernels/test_record_kernels.py",),
     ),
     Mutant(
         "producer/open_batches.py",

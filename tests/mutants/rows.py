@@ -5,17 +5,17 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _GUARDS = ("formats/test_format_guards.py",)
-_WRITTEN_ROWS = ("formats/test_written_rows.py",)
+_WRITTEN_ROWS = ("formats/test_format_guards.py",)
 _LIBRARY = (
     "kernels/test_library.py::test_of_the_package_s_files_the_libraries_are_listed",
     "kernels/test_library.py::test_a_package_without_a_library_is_refused",
     "kernels/test_library.py::test_a_platform_has_one_name",
     "kernels/test_library.py::test_what_cannot_be_loaded_out_of_a_zip_file_leaves_nothing_open",
 )
-_TEXTS = ("formats/test_texts.py",)
-_NULLS = ("formats/test_texts.py::test_a_time_beside_a_null_keeps_its_microseconds",)
+_TEXTS = ("formats/test_json_kernel.py",)
+_NULLS = ("formats/test_json_kernel.py::test_a_time_beside_a_null_keeps_its_microseconds",)
 _JSON_KERNEL = ("formats/test_json_kernel.py",)
-_MISFITS = ("formats/test_json_misfits.py",)
+_MISFITS = ("formats/test_json_schema.py",)
 _VARIANT = ("formats/test_variant_kernel.py",)
 _ROW_PLANNING = ("unit/test_row_planning.py",)
 

@@ -108,9 +108,7 @@ EXPECTED = {
         )
     ),
     "stream_with_bad_schema": Expected(says=(_NO_TOPIC, _NO_VALUE)),
-    "stream_with_wrong_types": Expected(
-        says=(_TOPIC, _BYTES.format("value"), _BYTES.format("key"), _PARTITION)
-    ),
+    "stream_with_wrong_types": Expected(says=(_TOPIC, _BYTES.format("value"), _BYTES.format("key"), _PARTITION)),
     "stream_in_update_mode": Expected(
         error="pykafka-sink does not support Update mode",
         why="Spark has no update mode for sinks in Python, and does not ask them. "
@@ -127,5 +125,5 @@ EXPECTED = {
         why='Spark has no real-time mode for sinks in Python. `trigger(processingTime="0 seconds")` is the '
         "nearest",
     ),
-}
+}  # fmt: skip
 """Cases that are not here: nothing is refused, and both write the same."""

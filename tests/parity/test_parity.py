@@ -72,16 +72,14 @@ class Run(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[LocalKafka]:
+def broker():
     """As Spark's suites have it: topics are not created by writing to them."""
     with PatientKafka(server_properties={"auto.create.topics.enable": "false"}) as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="module", params=SINKS, ids=str)
-def run(
-    request: pytest.FixtureRequest, broker: LocalKafka, tmp_path_factory: pytest.TempPathFactory
-) -> Run:
+def run(request, broker, tmp_path_factory):
     pair: Pair = request.param
     python = interpreter(pair.python)
     if python is None:
@@ -118,7 +116,7 @@ def _program(
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_every_case(run: Run) -> None:
+def test_every_case(run):
     """One test, so that the results of a version are of one run."""
     problems, found = [], []
     today = datetime.date.today().isoformat()

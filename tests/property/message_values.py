@@ -14,57 +14,15 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.messages.client import (
-    ApiVersionsRequest,
-    GetTelemetrySubscriptionsRequest,
-    PushTelemetryRequest,
-    SaslAuthenticateRequest,
-    SaslHandshakeRequest,
-)
-from spark_kafka_sink.protocol.messages.inspection import (
-    DescribeClientQuotasRequest,
-    DescribeProducersRequest,
-    DescribeQuorumRequest,
-    FetchRequest,
-    ListOffsetsRequest,
-)
-from spark_kafka_sink.protocol.messages.topics import (
-    CreateTopicsRequest,
-    DescribeConfigsRequest,
-    MetadataRequest,
-    ProduceRequest,
-)
-from spark_kafka_sink.protocol.messages.transactions import (
-    AddPartitionsToTxnRequest,
-    DescribeTransactionsRequest,
-    EndTxnRequest,
-    FindCoordinatorRequest,
-    InitProducerIdRequest,
-    ListTransactionsRequest,
-)
+from spark_kafka_sink.protocol.messages import client, inspection, topics, transactions
 
-REQUEST_TYPES: tuple[type[schema.Request], ...] = (
-    ProduceRequest,
-    MetadataRequest,
-    ApiVersionsRequest,
-    CreateTopicsRequest,
-    InitProducerIdRequest,
-    AddPartitionsToTxnRequest,
-    DescribeClientQuotasRequest,
-    DescribeConfigsRequest,
-    DescribeProducersRequest,
-    DescribeQuorumRequest,
-    DescribeTransactionsRequest,
-    EndTxnRequest,
-    FetchRequest,
-    FindCoordinatorRequest,
-    GetTelemetrySubscriptionsRequest,
-    ListOffsetsRequest,
-    ListTransactionsRequest,
-    PushTelemetryRequest,
-    SaslHandshakeRequest,
-    SaslAuthenticateRequest,
+REQUEST_TYPES: tuple[type[schema.Request], ...] = tuple(
+    kind
+    for module in (client, inspection, topics, transactions)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, schema.Request) and kind is not schema.Request
 )
+"""Each API of the package: what speaks of all of them needs no row of its own for a new one."""
 REQUEST_VERSIONS = [
     (cls, version)
     for cls in REQUEST_TYPES

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import struct
 import sys
 import time
 import tracemalloc
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base import text
 from spark_kafka_sink.base.errors import RemoteProtocolError
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.protocol import api, schema
 from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.topics import (
@@ -35,12 +37,10 @@ from spark_kafka_sink.protocol.messages.topics import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.property.message_values import (
-    REQUEST_VERSIONS,
-    encode,
-    label,
-    random_message,
-)
+from spark_kafka_sink.record.compression import CODEC_IDS
+from spark_kafka_sink.record.record_batch import ReadBatch, crc32c, read_batches
+from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
+from tests.property.message_values import REQUEST_VERSIONS, encode, label, random_message
 
 CASES = int(os.environ.get("FUZZ_CASES", "20000"))
 SEED = int(os.environ.get("FUZZ_SEED", "20240229"))
@@ -76,57 +76,26 @@ def valid_frame(request_type: type[schema.Request], version: int, rng: random.Ra
     return Frame(request_type(), version, bytes(4) + (b"\0" if tagged else b"") + body)
 
 
-def _flip(data: bytearray, at: int, rng: random.Random) -> None:
-    data[at] ^= 1 << rng.randrange(8)
-
-
-def _replace(data: bytearray, at: int, rng: random.Random) -> None:
-    data[at] = rng.randrange(256)
-
-
-def _insert(data: bytearray, at: int, rng: random.Random) -> None:
-    data[at:at] = rng.randbytes(1 + rng.randrange(4))
-
-
-def _delete(data: bytearray, at: int, rng: random.Random) -> None:
-    del data[at : at + 1 + rng.randrange(8)]
-
-
-def _lie_about_a_length(data: bytearray, at: int, rng: random.Random) -> None:
-    lie = rng.choice(_HUGE_LENGTHS)
-    data[at : at + len(lie)] = lie
-
-
-def _repeat(data: bytearray, at: int, rng: random.Random) -> None:
-    data[at:at] = data[at : at + 1 + rng.randrange(32)]
-
-
-def _truncate(data: bytearray, at: int, rng: random.Random) -> None:
-    del data[at:]
-
-
-def _garbage(data: bytearray, at: int, rng: random.Random) -> None:
-    data[at:] = rng.randbytes(rng.randrange(64))
-
-
-_MUTATIONS: tuple[Callable[[bytearray, int, random.Random], None], ...] = (
-    _flip,
-    _replace,
-    _insert,
-    _delete,
-    _lie_about_a_length,
-    _repeat,
-    _truncate,
-    _garbage,
+# The bytes at a place that are taken out, and what comes there instead.
+_MUTATIONS: tuple[Callable[[bytes, int, random.Random], tuple[int, bytes]], ...] = (
+    lambda data, at, rng: (1, bytes([data[at] ^ 1 << rng.randrange(8)])),
+    lambda data, at, rng: (1, bytes([rng.randrange(256)])),
+    lambda data, at, rng: (0, rng.randbytes(1 + rng.randrange(4))),
+    lambda data, at, rng: (1 + rng.randrange(8), b""),
+    lambda data, at, rng: (len(lie := rng.choice(_HUGE_LENGTHS)), lie),
+    lambda data, at, rng: (0, data[at : at + 1 + rng.randrange(32)]),
+    lambda data, at, rng: (len(data), b""),
+    lambda data, at, rng: (len(data), rng.randbytes(rng.randrange(64))),
 )
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    changed = bytearray(data)
     for _ in range(1 + rng.randrange(3)):
-        if changed:
-            rng.choice(_MUTATIONS)(changed, rng.randrange(len(changed)), rng)
-    return bytes(changed)
+        if data:
+            at = rng.randrange(len(data))
+            taken, put = rng.choice(_MUTATIONS)(data, at, rng)
+            data = data[:at] + put + data[at + taken :]
+    return data
 
 
 def least_memory_of_decoding(frame: Frame, *, enough: int) -> int:
@@ -175,6 +144,8 @@ def run_cases(cases: int, rng: random.Random, first_case: int = 0) -> int:
         if case % CASES_PER_FRAME == 0:
             combination = case // CASES_PER_FRAME % len(REQUEST_VERSIONS)
             frame = valid_frame(*REQUEST_VERSIONS[combination], rng)
+            # Refusals come of the mutations alone.
+            check_sane(frame, decode(frame))
         broken = frame._replace(data=mutated(frame.data, rng))
         try:
             response = decode(broken)
@@ -192,9 +163,7 @@ def run_cases(cases: int, rng: random.Random, first_case: int = 0) -> int:
 
 
 @pytest.mark.timeout(7200)
-def test_broken_answers_raise_nothing_but_remote_protocol_error(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_broken_answers_raise_nothing_but_remote_protocol_error(capsys):
     """And memory does not grow: caches that hostile bytes could fill would show over a million."""
     rng = random.Random(SEED)
     warm_up = max(CASES // 4, 1)
@@ -220,18 +189,7 @@ def test_broken_answers_raise_nothing_but_remote_protocol_error(
 
 
 @pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
-def test_valid_frames_are_accepted(request_type: type[schema.Request], version: int) -> None:
-    """The fuzzer starts from answers that are right: refusals come from its mutations alone."""
-    rng = random.Random(SEED)
-    for _ in range(20):
-        frame = valid_frame(request_type, version, rng)
-        response = decode(frame)
-        assert response is not None
-        check_sane(frame, response)
-
-
-@pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
-def test_arbitrary_bytes(request_type: type[schema.Request], version: int) -> None:
+def test_arbitrary_bytes(request_type, version):
     @settings(max_examples=40, deadline=None, derandomize=True, database=None)
     @given(st.binary(max_size=80))
     def check(data: bytes) -> None:
@@ -244,9 +202,7 @@ def test_arbitrary_bytes(request_type: type[schema.Request], version: int) -> No
 
 
 @pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
-def test_truncated_and_lying_frames_take_no_memory(
-    request_type: type[schema.Request], version: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_truncated_and_lying_frames_take_no_memory(request_type, version, monkeypatch):
     """At every position of an answer: a cut, and every wrong length."""
     # To look for the secrets that other tests of this process have left takes memory of its own.
     monkeypatch.setattr(text, "known_secrets", lambda: ())
@@ -267,7 +223,7 @@ def test_truncated_and_lying_frames_take_no_memory(
 
 
 @pytest.mark.parametrize("version", [1, 9, 13])
-def test_the_densest_answer_takes_memory_in_proportion(version: int) -> None:
+def test_the_densest_answer_takes_memory_in_proportion(version):
     """200 KiB of zeros after a large count: every element is as small as it can be."""
     body = encode(MetadataResponse(), version)
     for count in (b"\x00\x00\xff\xff", b"\xff\xff\x03"):
@@ -285,7 +241,7 @@ def test_the_densest_answer_takes_memory_in_proportion(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 9])
-def test_a_count_is_checked_before_the_first_element(version: int) -> None:
+def test_a_count_is_checked_before_the_first_element(version):
     lie = b"\x7f\xff\xff\xff" if version == 1 else b"\xff\xff\xff\xff\x07"
     body = (b"" if version == 1 else bytes(4)) + lie + bytes(100)
     with pytest.raises(RemoteProtocolError, match=r"array of 214748364\d elements in 100 bytes"):
@@ -304,7 +260,7 @@ class CountedBytes(bytes):
         return part
 
 
-def test_leader_hints_are_read_in_linear_time() -> None:
+def test_leader_hints_are_read_in_linear_time():
     """Each partition's hint (KIP-951) is a tagged field: reading it must not copy what is before."""
     hint = LeaderIdAndEpoch(1, 2)
     partitions = [PartitionProduceResponse(i, 6, -1, current_leader=hint) for i in range(4000)]
@@ -313,3 +269,78 @@ def test_leader_hints_are_read_in_linear_time() -> None:
     assert api.decode_response(ProduceRequest(), 10, frame) == response
     copies = frame.copied_bytes / len(frame)
     assert copies < 4, f"every byte was copied {copies:.0f} times"
+
+
+CASES_PER_CODEC = 1500
+_CRC_AT, _CRC_END, _HEADER_END = 17, 21, 61
+_CONTROL_FLAG = 0x20
+
+
+def with_lengths_and_crc(data: bytes) -> bytes:
+    """The same with the length that it has, and the CRC of what is in it."""
+    right = bytearray(data.ljust(_HEADER_END, b"\0"))
+    struct.pack_into(">i", right, 8, len(right) - 12)
+    right[16] = 2
+    struct.pack_into(">I", right, _CRC_AT, crc32c(memoryview(right)[_CRC_END:]))
+    return bytes(right)
+
+
+def valid_batch(codec: str, rng: random.Random) -> bytes:
+    records = [
+        NewRecord(b"\0\0\0" + rng.choice((b"\0", b"\1")), b"\0\0" + rng.randbytes(4)),
+        NewRecord(None, rng.randbytes(60), [("h", None), ("größe", b"x")]),
+        NewRecord(b"k" * 70, None),
+    ]
+    data = encode_batch(records, 1_700_000_000_000, ProducerIdAndEpoch(7, 0), 0, codec=codec)
+    if rng.random() < 0.3:
+        data = data[:22] + bytes([data[22] | _CONTROL_FLAG]) + data[23:]
+    return with_lengths_and_crc(data)
+
+
+def read(data: bytes) -> list[ReadBatch] | None:
+    """None if refused. Lets any other exception out."""
+    try:
+        return list(read_batches(data))
+    except RemoteProtocolError:
+        return None
+
+
+@pytest.mark.parametrize("codec", CODEC_IDS)
+def test_broken_batches_raise_nothing_but_remote_protocol_error(codec):
+    rng = random.Random(SEED)
+    accepted = 0
+    for case in range(CASES_PER_CODEC):
+        data = valid_batch(codec, rng)
+        assert read(data) is not None
+        broken = with_lengths_and_crc(data[:_CRC_END] + mutated(data[_CRC_END:], rng))
+        try:
+            accepted += read(broken) is not None
+        except Exception as error:
+            pytest.fail(f"{error!r} from bytes.fromhex({broken.hex()!r}) ({codec}, case {case})")
+    assert CASES_PER_CODEC * 0.02 < accepted < CASES_PER_CODEC * 0.9
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(st.integers(0, 7), st.integers(0, 5), st.binary(max_size=60))
+def test_arbitrary_records(attributes, count, body):
+    header = struct.pack(">hiqqqhii", attributes, 0, 0, 0, 1, 1, 0, count)
+    read(with_lengths_and_crc(bytes(_CRC_END) + header + body))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(st.binary(max_size=100))
+def test_arbitrary_batches(data):
+    read(data)
+
+
+def test_lies_about_counts_take_no_memory():
+    """At every position of the records: the largest numbers that a varint can say."""
+    data = valid_batch("none", random.Random(SEED))
+    lie = b"\xfe\xff\xff\xff\x0f"
+    for at in range(57, len(data)):
+        broken = with_lengths_and_crc(data[:at] + lie + data[at + len(lie) :])
+        tracemalloc.start()
+        read(broken)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 100 * len(data), at

@@ -1,6 +1,6 @@
-"""Secured connections and hostile peers: whatever is answered to SASL, and however TLS is cut and
-changed on its way, the documented errors are all that comes of it.
+"""Secured connections, hostile peers and broken stores: the documented errors are all that comes of them.
 
+Whatever is answered to SASL, however TLS is cut and changed on its way, and with any bytes in a store.
 ``FUZZ_CASES`` and ``FUZZ_SEED`` as in ``test_protocol_fuzz.py``; the cases are shared out.
 """
 
@@ -12,6 +12,8 @@ import ssl
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
@@ -19,6 +21,7 @@ from spark_kafka_sink.base.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.network.channels import RefusedError
 from spark_kafka_sink.network.tls import TlsChannel
 from spark_kafka_sink.protocol.connection import Authentication, Connection, Ready, SaslClient
@@ -29,14 +32,16 @@ from spark_kafka_sink.protocol.messages.client import (
     SaslHandshakeResponse,
 )
 from spark_kafka_sink.protocol.schema import Message
+from spark_kafka_sink.security import key_formats, pkcs12
+from spark_kafka_sink.security.key_formats import StoreError
 from spark_kafka_sink.security.mechanisms import PlainSaslClient, ScramSaslClient, ScramUser
-from tests.property.test_protocol_fuzz import mutated
+from tests.property.test_protocol_fuzz import SEED, mutated
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl
 from tests.unit.frames import answer_frame
+from tests.unit.security.jks_writer import key_entry, store, trusted_entry, with_digest
 from tests.unit.tls_server import HOST, client_context, server_context
 
 CASES = int(os.environ.get("FUZZ_CASES", "20000"))
-SEED = int(os.environ.get("FUZZ_SEED", "20240229"))
 SASL_CASES, TLS_CASES = max(CASES // 4, 1), max(CASES // 40, 1)
 VERSIONS = [ApiVersion(key, 0, last) for key, last in ((18, 4), (17, 1), (36, 2))]
 DOCUMENTED = (RemoteProtocolError, AuthenticationError, UnsupportedVersionError)
@@ -96,7 +101,7 @@ def is_let_in(mechanism: str, rng: random.Random, harm: Callable[[bytes], bytes]
 
 
 @pytest.mark.timeout(7200)
-def test_broken_answers_in_the_middle_of_sasl() -> None:
+def test_broken_answers_in_the_middle_of_sasl():
     rng = random.Random(SEED)
     outcomes = {True: 0, False: 0}
     for case in range(SASL_CASES):
@@ -113,13 +118,13 @@ def test_broken_answers_in_the_middle_of_sasl() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [PLAIN, SCRAM])
-def test_answers_that_are_right_let_in(mechanism: str) -> None:
+def test_answers_that_are_right_let_in(mechanism):
     """Refusals come from the mutations alone, and cuts do not matter."""
     for seed in range(20):
         assert is_let_in(mechanism, random.Random(seed), lambda data: data)
 
 
-def test_who_does_not_know_the_password_is_not_believed() -> None:
+def test_who_does_not_know_the_password_is_not_believed():
     """Whatever is changed in what the broker proves: never taken for a proof."""
     rng = random.Random(SEED)
 
@@ -243,7 +248,7 @@ TLS_VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 @pytest.mark.parametrize("version", TLS_VERSIONS)
 @pytest.mark.parametrize("most_bytes", [1, 7, 1_000, 100_000])
-def test_chunks_do_not_matter(version: ssl.TLSVersion, most_bytes: int) -> None:
+def test_chunks_do_not_matter(version, most_bytes):
     """Both ways, at every size: each byte once, in order, and none is left anywhere."""
     rng = random.Random(f"{SEED} {most_bytes} {version}")
     size = 60 * most_bytes if most_bytes < 1_000 else 400_000
@@ -255,7 +260,7 @@ def test_chunks_do_not_matter(version: ssl.TLSVersion, most_bytes: int) -> None:
 
 
 @pytest.mark.timeout(7200)
-def test_tls_that_is_changed_on_its_way() -> None:
+def test_tls_that_is_changed_on_its_way():
     """Never other bytes than were sent: an error of the connection, a refusal, or nothing."""
     rng = random.Random(SEED)
     broken = 0
@@ -279,3 +284,95 @@ def test_tls_that_is_changed_on_its_way() -> None:
         else:
             assert b"".join(data).startswith(got), f"other bytes (FUZZ_SEED={SEED}, case {case})"
     assert broken > TLS_CASES / 4
+
+
+STORE_CASES = 4000
+PASSWORD = "password"
+CLIENT = Authority().issue("client")
+JKS = store(PASSWORD, key_entry("k", b"key" * 9, PASSWORD, [b"own"]), trusted_entry("t", b"other"))
+PKCS12 = CLIENT.pkcs12(PASSWORD)
+LINE_ENDS = ("\n", "\r\n", "\r", " ", "\t", "\\n", "\\r\\n", "", "\\\n  ", "\n\n")
+
+
+def read_jks(data: bytes) -> None:
+    for entry in key_formats.read_jks(data, None).keys:
+        key_formats.unlock_jks_key(entry, PASSWORD)
+
+
+def read_jks_with_right_digest(data: bytes) -> None:
+    for entry in key_formats.read_jks(with_digest(data[:-20], PASSWORD), PASSWORD).keys:
+        key_formats.unlock_jks_key(entry, PASSWORD)
+
+
+def read_pkcs12_without_password(data: bytes) -> None:
+    pkcs12.trusted_certificates(data, None)
+
+
+def read_pkcs12(data: bytes) -> None:
+    pkcs12.key_material(data, PASSWORD, None)
+
+
+def read_pem(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    key_formats.pem_certificates(text)
+    key_formats.pem_private_key(text)
+
+
+def in_clear() -> bytes:
+    """A store that keytool would write without passwords: certificates in clear, no MAC."""
+    from cryptography.hazmat.primitives.serialization import NoEncryption
+    from cryptography.hazmat.primitives.serialization import pkcs12 as writer
+
+    return writer.serialize_key_and_certificates(
+        b"k", CLIENT.key, CLIENT.certificate, [CLIENT.issuer], NoEncryption()
+    )
+
+
+READERS: dict[str, tuple[Callable[[bytes], None], bytes, int]] = {
+    "JKS": (read_jks, JKS, STORE_CASES),
+    "JKS, digest right": (read_jks_with_right_digest, JKS, STORE_CASES),
+    "PKCS12 in clear": (read_pkcs12_without_password, in_clear(), STORE_CASES),
+    # Each case derives a key from the password.
+    "PKCS12": (read_pkcs12, PKCS12, STORE_CASES // 20),
+    "PEM": (read_pem, CLIENT.pem().encode(), STORE_CASES // 4),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_broken_stores_raise_nothing_but_store_error(name):
+    read, whole, cases = READERS[name]
+    read(whole)
+    rng = random.Random(SEED)
+    refused = 0
+    for _ in range(cases):
+        try:
+            read(mutated(whole, rng))
+        except StoreError:
+            refused += 1
+    assert refused > cases // 20
+
+
+@given(st.binary(max_size=300))
+def test_bytes_without_sense_raise_nothing_but_store_error(data):
+    for read, whole, _ in READERS.values():
+        for content in (data, whole[:8] + data):
+            try:
+                read(content)
+            except StoreError:
+                continue
+
+
+@given(
+    blocks=st.lists(st.binary(min_size=1, max_size=400), min_size=1, max_size=4),
+    line_end=st.sampled_from(LINE_ENDS),
+    around=st.text(st.characters(exclude_characters="-", exclude_categories=("Cs",)), max_size=40),
+)
+def test_mangled_text_is_read_as_it_was(blocks, line_end, around):
+    certificates = tuple(b"0\x82" + len(data).to_bytes(2, "big") + data for data in blocks)
+    texts = [key_formats.encode_pem("CERTIFICATE", certificate) for certificate in certificates]
+    text = around + around.join([*texts, key_formats.encode_pem("PRIVATE KEY", blocks[0])]) + around
+    mangled = text.replace("\n", line_end)
+    assert key_formats.pem_certificates(mangled) == certificates
+    assert key_formats.pem_private_key(mangled).text.reveal() == key_formats.encode_pem(
+        "PRIVATE KEY", blocks[0]
+    )

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.registry import schemas
-from tests.registry.apicurio import Apicurio, running_apicurio
+from tests.registry.apicurio import running_apicurio
 
 
 @pytest.fixture(autouse=True)
-def connections_are_closed() -> Iterator[None]:
+def connections_are_closed():
     """Confluent's client leaves that to the garbage collection, which warns of it."""
     yield
     gc.collect()
 
 
 @pytest.fixture(scope="module")
-def registry() -> Iterator[Apicurio]:
+def registry():
     with running_apicurio() as made:
         yield made
 
 
 @pytest.fixture(autouse=True)
-def nothing_known() -> None:
-    schemas._answers.clear()
+def nothing_known():
+    schemas._known.clear()
 
 
 @pytest.fixture
-def topic(kafka: LocalKafka, request: pytest.FixtureRequest) -> str:
+def topic(kafka, request):
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
     kafka.create_topic(name, 1)
     return name

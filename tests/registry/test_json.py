@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import RegistryError
-from tests.formats.variant_strategies import (
+from tests.formats.variants import (
     KIND,
     Inner,
     metadata_of,
@@ -68,7 +68,7 @@ FIRST = {
 }
 
 
-def test_a_schema_is_derived_and_rows_are_valid(writing: Writing) -> None:  # noqa: F811
+def test_a_schema_is_derived_and_rows_are_valid(writing):  # noqa: F811
     write(writing)
     assert read(writing) == [FIRST, {"id": 2}]
     found = latest(writing)
@@ -82,13 +82,13 @@ def test_a_schema_is_derived_and_rows_are_valid(writing: Writing) -> None:  # no
     assert latest(writing)["version"] == 1
 
 
-def test_nulls_that_are_written_are_valid(writing: Writing) -> None:  # noqa: F811
+def test_nulls_that_are_written_are_valid(writing):  # noqa: F811
     write(writing, value_json_ignoreNullFields="false")
     assert read(writing)[1] == {**dict.fromkeys(FIRST), "id": 2}
 
 
 @pytest.mark.parametrize("is_null_left_out", ["true", "false"])
-def test_variants_are_valid_whatever_is_in_them(writing: Writing, is_null_left_out: str) -> None:  # noqa: F811
+def test_variants_are_valid_whatever_is_in_them(writing, is_null_left_out):  # noqa: F811
     values = [
         number(3, 1, 7),
         short_text(b"x"),
@@ -104,7 +104,7 @@ def test_variants_are_valid_whatever_is_in_them(writing: Writing, is_null_left_o
     assert read(writing) == [{"v": 7}, {"v": "x"}, {"v": None}, {"v": []}, last]
 
 
-def test_another_column_is_compatible_and_another_type_is_not(writing: Writing) -> None:  # noqa: F811
+def test_another_column_is_compatible_and_another_type_is_not(writing):  # noqa: F811
     write(writing, TWO, TWO_ROWS, TWO_ARROW)
     writing.registry.keep_compatible(f"{writing.topic}-value")
     write(writing)
@@ -124,7 +124,7 @@ GIVEN = {
 }
 
 
-def test_a_given_schema_by_its_title(writing: Writing, tmp_path: Any) -> None:  # noqa: F811
+def test_a_given_schema_by_its_title(writing, tmp_path):  # noqa: F811
     file = tmp_path / "schema.json"
     file.write_text(json.dumps(GIVEN))
     more = {"value_subject_name_strategy": "TopicRecordNameStrategy"}
@@ -134,7 +134,7 @@ def test_a_given_schema_by_its_title(writing: Writing, tmp_path: Any) -> None:  
     assert json.loads(writing.registry.ask("GET", subject)["schema"]) == GIVEN
 
 
-def test_the_latest_schema_must_fit_unless_it_need_not(writing: Writing) -> None:  # noqa: F811
+def test_the_latest_schema_must_fit_unless_it_need_not(writing):  # noqa: F811
     subject = f"/subjects/{writing.topic}-value/versions"
     wanted = {**GIVEN, "required": ["id", "gate"], "additionalProperties": False}
     body = {"schema": json.dumps(wanted), "schemaType": "JSON"}
@@ -149,7 +149,7 @@ def test_the_latest_schema_must_fit_unless_it_need_not(writing: Writing) -> None
     assert len(writing.records()) == 2
 
 
-def test_a_schema_that_builds_on_another(writing: Writing) -> None:  # noqa: F811
+def test_a_schema_that_builds_on_another(writing):  # noqa: F811
     crew = {"title": "Crew", "type": "object", "properties": {"captain": {"type": "string"}}}
     name = f"{writing.topic}-crew"
     body = {"schema": json.dumps(crew), "schemaType": "JSON"}
@@ -163,10 +163,10 @@ def test_a_schema_that_builds_on_another(writing: Writing) -> None:  # noqa: F81
 
 @pytest.mark.parametrize("chosen", ["use_latest_version", "use_schema_id"])
 def test_what_the_schema_builds_on_must_fit_as_well(
-    writing: Writing,  # noqa: F811
-    caplog: pytest.LogCaptureFixture,
-    chosen: str,
-) -> None:
+    writing,  # noqa: F811
+    caplog,
+    chosen,
+):
     name, subject = f"{writing.topic}-crew", f"/subjects/{writing.topic}-value/versions"
     for captain, fits in (("integer", False), ("string", True)):
         crew = {"type": "object", "properties": {"captain": {"type": captain}}}

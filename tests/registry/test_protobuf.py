@@ -23,7 +23,7 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.task import write_rows
-from tests.formats import official
+from tests.formats import protobuf_files
 from tests.formats.protobuf_files import add_enum, add_field, add_map, file_of
 from tests.reading import read_topic
 from tests.registry.apicurio import Apicurio
@@ -109,7 +109,7 @@ class Writing:
         self.kafka, self.registry, self.topic = kafka, registry, topic
         self.client = registry_client.SchemaRegistryClient({"url": registry.url})
         self.file = folder / "flights.desc"
-        self.data = official.descriptor_set(flights())
+        self.data = protobuf_files.descriptor_set(flights())
         self.file.write_bytes(self.data)
 
     def write(self, has_file: bool = True, **more: str) -> None:
@@ -133,7 +133,7 @@ class Writing:
 
     def values(self, name: str = "air.Flight") -> list[Any]:
         """By Confluent's own deserializer, which asks the registry for the schema of the id."""
-        kind = official.message_class(self.data, name)
+        kind = protobuf_files.message_class(self.data, name)
         read = protobuf.ProtobufDeserializer(kind, {"use.deprecated.format": False}, self.client)
         context = serialization.SerializationContext(self.topic, serialization.MessageField.VALUE)
         return [
@@ -142,14 +142,12 @@ class Writing:
         ]
 
     def expected(self, name: str = "air.Flight") -> list[Any]:
-        kind = official.message_class(self.data, name)
-        return [official.fill(kind(), row) for row in ROWS]
+        kind = protobuf_files.message_class(self.data, name)
+        return [protobuf_files.fill(kind(), row) for row in ROWS]
 
 
 @pytest.fixture
-def writing(
-    kafka: LocalKafka, registry: Apicurio, request: pytest.FixtureRequest, tmp_path: Path
-) -> Writing:
+def writing(kafka, registry, request, tmp_path):
     topic = "".join(c if c.isalnum() else "-" for c in request.node.name)
     kafka.create_topic(topic, 1)
     return Writing(kafka, registry, topic, tmp_path)
@@ -160,7 +158,7 @@ def as_text(messages: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["air.Flight", "air.Outer.Flight"])
-def test_confluents_deserializer_reads_what_was_written(writing: Writing, name: str) -> None:
+def test_confluents_deserializer_reads_what_was_written(writing, name):
     """Its schema, and that of the file that it imports, are registered once."""
     writing.write(message=name)
     assert as_text(writing.values(name)) == as_text(writing.expected(name))
@@ -174,11 +172,11 @@ def test_confluents_deserializer_reads_what_was_written(writing: Writing, name: 
     ]
 
 
-def test_what_confluents_serializer_registers_is_found_again(writing: Writing) -> None:
-    kind = official.message_class(writing.data, "air.Flight")
+def test_what_confluents_serializer_registers_is_found_again(writing):
+    kind = protobuf_files.message_class(writing.data, "air.Flight")
     write = protobuf.ProtobufSerializer(kind, writing.client, {"use.deprecated.format": False})
     context = serialization.SerializationContext(writing.topic, serialization.MessageField.VALUE)
-    expected = [write(official.fill(kind(), row), context) for row in ROWS]
+    expected = [write(protobuf_files.fill(kind(), row), context) for row in ROWS]
     writing.write(auto_register_schemas="false")
     records = read_topic(writing.kafka.bootstrap_servers, writing.topic)
     assert [record.value for record in records] == expected
@@ -186,7 +184,7 @@ def test_what_confluents_serializer_registers_is_found_again(writing: Writing) -
 
 @pytest.mark.parametrize("by", ["use.latest.version", "use.schema.id"])
 @pytest.mark.parametrize("has_file", [True, False])
-def test_the_schema_that_a_registry_has(writing: Writing, by: str, has_file: bool) -> None:
+def test_the_schema_that_a_registry_has(writing, by, has_file):
     crew, file = (base64.b64encode(f.SerializeToString()).decode() for f in flights())
     body: dict[str, Any] = {"schema": crew, "schemaType": "PROTOBUF"}
     writing.registry.ask("POST", "/subjects/crew/versions", body)
@@ -199,13 +197,13 @@ def test_the_schema_that_a_registry_has(writing: Writing, by: str, has_file: boo
 
 @pytest.mark.parametrize("has_file", [True, False])
 def test_columns_that_the_latest_message_has_not_are_left_out_if_that_is_asked_for(
-    writing: Writing, has_file: bool
-) -> None:
+    writing, has_file
+):
     file = file_of("air/short.proto", package="air")
     message = file.message_type.add(name="Flight")
     add_field(message, "ID", "int64")
     add_field(message, "dest", "string")
-    writing.data = official.descriptor_set([file])
+    writing.data = protobuf_files.descriptor_set([file])
     writing.file.write_bytes(writing.data)
     text = base64.b64encode(file.SerializeToString()).decode()
     body = {"schema": text, "schemaType": "PROTOBUF"}
@@ -214,11 +212,11 @@ def test_columns_that_the_latest_message_has_not_are_left_out_if_that_is_asked_f
     with pytest.raises(SchemaError, match="has no field for 'kind'"):
         writing.write(has_file, **asked)
     writing.write(has_file, **asked, latest_compatibility_strict="false")
-    kind = official.message_class(writing.data, "air.Flight")
+    kind = protobuf_files.message_class(writing.data, "air.Flight")
     assert as_text(writing.values()) == as_text([kind(ID=1, dest="IAH"), kind()])
 
 
-def test_an_import_that_is_registered_under_another_subject(writing: Writing) -> None:
+def test_an_import_that_is_registered_under_another_subject(writing):
     crew = base64.b64encode(flights()[0].SerializeToString()).decode()
     subject = f"{writing.topic}-crew"
     body = {"schema": crew, "schemaType": "PROTOBUF"}
@@ -236,7 +234,7 @@ message Flight { int64 id = 1; string dest = 2; Kind kind = 3; google.protobuf.T
   repeated string stops = 5; Crew crew = 6; map<string, int32> seats = 7; }"""
 
 
-def test_a_schema_that_the_registry_has_as_text_needs_the_file_as_well(writing: Writing) -> None:
+def test_a_schema_that_the_registry_has_as_text_needs_the_file_as_well(writing):
     """Apicurio does not turn it into descriptors, as Confluent's registry does.
 
     Flight is the second message there, and the first one in the file.
@@ -250,12 +248,12 @@ def test_a_schema_that_the_registry_has_as_text_needs_the_file_as_well(writing: 
     records = read_topic(writing.kafka.bootstrap_servers, writing.topic)
     prefix = b"\0" + number.to_bytes(4, "big") + b"\2\2"
     assert [record.value[:7] for record in records] == [prefix, prefix]
-    kind = official.message_class(writing.data, "air.Flight")
+    kind = protobuf_files.message_class(writing.data, "air.Flight")
     found = [kind.FromString(record.value[7:]) for record in records]
     assert as_text(found) == as_text(writing.expected())
 
 
-def test_a_schema_of_another_kind_and_one_that_is_missing_are_refused(writing: Writing) -> None:
+def test_a_schema_of_another_kind_and_one_that_is_missing_are_refused(writing):
     with pytest.raises(RegistryError, match="has no subject"):
         writing.write(use_latest_version="true")
     with pytest.raises(RegistryError, match=r"auto\.register\.schemas=false"):

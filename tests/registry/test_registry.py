@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -114,13 +113,13 @@ class Writing:
 
 
 @pytest.fixture
-def writing(kafka: LocalKafka, registry: Apicurio, topic: str) -> Iterator[Writing]:
+def writing(kafka, registry, topic):
     made = Writing(kafka, registry, topic)
     with made.client:
         yield made
 
 
-def test_confluents_deserializer_reads_what_was_written(writing: Writing) -> None:
+def test_confluents_deserializer_reads_what_was_written(writing):
     writing.write(key_columns="id")
     assert writing.values() == ROWS
     assert [record.key for record in writing.records()] == [b"1", b"2"]
@@ -129,7 +128,7 @@ def test_confluents_deserializer_reads_what_was_written(writing: Writing) -> Non
     assert versions == [1]
 
 
-def test_a_key_of_fields_has_a_schema_of_its_own(writing: Writing) -> None:
+def test_a_key_of_fields_has_a_schema_of_its_own(writing):
     writing.write(key_format="avro", key_columns="id,dest", value_columns="price")
     read = avro.AvroDeserializer(writing.client)
     context = serialization.SerializationContext(writing.topic, serialization.MessageField.KEY)
@@ -137,7 +136,7 @@ def test_a_key_of_fields_has_a_schema_of_its_own(writing: Writing) -> None:
     assert keys == [{"id": 1, "dest": "IAH"}, {"id": 2, "dest": None}]
 
 
-def test_an_incompatible_change_is_refused_before_the_first_row(writing: Writing) -> None:
+def test_an_incompatible_change_is_refused_before_the_first_row(writing):
     writing.write()
     writing.registry.keep_compatible(f"{writing.topic}-value")
     changed = t.StructType([t.StructField("id", t.StringType(), False)])
@@ -148,7 +147,7 @@ def test_an_incompatible_change_is_refused_before_the_first_row(writing: Writing
     assert len(writing.records()) == 2
 
 
-def test_a_compatible_change_is_a_new_version(writing: Writing) -> None:
+def test_a_compatible_change_is_a_new_version(writing):
     writing.write()
     writing.registry.keep_compatible(f"{writing.topic}-value")
     fewer = t.StructType(FLIGHTS.fields[:2])
@@ -177,7 +176,7 @@ AS_GIVEN = [
 
 
 @pytest.mark.parametrize("by", ["use.latest.version", "use.schema.id", "value.avro.schema"])
-def test_a_schema_that_is_not_that_of_the_columns(writing: Writing, by: str) -> None:
+def test_a_schema_that_is_not_that_of_the_columns(writing, by):
     text = json.dumps(GIVEN)
     more = {by: text}
     if by != "value.avro.schema":
@@ -188,9 +187,7 @@ def test_a_schema_that_is_not_that_of_the_columns(writing: Writing, by: str) -> 
     assert writing.values() == AS_GIVEN
 
 
-def test_a_schema_that_the_columns_do_not_fit_is_refused_before_the_first_row(
-    writing: Writing,
-) -> None:
+def test_a_schema_that_the_columns_do_not_fit_is_refused_before_the_first_row(writing):
     fields = [*GIVEN["fields"], {"name": "gate", "type": "int"}]
     text = json.dumps({**GIVEN, "fields": fields})
     with pytest.raises(SchemaError, match="gate"):
@@ -198,7 +195,7 @@ def test_a_schema_that_the_columns_do_not_fit_is_refused_before_the_first_row(
     assert writing.records() == []
 
 
-def test_a_subject_that_is_missing_is_told(writing: Writing) -> None:
+def test_a_subject_that_is_missing_is_told(writing):
     with pytest.raises(RegistryError, match="has no subject"):
         writing.write(auto_register_schemas="false")
     with pytest.raises(RegistryError, match="has no subject"):
@@ -207,7 +204,7 @@ def test_a_subject_that_is_missing_is_told(writing: Writing) -> None:
         writing.write(use_schema_id="987654")
 
 
-def test_bytes_that_are_encoded_already_get_an_id(writing: Writing) -> None:
+def test_bytes_that_are_encoded_already_get_an_id(writing):
     writing.registry.ask(
         "POST", f"/subjects/{writing.topic}-value/versions", {"schema": '"string"'}
     )
@@ -218,7 +215,7 @@ def test_bytes_that_are_encoded_already_get_an_id(writing: Writing) -> None:
     assert writing.values() == ["abc", None]
 
 
-def test_a_given_schema_that_builds_on_another(writing: Writing) -> None:
+def test_a_given_schema_that_builds_on_another(writing):
     crew = {"type": "record", "name": "Crew", "namespace": "n", "fields": []}
     crew["fields"] = [{"name": "captain", "type": ["null", "string"]}]
     name = f"{writing.topic}-crew"
@@ -237,9 +234,7 @@ def test_a_given_schema_that_builds_on_another(writing: Writing) -> None:
     assert json.loads(found["schema"]) == given
 
 
-def test_columns_that_the_latest_schema_has_not_are_left_out_if_that_is_asked_for(
-    writing: Writing,
-) -> None:
+def test_columns_that_the_latest_schema_has_not_are_left_out_if_that_is_asked_for(writing):
     writing.write(TWO, TWO_ROWS, TWO_ARROW)
     with pytest.raises(SchemaError, match=r"no field for \['price', 'at', 'stops', 'crew'\]"):
         writing.write(use_latest_version="true")
@@ -247,6 +242,6 @@ def test_columns_that_the_latest_schema_has_not_are_left_out_if_that_is_asked_fo
     assert writing.values() == [*TWO_ROWS, *TWO_ROWS]
 
 
-def test_this_registry_has_no_guids_for_headers(writing: Writing) -> None:
+def test_this_registry_has_no_guids_for_headers(writing):
     with pytest.raises(RegistryError, match=r"leave value\.schema\.id\.location out"):
         writing.write(value_schema_id_location="header")

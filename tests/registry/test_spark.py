@@ -34,7 +34,7 @@ def ids_in(kafka: LocalKafka, topic: str, client: Any) -> list[int]:
     return sorted(read(record.value, context)["id"] for record in records)
 
 
-def test_the_demo_sends_avro_where_there_is_a_registry() -> None:
+def test_the_demo_sends_avro_where_there_is_a_registry():
     demo = Path(__file__).resolve().parents[2] / "jobs" / "demo.py"
     with running_apicurio() as registry:
         arguments = ["--flights", "20000", "--schema-registry-url", registry.url]
@@ -60,9 +60,7 @@ def options_of(kafka: LocalKafka, registry: Apicurio, topic: str) -> dict[str, s
 
 
 @pytest.mark.parametrize("is_reused", ["true", "false"])
-def test_a_stream_outlives_its_registry_and_a_new_one_does_not_start(
-    kafka: LocalKafka, tmp_path: Path, is_reused: str
-) -> None:
+def test_a_stream_outlives_its_registry_and_a_new_one_does_not_start(kafka, tmp_path, is_reused):
     """Also where Spark plans each micro-batch in a new process, as it does after a pause."""
     topic = f"stream-of-avro-{is_reused}"
     kafka.create_topic(topic, 2)
@@ -94,8 +92,8 @@ LATER = EARLIER.replace("}]}", '},{"name":"more","type":["null","int"],"default"
 
 @pytest.mark.parametrize("is_for_each_batch", [False, True])
 def test_a_query_that_is_started_after_another_has_the_schema_of_now(
-    kafka: LocalKafka, tmp_path: Path, is_for_each_batch: bool
-) -> None:
+    kafka, tmp_path, is_for_each_batch
+):
     """In one session, with the same options: of foreachBatch the same query again, else another."""
     topic = f"two-queries-{is_for_each_batch}"
     kafka.create_topic(topic, 1)

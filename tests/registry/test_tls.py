@@ -39,7 +39,7 @@ STRANGER = {**TRUST, **showing(other_authority().issue("stranger", []))}
 
 
 @pytest.mark.parametrize("wants_client", [False, True])
-def test_rows_are_written(writing: Writing, wants_client: bool) -> None:  # noqa: F811
+def test_rows_are_written(writing, wants_client):  # noqa: F811
     context = server_context(wants_client=wants_client)
     with tls_in_front_of(writing.registry.url, context) as url:
         writing.write(schema_registry_url=url, **(CLIENT if wants_client else TRUST))
@@ -66,9 +66,9 @@ REFUSALS = {
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_what_is_refused_is_told_at_once_and_nothing_is_written(
-    writing: Writing,  # noqa: F811
-    name: str,
-) -> None:
+    writing,  # noqa: F811
+    name,
+):
     context, options, words = REFUSALS[name]
     with (
         tls_in_front_of(writing.registry.url, context()) as url,
@@ -82,7 +82,7 @@ def test_what_is_refused_is_told_at_once_and_nothing_is_written(
     assert writing.records() == []
 
 
-def test_clear_text_to_a_port_with_tls(writing: Writing) -> None:  # noqa: F811
+def test_clear_text_to_a_port_with_tls(writing):  # noqa: F811
     with (
         tls_in_front_of(writing.registry.url, server_context()) as url,
         pytest.raises(RegistryError, match=r"the port speaks TLS: schema\.registry\.url must"),
@@ -90,6 +90,6 @@ def test_clear_text_to_a_port_with_tls(writing: Writing) -> None:  # noqa: F811
         writing.write(schema_registry_url=url.replace("https:", "http:"))
 
 
-def test_tls_to_a_port_with_clear_text(writing: Writing) -> None:  # noqa: F811
+def test_tls_to_a_port_with_clear_text(writing):  # noqa: F811
     with pytest.raises(RegistryError, match="the port does not speak TLS"):
         writing.write(schema_registry_url=writing.registry.url.replace("http:", "https:"))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 import spark_kafka_sink
 from spark_kafka_sink.localkafka import LocalKafka
-from tests.formats import official
+from tests.formats import protobuf_files
 from tests.formats.protobuf_files import add_field, add_map, file_of
 from tests.reading import read_topic
 
@@ -227,7 +227,7 @@ def test_protobuf_is_read_by_its_official_package(
     kafka: LocalKafka,
     tmp_path: Path,
 ) -> None:
-    data = official.descriptor_set([person_file()])
+    data = protobuf_files.descriptor_set([person_file()])
     file = tmp_path / "demo.desc"
     file.write_bytes(data)
     topic = new_topic()
@@ -237,7 +237,7 @@ def test_protobuf_is_read_by_its_official_package(
         options[f"{part}.protobuf.descriptor.file"] = str(file)
         options[f"{part}.protobuf.message"] = message
     write(typed.withColumn("lengths", at), topic, **options, **{"value.null.when": "gone"})
-    kind, key = (official.message_class(data, name) for name in ("demo.Row", "demo.Key"))
+    kind, key = (protobuf_files.message_class(data, name) for name in ("demo.Row", "demo.Key"))
     found = {
         key.FromString(record.key or b"").n: record.value and kind.FromString(record.value)
         for record in read_topic(kafka.bootstrap_servers, topic)
@@ -247,7 +247,7 @@ def test_protobuf_is_read_by_its_official_package(
     for row in numbers.withColumn("lengths", at).collect():
         values = row.asDict(recursive=True)
         values["lengths"] = list(values["lengths"].items())
-        expected = None if values.pop("gone") else official.fill(kind(), values)
+        expected = None if values.pop("gone") else protobuf_files.fill(kind(), values)
         assert found[row.n] == expected
 
 
@@ -255,7 +255,7 @@ def test_what_a_message_cannot_have_fails_before_the_first_task(
     typed: DataFrame, new_topic: Callable[..., str], write: Callable[..., None], tmp_path: Path
 ) -> None:
     file = tmp_path / "demo.desc"
-    file.write_bytes(official.descriptor_set([person_file()]))
+    file.write_bytes(protobuf_files.descriptor_set([person_file()]))
     given = {"value.format": "protobuf", "value.protobuf.message": "demo.Row"}
     given["value.protobuf.descriptor.file"] = str(file)
     with pytest.raises(Exception, match=r"message demo\.Row has no field for 'gone'"):
@@ -271,7 +271,7 @@ def test_a_row_that_a_message_cannot_have_is_a_dead_letter(
     kafka: LocalKafka,
     tmp_path: Path,
 ) -> None:
-    data = official.descriptor_set([person_file()])
+    data = protobuf_files.descriptor_set([person_file()])
     file = tmp_path / "demo.desc"
     file.write_bytes(data)
     topic, letters = new_topic(), new_topic()
@@ -281,7 +281,7 @@ def test_a_row_that_a_message_cannot_have_is_a_dead_letter(
     rows = typed.select((f.col("n").cast("long") + 2**31 - 10).alias("n"))
     given |= {"errors.tolerance": "all", "errors.deadletterqueue.max.ratio": "1"}
     write(rows, topic, **given)
-    kind = official.message_class(data, "demo.Key")
+    kind = protobuf_files.message_class(data, "demo.Key")
     found = [kind.FromString(r.value).n for r in read_topic(kafka.bootstrap_servers, topic)]
     assert sorted(found) == [*range(2**31 - 10, 2**31)]
     told = read_topic(kafka.bootstrap_servers, letters)

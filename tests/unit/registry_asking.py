@@ -67,10 +67,8 @@ def options(url: str, **more: str) -> SinkOptions:
 
 
 def asked_of(given: SinkOptions, text: str | None = TEXT) -> Schema:
-    assert given.registry is not None
     assert given.registry.config is not None
     assert given.registry.value is not None
-    assert given.formats is not None
     location = given.formats.value.id_location
     wanted = SchemaRequest("value", given.topic, text, location, given.registry.value)
     return find(given.registry.config, wanted)

@@ -13,8 +13,14 @@ from spark_kafka_sink.formats.protobuf_descriptors import (
     read_descriptor_set,
     read_registered,
 )
-from tests.formats.official import descriptor_set
-from tests.formats.protobuf_files import add_enum, add_field, add_map, file_of, one_message
+from tests.formats.protobuf_files import (
+    add_enum,
+    add_field,
+    add_map,
+    descriptor_set,
+    file_of,
+    one_message,
+)
 
 
 def base64_of(file) -> str:
@@ -200,18 +206,10 @@ def test_names_in_json_are_registered_only_where_they_are_given():
         (b"syntax", "Root", "it is no descriptor set"),
         (b"", "Root", "no message 'Root': there are none"),
         (descriptor_set(imported_files()[:1]), "Root", "main.proto imports dir/other.proto, which"),
-        (
-            descriptor_set([one_message(c="int32")]),
-            "root",
-            "no message 'root': there are .*pkg.Root, pkg.Inner",
-        ),
-        (
-            descriptor_set([one_message(c="pkg.Nowhere")]),
-            "Root",
-            "the descriptor of made.proto is wrong",
-        ),
+        (descriptor_set([one_message(c="int32")]), "root", "no message 'root': there are .*pkg.Root, pkg.Inner"),
+        (descriptor_set([one_message(c="pkg.Nowhere")]), "Root", "the descriptor of made.proto is wrong"),
     ],
-)
+)  # fmt: skip
 def test_sets_that_are_refused(data, name, message):
     with pytest.raises(FormatError, match=message):
         read_descriptor_set(data, name)
@@ -268,14 +266,11 @@ def test_a_registered_file_may_import_confluents_extensions():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (
-            "google/type/nowhere.proto",
-            "references of the schema, or the Python package googleapis-",
-        ),
+        ("google/type/nowhere.proto", "references of the schema, or the Python package googleapis-"),
         ("confluent/nowhere.proto", "or the Python package 'confluent-kafka.protobuf.' on the"),
         ("air/crew.proto", "the registry does not tell it among the references of the schema$"),
     ],
-)
+)  # fmt: skip
 def test_an_import_of_a_registered_file_that_is_not_there(name, words):
     with pytest.raises(FormatError, match=words) as refused:
         read_registered(base64_of(with_import(name)), (), None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -46,7 +45,7 @@ VERDICTS = json.loads(VERDICTS_FILE.read_text(encoding="utf-8"))["cases"]
 
 
 @pytest.fixture
-def registry() -> Iterator[Registry]:
+def registry():
     with fresh_registry() as made:
         yield made
 
@@ -54,7 +53,7 @@ def registry() -> Iterator[Registry]:
 # --- what is asked ----------------------------------------------------------------------------
 
 
-def test_a_schema_is_registered_and_its_id_goes_before_values(registry: Registry) -> None:
+def test_a_schema_is_registered_and_its_id_goes_before_values(registry):
     assert found(registry.url).id == 1
     assert paths(registry) == ["POST /subjects/t-value/versions"]
     assert registry.asked[0].body == {"schema": TEXT}
@@ -69,17 +68,17 @@ def test_a_schema_is_registered_and_its_id_goes_before_values(registry: Registry
         ("topicrecordnamestrategy", "t-n.R"),
     ],
 )
-def test_the_subject_follows_the_strategy(registry: Registry, strategy: str, subject: str) -> None:
+def test_the_subject_follows_the_strategy(registry, strategy, subject):
     found(registry.url, value_subject_name_strategy=strategy)
     assert [*registry.subjects] == [subject]
 
 
-def test_a_subject_may_have_any_characters(registry: Registry) -> None:
+def test_a_subject_may_have_any_characters(registry):
     found(registry.url, topic="a/b c")
     assert [*registry.subjects] == ["a/b c-value"]
 
 
-def test_what_is_there_is_looked_up_where_nothing_may_be_registered(registry: Registry) -> None:
+def test_what_is_there_is_looked_up_where_nothing_may_be_registered(registry):
     registry.add("t-value", {"schema": OTHER})
     registry.add("t-value", {"schema": TEXT})
     given = {"auto_register_schemas": "false", "normalize_schemas": "true"}
@@ -87,7 +86,7 @@ def test_what_is_there_is_looked_up_where_nothing_may_be_registered(registry: Re
     assert paths(registry) == ["POST /subjects/t-value?normalize=true"]
 
 
-def test_the_latest_version_and_an_id_bring_their_schema(registry: Registry) -> None:
+def test_the_latest_version_and_an_id_bring_their_schema(registry):
     registry.add("t-value", {"schema": OTHER})
     registry.add("t-value", {"schema": TEXT})
     assert found(registry.url, OTHER, use_latest_version="true")[:2] == (2, TEXT)
@@ -96,7 +95,6 @@ def test_the_latest_version_and_an_id_bring_their_schema(registry: Registry) -> 
 
 def ask_in_stream(registry: Registry, clock: Times, **more: str) -> int | None:
     given = options(registry.url, schema_registry_timeout_ms="500", **more).registry
-    assert given is not None
     assert given.config is not None
     assert given.value is not None
     wanted = SchemaRequest("value", "t", TEXT, "prefix", given.value)
@@ -104,7 +102,7 @@ def ask_in_stream(registry: Registry, clock: Times, **more: str) -> int | None:
 
 
 @pytest.mark.parametrize("more", [{}, {"use_latest_version": "true"}])
-def test_a_stream_asks_again_after_a_while(registry: Registry, more: dict[str, str]) -> None:
+def test_a_stream_asks_again_after_a_while(registry, more):
     clock = Times()
     registry.add("t-value", {"schema": TEXT})
     assert ask_in_stream(registry, clock, **more) == 1
@@ -115,7 +113,7 @@ def test_a_stream_asks_again_after_a_while(registry: Registry, more: dict[str, s
     assert ask_in_stream(registry, clock, **more) == 2
 
 
-def test_what_is_known_stays_so_while_the_registry_is_away(registry: Registry) -> None:
+def test_what_is_known_stays_so_while_the_registry_is_away(registry):
     registry.add("t-value", {"schema": TEXT})
     given = {"use_latest_version": "true", "schema_registry_timeout_ms": "500"}
     assert found(registry.url, **given).id == 1
@@ -123,7 +121,7 @@ def test_what_is_known_stays_so_while_the_registry_is_away(registry: Registry) -
     assert found(registry.url, **given).id == 1
 
 
-def test_a_stream_does_not_wait_for_a_registry_that_is_away_each_time(registry: Registry) -> None:
+def test_a_stream_does_not_wait_for_a_registry_that_is_away_each_time(registry):
     clock = Times()
     ask_in_stream(registry, clock)
     registry.fails = 503, {"error_code": 50003, "message": "no leader"}
@@ -139,14 +137,14 @@ def test_a_stream_does_not_wait_for_a_registry_that_is_away_each_time(registry: 
     assert registry.asked != []
 
 
-def test_a_new_query_asks_a_registry_that_was_made_anew(registry: Registry) -> None:
+def test_a_new_query_asks_a_registry_that_was_made_anew(registry):
     assert found(registry.url).id == 1
     registry.schemas[:] = [{"schema": OTHER}]
     registry.subjects.clear()
     assert found(registry.url).id == 2
 
 
-def test_references_are_put_in_place_of_names(registry: Registry) -> None:
+def test_references_are_put_in_place_of_names(registry):
     inner = '{"type":"record","name":"Home","namespace":"n","fields":[{"name":"z","type":"int"}]}'
     registry.add("home", {"schema": inner})
     outer = {
@@ -169,8 +167,8 @@ def test_references_are_put_in_place_of_names(registry: Registry) -> None:
     ("schemas_in_order", "verdict"), [(case[:-1], case[-1]) for case in VERDICTS if len(case) > 2]
 )
 def test_schemas_that_build_on_others_are_taken_where_java_takes_them(
-    registry: Registry, schemas_in_order: list[str], verdict: str
-) -> None:
+    registry, schemas_in_order, verdict
+):
     """Whatever the references are called: the names of types are in the schemas."""
     *others, own = schemas_in_order
     references = [
@@ -189,7 +187,7 @@ def test_schemas_that_build_on_others_are_taken_where_java_takes_them(
     assert bool(refused) is bool(verdict), (refused, verdict)
 
 
-def test_a_type_of_another_schema_is_written_as_it_is_there(registry: Registry) -> None:
+def test_a_type_of_another_schema_is_written_as_it_is_there(registry):
     place = '{"type":"record","name":"Place","fields":[{"name":"x","type":"int"}]}'
     home = '{"type":"record","name":"n.Home","fields":[{"name":"at","type":%s}]}'
     registry.add("home", {"schema": home % place})
@@ -206,7 +204,7 @@ def test_a_type_of_another_schema_is_written_as_it_is_there(registry: Registry) 
     assert words in refusal(registry.url, use_latest_version="true")
 
 
-def test_the_header_has_the_guid(registry: Registry) -> None:
+def test_the_header_has_the_guid(registry):
     schema = found(registry.url, value_schema_id_location="header")
     assert schema_id_header("value", schema) == ("__value_schema_id", b"\1" + b"\0" * 15 + b"\1")
     asked = len(registry.asked)
@@ -216,14 +214,14 @@ def test_the_header_has_the_guid(registry: Registry) -> None:
     assert len(registry.asked) == asked + 1, "the answer has the GUID"
 
 
-def test_a_guid_is_written_from_its_first_digit_on() -> None:
+def test_a_guid_is_written_from_its_first_digit_on():
     """As ``HeaderSchemaIdSerializer``, by the two longs of a Java UUID."""
     schema = Schema(1, TEXT, guid="00112233-4455-6677-8899-aabbccddeeff")
     written = bytes.fromhex("01 00112233445566778899aabbccddeeff")
     assert schema_id_header("key", schema) == ("__key_schema_id", written)
 
 
-def test_a_registry_without_guids_has_no_header_to_give(registry: Registry) -> None:
+def test_a_registry_without_guids_has_no_header_to_give(registry):
     registry.has_guids = False
     found(registry.url)
     assert len(registry.asked) == 1, "only a header needs a GUID"
@@ -233,8 +231,8 @@ def test_a_registry_without_guids_has_no_header_to_give(registry: Registry) -> N
         schema_id_header("value", schema)
 
 
-def test_protobuf_has_the_index_of_its_message_behind_the_id() -> None:
-    assert schema_id_prefix(Schema(258, "", "PROTOBUF")) == b"\0\0\0\1\2\0"
+def test_protobuf_has_the_index_of_its_message_behind_the_id():
+    assert prefix_of(Schema(258, "", "PROTOBUF")) == b"\0\0\0\1\2\0"
     schema = Schema(1, "", "PROTOBUF", str(UUID(int=1)))
     assert schema_id_prefix(schema, (1,)) == b"\0\0\0\0\1\x02\x02"
     assert schema_id_prefix(schema, (0, 64)) == b"\0\0\0\0\1\x04\x00\x80\x01"
@@ -242,17 +240,14 @@ def test_protobuf_has_the_index_of_its_message_behind_the_id() -> None:
     assert header == b"\1" + bytes(15) + b"\1" + b"\0"
 
 
-def wanted_protobuf(given: SinkOptions, **more: object) -> tuple[RegistryConfig, SchemaRequest]:
-    assert given.registry is not None
+def wanted_protobuf(given: SinkOptions, **more: object) -> tuple[RegistryConfig, Wanted]:
     assert given.registry.config is not None
     assert given.registry.value is not None
     wanted = SchemaRequest("value", "t", None, "prefix", given.registry.value, "PROTOBUF")
     return given.registry.config, wanted._replace(**more)
 
 
-def test_files_that_a_protobuf_schema_imports_are_registered_under_their_names(
-    registry: Registry,
-) -> None:
+def test_files_that_a_protobuf_schema_imports_are_registered_under_their_names(registry):
     files = (
         SchemaFile("c.proto", "CCCC"),
         SchemaFile("b.proto", "BBBB", ("c.proto",)),
@@ -269,9 +264,7 @@ def test_files_that_a_protobuf_schema_imports_are_registered_under_their_names(
     assert len(registry.schemas) == 3
 
 
-def test_a_registrys_protobuf_schema_comes_with_the_files_that_it_imports(
-    registry: Registry,
-) -> None:
+def test_a_registrys_protobuf_schema_comes_with_the_files_that_it_imports(registry):
     registry.add("c", {"schema": "text of c", "schemaType": "PROTOBUF"})
     of_c = {"name": "c.proto", "subject": "c", "version": 1}
     schema = {"schema": "text of b", "schemaType": "PROTOBUF", "references": [of_c]}
@@ -287,9 +280,7 @@ def test_a_registrys_protobuf_schema_comes_with_the_files_that_it_imports(
 
 
 @pytest.mark.parametrize(("refused", "subject"), [("t-value", "t-value"), ("b.proto", "b.proto")])
-def test_an_incompatible_protobuf_schema_is_told_without_its_bytes(
-    registry: Registry, refused: str, subject: str
-) -> None:
+def test_an_incompatible_protobuf_schema_is_told_without_its_bytes(registry, refused, subject):
     registry.add(subject, {"schema": "old", "schemaType": "PROTOBUF"})
     registry.refuses.add(refused)
     files = (SchemaFile("b.proto", "BBBB"), SchemaFile("a.proto", "AAAA", ("b.proto",)))
@@ -305,7 +296,7 @@ def test_an_incompatible_protobuf_schema_is_told_without_its_bytes(
     assert "AAAA" not in str(told.value)
 
 
-def test_the_subject_of_a_protobuf_message(registry: Registry) -> None:
+def test_the_subject_of_a_protobuf_message(registry):
     more = {"value_subject_name_strategy": "TopicRecordNameStrategy"}
     given = options(registry.url, **more)
     find(*wanted_protobuf(given, text="AAAA", record="pkg.M"))
@@ -322,9 +313,7 @@ def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-def test_credentials_are_sent_and_are_in_no_pickle(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credentials_are_sent_and_are_in_no_pickle(registry, monkeypatch):
     monkeypatch.setenv("REGISTRY_USER", f"user:{HUSH}")
     asked = {
         "schema_registry_basic_auth_user_info": "${env:REGISTRY_USER}",
@@ -340,7 +329,7 @@ def test_credentials_are_sent_and_are_in_no_pickle(
     assert HUSH not in repr(given)
 
 
-def test_credentials_of_the_brokers_may_be_those_of_the_registry(registry: Registry) -> None:
+def test_credentials_of_the_brokers_may_be_those_of_the_registry(registry):
     given = {
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.mechanism": "PLAIN",
@@ -370,7 +359,7 @@ def oauth(issuer: str) -> dict[str, str]:
     }
 
 
-def test_a_token_is_fetched_from_the_issuer(registry: Registry, monkeypatch) -> None:
+def test_a_token_is_fetched_from_the_issuer(registry, monkeypatch):
     with serving_token(200, {"access_token": jwt()}) as issuer:
         found(registry.url, **oauth(issuer))
     headers = registry.asked[0].headers
@@ -378,7 +367,7 @@ def test_a_token_is_fetched_from_the_issuer(registry: Registry, monkeypatch) -> 
     assert headers["target-sr-cluster"] == "lsrc-1"
 
 
-def test_an_issuer_that_refuses_is_told_by_the_names_of_these_options(registry: Registry) -> None:
+def test_an_issuer_that_refuses_is_told_by_the_names_of_these_options(registry):
     with serving_token(401, {"error": "invalid_client"}) as issuer:
         words = refusal(registry.url, **oauth(issuer))
     assert "no token for the schema registry" in words

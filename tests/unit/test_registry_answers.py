@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ LATEST = {"use_latest_version": "true"}
 
 
 @pytest.fixture
-def registry() -> Iterator[Registry]:
+def registry():
     with fresh_registry() as made:
         yield made
 
@@ -55,9 +54,7 @@ def registry() -> Iterator[Registry]:
         ({"id": 1, "references": [{"name": "x"}]}, 'without name, subject or version: {"name": "x"}'),
     ],
 )  # fmt: skip
-def test_what_the_api_does_not_have_is_refused(
-    registry: Registry, content: dict[str, Any], words: str
-) -> None:
+def test_what_the_api_does_not_have_is_refused(registry, content, words):
     registry.fails = 200, content
     told = refusal(registry.url)
     assert words in told
@@ -66,13 +63,13 @@ def test_what_the_api_does_not_have_is_refused(
 
 
 @pytest.mark.parametrize("number", [0, 2**31 - 1])
-def test_ids_at_their_ends(registry: Registry, number: int) -> None:
+def test_ids_at_their_ends(registry, number):
     registry.fails = 200, {"id": number}
     assert found(registry.url).id == number
 
 
 @pytest.mark.parametrize("content", [{"id": 1}, {"schema": TEXT}])
-def test_a_version_has_an_id_and_a_schema(registry: Registry, content: dict[str, Any]) -> None:
+def test_a_version_has_an_id_and_a_schema(registry, content):
     registry.fails = 200, content
     assert "without an id or a schema" in refusal(registry.url, **LATEST)
 
@@ -87,9 +84,7 @@ def test_a_version_has_an_id_and_a_schema(registry: Registry, content: dict[str,
         (OTHER, '{"type":"record","name":1,"fields":[]}', "is no Avro schema"),
     ],
 )
-def test_what_a_schema_builds_on_must_be_one(
-    registry: Registry, inner: str, outer: str, words: str
-) -> None:
+def test_what_a_schema_builds_on_must_be_one(registry, inner, outer, words):
     registry.add("home", {"schema": inner})
     reference = {"name": "n.Home", "subject": "home", "version": 1}
     registry.add("t-value", {"schema": outer, "references": [reference]})
@@ -97,7 +92,7 @@ def test_what_a_schema_builds_on_must_be_one(
 
 
 @pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
-def test_a_schema_that_builds_on_too_many_others_is_refused(registry: Registry, kind: str) -> None:
+def test_a_schema_that_builds_on_too_many_others_is_refused(registry, kind):
     """Each needs a request, and a registry may tell any number of them."""
     text = {
         "AVRO": '{"type":"fixed","name":"F%d","size":1}',
@@ -113,7 +108,6 @@ def test_a_schema_that_builds_on_too_many_others_is_refused(registry: Registry, 
     given = options(
         registry.url, value_format=kind.lower(), value_schema_id_prefix="true", **LATEST
     )
-    assert given.registry is not None
     assert given.registry.config is not None
     assert given.registry.value is not None
     for last, is_refused in ((100, False), (101, True)):
@@ -129,11 +123,10 @@ def test_a_schema_that_builds_on_too_many_others_is_refused(registry: Registry, 
             schemas.find(given.registry.config, wanted)
 
 
-def test_the_address_that_answered_is_asked_first(registry: Registry) -> None:
+def test_the_address_that_answered_is_asked_first(registry):
     with serving(Registry()) as away:
         away.fails = 503, {"error_code": 50301, "message": "away"}
         given = options(f"{away.url},{registry.url}")
-        assert given.registry is not None
         assert given.registry.config is not None
         asking = client.RegistryClient(given.registry.config)
         for _ in range(3):
@@ -141,14 +134,13 @@ def test_the_address_that_answered_is_asked_first(registry: Registry) -> None:
     assert (len(away.asked), len(registry.asked)) == (1, 3)
 
 
-def test_a_token_is_asked_for_once(registry: Registry) -> None:
+def test_a_token_is_asked_for_once(registry):
     """Of one planning: its requests are many, and an issuer may be slow."""
     bearer = "schema_registry_bearer_auth"
     more = {f"{bearer}_client_id": "i", f"{bearer}_client_secret": "s"}
     with serving_token(200, {"access_token": jwt()}) as issuer:
         more[f"{bearer}_issuer_endpoint_url"] = f"{issuer}/token"
         given = options(registry.url, schema_registry_timeout_ms="500", **more)
-        assert given.registry is not None
         assert given.registry.config is not None
         asking = client.RegistryClient(given.registry.config)
         asking.check_answers()
@@ -161,7 +153,7 @@ def test_a_token_is_asked_for_once(registry: Registry) -> None:
     ("status", "code"),
     [(400, 400), (404, 40404), (404, 40406), (404, 40408), (405, 405), (406, 406), (413, 413), (415, 415), (501, 501)],
 )  # fmt: skip
-def test_the_reason_of_a_registry_is_told(registry: Registry, status: int, code: int) -> None:
+def test_the_reason_of_a_registry_is_told(registry, status, code):
     registry.fails = status, {"error_code": code, "message": "Registry is read-only"}
     words = refusal(registry.url)
     shown = f"{status} ({code})" if code != status else f"{status}"
@@ -169,7 +161,7 @@ def test_the_reason_of_a_registry_is_told(registry: Registry, status: int, code:
     assert "no schema registry" not in words
 
 
-def test_a_wrong_path_is_told_with_what_is_there(registry: Registry) -> None:
+def test_a_wrong_path_is_told_with_what_is_there(registry):
     registry.fails = 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
     words = refusal(registry.url)
     assert "answers 404, HTTP 404 Not Found: the path in schema.registry.url is wrong" in words
@@ -177,9 +169,7 @@ def test_a_wrong_path_is_told_with_what_is_there(registry: Registry) -> None:
     assert "404, No resource, with application/json that is no answer" in refusal(registry.url)
 
 
-def test_a_large_schema_is_taken_and_a_larger_one_told(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_schema_is_taken_and_a_larger_one_told(registry, monkeypatch):
     large = json.dumps({**json.loads(TEXT), "doc": "x" * 1_200_000})
     registry.add("t-value", {"schema": large})
     given = {**LATEST, "schema_registry_timeout_ms": "36000"}
@@ -190,7 +180,7 @@ def test_a_large_schema_is_taken_and_a_larger_one_told(
     assert "answers 200 with more than 1,000,000 bytes, which are not taken" in words
 
 
-def test_check_does_not_ask_for_all_subjects(registry: Registry) -> None:
+def test_check_does_not_ask_for_all_subjects(registry):
     registry.add("t-value", {"schema": TEXT})
     given = options(registry.url, value_subject_name_strategy="RecordNameStrategy")
     assert [f.outcome.value for f in check(given)] == ["passed"]
@@ -198,18 +188,18 @@ def test_check_does_not_ask_for_all_subjects(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["no JSON", '{"properties": 5}', '{"required": 5}'])
-def test_a_json_schema_of_a_registry_must_be_one(wanted: str) -> None:
+def test_a_json_schema_of_a_registry_must_be_one(wanted):
     written = {"type": "object", "properties": {"a": {"type": "integer"}}}
     with pytest.raises(FormatError, match=r"latest schema of the registry .* no JSON Schema"):
         check_json_fits("value", json.dumps(written), wanted, ())
 
 
 @pytest.mark.parametrize("path", ["/a b", "/é", "/a\x01"])
-def test_an_address_that_cannot_be_asked_is_told_at_once(registry: Registry, path: str) -> None:
+def test_an_address_that_cannot_be_asked_is_told_at_once(registry, path):
     assert "a space or another character" in refusal(registry.url + path)
     assert paths(registry) == []
 
 
-def test_a_host_that_cannot_be_looked_up_is_told_at_once(registry: Registry) -> None:
+def test_a_host_that_cannot_be_looked_up_is_told_at_once(registry):
     words = refusal("http://a..b:1", schema_registry_timeout_ms="500")
     assert "has a host that cannot be looked up" in words

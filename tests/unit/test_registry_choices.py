@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import nullcontext
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -27,14 +25,13 @@ from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, SchemaRequest, find
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
-from tests.formats.official import descriptor_set
-from tests.formats.protobuf_files import add_field, add_map, file_of
+from tests.formats.protobuf_files import add_field, add_map, descriptor_set, file_of
 from tests.unit.registry_asking import OTHER, TEXT, found, fresh_registry, options, paths, refusal
 from tests.unit.registry_server import Registry
 
 
 @pytest.fixture
-def registry() -> Iterator[Registry]:
+def registry():
     with fresh_registry() as made:
         yield made
 
@@ -43,7 +40,7 @@ def registry() -> Iterator[Registry]:
 
 
 @pytest.fixture
-def subjects(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def subjects(monkeypatch):
     """What ``subjects:named`` was called with."""
     module: Any = ModuleType("subjects")
     called: list[Any] = []
@@ -60,7 +57,7 @@ def subjects(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return called
 
 
-def test_a_function_names_the_subject(registry: Registry, subjects: list[Any]) -> None:
+def test_a_function_names_the_subject(registry, subjects):
     found(registry.url, value_subject_name_strategy="subjects:named")
     assert [*registry.subjects] == ["acme.n.R.v"]
     found(registry.url, value_subject_name_strategy="subjects:named", topic="")
@@ -75,9 +72,7 @@ def test_a_function_names_the_subject(registry: Registry, subjects: list[Any]) -
         ("subjects:missing", "'subjects:missing' cannot be loaded"),
     ],
 )
-def test_a_function_that_names_none(
-    registry: Registry, subjects: list[Any], function: str, words: str
-) -> None:
+def test_a_function_that_names_none(registry, subjects, function, words):
     assert words in refusal(registry.url, value_subject_name_strategy=function)
     assert registry.asked == []
 
@@ -85,7 +80,7 @@ def test_a_function_that_names_none(
 # --- metadata and references --------------------------------------------------------------------
 
 
-def test_the_latest_schema_with_metadata(registry: Registry) -> None:
+def test_the_latest_schema_with_metadata(registry):
     first = registry.add("t-value", {"schema": TEXT})
     registry.metadata[first] = {"owner": "a b", "stage": "1"}
     registry.add("t-value", {"schema": OTHER})
@@ -105,9 +100,7 @@ WITH_HOME = json.dumps(
 
 
 @pytest.mark.parametrize("version", [{}, {"version": 1}])
-def test_references_are_registered_with_the_schema(
-    registry: Registry, version: dict[str, int]
-) -> None:
+def test_references_are_registered_with_the_schema(registry, version):
     registry.add("home", {"schema": HOME})
     reference = {"name": "n.Home", "subject": "home"}
     given = {
@@ -121,9 +114,7 @@ def test_references_are_registered_with_the_schema(
 
 
 @pytest.mark.parametrize(("version", "words"), [(None, "no version at all"), (2, "no version 2")])
-def test_a_reference_to_what_is_not_there(
-    registry: Registry, version: int | None, words: str
-) -> None:
+def test_a_reference_to_what_is_not_there(registry, version, words):
     if version is not None:
         registry.add("home", {"schema": HOME})
     reference = {"name": "n.Home", "subject": "home"}
@@ -167,8 +158,8 @@ NAMED = {"avro_record_name": "topLevelRecord"}
     ],
 )  # fmt: skip
 def test_key_and_value_with_one_subject_are_refused_before_anything_is_registered(
-    registry: Registry, chosen: str, kind: str, words: str
-) -> None:
+    registry, chosen, kind, words
+):
     given = {"value_format": kind, "key_format": kind, **strategies(chosen, chosen), **NAMED}
     with pytest.raises(ConfigError) as refused:
         plan_both(registry.url, **given)
@@ -176,7 +167,7 @@ def test_key_and_value_with_one_subject_are_refused_before_anything_is_registere
     assert registry.asked == []
 
 
-def test_key_and_value_with_subjects_of_their_own(registry: Registry) -> None:
+def test_key_and_value_with_subjects_of_their_own(registry):
     plan_both(registry.url, **strategies("RecordNameStrategy", "TopicNameStrategy"), **NAMED)
     assert [*registry.subjects] == ["topLevelRecord", "t-key"]
 
@@ -184,9 +175,7 @@ def test_key_and_value_with_subjects_of_their_own(registry: Registry) -> None:
 @pytest.mark.parametrize(
     ("kind", "needed"), [("avro", "avro.record.name"), ("json", "value.json.schema with a title")]
 )
-def test_a_derived_schema_whose_name_is_the_subject_needs_one(
-    registry: Registry, kind: str, needed: str
-) -> None:
+def test_a_derived_schema_whose_name_is_the_subject_needs_one(registry, kind, needed):
     """Else unrelated tables have one subject."""
     given = strategies("RecordNameStrategy", "TopicNameStrategy")
     with pytest.raises(ConfigError, match=f"derived from columns needs {needed}: "):
@@ -195,7 +184,7 @@ def test_a_derived_schema_whose_name_is_the_subject_needs_one(
     plan_both(registry.url, **strategies("TopicRecordNameStrategy", "TopicNameStrategy"))
 
 
-def test_key_and_value_of_one_schema_may_have_one_subject(registry: Registry) -> None:
+def test_key_and_value_of_one_schema_may_have_one_subject(registry):
     same = {"value_columns": "id", **strategies("RecordNameStrategy", "RecordNameStrategy")}
     plan_both(registry.url, **same, **NAMED)
     assert [*registry.subjects] == ["topLevelRecord"]
@@ -216,34 +205,30 @@ BY_RECORD = {"value_subject_name_strategy": "RecordNameStrategy"}
     ("kind", "text"),
     [("avro", TEXT), ("json", '{"title":"n.R"}')],
 )
-def test_a_given_schema_has_the_name_of_its_subject(
-    registry: Registry, kind: str, text: str
-) -> None:
+def test_a_given_schema_has_the_name_of_its_subject(registry, kind, text):
     columns = StructType([StructField("a", IntegerType(), False)])
     given = {f"value_{kind}_schema": text, "value_schema_id_prefix": "true", **BY_RECORD}
     planned_rows(registry, columns, value_format=kind, **given)
     assert [*registry.subjects] == ["n.R"]
 
 
-def test_the_subject_of_a_records_name_has_the_latest_schema(registry: Registry) -> None:
+def test_the_subject_of_a_records_name_has_the_latest_schema(registry):
     registry.add("topLevelRecord", {"schema": ONLY_ID})
     given = {"use_latest_version": "true", **BY_RECORD}
     plan = planned_rows(registry, ID, **given, **NAMED)
-    assert plan.value.plan is not None
     assert plan.value.plan.prefix == b"\0\0\0\0\1"
     as_json = {"value_format": "json", "value_schema_id_prefix": "true", **given}
     with pytest.raises(ConfigError, match="derived from columns needs use.schema.id: "):
         planned_rows(registry, ID, **as_json)
 
 
-def test_a_schema_that_is_asked_for_by_its_id_needs_no_subject(registry: Registry) -> None:
+def test_a_schema_that_is_asked_for_by_its_id_needs_no_subject(registry):
     registry.add("t-value", {"schema": ONLY_ID})
     plan = planned_rows(registry, ID, use_schema_id="1", **BY_RECORD)
-    assert plan.value.plan is not None
     assert plan.value.plan.prefix == b"\0\0\0\0\1"
 
 
-def test_a_given_schema_is_written_with_what_it_builds_on(registry: Registry) -> None:
+def test_a_given_schema_is_written_with_what_it_builds_on(registry):
     registry.add("home", {"schema": HOME})
     reference = {"name": "n.Home", "subject": "home"}
     home = StructType([StructField("z", IntegerType(), False)])
@@ -254,20 +239,18 @@ def test_a_given_schema_is_written_with_what_it_builds_on(registry: Registry) ->
         value_schema_references=json.dumps([reference]),
         latest_compatibility_strict="false",
     )
-    assert plan.value.plan is not None
     assert plan.value.plan.avro_schema is not None
     assert '"z"' in plan.value.plan.avro_schema
 
 
-def test_a_key_without_a_schema_is_written_as_it_is(registry: Registry) -> None:
+def test_a_key_without_a_schema_is_written_as_it_is(registry):
     columns = StructType([*ID.fields, StructField("key", StringType())])
     plan = planned_rows(registry, columns)
     assert [*registry.subjects] == ["t-value"]
-    assert plan.key is not None
     assert (plan.key.plan, plan.key.prefix) == (None, b"")
 
 
-def test_encoded_values_come_with_the_columns_that_are_there(registry: Registry) -> None:
+def test_encoded_values_come_with_the_columns_that_are_there(registry):
     registry.add("t-value", {"schema": ONLY_ID})
     columns = StructType(
         [StructField("partition", IntegerType()), StructField("value", BinaryType())]
@@ -289,9 +272,7 @@ ONLY_ID = '{"type":"record","name":"R","fields":[{"name":"ID","type":"long"}]}'
         ({"use_schema_id": "1"}, "of the value: set id.compatibility.strict=false to leave them out, or value.columns to"),
     ],
 )  # fmt: skip
-def test_columns_that_the_registrys_schema_does_not_have(
-    registry: Registry, given: dict[str, str], words: str
-) -> None:
+def test_columns_that_the_registrys_schema_does_not_have(registry, given, words):
     registry.add("t-value", {"schema": ONLY_ID})
     columns = StructType([StructField("id", LongType()), StructField("extra", StringType())])
     made = options(registry.url, **given)
@@ -302,13 +283,13 @@ def test_columns_that_the_registrys_schema_does_not_have(
     assert words in str(refused.value)
 
 
-def test_a_schema_of_the_registry_that_is_no_record_is_told(registry: Registry) -> None:
+def test_a_schema_of_the_registry_that_is_no_record_is_told(registry):
     registry.add("t-value", {"schema": '{"type":"array","items":"long"}'})
     with pytest.raises(SchemaError, match="rows must be a record, not array"):
         planned_rows(registry, ID, use_latest_version="true")
 
 
-def test_a_given_schema_without_a_field_is_not_blamed_on_the_registry(registry: Registry) -> None:
+def test_a_given_schema_without_a_field_is_not_blamed_on_the_registry(registry):
     """No option about the registry's latest schema would help."""
     registry.add("home", {"schema": HOME})
     home = StructType([StructField("z", IntegerType(), False)])
@@ -331,9 +312,7 @@ def test_a_given_schema_without_a_field_is_not_blamed_on_the_registry(registry: 
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["avro", "json"])
-def test_a_registrys_schema_that_is_none_is_told_in_words(
-    registry: Registry, text: str, kind: str
-) -> None:
+def test_a_registrys_schema_that_is_none_is_told_in_words(registry, text, kind):
     """For JSON the last two are schemas, of which nothing is known."""
     schema = {"schema": text} if kind == "avro" else {"schema": text, "schemaType": "JSON"}
     registry.add("t-value", schema)
@@ -350,7 +329,7 @@ def test_a_registrys_schema_that_is_none_is_told_in_words(
 @pytest.mark.parametrize(
     ("kind", "given"), [("AVRO", "json"), ("JSON", "avro"), ("PROTOBUF", "avro")]
 )
-def test_a_schema_of_another_kind_is_refused(registry: Registry, kind: str, given: str) -> None:
+def test_a_schema_of_another_kind_is_refused(registry, kind, given):
     registry.add("t-value", {"schema": ONLY_ID, "schemaType": kind})
     made = options(
         registry.url, value_format=given, value_schema_id_prefix="true", use_latest_version="true"
@@ -373,7 +352,6 @@ def protobuf(url: str, **more: Any) -> Schema:
         value_format="protobuf",
         **{k: v for k, v in (DESCRIPTOR | more).items() if v is not None},
     )
-    assert given.registry is not None
     assert given.registry.config is not None
     assert given.registry.value is not None
     wanted = SchemaRequest("value", given.topic, None, "prefix", given.registry.value, "PROTOBUF")
@@ -388,7 +366,7 @@ FILES = (
 )
 
 
-def test_a_function_names_the_subject_of_a_message(registry: Registry, subjects: list[Any]) -> None:
+def test_a_function_names_the_subject_of_a_message(registry, subjects):
     """But not those of files that are imported, which have their own names."""
     given = {"value_subject_name_strategy": "subjects:named", "topic": ""}
     protobuf(registry.url, text="AAAA", record="air.Flight", files=FILES, **given)
@@ -396,7 +374,7 @@ def test_a_function_names_the_subject_of_a_message(registry: Registry, subjects:
     assert subjects == [(None, False, "air.Flight")]
 
 
-def test_the_latest_message_with_metadata_is_a_descriptor(registry: Registry) -> None:
+def test_the_latest_message_with_metadata_is_a_descriptor(registry):
     """Which no file has to be given for."""
     first = registry.add("t-value", {"schema": "text", "schemaType": "PROTOBUF"})
     registry.metadata[first] = {"owner": "a"}
@@ -408,7 +386,7 @@ def test_the_latest_message_with_metadata_is_a_descriptor(registry: Registry) ->
     assert paths(registry) == ["GET /subjects/t-value/metadata?key=owner&value=a&format=serialized"]
 
 
-def test_an_imported_file_that_is_registered_under_another_name(registry: Registry) -> None:
+def test_an_imported_file_that_is_registered_under_another_name(registry):
     registry.add("crew", {"schema": "BBBB", "schemaType": "PROTOBUF"})
     given = [{"name": "air/crew.proto", "subject": "crew"}]
     references = {"value_schema_references": json.dumps(given)}
@@ -418,7 +396,7 @@ def test_an_imported_file_that_is_registered_under_another_name(registry: Regist
     assert registry.schemas[-1]["references"] == [{**given[0], "version": 1}]
 
 
-def test_references_must_be_to_files_that_are_imported(registry: Registry) -> None:
+def test_references_must_be_to_files_that_are_imported(registry):
     references = json.dumps([{"name": "crew.proto", "subject": "crew"}])
     with pytest.raises(ConfigError) as refused:
         protobuf(registry.url, text="AAAA", files=FILES, value_schema_references=references)
@@ -427,7 +405,7 @@ def test_references_must_be_to_files_that_are_imported(registry: Registry) -> No
     assert registry.asked == []
 
 
-def test_each_file_is_registered_once(registry: Registry) -> None:
+def test_each_file_is_registered_once(registry):
     """Two files import both of the next layer: there are 2^20 ways to the last ones."""
     layers = [tuple(f"{side}{depth}.proto" for side in "ab") for depth in range(20)]
     files = [SchemaFile("own.proto", "text of own.proto", layers[0])]
@@ -447,7 +425,7 @@ message Root { map<string, int64> seats = 1; message Id { int64 id = 1; } messag
 
 
 @pytest.fixture
-def descriptor_file(tmp_path: Path) -> dict[str, str]:
+def descriptor_file(tmp_path):
     """Options for pkg.Root.Id: the entries of a map stand before it, and pkg.Other follows."""
     file = file_of()
     root = file.message_type.add(name="Root")
@@ -474,19 +452,15 @@ def planned(url: str, **given: str) -> PartPlan:
     )
     columns = StructType([StructField("id", LongType())])
     rows, _ = plan_schemas(plan_rows(columns, made), made)
-    assert rows.plan is not None
     return rows.plan.value
 
 
 def prefix(url: str, **given: str) -> bytes:
     plan = planned(url, **given).plan
-    assert plan is not None
     return plan.prefix[5:]
 
 
-def test_a_message_behind_a_map_is_counted_as_the_registry_keeps_it(
-    registry: Registry, descriptor_file: dict[str, str]
-) -> None:
+def test_a_message_behind_a_map_is_counted_as_the_registry_keeps_it(registry, descriptor_file):
     """Confluent's registry has messages for the entries of maps, or normalized none: its
     deserializers count the messages of what it keeps.
     """
@@ -505,8 +479,8 @@ def test_a_message_behind_a_map_is_counted_as_the_registry_keeps_it(
 
 @pytest.mark.parametrize("by", ["use_latest_version", "use_schema_id"])
 def test_the_message_of_a_file_is_counted_in_the_schema_that_the_registry_has(
-    registry: Registry, descriptor_file: dict[str, str], by: str
-) -> None:
+    registry, descriptor_file, by
+):
     number = registry.add("t-value", {"schema": TWO_MESSAGES, "schemaType": "PROTOBUF"})
     chosen = {by: "true" if by == "use_latest_version" else str(number)}
     assert prefix(registry.url, **descriptor_file, **chosen) == b"\4\2\0"
@@ -518,18 +492,14 @@ def test_the_message_of_a_file_is_counted_in_the_schema_that_the_registry_has(
     assert "protobuf.descriptor.file" not in str(told.value)  # it is set
 
 
-def test_a_message_of_the_registry_needs_protobufs_package(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_of_the_registry_needs_protobufs_package(registry, monkeypatch):
     registry.add("t-value", {"schema": TWO_MESSAGES, "schemaType": "PROTOBUF"})
     monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
     with pytest.raises(ConfigError, match=r"pip install 'pykafka-sink\[protobuf\]'"):
         planned(registry.url, value_format="protobuf", use_latest_version="true")
 
 
-def test_no_column_is_left_out_of_a_given_message(
-    registry: Registry, descriptor_file: dict[str, str]
-) -> None:
+def test_no_column_is_left_out_of_a_given_message(registry, descriptor_file):
     columns = StructType([*ID.fields, StructField("extra", StringType())])
     given = {**descriptor_file, "latest_compatibility_strict": "false"}
     with pytest.raises(KafkaSinkError, match="extra"):
@@ -539,7 +509,7 @@ def test_no_column_is_left_out_of_a_given_message(
         planned_rows(registry, columns, **descriptor_file, use_latest_version="true")
 
 
-def test_a_message_behind_a_map_needs_the_registry(descriptor_file: dict[str, str]) -> None:
+def test_a_message_behind_a_map_needs_the_registry(descriptor_file):
     chosen = {"use_schema_id": "7", "value_schema_id_prefix": "true"}
     with pytest.raises(ConfigError, match=r"a map stands before it: set schema\.registry\.url"):
         prefix("", **descriptor_file, **chosen)
@@ -547,10 +517,9 @@ def test_a_message_behind_a_map_needs_the_registry(descriptor_file: dict[str, st
     assert prefix("", **other, **chosen) == b"\4\2\0"
 
 
-def test_a_json_schema_that_nobody_is_asked_for_is_not_compared() -> None:
+def test_a_json_schema_that_nobody_is_asked_for_is_not_compared():
     chosen = {"use_schema_id": "7", "value_schema_id_prefix": "true"}
     plan = planned("", value_format="json", **chosen).plan
-    assert plan is not None
     assert plan.prefix == b"\0\0\0\0\7"
 
 
@@ -576,12 +545,12 @@ REFERENCES = '[{"name":"a","subject":"b"}]'
         ({"value_format": "json", "value_schema_id_prefix": "true", "value_json_schema": "{}", "use_latest_version": "true"}, "value.json.schema and use.latest.version both"),
     ],
 )  # fmt: skip
-def test_what_options_are_refused(given: dict[str, str], words: str) -> None:
+def test_what_options_are_refused(given, words):
     with pytest.raises(ConfigError) as refused:
         options("http://r:1", **given)
     assert words in str(refused.value)
 
 
-def test_a_json_schema_without_the_id_is_told() -> None:
+def test_a_json_schema_without_the_id_is_told():
     notes = options("http://r:1", value_format="json", value_json_schema="{}").notes
     assert any("'value.json.schema' has no effect without value.schema.id" in n for n in notes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,13 +25,13 @@ CITY = "'home.city' is written as string, and the schema has integer"
 
 
 @pytest.fixture
-def registry() -> Iterator[Registry]:
+def registry():
     with fresh_registry() as made:
         yield made
 
 
 @pytest.fixture(autouse=True)
-def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_noted(monkeypatch):
     monkeypatch.setattr(preflight, "_noted", set())
 
 
@@ -67,24 +66,20 @@ def add_order(registry: Registry, city: str) -> None:
 
 
 @pytest.mark.parametrize("given", [LATEST, {"use_schema_id": "3"}])
-def test_registered_references_are_compared(registry: Registry, given: dict[str, str]) -> None:
+def test_registered_references_are_compared(registry, given):
     add_order(registry, "integer")
     assert CITY in refusal(registry, **given)
 
 
 @pytest.mark.parametrize("given", [LATEST, {"use_schema_id": "3"}])
-def test_what_fits_is_written(
-    registry: Registry, given: dict[str, str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_fits_is_written(registry, given, caplog):
     add_order(registry, "string")
     plan = planned(registry, **given).plan
-    assert plan is not None
-    assert plan.value.plan is not None
     assert plan.value.plan.prefix == b"\x00\x00\x00\x00\x03"
     assert caplog.text == ""
 
 
-def test_a_schema_is_asked_for_once_that_has_two_names(registry: Registry) -> None:
+def test_a_schema_is_asked_for_once_that_has_two_names(registry):
     add(registry, "home", {"properties": {"city": {"type": "integer"}}})
     both = [{"$ref": "a"}, {"$ref": "b"}]
     order = {"properties": {"home": {"allOf": both}}}
@@ -96,9 +91,7 @@ def test_a_schema_is_asked_for_once_that_has_two_names(registry: Registry) -> No
     ]
 
 
-def test_what_cannot_be_compared_is_told_and_written(
-    registry: Registry, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_cannot_be_compared_is_told_and_written(registry, caplog):
     order = {"properties": {"home": {"$ref": "home.json"}, "id": {"$ref": "#/$defs/id"}}}
     add(registry, "t-value", order, reference("home.json", "home"))
     with caplog.at_level(logging.WARNING):
@@ -111,9 +104,7 @@ def test_what_cannot_be_compared_is_told_and_written(
     )
 
 
-def test_values_that_the_schema_does_not_have_are_told_once_and_written(
-    registry: Registry, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_values_that_the_schema_does_not_have_are_told_once_and_written(registry, caplog):
     home = {"properties": {"city": {"type": "string"}}, "type": "object"}
     add(registry, "t-value", {"properties": {"id": {"type": "integer"}, "home": home}})
     with caplog.at_level(logging.WARNING):
@@ -128,9 +119,7 @@ def test_values_that_the_schema_does_not_have_are_told_once_and_written(
     ]
 
 
-def test_a_referenced_schema_that_is_no_json_is_not_compared(
-    registry: Registry, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_referenced_schema_that_is_no_json_is_not_compared(registry, caplog):
     registry.add("home", {"schema": "no JSON", "schemaType": "JSON"})
     order = {"properties": {"home": {"$ref": "home.json"}}}
     add(registry, "t-value", order, reference("home.json", "home"))
@@ -145,9 +134,7 @@ def test_a_referenced_schema_that_is_no_json_is_not_compared(
         ({"use_schema_id": "3"}, "id.compatibility.strict"),
     ],
 )
-def test_columns_need_not_be_compared(
-    registry: Registry, given: dict[str, str], option: str
-) -> None:
+def test_columns_need_not_be_compared(registry, given, option):
     """Then references are not asked for."""
     add_order(registry, "integer")
     assert f"set {option} to false to write them all the same" in refusal(registry, **given)
@@ -156,7 +143,7 @@ def test_columns_need_not_be_compared(
     assert len(registry.asked) == 1
 
 
-def test_the_schema_of_an_id_is_named_in_the_error(registry: Registry) -> None:
+def test_the_schema_of_an_id_is_named_in_the_error(registry):
     number = add(registry, "other", {"required": ["gate"]})
     words = refusal(registry, use_schema_id=str(number))
     assert "use.schema.id=1: the columns of the value do not fit the registry's schema" in words
@@ -167,7 +154,7 @@ def test_the_schema_of_an_id_is_named_in_the_error(registry: Registry) -> None:
     )
 
 
-def test_avro_leaves_out_what_the_schema_of_an_id_does_not_have(registry: Registry) -> None:
+def test_avro_leaves_out_what_the_schema_of_an_id_does_not_have(registry):
     only_id = '{"type":"record","name":"R","fields":[{"name":"id","type":["null","long"]}]}'
     registry.add("s", {"schema": only_id})
     given = {"value_format": "avro", "use_schema_id": "1"}
@@ -175,22 +162,18 @@ def test_avro_leaves_out_what_the_schema_of_an_id_does_not_have(registry: Regist
     assert "set id.compatibility.strict=false to leave them out, or value.columns" in words
     assert "the registry's schema 1, has no field" in words  # of which no version is known
     plan = planned(registry, **given, id_compatibility_strict="false").plan
-    assert plan is not None
-    assert plan.value.plan is not None
     assert [field.name for field in plan.value.plan.fields] == ["id"]
 
 
-def test_columns_that_do_not_fit_are_written_where_that_is_asked_for(registry: Registry) -> None:
+def test_columns_that_do_not_fit_are_written_where_that_is_asked_for(registry):
     add(registry, "t-value", {"properties": {"id": {"type": "string"}}})
     assert "'id' is written as" in refusal(registry, **LATEST)
     rows = planned(registry, **LATEST, latest_compatibility_strict="false")
-    assert rows.plan is not None
-    assert rows.plan.value.plan is not None
     assert rows.plan.value.plan.json_schema is None  # tasks have no use for it
     assert [field.name for field in rows.plan.value.plan.fields] == ["id", "home"]
 
 
-def test_a_given_schema_is_not_compared_with_itself(registry: Registry) -> None:
+def test_a_given_schema_is_not_compared_with_itself(registry):
     """It may have what no columns are derived as."""
     given = {"type": "object", "properties": {"id": {"type": "array"}}}
     add(registry, "t-value", given)
@@ -198,14 +181,14 @@ def test_a_given_schema_is_not_compared_with_itself(registry: Registry) -> None:
     assert rows.notes == planned(registry).notes
 
 
-def test_the_kind_of_a_schema_comes_before_what_is_in_it(registry: Registry) -> None:
+def test_the_kind_of_a_schema_comes_before_what_is_in_it(registry):
     registry.add("t-value", {"schema": "message A {}", "schemaType": "PROTOBUF"})
     assert "value.format=json: the registry's schema 1 is of the kind PROTOBUF" in refusal(
         registry, **LATEST
     )
 
 
-def test_no_schema_is_asked_for_that_no_id_goes_with(registry: Registry) -> None:
+def test_no_schema_is_asked_for_that_no_id_goes_with(registry):
     """Nor is one derived: what it would refuse is written as JSON all the same."""
     made = options(registry.url, value_format="json", value_json_schema="[]")
     assert plan_schemas(plan_rows(COLUMNS, made), made)[0].plan is not None
@@ -213,10 +196,10 @@ def test_no_schema_is_asked_for_that_no_id_goes_with(registry: Registry) -> None
 
 
 @pytest.mark.parametrize("text", ["[]", "true", '{"title": 5}', "{}"])
-def test_what_has_no_title_names_no_record(text: str) -> None:
+def test_what_has_no_title_names_no_record(text):
     assert title_of(text) is None
 
 
-def test_the_option_of_keys_is_named_with_what_does_not_fit() -> None:
+def test_the_option_of_keys_is_named_with_what_does_not_fit():
     with pytest.raises(FormatError, match=r"^key\.use\.schema\.id=5: "):
         check_json_fits("key", '{"type": "object", "properties": {}}', '{"required": ["a"]}', (), 5)

@@ -55,18 +55,16 @@ RECORD = {"value_subject_name_strategy": "RecordNameStrategy"}
         (f"{BASIC}user.info", {f"{BASIC}credentials_source": "SASL_INHERIT", f"{BASIC}user_info": f"u:{HUSH}", **SASL}),
     ],
 )  # fmt: skip
-def test_an_option_without_effect_is_told(name: str, given: dict[str, str]) -> None:
-    has_url_credentials = given.get(f"{BASIC}credentials_source") == "URL"
-    notes = options(
-        URL.replace("//", f"//u:{HUSH}@") if has_url_credentials else URL, **given
-    ).notes
+def test_an_option_without_effect_is_told(name, given):
+    is_in_url = given.get(f"{BASIC}credentials_source") == "URL"
+    notes = options(URL.replace("//", f"//u:{HUSH}@") if is_in_url else URL, **given).notes
     told = [n for n in notes if f"option '{name.replace('_', '.')}' has no effect" in n]
     assert len(told) == 1
     assert HUSH not in " ".join(notes)
 
 
 @pytest.mark.parametrize("given", [{f"{BEARER}token": "t"}, {f"{BASIC}user_info": "u:p"}])
-def test_credentials_in_the_url_beside_others_are_told(given: dict[str, str]) -> None:
+def test_credentials_in_the_url_beside_others_are_told(given):
     notes = options(f"https://u:{HUSH}@r:1", **given).notes
     (told,) = (n for n in notes if "user and password in schema.registry.url have no effect" in n)
     assert HUSH not in " ".join(notes)
@@ -93,9 +91,7 @@ PLAIN = {"kafka.bootstrap.servers": "b:1", "topic": "t", "value.format": "avro"}
     ],
 )
 @pytest.mark.parametrize("chosen", ["avro", "protobuf"])
-def test_an_option_of_a_registry_without_its_address_is_refused(
-    chosen: str, name: str, value: str
-) -> None:
+def test_an_option_of_a_registry_without_its_address_is_refused(chosen, name, value):
     with pytest.raises(ConfigError) as refused:
         SinkOptions.parse({**PLAIN, "value.format": chosen, name: value})
     words = str(refused.value)
@@ -103,7 +99,7 @@ def test_an_option_of_a_registry_without_its_address_is_refused(
     assert HUSH not in words
 
 
-def test_an_option_of_keys_without_the_registrys_address_is_refused() -> None:
+def test_an_option_of_keys_without_the_registrys_address_is_refused():
     keys = {"value.format": "json", "key.format": "avro", "key.columns": "a"}
     with pytest.raises(ConfigError, match=r"'key\.use\.schema\.id' needs .*key\.format=avro"):
         SinkOptions.parse({**PLAIN, **keys, "key.use.schema.id": "7"})
@@ -124,18 +120,18 @@ def test_an_option_of_keys_without_the_registrys_address_is_refused() -> None:
         },
     ],
 )
-def test_where_nobody_has_to_be_asked_no_address_is_needed(given: dict[str, str]) -> None:
+def test_where_nobody_has_to_be_asked_no_address_is_needed(given):
     assert SinkOptions.parse({**PLAIN, **given}).formats is not None
 
 
-def test_a_location_without_a_registry_is_told() -> None:
+def test_a_location_without_a_registry_is_told():
     given = {"kafka.bootstrap.servers": "b:1", "topic": "t", "value.format": "avro"}
     notes = SinkOptions.parse({**given, "value.schema.id.location": "header"}).notes
     (told,) = (n for n in notes if "'value.schema.id.location' has no effect" in n)
     assert told.endswith("this needs schema.registry.url")
 
 
-def test_what_is_without_a_schema_is_told_once() -> None:
+def test_what_is_without_a_schema_is_told_once():
     notes = options(URL, value_schema_id_prefix="false", **ID).notes
     assert len([n for n in notes if "'use.schema.id' has no effect" in n]) == 1
 
@@ -152,14 +148,14 @@ def test_what_is_without_a_schema_is_told_once() -> None:
         {"key_format": "avro", "key_columns": "a", "key_use_schema_id": "5", **LATEST},
     ],
 )
-def test_an_option_with_effect_is_not_told(given: dict[str, str]) -> None:
+def test_an_option_with_effect_is_not_told(given):
     assert options(URL, **given).notes == ()
 
 
 @pytest.mark.parametrize(
     "name", ["client_id", "client_secret", "scope", "logical_cluster", "identity_pool_id"]
 )
-def test_options_of_a_token_without_one_are_refused(name: str) -> None:
+def test_options_of_a_token_without_one_are_refused(name):
     with pytest.raises(ConfigError) as refused:
         options(URL, **{BEARER + name: HUSH})
     words = str(refused.value)
@@ -168,7 +164,7 @@ def test_options_of_a_token_without_one_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("url", [URL, ""])
-def test_without_a_registry_nothing_tells_that_bytes_are_protobuf(url: str) -> None:
+def test_without_a_registry_nothing_tells_that_bytes_are_protobuf(url):
     """So no index of a message is put behind the id, which consumers of Protobuf need."""
     given = {"value_format": "raw", "value_schema_id_prefix": "true", **ID}
     if url:

@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -26,12 +25,11 @@ from tests.unit.registry_asking import (  # noqa: F401
     paths,
     refusal,
 )
-from tests.unit.registry_server import Registry
 from tests.unit.test_printable import ENCODERS
 
 
 @pytest.fixture
-def registry() -> Iterator[Registry]:
+def registry():
     with fresh_registry() as made:
         yield made
 
@@ -48,12 +46,11 @@ def unused_port() -> int:
 
 def client_of(*urls: str, times: Times) -> RegistryClient:
     registry = options(",".join(urls)).registry
-    assert registry is not None
     assert registry.config is not None
     return RegistryClient(registry.config, times, times.wait)
 
 
-def test_one_that_is_down_is_tried_again_for_a_while_and_told(registry: Registry) -> None:
+def test_one_that_is_down_is_tried_again_for_a_while_and_told(registry):
     times = Times()
     url = f"http://user:{HUSH}@127.0.0.1:{unused_port()}"
     with pytest.raises(KafkaSinkError) as refused:
@@ -66,7 +63,7 @@ def test_one_that_is_down_is_tried_again_for_a_while_and_told(registry: Registry
     assert times.ms <= 12_500
 
 
-def test_the_next_address_is_asked_and_stays_the_first(registry: Registry) -> None:
+def test_the_next_address_is_asked_and_stays_the_first(registry):
     registry.add("t-value", {"schema": TEXT})
     times = Times()
     client = client_of(f"http://127.0.0.1:{unused_port()}", registry.url, times=times)
@@ -75,7 +72,7 @@ def test_the_next_address_is_asked_and_stays_the_first(registry: Registry) -> No
     assert times.pauses == []
 
 
-def test_one_that_recovers_is_waited_for(registry: Registry) -> None:
+def test_one_that_recovers_is_waited_for(registry):
     registry.fails = 503, {"error_code": 50003, "message": "forwarding"}
     registry.add("t-value", {"schema": TEXT})
     times = Times()
@@ -89,7 +86,7 @@ def test_one_that_recovers_is_waited_for(registry: Registry) -> None:
     assert client.version("t-value").id == 1
 
 
-def test_one_that_does_not_answer_is_given_up(registry: Registry) -> None:
+def test_one_that_does_not_answer_is_given_up(registry):
     registry.waits_for = threading.Event()
     told = refusal(registry.url, schema_registry_timeout_ms="60")
     assert re.search(r"no answer within \d\d? ms", told)
@@ -109,9 +106,7 @@ def test_one_that_does_not_answer_is_given_up(registry: Registry) -> None:
         (500, {"error_code": 50001, "message": "Error in the backend"}, "answers 500 (50001), Error in the backend"),
     ],
 )  # fmt: skip
-def test_what_is_told_of_an_answer(
-    registry: Registry, status: int, content: object, words: str
-) -> None:
+def test_what_is_told_of_an_answer(registry, status, content, words):
     registry.fails = status, content
     assert words in refusal(registry.url, schema_registry_timeout_ms="2000")
 
@@ -123,15 +118,13 @@ def test_what_is_told_of_an_answer(
         ({"schema_registry_bearer_auth_token": HUSH}, "it does not take the token"),
     ],
 )  # fmt: skip
-def test_wrong_credentials_are_told_by_their_option(
-    registry: Registry, given: dict[str, str], words: str
-) -> None:
+def test_wrong_credentials_are_told_by_their_option(registry, given, words):
     registry.fails = 401, {"error_code": 401, "message": "Unauthorized"}
     assert words in refusal(registry.url, **given)
 
 
 @pytest.mark.parametrize("kind", ["user_info", "url", "token"])
-def test_credentials_that_a_registry_sends_back_are_hidden(registry: Registry, kind: str) -> None:
+def test_credentials_that_a_registry_sends_back_are_hidden(registry, kind):
     secret = "marked-0815-pass"
     sent = secret if kind == "token" else f"user:{secret}"
     url = registry.url.replace("//", f"//{sent}@") if kind == "url" else registry.url
@@ -148,9 +141,7 @@ def test_credentials_that_a_registry_sends_back_are_hidden(registry: Registry, k
 
 
 @pytest.mark.parametrize("mark", ["/", "?", "#"])
-def test_a_password_with_an_unescaped_mark_is_not_shown(
-    mark: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_password_with_an_unescaped_mark_is_not_shown(mark, monkeypatch):
     url = f"http://user:1234{mark}{HUSH}@127.0.0.1:8081"
     for more in ({}, IN_URL):
         with pytest.raises(ConfigError, match="In user and password write %2F for /") as refused:
@@ -163,9 +154,7 @@ def test_a_password_with_an_unescaped_mark_is_not_shown(
         assert "1234" not in words
 
 
-def test_an_incompatible_schema_is_told_with_the_version_and_the_registrys_reason(
-    registry: Registry,
-) -> None:
+def test_an_incompatible_schema_is_told_with_the_version_and_the_registrys_reason(registry):
     registry.add("t-value", {"schema": OTHER})
     registry.refuses.add("t-value")
     words = refusal(registry.url)
@@ -183,23 +172,23 @@ def test_an_incompatible_schema_is_told_with_the_version_and_the_registrys_reaso
         ({"use_schema_id": "7"}, "use.schema.id=7: the schema registry"),
     ],
 )
-def test_what_is_missing(registry: Registry, given: dict[str, str], words: str) -> None:
+def test_what_is_missing(registry, given, words):
     assert words in refusal(registry.url, **given)
 
 
-def test_topics_of_rows_have_no_subject(registry: Registry) -> None:
+def test_topics_of_rows_have_no_subject(registry):
     assert "needs option 'topic'" in refusal(registry.url, topic="")
     assert found(registry.url, topic="", value_subject_name_strategy="RecordNameStrategy").id == 1
 
 
-def test_a_subject_without_the_schema(registry: Registry) -> None:
+def test_a_subject_without_the_schema(registry):
     registry.add("t-value", {"schema": OTHER})
     words = refusal(registry.url, auto_register_schemas="false")
     assert "has not this schema in 't-value': register it" in words
     assert words.endswith(TEXT)
 
 
-def test_a_port_that_speaks_no_tls(registry: Registry) -> None:
+def test_a_port_that_speaks_no_tls(registry):
     words = refusal(registry.url.replace("http:", "https:"))
     assert "schema registry: TLS with 127.0.0.1:" in words
     assert "a URL that begins with http:" in words
@@ -207,9 +196,7 @@ def test_a_port_that_speaks_no_tls(registry: Registry) -> None:
 
 @pytest.mark.parametrize("text", [f"{HUSH}\nX-More: 1", f"{HUSH}\r\nX", f"{HUSH}€", f"{HUSH}é"])
 @pytest.mark.parametrize("option", ["token", "logical_cluster", "identity_pool_id"])
-def test_what_no_header_can_have_is_refused_and_not_shown(
-    registry: Registry, option: str, text: str
-) -> None:
+def test_what_no_header_can_have_is_refused_and_not_shown(registry, option, text):
     given = {
         "schema_registry_bearer_auth_token": "t",
         f"schema_registry_bearer_auth_{option}": text,
@@ -236,7 +223,7 @@ def test_what_no_header_can_have_is_refused_and_not_shown(
         ({"use_latest_version": "true", "value_avro_schema": TEXT}, "both say which schema"),
     ],
 )  # fmt: skip
-def test_what_options_are_refused(given: dict[str, str], words: str) -> None:
+def test_what_options_are_refused(given, words):
     with pytest.raises(ConfigError) as refused:
         options(
             **{"url": "http://r:1", **given}
@@ -247,16 +234,14 @@ def test_what_options_are_refused(given: dict[str, str], words: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["h℀:1", "[::1"])
-def test_an_address_that_is_none_is_not_shown(host: str) -> None:
+def test_an_address_that_is_none_is_not_shown(host):
     with pytest.raises(ConfigError) as refused:
         options(f"http://user:{HUSH}@{host}")
     assert "must be of the form https://host:port" in str(refused.value)
     assert HUSH not in str(refused.value)
 
 
-def test_an_address_that_a_reference_completes_is_looked_at_when_that_is_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_address_that_a_reference_completes_is_looked_at_when_that_is_known(monkeypatch):
     monkeypatch.setenv("SCHEMAS_HOST", "[::1")
     words = refusal(f"http://user:{HUSH}@[${{env:SCHEMAS_HOST}}", schema_registry_timeout_ms="50")
     assert "must be of the form https://host:port" in words
@@ -266,7 +251,7 @@ IN_URL = {"schema_registry_basic_auth_credentials_source": "URL"}
 
 
 @pytest.mark.parametrize("more", [{}, {"schema_registry_basic_auth_user_info": f"u:{HUSH}"}])
-def test_credentials_that_must_be_in_the_url_and_are_not(more: dict[str, str]) -> None:
+def test_credentials_that_must_be_in_the_url_and_are_not(more):
     """Of several addresses the one without them is told."""
     words = (
         r"credentials\.source=URL needs user and password in schema\.registry\.url, as "
@@ -279,8 +264,8 @@ def test_credentials_that_must_be_in_the_url_and_are_not(more: dict[str, str]) -
 
 
 def test_credentials_in_a_url_that_a_reference_completes_are_looked_for_when_that_is_known(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    registry, monkeypatch
+):
     monkeypatch.setenv("SCHEMAS_URL", registry.url)
     words = refusal("${env:SCHEMAS_URL}", **IN_URL)
     assert "credentials.source=URL needs user and password in schema.registry.url" in words
@@ -291,16 +276,15 @@ def test_credentials_in_a_url_that_a_reference_completes_are_looked_for_when_tha
     assert registry.asked[0].headers["Authorization"].startswith("Basic ")
 
 
-def test_a_prefix_needs_a_registry_or_an_id() -> None:
+def test_a_prefix_needs_a_registry_or_an_id():
     base = {"kafka.bootstrap.servers": "b:1", "topic": "t", "value.schema.id.prefix": "true"}
     with pytest.raises(ConfigError, match=r"needs schema\.registry\.url"):
         SinkOptions.parse(base)
     registry = SinkOptions.parse({**base, "use.schema.id": "5"}).registry
-    assert registry is not None
     assert registry.config is None
 
 
-def test_what_has_no_effect_or_is_seen_by_others_is_told() -> None:
+def test_what_has_no_effect_or_is_seen_by_others_is_told():
     given = {"kafka.bootstrap.servers": "b:1", "topic": "t"}
     notes = SinkOptions.parse({**given, "schema.registry.url": "http://r:1"}).notes
     assert any("option 'schema.registry.url' has no effect without a schema" in n for n in notes)
@@ -320,7 +304,7 @@ def checked(url: str, **more: str) -> list[tuple[str, str, str]]:
     return [(f.outcome.value, f.subject, f.text) for f in look(options(url, **more))]
 
 
-def test_check_tells_of_the_subject_and_registers_nothing(registry: Registry) -> None:
+def test_check_tells_of_the_subject_and_registers_nothing(registry):
     ((outcome, subject, text),) = checked(registry.url)
     assert (outcome, subject) == ("passed", "schema of values")
     assert text == "subject 't-value' is not there, and will be registered"
@@ -333,7 +317,7 @@ def test_check_tells_of_the_subject_and_registers_nothing(registry: Registry) ->
     assert checked(registry.url, value_subject_name_strategy="RecordNameStrategy")[0][0] == "passed"
 
 
-def test_check_compares_a_given_schema(registry: Registry) -> None:
+def test_check_compares_a_given_schema(registry):
     registry.add("t-value", {"schema": TEXT})
     found = checked(registry.url, value_avro_schema=OTHER)
     assert found[1][:2] == ("passed", "value.avro.schema")
@@ -343,7 +327,7 @@ def test_check_compares_a_given_schema(registry: Registry) -> None:
     assert "reader type" in found[1][2]
 
 
-def test_check_compares_with_what_a_schema_builds_on(registry: Registry) -> None:
+def test_check_compares_with_what_a_schema_builds_on(registry):
     registry.add("t-value", {"schema": TEXT})
     registry.add("home", {"schema": OTHER})
     reference = {"name": "R", "subject": "home"}
@@ -352,7 +336,7 @@ def test_check_compares_with_what_a_schema_builds_on(registry: Registry) -> None
     assert registry.asked[-1].body["references"] == [{**reference, "version": 1}]
 
 
-def test_check_looks_for_the_schema_with_metadata(registry: Registry) -> None:
+def test_check_looks_for_the_schema_with_metadata(registry):
     registry.metadata[registry.add("t-value", {"schema": TEXT})] = {"owner": "a"}
     registry.add("t-value", {"schema": OTHER})
     found = checked(registry.url, use_latest_with_metadata="owner=a")
@@ -362,7 +346,7 @@ def test_check_looks_for_the_schema_with_metadata(registry: Registry) -> None:
     assert "with these metadata is not there" in found[0][2]
 
 
-def test_check_tells_of_a_registry_that_is_away() -> None:
+def test_check_tells_of_a_registry_that_is_away():
     url = f"http://127.0.0.1:{unused_port()}"
     ((outcome, subject, text),) = checked(url, schema_registry_timeout_ms="100")
     assert (outcome, subject) == ("failed", "schema registry")

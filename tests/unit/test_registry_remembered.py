@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,13 @@ SCHEMA = Schema(7, TEXT, "AVRO", None, 2, (("n.Home", "home", 1),), (("b.proto",
 
 
 @pytest.fixture
-def registry() -> Iterator[Registry]:
+def registry():
     with fresh_registry() as made:
         yield made
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(machine.tempfile, "gettempdir", lambda: str(tmp_path))
     return machine.private_folder("registry")
 
@@ -41,16 +40,13 @@ def ask(registry: Registry, text: str = TEXT) -> Schema:
     """As a new process does, with this process for the one that they have in common."""
     schemas._answers.clear()
     given = options(registry.url.replace("//", "//user:hush@"), schema_registry_timeout_ms="100")
-    assert given.registry is not None
     assert given.registry.config is not None
     assert given.registry.value is not None
     wanted = SchemaRequest("value", "t", text, "prefix", given.registry.value)
     return find(given.registry.config, wanted, None, SchemaCache(os.getpid()), is_stream=True)
 
 
-def test_what_was_told_is_true_while_the_registry_is_away(
-    registry: Registry, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_was_told_is_true_while_the_registry_is_away(registry, caplog):
     found = ask(registry)
     registry.fails = 503, {"error_code": 50301, "message": "away"}
     with caplog.at_level(logging.WARNING):
@@ -60,7 +56,7 @@ def test_what_was_told_is_true_while_the_registry_is_away(
         ask(registry, OTHER)
 
 
-def test_a_registry_that_answers_is_believed(registry: Registry) -> None:
+def test_a_registry_that_answers_is_believed(registry):
     assert ask(registry).id == 1
     registry.subjects.clear()
     registry.schemas[:] = [{"schema": '"string"'}]
@@ -70,7 +66,7 @@ def test_a_registry_that_answers_is_believed(registry: Registry) -> None:
         ask(registry)
 
 
-def test_nothing_secret_is_kept_and_nobody_else_reads_it(registry: Registry, folder: Path) -> None:
+def test_nothing_secret_is_kept_and_nobody_else_reads_it(registry, folder):
     ask(registry)
     (path,) = folder.iterdir()
     assert folder.stat().st_mode & 0o077 == 0
@@ -78,7 +74,7 @@ def test_nothing_secret_is_kept_and_nobody_else_reads_it(registry: Registry, fol
     assert json.loads(path.read_text())["text"] == TEXT
 
 
-def test_files_of_processes_that_have_ended_are_removed(folder: Path) -> None:
+def test_files_of_processes_that_have_ended_are_removed(folder):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with child:
         SchemaCache(child.pid).write("asked", SCHEMA)
@@ -94,7 +90,7 @@ def test_files_of_processes_that_have_ended_are_removed(folder: Path) -> None:
     assert [*folder.iterdir()] == [left], "nothing is kept for a process that has ended"
 
 
-def test_other_credentials_are_no_other_question(registry: Registry) -> None:
+def test_other_credentials_are_no_other_question(registry):
     """They change while a query runs."""
     asked = [
         options(registry.url.replace("//", f"//{user}@"), use_latest_version="true")
@@ -118,24 +114,22 @@ def test_other_credentials_are_no_other_question(registry: Registry) -> None:
     ],
     ids=range(11),
 )
-def test_a_file_that_is_damaged_is_as_none(folder: Path, content: str) -> None:
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
+def test_a_file_that_is_damaged_is_as_none(folder, content):
+    Remembered(os.getpid()).write("asked", SCHEMA)
     (path,) = folder.iterdir()
     path.write_text(content)
     assert SchemaCache(os.getpid()).read("asked") is None
 
 
-def test_what_else_is_in_the_folder_stays(folder: Path) -> None:
+def test_what_else_is_in_the_folder_stays(folder):
     (folder / "of_nobody").touch()
     SchemaCache(os.getpid()).write("asked", SCHEMA)
     assert (folder / "of_nobody").exists()
     assert SchemaCache(os.getpid()).read("asked") == SCHEMA
 
 
-def test_what_cannot_be_written_is_told_and_fails_nothing(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
+def test_what_cannot_be_written_is_told_and_fails_nothing(folder, caplog):
+    Remembered(os.getpid()).write("asked", SCHEMA)
     (path,) = folder.iterdir()
     path.unlink()
     path.mkdir()  # as a full disk: another error of the operating system
@@ -145,16 +139,14 @@ def test_what_cannot_be_written_is_told_and_fails_nothing(
     assert SchemaCache(os.getpid()).read("asked") is None
 
 
-def test_a_question_may_have_any_text(folder: Path) -> None:
+def test_a_question_may_have_any_text(folder):
     """A name that is no Unicode is refused elsewhere, in words."""
     SchemaCache(os.getpid()).write("\ud800", SCHEMA)
     assert SchemaCache(os.getpid()).read("\ud800") == SCHEMA
 
 
-def test_a_folder_that_is_too_open_is_tightened_and_files_of_others_are_not_read(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
+def test_a_folder_that_is_too_open_is_tightened_and_files_of_others_are_not_read(folder, caplog):
+    Remembered(os.getpid()).write("asked", SCHEMA)
     folder.chmod(0o777)
     with caplog.at_level(logging.WARNING):
         assert SchemaCache(os.getpid()).read("asked") == SCHEMA
@@ -170,7 +162,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user"
 
 
 @pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def shared(monkeypatch):
     """As /tmp is: everybody makes folders there."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         Path(name).chmod(0o1777)
@@ -179,9 +171,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @needs_root
-def test_folders_that_another_user_makes_first_are_not_in_the_way(
-    shared: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_folders_that_another_user_makes_first_are_not_in_the_way(shared, caplog):
     names = [f"pykafka-sink-registry-{os.geteuid()}", f"pykafka-sink-registry-{os.geteuid()}-0"]
     subprocess.run(["mkdir", "-m", "777", *names], cwd=shared, user="nobody", check=True)
     (shared / f"pykafka-sink-registry-{os.geteuid()}-00").symlink_to(shared / names[0])
@@ -192,8 +182,8 @@ def test_folders_that_another_user_makes_first_are_not_in_the_way(
 
 
 @needs_root
-def test_what_another_user_has_written_is_not_read(folder: Path) -> None:
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
+def test_what_another_user_has_written_is_not_read(folder):
+    Remembered(os.getpid()).write("asked", SCHEMA)
     (path,) = folder.iterdir()
     os.chown(path, 65534, -1)
     assert SchemaCache(os.getpid()).read("asked") is None
@@ -201,9 +191,7 @@ def test_what_another_user_has_written_is_not_read(folder: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("change", [lambda p: p.chmod(0o777), lambda p: os.chown(p, 65534, -1)])
-def test_a_place_where_others_replace_folders_is_not_used(
-    shared: Path, change: Callable[[Path], None], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_place_where_others_replace_folders_is_not_used(shared, change, caplog):
     change(shared)
     with caplog.at_level(logging.WARNING):
         SchemaCache(os.getpid()).write("asked", SCHEMA)
@@ -212,7 +200,7 @@ def test_a_place_where_others_replace_folders_is_not_used(
     assert [*shared.iterdir()] == []
 
 
-def test_processes_that_begin_at_the_same_time_find_the_same_folder(tmp_path: Path) -> None:
+def test_processes_that_begin_at_the_same_time_find_the_same_folder(tmp_path):
     code = "from spark_kafka_sink.base.machine import private_folder as f; print(f('x'))"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     started = [

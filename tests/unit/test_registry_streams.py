@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
@@ -15,8 +13,7 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
-from tests.formats.official import descriptor_set
-from tests.formats.protobuf_files import one_message
+from tests.formats.protobuf_files import descriptor_set, one_message
 from tests.unit.registry_asking import fresh_registry, jwt, options, serving_token
 from tests.unit.registry_server import Registry, serving
 from tests.unit.tls_server import authority, load_identity, server_context
@@ -30,14 +27,14 @@ AWAY = 503, {"error_code": 50301, "message": "away"}
 
 
 @pytest.fixture
-def registry() -> Iterator[Registry]:
+def registry():
     with fresh_registry() as made:
         made.add("t-value", {"schema": FIRST})
         yield made
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(machine.tempfile, "gettempdir", lambda: str(tmp_path))
 
 
@@ -53,12 +50,11 @@ def plan(
     rows = plan_rows(ENCODED if "value_schema_id_prefix" in more else COLUMNS, made)
     owner = None if checkpoint is None else os.getpid()
     found = plan_schemas(rows, made, owner, checkpoint is not None)[0].plan
-    assert found is not None
     value = found.value
     return (value.prefix if value.plan is None else value.plan.prefix)[-1:]
 
 
-def test_another_query_asks_at_once(registry: Registry) -> None:
+def test_another_query_asks_at_once(registry):
     assert plan(registry, "/c/one") == b"\1"
     registry.add("t-value", {"schema": SECOND})
     assert plan(registry, "/c/two") == b"\2"
@@ -67,9 +63,7 @@ def test_another_query_asks_at_once(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("is_new_process", [True, False])
-def test_another_query_is_not_told_what_this_one_was(
-    registry: Registry, is_new_process: bool
-) -> None:
+def test_another_query_is_not_told_what_this_one_was(registry, is_new_process):
     plan(registry, "/c/one")
     registry.fails = AWAY
     with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
@@ -79,9 +73,7 @@ def test_another_query_is_not_told_what_this_one_was(
     assert plan(registry, "/c/one", is_new_process) == b"\1"
 
 
-def test_a_query_with_a_new_checkpoint_in_the_place_of_another_asks(
-    registry: Registry, tmp_path: Path
-) -> None:
+def test_a_query_with_a_new_checkpoint_in_the_place_of_another_asks(registry, tmp_path):
     """As where somebody has removed it, and begins anew."""
     checkpoint = tmp_path / "c"
     for name in ("offsets", "commits"):
@@ -96,8 +88,8 @@ def test_a_query_with_a_new_checkpoint_in_the_place_of_another_asks(
 
 @pytest.mark.parametrize("is_new_process", [True, False])
 def test_a_query_with_a_new_checkpoint_does_not_start_without_its_registry(
-    registry: Registry, tmp_path: Path, is_new_process: bool
-) -> None:
+    registry, tmp_path, is_new_process
+):
     """What an earlier one in the same place was told is not taken."""
     checkpoint = tmp_path / "c"
     (checkpoint / "offsets").mkdir(parents=True)
@@ -111,7 +103,7 @@ def test_a_query_with_a_new_checkpoint_does_not_start_without_its_registry(
     assert plan(registry, str(checkpoint), is_new_process) == b"\1"
 
 
-def test_what_this_process_was_told_needs_no_file(registry: Registry, tmp_path: Path) -> None:
+def test_what_this_process_was_told_needs_no_file(registry, tmp_path):
     assert plan(registry, "/c/one") == b"\1"
     for path in tmp_path.rglob("*.json"):
         path.unlink()
@@ -121,9 +113,7 @@ def test_what_this_process_was_told_needs_no_file(registry: Registry, tmp_path: 
 
 
 @pytest.mark.parametrize("is_new_process", [True, False])
-def test_a_query_goes_on_while_there_is_no_token_for_its_registry(
-    registry: Registry, is_new_process: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_query_goes_on_while_there_is_no_token_for_its_registry(registry, is_new_process, caplog):
     bearer = "schema_registry_bearer_auth"
     given = {
         f"{bearer}_credentials_source": "OAUTHBEARER",
@@ -144,8 +134,8 @@ def test_a_query_goes_on_while_there_is_no_token_for_its_registry(
 @pytest.mark.parametrize("is_new_process", [True, False])
 @pytest.mark.parametrize("status", [200, 302, 404])
 def test_a_query_goes_on_while_another_answers_in_the_place_of_its_registry(
-    registry: Registry, status: int, is_new_process: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+    registry, status, is_new_process, caplog
+):
     """As a load balancer does that has no registry to ask."""
     assert plan(registry, "/c/one") == b"\1"
     schemas._answers.update({key: (0, told) for key, (_, told) in schemas._answers.items()})
@@ -157,9 +147,7 @@ def test_a_query_goes_on_while_another_answers_in_the_place_of_its_registry(
 
 
 @pytest.mark.parametrize("is_new_process", [True, False])
-def test_a_query_goes_on_while_the_certificate_is_another_ones(
-    is_new_process: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_query_goes_on_while_the_certificate_is_another_ones(is_new_process, caplog):
     """As that of a load balancer that has no registry to ask, or one that has expired. Nothing is
     sent there.
     """
@@ -182,25 +170,21 @@ def test_a_query_goes_on_while_the_certificate_is_another_ones(
         assert registry.asked == []
 
 
-def test_values_that_are_encoded_already_never_have_an_earlier_id(registry: Registry) -> None:
+def test_values_that_are_encoded_already_never_have_an_earlier_id(registry):
     """Whoever encodes them does so by the schema that is the latest now."""
     assert plan(registry, "/c/one", **RAW) == b"\1"
     registry.add("t-value", {"schema": SECOND})
     assert plan(registry, "/c/one", **RAW) == b"\2"
 
 
-def test_values_that_are_encoded_as_protobuf_have_the_index_of_the_first_message(
-    registry: Registry,
-) -> None:
+def test_values_that_are_encoded_as_protobuf_have_the_index_of_the_first_message(registry):
     number = registry.add("t-value", {"schema": "message A {}", "schemaType": "PROTOBUF"})
     assert plan(registry, "/c/one", **RAW) == b"\0"
     assert plan(registry, "/c/one", **RAW, use_schema_id=str(number)) == b"\0"
     assert plan(registry, "/c/one", **RAW, use_schema_id="1") == b"\1"
 
 
-def test_a_schemas_id_is_known_for_other_columns_while_its_registry_is_away(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_schemas_id_is_known_for_other_columns_while_its_registry_is_away(registry, monkeypatch):
     """The schema of the columns has no part in the question."""
     given = {"use_schema_id": "1", "id_compatibility_strict": "false"}
     assert plan(registry, "/c/one", **given) == b"\1"
@@ -210,7 +194,7 @@ def test_a_schemas_id_is_known_for_other_columns_while_its_registry_is_away(
     assert plan(registry, "/c/one", **given) == b"\1"
 
 
-def test_encoded_values_of_a_query_whose_registry_is_away(registry: Registry) -> None:
+def test_encoded_values_of_a_query_whose_registry_is_away(registry):
     plan(registry, "/c/one", **RAW)
     registry.fails = AWAY
     assert plan(registry, "/c/one", **RAW) == b"\1"
@@ -219,7 +203,7 @@ def test_encoded_values_of_a_query_whose_registry_is_away(registry: Registry) ->
     assert registry.asked == []  # nobody waits for it each time
 
 
-def test_a_job_of_encoded_values_does_not_run_without_its_registry(registry: Registry) -> None:
+def test_a_job_of_encoded_values_does_not_run_without_its_registry(registry):
     plan(registry, None, **RAW)
     registry.fails = AWAY
     with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
@@ -227,7 +211,7 @@ def test_a_job_of_encoded_values_does_not_run_without_its_registry(registry: Reg
 
 
 @pytest.mark.parametrize("is_new_process", [True, False])
-def test_another_registry_is_asked_at_once(registry: Registry, is_new_process: bool) -> None:
+def test_another_registry_is_asked_at_once(registry, is_new_process):
     """Its ids are others: what one has told is not true of another, nor while that is away."""
     assert plan(registry, "/c/one") == b"\1"
     with serving(Registry()) as other:
@@ -240,19 +224,17 @@ def test_another_registry_is_asked_at_once(registry: Registry, is_new_process: b
             plan(other, "/c/one", is_new_process)
 
 
-def test_tasks_get_nothing_of_the_registry_s_configuration(registry: Registry) -> None:
+def test_tasks_get_nothing_of_the_registry_s_configuration(registry):
     """It holds credentials, and tasks ask no registry."""
     given = {"use_latest_version": "true", "schema_registry_basic_auth_user_info": "u:hush-0815"}
     made = options(registry.url, **given)
     _, for_tasks = plan_schemas(plan_rows(COLUMNS, made), made)
-    assert made.registry is not None
     assert made.registry.config is not None
-    assert for_tasks.registry is not None
     assert for_tasks.registry.config is None
     assert b"hush-0815" not in pickle.dumps(for_tasks)
 
 
-def test_another_message_in_the_file_asks_at_once(registry: Registry, tmp_path: Path) -> None:
+def test_another_message_in_the_file_asks_at_once(registry, tmp_path):
     file = tmp_path / "made.desc"
     text = "package pkg; message Root {}"
     registry.add("t-value", {"schema": text, "schemaType": "PROTOBUF"})

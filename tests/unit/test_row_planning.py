@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,7 +10,6 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
-    DataType,
     DoubleType,
     IntegerType,
     LongType,
@@ -73,8 +71,6 @@ def refusal(schema: StructType, **more: str) -> str:
 
 
 def paths(part: PartPlan | None) -> list[tuple[str, ...]]:
-    assert part is not None
-    assert part.plan is not None
     return [field.path for field in part.plan.fields]
 
 
@@ -82,12 +78,12 @@ def with_fields(*more: tuple[str, object]) -> StructType:
     return StructType([*PEOPLE.fields, *(StructField(name, kind) for name, kind in more)])  # type: ignore[arg-type]
 
 
-def test_without_options_of_formats_nothing_is_made() -> None:
+def test_without_options_of_formats_nothing_is_made():
     schema = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
     assert planned(schema) == PlannedRows(find_columns(schema, "t"))
 
 
-def test_raw_columns_under_other_names_are_appended_as_they_are() -> None:
+def test_raw_columns_under_other_names_are_appended_as_they_are():
     schema = StructType(
         [
             StructField("body", BinaryType()),
@@ -105,12 +101,11 @@ def test_raw_columns_under_other_names_are_appended_as_they_are() -> None:
     assert found == PlannedRows(ColumnPositions(value=0, key=1, topic_option="t"))
 
 
-def test_a_value_of_a_format_has_all_columns_but_those_of_other_parts() -> None:
+def test_a_value_of_a_format_has_all_columns_but_those_of_other_parts():
     schema = with_fields(
         ("key", StringType()), ("topic", StringType()), ("timestamp", TimestampType())
     )
     rows = planned(schema, value_format="json")
-    assert rows.plan is not None
     assert paths(rows.plan.value) == [("id",), ("name",), ("home",), ("gone",)]
     assert rows.plan.key == PartPlan(4)
     assert rows.plan.kept == (("topic", 5), ("timestamp", 6))
@@ -118,65 +113,55 @@ def test_a_value_of_a_format_has_all_columns_but_those_of_other_parts() -> None:
     assert rows.schema == schema
 
 
-def test_columns_of_the_key_stay_in_the_value_and_that_of_tombstones_does_not() -> None:
+def test_columns_of_the_key_stay_in_the_value_and_that_of_tombstones_does_not():
     plan = planned(PEOPLE, value_format="json", key_columns="id", value_null_when="gone").plan
-    assert plan is not None
     assert paths(plan.value) == [("id",), ("name",), ("home",)]
-    assert plan.value.plan is not None
     assert plan.value.plan.null_when == "gone"
     assert plan.key == PartPlan(0, is_text=True)
 
 
-def test_chosen_columns_keep_their_order_and_fields_of_structs_their_nullability() -> None:
+def test_chosen_columns_keep_their_order_and_fields_of_structs_their_nullability():
     found = planned(PEOPLE, value_format="avro", value_columns="home.zip, id,home.city")
-    assert found.plan is not None
     assert paths(found.plan.value) == [("home", "zip"), ("id",), ("home", "city")]
-    assert found.plan.value.plan is not None
     text = found.plan.value.plan.avro_schema
     assert text is not None
     kinds = {field["name"]: field["type"] for field in json.loads(text)["fields"]}
     assert kinds == {"zip": ["int", "null"], "id": "long", "city": ["string", "null"]}
 
 
-def test_a_column_whose_name_has_dots_comes_before_a_field() -> None:
+def test_a_column_whose_name_has_dots_comes_before_a_field():
     schema = with_fields(("home.city", LongType()))
     plan = planned(schema, value_format="json", value_columns="home.city").plan
-    assert plan is not None
     assert paths(plan.value) == [("home.city",)]
 
 
 @pytest.mark.parametrize("more", [{"value_column": "home"}, {}])
-def test_a_struct_may_be_the_value(more: dict[str, str]) -> None:
+def test_a_struct_may_be_the_value(more):
     schema = PEOPLE if more else StructType([StructField("value", HOME)])
     plan = planned(schema, value_format="json", **more).plan
-    assert plan is not None
     name = "home" if more else "value"
     assert paths(plan.value) == [(name, "city"), (name, "zip")]
     assert plan.value.column == (2 if more else 0)
 
 
-def test_a_key_of_columns_and_one_that_is_a_struct() -> None:
+def test_a_key_of_columns_and_one_that_is_a_struct():
     plan = planned(PEOPLE, value_format="json", key_format="json", key_columns="id,home.zip").plan
-    assert plan is not None
     assert paths(plan.key) == [("id",), ("home", "zip")]
     plan = planned(PEOPLE, value_format="json", key_format="json", key_column="home").plan
-    assert plan is not None
     assert paths(plan.key) == [("home", "city"), ("home", "zip")]
     assert paths(plan.value) == [("id",), ("name",), ("gone",)]
 
 
-def test_a_text_needs_no_making_where_it_is_one() -> None:
+def test_a_text_needs_no_making_where_it_is_one():
     found = planned(PEOPLE, value_format="string", value_column="name", key_columns="name")
     assert found == PlannedRows(ColumnPositions(value=1, key=1, topic_option="t"))
     plan = planned(PEOPLE, value_format="string", value_column="id").plan
-    assert plan is not None
     assert plan.value == PartPlan(0, is_text=True)
 
 
-def test_an_empty_name_makes_a_column_one_like_others() -> None:
+def test_an_empty_name_makes_a_column_one_like_others():
     schema = with_fields(("partition", StringType()), ("key", LongType()))
     plan = planned(schema, value_format="json", partition_column="", key_column="").plan
-    assert plan is not None
     assert paths(plan.value)[-2:] == [("partition",), ("key",)]
     assert plan.key is None
 
@@ -220,7 +205,7 @@ def test_an_empty_name_makes_a_column_one_like_others() -> None:
         ({**OF_REGISTRY, "value_json_schema": "{"}, "value.json.schema={: the schema is no JSON"),
     ],
 )  # fmt: skip
-def test_what_is_refused(more: dict[str, str], words: str) -> None:
+def test_what_is_refused(more, words):
     schema = with_fields() if more != {"value_columns": "id"} else PEOPLE
     assert words in refusal(schema, **more)
 
@@ -228,41 +213,37 @@ def test_what_is_refused(more: dict[str, str], words: str) -> None:
 @pytest.mark.parametrize(
     "text", ['{"type": "record", "name": "R", "fields": []}', '["null"]', '"int"']
 )
-def test_a_schema_of_avro_is_text_or_the_path_of_a_file(tmp_path: Path, text: str) -> None:
+def test_a_schema_of_avro_is_text_or_the_path_of_a_file(tmp_path, text):
     file = tmp_path / "x.avsc"
     file.write_text(text)
     for given in (f"  {text}", text, str(file), f" {file} "):
         rows = planned(PEOPLE, value_format="avro", value_avro_schema=given)
-        assert rows.plan is not None
-        assert rows.plan.value.plan is not None
         assert rows.plan.value.plan.avro_schema == text
 
 
-def test_a_json_schema_is_text_or_the_path_of_a_file(tmp_path: Path) -> None:
+def test_a_json_schema_is_text_or_the_path_of_a_file(tmp_path):
     text = '{"title": "Flight"}'
     file = tmp_path / "x.json"
     file.write_text(text)
     for given in (text, str(file)):
         rows = planned(PEOPLE, **OF_REGISTRY, value_json_schema=given)
-        assert rows.plan is not None
-        assert rows.plan.value.plan is not None
         assert rows.plan.value.plan.json_schema == text
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff"])
-def test_a_file_that_has_no_schema_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_has_no_schema_is_named(tmp_path, content):
     file = tmp_path / "x.avsc"
     file.write_bytes(content)
     words = refusal(PEOPLE, value_format="avro", value_avro_schema=str(file))
     assert words.startswith(f"value.avro.schema={file}: ")
 
 
-def test_a_column_named_as_a_part_that_it_cannot_be_is_told_how_to_be_one_like_others() -> None:
+def test_a_column_named_as_a_part_that_it_cannot_be_is_told_how_to_be_one_like_others():
     schema = with_fields(("timestamp", StringType()))
     assert "set timestamp.column to an empty text" in refusal(schema, value_format="json")
 
 
-def test_the_same_name_twice_in_one_value_is_refused() -> None:
+def test_the_same_name_twice_in_one_value_is_refused():
     schema = with_fields(("work", HOME))
     words = refusal(schema, value_format="json", value_columns="home.zip,work.zip")
     assert "more than one field the name 'zip'" in words
@@ -270,20 +251,17 @@ def test_the_same_name_twice_in_one_value_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", [StringType(), BinaryType()])
 @pytest.mark.parametrize("chosen", ["json", "avro"])
-def test_a_value_that_was_made_already_is_not_made_into_another(
-    kind: DataType, chosen: str
-) -> None:
+def test_a_value_that_was_made_already_is_not_made_into_another(kind, chosen):
     schema = StructType([StructField("key", StringType()), StructField("value", kind)])
     words = refusal(schema, value_format=chosen)
     assert words.startswith(f"column 'value' is a value already: leave value.format={chosen} out")
     rows = planned(schema, value_format=chosen, value_columns="value")
-    assert rows.plan is not None
     assert paths(rows.plan.value) == [("value",)]
     number = StructType([StructField("value", LongType())])
     assert planned(number, value_format=chosen).plan is not None
 
 
-def test_columns_that_are_parts_for_their_names_are_told() -> None:
+def test_columns_that_are_parts_for_their_names_are_told():
     schema = with_fields(
         ("key", StringType()), ("topic", StringType()), ("timestamp", TimestampType())
     )
@@ -299,32 +277,32 @@ def test_columns_that_are_parts_for_their_names_are_told() -> None:
     assert planned(schema, value_format="json", value_columns="id").notes == ()
 
 
-def test_tombstones_without_a_key_are_told() -> None:
+def test_tombstones_without_a_key_are_told():
     (told,) = planned(PEOPLE, value_format="json", value_null_when="gone").notes
     assert told.startswith("value.null.when without a key: ")
     more = {"value_null_when": "gone", "key_columns": "id"}
     assert planned(PEOPLE, value_format="json", **more).notes == ()
 
 
-def test_nothing_is_left_for_the_value() -> None:
+def test_nothing_is_left_for_the_value():
     assert "no column is left" in refusal(
         StructType([StructField("key", StringType())]), value_format="json"
     )
 
 
-def test_a_topic_is_needed() -> None:
+def test_a_topic_is_needed():
     given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
     with pytest.raises(SchemaError, match="topic option required"):
         plan_rows(PEOPLE, given)
 
 
 @pytest.mark.parametrize("kind", [DoubleType(), ArrayType(StringType())])
-def test_no_text_of_floating_point_and_of_what_has_parts(kind: object) -> None:
+def test_no_text_of_floating_point_and_of_what_has_parts(kind):
     schema = with_fields(("x", kind))
     assert "cast it in the DataFrame" in refusal(schema, value_format="json", key_columns="x")
 
 
-def test_options_without_effect_are_told() -> None:
+def test_options_without_effect_are_told():
     notes = options(value_format="avro", value_json_dateformat="yyyy", avro_namespace="a").notes
     assert any("value.json.dateformat" in note for note in notes)
     assert not any("avro.namespace" in note for note in notes)
@@ -345,9 +323,7 @@ def test_options_without_effect_are_told() -> None:
         ({"value_avro_schema": "{"}, "value.avro.schema={: the schema is no JSON"),
     ],
 )
-def test_what_is_wrong_with_avros_names_and_schema_names_the_option(
-    given: dict[str, str], words: str
-) -> None:
+def test_what_is_wrong_with_avros_names_and_schema_names_the_option(given, words):
     with pytest.raises((SchemaError, ConfigError)) as refused:
         planned(PEOPLE, value_format="avro", **given)
     assert words in str(refused.value)
@@ -365,9 +341,7 @@ def test_what_is_wrong_with_avros_names_and_schema_names_the_option(
         ("timeZone", "-99:99", "offsets are from -18:00 to +18:00"),
     ],
 )
-def test_what_is_wrong_with_times_of_json_names_the_option(
-    part: str, name: str, value: str, words: str
-) -> None:
+def test_what_is_wrong_with_times_of_json_names_the_option(part, name, value, words):
     given = {f"{part}_json_{name.lower()}": value, "key_format": "json", "key_columns": "id"}
     with pytest.raises(SchemaError) as refused:
         check_encodable(planned(PEOPLE, value_format="json", **given))
@@ -376,17 +350,14 @@ def test_what_is_wrong_with_times_of_json_names_the_option(
     assert "spark.sql.session" not in str(refused.value)
 
 
-def test_options_of_another_format_have_no_effect() -> None:
+def test_options_of_another_format_have_no_effect():
     notes = options(value_format="json", value_protobuf_message="M").notes
     assert any("option 'value.protobuf.message' has no effect" in note for note in notes)
 
 
-def test_texts_of_decimals_go_by_ansi_as_it_is_where_nobody_sets_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_texts_of_decimals_go_by_ansi_as_it_is_where_nobody_sets_it(monkeypatch):
     def is_ansi() -> bool:
         plan = planned(PEOPLE, value_format="string", value_column="id").plan
-        assert plan is not None
         return plan.is_ansi
 
     monkeypatch.delenv("SPARK_ANSI_SQL_MODE", raising=False)
@@ -398,7 +369,7 @@ def test_texts_of_decimals_go_by_ansi_as_it_is_where_nobody_sets_it(
     assert not is_ansi()
 
 
-def test_arrays_of_nothing_are_planned() -> None:
+def test_arrays_of_nothing_are_planned():
     """The type of ``array()`` in Spark: without nulls, and of void, which pyarrow refuses."""
     void = ArrayType(NullType(), False)
     nested = StructType([StructField("x", void, False), StructField("n", NullType(), False)])
@@ -411,7 +382,7 @@ def test_arrays_of_nothing_are_planned() -> None:
 
 @pytest.mark.parametrize("name", ["geometry", "geography"])
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_places_on_earth_are_refused_as_by_to_json(name: str, is_nested: bool) -> None:
+def test_places_on_earth_are_refused_as_by_to_json(name, is_nested):
     fields = [pa.field("srid", pa.int32(), False)]
     fields.append(pa.field("wkb", pa.binary(), False, {name: "true", "srid": "4326"}))
     kind = pa.list_(pa.struct(fields)) if is_nested else pa.struct(fields)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.spark.row_planning import check_encodable
-from tests.formats.official import descriptor_set
-from tests.formats.protobuf_files import add_field, one_message
+from tests.formats.protobuf_files import add_field, descriptor_set, one_message
 from tests.unit.test_row_planning import PEOPLE, planned, refusal
 
 
 @pytest.fixture
-def descriptors(tmp_path: Path) -> Path:
+def descriptors(tmp_path):
     """With the message pkg.Root, a person, and pkg.Root.Id, which is in it."""
     file = one_message(id="int64", name="string", gone="bool", home="pkg.Home")
     home = file.message_type.add(name="Home")
@@ -27,7 +25,7 @@ def descriptors(tmp_path: Path) -> Path:
     return made
 
 
-def test_messages_are_those_of_a_file(descriptors: Path) -> None:
+def test_messages_are_those_of_a_file(descriptors):
     found = planned(
         PEOPLE,
         value_format="protobuf",
@@ -39,13 +37,7 @@ def test_messages_are_those_of_a_file(descriptors: Path) -> None:
         key_protobuf_message="pkg.Root.Id",
     )
     check_encodable(found)
-    assert found.plan is not None
-    assert found.plan.value.plan is not None
-    assert found.plan.value.plan.protobuf_schema is not None
     assert found.plan.value.plan.protobuf_schema.root == "pkg.Root"
-    assert found.plan.key is not None
-    assert found.plan.key.plan is not None
-    assert found.plan.key.plan.protobuf_schema is not None
     assert found.plan.key.plan.protobuf_schema.indexes == (0, 0)
 
 
@@ -57,9 +49,7 @@ def test_messages_are_those_of_a_file(descriptors: Path) -> None:
         ("pkg.Root", "home.zip,name,id", "message pkg.Root has no field for 'home.zip'"),
     ],
 )
-def test_what_does_not_fit_a_message(
-    descriptors: Path, message: str, columns: str, words: str
-) -> None:
+def test_what_does_not_fit_a_message(descriptors, message, columns, words):
     with pytest.raises(SchemaError) as refused:
         check_encodable(
             planned(
@@ -73,7 +63,7 @@ def test_what_does_not_fit_a_message(
     assert words in str(refused.value)
 
 
-def test_a_file_that_is_no_descriptor_set_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_descriptor_set_is_told(tmp_path):
     file = tmp_path / "made.proto"
     file.write_text('syntax = "proto3"; message M {}')
     more = {"value_protobuf_descriptor_file": str(file), "value_protobuf_message": "M"}
@@ -81,9 +71,7 @@ def test_a_file_that_is_no_descriptor_set_is_told(tmp_path: Path) -> None:
     assert "made.proto: it is no descriptor set, which protoc --include_imports" in words
 
 
-def test_without_protobufs_package_its_installation_is_told(
-    descriptors: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_protobufs_package_its_installation_is_told(descriptors, monkeypatch):
     monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
     more = {"value_protobuf_descriptor_file": str(descriptors), "value_protobuf_message": "M"}
     words = refusal(PEOPLE, value_format="protobuf", **more)

@@ -1,18 +1,45 @@
-"""Avro's binary encoding, value by value in plain Python: slow, obvious, written independently.
+"""Rows of columns as Avro: of a schema that is given, and value by value in plain Python.
 
-Values are as Arrow has them: days, micro- and nanoseconds as integers. Schemas are those that are
-derived of Arrow's types here, each nullable field a union of its type and null.
+The twin is slow, obvious, written independently. Its values are as Arrow has them: days, micro- and
+nanoseconds as integers. Its schemas are those that are derived of Arrow's types here, each nullable
+field a union of its type and null.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
 
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.plan import AVRO, FormatPlan, PlannedField
 from tests.twin import zigzag_varint
+
+
+def encoder(schema: pa.Schema, avro_schema: object, prefix: bytes = b"") -> RowEncoder:
+    fields = tuple(PlannedField((name,), name) for name in schema.names)
+    text = avro_schema if isinstance(avro_schema, str) else json.dumps(avro_schema)
+    return RowEncoder(FormatPlan(AVRO, fields, prefix, text), schema)
+
+
+def record(**fields: object) -> dict[str, object]:
+    """A schema; a field's type, or a pair of it and its default."""
+    made = [
+        {"name": name, "type": kind[0], "default": kind[1]}
+        if isinstance(kind, tuple)
+        else {"name": name, "type": kind}
+        for name, kind in fields.items()
+    ]
+    return {"type": "record", "name": "R", "fields": made}
+
+
+def written(array: pa.Array, kind: object) -> list[bytes]:
+    """What the values of a single column ``c`` are written as."""
+    batch = pa.record_batch([array], ["c"])
+    return encoder(batch.schema, record(c=kind)).encode(batch).values.to_pylist()
 
 
 def row_bytes(row: dict[str, Any], schema: pa.Schema) -> bytes:
@@ -67,18 +94,18 @@ def block(items: list[bytes]) -> bytes:
     return zigzag_varint(len(items)) + b"".join(items) + b"\0" if items else b"\0"
 
 
-def schema_of(kind: Any, name: str) -> Any:
+def twin_schema(kind: Any, name: str) -> Any:
     """As ``derived_schema`` has it, but for names, which are unique by their paths."""
     if pa.types.is_struct(kind):
         fields = [
-            {"name": f.name, "type": or_null(schema_of(f.type, f"{name}_{f.name}"), f.nullable)}
+            {"name": f.name, "type": or_null(twin_schema(f.type, f"{name}_{f.name}"), f.nullable)}
             for f in kind
         ]
         return {"type": "record", "name": name, "fields": fields}
     if pa.types.is_map(kind):
-        return {"type": "map", "values": or_null(schema_of(kind.item_type, f"{name}_v"), True)}
+        return {"type": "map", "values": or_null(twin_schema(kind.item_type, f"{name}_v"), True)}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return {"type": "array", "items": or_null(schema_of(kind.value_type, f"{name}_v"), True)}
+        return {"type": "array", "items": or_null(twin_schema(kind.value_type, f"{name}_v"), True)}
     if pa.types.is_decimal(kind):
         decimal = {"logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
         return {"type": "fixed", "name": name, "size": fixed_size(kind.precision), **decimal}

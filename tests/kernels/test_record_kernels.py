@@ -1,4 +1,4 @@
-"""Compare append_records with its twin: any columns and page size, guard bytes around memory."""
+"""append_records and take_records against their twin: any columns, any page size, guard bytes around memory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.producer import producer_batch
+from spark_kafka_sink.producer.producer_batch import BatchSplitter, ProducerBatch
 from spark_kafka_sink.record.compiled import calls as kernel
 from spark_kafka_sink.record.compiled.calls import (
     address_of,
     append_records,
     copy_chain,
     largest_record,
+    take_records,
 )
-from spark_kafka_sink.record.kernels import records as source
+from spark_kafka_sink.record.compression import create_compressor
+from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 from tests import twin
+from tests.unit.batches import T0
 
 BINARY = pa.binary()
 GUARD = 64
@@ -40,10 +45,8 @@ class Arena:
         self.table = np.zeros((slots, kernel.OPEN_BATCH_FIELDS), np.int64)
         self.table[:, kernel.LIMIT_BYTES] = limit
 
-    def append(
-        self, records, slots, first_row=0, sticky=(), timestamp_ms=1000, now_ms=5, interpreted=False
-    ):
-        """Return (next row, status, slot, pages needed)."""
+    def append(self, records, slots, first_row=0, sticky=(), timestamp_ms=1000, now_ms=5):
+        """(row to go on with, status, slot, pages needed)"""
         timestamps, state = records.timestamps, self.state
         slots, sticky = np.array(slots, np.int32), np.array(sticky, np.int32)
         state[kernel.STICKY_SLOTS], state[kernel.STICKY_COUNT] = address_of(sticky), len(sticky)
@@ -54,7 +57,7 @@ class Arena:
         state[kernel.NEXT_PAGE] = address_of(self.next_page)
         state[kernel.RESERVE] = address_of(self.reserve)
         state[kernel.SPILL] = address_of(self.spill)
-        status = (source.append_records if interpreted else append_records)(
+        status = append_records(
             first_row,
             records.rows_count,
             address_of(slots),
@@ -264,26 +267,94 @@ def test_copy_chain_reads_any_part_of_a_batch():
             assert out[count] == 0
 
 
-@settings(max_examples=10, deadline=None)
-@given(rows_strategy, st.sampled_from([64, 128]))
-def test_the_kernel_in_python_does_the_same(rows, page_size):
-    """A developer can follow the kernel in Python step by step."""
-    batch = make_batch(rows, headers=True)
-    records = arrow_records(batch, plan_for(batch), 0)
-    arenas = [Arena(pages=256, page_size=page_size) for _ in range(2)]
-    with np.errstate(over="ignore"):
-        stops = [
-            arena.append(records, [1] * len(rows), interpreted=arena is arenas[1])
-            for arena in arenas
-        ]
-    assert stops[0] == stops[1]
-    for name in ("memory", "table", "next_page", "reserve"):
-        assert (getattr(arenas[0], name) == getattr(arenas[1], name)).all()
+FAR_MS = 1 << 45
+GUARD_BYTES = 256
 
 
-@pytest.mark.parametrize("rows", [[(None, None)], [(b"", b"")], [(b"", None)]])
-def test_null_and_empty_differ(rows):
-    batch = make_batch(rows)
-    arena = Arena()
-    arena.append(arrow_records(batch, plan_for(batch), 0), [0])
-    assert arena.records_of(0) == expected_bytes(rows)
+def records_at(*timestamps: int) -> bytes:
+    """Records without key or value, as small as they can be."""
+    return b"".join(
+        twin.encode_record(timestamp, offset, None, None)
+        for offset, timestamp in enumerate(timestamps)
+    )
+
+
+def taken(records: bytes, count: int, limit_bytes: int) -> tuple[int, int, int]:
+    """(records taken, bytes written, bytes that were touched)."""
+    data = np.frombuffer(records, np.uint8)
+    out = np.full(len(records) + limit_bytes + GUARD_BYTES, GUARD_BYTE, np.uint8)
+    count, _, written, _, _ = take_records(data.ctypes.data, count, 0, limit_bytes, out.ctypes.data)
+    return count, written, int(np.flatnonzero(out != GUARD_BYTE)[-1]) + 1
+
+
+@pytest.mark.parametrize("limit_bytes", [0, 1, 20, 33, 34, 50, 1000])
+def test_it_writes_no_more_than_the_limit_or_one_record(limit_bytes):
+    # The first is far from those after it: their deltas get larger than they were.
+    records = records_at(FAR_MS, *[0] * 9)
+    count, written, touched = taken(records, 10, limit_bytes)
+    first_size = len(records_at(FAR_MS))
+    assert written == touched <= max(limit_bytes, first_size)
+    assert count == 10 or written <= limit_bytes or count == 1
+
+
+def test_records_may_grow_beyond_the_bytes_that_were_read():
+    records = records_at(FAR_MS, *[0] * 9)
+    count, written, _ = taken(records, 10, 10_000)
+    assert count == 10
+    assert written > len(records)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_parts_of_few_tiny_records_stay_within_their_buffer(monkeypatch, count):
+    """A header is longer than such records: half the batch is more than all its records."""
+    guarded: list[np.ndarray] = []
+
+    def guarded_empty(size: int, dtype: type) -> np.ndarray:
+        guarded.append(np.full(size + GUARD_BYTES, GUARD_BYTE, dtype))
+        return guarded[-1][:size]
+
+    monkeypatch.setattr(producer_batch.np, "empty", guarded_empty)
+    records = records_at(FAR_MS, *[0] * (count - 1))
+    size_bytes = RECORD_BATCH_OVERHEAD + len(records)
+    whole = memoryview(bytearray(RECORD_BATCH_OVERHEAD) + records)
+    batch = ProducerBatch(T0, [whole], [], size_bytes, size_bytes, count, 0, 0, FAR_MS, 0, 0)
+    parts = BatchSplitter(None).split(batch, size_bytes // 2)
+    monkeypatch.undo()
+    assert all((memory[-GUARD_BYTES:] == GUARD_BYTE).all() for memory in guarded)
+    timestamps = []
+    for part in parts:
+        part.seal()
+        timestamps += [r.timestamp for r in twin.decode_batch(b"".join(part.buffers)).records]
+    assert timestamps == [FAR_MS, *[0] * (count - 1)]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_few_tiny_records_that_a_codec_has_made_larger_are_split_to_fit(count):
+    records = records_at(*[0] * count)
+    compressor = create_compressor("gzip", None)
+    whole = memoryview(bytearray(RECORD_BATCH_OVERHEAD) + bytes(compressor.compress(records)))
+    sizes = len(whole), RECORD_BATCH_OVERHEAD + len(records)
+    batch = ProducerBatch(T0, [whole], [], *sizes, count, compressor.codec_id, 0, 0, 0, 0)
+    parts = BatchSplitter(compressor).split_to_fit(batch, len(whole) - 1)
+    assert len(parts) > 1
+    assert sum(part.records_count for part in parts) == count
+
+
+def batch_of(count: int, *, may_be_appended: bool) -> ProducerBatch:
+    records = records_at(*[0] * count)
+    whole = memoryview(bytearray(RECORD_BATCH_OVERHEAD) + records)
+    batch = ProducerBatch(T0, [whole], [], len(whole), len(whole), count, 0, 0, 0, 0, 0)
+    batch.may_be_appended = may_be_appended
+    return batch
+
+
+def test_a_record_that_does_not_fit_stays_a_batch_of_its_own():
+    batch = batch_of(1, may_be_appended=False)
+    assert BatchSplitter(None).split_to_fit(batch, batch.size_bytes - 1) == [batch]
+
+
+@pytest.mark.parametrize("may_be_appended", [True, False])
+def test_only_the_first_part_of_a_batch_that_may_be_appended_is_a_probe(may_be_appended):
+    parts = BatchSplitter(None).split(batch_of(4, may_be_appended=may_be_appended), 1)
+    assert [part.is_probe for part in parts] == [may_be_appended, False, False, False]
+    assert {part.may_be_appended for part in parts} == {may_be_appended}
