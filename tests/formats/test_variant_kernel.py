@@ -145,7 +145,7 @@ def test_numbers_stand_for_the_same_faults_in_both():
     assert twin.UNKNOWN_TYPE == kernel.UNKNOWN_TYPE
     assert twin.TOO_DEEP == kernel.TOO_DEEP
     assert twin.MOST_LEVELS == kernel.MOST_LEVELS
-    assert twin.MOST_BYTES == variant.MOST_BYTES
+    assert twin.MOST_BYTES == variant.MAX_VARIANT_BYTES
 
 
 def nested(levels: int) -> bytes:

@@ -1,11 +1,11 @@
 """Compile the kernels with checks that each access lies in memory that belongs to the call.
 
-The sources are those of the machine code. What reads and writes memory by its address compares the
-address with a table of regions first; and an index of an array, of tables of constants, too, is
-compared with the array's size. What lies outside raises OutOfBoundsError in Python. Rows are encoded and
-records appended in memory that has exactly what the kernels asked for.
+The sources are the same as for the machine code. Functions that read and write memory first compare
+the address with a table of regions. An index of an array, also of a table of constants, is compared
+with the array's size. An access outside raises OutOfBoundsError in Python. Rows are encoded, and records
+appended, in memory of exactly the size that the kernels require.
 
-``python -m tests.kernels.checked 1000000``: so many calls, of all formats.
+``python -m tests.kernels.checked 1000000`` makes 1,000,000 calls of all formats.
 """
 
 from __future__ import annotations
@@ -255,7 +255,10 @@ _BATCHES = 40
 
 
 class CheckedEncoder(RowEncoder):
-    """A RowEncoder whose kernel is checked. least_bytes: of the memory that it begins with"""
+    """A RowEncoder whose kernel is checked.
+
+    least_bytes: size of the first output in bytes
+    """
 
     def __init__(self, plan: FormatPlan, schema: pa.Schema) -> None:
         super().__init__(plan, schema)
@@ -295,7 +298,7 @@ class CheckedEncoder(RowEncoder):
         return self._checked(state_address)
 
     def _write(self, starts: Any) -> None:
-        """With no byte more than the kernel says that it needs."""
+        """Encode rows, with no byte more than the kernel requires."""
         state = self._state
         room = np.empty(self.least_bytes, np.uint8)
         while True:
@@ -315,7 +318,7 @@ class CheckedEncoder(RowEncoder):
 
 
 def add_column(regions: Regions, array: Any) -> None:
-    """Each buffer as far as Arrow's format promises that it goes, and no padding."""
+    """Add each buffer of a column to the length that Arrow's format promises, without padding."""
     kind, stop = array.type, array.offset + len(array)
     if pa.types.is_null(kind):
         return
@@ -346,9 +349,10 @@ def _add(regions: Regions, buffer: Any, size: int) -> None:
 
 
 def run(seed: int, calls_count: int) -> Counter[str]:
-    """So many calls at least, by format; and the layouts that planning refused, as ``refused``.
+    """Make at least ``calls_count`` calls. Return their counts by format.
 
-    Raises OutOfBoundsError, or AssertionError where the machine code writes something else.
+    ``refused`` counts the layouts that planning rejects. Raises AssertionError with seed and format
+    for an access outside of the regions, and if the machine code writes other bytes.
     """
     done: Counter[str] = Counter()
     while sum(done[name] for name in FORMATS) < calls_count:
@@ -383,7 +387,7 @@ def assert_same(found: EncodedRows, expected: EncodedRows) -> None:
 
 
 def main() -> None:
-    """Print what was done."""
+    """Print the counts of calls and the seconds."""
     wanted = int(sys.argv[1])
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     checked_kernels()
@@ -402,7 +406,7 @@ _BASE_MS = 1_700_000_000_000
 
 
 def records_of(random: RandomLayouts) -> ArrowRecords | None:
-    """One batch with a value, and perhaps keys, headers and partitions; None if it is empty."""
+    """Return one batch with values, perhaps keys and headers; None if the batch is empty."""
     fields = [pa.field("value", _TEXTS[random.below(4)])]
     if random.chance(0.7):
         fields.append(pa.field("key", _TEXTS[random.below(4)]))
@@ -416,7 +420,7 @@ def records_of(random: RandomLayouts) -> ArrowRecords | None:
 
 
 def check_records(random: RandomLayouts) -> int:
-    """Run all kernels of records once each, or more often. Returns how many calls they were."""
+    """Run each kernel of records at least once. Return the count of calls."""
     records = records_of(random)
     if records is None:
         return 0
@@ -436,7 +440,7 @@ class _Calls:
         self.count = 0
 
     def _call(self, name: str, *arguments: Any, also: Any = ()) -> int:
-        """Arrays are given as their addresses; those that are written to, in a list of one."""
+        """Call a kernel. An array is passed as its address; a list of one array may be written."""
         self.count += 1
         regions, numbers = Regions(), []
         for column in self._records.owner.columns:
@@ -452,7 +456,7 @@ class _Calls:
         return self._kernels[name](*numbers[: len(arguments)])
 
     def size(self) -> None:
-        """Fill the sizes of all records, and the largest one's."""
+        """Fill the sizes of all records, and the size of the largest record."""
         rows, fields = self._records.rows_count, self._records.fields
         self.largest = np.zeros(1, np.int64)
         self._call("find_largest_record", rows, fields, [self.largest])
@@ -463,10 +467,10 @@ class _Calls:
         views = [*(0,) * 5, *ABSENT_INTEGERS, *ABSENT_INTEGERS]
         fields = np.concatenate([self._records.fields, np.array(views, np.int64)])
         sums = np.zeros(1, np.uint64)
-        self._call("add_rows_digest", self._records.rows_count, fields, [sums])
+        self._call("sum_row_hashes", self._records.rows_count, fields, [sums])
 
     def place(self) -> None:
-        """Choose partitions, of several topics, by each hash of the key."""
+        """Choose partitions of several topics by a random hash of the key."""
         random, rows = self._random, self._records.rows_count
         topics = 1 + random.below(3)
         counts = np.array([1 + random.below(50) for _ in range(topics)], np.int32)
@@ -482,7 +486,7 @@ class _Calls:
         )
 
     def append_and_split(self) -> None:
-        """Append to batches of small pages, and take the records of one to two batches."""
+        """Append to batches of small pages, and take records from one or two batches."""
         random, rows = self._random, self._records.rows_count
         page_size, pages = 62 + random.below(300), 1 + random.below(60)
         state = np.zeros(calls.STATE_FIELDS, np.int64)

@@ -1,4 +1,4 @@
-"""digest_rows and assign_slots against their twins, and wyhash against its author's test vectors."""
+"""Compare digest_rows and assign_slots with their twins, and wyhash with its author's test vectors."""
 
 from __future__ import annotations
 
@@ -144,13 +144,13 @@ def test_rows_equal_their_twin(rows, first, is_large):
     assert found == (len(rows) - first, size, expected % 2**64)
 
 
-# Kafka's UtilsTest.testMurmur2.
+# Source: Kafka's UtilsTest.testMurmur2.
 
 
 def assign(
     keys, counts=(7,), topics=None, partition=None, key_hash=MURMUR2, firsts=None, computed=None
 ):
-    """Slots of all rows by the kernel."""
+    """Return the slots of all rows by the kernel."""
     rows = len(keys) if keys is not None else len(partition)
     out = np.full(rows, -99, np.int32)
     first_slots = np.array(firsts or np.cumsum([0, *counts[:-1]]), np.int32)

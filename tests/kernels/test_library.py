@@ -80,7 +80,7 @@ compiles = pytest.mark.skipif(sys.version_info < (3, 10), reason="the compiler n
 
 @pytest.fixture
 def copied(tmp_path):
-    """A folder with a copy of the package that has one kernel alone."""
+    """Return a folder with a copy of the package that has only one kernel."""
     root = tmp_path / "copy"
     target = root / "spark_kafka_sink"
     ignored = shutil.ignore_patterns("__pycache__", "*.so")
@@ -107,7 +107,7 @@ def run(root: Path, *words: str, **variables: str) -> subprocess.CompletedProces
 
 @pytest.fixture
 def built(copied):
-    """The copy with its library."""
+    """Return the copy with its library."""
     done = run(copied, "-m", BUILD, platform_name())
     assert done.returncode == 0, done.stderr
     assert "1 of 1  sum_of" in done.stdout
@@ -135,7 +135,7 @@ class TestBuilt:
         assert run(Path(archive), "-c", SUM).stdout == f"{THE_SUM}\n"
 
     def test_without_the_sources_it_is_taken_as_it_is(self, built):
-        """As in a wheel, which leaves them out."""
+        """A wheel does not contain the sources."""
         shutil.rmtree(built / "spark_kafka_sink" / "record" / "kernels")
         assert run(built, "-c", SUM).stdout == f"{THE_SUM}\n"
 
@@ -174,7 +174,7 @@ class TestBuilt:
 
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="two processors of x86_64")
     def test_two_processors_make_the_same_code(self, copied, tmp_path):
-        """Fails if numba vectorises for the processor that it runs on."""
+        """The test fails if numba vectorises for the processor of this machine."""
         codes = []
         for name, features in (("skylake-avx512", WIDE), ("nehalem", {"sse4.2": True})):
             (tmp_path / name).mkdir()
@@ -260,7 +260,7 @@ def test_a_task_imports_no_kernel_s_source():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """What stands for the package's folder of libraries."""
+    """Return a folder that replaces the package's folder of libraries."""
     resources = SimpleNamespace(files=lambda package: tmp_path)
     monkeypatch.setattr(library, "importlib", SimpleNamespace(resources=resources))
     return tmp_path

@@ -1,4 +1,4 @@
-"""append_records and take_records against their twin: any columns, any page size, guard bytes around memory."""
+"""Compare append_records and take_records with their twin: any columns and page size, guarded memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Arena:
         self.table[:, kernel.LIMIT_BYTES] = limit
 
     def append(self, records, slots, first_row=0, sticky=(), timestamp_ms=1000, now_ms=5):
-        """(row to go on with, status, slot, pages needed)"""
+        """Return (next row, status, slot, pages needed)."""
         timestamps, state = records.timestamps, self.state
         slots, sticky = np.array(slots, np.int32), np.array(sticky, np.int32)
         state[kernel.STICKY_SLOTS], state[kernel.STICKY_COUNT] = address_of(sticky), len(sticky)
@@ -272,7 +272,7 @@ GUARD_BYTES = 256
 
 
 def records_at(*timestamps: int) -> bytes:
-    """Records without key or value, as small as they can be."""
+    """Return the smallest possible records, without key and value."""
     return b"".join(
         twin.encode_record(timestamp, offset, None, None)
         for offset, timestamp in enumerate(timestamps)
@@ -280,7 +280,7 @@ def records_at(*timestamps: int) -> bytes:
 
 
 def taken(records: bytes, count: int, limit_bytes: int) -> tuple[int, int, int]:
-    """(records taken, bytes written, bytes that were touched)."""
+    """Return (records taken, bytes written, bytes that were touched)."""
     data = np.frombuffer(records, np.uint8)
     out = np.full(len(records) + limit_bytes + GUARD_BYTES, GUARD_BYTE, np.uint8)
     count, _, written, _, _ = take_records(data.ctypes.data, count, 0, limit_bytes, out.ctypes.data)
@@ -289,7 +289,7 @@ def taken(records: bytes, count: int, limit_bytes: int) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("limit_bytes", [0, 1, 20, 33, 34, 50, 1000])
 def test_it_writes_no_more_than_the_limit_or_one_record(limit_bytes):
-    # The first is far from those after it: their deltas get larger than they were.
+    # The first timestamp is far from the others, so the deltas of the others grow.
     records = records_at(FAR_MS, *[0] * 9)
     count, written, touched = taken(records, 10, limit_bytes)
     first_size = len(records_at(FAR_MS))
@@ -306,7 +306,7 @@ def test_records_may_grow_beyond_the_bytes_that_were_read():
 
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_parts_of_few_tiny_records_stay_within_their_buffer(monkeypatch, count):
-    """A header is longer than such records: half the batch is more than all its records."""
+    """A batch header is longer than these records: half the batch exceeds all its records."""
     guarded: list[np.ndarray] = []
 
     def guarded_empty(size: int, dtype: type) -> np.ndarray:

@@ -25,7 +25,7 @@ def registry():
 
 @pytest.fixture(autouse=True)
 def nothing_known():
-    schemas._known.clear()
+    schemas._answers.clear()
 
 
 @pytest.fixture

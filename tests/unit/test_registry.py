@@ -232,7 +232,7 @@ def test_a_registry_without_guids_has_no_header_to_give(registry):
 
 
 def test_protobuf_has_the_index_of_its_message_behind_the_id():
-    assert prefix_of(Schema(258, "", "PROTOBUF")) == b"\0\0\0\1\2\0"
+    assert schema_id_prefix(Schema(258, "", "PROTOBUF")) == b"\0\0\0\1\2\0"
     schema = Schema(1, "", "PROTOBUF", str(UUID(int=1)))
     assert schema_id_prefix(schema, (1,)) == b"\0\0\0\0\1\x02\x02"
     assert schema_id_prefix(schema, (0, 64)) == b"\0\0\0\0\1\x04\x00\x80\x01"
@@ -240,7 +240,7 @@ def test_protobuf_has_the_index_of_its_message_behind_the_id():
     assert header == b"\1" + bytes(15) + b"\1" + b"\0"
 
 
-def wanted_protobuf(given: SinkOptions, **more: object) -> tuple[RegistryConfig, Wanted]:
+def wanted_protobuf(given: SinkOptions, **more: object) -> tuple[RegistryConfig, SchemaRequest]:
     assert given.registry.config is not None
     assert given.registry.value is not None
     wanted = SchemaRequest("value", "t", None, "prefix", given.registry.value, "PROTOBUF")

@@ -91,7 +91,7 @@ FAULTS = {
 
 @pytest.fixture
 def running():
-    schemas._known.clear()
+    schemas._answers.clear()
     with ExitStack() as stack:
         yield stack
 

@@ -56,8 +56,10 @@ RECORD = {"value_subject_name_strategy": "RecordNameStrategy"}
     ],
 )  # fmt: skip
 def test_an_option_without_effect_is_told(name, given):
-    is_in_url = given.get(f"{BASIC}credentials_source") == "URL"
-    notes = options(URL.replace("//", f"//u:{HUSH}@") if is_in_url else URL, **given).notes
+    has_url_credentials = given.get(f"{BASIC}credentials_source") == "URL"
+    notes = options(
+        URL.replace("//", f"//u:{HUSH}@") if has_url_credentials else URL, **given
+    ).notes
     told = [n for n in notes if f"option '{name.replace('_', '.')}' has no effect" in n]
     assert len(told) == 1
     assert HUSH not in " ".join(notes)

@@ -115,7 +115,7 @@ def test_other_credentials_are_no_other_question(registry):
     ids=range(11),
 )
 def test_a_file_that_is_damaged_is_as_none(folder, content):
-    Remembered(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
     (path,) = folder.iterdir()
     path.write_text(content)
     assert SchemaCache(os.getpid()).read("asked") is None
@@ -129,7 +129,7 @@ def test_what_else_is_in_the_folder_stays(folder):
 
 
 def test_what_cannot_be_written_is_told_and_fails_nothing(folder, caplog):
-    Remembered(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
     (path,) = folder.iterdir()
     path.unlink()
     path.mkdir()  # as a full disk: another error of the operating system
@@ -146,7 +146,7 @@ def test_a_question_may_have_any_text(folder):
 
 
 def test_a_folder_that_is_too_open_is_tightened_and_files_of_others_are_not_read(folder, caplog):
-    Remembered(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
     folder.chmod(0o777)
     with caplog.at_level(logging.WARNING):
         assert SchemaCache(os.getpid()).read("asked") == SCHEMA
@@ -183,7 +183,7 @@ def test_folders_that_another_user_makes_first_are_not_in_the_way(shared, caplog
 
 @needs_root
 def test_what_another_user_has_written_is_not_read(folder):
-    Remembered(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
     (path,) = folder.iterdir()
     os.chown(path, 65534, -1)
     assert SchemaCache(os.getpid()).read("asked") is None
