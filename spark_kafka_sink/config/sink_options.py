@@ -63,6 +63,9 @@ from spark_kafka_sink.config.sink_keys import (
     parse_dead_letters,
 )
 
+UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
+"""Spark's setting, since 4.1: its JVM and Python workers exchange rows by Unix domain sockets."""
+
 _EXACTLY_ONCE_OPTION = "delivery.guarantee=exactly-once"
 _EXACTLY_ONCE_ONLY = (
     "transactional.id.prefix",

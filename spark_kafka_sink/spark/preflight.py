@@ -92,13 +92,13 @@ def log_notes(options: SinkOptions) -> None:
     log_once(options.notes)
 
 
-def log_once(notes: Iterable[str]) -> None:
+def log_once(notes: Iterable[str], level: int = logging.WARNING) -> None:
     """Log the notes that this process has not logged yet."""
     for note in notes:
         if note not in _noted:
             _noted.add(note)
             ensure_log_handler()
-            logger.warning(note)
+            logger.log(level, note)
 
 
 def check_metrics_outputs(options: SinkOptions, is_stream: bool) -> None:

@@ -23,6 +23,7 @@ sends the sink's name, not its code.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -31,6 +32,7 @@ from weakref import WeakSet
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
 from spark_kafka_sink.spark.planning import (
     PlanningTime,
     check_surroundings,
@@ -38,7 +40,11 @@ from spark_kafka_sink.spark.planning import (
     plan_schemas,
     plan_transactions,
 )
-from spark_kafka_sink.spark.versions import DataSource, require_data_sources
+from spark_kafka_sink.spark.versions import (
+    DataSource,
+    lacks_unix_sockets,
+    require_data_sources,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -52,6 +58,15 @@ if TYPE_CHECKING:
 NAME = "pykafka-sink"
 
 require_data_sources()
+
+
+def advise_on_sockets() -> None:
+    """Log once, at INFO, that Spark exchanges rows by TCP where Unix domain sockets would do."""
+    from spark_kafka_sink.spark.preflight import log_once
+
+    if lacks_unix_sockets():
+        advice = f"with {UNIX_SOCKETS}=true, each task takes about 40 ms less: docs/tuning.md"
+        log_once([advice], logging.INFO)
 
 
 class KafkaSinkDataSource(DataSource):
@@ -117,6 +132,7 @@ class KafkaSinkDataSource(DataSource):
         options = parse_options(dict(self.options))
         rows = plan_rows(schema, options)
         if self._plans:  # otherwise all rows are written and only the commit follows
+            advise_on_sockets()
             options = check_surroundings(options, is_stream)
             # The process that starts all planning processes and ends with the driver.
             owner = os.getppid()

@@ -37,6 +37,7 @@ OLDEST = (3, 5)
 _FIRST_DATA_SOURCES = (4, 0)
 _FIRST_ANSI = (4, 0)
 _FIRST_STREAM_ARROW_WRITER = (4, 1)
+_FIRST_UNIX_SOCKETS = (4, 1)
 
 
 def release_of(version: str) -> tuple[int, int]:
@@ -96,6 +97,15 @@ def require_data_sources() -> None:
             "and df.writeStream.foreachBatch(spark_kafka_sink.batch_writer(options)) a stream, "
             "with the same options"
         )
+
+
+def lacks_unix_sockets() -> bool:
+    """Return True if this Spark could exchange rows by Unix domain sockets, but does not.
+
+    For a process that Spark starts: the JVM sets the variable.
+    """
+    has_setting = FOUND >= _FIRST_UNIX_SOCKETS
+    return has_setting and os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "").lower() != "true"
 
 
 def is_ansi_by_default() -> bool:
