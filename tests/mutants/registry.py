@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_REGISTRY = ("unit/test_registry.py",)
-_ANSWERS = ("unit/test_registry_answers.py",)
-_CHOICES = ("unit/test_registry_choices.py",)
-_FAULTS = ("unit/test_registry_faults.py",)
-_GUARDS = ("unit/test_registry_guards.py",)
-_REFUSALS = ("unit/test_registry_refusals.py",)
-_REMEMBERED = ("unit/test_registry_remembered.py",)
-_STREAMS = ("unit/test_registry_streams.py",)
+_REGISTRY = ("unit/registry/test_schemas.py",)
+_ANSWERS = ("unit/registry/test_client.py",)
+_CHOICES = ("unit/registry/test_choices.py",)
+_FAULTS = ("unit/registry/test_client.py",)
+_GUARDS = ("unit/registry/test_client.py",)
+_REFUSALS = ("unit/registry/test_options.py",)
+_REMEMBERED = ("unit/registry/test_cache.py",)
+_STREAMS = ("unit/registry/test_streams.py",)
 _HTTP = ("unit/test_http.py",)
 
 PLANTED: tuple[str, ...] = ()

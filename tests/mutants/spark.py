@@ -181,9 +181,9 @@ _TASKS = (
     ),
 )
 
-_CHOICES = ("unit/test_registry_choices.py",)
-_JSON = ("unit/test_registry_json.py",)
-_STREAMS = ("unit/test_registry_streams.py",)
+_CHOICES = ("unit/registry/test_choices.py",)
+_JSON = ("unit/registry/test_choices.py",)
+_STREAMS = ("unit/registry/test_streams.py",)
 
 _SCHEMAS = (
     Mutant("spark/schemas.py", " if number is not None)", ")", _CHOICES),

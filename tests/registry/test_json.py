@@ -11,7 +11,6 @@ from pyspark.sql import types as t
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.registry import schemas
-from spark_kafka_sink.registry.client import RegistryError
 from tests.formats.variants import (
     KIND,
     Inner,
@@ -102,17 +101,6 @@ def test_variants_are_valid_whatever_is_in_them(writing, is_null_left_out):  # n
     assert json.loads(latest(writing)["schema"])["properties"] == {"v": {}}
     last = {} if is_null_left_out == "true" else {"v": None}
     assert read(writing) == [{"v": 7}, {"v": "x"}, {"v": None}, {"v": []}, last]
-
-
-def test_another_column_is_compatible_and_another_type_is_not(writing):  # noqa: F811
-    write(writing, TWO, TWO_ROWS, TWO_ARROW)
-    writing.registry.keep_compatible(f"{writing.topic}-value")
-    write(writing)
-    assert latest(writing)["version"] == 2
-    changed = t.StructType([t.StructField("id", t.StringType(), False)])
-    with pytest.raises(RegistryError, match="not compatible with version 2"):
-        write(writing, changed, [{"id": "x"}], pa.schema([("id", pa.string())]))
-    assert len(read(writing)) == 4
 
 
 GIVEN = {

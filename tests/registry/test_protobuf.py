@@ -18,7 +18,6 @@ from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.registry import schemas
-from spark_kafka_sink.registry.client import RegistryError
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
@@ -251,14 +250,3 @@ def test_a_schema_that_the_registry_has_as_text_needs_the_file_as_well(writing):
     kind = protobuf_files.message_class(writing.data, "air.Flight")
     found = [kind.FromString(record.value[7:]) for record in records]
     assert as_text(found) == as_text(writing.expected())
-
-
-def test_a_schema_of_another_kind_and_one_that_is_missing_are_refused(writing):
-    with pytest.raises(RegistryError, match="has no subject"):
-        writing.write(use_latest_version="true")
-    with pytest.raises(RegistryError, match=r"auto\.register\.schemas=false"):
-        writing.write(auto_register_schemas="false")
-    body = {"schema": '"string"'}
-    writing.registry.ask("POST", f"/subjects/{writing.topic}-value/versions", body)
-    with pytest.raises(SchemaError, match=r"value\.format=protobuf: .* of the kind AVRO"):
-        writing.write(use_latest_version="true")

@@ -240,8 +240,3 @@ def test_columns_that_the_latest_schema_has_not_are_left_out_if_that_is_asked_fo
         writing.write(use_latest_version="true")
     writing.write(use_latest_version="true", latest_compatibility_strict="false")
     assert writing.values() == [*TWO_ROWS, *TWO_ROWS]
-
-
-def test_this_registry_has_no_guids_for_headers(writing):
-    with pytest.raises(RegistryError, match=r"leave value\.schema\.id\.location out"):
-        writing.write(value_schema_id_location="header")

@@ -33,7 +33,7 @@ from spark_kafka_sink.security.kerberos import (
 )
 from spark_kafka_sink.security.login import check
 from tests.patience import PATIENCE_MS, PATIENCE_S
-from tests.unit.registry_asking import Times
+from tests.unit.registry.server import Times
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 KEYTAB = {"useKeyTab": "true", "keyTab": "/a.keytab", "principal": "app@REALM", "storeKey": "true"}

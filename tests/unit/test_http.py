@@ -27,9 +27,8 @@ from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableErro
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.registry.client import RegistryClient
 from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
-from tests.unit.registry_asking import TEXT, options, refusal
-from tests.unit.registry_server import Registry
-from tests.unit.registry_server import serving as serving_registry
+from tests.unit.registry.server import TEXT, Registry, options, refusal
+from tests.unit.registry.server import serving as serving_registry
 from tests.unit.scripted_endpoint import HOST, http_proxy
 from tests.unit.tls_server import authority, client_context, server_context
 from tests.unit.token_logins import config_for, refused

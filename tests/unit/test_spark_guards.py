@@ -31,7 +31,7 @@ from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.task import Interceptors
 from spark_kafka_sink.transactions import session
 from spark_kafka_sink.transactions.model import DriverToken, WorkerTransactionalIds
-from tests.unit.registry_asking import fresh_registry
+from tests.unit.registry.server import fresh_registry
 from tests.unit.simulated_time import SimulatedClock
 
 TOKEN = DriverToken(1, 2, 0, 2)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.config.registry import RegistryConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.avro_layout import checked_types
 from spark_kafka_sink.formats.plan import FormatError
@@ -18,36 +18,29 @@ from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import (
     SchemaFile,
-    SchemaRequest,
     find,
     schema_id_header,
     schema_id_prefix,
 )
 from tests.formats.generate_avro_schemas import VERDICTS as VERDICTS_FILE
-from tests.unit.registry_asking import (
+from tests.unit.registry.server import (
     HUSH,
     OTHER,
     TEXT,
+    Registry,
     Times,
     asked_of,
     found,
-    fresh_registry,
     jwt,
     options,
     paths,
     refusal,
+    request_of,
     serving_token,
 )
-from tests.unit.registry_server import Registry
 
 VERDICTS = json.loads(VERDICTS_FILE.read_text(encoding="utf-8"))["cases"]
 """What Java's Avro says of schemas, in the order in which its parser gets them."""
-
-
-@pytest.fixture
-def registry():
-    with fresh_registry() as made:
-        yield made
 
 
 # --- what is asked ----------------------------------------------------------------------------
@@ -94,11 +87,8 @@ def test_the_latest_version_and_an_id_bring_their_schema(registry):
 
 
 def ask_in_stream(registry: Registry, clock: Times, **more: str) -> int | None:
-    given = options(registry.url, schema_registry_timeout_ms="500", **more).registry
-    assert given.config is not None
-    assert given.value is not None
-    wanted = SchemaRequest("value", "t", TEXT, "prefix", given.value)
-    return find(given.config, wanted, clock, is_stream=True).id
+    given = options(registry.url, schema_registry_timeout_ms="500", **more)
+    return find(*request_of(given), clock, is_stream=True).id
 
 
 @pytest.mark.parametrize("more", [{}, {"use_latest_version": "true"}])
@@ -240,11 +230,8 @@ def test_protobuf_has_the_index_of_its_message_behind_the_id():
     assert header == b"\1" + bytes(15) + b"\1" + b"\0"
 
 
-def wanted_protobuf(given: SinkOptions, **more: object) -> tuple[RegistryConfig, SchemaRequest]:
-    assert given.registry.config is not None
-    assert given.registry.value is not None
-    wanted = SchemaRequest("value", "t", None, "prefix", given.registry.value, "PROTOBUF")
-    return given.registry.config, wanted._replace(**more)
+def wanted_protobuf(given: SinkOptions, text: str | None = None, **more: object) -> Any:
+    return request_of(given, text, kind="PROTOBUF", **more)
 
 
 def test_files_that_a_protobuf_schema_imports_are_registered_under_their_names(registry):

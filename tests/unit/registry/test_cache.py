@@ -17,33 +17,17 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.machine import process_identity
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
-from spark_kafka_sink.registry.schemas import SchemaCache, SchemaRequest, find
-from tests.unit.registry_asking import OTHER, TEXT, fresh_registry, options
-from tests.unit.registry_server import Registry
+from spark_kafka_sink.registry.schemas import SchemaCache, find
+from tests.unit.registry.server import OTHER, TEXT, Registry, options, request_of
 
 SCHEMA = Schema(7, TEXT, "AVRO", None, 2, (("n.Home", "home", 1),), (("b.proto", "text"),))
-
-
-@pytest.fixture
-def registry():
-    with fresh_registry() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine.tempfile, "gettempdir", lambda: str(tmp_path))
-    return machine.private_folder("registry")
 
 
 def ask(registry: Registry, text: str = TEXT) -> Schema:
     """As a new process does, with this process for the one that they have in common."""
     schemas._answers.clear()
     given = options(registry.url.replace("//", "//user:hush@"), schema_registry_timeout_ms="100")
-    assert given.registry.config is not None
-    assert given.registry.value is not None
-    wanted = SchemaRequest("value", "t", text, "prefix", given.registry.value)
-    return find(given.registry.config, wanted, None, SchemaCache(os.getpid()), is_stream=True)
+    return find(*request_of(given, text), None, SchemaCache(os.getpid()), is_stream=True)
 
 
 def test_what_was_told_is_true_while_the_registry_is_away(registry, caplog):
@@ -96,11 +80,8 @@ def test_other_credentials_are_no_other_question(registry):
         options(registry.url.replace("//", f"//{user}@"), use_latest_version="true")
         for user in ("a:1", "b:2")
     ]
-    wanted = SchemaRequest("value", "t", TEXT, "prefix", asked[0].registry.value)  # type: ignore[union-attr, arg-type]
-    first, second = (
-        schemas._cache_key(one.registry.config, wanted, "q")  # type: ignore[union-attr, arg-type]
-        for one in asked
-    )
+    _, wanted = request_of(asked[0])
+    first, second = (schemas._cache_key(one.registry.config, wanted, "q") for one in asked)
     assert first == second
 
 

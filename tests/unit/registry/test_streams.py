@@ -8,14 +8,19 @@ import pickle
 import pytest
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from spark_kafka_sink.base import machine
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.protobuf_files import descriptor_set, one_message
-from tests.unit.registry_asking import fresh_registry, jwt, options, serving_token
-from tests.unit.registry_server import Registry, serving
+from tests.unit.registry.server import (
+    Registry,
+    fresh_registry,
+    jwt,
+    options,
+    serving,
+    serving_token,
+)
 from tests.unit.tls_server import authority, load_identity, server_context
 
 FIRST = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","string"]}]}'
@@ -31,11 +36,6 @@ def registry():
     with fresh_registry() as made:
         made.add("t-value", {"schema": FIRST})
         yield made
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine.tempfile, "gettempdir", lambda: str(tmp_path))
 
 
 def plan(
