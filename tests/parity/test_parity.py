@@ -1,6 +1,7 @@
-"""The cases in each version of Spark: written by ``program.py`` there, read back and compared here.
+"""The cases in each version of Spark: written by ``cases.py`` there, read back and compared here.
 
-Only ``make test-parity`` runs it. What it has found goes into docs/internals/parity.md.
+Only ``make test-parity`` runs them. What it has found goes into docs/internals/parity.md, which is what
+its results say.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ import pytest
 from spark_kafka_sink.localkafka import LocalKafka, fetch_jars
 from tests.local_kafka import PatientKafka
 from tests.parity import results
-from tests.parity.expected import EXPECTED, SKIPPED, Expected
-from tests.parity.results import Result
+from tests.parity.results import EXPECTED, SKIPPED, Expected, Result
 from tests.parity.world import CASES, OURS, SPARKS, topic_name
 from tests.reading import Read, read_topic
 from tests.versions.environments import ROOT, Pair, environment, interpreter
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
+DOCUMENT = ROOT / "docs" / "internals" / "parity.md"
 
 
 class Sink(NamedTuple):
@@ -55,7 +55,7 @@ SINKS = {
 
 
 class Told(NamedTuple):
-    """What program.py says of one case and one sink."""
+    """What cases.py says of one case and one sink."""
 
     error: str | None
     refused: list[str]
@@ -101,7 +101,7 @@ def _program(
     python: Path, broker: LocalKafka, folder: Path, prefix: str, jars: list[Path]
 ) -> list[dict[str, Any]]:
     joined = ",".join(map(str, jars))
-    words = ("-m", "tests.parity.program", broker.bootstrap_servers, folder, prefix, joined)
+    words = ("-m", "tests.parity.cases", broker.bootstrap_servers, folder, prefix, joined)
     variables = {
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": str(python),
@@ -116,6 +116,8 @@ def _program(
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_every_case(run):
     """One test, so that the results of a version are of one run."""
     problems, found = [], []
@@ -131,6 +133,21 @@ def test_every_case(run):
         found.append(Result(spark, python, sink, name, outcome, today))
     assert not problems, "\n".join(problems)
     results.replace(found, spark)
+
+
+def test_the_document_is_generated():
+    assert DOCUMENT.read_text(encoding="utf-8") == results.render()
+
+
+def test_every_expectation_is_of_a_case():
+    assert set(EXPECTED) <= set(CASES)
+
+
+def test_every_case_has_a_result_in_every_spark_that_was_run():
+    found = {(result.spark, result.case): result.outcome for result in results.read()}
+    sparks = {spark for spark, _ in found}
+    assert sparks
+    assert set(found) == {(spark, case) for spark in sparks for case in CASES}
 
 
 def differences(run: Run, name: str, expected: Expected) -> Iterator[str]:

@@ -26,7 +26,9 @@ SCHEMA = Schema(7, TEXT, "AVRO", None, 2, (("n.Home", "home", 1),), (("b.proto",
 def ask(registry: Registry, text: str = TEXT) -> Schema:
     """As a new process does, with this process for the one that they have in common."""
     schemas._answers.clear()
-    given = options(registry.url.replace("//", "//user:hush@"), schema_registry_timeout_ms="100")
+    timeout_ms = "100" if registry.fails else "36000"
+    url = registry.url.replace("//", "//user:hush@")
+    given = options(url, schema_registry_timeout_ms=timeout_ms)
     return find(*request_of(given, text), None, SchemaCache(os.getpid()), is_stream=True)
 
 

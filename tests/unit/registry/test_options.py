@@ -462,4 +462,4 @@ def test_check_tells_of_a_registry_that_is_away():
     url = f"http://127.0.0.1:{unused_port()}"
     ((outcome, subject, text),) = checked(url, schema_registry_timeout_ms="100")
     assert (outcome, subject) == ("failed", "schema registry")
-    assert "Connection refused" in text
+    assert "no schema registry of schema.registry.url answers" in text
