@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import struct
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from types import FrameType
 
 import pyarrow as pa
 import pytest
@@ -22,7 +20,7 @@ from tests.formats.generate_avro_schemas import VERDICTS, all_cases
 from tests.twin import zigzag_varint
 
 
-def records_of(count: int) -> list[object]:
+def records_of(count):
     """So many records, each with a field of another name."""
     return [record(**{f"x{n}": "int"}) | {"name": f"R{n}"} for n in range(count)]
 
@@ -532,11 +530,11 @@ LEVELS = 40
 
 
 @contextmanager
-def few_calls(most: int = 20_000) -> Iterator[None]:
+def few_calls(most=20_000):
     """Of the package's functions of formats; one more than ``most`` ends what is inside."""
     left = most
 
-    def count(frame: FrameType, event: str, _: object) -> None:
+    def count(frame, event, _):
         nonlocal left
         if event == "call" and "/spark_kafka_sink/formats/" in frame.f_code.co_filename:
             left -= 1
@@ -549,7 +547,7 @@ def few_calls(most: int = 20_000) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def nested_choice(last: object, **default: object) -> list[object]:
+def nested_choice(last, **default):
     """A union of two records, each with a union of the two of the next level, the last ``last``.
 
     default: of these fields, where they have one
@@ -562,7 +560,7 @@ def nested_choice(last: object, **default: object) -> list[object]:
     return inner
 
 
-def repeated(last: object, default: object) -> object:
+def repeated(last, default):
     """A record with two of a record with two, and so on, each by default."""
     kind, value = last, default
     for level in range(LEVELS):
@@ -571,7 +569,7 @@ def repeated(last: object, default: object) -> object:
     return kind
 
 
-def default_of(kind: object) -> bytes:
+def default_of(kind):
     """What is written of a field without a column, whose default is an empty object."""
     batch = pa.record_batch({"a": ["x"]})
     encode = encoder(batch.schema, record(f=(kind, {}), a="string")).encode

@@ -116,7 +116,7 @@ def to_json(spark):
     kind = java.org.apache.spark.types.variant.Variant
     zones = {name: java.java.time.ZoneId.of(name) for name in VARIANT_ZONES}
 
-    def write(found: Variant, zone: str) -> str | None:
+    def write(found, zone):
         try:
             made = kind(bytearray(found.value), bytearray(found.metadata))
             return str(made.toJson(zones[zone]))
@@ -126,7 +126,7 @@ def to_json(spark):
     return write
 
 
-def ours(found: Variant, zone: str) -> str | None:
+def ours(found, zone):
     plan = FormatPlan(JSON, (PlannedField(("c",), "c"),), json_options=JsonOptions(time_zone=zone))
     batch = pa.record_batch([pa.array([found._asdict()], KIND)], ["c"])
     (value,) = RowEncoder(plan, batch.schema).encode(batch).values.to_pylist()

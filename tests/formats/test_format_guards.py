@@ -41,18 +41,18 @@ VARIANT = pa.struct(MARKED)
 EMPTY = b"\1\0\0"
 
 
-def json_encoder(schema: pa.Schema, prefix: bytes = b"", **options: object) -> RowEncoder:
+def json_encoder(schema, prefix=b"", **options):
     fields = tuple(PlannedField((name,), name) for name in schema.names)
     plan = FormatPlan(JSON, fields, prefix, json_options=JsonOptions(**options))
     return RowEncoder(plan, schema)
 
 
-def texts(batch: pa.RecordBatch, **options: object) -> list[object]:
+def texts(batch, **options):
     values = json_encoder(batch.schema, **options).encode(batch).values.to_pylist()
     return [None if value is None else json.loads(value) for value in values]
 
 
-def struct(*fields: pa.Array) -> pa.Array:
+def struct(*fields):
     return pa.StructArray.from_arrays(list(fields), [f"f{n}" for n in range(len(fields))])
 
 
@@ -95,7 +95,7 @@ def test_all_addresses_of_a_table_are_of_memory_that_it_keeps():
     assert kept[int(symbols[1])].tobytes() == b"abc"
 
 
-def nested(depth: int) -> pa.RecordBatch:
+def nested(depth):
     kind, value = INT, 1
     for _ in range(depth):
         kind, value = pa.list_(kind), [value]
@@ -109,7 +109,7 @@ NUMBERS = pa.record_batch({"c": pa.array([1, 2], INT)})
 PREFIX = b"p" * 700
 
 
-def avro(batch: pa.RecordBatch, kind: object, prefix: bytes = b"") -> RowEncoder:
+def avro(batch, kind, prefix=b""):
     return avro_rows.encoder(batch.schema, avro_rows.record(c=kind), prefix)
 
 
@@ -234,7 +234,7 @@ def test_texts_of_keys_and_values_go_by_ansi(is_ansi, text):
     assert found.rows.to_pydict() == {"value": [text], "key": [text]}
 
 
-def told(zone: str | None, **columns: pa.Array) -> list[object]:
+def told(zone, **columns):
     return [json.loads(row) for row in rows_as_json(pa.record_batch(columns), zone).to_pylist()]
 
 
@@ -279,12 +279,12 @@ MIB = 2**20
 class Rooms:
     """Encodes, and keeps the sizes of all memory that was taken for it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, plan: FormatPlan, batch: pa.RecordBatch):
+    def __init__(self, monkeypatch, plan, batch):
         self.encoder = RowEncoder(plan, batch.schema)
         self.sizes: list[int] = []
         kernel, state = self.encoder._kernel, self.encoder._state
 
-        def noting(address: int) -> int:
+        def noting(address):
             self.sizes.append(int(state[encoders.nodes.LIMIT] - state[encoders.nodes.OUT]))
             return kernel(address)
 
@@ -323,7 +323,7 @@ STRUCT = pa.array([{"x": 1}, None, {"x": 3}], pa.struct([("x", pa.int32())]))
 OF_STRUCT = PartPlan(0, FormatPlan(JSON, (PlannedField(("s", "x"), "x"),)))
 
 
-def written(plan: RowsPlan, **columns: pa.Array) -> dict[str, list[object]]:
+def written(plan, **columns):
     found = RowsEncoder(plan).encode(pa.record_batch(columns))
     return found.checked("test").to_pydict()
 

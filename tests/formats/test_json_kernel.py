@@ -31,18 +31,18 @@ from tests.formats.rows import (
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Africa/Casablanca"]
 
 
-def encoder(schema: pa.Schema, **options) -> RowEncoder:
+def encoder(schema, **options):
     fields = tuple(PlannedField((name,), name) for name in schema.names)
     return RowEncoder(FormatPlan(JSON, fields, json_options=JsonOptions(**options)), schema)
 
 
-def texts(arrow_batch: pa.RecordBatch, **options) -> list[str]:
+def texts(arrow_batch, **options):
     values = encoder(arrow_batch.schema, **options).encode(arrow_batch).values
     values.validate(full=True)
     return [value.decode() for value in values.to_pylist()]
 
 
-def of_column(array: pa.Array) -> list[str]:
+def of_column(array):
     """What a single column's values are written as."""
     found = texts(pa.record_batch([array], ["c"]), ignore_null_fields=False)
     return [text.removeprefix('{"c":').removesuffix("}") for text in found]
@@ -389,14 +389,14 @@ MICROS = st.one_of(st.integers(*SECONDS_1800_TO_2700), integers(64))
 HOUR = 3_600_000_000
 
 
-def column_texts(values: list, kind: pa.DataType, zone: str = "UTC", is_ansi: bool = True) -> list:
+def column_texts(values, kind, zone="UTC", is_ansi=True):
     column = text_of(pa.array(values, kind), "c", zone, is_ansi)
     column.validate(full=True)
     assert column.type == pa.string()
     return column.to_pylist()
 
 
-def cast(micros: int, zone: str) -> str:
+def cast(micros, zone):
     ahead = json_twin.seconds_ahead(micros // 1_000_000, zone)
     days, rest = divmod(micros + ahead * 1_000_000, json_twin.DAY_US)
     return f"{json_twin.day(days)} {json_twin.clock(rest, 6)}"
@@ -477,7 +477,7 @@ def test_a_part_of_a_column():
     assert text_of(column, "c", "UTC", True).to_pylist() == [None, "1970-01-01 01:00:00"]
 
 
-def number(unscaled: int, scale: int) -> Decimal:
+def number(unscaled, scale):
     return Decimal(unscaled).scaleb(-scale, Context(prec=60))
 
 

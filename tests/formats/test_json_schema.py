@@ -240,7 +240,7 @@ NEW = "https://json-schema.org/draft/2020-12/schema"
 OLD = "http://json-schema.org/draft-07/schema#"
 
 
-def home(reference: object, **more: object) -> dict[str, Any]:
+def home(reference, **more):
     """A schema whose home is what is referred to."""
     return {"properties": {"home": reference}, **more}
 
@@ -361,10 +361,10 @@ VARIANTS = [None, 1, "x", {"a": 1}, [1]]
 class Chance(Random):
     """Types of Spark with values of them, and JSON Schemas."""
 
-    def is_so(self, chance: float) -> bool:
+    def is_so(self, chance):
         return self.random() < chance
 
-    def type(self, depth: int) -> Any:
+    def type(self, depth):
         kind = self.choice(SIMPLE + (["array", "map", "struct"] if depth else []))
         if kind == "array":
             inner = self.type(depth - 1)
@@ -374,13 +374,13 @@ class Chance(Random):
             return {**found, "valueContainsNull": self.is_so(0.6)}
         return self.struct(depth - 1) if kind == "struct" else kind
 
-    def struct(self, depth: int) -> Any:
+    def struct(self, depth):
         names = self.sample(COLUMN_NAMES, self.randint(1, 3))
         fields = [(name, self.type(depth), self.is_so(0.7)) for name in names]
         made = [{"name": name, "type": kind, "nullable": null} for name, kind, null in fields]
         return {"type": "struct", "fields": made}
 
-    def value(self, kind: Any) -> Any:
+    def value(self, kind):
         """No null and no NaN: that these do not fit is no reason to refuse a column."""
         simple = {
             "long": self.randint(-5, 5),
@@ -398,7 +398,7 @@ class Chance(Random):
             return {f"k{n}": self.value(kind["valueType"]) for n in range(2)}
         return {field["name"]: self.value(field["type"]) for field in kind["fields"]}
 
-    def schema(self, depth: int) -> Any:
+    def schema(self, depth):
         chance = self.random()
         if chance < 0.1:
             return self.choice([{}, {}, True, False])
@@ -412,7 +412,7 @@ class Chance(Random):
             found["type"] = [*{found["type"], self.choice(["null", "string"])}]
         return {**found, **self.contents(depth)} if depth else found
 
-    def contents(self, depth: int) -> dict[str, Any]:
+    def contents(self, depth):
         names = self.sample(COLUMN_NAMES, self.randint(0, 4))
         inner = {
             "properties": {name: self.schema(depth - 1) for name in names},
@@ -423,7 +423,7 @@ class Chance(Random):
         chances = {"properties": 0.8, "additionalProperties": 0.3, "required": 0.2, "items": 0.4}
         return {name: inner[name] for name, chance in chances.items() if self.is_so(chance)}
 
-    def root(self) -> dict[str, Any]:
+    def root(self):
         # The definitions refer to nothing behind them: a validator would not end.
         definitions = {"A": self.schema(0), "B": {"properties": {"a": self.schema(0)}}}
         for name, definition in definitions.items():

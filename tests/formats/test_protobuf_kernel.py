@@ -46,7 +46,7 @@ from tests.formats.rows import FLOATS, SINGLES, TEXT, Rows, arrow_batch, integer
 T = descriptor_pb2.FieldDescriptorProto
 
 
-def whole(low: int, high: int) -> st.SearchStrategy[int]:
+def whole(low, high):
     return st.one_of(st.integers(low, high), st.integers(max(low, -200), min(high, 200)))
 
 
@@ -106,7 +106,7 @@ class Made(NamedTuple):
 
 
 class _Making:
-    def __init__(self, draw: Any) -> None:
+    def __init__(self, draw):
         self.draw = draw
         self.file = descriptor_pb2.FileDescriptorProto(
             name="made.proto", package="pkg", syntax=draw(st.sampled_from(["proto2", "proto3"]))
@@ -117,7 +117,7 @@ class _Making:
         for name, number in ENUM:
             enum.value.add(name=name, number=number)
 
-    def message(self, message: Any, depth: int) -> Typed:
+    def message(self, message, depth):
         """Fill a message; a struct of some of its fields."""
         draw = self.draw
         numbers = draw(st.lists(st.integers(1, 3000), min_size=1, max_size=5, unique=True))
@@ -149,7 +149,7 @@ class _Making:
         made = st.fixed_dictionaries(values).map(lambda row: only_one(row, chosen))
         return Typed(pa.struct(draw(st.permutations(fields))), made)
 
-    def shaped(self, message: Any, field: Any, depth: int) -> Typed:
+    def shaped(self, message, field, depth):
         draw = self.draw
         shape = draw(st.sampled_from(["one", "one", "one", "many", "map"]))
         if shape == "map":
@@ -178,7 +178,7 @@ class _Making:
             return Typed(make(found.kind), st.lists(found.values, max_size=4))
         return found
 
-    def typed(self, message: Any, field: Any, depth: int) -> Typed:
+    def typed(self, message, field, depth):
         draw = self.draw
         what = draw(
             st.sampled_from(["plain"] * 4 + ["enum", "time", "wrapped"] + ["inner"] * depth)
@@ -208,14 +208,14 @@ class _Making:
         return self.message(inner, depth - 1)
 
 
-def only_one(row: dict[str, Any], names: list[str]) -> dict[str, Any]:
+def only_one(row, names):
     """At most one member of a oneof has a value."""
     given = [name for name in names if row[name] is not None]
     return {name: None if name in given[1:] else value for name, value in row.items()}
 
 
 @st.composite
-def made_rows(draw: Any) -> Made:
+def made_rows(draw):
     making = _Making(draw)
     root = making.file.message_type.add(name="Root")
     typed = making.message(root, 2)
@@ -504,9 +504,7 @@ print(RowEncoder(plan, batch.schema).encode(batch).values.to_pylist())
 
 def test_tasks_need_no_package_of_protobuf():
     plan = FormatPlan(
-        PROTOBUF,
-        (PlannedField(("c",), "c"),),
-        protobuf_schema=schema_of(one_message(c="int64")),
+        PROTOBUF, (PlannedField(("c",), "c"),), protobuf_schema=schema_of(one_message(c="int64"))
     )
     command = [sys.executable, "-c", WITHOUT_THE_PACKAGE, pickle.dumps(plan).hex()]
     done = subprocess.run(command, capture_output=True, text=True)

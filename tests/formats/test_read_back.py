@@ -6,11 +6,9 @@ import datetime
 import io
 import json
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.avro.functions import from_avro
 
@@ -62,7 +60,7 @@ def all_types(spark):
 def written(kafka, request):
     """Writes rows by the sink, and tells the topic."""
 
-    def write(frame: DataFrame, **options: str) -> str:
+    def write(frame, **options):
         topic = "".join(c if c.isalnum() else "-" for c in request.node.name)
         kafka.create_topic(topic, 3)
         writer = frame.write.format("pykafka-sink").mode("append").options(**options)
@@ -93,7 +91,7 @@ def test_avro_by_fastavro(name, request, written, kafka):
     assert len(found) == len(rows)
 
 
-def plain(value: Any) -> Any:
+def plain(value):
     """As texts, of which no NaN is another one, and times by UTC."""
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}

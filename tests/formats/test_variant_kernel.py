@@ -47,16 +47,16 @@ ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Europe/Lon
 EMPTY = metadata_of([])
 
 
-def encoder(schema: pa.Schema, **options) -> RowEncoder:
+def encoder(schema, **options):
     fields = tuple(PlannedField((name,), name) for name in schema.names)
     return RowEncoder(FormatPlan(JSON, fields, json_options=JsonOptions(**options)), schema)
 
 
-def array_of(found: list[Variant | None]) -> pa.Array:
+def array_of(found):
     return pa.array([None if v is None else v._asdict() for v in found], KIND)
 
 
-def of_column(array: pa.Array, **options) -> list[str | None]:
+def of_column(array, **options):
     """What was written of each row, None for rows with a fault."""
     made = encoder(pa.schema([("c", array.type)]), ignore_null_fields=False, **options)
     values, _ = made.encode(pa.record_batch([array], ["c"]))
@@ -64,14 +64,14 @@ def of_column(array: pa.Array, **options) -> list[str | None]:
     return [t and t.removeprefix('{"c":').removesuffix("}") for t in texts]
 
 
-def fault_of(found: Variant) -> str:
+def fault_of(found):
     made = encoder(pa.schema([("c", KIND)]))
     values, faults = made.encode(pa.record_batch([array_of([found])], ["c"]))
     assert values.to_pylist() == [None]
     return made.fault_text(int(faults[0]))
 
 
-def of_value(value: bytes, names: list[str] | None = None) -> str | None:
+def of_value(value, names=None):
     return of_column(array_of([Variant(value, metadata_of(names or []))]))[0]
 
 
@@ -125,7 +125,7 @@ def test_damaged_bytes_have_the_fault_of_the_twin_and_none_behind_them_is_read(f
         _assert_same(values.to_pylist()[0].decode(), f'{{"c":{expected}}}')
 
 
-def _verdict(found: Variant) -> str | int:
+def _verdict(found):
     """The text, or the number of the fault."""
     try:
         return twin.twin_text(*found, "UTC")
@@ -133,7 +133,7 @@ def _verdict(found: Variant) -> str | int:
         return int(error.args[0])
 
 
-def _assert_same(found: str, expected: str) -> None:
+def _assert_same(found, expected):
     # Python replaces each byte of half a surrogate pair, Java all three at once.
     if "\ufffd" in expected:
         found, expected = found.replace("\ufffd", ""), expected.replace("\ufffd", "")
@@ -148,7 +148,7 @@ def test_numbers_stand_for_the_same_faults_in_both():
     assert twin.MOST_BYTES == variant.MAX_VARIANT_BYTES
 
 
-def nested(levels: int) -> bytes:
+def nested(levels):
     """Arrays and objects in turns."""
     value = number(3, 1, 5)
     for level in range(levels):
@@ -290,7 +290,7 @@ def test_long_texts_and_names_get_the_room_that_they_need(data):
     assert found == [twin.twin_text(*row, "UTC") for row in rows] * 3
 
 
-def interpreted(schema: pa.Schema) -> RowEncoder:
+def interpreted(schema):
     """With the kernel as Python runs it."""
     made = encoder(schema)
     made._kernel = json_rows.write_json

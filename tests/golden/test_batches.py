@@ -28,7 +28,6 @@ from spark_kafka_sink.record.record_batch import (
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from tests import twin
 from tests.golden import case_files as cases
-from tests.golden.case_files import Case
 from tests.golden.producing import Golden, Topic
 
 BATCH_CASES = cases.load("batches")
@@ -40,12 +39,12 @@ KEY_CASES = cases.load("keys")
 SMALL_MEMORY = 65536
 
 
-def named(some: list[Case], name: str) -> Case:
+def named(some, name):
     (found,) = (case for case in some if case["name"] == name)
     return found
 
 
-def golden(case: Case, **options: object) -> Golden:
+def golden(case, **options):
     """A producer that puts any of the cases into one batch."""
     producer = case["producer"]
     given = {"batch_size": 1 << 25, "max_request_size": 1 << 25, **options}
@@ -59,7 +58,7 @@ def golden(case: Case, **options: object) -> Golden:
     return Golden(producer=identity, first_sequence=producer["first_sequence"], **given)
 
 
-def assert_java_wrote(ours: bytes, batch: Case) -> None:
+def assert_java_wrote(ours, batch):
     cases.assert_same_bytes(ours[RECORD_BATCH_OVERHEAD:], batch["records"])
     assert ours[:RECORD_BATCH_OVERHEAD].hex() == batch["header"]
 

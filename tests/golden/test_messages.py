@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, RemoteProtocolError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.protocol import api
-from spark_kafka_sink.protocol.connection import Connection, SaslClient
 from spark_kafka_sink.security.mechanisms import (
     OAuthBearerSaslClient,
     PlainSaslClient,
@@ -18,7 +15,7 @@ from spark_kafka_sink.security.mechanisms import (
     ScramUser,
 )
 from tests.golden import case_files as cases
-from tests.golden.case_files import REQUESTS, Case, from_json, speaks, to_json, uuid_of
+from tests.golden.case_files import REQUESTS, from_json, speaks, to_json, uuid_of
 from tests.golden.producing import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE, Golden, Topic
 from tests.unit import frames
 from tests.unit.frames import ready_connection
@@ -32,7 +29,7 @@ CORRELATION_ID = slice(8, 12)
 TOO_NEW = "unsupported version"
 
 
-def versions_of(some: list[Case], api: str) -> set[int]:
+def versions_of(some, api):
     return {case["version"] for case in some if case.get("api", "Produce") == api}
 
 
@@ -128,7 +125,7 @@ def test_whole_produce_request_is_javas(case):
 # --- responses ------------------------------------------------------------------------------------
 
 
-def asked(case: Case) -> Connection:
+def asked(case):
     """A connection that waits for the answer of a case."""
     connection = ready_connection("c")
     frames.asked(connection, REQUESTS[case["api"]](), case["version"])
@@ -152,7 +149,7 @@ def test_content_of_a_response_is_javas(case):
 # --- SASL -----------------------------------------------------------------------------------------
 
 
-def conversation(case: Case, **more: Any) -> SaslClient:
+def conversation(case, **more):
     case = {**case, **more}
     if case["mechanism"] == "OAUTHBEARER":
         return OAuthBearerSaslClient(Secret(case["token"]), case["extensions"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -43,13 +42,13 @@ def test_the_kernels_of_records_do_not_either():
     assert sum(check_records(RandomLayouts(seed)) for seed in range(400)) > 2000
 
 
-def checked(batch: pa.RecordBatch, **plan) -> CheckedEncoder:
+def checked(batch, **plan):
     made = CheckedEncoder(FormatPlan(plan.pop("format", JSON), FIELD, **plan), batch.schema)
     made.encode(batch)
     return made
 
 
-def row_of(made: CheckedEncoder) -> np.ndarray:
+def row_of(made):
     """Return the node of the column."""
     return made._table.numbers[1]
 

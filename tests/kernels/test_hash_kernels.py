@@ -45,7 +45,7 @@ VALUE_SEED, KEY_SEED, HEADER_SEED = 2, 3, 5
 """Seeds of a row's first field: its kind XOR the seed of a row."""
 
 
-def hashed(data: bytes) -> int:
+def hashed(data):
     """Return the kernel's hash of the value of a row, between bytes that must not count."""
     array = pa.array([b"\xa5" * 16, data, b"\xa5" * 16], pa.binary()).slice(1, 1)
     digest = RowsDigest(ColumnPositions(value=0, topic_option="t"))
@@ -160,12 +160,7 @@ def assign(
     view = ABSENT_INTEGERS if chosen is None else integers_view(chosen)
     indices = None if topics is None else np.array(topics, np.int32)
     bad = assign_slots(
-        Topics(indices, first_slots, np.array(counts, np.int32)),
-        view,
-        computed,
-        key,
-        key_hash,
-        out,
+        Topics(indices, first_slots, np.array(counts, np.int32)), view, computed, key, key_hash, out
     )
     return bad, out.tolist()
 

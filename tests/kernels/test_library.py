@@ -93,7 +93,7 @@ def copied(tmp_path):
     return root
 
 
-def run(root: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(root, *words, **variables):
     return subprocess.run(
         [sys.executable, *words],
         # Python searches the working directory before PYTHONPATH.
@@ -114,7 +114,7 @@ def built(copied):
     return copied
 
 
-def library_of(root: Path) -> Path:
+def library_of(root):
     return root / "spark_kafka_sink" / "record" / "compiled" / library_name(platform_name())
 
 

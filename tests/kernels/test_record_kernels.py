@@ -151,10 +151,7 @@ def test_bytes_are_the_twins_for_any_rows_and_page_size(rows, page_size, large, 
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.tuples(fields, fields), min_size=3, max_size=30),
-    st.data(),
-)
+@given(st.lists(st.tuples(fields, fields), min_size=3, max_size=30), st.data())
 def test_slices_append_what_they_show(rows, data):
     start = data.draw(st.integers(0, len(rows) - 1))
     length = data.draw(st.integers(1, len(rows) - start))
@@ -271,7 +268,7 @@ FAR_MS = 1 << 45
 GUARD_BYTES = 256
 
 
-def records_at(*timestamps: int) -> bytes:
+def records_at(*timestamps):
     """Return the smallest possible records, without key and value."""
     return b"".join(
         twin.encode_record(timestamp, offset, None, None)
@@ -279,7 +276,7 @@ def records_at(*timestamps: int) -> bytes:
     )
 
 
-def taken(records: bytes, count: int, limit_bytes: int) -> tuple[int, int, int]:
+def taken(records, count, limit_bytes):
     """Return (records taken, bytes written, bytes that were touched)."""
     data = np.frombuffer(records, np.uint8)
     out = np.full(len(records) + limit_bytes + GUARD_BYTES, GUARD_BYTE, np.uint8)
@@ -309,7 +306,7 @@ def test_parts_of_few_tiny_records_stay_within_their_buffer(monkeypatch, count):
     """A batch header is longer than these records: half the batch exceeds all its records."""
     guarded: list[np.ndarray] = []
 
-    def guarded_empty(size: int, dtype: type) -> np.ndarray:
+    def guarded_empty(size, dtype):
         guarded.append(np.full(size + GUARD_BYTES, GUARD_BYTE, dtype))
         return guarded[-1][:size]
 
@@ -340,7 +337,7 @@ def test_few_tiny_records_that_a_codec_has_made_larger_are_split_to_fit(count):
     assert sum(part.records_count for part in parts) == count
 
 
-def batch_of(count: int, *, may_be_appended: bool) -> ProducerBatch:
+def batch_of(count, *, may_be_appended):
     records = records_at(*[0] * count)
     whole = memoryview(bytearray(RECORD_BATCH_OVERHEAD) + records)
     batch = ProducerBatch(T0, [whole], [], len(whole), len(whole), count, 0, 0, 0, 0, 0)

@@ -94,8 +94,8 @@ def _differences() -> Iterator[str]:
         expected = EXPECTED.get(name, Expected())
         if expected.outcome == DIFFERS:
             grouped.setdefault(expected.why, []).append(case)
-    for why, cases in grouped.items():
-        shown = dict.fromkeys(_lower(case.shows) for case in cases)
+    for why, alike in grouped.items():
+        shown = dict.fromkeys(_lower(case.shows) for case in alike)
         yield f"| {'; '.join(shown)} | {why} |\n"
 
 

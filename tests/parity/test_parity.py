@@ -11,18 +11,16 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from spark_kafka_sink.localkafka import LocalKafka, fetch_jars
+from spark_kafka_sink.localkafka import fetch_jars
 from tests.local_kafka import PatientKafka
 from tests.parity import results
 from tests.parity.results import EXPECTED, SKIPPED, Expected, Result
 from tests.parity.world import CASES, OURS, SPARKS, topic_name
-from tests.reading import Read, read_topic
+from tests.reading import read_topic
 from tests.versions.environments import ROOT, Pair, environment, interpreter
 
 DOCUMENT = ROOT / "docs" / "internals" / "parity.md"
@@ -36,7 +34,7 @@ class Sink(NamedTuple):
     tokens: str
     client: str
 
-    def modules(self) -> list[str]:
+    def modules(self):
         return [
             f"org.apache.spark:spark-sql-kafka-0-10_{self.scala}:{self.sink}",
             f"org.apache.spark:spark-token-provider-kafka-0-10_{self.scala}:{self.tokens}",
@@ -97,15 +95,10 @@ def run(request, broker, tmp_path_factory):
     return Run(told[0], prefix, broker.bootstrap_servers, found)
 
 
-def _program(
-    python: Path, broker: LocalKafka, folder: Path, prefix: str, jars: list[Path]
-) -> list[dict[str, Any]]:
+def _program(python, broker, folder, prefix, jars):
     joined = ",".join(map(str, jars))
     words = ("-m", "tests.parity.cases", broker.bootstrap_servers, folder, prefix, joined)
-    variables = {
-        "PYTHONPATH": str(ROOT),
-        "PYSPARK_PYTHON": str(python),
-    }
+    variables = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)}
     done = subprocess.run(
         [str(python), *map(str, words)],
         env={**os.environ, **variables},
@@ -150,7 +143,7 @@ def test_every_case_has_a_result_in_every_spark_that_was_run():
     assert set(found) == {(spark, case) for spark in sparks for case in CASES}
 
 
-def differences(run: Run, name: str, expected: Expected) -> Iterator[str]:
+def differences(run, name, expected):
     """What is not as expected."""
     ours, sparks = run.told[name, OURS], run.told[name, SPARKS]
     if sparks.error:
@@ -173,7 +166,7 @@ def differences(run: Run, name: str, expected: Expected) -> Iterator[str]:
             yield from other_rows(run, name, topic, is_written)
 
 
-def unsaid(refused: list[str], says: tuple[str, ...], who: str) -> Iterator[str]:
+def unsaid(refused, says, who):
     if len(refused) != len(says):
         yield f"{who} refused {len(refused)} times, not {len(says)}"
     for text, part in zip(refused, says):
@@ -181,7 +174,7 @@ def unsaid(refused: list[str], says: tuple[str, ...], who: str) -> Iterator[str]
             yield f"{who} does not say '{part}' in: {text}"
 
 
-def other_rows(run: Run, name: str, topic: str, is_written: bool) -> Iterator[str]:
+def other_rows(run, name, topic, is_written):
     """Of the topic of both sinks; if not ``is_written``, this sink's has none."""
     ours, theirs = (
         read_topic(run.servers, topic_name(run.prefix, name, topic, sink))
@@ -205,7 +198,7 @@ def other_rows(run: Run, name: str, topic: str, is_written: bool) -> Iterator[st
                     yield f"{topic}-{partition} is not in order"
 
 
-def content(records: list[Read]) -> Counter[tuple[object, ...]]:
+def content(records):
     """Records; those without key count on any partition."""
     return Counter(
         (r.partition if r.key is not None else None, r.key, r.value, r.headers) for r in records

@@ -22,13 +22,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.protocol import api, schema, types
 from spark_kafka_sink.protocol import connection as connection_module
-from spark_kafka_sink.protocol.connection import (
-    MAX_RESPONSE_BYTES,
-    Connection,
-    InFlightRequest,
-    ProtocolEvent,
-    ResponseReceived,
-)
+from spark_kafka_sink.protocol.connection import MAX_RESPONSE_BYTES, ProtocolEvent, ResponseReceived
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersion,
     ApiVersionsRequest,
@@ -50,7 +44,6 @@ from spark_kafka_sink.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.protocol.types import Records
 from spark_kafka_sink.record.kernels.records import put_varint, varint_size
 from tests.property.message_values import (
@@ -67,7 +60,7 @@ from tests.unit.frames import asked, ready_connection
 PROPERTY = settings(max_examples=30, deadline=None, derandomize=True, database=None)
 
 
-def varint(value: int) -> bytes:
+def varint(value):
     out = bytearray()
     types.write_unsigned_varint(value, out)
     return bytes(out)
@@ -77,7 +70,7 @@ def varint(value: int) -> bytes:
 def test_every_message_survives_a_round_trip(cls, version):
     @PROPERTY
     @given(message_strategy(cls, version))
-    def check(message: schema.Message) -> None:
+    def check(message):
         encoded = encode(message, version)
         assert schema.decode_message(cls, version, encoded) == message
 
@@ -90,7 +83,7 @@ def test_a_decoder_reads_to_the_last_byte(cls, version):
 
     @settings(PROPERTY, max_examples=10)
     @given(message_strategy(cls, version))
-    def check(message: schema.Message) -> None:
+    def check(message):
         encoded = encode(message, version)
         for end in range(len(encoded)):
             with pytest.raises(RemoteProtocolError):
@@ -321,11 +314,11 @@ def test_null_topics_of_a_metadata_response_are_refused():
 LONGER = settings(PROPERTY, max_examples=200)
 
 
-def sized(frame: bytes) -> bytes:
+def sized(frame):
     return len(frame).to_bytes(4, "big") + frame
 
 
-def answer(sent: InFlightRequest, response: Message) -> bytes:
+def answer(sent, response):
     """The bytes of ``response`` as a broker sends them."""
     request_type = type(sent.request)
     tagged = sent.version >= request_type.flexible_from and request_type is not ApiVersionsRequest
@@ -333,7 +326,7 @@ def answer(sent: InFlightRequest, response: Message) -> bytes:
     return sized(header + encode(response, sent.version))
 
 
-def conversation(seed: int, count: int) -> tuple[Connection, list[ResponseReceived], bytes]:
+def conversation(seed, count):
     """A connection with ``count`` requests sent, what it should get, and the bytes of it."""
     rng = random.Random(seed)
     connection = ready_connection()
@@ -351,7 +344,7 @@ def conversation(seed: int, count: int) -> tuple[Connection, list[ResponseReceiv
     return connection, expected, stream
 
 
-def received(connection: Connection, data: bytes) -> list[ProtocolEvent]:
+def received(connection, data):
     return list(connection.receive(data, 0))
 
 
@@ -445,7 +438,7 @@ def test_an_impossible_size(size, chunk_bytes):
     data = size.to_bytes(4, "big", signed=True) + bytes(96)
     fed = 0
 
-    def feed() -> None:
+    def feed():
         nonlocal fed
         while fed < len(data):
             fed += chunk_bytes

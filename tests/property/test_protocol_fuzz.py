@@ -17,7 +17,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -38,7 +38,7 @@ from spark_kafka_sink.protocol.messages.topics import (
     TopicProduceResponse,
 )
 from spark_kafka_sink.record.compression import CODEC_IDS
-from spark_kafka_sink.record.record_batch import ReadBatch, crc32c, read_batches
+from spark_kafka_sink.record.record_batch import crc32c, read_batches
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from tests.property.message_values import REQUEST_VERSIONS, encode, label, random_message
 
@@ -70,7 +70,7 @@ class Frame(NamedTuple):
     data: bytes
 
 
-def valid_frame(request_type: type[schema.Request], version: int, rng: random.Random) -> Frame:
+def valid_frame(request_type, version, rng):
     body = encode(random_message(request_type.response_type, version, rng), version)
     tagged = version >= request_type.flexible_from and request_type is not ApiVersionsRequest
     return Frame(request_type(), version, bytes(4) + (b"\0" if tagged else b"") + body)
@@ -89,7 +89,7 @@ _MUTATIONS: tuple[Callable[[bytes, int, random.Random], tuple[int, bytes]], ...]
 )
 
 
-def mutated(data: bytes, rng: random.Random) -> bytes:
+def mutated(data, rng):
     for _ in range(1 + rng.randrange(3)):
         if data:
             at = rng.randrange(len(data))
@@ -98,7 +98,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     return data
 
 
-def least_memory_of_decoding(frame: Frame, *, enough: int) -> int:
+def least_memory_of_decoding(frame, *, enough):
     """Bytes at the peak while ``frame`` is decoded; less than ``enough`` needs no second look.
 
     What other threads of this process take meanwhile is counted, too (pytest-xdist's receive what
@@ -116,7 +116,7 @@ def least_memory_of_decoding(frame: Frame, *, enough: int) -> int:
     return least
 
 
-def decode(frame: Frame) -> schema.Message | None:
+def decode(frame):
     """The answer as the connection reads it, None if refused. Lets any other exception out."""
     try:
         api.decode_correlation_id(frame.data)
@@ -125,7 +125,7 @@ def decode(frame: Frame) -> schema.Message | None:
         return None
 
 
-def check_sane(frame: Frame, response: Any) -> None:
+def check_sane(frame, response):
     """What was taken for an answer is one: of the right class, and it can be written again."""
     assert type(response) is frame.request.response_type
     version = frame.version
@@ -136,7 +136,7 @@ def check_sane(frame: Frame, response: Any) -> None:
     assert again == response or repr(again) == repr(response)
 
 
-def run_cases(cases: int, rng: random.Random, first_case: int = 0) -> int:
+def run_cases(cases, rng, first_case=0):
     """Try so many frames; how many of them were taken for answers."""
     accepted = 0
     frame = valid_frame(*REQUEST_VERSIONS[0], rng)
@@ -192,7 +192,7 @@ def test_broken_answers_raise_nothing_but_remote_protocol_error(capsys):
 def test_arbitrary_bytes(request_type, version):
     @settings(max_examples=40, deadline=None, derandomize=True, database=None)
     @given(st.binary(max_size=80))
-    def check(data: bytes) -> None:
+    def check(data):
         frame = Frame(request_type(), version, data)
         response = decode(frame)
         if response is not None:
@@ -253,7 +253,7 @@ class CountedBytes(bytes):
 
     copied_bytes = 0
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key):
         part = super().__getitem__(key)
         if isinstance(key, slice):
             self.copied_bytes += len(part)
@@ -276,7 +276,7 @@ _CRC_AT, _CRC_END, _HEADER_END = 17, 21, 61
 _CONTROL_FLAG = 0x20
 
 
-def with_lengths_and_crc(data: bytes) -> bytes:
+def with_lengths_and_crc(data):
     """The same with the length that it has, and the CRC of what is in it."""
     right = bytearray(data.ljust(_HEADER_END, b"\0"))
     struct.pack_into(">i", right, 8, len(right) - 12)
@@ -285,7 +285,7 @@ def with_lengths_and_crc(data: bytes) -> bytes:
     return bytes(right)
 
 
-def valid_batch(codec: str, rng: random.Random) -> bytes:
+def valid_batch(codec, rng):
     records = [
         NewRecord(b"\0\0\0" + rng.choice((b"\0", b"\1")), b"\0\0" + rng.randbytes(4)),
         NewRecord(None, rng.randbytes(60), [("h", None), ("größe", b"x")]),
@@ -297,7 +297,7 @@ def valid_batch(codec: str, rng: random.Random) -> bytes:
     return with_lengths_and_crc(data)
 
 
-def read(data: bytes) -> list[ReadBatch] | None:
+def read(data):
     """None if refused. Lets any other exception out."""
     try:
         return list(read_batches(data))

@@ -24,7 +24,7 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.network.channels import RefusedError
 from spark_kafka_sink.network.tls import TlsChannel
-from spark_kafka_sink.protocol.connection import Authentication, Connection, Ready, SaslClient
+from spark_kafka_sink.protocol.connection import Authentication, Connection, Ready
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersion,
     ApiVersionsResponse,
@@ -50,7 +50,7 @@ DOCUMENTED = (RemoteProtocolError, AuthenticationError, UnsupportedVersionError)
 # --- SASL ------------------------------------------------------------------------------------------
 
 
-def conversation(mechanism: str) -> SaslClient:
+def conversation(mechanism):
     ((name, password),) = USERS.items()
     if mechanism == PLAIN:
         return PlainSaslClient(name, Secret(password))
@@ -60,13 +60,13 @@ def conversation(mechanism: str) -> SaslClient:
 class Broker:
     """Answers well. ``harm`` is done to the answer whose number is ``harmed_at``."""
 
-    def __init__(self, mechanism: str, harm: Callable[[bytes], bytes], harmed_at: int) -> None:
+    def __init__(self, mechanism, harm, harmed_at):
         self._dialogue = Sasl(mechanism, USERS).dialogue()
         self._mechanism = mechanism
         self._harm = harm
         self._left = harmed_at
 
-    def answer(self, connection: Connection) -> bytes:
+    def answer(self, connection):
         sent = connection.in_flight[-1]
         name = type(sent.request).__name__
         message: Message
@@ -82,7 +82,7 @@ class Broker:
         return self._harm(frame) if self._left == -1 else frame
 
 
-def is_let_in(mechanism: str, rng: random.Random, harm: Callable[[bytes], bytes]) -> bool:
+def is_let_in(mechanism, rng, harm):
     """A whole dialogue, in which one answer is harmed. Lets undocumented exceptions out."""
     broker = Broker(mechanism, harm, rng.randrange(4))
     connection = Connection("fuzz", Authentication(lambda: conversation(mechanism), rng))
@@ -128,7 +128,7 @@ def test_who_does_not_know_the_password_is_not_believed():
     """Whatever is changed in what the broker proves: never taken for a proof."""
     rng = random.Random(SEED)
 
-    def change(data: bytes) -> bytes:
+    def change(data):
         """One of the characters of the proof, into another one."""
         at = data.index(b"v=") + 2 + rng.randrange(42)
         letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -155,22 +155,22 @@ class Wire:
     most_bytes: that each call takes or gives, so that everything is cut anywhere
     """
 
-    def __init__(self, rng: random.Random, most_bytes: int) -> None:
+    def __init__(self, rng, most_bytes):
         self._rng = rng
         self._most_bytes = most_bytes
         self.sent = bytearray()
         self.arrived = bytearray()
 
-    def _some(self, size: int) -> int:
+    def _some(self, size):
         return min(size, self._rng.randint(1, self._most_bytes))
 
-    def connect_ex(self, address: object) -> int:
+    def connect_ex(self, address):
         return 0
 
-    def getsockopt(self, level: int, option: int) -> int:
+    def getsockopt(self, level, option):
         return 0
 
-    def recv(self, size: int) -> bytes:
+    def recv(self, size):
         if not self.arrived or self._rng.random() < 0.1:
             raise BlockingIOError
         size = self._some(min(size, len(self.arrived)))
@@ -178,21 +178,21 @@ class Wire:
         del self.arrived[:size]
         return data
 
-    def send(self, data: memoryview) -> int:
+    def send(self, data):
         if self._rng.random() < 0.1:
             raise BlockingIOError
         size = self._some(len(data))
         self.sent += data[:size]
         return size
 
-    def close(self) -> None:
+    def close(self):
         pass
 
 
 class Pair:
     """A channel, and OpenSSL's own server at the other end, which sends back what it gets."""
 
-    def __init__(self, rng: random.Random, most_bytes: int, version: ssl.TLSVersion) -> None:
+    def __init__(self, rng, most_bytes, version):
         self.wire = Wire(rng, most_bytes)
         client = client_context()
         client.maximum_version = client.minimum_version = version
@@ -201,7 +201,7 @@ class Pair:
         self._server = _SERVER.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._is_open = False
 
-    def serve(self, harm: Callable[[bytes], bytes]) -> None:
+    def serve(self, harm):
         """Take what was sent and answer it. A server that fails is silent from then on."""
         self._incoming.write(bytes(self.wire.sent))
         self.wire.sent.clear()
@@ -217,7 +217,7 @@ class Pair:
         if answer:
             self.wire.arrived += harm(answer)
 
-    def echo(self, data: list[bytes], harm: Callable[[bytes], bytes]) -> bytes:
+    def echo(self, data, harm):
         """What comes back. Raises what the channel raises; ends when nothing moves any more."""
         got, is_queued, idle = b"", False, 0
         while idle < 60:
@@ -238,7 +238,7 @@ class Pair:
         return got
 
 
-def _explain(error: OSError, host: str, port: int) -> str:
+def _explain(error, host, port):
     return str(error)
 
 
@@ -268,7 +268,7 @@ def test_tls_that_is_changed_on_its_way():
         pair = Pair(rng, 10_000, rng.choice(TLS_VERSIONS))
         left = rng.randrange(3)
 
-        def harm(data: bytes) -> bytes:
+        def harm(data):
             nonlocal left
             left -= 1
             return mutated(data, rng) if left == -1 else data
@@ -294,31 +294,31 @@ PKCS12 = CLIENT.pkcs12(PASSWORD)
 LINE_ENDS = ("\n", "\r\n", "\r", " ", "\t", "\\n", "\\r\\n", "", "\\\n  ", "\n\n")
 
 
-def read_jks(data: bytes) -> None:
+def read_jks(data):
     for entry in key_formats.read_jks(data, None).keys:
         key_formats.unlock_jks_key(entry, PASSWORD)
 
 
-def read_jks_with_right_digest(data: bytes) -> None:
+def read_jks_with_right_digest(data):
     for entry in key_formats.read_jks(with_digest(data[:-20], PASSWORD), PASSWORD).keys:
         key_formats.unlock_jks_key(entry, PASSWORD)
 
 
-def read_pkcs12_without_password(data: bytes) -> None:
+def read_pkcs12_without_password(data):
     pkcs12.trusted_certificates(data, None)
 
 
-def read_pkcs12(data: bytes) -> None:
+def read_pkcs12(data):
     pkcs12.key_material(data, PASSWORD, None)
 
 
-def read_pem(data: bytes) -> None:
+def read_pem(data):
     text = data.decode("utf-8", "replace")
     key_formats.pem_certificates(text)
     key_formats.pem_private_key(text)
 
 
-def in_clear() -> bytes:
+def in_clear():
     """A store that keytool would write without passwords: certificates in clear, no MAC."""
     from cryptography.hazmat.primitives.serialization import NoEncryption
     from cryptography.hazmat.primitives.serialization import pkcs12 as writer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,15 +10,7 @@ from pyspark.sql import types as t
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.registry import schemas
-from tests.formats.variants import (
-    KIND,
-    Inner,
-    metadata_of,
-    number,
-    primitive,
-    short_text,
-    written,
-)
+from tests.formats.variants import KIND, Inner, metadata_of, number, primitive, short_text, written
 from tests.registry.test_registry import (  # noqa: F401
     ARROW,
     FLIGHTS,
@@ -40,12 +31,12 @@ pytestmark = [
 ]
 
 
-def write(writing: Writing, *rows: Any, **more: str) -> None:  # noqa: F811
+def write(writing, *rows, **more):  # noqa: F811
     prefixed = {"value_format": "json", "value_schema_id_prefix": "true"}
     writing.write(*rows, **{**prefixed, **more})
 
 
-def read(writing: Writing) -> list[Any]:  # noqa: F811
+def read(writing):  # noqa: F811
     """Each validated with the schema that its id is of."""
     reader = deserializers.JSONDeserializer(None, schema_registry_client=writing.client)
     field = serialization.MessageField.VALUE
@@ -53,7 +44,7 @@ def read(writing: Writing) -> list[Any]:  # noqa: F811
     return [reader(record.value, context) for record in writing.records()]
 
 
-def latest(writing: Writing) -> dict[str, Any]:  # noqa: F811
+def latest(writing):  # noqa: F811
     return writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions/latest")
 
 

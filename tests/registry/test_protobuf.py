@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,6 @@ from pyspark.sql import types as t
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.planning import plan_schemas
@@ -25,7 +23,6 @@ from spark_kafka_sink.spark.task import write_rows
 from tests.formats import protobuf_files
 from tests.formats.protobuf_files import add_enum, add_field, add_map, file_of
 from tests.reading import read_topic
-from tests.registry.apicurio import Apicurio
 
 registry_client = pytest.importorskip("confluent_kafka.schema_registry")
 protobuf = pytest.importorskip("confluent_kafka.schema_registry.protobuf")
@@ -73,7 +70,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def flights() -> list[Any]:
+def flights():
     """air.Flight, the first message, and air.Outer.Flight, of the same fields; the crew's is in another
     file."""
     crew = file_of("air/crew.proto", package="air")
@@ -88,7 +85,7 @@ def flights() -> list[Any]:
     return [crew, file]
 
 
-def fill(message: Any, name: str) -> None:
+def fill(message, name):
     for field, kind in (
         ("id", "int64"),
         ("dest", "string"),
@@ -104,14 +101,14 @@ def fill(message: Any, name: str) -> None:
 class Writing:
     """Plans and writes as Spark has it done."""
 
-    def __init__(self, kafka: LocalKafka, registry: Apicurio, topic: str, folder: Path) -> None:
+    def __init__(self, kafka, registry, topic, folder):
         self.kafka, self.registry, self.topic = kafka, registry, topic
         self.client = registry_client.SchemaRegistryClient({"url": registry.url})
         self.file = folder / "flights.desc"
         self.data = protobuf_files.descriptor_set(flights())
         self.file.write_bytes(self.data)
 
-    def write(self, has_file: bool = True, **more: str) -> None:
+    def write(self, has_file=True, **more):
         message = more.pop("message", "air.Flight")
         given = {
             "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
@@ -130,7 +127,7 @@ class Writing:
         batch = pa.record_batch(arrays, schema=ARROW)
         write_rows([batch], options, planned.positions, commit, None, planned.plan)
 
-    def values(self, name: str = "air.Flight") -> list[Any]:
+    def values(self, name="air.Flight"):
         """By Confluent's own deserializer, which asks the registry for the schema of the id."""
         kind = protobuf_files.message_class(self.data, name)
         read = protobuf.ProtobufDeserializer(kind, {"use.deprecated.format": False}, self.client)
@@ -140,7 +137,7 @@ class Writing:
             for record in read_topic(self.kafka.bootstrap_servers, self.topic)
         ]
 
-    def expected(self, name: str = "air.Flight") -> list[Any]:
+    def expected(self, name="air.Flight"):
         kind = protobuf_files.message_class(self.data, name)
         return [protobuf_files.fill(kind(), row) for row in ROWS]
 
@@ -152,7 +149,7 @@ def writing(kafka, registry, request, tmp_path):
     return Writing(kafka, registry, topic, tmp_path)
 
 
-def as_text(messages: list[Any]) -> list[str]:
+def as_text(messages):
     return [str(message) for message in messages]
 
 

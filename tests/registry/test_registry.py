@@ -16,14 +16,12 @@ from pyspark.sql import types as t
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.registry.client import RegistryError
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.task import write_rows
 from tests.reading import read_topic
-from tests.registry.apicurio import Apicurio
 
 registry_client = pytest.importorskip("confluent_kafka.schema_registry")
 avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
@@ -72,18 +70,12 @@ ARROW = pa.schema(
 class Writing:
     """Plans and writes as Spark has it done."""
 
-    def __init__(self, kafka: LocalKafka, registry: Apicurio, topic: str) -> None:
+    def __init__(self, kafka, registry, topic):
         self.kafka, self.registry, self.topic = kafka, registry, topic
         conf = {"url": registry.url}
         self.client = registry_client.SchemaRegistryClient(conf)
 
-    def write(
-        self,
-        schema: t.StructType = FLIGHTS,
-        rows: list[dict[str, Any]] = ROWS,
-        arrow: pa.Schema = ARROW,
-        **more: str,
-    ) -> None:
+    def write(self, schema=FLIGHTS, rows=ROWS, arrow=ARROW, **more):
         given = {
             "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
             "topic": self.topic,
@@ -97,18 +89,18 @@ class Writing:
         batch = pa.RecordBatch.from_pylist(rows, schema=arrow)
         write_rows([batch], options, planned.positions, message, None, planned.plan)
 
-    def values(self) -> list[Any]:
+    def values(self):
         """By Confluent's own deserializer."""
         read = avro.AvroDeserializer(self.client)
         return [read(record.value, self._context(record)) for record in self.records()]
 
-    def _context(self, record: Any) -> Any:
+    def _context(self, record):
         headers = [*record.headers] if record.headers else None
         return serialization.SerializationContext(
             self.topic, serialization.MessageField.VALUE, headers
         )
 
-    def records(self) -> list[Any]:
+    def records(self):
         return read_topic(self.kafka.bootstrap_servers, self.topic)
 
 

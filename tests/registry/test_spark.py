@@ -5,14 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import spark_kafka_sink
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.reading import read_topic
-from tests.registry.apicurio import Apicurio, running_apicurio
+from tests.registry.apicurio import running_apicurio
 from tests.spark.session import spark_session
 
 registry_client = pytest.importorskip("confluent_kafka.schema_registry")
@@ -26,7 +24,7 @@ pytestmark = [
 ]
 
 
-def ids_in(kafka: LocalKafka, topic: str, client: Any) -> list[int]:
+def ids_in(kafka, topic, client):
     """By Confluent's own deserializer."""
     read = avro.AvroDeserializer(client)
     context = serialization.SerializationContext(topic, serialization.MessageField.VALUE)
@@ -48,7 +46,7 @@ def test_the_demo_sends_avro_where_there_is_a_registry():
     assert "Equal: every flight arrived once, with its key" in done.stdout
 
 
-def options_of(kafka: LocalKafka, registry: Apicurio, topic: str) -> dict[str, str]:
+def options_of(kafka, registry, topic):
     return {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "topic": topic,

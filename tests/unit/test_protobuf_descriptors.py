@@ -23,7 +23,7 @@ from tests.formats.protobuf_files import (
 )
 
 
-def base64_of(file) -> str:
+def base64_of(file):
     return base64.b64encode(file.SerializeToString()).decode()
 
 
@@ -228,8 +228,7 @@ def test_a_registered_file_has_its_first_message_or_the_one_that_is_asked_for():
 
 
 @pytest.mark.parametrize(
-    "text",
-    ['syntax = "proto3";', "YWFhYQ==", "abc", f"{base64_of(one_message(c='int32'))}{{}}"],
+    "text", ['syntax = "proto3";', "YWFhYQ==", "abc", f"{base64_of(one_message(c='int32'))}{{}}"]
 )
 def test_text_is_no_registered_descriptor(text):
     with pytest.raises(FormatError, match="no FileDescriptorProto in Base64"):
@@ -241,7 +240,7 @@ def test_a_registered_file_without_messages_is_refused():
         read_registered(base64_of(file_of()), (), None)
 
 
-def with_import(name: str, **fields: str):
+def with_import(name, **fields):
     file = file_of()
     file.dependency.append(name)
     root = file.message_type.add(name="Root")
@@ -361,8 +360,7 @@ def test_messages_are_counted_as_the_registry_has_them(name, in_text, in_descrip
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["pkg.Hidden", "Root", "abc.Root", "other.Root", "pkg.Root.Legs", "pkg"],
+    "name", ["pkg.Hidden", "Root", "abc.Root", "other.Root", "pkg.Root.Legs", "pkg"]
 )
 def test_a_message_that_the_registrys_schema_does_not_define(name):
     with pytest.raises(FormatError, match=f"no message '{name}': there are pkg.First, pkg.Root$"):

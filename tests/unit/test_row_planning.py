@@ -12,7 +12,6 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     CalendarIntervalType,
-    DataType,
     DayTimeIntervalType,
     DecimalType,
     DoubleType,
@@ -67,26 +66,26 @@ PEOPLE = StructType(
 )
 
 
-def options(**more: str) -> SinkOptions:
+def options(**more):
     named = {name.replace("_", "."): value for name, value in more.items()}
     return SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
 
 
-def planned(schema: StructType, **more: str) -> PlannedRows:
+def planned(schema, **more):
     return plan_rows(schema, options(**more))
 
 
-def refusal(schema: StructType, **more: str) -> str:
+def refusal(schema, **more):
     with pytest.raises((SchemaError, ConfigError)) as refused:
         planned(schema, **more)
     return str(refused.value)
 
 
-def paths(part: PartPlan | None) -> list[tuple[str, ...]]:
+def paths(part):
     return [field.path for field in part.plan.fields]
 
 
-def with_fields(*more: tuple[str, object]) -> StructType:
+def with_fields(*more):
     return StructType([*PEOPLE.fields, *(StructField(name, kind) for name, kind in more)])  # type: ignore[arg-type]
 
 
@@ -368,7 +367,7 @@ def test_options_of_another_format_have_no_effect():
 
 
 def test_texts_of_decimals_go_by_ansi_as_it_is_where_nobody_sets_it(monkeypatch):
-    def is_ansi() -> bool:
+    def is_ansi():
         plan = planned(PEOPLE, value_format="string", value_column="id").plan
         return plan.is_ansi
 
@@ -473,9 +472,7 @@ def test_without_protobufs_package_its_installation_is_told(descriptors, monkeyp
     assert "pip install 'pykafka-sink[protobuf]'" in words
 
 
-def headers_of(
-    key: DataType, value: DataType, names: tuple[str, str] = ("key", "value")
-) -> DataType:
+def headers_of(key, value, names=("key", "value")):
     fields = [StructField(names[0], key), StructField(names[1], value)]
     return ArrayType(StructType(fields))
 
@@ -491,11 +488,11 @@ FULL = {
 }
 
 
-def columns_of(**columns: DataType) -> StructType:
+def columns_of(**columns):
     return StructType([StructField(name, data_type) for name, data_type in columns.items()])
 
 
-def find_refusal(columns: StructType, topic_option: str | None = "t") -> str:
+def find_refusal(columns, topic_option="t"):
     with pytest.raises(SchemaError) as raised:
         find_columns(columns, topic_option)
     return str(raised.value)
@@ -606,7 +603,7 @@ def test_the_topic_option_overrides_a_topic_column_of_any_type():
 
 class Months(UserDefinedType):
     @classmethod
-    def sqlType(cls) -> DataType:  # noqa: N802
+    def sqlType(cls):  # noqa: N802
         return YearMonthIntervalType()
 
 

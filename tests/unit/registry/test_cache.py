@@ -18,12 +18,12 @@ from spark_kafka_sink.base.machine import process_identity
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import SchemaCache, find
-from tests.unit.registry.server import OTHER, TEXT, Registry, options, request_of
+from tests.unit.registry.server import OTHER, TEXT, options, request_of
 
 SCHEMA = Schema(7, TEXT, "AVRO", None, 2, (("n.Home", "home", 1),), (("b.proto", "text"),))
 
 
-def ask(registry: Registry, text: str = TEXT) -> Schema:
+def ask(registry, text=TEXT):
     """As a new process does, with this process for the one that they have in common."""
     schemas._answers.clear()
     timeout_ms = "100" if registry.fails else "36000"

@@ -14,24 +14,14 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.plan import FormatError, PartPlan, RowsPlan
-from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.registry.schemas import SchemaFile, find
 from spark_kafka_sink.spark import preflight
 from spark_kafka_sink.spark.format_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.planning import plan_schemas
-from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
+from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.protobuf_files import add_field, add_map, descriptor_set, file_of
-from tests.unit.registry.server import (
-    OTHER,
-    TEXT,
-    Registry,
-    found,
-    options,
-    paths,
-    refusal,
-    request_of,
-)
+from tests.unit.registry.server import OTHER, TEXT, found, options, paths, refusal, request_of
 
 # --- subjects by a function ---------------------------------------------------------------------
 
@@ -42,11 +32,11 @@ def subjects(monkeypatch):
     module: Any = ModuleType("subjects")
     called: list[Any] = []
 
-    def named(topic: str | None, is_key: bool, record_name: str | None) -> str:
+    def named(topic, is_key, record_name):
         called.append((topic, is_key, record_name))
         return f"acme.{record_name}.{'k' if is_key else 'v'}"
 
-    def failing(topic: str | None, is_key: bool, record_name: str | None) -> str:
+    def failing(topic, is_key, record_name):
         raise LookupError("no such team")
 
     module.named, module.failing, module.nothing = named, failing, lambda *_: None
@@ -117,10 +107,7 @@ def test_a_reference_to_what_is_not_there(registry, version, words):
     reference = {"name": "n.Home", "subject": "home"}
     if version is not None:
         reference = {**reference, "version": version}  # type: ignore[dict-item]
-    given = {
-        "value_avro_schema": WITH_HOME,
-        "value_schema_references": json.dumps([reference]),
-    }
+    given = {"value_avro_schema": WITH_HOME, "value_schema_references": json.dumps([reference])}
     told = refusal(registry.url, WITH_HOME, **given)
     assert f"has {words} of subject 'home', which the schema builds on as 'n.Home'" in told
 
@@ -128,7 +115,7 @@ def test_a_reference_to_what_is_not_there(registry, version, words):
 # --- keys and values with one subject -----------------------------------------------------------
 
 
-def plan_both(url: str, **more: str) -> None:
+def plan_both(url, **more):
     """Of columns, key and value in the same format."""
     columns = StructType([StructField("id", LongType()), StructField("b", StringType())])
     given = {"value_format": "avro", "key_format": "avro", "key_columns": "id", **more}
@@ -138,7 +125,7 @@ def plan_both(url: str, **more: str) -> None:
     plan_schemas(plan_rows(columns, made), made)
 
 
-def strategies(value: str, key: str) -> dict[str, str]:
+def strategies(value, key):
     return {"value_subject_name_strategy": value, "key_subject_name_strategy": key}
 
 
@@ -187,7 +174,7 @@ def test_key_and_value_of_one_schema_may_have_one_subject(registry):
     assert [*registry.subjects] == ["topLevelRecord"]
 
 
-def planned_rows(registry: Registry, columns: StructType, **more: str) -> RowsPlan:
+def planned_rows(registry, columns, **more):
     made = options(registry.url, **more)
     rows, _ = plan_schemas(plan_rows(columns, made), made)
     return rows.plan
@@ -197,10 +184,7 @@ ID = StructType([StructField("id", LongType())])
 BY_RECORD = {"value_subject_name_strategy": "RecordNameStrategy"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [("avro", TEXT), ("json", '{"title":"n.R"}')],
-)
+@pytest.mark.parametrize(("kind", "text"), [("avro", TEXT), ("json", '{"title":"n.R"}')])
 def test_a_given_schema_has_the_name_of_its_subject(registry, kind, text):
     columns = StructType([StructField("a", IntegerType(), False)])
     given = {f"value_{kind}_schema": text, "value_schema_id_prefix": "true", **BY_RECORD}
@@ -340,7 +324,7 @@ def test_a_schema_of_another_kind_is_refused(registry, kind, given):
 # --- the same for Protobuf ----------------------------------------------------------------------
 
 
-def protobuf(url: str, text: str | None = None, **more: Any) -> Schema:
+def protobuf(url, text=None, **more):
     """text, record, files: of what is requested; all else: options"""
     own = {name: more.pop(name) for name in ("record", "files") if name in more}
     given = options(
@@ -434,19 +418,19 @@ def descriptor_file(tmp_path):
     }
 
 
-def options_without_registry(**given: str) -> SinkOptions:
+def options_without_registry(**given):
     named = {name.replace("_", "."): value for name, value in given.items()}
     return SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
 
 
-def planned(url: str, **given: str) -> PartPlan:
+def planned(url, **given):
     made = options(url, **given) if url else options_without_registry(**given)
     columns = StructType([StructField("id", LongType())])
     rows, _ = plan_schemas(plan_rows(columns, made), made)
     return rows.plan.value
 
 
-def prefix(url: str, **given: str) -> bytes:
+def prefix(url, **given):
     plan = planned(url, **given).plan
     return plan.prefix[5:]
 
@@ -558,28 +542,28 @@ def nothing_noted(monkeypatch):
     monkeypatch.setattr(preflight, "_noted", set())
 
 
-def json_plan(registry: Registry, **more: str) -> PlannedRows:
+def json_plan(registry, **more):
     json_format = {"value_format": "json", "value_schema_id_prefix": "true"}
     made = options(registry.url, **{**json_format, **more})
     return plan_schemas(plan_rows(COLUMNS, made), made)[0]
 
 
-def json_refusal(registry: Registry, **more: str) -> str:
+def json_refusal(registry, **more):
     with pytest.raises(SchemaError) as refused:
         json_plan(registry, **more)
     return str(refused.value)
 
 
-def reference(name: str, subject: str, version: int = 1) -> dict[str, Any]:
+def reference(name, subject, version=1):
     return {"name": name, "subject": subject, "version": version}
 
 
-def add(registry: Registry, subject: str, schema: object, *references: dict[str, Any]) -> int:
+def add(registry, subject, schema, *references):
     body = {"schema": json.dumps(schema), "schemaType": "JSON"}
     return registry.add(subject, {**body, "references": [*references]} if references else body)
 
 
-def add_order(registry: Registry, city: str) -> None:
+def add_order(registry, city):
     """Whose home is another schema, in which the city is one, too."""
     add(registry, "city", {"type": city})
     city_of = {"properties": {"city": {"$ref": "city.json"}}}
@@ -652,10 +636,7 @@ def test_a_referenced_schema_that_is_no_json_is_not_compared(registry, caplog):
 
 @pytest.mark.parametrize(
     ("given", "option"),
-    [
-        (LATEST, "latest.compatibility.strict"),
-        ({"use_schema_id": "3"}, "id.compatibility.strict"),
-    ],
+    [(LATEST, "latest.compatibility.strict"), ({"use_schema_id": "3"}, "id.compatibility.strict")],
 )
 def test_columns_need_not_be_compared(registry, given, option):
     """Then references are not asked for."""

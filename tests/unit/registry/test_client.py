@@ -11,7 +11,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,9 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from spark_kafka_sink.base.errors import CredentialsUnavailableError, KafkaSinkError
-from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.formats.plan import FormatError
-from spark_kafka_sink.localkafka.certificates import Authority, Identity
 from spark_kafka_sink.registry import client, schemas
 from spark_kafka_sink.registry.client import (
     NoRegistryError,
@@ -242,34 +240,34 @@ class Fault(NamedTuple):
     request_timeout_ms: int | None = None
 
 
-def answers(status: int, content: Any) -> Callable[[Registry], None]:
-    def change(registry: Registry) -> None:
+def answers(status, content):
+    def change(registry):
         registry.fails = status, content
 
     return change
 
 
-def is_slow(registry: Registry) -> None:
+def is_slow(registry):
     registry.waits_for = threading.Event()
 
 
-def is_incompatible(registry: Registry) -> None:
+def is_incompatible(registry):
     registry.add("t-value", {"schema": '"string"'})
     registry.refuses.add("t-value")
 
 
-def code(number: int) -> dict[str, Any]:
+def code(number):
     return {"error_code": number, "message": "Reason"}
 
 
-def trusting(trusted: Authority) -> dict[str, str]:
+def trusting(trusted):
     return {
         "schema_registry_ssl_truststore_type": "PEM",
         "schema_registry_ssl_truststore_certificates": trusted.pem,
     }
 
 
-def showing(client: Identity) -> dict[str, str]:
+def showing(client):
     return {
         "schema_registry_ssl_keystore_type": "PEM",
         "schema_registry_ssl_keystore_key": client.private_key(),
@@ -346,12 +344,12 @@ def test_a_client_certificate_is_shown():
 
 
 @contextmanager
-def listening(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+def listening(serve):
     """A host and port where each connection is given to ``serve``, and closed then."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
 
-        def accept() -> None:
+        def accept():
             while True:
                 try:
                     taken, _ = listener.accept()
@@ -413,7 +411,7 @@ def test_a_port_that_tells_of_tls_in_its_own_words():
     """OpenSSL answers HTTP with an alert, which is no HTTP."""
     context = server_context(authority().issue("registry", ["127.0.0.1"]))
 
-    def serve(taken: socket.socket) -> None:
+    def serve(taken):
         if taken.recv(1, socket.MSG_PEEK) != b"\x16":
             taken.recv(65_536)
             taken.sendall(b"\x15\x03\x01\x00\x02\x02\x46")
@@ -458,7 +456,7 @@ def test_a_port_of_tls_that_answers_http_with_400(status):
     """As nginx does: "The plain HTTP request was sent to HTTPS port"."""
     context = server_context(authority().issue("registry", ["127.0.0.1"]))
 
-    def serve(taken: socket.socket) -> None:
+    def serve(taken):
         if taken.recv(1, socket.MSG_PEEK) != b"\x16":
             taken.recv(65_536)
             taken.sendall(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status)
@@ -474,7 +472,7 @@ def test_a_port_of_tls_that_answers_http_with_400(status):
 
 
 def test_a_token_that_comes_back_as_the_kind_of_an_answer_is_hidden():
-    def serve(taken: socket.socket) -> None:
+    def serve(taken):
         sent = taken.recv(65_536).decode()
         token = sent.partition("Authorization: Bearer ")[2].split()[0]
         taken.sendall(
@@ -528,7 +526,7 @@ def test_what_is_told_of_compatibility(registry, content, told):
 # --- who asks -----------------------------------------------------------------------------------
 
 
-def sent(registry: Registry) -> str:
+def sent(registry):
     return base64.b64decode(registry.asked[-1].headers["Authorization"].split()[1]).decode()
 
 
@@ -544,7 +542,7 @@ def test_the_issuer_of_tokens_is_trusted_as_the_registry_is(registry):
     context = server_context(authority().issue("issuer", ["127.0.0.1"]))
     body = f'{{"access_token":"{jwt()}"}}'
 
-    def serve(taken: socket.socket) -> None:
+    def serve(taken):
         with context.wrap_socket(taken.dup(), server_side=True) as inside:
             inside.recv(65_536)
             inside.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
@@ -563,7 +561,7 @@ def test_the_issuer_of_tokens_is_trusted_as_the_registry_is(registry):
 # --- what a schema builds on --------------------------------------------------------------------
 
 
-def reference(subject: str, name: str = "any") -> dict[str, Any]:
+def reference(subject, name="any"):
     return {"name": name, "subject": subject, "version": 1}
 
 
@@ -648,7 +646,7 @@ def test_an_imported_file_needs_a_version(registry, monkeypatch):
         find(*asked)
 
 
-def nameless(*_: object) -> str:
+def nameless(*_):
     return ""
 
 
@@ -678,7 +676,7 @@ def test_no_address_is_asked_when_time_is_up(monkeypatch):
     times, most_ms, asked = Times(), given.config.timeout_ms, list[int]()
     client = RegistryClient(given.config, times, times.wait)
 
-    def take_all(number: int, *_: object) -> None:
+    def take_all(number, *_):
         asked.append(number)
         times.ms += most_ms
         raise RegistryUnavailableError("no answer")
@@ -693,10 +691,10 @@ def test_an_issuer_of_tokens_has_the_time_that_a_registry_has(monkeypatch):
     limits: list[int] = []
 
     class Retrieval:
-        def __init__(self, sasl: SaslConfig, *_: object) -> None:
+        def __init__(self, sasl, *_):
             limits.extend((sasl.login.connect_timeout_ms, sasl.login.read_timeout_ms))
 
-        def fetch(self, most_ms: int) -> None:
+        def fetch(self, most_ms):
             limits.append(most_ms)
             raise CredentialsUnavailableError("no answer")
 

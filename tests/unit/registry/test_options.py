@@ -221,7 +221,7 @@ def test_one_that_recovers_is_waited_for(registry):
     registry.add("t-value", {"schema": TEXT})
     times = Times()
 
-    def recovers(pause_ms: int) -> None:
+    def recovers(pause_ms):
         times.wait(pause_ms)
         registry.fails = None
 
@@ -410,7 +410,7 @@ def test_what_has_no_effect_or_is_seen_by_others_is_told():
 # --- pykafka-sink check -----------------------------------------------------------------------
 
 
-def checked(url: str, **more: str) -> list[tuple[str, str, str]]:
+def checked(url, **more):
     from spark_kafka_sink.tools.checks import schemas as look
 
     return [(f.outcome.value, f.subject, f.text) for f in look(options(url, **more))]

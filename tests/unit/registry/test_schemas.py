@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,18 +15,12 @@ from spark_kafka_sink.formats.avro_layout import checked_types
 from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
-from spark_kafka_sink.registry.schemas import (
-    SchemaFile,
-    find,
-    schema_id_header,
-    schema_id_prefix,
-)
+from spark_kafka_sink.registry.schemas import SchemaFile, find, schema_id_header, schema_id_prefix
 from tests.formats.generate_avro_schemas import VERDICTS as VERDICTS_FILE
 from tests.unit.registry.server import (
     HUSH,
     OTHER,
     TEXT,
-    Registry,
     Times,
     asked_of,
     found,
@@ -86,7 +79,7 @@ def test_the_latest_version_and_an_id_bring_their_schema(registry):
     assert found(registry.url, OTHER, use_schema_id="1")[:2] == (1, OTHER)
 
 
-def ask_in_stream(registry: Registry, clock: Times, **more: str) -> int | None:
+def ask_in_stream(registry, clock, **more):
     given = options(registry.url, schema_registry_timeout_ms="500", **more)
     return find(*request_of(given), clock, is_stream=True).id
 
@@ -230,7 +223,7 @@ def test_protobuf_has_the_index_of_its_message_behind_the_id():
     assert header == b"\1" + bytes(15) + b"\1" + b"\0"
 
 
-def wanted_protobuf(given: SinkOptions, text: str | None = None, **more: object) -> Any:
+def wanted_protobuf(given, text=None, **more):
     return request_of(given, text, kind="PROTOBUF", **more)
 
 
@@ -296,15 +289,13 @@ def test_the_subject_of_a_protobuf_message(registry):
 # --- who asks ---------------------------------------------------------------------------------
 
 
-def basic(text: str) -> str:
+def basic(text):
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
 def test_credentials_are_sent_and_are_in_no_pickle(registry, monkeypatch):
     monkeypatch.setenv("REGISTRY_USER", f"user:{HUSH}")
-    asked = {
-        "schema_registry_basic_auth_user_info": "${env:REGISTRY_USER}",
-    }
+    asked = {"schema_registry_basic_auth_user_info": "${env:REGISTRY_USER}"}
     found(registry.url, **asked)
     found(registry.url, schema_registry_basic_auth_user_info=f"user:{HUSH}")
     found(registry.url.replace("//", f"//user:{HUSH}@"))
@@ -337,7 +328,7 @@ def test_credentials_of_the_brokers_may_be_those_of_the_registry(registry):
     assert registry.asked[0].headers["Authorization"] == basic(f"user:{HUSH}")
 
 
-def oauth(issuer: str) -> dict[str, str]:
+def oauth(issuer):
     return {
         "schema_registry_bearer_auth_issuer_endpoint_url": f"{issuer}/token",
         "schema_registry_bearer_auth_client_id": "me",

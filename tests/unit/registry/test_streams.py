@@ -38,9 +38,7 @@ def registry():
         yield made
 
 
-def plan(
-    registry: Registry, checkpoint: str | None, is_new_process: bool = False, **more: str
-) -> bytes:
+def plan(registry, checkpoint, is_new_process=False, **more):
     """As Spark has a micro-batch planned; of a job where there is no checkpoint."""
     if is_new_process:
         schemas._answers.clear()
