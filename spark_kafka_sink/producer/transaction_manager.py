@@ -378,12 +378,12 @@ class TokenCheck:
     """Checks once, after a transaction has begun, that its token is unused.
 
     ``maybe_request`` runs under the monitor.
-    A transaction that begins after its unit was decided is not in the decision. After the sweep
-    that follows, no process looks for this transaction, and readers would wait until it times out.
-    So the planner hands out an unused token, and the decision uses the token up before the sweep
-    lists open transactions. One check after the begin is enough. If the token is unused then, the
-    sweep is still to come and finds the transaction. Otherwise the task fails, and aborts the
-    transaction.
+    A transaction that begins after its unit was decided is not in the decision. The commit then
+    aborts all open transactions. After that no process looks for this transaction, and readers
+    would wait until it times out. So the planner hands out an unused token, and the decision uses
+    the token up before the commit lists open transactions. One check after the begin is enough. If
+    the token is unused then, the commit still has to list open transactions, and finds this one.
+    Otherwise the task fails, and aborts the transaction.
 
     ``on_done`` is called when the check has found the token unused.
     """

@@ -54,7 +54,7 @@ from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponsePartition,
 )
 from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
-from spark_kafka_sink.transactions.decision_log import check_brokers, is_log_topic_there
+from spark_kafka_sink.transactions.decision_log import check_brokers, log_topic_exists
 
 
 class Outcome(Enum):
@@ -317,7 +317,7 @@ def _decision_log(
 ) -> Iterator[Finding]:
     subject = f"decision log {config.log_topic}"
     try:
-        is_there = is_log_topic_there(admin, config, admin.deadline_in(timeout_ms))
+        is_there = log_topic_exists(admin, config, admin.deadline_in(timeout_ms))
         brokers = len(admin.nodes(admin.deadline_in(timeout_ms)))
     except KafkaSinkError as error:
         yield failed(subject, str(error))

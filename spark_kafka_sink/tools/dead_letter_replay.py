@@ -194,7 +194,7 @@ class Topic:
             raise TopicError(f"topic '{name}': {error}: {advice_for(error)}", error)
         numbers = sorted(p.partition_index for p in described.partitions)
         self._partitions = {n: CommittedPartition(admin, TopicPartition(name, n)) for n in numbers}
-        self._firsts = {n: p.first_offset(deadline_ms) for n, p in self._partitions.items()}
+        self._firsts = {n: p.log_start_offset(deadline_ms) for n, p in self._partitions.items()}
         self.ends = {n: p.end_offset(deadline_ms) for n, p in self._partitions.items()}
 
     def beyond(self, first_offsets: Mapping[int, int]) -> str | None:

@@ -69,16 +69,16 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-def end_question(transaction: TaskTransaction, committed: bool) -> CoordinatorRequest:
+def end_txn_request(transaction: TaskTransaction, committed: bool) -> CoordinatorRequest:
     """Return EndTxn, in the version that the coordinator allows when it is sent."""
     request = EndTxnRequest(transaction.transactional_id, *transaction.producer, committed)
     begun = transaction.transaction_version
     return CoordinatorRequest(
-        (transaction.transactional_id,), request, lambda now: _end_version(begun, now)
+        (transaction.transactional_id,), request, lambda now: _end_txn_version(begun, now)
     )
 
 
-def _end_version(begun: int, now: int) -> int:
+def _end_txn_version(begun: int, now: int) -> int:
     """Return the version for the lower of two transaction.versions: at the begin, and now.
 
     The version at the begin keeps repetitions in one version. The feature may have been downgraded
@@ -135,7 +135,7 @@ def is_outdated(transaction: TaskTransaction, state: TransactionState) -> bool:
     )
 
 
-class FoundStates(NamedTuple):
+class BrokerStates(NamedTuple):
     """The states of transactions by all brokers.
 
     states: by transactional id; transactions that no broker knows are omitted
@@ -147,9 +147,9 @@ class FoundStates(NamedTuple):
     is_final: bool
 
 
-def ask_all(
+def describe_on_all_brokers(
     admin: AdminClient, transactions: Sequence[TaskTransaction], deadline_ms: int
-) -> FoundStates:
+) -> BrokerStates:
     """Return the states of these transactions by all reachable brokers.
 
     If one broker reports a transaction as open and another as ended, the end counts, because it is
@@ -158,7 +158,7 @@ def ask_all(
     by_id = {t.transactional_id: t for t in transactions}
     found: dict[str, TransactionState] = {}
     outdated: set[str] = set()
-    answers, has_all = _told(admin, list(by_id), deadline_ms)
+    answers, has_all = _states_of_all_brokers(admin, list(by_id), deadline_ms)
     for state in answers:
         transaction = by_id.get(state.transactional_id)
         if transaction is None:
@@ -169,10 +169,10 @@ def ask_all(
             continue
         if is_open(transaction, found.setdefault(state.transactional_id, state)):
             found[state.transactional_id] = state
-    return FoundStates(found, has_all and outdated <= found.keys())
+    return BrokerStates(found, has_all and outdated <= found.keys())
 
 
-def is_taken(
+def is_fenced(
     admin: AdminClient, transactional_id: str, producer: ProducerIdAndEpoch, deadline_ms: int
 ) -> bool | None:
     """Return True if another process has initialized the id after ``producer``, by all brokers.
@@ -180,14 +180,14 @@ def is_taken(
     None if no broker knows ``producer`` or a later one. The order of two producer ids is unknown,
     so another producer id counts as later.
     """
-    states, _ = _told(admin, [transactional_id], deadline_ms)
+    states, _ = _states_of_all_brokers(admin, [transactional_id], deadline_ms)
     holders = {ProducerIdAndEpoch(s.producer_id, s.producer_epoch) for s in states}
     if any(holder.producer_id != producer.producer_id or holder > producer for holder in holders):
         return True
     return False if producer in holders else None
 
 
-def _told(
+def _states_of_all_brokers(
     admin: AdminClient, transactional_ids: Sequence[str], deadline_ms: int
 ) -> tuple[list[TransactionState], bool]:
     """Return the states from all reachable brokers that consider themselves coordinators.
@@ -211,7 +211,7 @@ def _may_answer_later(state: TransactionState) -> bool:
     return not is_settled and error.name != "NOT_COORDINATOR"
 
 
-def merge_listed(answers: Sequence[Message | None]) -> tuple[list[OpenTransaction], bool]:
+def merge_listings(answers: Sequence[Message | None]) -> tuple[list[OpenTransaction], bool]:
     """Return all listed transactions, and True if no coordinator was still loading."""
     found: dict[str, OpenTransaction] = {}
     is_complete = True
@@ -261,7 +261,7 @@ class TransactionClient:
 
     # --- InitProducerId ------------------------------------------------------------------------
 
-    def initialize(
+    def init_producer_id(
         self, transactional_id: str, timeout_ms: int, deadline_ms: int
     ) -> InitializedProducer:
         """Take a transactional id: its earlier user is fenced, its open transaction aborted.
@@ -271,7 +271,7 @@ class TransactionClient:
         timeout_ms: transaction.timeout.ms of the transactions under the id
         """
         while True:
-            found = self._initialize_all([transactional_id], timeout_ms, deadline_ms)
+            found = self._init_producer_ids([transactional_id], timeout_ms, deadline_ms)
             producer = found[transactional_id]
             if not producer.is_epoch_nearly_exhausted:
                 break
@@ -287,18 +287,18 @@ class TransactionClient:
 
         EndTxn(abort) is not enough: before KIP-890 a late writer could go on and commit.
         """
-        self._initialize_all(list(transactional_ids), timeout_ms, deadline_ms)
+        self._init_producer_ids(list(transactional_ids), timeout_ms, deadline_ms)
 
-    def _initialize_all(
+    def _init_producer_ids(
         self, transactional_ids: Sequence[str], timeout_ms: int, deadline_ms: int
     ) -> dict[str, ProducerIdAndEpoch]:
-        questions = [
+        requests = [
             CoordinatorRequest((i,), InitProducerIdRequest(i, timeout_ms))
             for i in transactional_ids
         ]
         initialized = {}
         for (transactional_id,), response in self._coordinators.ask(
-            questions, _code_of, deadline_ms
+            requests, _code_of, deadline_ms
         ):
             assert isinstance(response, InitProducerIdResponse)
             _raise_error(response.error_code, f"InitProducerId of {transactional_id}")
@@ -330,24 +330,24 @@ class TransactionClient:
         self,
         transactions: Sequence[TaskTransaction],
         deadline_ms: int,
-        on_first: Callable[[], None] | None = None,
+        on_first_commit: Callable[[], None] | None = None,
     ) -> dict[str, Outcome]:
         """Commit the transactions, or find them committed; return each outcome by transactional id.
 
         Repetition is harmless as long as each transaction is ended in the same version, which its
-        transaction_version decides. ``on_first`` is called after the first answer. If a coordinator
-        rejects EndTxn although the transaction is open, the request is repeated: the transaction is
-        not lost.
+        transaction_version decides. ``on_first_commit`` is called after the first answer. If a
+        coordinator rejects EndTxn although the transaction is open, the request is repeated: the
+        transaction is not lost.
         """
         outcomes: dict[str, Outcome] = {}
-        if on_first is not None and transactions:
-            self._commit_some(transactions[:1], outcomes, deadline_ms)
-            on_first()
+        if on_first_commit is not None and transactions:
+            self._commit_until_known(transactions[:1], outcomes, deadline_ms)
+            on_first_commit()
             transactions = transactions[1:]
-        self._commit_some(transactions, outcomes, deadline_ms)
+        self._commit_until_known(transactions, outcomes, deadline_ms)
         return outcomes
 
-    def _commit_some(
+    def _commit_until_known(
         self,
         transactions: Sequence[TaskTransaction],
         outcomes: dict[str, Outcome],
@@ -358,22 +358,22 @@ class TransactionClient:
         attempts = 0
         while True:
             try:
-                refused = self._end_all(waiting, outcomes, deadline_ms)
-                states = self.describe_as_written(list(refused.values()), deadline_ms)
+                rejected = self._send_end_txn(waiting, outcomes, deadline_ms)
+                states = self.describe_with_fallback(list(rejected.values()), deadline_ms)
             except TransactionError as error:
                 if attempts:  # time is up
                     raise _still_open(waiting) from error
                 raise
-            waiting = [t for name, t in refused.items() if is_open(t, states[name])]
-            for name in refused.keys() - {t.transactional_id for t in waiting}:
-                outcomes[name] = outcome_of(refused[name], states[name])
+            waiting = [t for name, t in rejected.items() if is_open(t, states[name])]
+            for name in rejected.keys() - {t.transactional_id for t in waiting}:
+                outcomes[name] = outcome_of(rejected[name], states[name])
             if not waiting:
                 return
             if not self.admin.pause(attempts, deadline_ms):
                 raise _still_open(waiting)
             attempts += 1
 
-    def _end_all(
+    def _send_end_txn(
         self,
         transactions: Sequence[TaskTransaction],
         outcomes: dict[str, Outcome],
@@ -381,20 +381,20 @@ class TransactionClient:
     ) -> dict[str, TaskTransaction]:
         """Send EndTxn once for each transaction, and return the rejected ones."""
         by_id = {t.transactional_id: t for t in transactions}
-        refused: dict[str, TaskTransaction] = {}
-        questions = [end_question(t, committed=True) for t in transactions]
-        for (name,), response in self._coordinators.ask(questions, _code_of, deadline_ms):
+        rejected: dict[str, TaskTransaction] = {}
+        requests = [end_txn_request(t, committed=True) for t in transactions]
+        for (name,), response in self._coordinators.ask(requests, _code_of, deadline_ms):
             assert isinstance(response, EndTxnResponse)
             error = error_for_code(response.error_code)
             if response.error_code == 0:
                 outcomes[name] = Outcome.COMMITTED
             elif error.name in _ENDED_OTHERWISE:
-                refused[name] = by_id[name]
+                rejected[name] = by_id[name]
             else:
                 raise BrokerError(error, f"EndTxn of {name}")
-        return refused
+        return rejected
 
-    def end(
+    def commit_driver_transaction(
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
@@ -407,7 +407,7 @@ class TransactionClient:
         have aborted the transaction.
         """
         transaction = TaskTransaction(transactional_id, *producer, transaction_version, -1, 0, "")
-        question = end_question(transaction, committed=True)
+        question = end_txn_request(transaction, committed=True)
         attempts = 0
         while True:
             ((_, response),) = self._coordinators.ask([question], _code_of, deadline_ms)
@@ -416,7 +416,7 @@ class TransactionClient:
             if error.name not in _ENDED_OTHERWISE:
                 break
             # A coordinator that was replaced may have rejected the request.
-            state = self.describe_as_written([transaction], deadline_ms)[transactional_id]
+            state = self.describe_with_fallback([transaction], deadline_ms)[transactional_id]
             if state is not None and outcome_of(transaction, state) is Outcome.LOST:
                 raise _aborted(state)
             if not is_open(transaction, state) or not self.admin.pause(attempts, deadline_ms):
@@ -454,17 +454,17 @@ class TransactionClient:
         self, transactional_ids: Sequence[str], deadline_ms: int
     ) -> dict[str, TransactionState | None]:
         """Return the coordinators' state of each id; None for an unknown id. KIP-664."""
-        questions = [
+        requests = [
             CoordinatorRequest((i,), DescribeTransactionsRequest([i])) for i in transactional_ids
         ]
         states = {}
-        answers = self._coordinators.ask(questions, _code_of_description, deadline_ms)
+        answers = self._coordinators.ask(requests, _code_of_description, deadline_ms)
         for (transactional_id,), response in answers:
             assert isinstance(response, DescribeTransactionsResponse)
-            states[transactional_id] = _known(response.transaction_states[0])
+            states[transactional_id] = _known_state(response.transaction_states[0])
         return states
 
-    def describe_as_written(
+    def describe_with_fallback(
         self, transactions: Sequence[TaskTransaction], deadline_ms: int
     ) -> dict[str, TransactionState | None]:
         """Return the states as ``describe`` does, and ask all brokers about unknown transactions.
@@ -477,7 +477,7 @@ class TransactionClient:
         unknown = [t for t in transactions if not is_known(t, states[t.transactional_id])]
         attempts = 0
         while unknown:
-            found = ask_all(self.admin, unknown, deadline_ms)
+            found = describe_on_all_brokers(self.admin, unknown, deadline_ms)
             states.update(found.states)
             self._coordinators.forget(t.transactional_id for t in unknown)
             unknown = [t for t in unknown if t.transactional_id not in found.states]
@@ -492,7 +492,9 @@ class TransactionClient:
             attempts += 1
         return states
 
-    def settled_state(self, transactional_id: str, deadline_ms: int) -> TransactionState | None:
+    def describe_when_complete(
+        self, transactional_id: str, deadline_ms: int
+    ) -> TransactionState | None:
         """Return the coordinator's state, once no transaction is being completed.
 
         EndTxn is answered before the markers are written; until then the epoch is the former or the
@@ -506,11 +508,11 @@ class TransactionClient:
                 return state
             attempts += 1
 
-    def forget(self, transactional_id: str) -> None:
+    def forget_coordinator(self, transactional_id: str) -> None:
         """Look up the id's coordinator again before the next request."""
         self._coordinators.forget([transactional_id])
 
-    def open_tasks(self, prefix: str, deadline_ms: int) -> list[OpenTransaction]:
+    def open_task_transactions(self, prefix: str, deadline_ms: int) -> list[OpenTransaction]:
         """Return open transactions of tasks under ``prefix``, from all reachable brokers."""
         listed = self.list_transactions(task_id_pattern(prefix), [ONGOING], deadline_ms)
         return [t for t in listed if is_task_id(prefix, t.transactional_id)]
@@ -528,7 +530,7 @@ class TransactionClient:
             nodes = self.admin.await_all(self.admin.nodes(deadline_ms), deadline_ms)
             calls = [self._list_request(node, pattern, states) for node in nodes]
             answers = self.admin.request_all(calls, deadline_ms)
-            found, is_complete = merge_listed(answers)
+            found, is_complete = merge_listings(answers)
             if is_complete or not self.admin.pause(attempts, deadline_ms):
                 return found
             attempts += 1
@@ -587,7 +589,7 @@ def _code_of_description(message: Message) -> int:
     return message.transaction_states[0].error_code
 
 
-def _known(state: TransactionState) -> TransactionState | None:
+def _known_state(state: TransactionState) -> TransactionState | None:
     error = error_for_code(state.error_code)
     if error.name == "TRANSACTIONAL_ID_NOT_FOUND":
         return None

@@ -26,11 +26,11 @@ from spark_kafka_sink.transactions.client import (
     ONGOING,
     Outcome,
     TransactionClient,
+    is_fenced,
     is_open,
-    is_taken,
 )
 from spark_kafka_sink.transactions.crash_points import is_watched, reached
-from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
+from spark_kafka_sink.transactions.decision_log import DecisionLog, PrefixMark
 from spark_kafka_sink.transactions.model import (
     NO_UNIT,
     Decision,
@@ -53,7 +53,7 @@ from spark_kafka_sink.transactions.model import (
 logger = logging.getLogger(__name__)
 
 # A decision is useless if the brokers abort its transactions a moment later.
-_LEAST_TIME_LEFT = 0.1
+_MIN_TIME_LEFT = 0.1
 
 
 class Completion:
@@ -76,7 +76,7 @@ class Completion:
 
         Raises TransactionLostError unless all can be committed.
         """
-        states = self._client.describe_as_written(transactions, deadline_ms)
+        states = self._client.describe_with_fallback(transactions, deadline_ms)
         now_ms = self._clock.timestamp_ms()
         oldest_ms = 0
         for transaction in transactions:
@@ -84,7 +84,7 @@ class Completion:
             if not is_open(transaction, state):
                 raise TransactionLostError(
                     f"the transaction {transaction.transactional_id} of task "
-                    f"{transaction.partition_id} is not open any more, for {_found(state)}: it "
+                    f"{transaction.partition_id} is not open any more, for {_describe(state)}: it "
                     "took longer than kafka.transaction.timeout.ms = "
                     f"{self._config.transaction_timeout_ms}, or another write under the same "
                     "transactional.id.prefix has begun. Nothing of this batch is visible"
@@ -92,7 +92,7 @@ class Completion:
             assert state is not None
             age_ms = now_ms - state.transaction_start_time_ms
             oldest_ms = max(oldest_ms, age_ms)
-            if age_ms > state.transaction_timeout_ms * (1 - _LEAST_TIME_LEFT):
+            if age_ms > state.transaction_timeout_ms * (1 - _MIN_TIME_LEFT):
                 raise TransactionLostError(
                     f"the transaction of task {transaction.partition_id} is {age_ms} ms old by "
                     "this machine's clock, and the brokers abort it after "
@@ -109,10 +109,10 @@ class Completion:
         on_first = (lambda: reached("commit.ending")) if is_watched() else None
         outcomes = self._client.commit_all(decided.transactions, deadline_ms, on_first)
         reached("commit.ended")
-        concluded = _conclude(decided, outcomes)
+        concluded = _with_outcomes(decided, outcomes)
         return concluded, self._log.write(concluded, token, deadline_ms)
 
-    def take_up(
+    def finish_abandoned(
         self, decision: Decision, token: DriverToken, deadline_ms: int
     ) -> tuple[Decision, DriverToken]:
         """Finish a unit that its driver left DECIDED, and log for how long it was."""
@@ -134,7 +134,7 @@ class Completion:
         return self.finish(replace(decision, needs_confirmation=is_unknown), token, deadline_ms)
 
 
-def _found(state: TransactionState | None) -> str:
+def _describe(state: TransactionState | None) -> str:
     """Describe what exists in place of an open transaction."""
     if state is None:
         return "its coordinator does not know its id"
@@ -144,7 +144,7 @@ def _found(state: TransactionState | None) -> str:
     return f"a later one, also Ongoing ({by}), has taken its id"
 
 
-def _conclude(decided: Decision, outcomes: dict[str, Outcome]) -> Decision:
+def _with_outcomes(decided: Decision, outcomes: dict[str, Outcome]) -> Decision:
     """Return the record after EndTxn of all its transactions."""
 
     def of(outcome: Outcome) -> tuple[TaskTransaction, ...]:
@@ -191,10 +191,10 @@ def check_replay(
     if config.drops_replays:
         logger.warning(f"{found}: it is dropped, as transaction.replay=drop says")
         return
-    raise ReplayError(f"{found}. {_what_to_do(config.prefix)}")
+    raise ReplayError(f"{found}. {_replay_advice(config.prefix)}")
 
 
-def _what_to_do(prefix: str) -> str:
+def _replay_advice(prefix: str) -> str:
     resolve = f"pykafka-sink transactions resolve --prefix {prefix}"
     return (
         "To drop these records may lose them, so they are aborted and the query stops. Why do they "
@@ -250,7 +250,7 @@ class CommitProtocol:
         self.log = DecisionLog(client, config.log_topic, config.prefix, clock)
         self._completion = Completion(client, self.log, config, clock)
         # The plan's token of the last commit -> the token after the commit's own records.
-        self._used: dict[DriverToken, DriverToken] = {}
+        self._token_after_commit: dict[DriverToken, DriverToken] = {}
 
     def close(self) -> None:
         """Close every connection."""
@@ -287,13 +287,13 @@ class CommitProtocol:
             """Check before the prefix is taken, and again when other processes cannot write."""
             if decision is None:
                 return
-            fencing.check_may_take(decision, driver, job_id, self._config.prefix)
+            fencing.check_may_claim(decision, driver, job_id, self._config.prefix)
             if unit is not None:
                 fencing.check_order(decision, unit, self._config.prefix)
 
-        may_begin_later = self._check_before_taking(driver, check, deadline_ms)
+        may_begin_later = self._check_before_fencing(driver, check, deadline_ms)
         while True:
-            token = self._take_over(deadline_ms)
+            token = self._fence_previous_driver(deadline_ms)
             reached("plan.fenced")
             # No other process can write any more, so the record in the log does not change.
             before = self.log.read_current(deadline_ms)
@@ -304,12 +304,12 @@ class CommitProtocol:
             if decision == before and decision.phase is not Phase.DECIDED:
                 break
             # Tasks need an unused token: take the id once more.
-            self._settle_record(decision, before, token, deadline_ms)
+            self._claim_and_finish(decision, before, token, deadline_ms)
         reached("plan.resolved")
-        self.sweep(token, deadline_ms)
+        self.abort_open_transactions(token, deadline_ms)
         reached("plan.swept")
         fencing.check_settled(decision, write, self._config.prefix)
-        fencing.check_write(decision, write, self._config.prefix)
+        fencing.check_write_id(decision, write, self._config.prefix)
         plan = Plan(self._config.prefix, driver, token, decision, job_id, self._timeout_ms, write)
         coordinator = self._client.coordinator(self._driver_transactional_id)
         return replace(plan, is_repeated=decision.has(write), coordinator=coordinator)
@@ -318,7 +318,7 @@ class CommitProtocol:
         """Raise before the tasks what ``commit`` would raise after them, for a known unit."""
         self._check_may_follow(plan.decision, unit)
 
-    def _settle_record(
+    def _claim_and_finish(
         self, decision: Decision, before: Decision | None, token: DriverToken, deadline_ms: int
     ) -> None:
         """Record the new owner of the prefix, and finish what was decided."""
@@ -326,9 +326,9 @@ class CommitProtocol:
             token = self.log.write(decision, token, deadline_ms)
             reached("plan.claimed")
         if decision.phase is Phase.DECIDED:
-            self._completion.take_up(decision, token, deadline_ms)
+            self._completion.finish_abandoned(decision, token, deadline_ms)
 
-    def _check_before_taking(
+    def _check_before_fencing(
         self, driver: Driver, check: Callable[[Decision | None], None], deadline_ms: int
     ) -> bool:
         """Call ``check`` with the record before any change, so that an error changes nothing.
@@ -340,7 +340,7 @@ class CommitProtocol:
         if decision is not None and decision.owner.driver_id == driver.driver_id:
             check(decision)
             return accepts
-        state, decision = self._read_settled(deadline_ms)
+        state, decision = self._read_when_complete(deadline_ms)
         check(decision)
         if decision is not None:
             return accepts
@@ -349,21 +349,23 @@ class CommitProtocol:
             if state is not None and not accepts:
                 raise fencing.missing_record(self._config.prefix, self._config.log_topic)
             # The next step registers the prefix at the brokers; the log has it after the claim.
-            self.log.write_mark(Mark(is_released=False), deadline_ms)
+            self.log.write_mark(PrefixMark(is_released=False), deadline_ms)
         return accepts or (mark is not None and mark.is_released)
 
-    def _read_settled(self, deadline_ms: int) -> tuple[TransactionState | None, Decision | None]:
+    def _read_when_complete(
+        self, deadline_ms: int
+    ) -> tuple[TransactionState | None, Decision | None]:
         """Return the coordinator's state of the driver's id, and the record.
 
         The order matters: a record whose marker is not written yet would be invisible.
         """
-        state = self._client.settled_state(self._driver_transactional_id, deadline_ms)
+        state = self._client.describe_when_complete(self._driver_transactional_id, deadline_ms)
         return state, self.log.read_current(deadline_ms)
 
-    def _take_over(self, deadline_ms: int) -> DriverToken:
+    def _fence_previous_driver(self, deadline_ms: int) -> DriverToken:
         transactional_id = self._driver_transactional_id
         timeout_ms = min(_DRIVER_TIMEOUT_MS, self._config.transaction_timeout_ms)
-        producer, version = self._client.initialize(transactional_id, timeout_ms, deadline_ms)
+        producer, version = self._client.init_producer_id(transactional_id, timeout_ms, deadline_ms)
         return DriverToken(*producer, 0, version)
 
     # --- committing ----------------------------------------------------------------------------
@@ -388,9 +390,11 @@ class CommitProtocol:
         is_repair = decision.is_of(unit, plan.write) and decision.phase is Phase.PARTIAL
         committed = decision.committed if is_repair else ()
         if is_repair:
-            transactions = fencing.missing_of(decision, transactions, self._config.prefix)
+            transactions = fencing.replacements_of_lost(decision, transactions, self._config.prefix)
         if not transactions:  # no task has written a row: there is nothing to decide
-            self._note_first(replace(decision, write=plan.write), unit, plan.token, deadline_ms)
+            self._record_empty_unit(
+                replace(decision, write=plan.write), unit, plan.token, deadline_ms
+            )
             return CommitTimes()
         oldest_ms = self._completion.check_open(transactions, deadline_ms)
         reached("commit.checked")
@@ -400,18 +404,20 @@ class CommitProtocol:
         decided_at_ms = self._clock.now_ms()
         reached("commit.decided")
         decided, token = self._completion.finish(decided, token, deadline_ms)
-        self._used = {plan.token: token}
+        self._token_after_commit = {plan.token: token}
         if decided.phase is not Phase.DONE:
             raise TransactionLostError(fencing.explain(decided, self._config.prefix))
         times = CommitTimes(oldest_ms, self._clock.now_ms() - decided_at_ms)
         reached("commit.done")
-        self._sweep_if_possible(token, deadline_ms)
+        self._try_abort_open_transactions(token, deadline_ms)
         reached("commit.swept")
         return times
 
     def _check_may_follow(self, decision: Decision, unit: Unit) -> None:
         fencing.check_order(decision, unit, self._config.prefix)
-        fencing.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
+        fencing.check_record_not_missing(
+            decision, unit, self._config.prefix, self._config.log_topic
+        )
 
     def _drop_replay(
         self, plan: Plan, transactions: Sequence[TaskTransaction], deadline_ms: int
@@ -419,45 +425,45 @@ class CommitProtocol:
         check_replay(plan.decision, transactions, self._config)
         dropped = [t.transactional_id for t in transactions]
         self._client.fence(dropped, plan.timeout_ms, deadline_ms)
-        self._sweep_if_possible(plan.token, deadline_ms, plan.decision)
+        self._try_abort_open_transactions(plan.token, deadline_ms, plan.decision)
 
-    def _sweep_if_possible(
+    def _try_abort_open_transactions(
         self, token: DriverToken, deadline_ms: int, repeated: Decision | None = None
     ) -> None:
         """Abort what failed tasks left open. Never raises: the unit is done, and Spark must know.
 
-        The next plan sweeps first in any case. A transaction that begins later is not listed, but
-        its task finds that the token is used.
+        The next plan aborts open transactions first anyway. A transaction that begins later is not
+        listed, but its task finds that the token is used.
 
         repeated: the record, written once more to use a token that is still unused
         """
         try:
             if repeated is not None:
                 token = self.log.write(repeated, token, deadline_ms)
-            self.sweep(token, deadline_ms)
+            self.abort_open_transactions(token, deadline_ms)
         except KafkaSinkError as error:
             logger.warning(f"open transactions of failed tasks were not aborted yet: {error}")
 
-    def commit_nothing(self, unit: Unit, driver: Driver) -> None:
+    def commit_without_tasks(self, unit: Unit, driver: Driver) -> None:
         """Commit a unit without any task: there is nothing to decide, unless rows are missing."""
         deadline_ms = self._deadline()
-        _, decision = self._read_settled(deadline_ms)
+        _, decision = self._read_when_complete(deadline_ms)
         if decision is None:
             return
         if decision.unit == NO_UNIT and decision.owner.driver_id == driver.driver_id:
             # Without a task no message carries the token. A new token harms no task.
-            token = self._take_over(deadline_ms)
+            token = self._fence_previous_driver(deadline_ms)
             decision = self.log.read_current(deadline_ms)
             if decision is not None and decision.owner.driver_id == driver.driver_id:
-                self._note_first(decision, unit, token, deadline_ms)
+                self._record_empty_unit(decision, unit, token, deadline_ms)
         # Without a task the query's id is unknown, but the prefix is the query's own.
         elif unit.batch_id == decision.unit.batch_id:
             if decision.phase is Phase.PARTIAL:
-                fencing.missing_of(decision, [], self._config.prefix)
+                fencing.replacements_of_lost(decision, [], self._config.prefix)
             elif decision.phase is Phase.DONE and decision.records and unit.batch_id is not None:
                 check_replay(decision, [], self._config)
 
-    def _note_first(
+    def _record_empty_unit(
         self, decision: Decision, unit: Unit, token: DriverToken, deadline_ms: int
     ) -> None:
         """Record a query's first micro-batch, or a job's write, that has no rows.
@@ -467,9 +473,11 @@ class CommitProtocol:
         is_first = decision.unit == NO_UNIT and unit.batch_id is not None
         if not is_first and decision.write is None:
             return
-        fencing.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
-        noted = replace(decision, unit=unit, decided_ms=self._clock.timestamp_ms(), records=0)
-        self.log.write(noted.done(), token, deadline_ms)
+        fencing.check_record_not_missing(
+            decision, unit, self._config.prefix, self._config.log_topic
+        )
+        recorded = replace(decision, unit=unit, decided_ms=self._clock.timestamp_ms(), records=0)
+        self.log.write(recorded.done(), token, deadline_ms)
 
     # --- aborting ------------------------------------------------------------------------------
 
@@ -484,10 +492,10 @@ class CommitProtocol:
         """
         reached("abort.begin")
         deadline_ms = self._deadline()
-        _, decision = self._read_settled(deadline_ms)
+        _, decision = self._read_when_complete(deadline_ms)
         if decision is None or decision.owner.driver_id != driver.driver_id:
             return decision
-        if planned is not None and self._is_planned_again(planned, deadline_ms):
+        if planned is not None and self._is_replanned(planned, deadline_ms):
             if decision.phase is Phase.DECIDED:
                 return decision
             raise FencedError(
@@ -495,23 +503,23 @@ class CommitProtocol:
                 f"'{self._config.prefix}': one write at a time, or a prefix for each"
             )
         # This settles a decision in progress: it is in the log now, or never will be.
-        token = self._take_over(deadline_ms)
+        token = self._fence_previous_driver(deadline_ms)
         decision = self.log.read_current(deadline_ms)
         reached("abort.settled")
         is_ours = decision is not None and decision.owner.driver_id == driver.driver_id
         if decision is None or not is_ours or decision.phase is Phase.DECIDED:
             return decision
-        self.sweep(token, deadline_ms)
+        self.abort_open_transactions(token, deadline_ms)
         reached("abort.swept")
         return decision
 
-    def _is_planned_again(self, planned: DriverToken, deadline_ms: int) -> bool:
+    def _is_replanned(self, planned: DriverToken, deadline_ms: int) -> bool:
         """Return True if the driver's id was taken after this token's plan and commit."""
-        producer = self._used.get(planned, planned).producer
-        who = self._driver_transactional_id
-        return is_taken(self._client.admin, who, producer, deadline_ms) is True
+        producer = self._token_after_commit.get(planned, planned).producer
+        driver_id = self._driver_transactional_id
+        return is_fenced(self._client.admin, driver_id, producer, deadline_ms) is True
 
-    def sweep(
+    def abort_open_transactions(
         self, token: DriverToken, deadline_ms: int, only: str | None = None
     ) -> tuple[str, ...]:
         """Abort open transactions of tasks, all or ``only`` one, and return their ids.
@@ -519,33 +527,33 @@ class CommitProtocol:
         Must not be called while a unit is DECIDED. Raises FencedError if the token is no longer
         valid: the open transactions may be a newer driver's, and decided.
         """
-        listed = self._client.open_tasks(self._config.prefix, deadline_ms)
-        names = sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))
-        if names:
+        listed = self._client.open_task_transactions(self._config.prefix, deadline_ms)
+        ids = sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))
+        if ids:
             # Check after listing: if the id is still ours, no other driver has decided on these.
             try:
-                who = self._driver_transactional_id
-                fencing.check_held(self._client, who, token.producer, deadline_ms)
+                driver_id = self._driver_transactional_id
+                fencing.check_not_fenced(self._client, driver_id, token.producer, deadline_ms)
             except FencedError as error:
-                raise self.log.naming_owner(error, deadline_ms) from error
+                raise self.log.with_current_owner(error, deadline_ms) from error
             reached("sweep.listed")
-            self._client.fence(names, self._config.transaction_timeout_ms, deadline_ms)
-        return tuple(names)
+            self._client.fence(ids, self._config.transaction_timeout_ms, deadline_ms)
+        return tuple(ids)
 
     # --- operators' steps, see operations.py ---------------------------------------------------
 
-    def settle(self) -> tuple[Decision | None, DriverToken]:
+    def fence_and_read(self) -> tuple[Decision | None, DriverToken]:
         """Take the prefix from its owner and return the record, which is final now.
 
         No other process can change it. A decision in progress is in the record, or never will be.
         """
-        stored, token = self.settle_stored()
-        return self.log.decoded(stored), token
+        stored, token = self.fence_and_read_stored()
+        return self.log.decode(stored), token
 
-    def settle_stored(self) -> tuple[StoredRecord | None, DriverToken]:
-        """Take the prefix as ``settle`` does, for a record that may be unreadable."""
+    def fence_and_read_stored(self) -> tuple[StoredRecord | None, DriverToken]:
+        """Take the prefix as ``fence_and_read`` does, for a record that may be unreadable."""
         deadline_ms = self._deadline()
-        token = self._take_over(deadline_ms)
+        token = self._fence_previous_driver(deadline_ms)
         return self.log.read_stored(deadline_ms), token
 
     def resolve(self, decision: Decision, token: DriverToken) -> tuple[Decision, DriverToken]:

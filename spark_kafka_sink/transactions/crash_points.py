@@ -37,7 +37,8 @@ POINTS = (
 )
 """The points in the order of a batch. ``commit.deciding``: the decision is written, its transaction
 is still open. ``commit.ending``: the first of the tasks' transactions is committed.
-``sweep.listed``: only if a transaction was left open."""
+``….swept``: what failed tasks left open is aborted. ``sweep.listed``: only if a transaction was
+left open."""
 
 Hook = Callable[[str], None]
 

@@ -48,7 +48,7 @@ from spark_kafka_sink.record.record_batch import Record
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from spark_kafka_sink.transactions.client import TransactionClient, raise_if_fenced
 from spark_kafka_sink.transactions.crash_points import reached
-from spark_kafka_sink.transactions.fencing import while_held
+from spark_kafka_sink.transactions.fencing import retry_unless_fenced
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import (
     Decision,
@@ -62,7 +62,7 @@ from spark_kafka_sink.transactions.model import (
 
 LOG_PARTITION = 0
 _FIRST_WINDOW = 50
-_COMPRESSED_FROM_BYTES = 4096
+_MIN_BYTES_TO_COMPRESS = 4096
 _WINDOW_GROWTH = 8
 # No prefix begins with these bytes, because prefixes are UTF-8.
 _BARRIER_KEY = b"\xff"
@@ -79,16 +79,18 @@ def is_decision_log(admin: AdminClient, topic: str, deadline_ms: int) -> bool:
     partition = LogPartition(admin, TopicPartition(topic, LOG_PARTITION))
     try:
         end = partition.end_offset(deadline_ms)
-        first = max(partition.first_offset(deadline_ms), end - _FIRST_WINDOW * _WINDOW_GROWTH)
+        first = max(partition.log_start_offset(deadline_ms), end - _FIRST_WINDOW * _WINDOW_GROWTH)
         found = partition.read(first, end, deadline_ms)
-        return any(_is_of_log(r) for batch in found if not batch.is_control for r in batch.records)
+        return any(
+            _is_log_record(r) for batch in found if not batch.is_control for r in batch.records
+        )
     except BrokerError as error:
         if error.error.name != "TOPIC_AUTHORIZATION_FAILED":
             raise
         return False
 
 
-def _is_of_log(record: Record) -> bool:
+def _is_log_record(record: Record) -> bool:
     """Return True for a decision or a mark; other programs' keys may look like a barrier's."""
     if record.value is None:
         return False
@@ -101,7 +103,7 @@ def _is_of_log(record: Record) -> bool:
     return True
 
 
-class Mark(NamedTuple):
+class PrefixMark(NamedTuple):
     """Notes that this log knows the prefix, even without a record.
 
     is_released: an operator has removed the record; otherwise no driver has written one yet
@@ -110,21 +112,21 @@ class Mark(NamedTuple):
     is_released: bool
 
 
-class _StoredMark(NamedTuple):
+class _StoredPrefixMark(NamedTuple):
     """A mark and its log.
 
     log: id of the topic it was written to, in hexadecimal digits
     """
 
     log: str
-    mark: Mark
+    mark: PrefixMark
 
 
-def _mark_in(value: bytes | None) -> _StoredMark | None:
+def _parse_mark(value: bytes | None) -> _StoredPrefixMark | None:
     """Parse a mark; None if no version of this sink has written ``value``."""
     try:
         body = json.loads(value or b"")
-        return _StoredMark(body["log"], Mark(is_released=body["released"] is True))
+        return _StoredPrefixMark(body["log"], PrefixMark(is_released=body["released"] is True))
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
 
@@ -147,11 +149,11 @@ class DecisionLog:
         the driver's transactional id first.
         """
         end = self._partition.end_offset(deadline_ms)
-        return self.decoded(self._read_before(end, deadline_ms))
+        return self.decode(self._read_before(end, deadline_ms))
 
     def read_current(self, deadline_ms: int) -> Decision | None:
         """Return the record with all that was committed before the call, whichever broker leads."""
-        return self.decoded(self.read_stored(deadline_ms))
+        return self.decode(self.read_stored(deadline_ms))
 
     def read_stored(self, deadline_ms: int) -> StoredRecord | None:
         """Return the record as ``read_current`` does, without decoding it."""
@@ -159,9 +161,11 @@ class DecisionLog:
 
     def _append_barrier(self, deadline_ms: int) -> int:
         """Append a barrier and return its offset. A second one after a retry is harmless."""
-        return self._append_plain(NewRecord(_BARRIER_KEY + self._key, None), deadline_ms)
+        return self._append_outside_transaction(
+            NewRecord(_BARRIER_KEY + self._key, None), deadline_ms
+        )
 
-    def _append_plain(self, record: NewRecord, deadline_ms: int) -> int:
+    def _append_outside_transaction(self, record: NewRecord, deadline_ms: int) -> int:
         """Append a record outside of any transaction and return its offset."""
         now_ms = self._clock.timestamp_ms()
         batch = encode_batch([record], now_ms, NO_PRODUCER, -1, is_transactional=False)
@@ -174,25 +178,25 @@ class DecisionLog:
 
     # --- the mark ------------------------------------------------------------------------------
 
-    def read_mark(self, deadline_ms: int) -> Mark | None:
+    def read_mark(self, deadline_ms: int) -> PrefixMark | None:
         """Return the mark of this prefix; None if this log has never known the prefix."""
-        first = self._partition.first_offset(deadline_ms)
+        first = self._partition.log_start_offset(deadline_ms)
         end = self._partition.end_offset(deadline_ms)
-        stored = self._last_value(self._latest_mark, first, end, deadline_ms)
+        stored = self._search_backwards(self._latest_mark, first, end, deadline_ms)
         if stored is None or stored.log != self._partition.topic_id(deadline_ms).hex:
             return None
         return stored.mark
 
-    def write_mark(self, mark: Mark, deadline_ms: int) -> None:
+    def write_mark(self, mark: PrefixMark, deadline_ms: int) -> None:
         """Note that this log knows the prefix, even while it has no record of the prefix.
 
         The mark has the topic's id, because a log restored from a copy is another log.
         """
         topic_id = self._partition.topic_id(deadline_ms)
         value = json.dumps({"log": topic_id.hex, "released": mark.is_released}).encode()
-        self._append_plain(NewRecord(_MARK_KEY + self._key, value), deadline_ms)
+        self._append_outside_transaction(NewRecord(_MARK_KEY + self._key, value), deadline_ms)
 
-    def _latest_mark(self, start: int, end: int, deadline_ms: int) -> _StoredMark | None:
+    def _latest_mark(self, start: int, end: int, deadline_ms: int) -> _StoredPrefixMark | None:
         """Return the latest mark; other content under its key is ignored."""
         key, latest = _MARK_KEY + self._key, None
         for batch in self._partition.read(start, end, deadline_ms):
@@ -200,7 +204,7 @@ class DecisionLog:
                 continue
             for record in batch.records:
                 if record.key == key:
-                    latest = _mark_in(record.value) or latest
+                    latest = _parse_mark(record.value) or latest
         return latest
 
     # --- reading -------------------------------------------------------------------------------
@@ -208,15 +212,15 @@ class DecisionLog:
     def _read_before(self, end: int, deadline_ms: int) -> StoredRecord | None:
         try:
             # Compaction does not move the log's start.
-            return self._last_value(self._latest, 0, end, deadline_ms)
+            return self._search_backwards(self._latest_committed, 0, end, deadline_ms)
         except BrokerError as error:
             if error.error.name != "OFFSET_OUT_OF_RANGE":
                 raise
             # DeleteRecords has moved the log's start.
-            first = self._partition.first_offset(deadline_ms)
-            return self._last_value(self._latest, first, end, deadline_ms)
+            first = self._partition.log_start_offset(deadline_ms)
+            return self._search_backwards(self._latest_committed, first, end, deadline_ms)
 
-    def _last_value(
+    def _search_backwards(
         self,
         latest: Callable[[int, int, int], _Value | None],
         first: int,
@@ -232,23 +236,23 @@ class DecisionLog:
                 return found
             window *= _WINDOW_GROWTH
 
-    def _latest(self, start: int, end: int, deadline_ms: int) -> StoredRecord | None:
+    def _latest_committed(self, start: int, end: int, deadline_ms: int) -> StoredRecord | None:
         """Return the last committed record from ``start`` on; None if there is none."""
-        undecided: dict[int, StoredRecord] = {}
+        uncommitted: dict[int, StoredRecord] = {}
         latest = None
         for batch in self._partition.read(start, end, deadline_ms):
             if batch.marker is not None:
-                stored = undecided.pop(batch.producer_id, None)
+                stored = uncommitted.pop(batch.producer_id, None)
                 if stored is not None and batch.marker.is_commit:
                     latest = stored
                 continue
             for record in batch.records:
                 if record.key == self._key and batch.is_transactional:
                     stored = StoredRecord(batch.base_offset, record.value or b"")
-                    undecided[batch.producer_id] = stored
+                    uncommitted[batch.producer_id] = stored
         return latest
 
-    def decoded(self, stored: StoredRecord | None) -> Decision | None:
+    def decode(self, stored: StoredRecord | None) -> Decision | None:
         """Decode a record. Raises UnreadableRecordError."""
         if stored is None or not stored.value:
             return None  # never written, or an operator has released the prefix
@@ -272,13 +276,13 @@ class DecisionLog:
         try:
             return self._write(decision, token, deadline_ms)
         except FencedError as error:
-            raise self.naming_owner(error, deadline_ms) from error
+            raise self.with_current_owner(error, deadline_ms) from error
 
-    def naming_owner(self, error: FencedError, deadline_ms: int) -> FencedError:
+    def with_current_owner(self, error: FencedError, deadline_ms: int) -> FencedError:
         """Return ``error`` with the present owner; unchanged if the record cannot be read."""
         try:
             # The new owner may be writing its record at this moment.
-            self._client.settled_state(driver_transactional_id(self._prefix), deadline_ms)
+            self._client.describe_when_complete(driver_transactional_id(self._prefix), deadline_ms)
             decision = self.read(deadline_ms)
         except KafkaSinkError:
             return error
@@ -290,7 +294,7 @@ class DecisionLog:
         self, decision: Decision | None, token: DriverToken, deadline_ms: int
     ) -> DriverToken:
         if decision is None:
-            self.write_mark(Mark(is_released=True), deadline_ms)
+            self.write_mark(PrefixMark(is_released=True), deadline_ms)
         transactional_id = driver_transactional_id(self._prefix)
         producer = token.producer
         # The feature may have been downgraded since the token was issued.
@@ -302,20 +306,22 @@ class DecisionLog:
             self._clock.timestamp_ms(),
             producer,
             token.next_sequence,
-            codec="zstd" if value is not None and len(value) > _COMPRESSED_FROM_BYTES else "none",
+            codec="zstd" if value is not None and len(value) > _MIN_BYTES_TO_COMPRESS else "none",
         )
 
         def append() -> None:
-            self._append_in(transactional_id, producer, batch, is_implicit, deadline_ms)
+            self._append_in_transaction(transactional_id, producer, batch, is_implicit, deadline_ms)
 
-        while_held(self._client, transactional_id, producer, deadline_ms, append)
+        retry_unless_fenced(self._client, transactional_id, producer, deadline_ms, append)
         if decision is not None and decision.phase is Phase.DECIDED:
             reached("commit.deciding")
-        ended = self._client.end(transactional_id, producer, token.transaction_version, deadline_ms)
+        ended = self._client.commit_driver_transaction(
+            transactional_id, producer, token.transaction_version, deadline_ms
+        )
         sequence = token.next_sequence + 1 if ended == producer else 0
         return DriverToken(*ended, sequence, token.transaction_version)
 
-    def _append_in(
+    def _append_in_transaction(
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
@@ -346,7 +352,7 @@ class DecisionLog:
 logger = logging.getLogger(__name__)
 
 _MIN_ISR = "min.insync.replicas"
-_FEWEST_REPLICAS_WITH_A_CHOICE = 2
+_MIN_REPLICAS_TO_CHECK = 2
 _UNCLEAN = "unclean.leader.election.enable"
 _MAX_TIMEOUT = "transaction.max.timeout.ms"
 
@@ -365,22 +371,22 @@ def check_brokers(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: in
     _check_timeout(admin, config, deadline_ms)
 
 
-def longest_timeout_ms(admin: AdminClient, deadline_ms: int) -> int | None:
+def max_transaction_timeout_ms(admin: AdminClient, deadline_ms: int) -> int | None:
     """Return the brokers' transaction.max.timeout.ms; None if this principal may not read it."""
     broker = admin.nodes(deadline_ms)[0]
-    told = configs_of(
+    configs = configs_of(
         admin, broker, BROKER_RESOURCE, str(broker.node_id), [_MAX_TIMEOUT], deadline_ms
     )
-    longest = told.get(_MAX_TIMEOUT)
-    return None if longest is None else int(longest)
+    limit_ms = configs.get(_MAX_TIMEOUT)
+    return None if limit_ms is None else int(limit_ms)
 
 
 def _check_timeout(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
-    longest = longest_timeout_ms(admin, deadline_ms)
-    if longest is not None and longest < config.transaction_timeout_ms:
+    limit_ms = max_transaction_timeout_ms(admin, deadline_ms)
+    if limit_ms is not None and limit_ms < config.transaction_timeout_ms:
         raise ConfigError(
             f"kafka.transaction.timeout.ms = {config.transaction_timeout_ms} is more than the "
-            f"brokers' {_MAX_TIMEOUT} = {longest}: set it to {longest} or less, or raise the "
+            f"brokers' {_MAX_TIMEOUT} = {limit_ms}: set it to {limit_ms} or less, or raise the "
             "brokers' limit"
         )
 
@@ -390,22 +396,22 @@ def prepare_log_topic(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms
 
     Raises TopicError if it cannot be created, ConfigError if its settings are unsuitable.
     """
-    described = _describe(admin, config.log_topic, deadline_ms)
+    described = _describe_topic(admin, config.log_topic, deadline_ms)
     if described is None:
-        _create(admin, config, deadline_ms)
-        described = _await(admin, config.log_topic, deadline_ms)
-    _check(admin, config, described, deadline_ms)
+        _create_topic(admin, config, deadline_ms)
+        described = _await_topic(admin, config.log_topic, deadline_ms)
+    _check_topic(admin, config, described, deadline_ms)
 
 
-def is_log_topic_there(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> bool:
+def log_topic_exists(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> bool:
     """Check the topic as ``prepare_log_topic`` does, but return False if it is missing."""
-    described = _describe(admin, config.log_topic, deadline_ms)
+    described = _describe_topic(admin, config.log_topic, deadline_ms)
     if described is not None:
-        _check(admin, config, described, deadline_ms)
+        _check_topic(admin, config, described, deadline_ms)
     return described is not None
 
 
-def _check(
+def _check_topic(
     admin: AdminClient,
     config: ExactlyOnceConfig,
     described: MetadataResponseTopic,
@@ -425,29 +431,29 @@ def _check(
 def _check_configs(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
     names = ["cleanup.policy", "min.insync.replicas", _UNCLEAN]
     node = admin.any_node(deadline_ms)
-    told = configs_of(admin, node, TOPIC_RESOURCE, config.log_topic, names, deadline_ms)
-    policy = told.get("cleanup.policy", "compact")
+    configs = configs_of(admin, node, TOPIC_RESOURCE, config.log_topic, names, deadline_ms)
+    policy = configs.get("cleanup.policy", "compact")
     if policy != "compact":
         raise ConfigError(
             f"the decision log, topic '{config.log_topic}', has cleanup.policy={policy}: it must "
             "be compact, or decisions disappear. Alter the topic, or name another one in "
             "transaction.log.topic"
         )
-    in_sync = int(told.get("min.insync.replicas", config.log_min_isr))
+    in_sync = int(configs.get("min.insync.replicas", config.log_min_isr))
     if in_sync < config.log_min_isr:
         raise ConfigError(
             f"the decision log, topic '{config.log_topic}', has min.insync.replicas={in_sync}, "
             f"less than {config.log_min_isr}: decisions would be lost with one broker. Alter the "
             "topic, or set transaction.log.replication.factor=1 if that may happen"
         )
-    if told.get(_UNCLEAN) == "true":
+    if configs.get(_UNCLEAN) == "true":
         logger.warning(
             f"the decision log, topic '{config.log_topic}', has {_UNCLEAN}=true: a broker that is "
             "behind may become its leader, and decisions are lost. Alter the topic"
         )
 
 
-def warn_of_weak_topic(admin: AdminClient, topic: str, deadline_ms: int) -> None:
+def warn_of_low_min_isr(admin: AdminClient, topic: str, deadline_ms: int) -> None:
     """Warn if the loss of one broker may lose committed records although there are more replicas.
 
     If the check fails, only log it: the topic may not exist yet.
@@ -455,14 +461,14 @@ def warn_of_weak_topic(admin: AdminClient, topic: str, deadline_ms: int) -> None
     try:
         (described,) = admin.metadata([topic], False, deadline_ms).topics
         replicas = min((len(p.replica_nodes) for p in described.partitions), default=1)
-        if replicas < _FEWEST_REPLICAS_WITH_A_CHOICE:
+        if replicas < _MIN_REPLICAS_TO_CHECK:
             return
         node = admin.any_node(deadline_ms)
-        told = configs_of(admin, node, TOPIC_RESOURCE, topic, [_MIN_ISR], deadline_ms)
+        configs = configs_of(admin, node, TOPIC_RESOURCE, topic, [_MIN_ISR], deadline_ms)
     except KafkaSinkError as error:
         logger.info(f"{_MIN_ISR} of topic {topic} not checked: {error}")
         return
-    if told.get(_MIN_ISR) == "1":
+    if configs.get(_MIN_ISR) == "1":
         logger.warning(
             f"topic '{topic}' has {replicas} replicas and {_MIN_ISR}=1: when only its leader is in "
             "sync, records are acknowledged and committed that are lost with that broker. With "
@@ -470,7 +476,9 @@ def warn_of_weak_topic(admin: AdminClient, topic: str, deadline_ms: int) -> None
         )
 
 
-def _describe(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataResponseTopic | None:
+def _describe_topic(
+    admin: AdminClient, topic: str, deadline_ms: int
+) -> MetadataResponseTopic | None:
     (described,) = admin.metadata([topic], False, deadline_ms).topics
     error = error_for_code(described.error_code)
     if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
@@ -478,15 +486,15 @@ def _describe(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataRespo
     if described.error_code:
         raise BrokerError(error, f"topic '{topic}', the decision log")
     # A broker may know a new topic before it knows the topic's partitions.
-    is_there = any(p.partition_index == LOG_PARTITION for p in described.partitions)
-    return described if is_there else None
+    exists = any(p.partition_index == LOG_PARTITION for p in described.partitions)
+    return described if exists else None
 
 
-def _await(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataResponseTopic:
+def _await_topic(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataResponseTopic:
     """Wait until the brokers know a topic that was just created."""
     attempts = 0
     while True:
-        described = _describe(admin, topic, deadline_ms)
+        described = _describe_topic(admin, topic, deadline_ms)
         if described is not None:
             return described
         if not admin.pause(attempts, deadline_ms):
@@ -494,7 +502,7 @@ def _await(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataResponse
         attempts += 1
 
 
-def _create(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
+def _create_topic(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
     configs = {
         "cleanup.policy": "compact",
         "min.insync.replicas": str(config.log_min_isr),

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from spark_kafka_sink.base.errors import BrokerError, ConfigError, TransactionError, error_named
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
-from spark_kafka_sink.transactions.client import TransactionClient, is_taken, raise_if_fenced
+from spark_kafka_sink.transactions.client import TransactionClient, is_fenced, raise_if_fenced
 from spark_kafka_sink.transactions.model import (
     NO_UNIT,
     Decision,
@@ -40,7 +40,7 @@ _OF_AN_OLDER_PRODUCER = {
 _Result = TypeVar("_Result")
 
 
-def check_held(
+def check_not_fenced(
     client: TransactionClient,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
@@ -53,17 +53,17 @@ def check_held(
     attempts = 0
     while True:
         # While a transaction is being completed, the epoch may be the former or the next.
-        client.settled_state(transactional_id, deadline_ms)
-        taken = is_taken(client.admin, transactional_id, producer, deadline_ms)
+        client.describe_when_complete(transactional_id, deadline_ms)
+        taken = is_fenced(client.admin, transactional_id, producer, deadline_ms)
         if taken is False:
             return
         if taken or not client.admin.pause(attempts, deadline_ms):
             raise_if_fenced(error_named("PRODUCER_FENCED"), transactional_id)
-        client.forget(transactional_id)
+        client.forget_coordinator(transactional_id)
         attempts += 1
 
 
-def while_held(
+def retry_unless_fenced(
     client: TransactionClient,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
@@ -81,15 +81,15 @@ def while_held(
         except (FencedError, BrokerError) as error:
             if isinstance(error, BrokerError) and error.error.name not in _OF_AN_OLDER_PRODUCER:
                 raise
-            if is_taken(client.admin, transactional_id, producer, deadline_ms):
+            if is_fenced(client.admin, transactional_id, producer, deadline_ms):
                 raise
             if not client.admin.pause(attempts, deadline_ms):
                 raise
-        client.forget(transactional_id)
+        client.forget_coordinator(transactional_id)
         attempts += 1
 
 
-def missing_of(
+def replacements_of_lost(
     decision: Decision, replayed: Sequence[TaskTransaction], prefix: str
 ) -> list[TaskTransaction]:
     """Return the replayed transactions that replace lost ones.
@@ -161,11 +161,11 @@ def _some(numbers: Sequence[int]) -> str:
     return f"{text}, … ({len(numbers)} in all)" if len(numbers) > 10 else text
 
 
-_MOST_WRITE_IDS = 100
+_MAX_WRITE_IDS = 100
 _ACCEPT = "start it once with transaction.log.missing=accept"
 
 
-def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefix: str) -> None:
+def check_may_claim(decision: Decision, driver: Driver, job_id: str | None, prefix: str) -> None:
     """Raise unless ``driver`` may take the prefix from the owner of ``decision``.
 
     Raises FencedError for a superseded driver, PrefixInUseError if the prefix is another query's.
@@ -205,7 +205,7 @@ def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
         raise OutcomeError(explain(decision, prefix))
 
 
-def check_write(decision: Decision, write: Write | None, prefix: str) -> None:
+def check_write_id(decision: Decision, write: Write | None, prefix: str) -> None:
     """Raise ConfigError if ``write`` may not follow earlier writes under the prefix.
 
     It would replace a write for another topic, or the prefix has too many write.ids to remember.
@@ -219,11 +219,11 @@ def check_write(decision: Decision, write: Write | None, prefix: str) -> None:
             f"'{prefix}': {before} was for {_where(before)}. A write.id is for one topic: give "
             "this write a write.id of its own, or a transactional.id.prefix of its own"
         )
-    if len(decision.written) < _MOST_WRITE_IDS:
+    if len(decision.written) < _MAX_WRITE_IDS:
         return
     if all(w.write_id != write.write_id for w in decision.written):
         raise ConfigError(
-            f"transactional.id.prefix '{prefix}' has {_MOST_WRITE_IDS} names of writes, and "
+            f"transactional.id.prefix '{prefix}' has {_MAX_WRITE_IDS} names of writes, and "
             f"'{write.write_id}' is a new one: write.id names what writes and stays the same, "
             "write.version counts. For more, use several prefixes"
         )
@@ -246,7 +246,7 @@ def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
         raise OutcomeError(explain(decision, prefix))
 
 
-def check_not_missing(decision: Decision, unit: Unit, prefix: str, log_topic: str) -> None:
+def check_record_not_missing(decision: Decision, unit: Unit, prefix: str, log_topic: str) -> None:
     """Raise MissingRecordError for a first micro-batch in the log that is not the query's first."""
     if decision.unit == NO_UNIT and unit.batch_id and not decision.may_begin_later:
         raise MissingRecordError(

@@ -349,7 +349,7 @@ class Inspection:
         end = log.end_offset(deadline_ms)
         open_records: dict[int, dict[bytes, bytes]] = {}
         latest: dict[bytes, bytes] = {}
-        for batch in log.read(log.first_offset(deadline_ms), end, deadline_ms):
+        for batch in log.read(log.log_start_offset(deadline_ms), end, deadline_ms):
             if batch.marker is not None:
                 written = open_records.pop(batch.producer_id, {})
                 latest.update(written if batch.marker.is_commit else {})

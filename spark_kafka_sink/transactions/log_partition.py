@@ -37,10 +37,10 @@ _FETCH_WAIT_MS = 100
 # A leader cut off from its replicas waits this long for them; then the client looks it up again.
 _APPEND_TIMEOUT_MS = 10_000
 # Timeout for the question whether another broker leads now.
-_LOOK_MS = 10_000
-_RETRIED_TOO = {"CONCURRENT_TRANSACTIONS"}
+_LEADER_LOOKUP_MS = 10_000
+_ALSO_RETRIABLE = {"CONCURRENT_TRANSACTIONS"}
 
-_Part = TypeVar("_Part")
+_Partition = TypeVar("_Partition")
 
 
 class LogPartition:
@@ -63,7 +63,7 @@ class LogPartition:
         """Look up the leader again before the next request."""
         self._leader = None
 
-    def first_offset(self, deadline_ms: int) -> int:
+    def log_start_offset(self, deadline_ms: int) -> int:
         """Return the log start offset."""
         return self._offset(inspection.EARLIEST_TIMESTAMP, deadline_ms)
 
@@ -73,12 +73,14 @@ class LogPartition:
 
     def _offset(self, timestamp: int, deadline_ms: int) -> int:
         topic, partition = self._topic_partition
-        asked = inspection.ListOffsetsPartition(partition, timestamp=timestamp)
+        requested = inspection.ListOffsetsPartition(partition, timestamp=timestamp)
         request = inspection.ListOffsetsRequest(
             isolation_level=self.isolation_level,
-            topics=[inspection.ListOffsetsTopic(topic, [asked])],
+            topics=[inspection.ListOffsetsTopic(topic, [requested])],
         )
-        found = _listed(self._ask(request, _listed, deadline_ms))
+        found = _list_offsets_response(
+            self._request_leader(request, _list_offsets_response, deadline_ms)
+        )
         self._raise_error(found.error_code, "ListOffsets")
         return found.offset
 
@@ -113,7 +115,7 @@ class LogPartition:
 
     def _fetch(self, first: int, deadline_ms: int) -> inspection.PartitionData:
         topic, partition = self._topic_partition
-        asked = inspection.FetchPartition(
+        requested = inspection.FetchPartition(
             partition, fetch_offset=first, partition_max_bytes=_FETCH_BYTES
         )
         request = inspection.FetchRequest(
@@ -122,9 +124,9 @@ class LogPartition:
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
             isolation_level=self.isolation_level,
-            topics=[inspection.FetchTopic(topic, [asked])],
+            topics=[inspection.FetchTopic(topic, [requested])],
         )
-        found = _fetched(self._ask(request, _fetched, deadline_ms))
+        found = _fetch_response(self._request_leader(request, _fetch_response, deadline_ms))
         self._raise_error(found.error_code, "Fetch")
         return found
 
@@ -143,12 +145,14 @@ class LogPartition:
             timeout_ms=max(1, min(_APPEND_TIMEOUT_MS, deadline_ms - self._admin.now_ms())),
             topic_data=[TopicProduceData(name=topic, partition_data=[data])],
         )
-        return _produced(self._ask(request, _produced, deadline_ms, at_most_version))
+        return _produce_response(
+            self._request_leader(request, _produce_response, deadline_ms, at_most_version)
+        )
 
-    def _ask(
+    def _request_leader(
         self,
         request: Request,
-        part_of: Callable[[Message], _WithErrorCode],
+        partition_response_of: Callable[[Message], _WithErrorCode],
         deadline_ms: int,
         at_most_version: int | None = None,
     ) -> Message:
@@ -165,8 +169,8 @@ class LogPartition:
                 )
                 error = error_named("NETWORK_EXCEPTION")
                 if answer is not None:
-                    error = error_for_code(part_of(answer).error_code)
-                    if not (error.retriable or error.name in _RETRIED_TOO):
+                    error = error_for_code(partition_response_of(answer).error_code)
+                    if not (error.retriable or error.name in _ALSO_RETRIABLE):
                         self._leader = leader
                         return answer
             self._leader = None
@@ -177,9 +181,9 @@ class LogPartition:
 
     def _have_moved(self, leader: Node, deadline_ms: int) -> FindMoved:
         def have_moved(positions: Sequence[int]) -> Sequence[int]:
-            look_until_ms = min(deadline_ms, self._admin.deadline_in(_LOOK_MS))
+            lookup_deadline_ms = min(deadline_ms, self._admin.deadline_in(_LEADER_LOOKUP_MS))
             try:
-                now, _ = self._find_leader(look_until_ms)
+                now, _ = self._find_leader(lookup_deadline_ms)
             except KafkaSinkError:
                 return ()  # no broker answers: keep waiting
             return () if now in (None, leader) else positions
@@ -225,22 +229,22 @@ class _WithErrorCode(Protocol):
     def error_code(self) -> int: ...
 
 
-def _listed(answer: Message) -> inspection.ListOffsetsPartitionResponse:
+def _list_offsets_response(answer: Message) -> inspection.ListOffsetsPartitionResponse:
     assert isinstance(answer, inspection.ListOffsetsResponse)
-    return _only([p for topic in answer.topics for p in topic.partitions])
+    return _single([p for topic in answer.topics for p in topic.partitions])
 
 
-def _fetched(answer: Message) -> inspection.PartitionData:
+def _fetch_response(answer: Message) -> inspection.PartitionData:
     assert isinstance(answer, inspection.FetchResponse)
-    return _only([p for topic in answer.responses for p in topic.partitions])
+    return _single([p for topic in answer.responses for p in topic.partitions])
 
 
-def _produced(answer: Message) -> PartitionProduceResponse:
+def _produce_response(answer: Message) -> PartitionProduceResponse:
     assert isinstance(answer, ProduceResponse)
-    return _only([p for topic in answer.responses for p in topic.partition_responses])
+    return _single([p for topic in answer.responses for p in topic.partition_responses])
 
 
-def _only(parts: Sequence[_Part]) -> _Part:
+def _single(parts: Sequence[_Partition]) -> _Partition:
     if len(parts) != 1:
         raise RemoteProtocolError(f"one partition was asked for, {len(parts)} are in the answer")
     return parts[0]

@@ -26,7 +26,7 @@ from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.transactions import fencing
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.decision_log import longest_timeout_ms
+from spark_kafka_sink.transactions.decision_log import max_transaction_timeout_ms
 from spark_kafka_sink.transactions.inspection import Inspection
 from spark_kafka_sink.transactions.model import (
     NO_UNIT,
@@ -226,7 +226,7 @@ class Operations:
     @cached_property
     def _protocol(self) -> CommitProtocol:
         """The commit protocol, with a timeout that the brokers allow."""
-        longest_ms = longest_timeout_ms(self._client.admin, self._deadline())
+        longest_ms = max_transaction_timeout_ms(self._client.admin, self._deadline())
         timeout_ms = _TIMEOUT_MS if longest_ms is None else min(_TIMEOUT_MS, longest_ms)
         config = ExactlyOnceConfig(self._prefix, timeout_ms, self._log_topic, 1)
         return CommitProtocol(self._client, config, self._clock, self._patience_ms)
@@ -271,7 +271,7 @@ class Operations:
         if is_complete and choice is Choice.AS_WRITTEN:
             concluded = replace(concluded, needs_confirmation=False)
             token = self._write(concluded, token)
-        aborted = self._protocol.sweep(token, self._deadline())
+        aborted = self._protocol.abort_open_transactions(token, self._deadline())
         message = f"finished: {state_of(concluded, self._prefix)}"
         if concluded.phase in (Phase.PARTIAL, Phase.UNKNOWN):
             message += f"\n\n{_options(concluded)}"
@@ -289,7 +289,7 @@ class Operations:
         # The operator has decided about any replay, so its rows are not compared.
         settled = replace(settled, needs_confirmation=False, rows=None)
         token = self._write(settled, token)
-        aborted = self._protocol.sweep(token, self._deadline())
+        aborted = self._protocol.abort_open_transactions(token, self._deadline())
         return Result(f"settled: {_consequence(decision, choice)}", settled, aborted)
 
     def _replace(self, record: UnreadableRecord, choice: Choice | None, confirm: Confirm) -> Result:
@@ -311,13 +311,13 @@ class Operations:
             f"{record}.\n\n{consequence} {len(names)} open transaction(s) will be aborted. "
             f"{self._stops()}"
         )
-        found, token = self._protocol.settle_stored()
+        found, token = self._protocol.fence_and_read_stored()
         if found != record.stored:
             raise RefusedError(_SOMEBODY_ELSE.format("it has another offset or value"))
         owner = self._operator(record.checkpoint)
         decision = record.replaced(owner, self._clock.timestamp_ms(), is_written)
         token = self._write(decision, token)
-        aborted = self._protocol.sweep(token, self._deadline())
+        aborted = self._protocol.abort_open_transactions(token, self._deadline())
         return Result(f"replaced: {consequence}", decision, aborted)
 
     def rebind(self, checkpoint: str, confirm: Confirm) -> Result:
@@ -342,7 +342,7 @@ class Operations:
 
     def _claim(self, seen: Decision, checkpoint: str | None = None) -> tuple[Decision, DriverToken]:
         """Become the owner of the record that was ``seen``, so that its driver aborts nothing."""
-        found, token = self._protocol.settle()
+        found, token = self._protocol.fence_and_read()
         if found != seen:
             state = "it is gone" if found is None else state_of(found, self._prefix)
             raise RefusedError(_SOMEBODY_ELSE.format(state))
@@ -377,9 +377,9 @@ class Operations:
             f"{len(names)} transaction(s) will be aborted, what they have written never becomes "
             f"visible: {_some(names)}. {self._stops()}"
         )
-        decision, token = self._protocol.settle()
+        decision, token = self._protocol.fence_and_read()
         self._refuse_decided(decision)
-        aborted = self._protocol.sweep(token, self._deadline(), transactional_id)
+        aborted = self._protocol.abort_open_transactions(token, self._deadline(), transactional_id)
         return Result(f"{len(aborted)} transaction(s) aborted", decision, aborted)
 
     def release(self, confirm: Confirm) -> Result:
@@ -403,9 +403,9 @@ class Operations:
             "with its checkpoint, it may write again what it has written before. "
             f"{self._stops()}"
         )
-        decision, token = self._protocol.settle()
+        decision, token = self._protocol.fence_and_read()
         self._refuse_unsettled(decision)
-        aborted = self._protocol.sweep(token, self._deadline())
+        aborted = self._protocol.abort_open_transactions(token, self._deadline())
         self._write(None, token)  # also without a record, because the next start must not miss one
         return Result(f"'{self._prefix}' is released", None, aborted)
 
@@ -415,7 +415,7 @@ class Operations:
         A driver's start is rejected then.
         """
         driver_id, deadline_ms = driver_transactional_id(self._prefix), self._deadline()
-        state = self._client.settled_state(driver_id, deadline_ms)
+        state = self._client.describe_when_complete(driver_id, deadline_ms)
         return state is not None and self._protocol.log.read_mark(deadline_ms) is None
 
     def _refuse_decided(self, decision: Decision | None) -> None:
@@ -437,14 +437,14 @@ class Operations:
     def _read(self) -> Decision | None:
         self._inspection.check_log()
         # A decision whose marker is not written yet would be invisible.
-        self._client.settled_state(driver_transactional_id(self._prefix), self._deadline())
+        self._client.describe_when_complete(driver_transactional_id(self._prefix), self._deadline())
         return self._protocol.log.read(self._deadline())
 
     def _write(self, decision: Decision | None, token: DriverToken) -> DriverToken:
         return self._protocol.log.write(decision, token, self._deadline())
 
     def _open_ids(self, only: str | None) -> list[str]:
-        listed = self._client.open_tasks(self._prefix, self._deadline())
+        listed = self._client.open_task_transactions(self._prefix, self._deadline())
         return sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))
 
     def _stops(self) -> str:

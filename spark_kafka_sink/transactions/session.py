@@ -25,7 +25,7 @@ from spark_kafka_sink.transactions.commit_protocol import CommitProtocol, Commit
 from spark_kafka_sink.transactions.decision_log import (
     check_brokers,
     prepare_log_topic,
-    warn_of_weak_topic,
+    warn_of_low_min_isr,
 )
 from spark_kafka_sink.transactions.model import (
     TOPICS_OF_ROWS,
@@ -176,7 +176,7 @@ def _prepare(options: SinkOptions) -> None:
         check_brokers(admin, options.exactly_once, deadline_ms)
         prepare_log_topic(admin, options.exactly_once, deadline_ms)
         if prepared_at_ms is None and options.topic is not None:
-            warn_of_weak_topic(admin, options.topic, deadline_ms)
+            warn_of_low_min_isr(admin, options.topic, deadline_ms)
     _prepared_at_ms[key] = now_ms
 
 
@@ -191,7 +191,7 @@ def commit_unit(
     times: CommitTimes | None = CommitTimes()
     with _session(options) as protocol:
         if plan is None:
-            protocol.commit_nothing(unit, _driver(options))
+            protocol.commit_without_tasks(unit, _driver(options))
         else:
             times = protocol.commit(plan, unit, transactions)
     told: dict[str, Any] = {"transactions": len(transactions)}
@@ -233,9 +233,9 @@ def abort_unit(options: SinkOptions, planned: DriverToken | None = None) -> str:
 
 
 def abort_task(options: SinkOptions, transactional_id: str, is_superseded: bool) -> None:
-    """Abort the transaction of a failed task, so that readers need not wait for the next sweep.
+    """Abort the transaction of a failed task, so that readers need not wait for the next plan.
 
-    is_superseded: the next sweep may be far away, and no caller waits for the task
+    is_superseded: the next plan may be far away, and no caller waits for the task
     """
     assert options.exactly_once is not None
     patience_ms = options.producer.max_block_ms if is_superseded else _TASK_ABORT_TIMEOUT_MS
@@ -245,7 +245,7 @@ def abort_task(options: SinkOptions, transactional_id: str, is_superseded: bool)
         with AdminClient.of(options.producer, _clock, patience_ms) as admin:
             TransactionClient(admin).fence([transactional_id], timeout_ms, deadline_ms)
     except KafkaSinkError:
-        return  # the task raises its own error; the driver sweeps
+        return  # the task raises its own error; the driver aborts what is open
 
 
 def _forget() -> None:

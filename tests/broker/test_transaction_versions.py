@@ -23,7 +23,7 @@ def test_a_transaction_is_committed_after_the_feature_was_downgraded(version):
     with PatientKafka() as kafka, AdminClient.connect(kafka.bootstrap_servers) as admin:
         kafka.create_topic(topic, 3)
         client = TransactionClient(admin)
-        assert client.initialize(
+        assert client.init_producer_id(
             "p.driver", 60_000, admin.deadline_in(PATIENCE_MS)
         ).transaction_version
         with producer_for(kafka.bootstrap_servers) as producer:

@@ -75,7 +75,7 @@ class Prefix:
             epoch = -1
             while epoch < _AGED_TO:
                 deadline_ms = self._admin.deadline_in(_PATIENCE_MS)
-                found = self._client._initialize_all([name], _TIMEOUT_MS, deadline_ms)
+                found = self._client._init_producer_ids([name], _TIMEOUT_MS, deadline_ms)
                 epoch = found[name].producer_epoch
 
     def run(self) -> str:
@@ -93,7 +93,7 @@ class Prefix:
         seen = sorted(int(value or b"") for value in values(records))
         assert seen == list(range(_BATCHES)), f"{self.name}: {seen}"
         deadline_ms = self._admin.deadline_in(_PATIENCE_MS)
-        assert self._client.open_tasks(self.name, deadline_ms) == []
+        assert self._client.open_task_transactions(self.name, deadline_ms) == []
         assert len(self._producer_ids) == 4, f"{self.name}: {self._producer_ids}"
         return f"{self.name}: {_BATCHES} micro-batches, once each"
 

@@ -82,7 +82,7 @@ _CLAIMS = (
     ),
     Mutant(
         "transactions/fencing.py",
-        "            if is_taken(client.admin, transactional_id, producer, deadline_ms):\n"
+        "            if is_fenced(client.admin, transactional_id, producer, deadline_ms):\n"
         "                raise\n",
         "",
         _CUT_OFF,
@@ -148,8 +148,8 @@ _COMMIT_PROTOCOL = (
     Mutant(
         "transactions/commit_protocol.py",
         "if decision is not None and decision.owner.driver_id == driver.driver_id:\n"
-        "                self._note_first",
-        "if decision is not None:\n                self._note_first",
+        "                self._record_empty_unit",
+        "if decision is not None:\n                self._record_empty_unit",
         _GUARDS,
     ),
     Mutant(
@@ -172,20 +172,20 @@ _COMMIT_PROTOCOL = (
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "if planned is not None and self._is_planned_again(planned, deadline_ms):",
+        "if planned is not None and self._is_replanned(planned, deadline_ms):",
         "if False:",
         _GUARDS,
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "        self._used = {plan.token: token}\n",
+        "        self._token_after_commit = {plan.token: token}\n",
         "",
         _GUARDS,
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "names = sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))",
-        "names = sorted(t.transactional_id for t in listed)",
+        "ids = sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))",
+        "ids = sorted(t.transactional_id for t in listed)",
         ("simulation/test_operations.py",),
     ),
     Mutant(
@@ -217,8 +217,8 @@ _LOG_ROWS = (
     ),
     Mutant(
         "transactions/decision_log.py",
-        "latest = _mark_in(record.value) or latest",
-        "latest = _mark_in(record.value)",
+        "latest = _parse_mark(record.value) or latest",
+        "latest = _parse_mark(record.value)",
         _LOST,
     ),
     Mutant(
@@ -229,7 +229,7 @@ _LOG_ROWS = (
     ),
     Mutant(
         "transactions/decision_log.py",
-        'codec="zstd" if value is not None and len(value) > _COMPRESSED_FROM_BYTES else "none",',
+        'codec="zstd" if value is not None and len(value) > _MIN_BYTES_TO_COMPRESS else "none",',
         'codec="none",',
         _GUARDS,
     ),
@@ -247,7 +247,7 @@ _LOG_ROWS = (
     ),
     Mutant(
         "transactions/decision_log.py",
-        "        if decision is None:\n            self.write_mark(Mark(is_released=True), deadline_ms)\n",
+        "        if decision is None:\n            self.write_mark(PrefixMark(is_released=True), deadline_ms)\n",
         "",
         ("simulation/test_operations.py", *_LOST),
     ),
@@ -265,7 +265,7 @@ _LOG_ROWS = (
 _RECORDS = (
     Mutant(
         "transactions/commit_protocol.py",
-        "if age_ms > state.transaction_timeout_ms * (1 - _LEAST_TIME_LEFT):",
+        "if age_ms > state.transaction_timeout_ms * (1 - _MIN_TIME_LEFT):",
         "if age_ms > state.transaction_timeout_ms:",
         _PROTOCOL,
     ),
@@ -313,7 +313,7 @@ _RECORDS = (
     ),
     Mutant(
         "transactions/fencing.py",
-        "if len(decision.written) < _MOST_WRITE_IDS:",
+        "if len(decision.written) < _MAX_WRITE_IDS:",
         "if True:",
         _WRITES,
     ),
@@ -422,9 +422,9 @@ _OPERATORS = (
     ),
     Mutant(
         "transactions/operations.py",
-        "        decision, token = self._protocol.settle()\n"
+        "        decision, token = self._protocol.fence_and_read()\n"
         "        self._refuse_decided(decision)\n",
-        "        decision, token = self._protocol.settle()\n",
+        "        decision, token = self._protocol.fence_and_read()\n",
         _OPERATED,
     ),
     Mutant(

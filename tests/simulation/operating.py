@@ -194,7 +194,7 @@ class Operated(Prefix):
         partition = LogPartition(self.client.admin, log)
         produce_version = 12 if version >= 2 else 11
         assert partition.append(name, batch, produce_version, deadline_ms).error_code == 0
-        self.client.end(name, producer, version, deadline_ms)
+        self.client.commit_driver_transaction(name, producer, version, deadline_ms)
 
     def lose(self, transaction: TaskTransaction) -> None:
         """As the timeout does: the brokers abort it."""

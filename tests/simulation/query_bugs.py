@@ -17,7 +17,7 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.transactions import client, commit_protocol, fencing, session
 from spark_kafka_sink.transactions.client import Outcome, TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
+from spark_kafka_sink.transactions.decision_log import DecisionLog, PrefixMark
 from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Phase, Rows, TaskTransaction
 from tests.simulation import scenarios
 from tests.simulation.bugs import Bug
@@ -36,7 +36,7 @@ def _no_decision_log(original):  # type: ignore[no-untyped-def]
 def _unguarded_abort(original):  # type: ignore[no-untyped-def]
     def abort(self, driver, planned=None):  # type: ignore[no-untyped-def]
         deadline_ms = self._deadline()
-        self.sweep(self._take_over(deadline_ms), deadline_ms)
+        self.abort_open_transactions(self._fence_previous_driver(deadline_ms), deadline_ms)
 
     return abort
 
@@ -44,7 +44,7 @@ def _unguarded_abort(original):  # type: ignore[no-untyped-def]
 def _end_txn_instead_of_fencing(original):  # type: ignore[no-untyped-def]
     def fence(self, transactional_ids, timeout_ms, deadline_ms):  # type: ignore[no-untyped-def]
         states = self.describe(list(transactional_ids), deadline_ms)
-        questions = [
+        requests = [
             CoordinatorRequest(
                 (name,),
                 EndTxnRequest(name, state.producer_id, state.producer_epoch, False),
@@ -53,7 +53,7 @@ def _end_txn_instead_of_fencing(original):  # type: ignore[no-untyped-def]
             for name, state in states.items()
             if state is not None and state.transaction_state == "Ongoing"
         ]
-        list(self._coordinators.ask(questions, client._code_of, deadline_ms))
+        list(self._coordinators.ask(requests, client._code_of, deadline_ms))
 
     return fence
 
@@ -71,7 +71,7 @@ def _empty_transactions_listed(original):  # type: ignore[no-untyped-def]
 def _list_an_empty_transaction(options, plan, message: KafkaCommitMessage):  # type: ignore[no-untyped-def]
     transactional_id = task.TRANSACTIONAL_IDS.take(plan.prefix, plan.token)
     with session.AdminClient.of(options.producer) as admin:
-        producer, version = TransactionClient(admin).initialize(
+        producer, version = TransactionClient(admin).init_producer_id(
             transactional_id, plan.timeout_ms, admin.deadline_in(60_000)
         )
     message.transaction = TaskTransaction(
@@ -84,11 +84,11 @@ def _committed_list_not_cumulative(original):  # type: ignore[no-untyped-def]
 
 
 def _replay_not_compared(original):  # type: ignore[no-untyped-def]
-    def missing_of(decision, replayed, prefix):  # type: ignore[no-untyped-def]
+    def replacements_of_lost(decision, replayed, prefix):  # type: ignore[no-untyped-def]
         lost = {t.partition_id for t in decision.transactions}
         return [t for t in replayed if t.partition_id in lost]
 
-    return missing_of
+    return replacements_of_lost
 
 
 def _replay_of_what_is_done_committed(original):  # type: ignore[no-untyped-def]
@@ -103,7 +103,7 @@ def _replay_of_what_is_done_committed(original):  # type: ignore[no-untyped-def]
 def _swept_before_resolved(original):  # type: ignore[no-untyped-def]
     def plan(self, *planned):  # type: ignore[no-untyped-def]
         deadline_ms = self._deadline()
-        self.sweep(self._take_over(deadline_ms), deadline_ms)
+        self.abort_open_transactions(self._fence_previous_driver(deadline_ms), deadline_ms)
         return original(self, *planned)
 
     return plan
@@ -111,7 +111,7 @@ def _swept_before_resolved(original):  # type: ignore[no-untyped-def]
 
 def _taken_before_it_is_checked(original):  # type: ignore[no-untyped-def]
     def plan(self, *planned):  # type: ignore[no-untyped-def]
-        self._take_over(self._deadline())
+        self._fence_previous_driver(self._deadline())
         commit_protocol.reached("plan.fenced")
         return original(self, *planned)
 
@@ -135,7 +135,7 @@ def _no_barrier(original):  # type: ignore[no-untyped-def]
 
 def _lost_log_not_noticed(original):  # type: ignore[no-untyped-def]
     """Whatever the log does not know counts as new."""
-    return lambda self, deadline_ms: Mark(is_released=True)
+    return lambda self, deadline_ms: PrefixMark(is_released=True)
 
 
 def _replay_dropped_unseen(original):  # type: ignore[no-untyped-def]
@@ -158,7 +158,7 @@ def _swept_by_anybody(original):  # type: ignore[no-untyped-def]
 
 def _older_drivers_not_fenced(original):  # type: ignore[no-untyped-def]
     def write(self, decision, token, deadline_ms):  # type: ignore[no-untyped-def]
-        current = self._client.initialize(f"{self._prefix}.driver", 60_000, deadline_ms)
+        current = self._client.init_producer_id(f"{self._prefix}.driver", 60_000, deadline_ms)
         token = token._replace(
             producer_id=current.producer.producer_id,
             producer_epoch=current.producer.producer_epoch,
@@ -240,14 +240,14 @@ BUGS: dict[str, Bug] = {
     "list of what is committed not cumulative": Bug(
         "a repair that is cut off forgets what was visible before",
         commit_protocol,
-        "_conclude",
+        "_with_outcomes",
         _committed_list_not_cumulative,
         (partial(scenarios.repair_cut_off, 2, "commit.decided"),),
     ),
     "replay not compared": Bug(
         "a repair takes any rows for those that are missing",
         fencing,
-        "missing_of",
+        "replacements_of_lost",
         _replay_not_compared,
     ),
     "replay of what is done committed": Bug(
@@ -307,13 +307,13 @@ BUGS: dict[str, Bug] = {
     "not swept": Bug(
         "nobody aborts what superseded attempts and dead tasks leave open",
         CommitProtocol,
-        "sweep",
+        "abort_open_transactions",
         _not_swept,
     ),
     "swept by anybody": Bug(
         "a driver aborts what is open although another one has taken over",
         fencing,
-        "check_held",
+        "check_not_fenced",
         _swept_by_anybody,
     ),
     "older drivers not fenced": Bug(
@@ -332,14 +332,14 @@ BUGS: dict[str, Bug] = {
     "refused taken for lost": Bug(
         "EndTxn's refusal counts as an abort",
         TransactionClient,
-        "_end_all",
+        "_send_end_txn",
         _refused_taken_for_lost,
         (partial(scenarios.refused_although_ended, 2),),
     ),
     "EndTxn as before a downgrade": Bug(
         "transactions are ended in the version that was right when they began",
         client,
-        "_end_version",
+        "_end_txn_version",
         _versions_of_the_past,
         (partial(scenarios.downgrade, "commit.decided", 0, True),),
     ),

@@ -292,7 +292,7 @@ def test_a_query_whose_checkpoint_is_not_told_is_refused_before_anything_is_aske
 def test_who_is_refused_after_all_claims_and_sweeps_nothing(lives: Lives) -> None:
     """A query claims the prefix just after a job has looked."""
     query, job = lives.protocol_of("p"), lives.protocol_of("p")
-    check = job._check_before_taking
+    check = job._check_before_fencing
 
     def check_and_hang(*arguments: Any) -> bool:
         found = check(*arguments)
@@ -300,7 +300,7 @@ def test_who_is_refused_after_all_claims_and_sweeps_nothing(lives: Lives) -> Non
         return found
 
     with (
-        mock.patch.object(job, "_check_before_taking", check_and_hang),
+        mock.patch.object(job, "_check_before_fencing", check_and_hang),
         pytest.raises(PrefixInUseError, match="driver driver-1"),
     ):
         job.plan(driver(2, None), "job")
@@ -419,8 +419,8 @@ def test_a_part_lost_and_another_replay_is_an_error_that_names_both(
         lives.batch(0, driver(2), tasks=tasks)
     assert len(lives.visible()) == 1
     with pytest.raises(OutcomeError, match="visible in part"):
-        lives.protocol.commit_nothing(Unit(None, 0, None), driver(2))
-    lives.protocol.commit_nothing(Unit(None, 1, None), driver(2))
+        lives.protocol.commit_without_tasks(Unit(None, 0, None), driver(2))
+    lives.protocol.commit_without_tasks(Unit(None, 1, None), driver(2))
 
 
 def test_an_outcome_that_nobody_can_know(lives: Lives) -> None:

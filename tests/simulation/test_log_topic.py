@@ -14,7 +14,7 @@ from spark_kafka_sink.protocol.messages.topics import (
     DescribeConfigsResult,
     MetadataRequest,
 )
-from spark_kafka_sink.transactions.decision_log import prepare_log_topic, warn_of_weak_topic
+from spark_kafka_sink.transactions.decision_log import prepare_log_topic, warn_of_low_min_isr
 from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, Prefix
 
 CONFIG = ExactlyOnceConfig("p", TIMEOUT_MS, "new-log", 3)
@@ -75,7 +75,7 @@ def test_what_cannot_be_checked_is_told(
     answer_configs_with(made, response)
     with caplog.at_level(logging.INFO):
         prepare(made)
-        warn_of_weak_topic(made.client.admin, "t", made.world.clock.ms + PATIENCE_MS)
+        warn_of_low_min_isr(made.client.admin, "t", made.world.clock.ms + PATIENCE_MS)
     log, output = caplog.messages
     assert log.startswith(
         f"cleanup.policy, min.insync.replicas, {UNCLEAN} of topic new-log not checked: "
@@ -91,7 +91,7 @@ def test_a_refusal_of_the_weak_topics_check_is_told(
     """It never fails a write, whatever the answer."""
     answer_configs_with(made, refused("INVALID_REQUEST"))
     with caplog.at_level(logging.INFO):
-        warn_of_weak_topic(made.client.admin, "t", made.world.clock.ms + PATIENCE_MS)
+        warn_of_low_min_isr(made.client.admin, "t", made.world.clock.ms + PATIENCE_MS)
     (message,) = caplog.messages
     assert message.startswith("min.insync.replicas of topic t not checked: DescribeConfigs of t: ")
 
@@ -158,7 +158,7 @@ def test_an_output_topic_that_one_broker_may_lose_is_warned_of(
     is_warned_of: bool,
 ) -> None:
     made.world.cluster.create_topic("weak", 2, replicas, min_insync)
-    warn_of_weak_topic(made.client.admin, "weak", made.world.clock.ms + PATIENCE_MS)
+    warn_of_low_min_isr(made.client.admin, "weak", made.world.clock.ms + PATIENCE_MS)
     assert ("topic 'weak' has 3 replicas and min.insync.replicas=1" in caplog.text) is is_warned_of
     assert (caplog.text != "") is is_warned_of
 
@@ -166,5 +166,5 @@ def test_an_output_topic_that_one_broker_may_lose_is_warned_of(
 def test_an_output_topic_that_is_not_there_yet(
     made: Prefix, caplog: pytest.LogCaptureFixture
 ) -> None:
-    warn_of_weak_topic(made.client.admin, "absent", made.world.clock.ms + PATIENCE_MS)
+    warn_of_low_min_isr(made.client.admin, "absent", made.world.clock.ms + PATIENCE_MS)
     assert caplog.text == ""

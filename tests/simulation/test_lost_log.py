@@ -145,7 +145,7 @@ def test_first_micro_batches_without_rows(lives: Lives, has_tasks: bool) -> None
         if has_tasks:
             lives.protocol.commit(plan, unit(number), [])
         else:
-            lives.protocol.commit_nothing(Unit(None, number, None), driver(1))
+            lives.protocol.commit_without_tasks(Unit(None, number, None), driver(1))
     lives.batch(3, driver(1))
     assert lives.visible() == [b"3-0", b"3-1"]
 

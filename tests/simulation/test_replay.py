@@ -72,8 +72,8 @@ def test_a_replay_without_a_single_task_is_an_error(lives: Lives) -> None:
     """What it leaves out would come in the next micro-batch, and be doubled."""
     lives.batch(0, driver(1))
     with pytest.raises(ReplayError, match="0 records"):
-        lives.protocol.commit_nothing(unit(0), driver(2))
-    lives.protocol.commit_nothing(unit(1), driver(2))
+        lives.protocol.commit_without_tasks(unit(0), driver(2))
+    lives.protocol.commit_without_tasks(unit(1), driver(2))
 
 
 def test_the_error_says_what_it_may_mean_and_names_commands_to_paste() -> None:
@@ -127,7 +127,7 @@ def test_on_request_it_is_dropped_whatever_it_has(
 
 def rewritten(lives: Lives, **changes: object) -> None:
     """The record as another version has left it."""
-    decision, token = lives.protocol.settle()
+    decision, token = lives.protocol.fence_and_read()
     assert decision is not None
     body = {**json.loads(decision.to_json()), **changes}
     older = Decision.from_json(json.dumps(body))

@@ -91,7 +91,7 @@ def test_abort_leaves_alone_what_a_newer_plan_has_decided(lives: Lives) -> None:
     with pytest.raises(CrashError):
         lives.batch(0, driver(1, None), job="newer")
     lives.protocol.abort(driver(1, None), older.token)
-    lives.protocol.settle()
+    lives.protocol.fence_and_read()
     record = lives.protocol.log.read(lives.world.clock.ms + PATIENCE_MS)
     assert record is not None
     assert (record.phase, record.unit) == (Phase.DECIDED, unit(0, "newer"))

@@ -46,7 +46,7 @@ def test_who_has_no_task_takes_nothing_from_another_driver(lives: Lives) -> None
     lives.protocol.plan(driver(1), None)
     plan = lives.protocol.plan(driver(2), None)
     written = [lives.write(plan, 0, b"0")]
-    lives.protocol.commit_nothing(Unit(None, 0, None), driver(1))
+    lives.protocol.commit_without_tasks(Unit(None, 0, None), driver(1))
     lives.protocol.commit(plan, unit(0), written)
     assert lives.visible() == [b"0"]
 
@@ -54,15 +54,15 @@ def test_who_has_no_task_takes_nothing_from_another_driver(lives: Lives) -> None
 def test_who_has_no_task_writes_nothing_in_the_name_of_another_driver(lives: Lives) -> None:
     """That one has planned between the look at the log and the taking of the id."""
     lives.protocol.plan(driver(1), None)
-    late, look = lives.protocol_of("p"), lives.protocol._read_settled
+    late, look = lives.protocol_of("p"), lives.protocol._read_when_complete
 
     def look_and_hang(deadline_ms: int) -> Any:
         found = look(deadline_ms)
         lives.protocol.plan(driver(2), None)
         return found
 
-    with mock.patch.object(late, "_read_settled", look_and_hang):
-        late.commit_nothing(Unit(None, 0, None), driver(1))
+    with mock.patch.object(late, "_read_when_complete", look_and_hang):
+        late.commit_without_tasks(Unit(None, 0, None), driver(1))
     assert (record(lives).owner, record(lives).unit) == (driver(2), NO_UNIT)
 
 
@@ -97,14 +97,14 @@ def test_abort_after_a_commit_that_has_used_the_token(lives: Lives) -> None:
 
 def test_abort_sweeps_nothing_of_a_driver_that_plans_just_then(lives: Lives) -> None:
     lives.protocol.plan(driver(1), None)
-    late, look = lives.protocol_of("p"), lives.protocol._read_settled
+    late, look = lives.protocol_of("p"), lives.protocol._read_when_complete
 
     def look_and_hang(deadline_ms: int) -> Any:
         found = look(deadline_ms)
         lives.write(lives.protocol.plan(driver(2), None), 0, b"open")
         return found
 
-    with mock.patch.object(late, "_read_settled", look_and_hang):
+    with mock.patch.object(late, "_read_when_complete", look_and_hang):
         found = late.abort(driver(1))
     assert found is not None
     assert found.owner == driver(2)
@@ -117,7 +117,7 @@ def test_a_dropped_replay_uses_its_token(lives: Lives) -> None:
     plan = lives.protocol.plan(driver(1), None)
     written = [lives.write(plan, n, b"0-%d" % n) for n in range(2)]
     assert lives.protocol.commit(plan, unit(0), written) is None
-    state = lives.client.settled_state("p.driver", lives.world.clock.ms + PATIENCE_MS)
+    state = lives.client.describe_when_complete("p.driver", lives.world.clock.ms + PATIENCE_MS)
     assert state is not None
     held_by = (state.producer_id, state.producer_epoch)
     assert (held_by, state.transaction_state) != (plan.token.producer, "Empty")

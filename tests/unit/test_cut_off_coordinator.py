@@ -36,8 +36,13 @@ from spark_kafka_sink.protocol.messages.transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
-from spark_kafka_sink.transactions.client import Outcome, TransactionClient, ask_all, is_taken
-from spark_kafka_sink.transactions.fencing import check_held, while_held
+from spark_kafka_sink.transactions.client import (
+    Outcome,
+    TransactionClient,
+    describe_on_all_brokers,
+    is_fenced,
+)
+from spark_kafka_sink.transactions.fencing import check_not_fenced, retry_unless_fenced
 from spark_kafka_sink.transactions.model import FencedError, TaskTransaction
 from tests.simulation.time import SimClock
 from tests.unit.batches import NODES
@@ -184,7 +189,9 @@ def test_a_driver_is_not_fenced_while_the_true_coordinator_is_not_heard(refusal,
     world = World(refusal, known)
     world.lost = 3
     name, producer = WRITTEN.transactional_id, WRITTEN.producer
-    ended = world.client.end(name, producer, WRITTEN.transaction_version, MINUTE_MS)
+    ended = world.client.commit_driver_transaction(
+        name, producer, WRITTEN.transaction_version, MINUTE_MS
+    )
     assert ended == (WRITTEN.producer_id, 8)
 
 
@@ -203,14 +210,14 @@ def test_what_is_not_heard_until_the_deadline_stays_decided(refusal, known):
 def test_what_the_true_coordinator_has_ended_is_known(refusal, known, state):
     world = World(refusal, known)
     world.state = state
-    told = world.client.describe_as_written([WRITTEN], MINUTE_MS)
+    told = world.client.describe_with_fallback([WRITTEN], MINUTE_MS)
     assert told[WRITTEN.transactional_id].transaction_state == state
 
 
 @WORLDS
 def test_a_transaction_that_it_does_not_know_may_be_open(refusal, known):
     """Else a commit is refused although nothing is in its way."""
-    told = World(refusal, known).client.describe_as_written([WRITTEN], MINUTE_MS)
+    told = World(refusal, known).client.describe_with_fallback([WRITTEN], MINUTE_MS)
     assert told[WRITTEN.transactional_id].transaction_state == "Ongoing"
 
 
@@ -227,7 +234,9 @@ def test_a_driver_is_not_fenced_by_it(refusal, known):
     """Else the query stops, and names another driver that there is not."""
     world = World(refusal, known)
     name, producer = WRITTEN.transactional_id, WRITTEN.producer
-    ended = world.client.end(name, producer, WRITTEN.transaction_version, MINUTE_MS)
+    ended = world.client.commit_driver_transaction(
+        name, producer, WRITTEN.transaction_version, MINUTE_MS
+    )
     assert ended == (WRITTEN.producer_id, 8)
     assert world.state == "CompleteCommit"
 
@@ -235,7 +244,7 @@ def test_a_driver_is_not_fenced_by_it(refusal, known):
 def add_partition(world: World) -> None:
     name, producer = WRITTEN.transactional_id, WRITTEN.producer
     act = lambda: world.client.add_partition(name, producer, LOG, MINUTE_MS)  # noqa: E731
-    while_held(world.client, name, producer, MINUTE_MS, act)
+    retry_unless_fenced(world.client, name, producer, MINUTE_MS, act)
 
 
 @WORLDS
@@ -268,7 +277,7 @@ def test_other_refusals_are_told_at_once():
 def test_a_driver_that_it_does_not_know_may_hold_the_id(refusal, known):
     world = World(refusal, known)
     world.state = "Empty"
-    check_held(world.client, WRITTEN.transactional_id, WRITTEN.producer, MINUTE_MS)
+    check_not_fenced(world.client, WRITTEN.transactional_id, WRITTEN.producer, MINUTE_MS)
 
 
 def test_a_driver_that_it_takes_for_the_holder_may_be_fenced():
@@ -276,7 +285,7 @@ def test_a_driver_that_it_takes_for_the_holder_may_be_fenced():
     world = World(FENCED, state_of("Empty", WRITTEN.producer_epoch))
     world.state, world.epoch = "Empty", WRITTEN.producer_epoch + 1
     with pytest.raises(FencedError):
-        check_held(world.client, WRITTEN.transactional_id, WRITTEN.producer, MINUTE_MS)
+        check_not_fenced(world.client, WRITTEN.transactional_id, WRITTEN.producer, MINUTE_MS)
     assert world.clock.now_ms() < MINUTE_MS // 10
 
 
@@ -285,7 +294,7 @@ def test_nobody_holds_an_id_that_has_another_producer_id():
     world.state = "Empty"
     other = ProducerIdAndEpoch(WRITTEN.producer_id + 1, 0)
     with pytest.raises(FencedError):
-        check_held(world.client, WRITTEN.transactional_id, other, MINUTE_MS)
+        check_not_fenced(world.client, WRITTEN.transactional_id, other, MINUTE_MS)
 
 
 @pytest.mark.parametrize("end", ["CompleteCommit", "CompleteAbort"])
@@ -295,7 +304,7 @@ def test_of_two_brokers_that_know_a_transaction_its_end_counts(is_cut_off_behind
     behind, ahead = state_of("Ongoing", WRITTEN.producer_epoch), end
     world = World(FENCED, behind if is_cut_off_behind else state_of(end, WRITTEN.producer_epoch))
     world.state = ahead if is_cut_off_behind else "Ongoing"
-    told = ask_all(world.client.admin, [WRITTEN], MINUTE_MS)
+    told = describe_on_all_brokers(world.client.admin, [WRITTEN], MINUTE_MS)
     assert told.states[WRITTEN.transactional_id].transaction_state == end
 
 
@@ -315,7 +324,7 @@ def test_whether_somebody_has_taken_an_id(known, epoch, is_it):
     world = World(FENCED, known)
     world.state, world.epoch = "Empty", epoch
     name = WRITTEN.transactional_id
-    assert is_taken(world.client.admin, name, WRITTEN.producer, MINUTE_MS) is is_it
+    assert is_fenced(world.client.admin, name, WRITTEN.producer, MINUTE_MS) is is_it
 
 
 def listing(answer_list: Callable[[Asked], ListTransactionsResponse]) -> TransactionClient:
@@ -344,7 +353,7 @@ def test_a_coordinator_that_still_loads_is_asked_again_what_is_open():
         states = [listed] if is_coordinator and not code else []
         return ListTransactionsResponse(error_code=code, transaction_states=states)
 
-    found = listing(answer).open_tasks("q", MINUTE_MS)
+    found = listing(answer).open_task_transactions("q", MINUTE_MS)
     assert [t.transactional_id for t in found] == [WRITTEN.transactional_id]
 
 
@@ -353,7 +362,7 @@ def test_only_tasks_of_the_prefix_are_swept_where_brokers_filter_nothing():
     names = (WRITTEN.transactional_id, "q.driver", "q.0", "other", f"p.{WRITTEN.transactional_id}")
     listed = [ListedTransaction(name, n, "Ongoing") for n, name in enumerate(names)]
     answer = ListTransactionsResponse(transaction_states=listed)
-    found = listing(lambda asked: answer).open_tasks("q", MINUTE_MS)
+    found = listing(lambda asked: answer).open_task_transactions("q", MINUTE_MS)
     assert {t.transactional_id for t in found} == {WRITTEN.transactional_id}
 
 
@@ -368,6 +377,6 @@ def test_a_transaction_that_is_being_completed_is_waited_for():
         return pause(attempts, deadline_ms)
 
     with mock.patch.object(world.client.admin, "pause", complete):
-        state = world.client.settled_state(WRITTEN.transactional_id, MINUTE_MS)
+        state = world.client.describe_when_complete(WRITTEN.transactional_id, MINUTE_MS)
     assert state is not None
     assert state.transaction_state == "CompleteCommit"

@@ -95,7 +95,7 @@ def test_one_of_the_bootstrap_list_hangs(world, hung, is_connected):
 def test_a_broker_that_hangs_and_does_not_coordinate(world, hung):
     world.connect_to_all()
     world.network.hung.add(hung)
-    world.client.initialize("q.0", 60_000, MINUTE_MS)
+    world.client.init_producer_id("q.0", 60_000, MINUTE_MS)
     assert world.clock.ms <= 3_500
 
 
@@ -109,7 +109,7 @@ def test_a_coordinator_that_hangs_until_another_takes_over(world, is_connected, 
     if not is_connected:
         world.coordinator = 2
     world.network.hung.add(2)
-    begun = world.client.initialize("q.0", 60_000, MINUTE_MS)
+    begun = world.client.init_producer_id("q.0", 60_000, MINUTE_MS)
     assert begun.producer == (4_000, 1)
     assert world.clock.ms <= AT_MOST_MS + 500
     assert world.asked(InitProducerIdRequest)[-1] == 3
@@ -133,7 +133,7 @@ def test_a_broker_that_is_cut_off_from_the_others_and_names_itself(world, is_con
     world.network._script = answer
     if is_connected:
         world.connect_to_all()
-    begun = world.client.initialize("q.0", 60_000, MINUTE_MS)
+    begun = world.client.init_producer_id("q.0", 60_000, MINUTE_MS)
     assert begun.producer == (4_000, 1)
     assert world.asked(InitProducerIdRequest) == [1, 2]
     assert world.clock.ms <= AT_MOST_MS
@@ -209,7 +209,7 @@ def test_the_version_of_a_transaction_is_that_of_its_answer(world, failure):
     """Even if the connection is gone when it is looked at: a wrong one ends it the wrong way."""
     world.connect_to_all()
     world.answers_to_init = [None, failure]
-    begun = [world.client.initialize(name, 60_000, MINUTE_MS) for name in ("q.0", "q.1")]
+    begun = [world.client.init_producer_id(name, 60_000, MINUTE_MS) for name in ("q.0", "q.1")]
     assert [b.transaction_version for b in begun] == [2, 2]
 
 

@@ -107,11 +107,11 @@ def test_cluster_and_log_are_checked_again_after_a_while(
 ) -> None:
     clock, checked = SimClock(), []
     monkeypatch.setattr(session, "_clock", clock)
-    for name in ("check_brokers", "prepare_log_topic", "warn_of_weak_topic"):
+    for name in ("check_brokers", "prepare_log_topic", "warn_of_low_min_isr"):
         monkeypatch.setattr(session, name, lambda *_, name=name: checked.append(name))
     what = options("a")
     session._prepare(what)
-    assert checked == ["check_brokers", "prepare_log_topic", "warn_of_weak_topic"]
+    assert checked == ["check_brokers", "prepare_log_topic", "warn_of_low_min_isr"]
     clock.ms += what.producer.metadata_max_age_ms - 1
     session._prepare(what)
     assert len(checked) == 3

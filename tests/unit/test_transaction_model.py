@@ -133,7 +133,7 @@ def test_of_each_name_only_the_last_version_is_remembered() -> None:
 def test_a_replay_with_the_same_rows_fills_in_what_is_missing() -> None:
     decision = partial([task(0), task(2)], [task(1)])
     replay = [task(n)._replace(transactional_id=f"new.{n}") for n in (2, 1, 0)]
-    assert fencing.missing_of(decision, replay, "p") == [replay[1]]
+    assert fencing.replacements_of_lost(decision, replay, "p") == [replay[1]]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_another_replay_is_an_error_that_says_what_is_visible(
     replay: list[TaskTransaction],
 ) -> None:
     with pytest.raises(OutcomeError, match="10 records are, 10 records of Spark partitions 1") as e:
-        fencing.missing_of(partial([task(0)], [task(1)]), replay, "p")
+        fencing.replacements_of_lost(partial([task(0)], [task(1)]), replay, "p")
     assert "micro-batch 4 of query q" in str(e.value)
     assert "differ" in str(e.value)
 
