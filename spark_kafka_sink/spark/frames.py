@@ -45,7 +45,7 @@ from spark_kafka_sink.spark.writer import (
     with_names,
     write_partition,
 )
-from spark_kafka_sink.transactions.model import Plan, Unit, Write, checkpoint_of
+from spark_kafka_sink.transactions.model import Plan, Unit, Write, substitute_checkpoint
 
 _OWN_NAME_ADVICE = (
     "give each write of a function for foreachBatch a transactional.id.prefix of its own, or a "
@@ -333,7 +333,7 @@ class _Write:
                 where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
                 raise ConfigError(_NO_QUERY.format(where=where))
             # The query id identifies a query's micro-batches, wherever its checkpoint is.
-            self._options = replace(options, checkpoint=checkpoint_of(self._query_id))
+            self._options = replace(options, checkpoint=substitute_checkpoint(self._query_id))
         return WriteIdentity(
             prefix=options.exactly_once.prefix,
             number=number,
@@ -397,9 +397,9 @@ class _Write:
         if self._options.exactly_once is None:
             yield
             return
-        from spark_kafka_sink.transactions.session import driving
+        from spark_kafka_sink.transactions.session import as_driver
 
-        with _locks.setdefault(self._options.exactly_once.prefix, Lock()), driving():
+        with _locks.setdefault(self._options.exactly_once.prefix, Lock()), as_driver():
             yield
 
 

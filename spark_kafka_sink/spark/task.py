@@ -37,7 +37,7 @@ from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.model import (
     TRANSACTIONAL_IDS,
     Plan,
-    Rows,
+    RowSummary,
     TaskTransaction,
     driver_transactional_id,
 )
@@ -383,7 +383,7 @@ class _TaskTransaction:
 
     def __init__(self, producer: ThreadedProducer, plan: Plan, positions: ColumnPositions) -> None:
         self._producer = producer
-        self._transactional_id = TRANSACTIONAL_IDS.take(plan.prefix, plan.token)
+        self._transactional_id = TRANSACTIONAL_IDS.next_id(plan.prefix, plan.token)
         self._digest = RowsDigest(positions)
         reached("task.begin")
         token = UnusedProducerIdentity(
@@ -403,7 +403,7 @@ class _TaskTransaction:
         if prepared is None:
             return None
         digest = self._digest
-        rows = Rows.of_contents(digest.records, digest.data_bytes, digest.contents)
+        rows = RowSummary.of_contents(digest.records, digest.data_bytes, digest.contents)
         return TaskTransaction(*prepared, message.partition_id, message.records, rows.text)
 
     def abort(self, options: SinkOptions, error: BaseException) -> None:

@@ -14,7 +14,7 @@ from spark_kafka_sink.transactions.inspection import (
     ReadPosition,
     TransactionDetails,
 )
-from spark_kafka_sink.transactions.model import NO_UNIT, Decision, duration_of, time_of
+from spark_kafka_sink.transactions.model import NO_UNIT, Decision, format_duration, format_time
 from spark_kafka_sink.transactions.operations import Result, is_settled, state_of
 
 _MOST_PARTITIONS = 8
@@ -67,9 +67,9 @@ def _transactions(transactions: Sequence[TransactionDetails], now_ms: int) -> li
         [
             t.transactional_id,
             t.state,
-            time_of(t.started_ms),
-            duration_of(now_ms - t.started_ms),
-            duration_of(t.timeout_ms),
+            format_time(t.started_ms),
+            format_duration(now_ms - t.started_ms),
+            format_duration(t.timeout_ms),
             str(t.producer_id),
             str(t.producer_epoch),
             _some([str(partition) for partition in t.partitions]),
@@ -147,7 +147,7 @@ def _positions(positions: Sequence[ReadPosition], now_ms: int) -> list[str]:
 
 def _position_rows(position: ReadPosition, now_ms: int) -> list[list[str]]:
     """Return one row per open producer: the first holds back readers now, the others after it."""
-    offsets = (position.last_stable_offset, position.high_watermark, position.waiting)
+    offsets = (position.last_stable_offset, position.high_watermark, position.readers_lag)
     known = position.high_watermark >= 0 and position.last_stable_offset >= 0
     row = [str(position.topic_partition), *(str(o) if known else _NONE for o in offsets)]
     if position.problem:
@@ -159,7 +159,7 @@ def _position_rows(position: ReadPosition, now_ms: int) -> list[list[str]]:
         name = producer.transactional_id or "no coordinator knows it: a hanging transaction"
         age = _NONE
         if producer.last_write_ms >= 0:
-            age = f"{duration_of(now_ms - producer.last_write_ms)} ago"
+            age = f"{format_duration(now_ms - producer.last_write_ms)} ago"
         numbers = (producer.producer_id, producer.producer_epoch, producer.first_offset)
         rows.append(
             [
@@ -183,7 +183,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _time_and_age(timestamp_ms: int, now_ms: int) -> str:
-    return f"{time_of(timestamp_ms)} ({duration_of(now_ms - timestamp_ms)} ago)"
+    return f"{format_time(timestamp_ms)} ({format_duration(now_ms - timestamp_ms)} ago)"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -40,14 +40,14 @@ from spark_kafka_sink.transactions.model import (
     Phase,
     Plan,
     ReplayError,
-    Rows,
+    RowSummary,
     StoredRecord,
     TaskTransaction,
     TransactionLostError,
     Unit,
     Write,
     driver_transactional_id,
-    duration_of,
+    format_duration,
 )
 
 logger = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class Completion:
         self, decision: Decision, token: DriverToken, deadline_ms: int
     ) -> tuple[Decision, DriverToken]:
         """Finish a unit that its driver left DECIDED, and log for how long it was."""
-        age = duration_of(self._clock.timestamp_ms() - decision.decided_ms)
+        age = format_duration(self._clock.timestamp_ms() - decision.decided_ms)
         decision, token = self.resolve(decision, token, deadline_ms)
         logger.warning(
             f"{decision.unit} was decided {age} ago under transactional.id.prefix "
@@ -177,8 +177,8 @@ def check_replay(
             "more: what comes again is dropped"
         )
         return
-    rows = Rows.total(t.rows for t in replayed)
-    if rows.may_be(decision.rows):
+    rows = RowSummary.total(t.rows for t in replayed)
+    if rows.matches(decision.rows):
         if not rows.is_comparable(decision.rows):
             logger.warning(
                 f"{decision.unit} was committed by an earlier version of the sink: what comes "

@@ -26,7 +26,7 @@ from spark_kafka_sink.transactions.model import (
     TaskTransaction,
     Unit,
     Write,
-    checkpoint_of,
+    substitute_checkpoint,
 )
 
 # Further errors of such a broker, besides those of a fenced producer.
@@ -54,10 +54,10 @@ def check_not_fenced(
     while True:
         # While a transaction is being completed, the epoch may be the former or the next.
         client.describe_when_complete(transactional_id, deadline_ms)
-        taken = is_fenced(client.admin, transactional_id, producer, deadline_ms)
-        if taken is False:
+        fenced = is_fenced(client.admin, transactional_id, producer, deadline_ms)
+        if fenced is False:
             return
-        if taken or not client.admin.pause(attempts, deadline_ms):
+        if fenced or not client.admin.pause(attempts, deadline_ms):
             raise_if_fenced(error_named("PRODUCER_FENCED"), transactional_id)
         client.forget_coordinator(transactional_id)
         attempts += 1
@@ -68,16 +68,16 @@ def retry_unless_fenced(
     transactional_id: str,
     producer: ProducerIdAndEpoch,
     deadline_ms: int,
-    act: Callable[[], _Result],
+    action: Callable[[], _Result],
 ) -> _Result:
-    """Return the result of ``act``; repeat ``act`` if it is rejected although the id is held.
+    """Return the result of ``action``; repeat ``action`` if it is rejected although the id is held.
 
-    ``act`` must look up coordinators and leaders again, and be safe to repeat.
+    ``action`` must look up coordinators and leaders again, and be safe to repeat.
     """
     attempts = 0
     while True:
         try:
-            return act()
+            return action()
         except (FencedError, BrokerError) as error:
             if isinstance(error, BrokerError) and error.error.name not in _OF_AN_OLDER_PRODUCER:
                 raise
@@ -101,7 +101,7 @@ def replacements_of_lost(
     lost = {t.partition_id for t in decision.transactions}
     before = {t.partition_id: t.rows for t in (*decision.transactions, *decision.committed)}
     now = {t.partition_id: t.rows for t in replayed}
-    if not all(rows.has_contents for rows in before.values()):
+    if not all(rows.has_contents_hash for rows in before.values()):
         raise OutcomeError(
             f"{explain(decision, prefix)} An earlier version of the sink has written down what its "
             "rows were, in a way that this one does not compare: start the query once with that "
@@ -111,7 +111,7 @@ def replacements_of_lost(
         differing = sorted(p for p in before.keys() | now.keys() if before.get(p) != now.get(p))
         raise OutcomeError(
             f"{explain(decision, prefix)} Its replay cannot fill in the rest, for it is not the "
-            f"same: Spark partitions {_some(differing)} differ."
+            f"same: Spark partitions {_abbreviate(differing)} differ."
         )
     return [t for t in replayed if t.partition_id in lost]
 
@@ -120,7 +120,7 @@ def explain(decision: Decision, prefix: str) -> str:
     """Describe what is visible of a unit that is not simply done, and what the user can do."""
     visible = sum(t.records for t in decision.committed)
     rest = sum(t.records for t in decision.transactions)
-    partitions = _some(sorted(t.partition_id for t in decision.transactions))
+    partitions = _abbreviate(sorted(t.partition_id for t in decision.transactions))
     commands = (
         f"pykafka-sink transactions describe --prefix {prefix} shows it; then "
         f"pykafka-sink transactions resolve --prefix {prefix} with --as-written (its rows that are "
@@ -156,7 +156,7 @@ def explain(decision: Decision, prefix: str) -> str:
     )
 
 
-def _some(numbers: Sequence[int]) -> str:
+def _abbreviate(numbers: Sequence[int]) -> str:
     text = ", ".join(str(number) for number in numbers[:10])
     return f"{text}, … ({len(numbers)} in all)" if len(numbers) > 10 else text
 
@@ -184,13 +184,13 @@ def check_may_claim(decision: Decision, driver: Driver, job_id: str | None, pref
         return  # a job's prefix: another job or a query may take it
     if job_id is not None:
         query = "" if query_id is None else f"query {query_id}, "
-        raise PrefixInUseError(_in_use(f"{query}{owner}", prefix))
+        raise PrefixInUseError(_prefix_in_use(f"{query}{owner}", prefix))
     # An owner without a location (earlier version, unreadable record) may be any query.
     if driver.checkpoint == owner.checkpoint:
         return
     # The same query may have used the data source until now.
-    if query_id is None or driver.checkpoint != checkpoint_of(query_id):
-        raise PrefixInUseError(_in_use(str(owner), prefix, driver.checkpoint))
+    if query_id is None or driver.checkpoint != substitute_checkpoint(query_id):
+        raise PrefixInUseError(_prefix_in_use(str(owner), prefix, driver.checkpoint))
 
 
 def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
@@ -212,11 +212,11 @@ def check_write_id(decision: Decision, write: Write | None, prefix: str) -> None
     """
     if write is None:
         return
-    before = decision.in_place_of(write)
-    if before is not None and write.goes_elsewhere(before):
+    before = decision.earlier_write_of(write)
+    if before is not None and write.has_other_topic(before):
         raise ConfigError(
-            f"{write} is for {_where(write)}, and would be dropped under transactional.id.prefix "
-            f"'{prefix}': {before} was for {_where(before)}. A write.id is for one topic: give "
+            f"{write} is for {_target(write)}, and would be dropped under transactional.id.prefix "
+            f"'{prefix}': {before} was for {_target(before)}. A write.id is for one topic: give "
             "this write a write.id of its own, or a transactional.id.prefix of its own"
         )
     if len(decision.written) < _MAX_WRITE_IDS:
@@ -233,7 +233,7 @@ def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
     """Raise if ``unit`` must not follow the unit in the log."""
     before = decision.unit
     if before.query_id is not None and before.query_id != unit.query_id:
-        raise PrefixInUseError(_in_use(f"query {before.query_id}", prefix))
+        raise PrefixInUseError(_prefix_in_use(f"query {before.query_id}", prefix))
     if before.batch_id is None or unit.batch_id is None or before == unit:
         return
     if unit.batch_id < before.batch_id:
@@ -271,11 +271,11 @@ def missing_record(prefix: str, log_topic: str) -> MissingRecordError:
     )
 
 
-def _where(write: Write) -> str:
+def _target(write: Write) -> str:
     return f"topic '{write.topic}'" if write.topic else "the topics of its rows"
 
 
-def _in_use(by: str, prefix: str, checkpoint: str | None = None) -> str:
+def _prefix_in_use(by: str, prefix: str, checkpoint: str | None = None) -> str:
     location = "LOCATION" if checkpoint is None else shlex.quote(checkpoint)
     return (
         f"transactional.id.prefix '{prefix}' belongs to {by}. Give this query or job a prefix of "

@@ -70,11 +70,11 @@ class ReadPosition(NamedTuple):
     problem: str = ""
 
     @property
-    def waiting(self) -> int:
+    def readers_lag(self) -> int:
         """Number of offsets that readers of committed records cannot see yet."""
         return self.high_watermark - self.last_stable_offset
 
-    def named(self, transactional_ids: Mapping[int, str]) -> ReadPosition:
+    def with_transactional_ids(self, transactional_ids: Mapping[int, str]) -> ReadPosition:
         """Return a copy with transactional ids by producer id."""
         producers = (
             p._replace(transactional_id=transactional_ids.get(p.producer_id))
@@ -93,7 +93,7 @@ def read_positions(
     problems: dict[TopicPartition, KafkaErrorCode] = {}
     attempts = 0
     while missing:
-        for answer in _ask_leaders(admin, missing, deadline_ms):
+        for answer in _request_leaders(admin, missing, deadline_ms):
             partition, error = answer.position.topic_partition, answer.error
             if error.retriable:
                 problems[partition] = error
@@ -114,7 +114,7 @@ class _Answer(NamedTuple):
     error: KafkaErrorCode
 
 
-def _ask_leaders(
+def _request_leaders(
     admin: AdminClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> list[_Answer]:
     by_leader: dict[Node, list[TopicPartition]] = {}
@@ -127,10 +127,10 @@ def _ask_leaders(
         calls.append(Call(leader, _offsets_request(led, READ_UNCOMMITTED)))
         calls.append(Call(leader, _producers_request(led)))
     answers = admin.request_all(calls, deadline_ms)
-    told: list[_Answer] = []
+    merged: list[_Answer] = []
     for index, led in enumerate(by_leader.values()):
-        told += _merged(led, *answers[3 * index : 3 * index + 3])
-    return told
+        merged += _merge_answers(led, *answers[3 * index : 3 * index + 3])
+    return merged
 
 
 def _leaders(
@@ -175,7 +175,7 @@ def _producers_request(
     )
 
 
-def _merged(
+def _merge_answers(
     partitions: Iterable[TopicPartition],
     stable: Message | None,
     latest: Message | None,
@@ -189,8 +189,8 @@ def _merged(
     for partition in partitions:
         stable_offset, stable_error = stable_offsets.get(partition, (NO_OFFSET, lost))
         end_offset, end_error = end_offsets.get(partition, (NO_OFFSET, lost))
-        held_by, producers_error = by_partition.get(partition, ((), lost))
-        position = ReadPosition(partition, stable_offset, end_offset, held_by)
+        open_producers, producers_error = by_partition.get(partition, ((), lost))
+        position = ReadPosition(partition, stable_offset, end_offset, open_producers)
         errors = [e for e in (stable_error, end_error, producers_error) if e.code]
         answers.append(_Answer(position, errors[0] if errors else error_named("NONE")))
     return answers
@@ -212,13 +212,16 @@ def _producers(
     if not isinstance(answer, inspection.DescribeProducersResponse):
         return {}
     return {
-        TopicPartition(topic.name, p.partition_index): (_open_in(p), error_for_code(p.error_code))
+        TopicPartition(topic.name, p.partition_index): (
+            _open_producers_in(p),
+            error_for_code(p.error_code),
+        )
         for topic in answer.topics
         for p in topic.partitions
     }
 
 
-def _open_in(partition: inspection.PartitionResponse) -> tuple[OpenProducer, ...]:
+def _open_producers_in(partition: inspection.PartitionResponse) -> tuple[OpenProducer, ...]:
     found = [
         OpenProducer(
             state.producer_id,
@@ -266,7 +269,7 @@ class PrefixOverview(NamedTuple):
     transactions: tuple[TransactionDetails, ...]
 
 
-class Part(NamedTuple):
+class RecordedTransaction(NamedTuple):
     """One Spark partition's transaction in the record of a unit.
 
     recorded: its state by the record
@@ -282,7 +285,7 @@ class PrefixDescription(NamedTuple):
     """One prefix, and what readers of its partitions wait for."""
 
     overview: PrefixOverview
-    parts: tuple[Part, ...]
+    parts: tuple[RecordedTransaction, ...]
     positions: tuple[ReadPosition, ...]
 
 
@@ -305,11 +308,12 @@ class Inspection:
         by_prefix: dict[str, list[TransactionDetails]] = {name: [] for name in records}
         if prefix is not None:
             by_prefix = {prefix: []}
-        for details in self._open(set(by_prefix), prefix is None, deadline_ms):
-            owner = _prefix_of(details.transactional_id)
+        for details in self._open_transactions(set(by_prefix), prefix is None, deadline_ms):
+            owner = _prefix_of_id(details.transactional_id)
             by_prefix.setdefault(owner, []).append(details)
         return [
-            _overview(name, records.get(name), found) for name, found in sorted(by_prefix.items())
+            _prefix_overview(name, records.get(name), found)
+            for name, found in sorted(by_prefix.items())
         ]
 
     def describe(self, prefix: str, topics: Iterable[str]) -> PrefixDescription:
@@ -319,14 +323,14 @@ class Inspection:
         """
         (overview,) = self.overview(prefix)
         deadline_ms = self._client.admin.deadline_in(self._patience_ms)
-        touched = {p for t in overview.transactions for p in t.partitions if p != self._log}
-        wanted = touched | self._partitions_of(list(topics), deadline_ms)
+        open_partitions = {p for t in overview.transactions for p in t.partitions if p != self._log}
+        wanted = open_partitions | self._partitions_of(list(topics), deadline_ms)
         positions = read_positions(self._client.admin, wanted, deadline_ms)
-        names = self._names_of_producers(positions, deadline_ms)
+        names = self._transactional_ids_by_producer(positions, deadline_ms)
         return PrefixDescription(
             overview,
-            tuple(self._parts(overview.decision, deadline_ms)),
-            tuple(position.named(names) for position in positions),
+            tuple(self._recorded_transactions(overview.decision, deadline_ms)),
+            tuple(position.with_transactional_ids(names) for position in positions),
         )
 
     # --- the decision log ----------------------------------------------------------------------
@@ -360,31 +364,33 @@ class Inspection:
 
     # --- transactions --------------------------------------------------------------------------
 
-    def _open(
-        self, prefixes: set[str], with_others: bool, deadline_ms: int
+    def _open_transactions(
+        self, prefixes: set[str], include_others: bool, deadline_ms: int
     ) -> list[TransactionDetails]:
         """Return open transactions of tasks and drivers.
 
-        with_others: include tasks of any other prefix
+        include_others: include tasks of any other prefix
         """
 
         def is_wanted(name: str) -> bool:
-            owner = _prefix_of(name)
+            owner = _prefix_of_id(name)
             if owner in prefixes:
                 return is_task_id(owner, name) or name == driver_transactional_id(owner)
-            return with_others and is_task_id(owner, name)
+            return include_others and is_task_id(owner, name)
 
         listed = self._client.list_transactions(_ANY_ID, OPEN_STATES, deadline_ms)
         names = sorted(t.transactional_id for t in listed if is_wanted(t.transactional_id))
         states = self._client.describe(names, deadline_ms)
         found = [states[name] for name in names]
         return [
-            _details(state)
+            _transaction_details(state)
             for state in found
             if state is not None and state.transaction_state in OPEN_STATES
         ]
 
-    def _parts(self, decision: Decision | None, deadline_ms: int) -> Iterator[Part]:
+    def _recorded_transactions(
+        self, decision: Decision | None, deadline_ms: int
+    ) -> Iterator[RecordedTransaction]:
         if decision is None:
             return
         recorded = _RECORDED.get(decision.phase, "")
@@ -393,8 +399,8 @@ class Inspection:
         parts.sort(key=lambda part: part[0].partition_id)
         states = self._client.describe([t.transactional_id for t, _ in parts], deadline_ms)
         for transaction, what in parts:
-            now = _now(transaction, states[transaction.transactional_id])
-            yield Part(transaction, what, now)
+            now = _current_state(transaction, states[transaction.transactional_id])
+            yield RecordedTransaction(transaction, what, now)
 
     # --- partitions ----------------------------------------------------------------------------
 
@@ -411,7 +417,7 @@ class Inspection:
             found |= {TopicPartition(topic.name or "", p.partition_index) for p in topic.partitions}
         return found
 
-    def _names_of_producers(
+    def _transactional_ids_by_producer(
         self, positions: Iterable[ReadPosition], deadline_ms: int
     ) -> dict[int, str]:
         """Return transactional ids by producer id: any application may hold readers back."""
@@ -428,12 +434,12 @@ _RECORDED = {
 }
 
 
-def _prefix_of(transactional_id: str) -> str:
+def _prefix_of_id(transactional_id: str) -> str:
     found = _TASK_OF_ANY_PREFIX.fullmatch(transactional_id)
     return found[1] if found else transactional_id.rpartition(".")[0]
 
 
-def _overview(
+def _prefix_overview(
     prefix: str, record: bytes | None, transactions: list[TransactionDetails]
 ) -> PrefixOverview:
     decision, problem = None, ""
@@ -445,7 +451,7 @@ def _overview(
     return PrefixOverview(prefix, decision, problem, tuple(transactions))
 
 
-def _details(state: TransactionState) -> TransactionDetails:
+def _transaction_details(state: TransactionState) -> TransactionDetails:
     partitions = sorted(TopicPartition(t.topic, p) for t in state.topics for p in t.partitions)
     return TransactionDetails(
         state.transactional_id,
@@ -458,7 +464,7 @@ def _details(state: TransactionState) -> TransactionDetails:
     )
 
 
-def _now(transaction: TaskTransaction, state: TransactionState | None) -> str:
+def _current_state(transaction: TaskTransaction, state: TransactionState | None) -> str:
     """Return the state of exactly this transaction; another transaction may use its id now."""
     if state is None:
         return "forgotten"

@@ -29,7 +29,7 @@ from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch
 
 
-def time_of(timestamp_ms: int) -> str:
+def format_time(timestamp_ms: int) -> str:
     """Format a time as ``2026-03-01T12:00:00Z``; a dash if it is 0 or less."""
     if timestamp_ms <= 0:
         return "-"
@@ -37,21 +37,21 @@ def time_of(timestamp_ms: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def duration_of(duration_ms: int) -> str:
+def format_duration(duration_ms: int) -> str:
     """Format a duration with its two largest units: ``3 min 20 s``; a negative one as 0."""
     seconds = max(0, duration_ms) // 1000
     units = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"))
-    told = [*units, (seconds % 60, "s")]
-    while len(told) > 1 and told[0][0] == 0:
-        told.pop(0)
-    return " ".join(f"{n} {unit}" for at, (n, unit) in enumerate(told[:2]) if n or at == 0)
+    parts = [*units, (seconds % 60, "s")]
+    while len(parts) > 1 and parts[0][0] == 0:
+        parts.pop(0)
+    return " ".join(f"{n} {unit}" for at, (n, unit) in enumerate(parts[:2]) if n or at == 0)
 
 
 _SCHEME = "w1."
 _MODULUS = 2**64
 
 
-class Rows(NamedTuple):
+class RowSummary(NamedTuple):
     """The rows of a task or of a unit, in any order and of any tasks.
 
     data_bytes: of keys, values, headers and the topic column
@@ -63,29 +63,29 @@ class Rows(NamedTuple):
     digest: str
 
     @classmethod
-    def of_contents(cls, records: int, data_bytes: int, contents: int) -> Rows:
+    def of_contents(cls, records: int, data_bytes: int, contents: int) -> RowSummary:
         """Build from ``contents``, the sum of the rows' hashes, modulo 2**64."""
         return cls(records, data_bytes, f"{_SCHEME}{contents:016x}")
 
     @classmethod
-    def of_task(cls, records: int, text: str) -> Rows:
+    def of_task(cls, records: int, text: str) -> RowSummary:
         """Parse a task's text about its ``records`` rows; earlier versions had other forms."""
         parts = text.split("-")
         is_known = len(parts) > 1 and parts[1].isdecimal()
         return cls(records, int(parts[1]) if is_known else 0, parts[-1])
 
     @classmethod
-    def total(cls, tasks: Iterable[Rows]) -> Rows:
+    def total(cls, tasks: Iterable[RowSummary]) -> RowSummary:
         """Return all rows of these tasks together."""
         rows = list(tasks)
         records, data_bytes = sum(r.records for r in rows), sum(r.data_bytes for r in rows)
-        if not all(r.has_contents for r in rows):
+        if not all(r.has_contents_hash for r in rows):
             return cls(records, data_bytes, "")
         contents = sum(int(r.digest.removeprefix(_SCHEME), 16) for r in rows)
         return cls.of_contents(records, data_bytes, contents % _MODULUS)
 
     @property
-    def has_contents(self) -> bool:
+    def has_contents_hash(self) -> bool:
         """True if the contents can be compared."""
         return self.digest.startswith(_SCHEME)
 
@@ -94,11 +94,11 @@ class Rows(NamedTuple):
         """The text by which a task reports its rows."""
         return f"{self.records}-{self.data_bytes}-{self.digest}"
 
-    def is_comparable(self, other: Rows) -> bool:
+    def is_comparable(self, other: RowSummary) -> bool:
         """Return True if the contents of both are known, and not only their size."""
-        return self.has_contents and other.has_contents
+        return self.has_contents_hash and other.has_contents_hash
 
-    def may_be(self, other: Rows) -> bool:
+    def matches(self, other: RowSummary) -> bool:
         """Return True if these are the same rows, as far as known."""
         if self.is_comparable(other):
             return self == other
@@ -109,7 +109,7 @@ class Rows(NamedTuple):
 
 
 _FORMAT = 1
-_MOST_SUPERSEDED = 64
+_MAX_SUPERSEDED = 64
 TOPICS_OF_ROWS = ""
 """Used instead of a topic's name if a column of the rows contains the topic."""
 
@@ -119,7 +119,7 @@ class TaskTransaction(NamedTuple):
 
     transaction_version: the finalized feature when it began; decides the EndTxn version
     partition_id: of Spark
-    digest: of its rows, as in :class:`Rows`
+    digest: of its rows, as in :class:`RowSummary`
     """
 
     transactional_id: str
@@ -135,9 +135,9 @@ class TaskTransaction(NamedTuple):
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> RowSummary:
         """The rows of the transaction."""
-        return Rows.of_task(self.records, self.digest)
+        return RowSummary.of_task(self.records, self.digest)
 
 
 class Write(NamedTuple):
@@ -156,7 +156,7 @@ class Write(NamedTuple):
         """Return True if ``other`` has this name and version."""
         return other is not None and self[:2] == other[:2]
 
-    def goes_elsewhere(self, other: Write) -> bool:
+    def has_other_topic(self, other: Write) -> bool:
         """Return True if both topics are known and differ."""
         return None not in (self.topic, other.topic) and self.topic != other.topic
 
@@ -201,7 +201,7 @@ class Driver(NamedTuple):
 
     def since(self) -> str:
         """Describe the driver, with the time when it took the prefix."""
-        return f"{self}, since {time_of(self.started_ms)}"
+        return f"{self}, since {format_time(self.started_ms)}"
 
 
 class Unit(NamedTuple):
@@ -220,7 +220,7 @@ class Unit(NamedTuple):
 NO_UNIT = Unit(None, None, None)
 
 
-def checkpoint_of(query_id: str) -> str:
+def substitute_checkpoint(query_id: str) -> str:
     """Return a substitute for an unknown checkpoint location of a known query."""
     return f"of query {query_id}"
 
@@ -276,7 +276,7 @@ class Decision:
     superseded: tuple[str, ...] = ()
     is_query: bool = False
     may_begin_later: bool = False
-    rows: Rows | None = None
+    rows: RowSummary | None = None
     write: Write | None = None
     written: tuple[Write, ...] = ()
 
@@ -290,15 +290,17 @@ class Decision:
         """Return True if this is the record of ``unit``, or of an earlier run of the same write."""
         return self.unit == unit or (write is not None and write.is_same(self.write))
 
-    def in_place_of(self, write: Write) -> Write | None:
+    def earlier_write_of(self, write: Write) -> Write | None:
         """Return the earlier write of this name, which makes ``write`` a repetition.
 
         It is done, so that ``write`` is dropped, or PARTIAL, so that ``write`` completes it.
         """
-        there = self.written
+        candidates = self.written
         if self.phase is Phase.PARTIAL and self.write is not None:
-            there = (*there, self.write)
-        same = (w for w in there if w.write_id == write.write_id and w.version >= write.version)
+            candidates = (*candidates, self.write)
+        same = (
+            w for w in candidates if w.write_id == write.write_id and w.version >= write.version
+        )
         return next(same, None)
 
     def done(self) -> Decision:
@@ -328,7 +330,7 @@ class Decision:
             records=sum(t.records for t in everything),
             transactions=tuple(transactions),
             committed=committed,
-            rows=Rows.total(t.rows for t in everything),
+            rows=RowSummary.total(t.rows for t in everything),
             write=write,
         )
 
@@ -339,7 +341,7 @@ class Decision:
             return Decision(driver, is_query=is_query)
         if before.owner.driver_id == driver.driver_id:
             return replace(before, is_query=is_query)
-        superseded = (*before.superseded, before.owner.driver_id)[-_MOST_SUPERSEDED:]
+        superseded = (*before.superseded, before.owner.driver_id)[-_MAX_SUPERSEDED:]
         return replace(before, owner=driver, superseded=superseded, is_query=is_query)
 
     def to_json(self) -> str:
@@ -392,7 +394,7 @@ class Decision:
                 may_begin_later=body.get("may_begin_later", True),
                 write=None if write is None else _write_of(write, topics),
                 written=tuple(_write_of(w, topics) for w in body.get("written", ())),
-                rows=None if body.get("rows") is None else Rows(**body["rows"]),
+                rows=None if body.get("rows") is None else RowSummary(**body["rows"]),
             )
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"not a decision: {error!r}") from error
@@ -468,7 +470,7 @@ def driver_transactional_id(prefix: str) -> str:
 
 def task_id_pattern(prefix: str) -> str:
     """Return a regular expression, for Java and Python, of exactly the tasks' ids of ``prefix``."""
-    return rf"{_quoted(prefix)}\.[0-9a-f]{{{_WORKER_CHARACTERS}}}\.[0-9]+"
+    return rf"{_escape_regex(prefix)}\.[0-9a-f]{{{_WORKER_CHARACTERS}}}\.[0-9]+"
 
 
 def is_task_id(prefix: str, transactional_id: str) -> bool:
@@ -476,7 +478,7 @@ def is_task_id(prefix: str, transactional_id: str) -> bool:
     return re.fullmatch(task_id_pattern(prefix), transactional_id) is not None
 
 
-def _quoted(text: str) -> str:
+def _escape_regex(text: str) -> str:
     """Escape ``text`` as ``re.escape`` does, in a form that Java and Python understand."""
     return "".join(c if c.isalnum() or c in "_-" else f"\\{c}" for c in text)
 
@@ -490,7 +492,7 @@ class WorkerTransactionalIds:
         self._next: dict[str, int] = {}
         self._retired: set[str] = set()
 
-    def take(self, prefix: str, token: DriverToken) -> str:
+    def next_id(self, prefix: str, token: DriverToken) -> str:
         """Return an id for one task of the plan with ``token``."""
         plan = (token.producer_id, token.producer_epoch)
         if self._plans.get(prefix) != plan:
@@ -522,7 +524,7 @@ os.register_at_fork(after_in_child=TRANSACTIONAL_IDS.renew)
 _LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 
 
-def own_environment() -> dict[str, str]:
+def driver_environment() -> dict[str, str]:
     """Return the environment for ``current_driver`` if this process is itself the driver."""
     return {_LOCAL_FOLDERS: uuid.uuid4().hex}
 

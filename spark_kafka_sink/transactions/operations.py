@@ -42,7 +42,7 @@ from spark_kafka_sink.transactions.model import (
     is_task_id,
 )
 
-_MOST_SHOWN = 4_000
+_MAX_SHOWN = 4_000
 
 _Found = TypeVar("_Found")
 _Other = TypeVar("_Other")
@@ -69,25 +69,25 @@ class UnreadableRecord(NamedTuple):
     @classmethod
     def of(cls, stored: StoredRecord) -> UnreadableRecord:
         """Recover what is possible. Never raises, because ``stored`` may be anything."""
-        body = _made_out(lambda: json.loads(stored.value), None)
+        body = _recover(lambda: json.loads(stored.value), None)
         body = body if isinstance(body, dict) else {}
-        unit = _made_out(lambda: _unit(body["unit"]), NO_UNIT)
-        checkpoint = _made_out(lambda: _text(body["owner"]["checkpoint"]), None)
+        unit = _recover(lambda: _unit(body["unit"]), NO_UNIT)
+        checkpoint = _recover(lambda: _text(body["owner"]["checkpoint"]), None)
         return cls(
             stored,
             str(body.get("format", "")),
-            _made_out(lambda: _text(body["phase"]), ""),
+            _recover(lambda: _text(body["phase"]), ""),
             unit,
             # 1 if unknown, because only the replay of a unit with records is dropped.
-            _made_out(lambda: _number(body["records"]), 1),
+            _recover(lambda: _number(body["records"]), 1),
             checkpoint,
             bool(body.get("is_query")) or checkpoint is not None or unit.query_id is not None,
-            _made_out(lambda: tuple(_text(one) for one in body["superseded"]), ()),
-            _made_out(lambda: _write(body["write"]), None),
-            _made_out(lambda: tuple(_write(one) for one in body["written"]), ()),
+            _recover(lambda: tuple(_text(one) for one in body["superseded"]), ()),
+            _recover(lambda: _write(body["write"]), None),
+            _recover(lambda: tuple(_write(one) for one in body["written"]), ()),
         )
 
-    def replaced(self, owner: Driver, decided_ms: int, is_written: bool) -> Decision:
+    def replacement(self, owner: Driver, decided_ms: int, is_written: bool) -> Decision:
         """Return a readable record.
 
         is_written: the unit counts as written
@@ -113,7 +113,7 @@ class UnreadableRecord(NamedTuple):
 
     def __str__(self) -> str:
         text = self.stored.value.decode(errors="replace")
-        shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+        shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
         unit = "a unit that cannot be made out" if self.unit == NO_UNIT else str(self.unit)
         return (
             f"the record has offset {self.stored.offset}, {len(self.stored.value)} bytes, format "
@@ -136,7 +136,7 @@ class UnreadableRecord(NamedTuple):
         )
 
 
-def _made_out(find: Callable[[], _Found], other: _Other) -> _Found | _Other:
+def _recover(find: Callable[[], _Found], other: _Other) -> _Found | _Other:
     try:
         return find()
     except (ValueError, TypeError, LookupError, RecursionError):
@@ -170,7 +170,7 @@ def _number(found: Any) -> int:
 # For ids that are taken to abort what is open under them, or to write one record.
 _TIMEOUT_MS = 60_000
 _QUERY_NAME = "pykafka-sink transactions"
-_SOMEBODY_ELSE = (
+_RECORD_CHANGED = (
     "the record has changed since it was read, so somebody is at work under this prefix: {}. They "
     "were stopped, nothing else was done. Look again"
 )
@@ -241,14 +241,14 @@ class Operations:
         Raises RefusedError if a choice is needed and missing, or given and impossible.
         """
         try:
-            decision = self._read()
+            decision = self._read_decision()
         except UnreadableRecordError as error:
             return self._replace(UnreadableRecord.of(error.stored), choice, confirm)
         if decision is None:
             return Result(f"'{self._prefix}' has no record: there is nothing to resolve", None)
-        if is_settled(decision) and (choice is None or not _may_be_refused(decision)):
+        if is_settled(decision) and (choice is None or not _is_replay_compared(decision)):
             message = f"there is nothing to resolve: {state_of(decision, self._prefix)}"
-            if _may_be_refused(decision):
+            if _is_replay_compared(decision):
                 message += f"\n\n{_options(decision)}"
             return Result(message, decision)
         if decision.phase is not Phase.DECIDED:
@@ -260,7 +260,7 @@ class Operations:
             )
         confirm(
             f"{decision.unit} was decided: {len(decision.transactions)} transaction(s) will be "
-            f"committed, {decision.records} records visible. {self._stops()}"
+            f"committed, {decision.records} records visible. {self._stop_warning()}"
         )
         claimed, token = self._claim(decision)
         return self._finish(claimed, token, choice)
@@ -270,7 +270,7 @@ class Operations:
         is_complete = concluded.phase is Phase.DONE
         if is_complete and choice is Choice.AS_WRITTEN:
             concluded = replace(concluded, needs_confirmation=False)
-            token = self._write(concluded, token)
+            token = self._write_decision(concluded, token)
         aborted = self._protocol.abort_open_transactions(token, self._deadline())
         message = f"finished: {state_of(concluded, self._prefix)}"
         if concluded.phase in (Phase.PARTIAL, Phase.UNKNOWN):
@@ -281,14 +281,14 @@ class Operations:
         known = state_of(decision, self._prefix)
         if choice is None:
             raise RefusedError(f"{known}\n\n{_options(decision)}")
-        confirm(f"{known}\n\n{_consequence(decision, choice)} {self._stops()}")
+        confirm(f"{known}\n\n{_consequence(decision, choice)} {self._stop_warning()}")
         claimed, token = self._claim(decision)
         settled = claimed.done()
         if choice is Choice.AS_NOT_WRITTEN:
             settled = replace(settled, phase=Phase.VOID, written=claimed.written)
         # The operator has decided about any replay, so its rows are not compared.
         settled = replace(settled, needs_confirmation=False, rows=None)
-        token = self._write(settled, token)
+        token = self._write_decision(settled, token)
         aborted = self._protocol.abort_open_transactions(token, self._deadline())
         return Result(f"settled: {_consequence(decision, choice)}", settled, aborted)
 
@@ -309,14 +309,14 @@ class Operations:
         consequence = record.consequence(is_written)
         confirm(
             f"{record}.\n\n{consequence} {len(names)} open transaction(s) will be aborted. "
-            f"{self._stops()}"
+            f"{self._stop_warning()}"
         )
         found, token = self._protocol.fence_and_read_stored()
         if found != record.stored:
-            raise RefusedError(_SOMEBODY_ELSE.format("it has another offset or value"))
+            raise RefusedError(_RECORD_CHANGED.format("it has another offset or value"))
         owner = self._operator(record.checkpoint)
-        decision = record.replaced(owner, self._clock.timestamp_ms(), is_written)
-        token = self._write(decision, token)
+        decision = record.replacement(owner, self._clock.timestamp_ms(), is_written)
+        token = self._write_decision(decision, token)
         aborted = self._protocol.abort_open_transactions(token, self._deadline())
         return Result(f"replaced: {consequence}", decision, aborted)
 
@@ -325,7 +325,7 @@ class Operations:
 
         Raises RefusedError without a record, and for a job's prefix, which has no checkpoint.
         """
-        decision = self._read()
+        decision = self._read_decision()
         location = checkpoint.rstrip("/")
         if decision is None or not (decision.is_query or decision.unit.query_id):
             raise RefusedError(f"'{self._prefix}' has no record of a query: nothing to rebind")
@@ -335,7 +335,7 @@ class Operations:
         confirm(
             f"'{self._prefix}' will belong to checkpoint {location} instead of {before}. It must "
             "be the same checkpoint, with all that is in it: an empty one begins anew, and another "
-            f"one is another query. {self._stops()}"
+            f"one is another query. {self._stop_warning()}"
         )
         claimed, _ = self._claim(decision, location)
         return Result(f"'{self._prefix}' belongs to checkpoint {location}", claimed)
@@ -345,11 +345,11 @@ class Operations:
         found, token = self._protocol.fence_and_read()
         if found != seen:
             state = "it is gone" if found is None else state_of(found, self._prefix)
-            raise RefusedError(_SOMEBODY_ELSE.format(state))
+            raise RefusedError(_RECORD_CHANGED.format(state))
         # The checkpoint stays, so that another query's claim to the prefix is still detected. The
         # owner is not superseded, because the repaired query may restart in the same process.
         claimed = replace(seen, owner=self._operator(checkpoint or seen.owner.checkpoint))
-        return claimed, self._write(claimed, token)
+        return claimed, self._write_decision(claimed, token)
 
     def _operator(self, checkpoint: str | None) -> Driver:
         driver_id = f"operator-{uuid.uuid4().hex[:12]}"
@@ -368,17 +368,17 @@ class Operations:
                 f"'{transactional_id}' is not the id of a task under '{self._prefix}': those are "
                 f"{self._prefix}.WORKER.NUMBER, as list shows them"
             )
-        decision = self._read()
-        self._refuse_decided(decision)
+        decision = self._read_decision()
+        self._reject_decided(decision)
         if not (names := self._open_ids(transactional_id)):
             which = f"'{self._prefix}'" if transactional_id is None else f"'{transactional_id}'"
             return Result(f"nothing is open under {which}", decision)
         confirm(
             f"{len(names)} transaction(s) will be aborted, what they have written never becomes "
-            f"visible: {_some(names)}. {self._stops()}"
+            f"visible: {_abbreviate(names)}. {self._stop_warning()}"
         )
         decision, token = self._protocol.fence_and_read()
-        self._refuse_decided(decision)
+        self._reject_decided(decision)
         aborted = self._protocol.abort_open_transactions(token, self._deadline(), transactional_id)
         return Result(f"{len(aborted)} transaction(s) aborted", decision, aborted)
 
@@ -387,10 +387,10 @@ class Operations:
 
         Raises RefusedError while there is something to resolve.
         """
-        decision = self._read()
-        self._refuse_unsettled(decision)
+        decision = self._read_decision()
+        self._reject_unsettled(decision)
         names = self._open_ids(None)
-        if decision is None and not names and not self._is_missing():
+        if decision is None and not names and not self._is_record_missing():
             return Result(
                 f"nothing is known of '{self._prefix}': there is nothing to release", None
             )
@@ -401,15 +401,17 @@ class Operations:
         confirm(
             f"{what}, and {len(names)} open transaction(s) aborted. If the query or job comes back "
             "with its checkpoint, it may write again what it has written before. "
-            f"{self._stops()}"
+            f"{self._stop_warning()}"
         )
         decision, token = self._protocol.fence_and_read()
-        self._refuse_unsettled(decision)
+        self._reject_unsettled(decision)
         aborted = self._protocol.abort_open_transactions(token, self._deadline())
-        self._write(None, token)  # also without a record, because the next start must not miss one
+        self._write_decision(
+            None, token
+        )  # also without a record, because the next start must not miss one
         return Result(f"'{self._prefix}' is released", None, aborted)
 
-    def _is_missing(self) -> bool:
+    def _is_record_missing(self) -> bool:
         """Return True if the brokers know a prefix that the log has never known.
 
         A driver's start is rejected then.
@@ -418,14 +420,14 @@ class Operations:
         state = self._client.describe_when_complete(driver_id, deadline_ms)
         return state is not None and self._protocol.log.read_mark(deadline_ms) is None
 
-    def _refuse_decided(self, decision: Decision | None) -> None:
+    def _reject_decided(self, decision: Decision | None) -> None:
         if decision is not None and decision.phase is Phase.DECIDED:
             raise RefusedError(
                 f"{state_of(decision, self._prefix)}. To abort a part of it would lose records: "
                 f"pykafka-sink transactions resolve --prefix {self._prefix} finishes it"
             )
 
-    def _refuse_unsettled(self, decision: Decision | None) -> None:
+    def _reject_unsettled(self, decision: Decision | None) -> None:
         if decision is not None and not is_settled(decision):
             raise RefusedError(
                 f"{state_of(decision, self._prefix)}\n\nFirst: pykafka-sink transactions resolve "
@@ -434,20 +436,20 @@ class Operations:
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def _read(self) -> Decision | None:
+    def _read_decision(self) -> Decision | None:
         self._inspection.check_log()
         # A decision whose marker is not written yet would be invisible.
         self._client.describe_when_complete(driver_transactional_id(self._prefix), self._deadline())
         return self._protocol.log.read(self._deadline())
 
-    def _write(self, decision: Decision | None, token: DriverToken) -> DriverToken:
+    def _write_decision(self, decision: Decision | None, token: DriverToken) -> DriverToken:
         return self._protocol.log.write(decision, token, self._deadline())
 
     def _open_ids(self, only: str | None) -> list[str]:
         listed = self._client.open_task_transactions(self._prefix, self._deadline())
         return sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))
 
-    def _stops(self) -> str:
+    def _stop_warning(self) -> str:
         return (
             f"A query or job that is running under transactional.id.prefix '{self._prefix}' stops "
             "with an error."
@@ -482,7 +484,7 @@ def state_of(decision: Decision, prefix: str) -> str:
     return done
 
 
-def _may_be_refused(decision: Decision) -> bool:
+def _is_replay_compared(decision: Decision) -> bool:
     """Return True if a replay of the unit would be compared, and perhaps rejected."""
     is_done = decision.phase is Phase.DONE and decision.unit.batch_id is not None
     return is_done and decision.records > 0 and decision.rows is not None
@@ -533,6 +535,6 @@ def _consequence_for_replay(decision: Decision, choice: Choice) -> str:
     )
 
 
-def _some(names: Sequence[str]) -> str:
+def _abbreviate(names: Sequence[str]) -> str:
     text = ", ".join(names[:5])
     return f"{text}, … ({len(names)} in all)" if len(names) > 5 else text

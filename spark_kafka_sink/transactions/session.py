@@ -38,7 +38,7 @@ from spark_kafka_sink.transactions.model import (
     Unit,
     Write,
     current_driver,
-    own_environment,
+    driver_environment,
 )
 
 logger = logging.getLogger(__name__)
@@ -57,14 +57,14 @@ _Key = tuple[ProducerConfig, ExactlyOnceConfig]
 
 # The most recently used session comes last. A program may change its password with each write, or
 # use a prefix for each job: unused sessions are closed.
-_MOST_UNUSED = 16
+_MAX_UNUSED = 16
 _sessions: dict[_Key, CommitProtocol] = {}
 _in_use: set[_Key] = set()
-_guard = Lock()
+_lock = Lock()
 _prepared_at_ms: dict[_Key, int] = {}
 # The name of this process as a driver, set before any thread needs it, and again after a fork.
-_this_process = own_environment()
-_own: ContextVar[Mapping[str, str] | None] = ContextVar("own environment", default=None)
+_this_process = driver_environment()
+_own_environment: ContextVar[Mapping[str, str] | None] = ContextVar("own environment", default=None)
 
 
 def _key(options: SinkOptions) -> _Key:
@@ -76,20 +76,20 @@ def _key(options: SinkOptions) -> _Key:
 def _session(options: SinkOptions) -> Iterator[CommitProtocol]:
     """Keep the session open within the block, while other threads write under other prefixes."""
     key = _key(options)
-    with _guard:
+    with _lock:
         _in_use.add(key)
     try:
         yield _protocol(options)
     finally:
-        with _guard:
+        with _lock:
             _in_use.discard(key)
 
 
 def _protocol(options: SinkOptions) -> CommitProtocol:
     key = _key(options)
-    with _guard:
+    with _lock:
         protocol = _sessions.pop(key, None)
-        for unused in _to_close(key):
+        for unused in _sessions_to_close(key):
             _sessions.pop(unused).close()
             _prepared_at_ms.pop(unused, None)
         if protocol is not None:
@@ -99,37 +99,39 @@ def _protocol(options: SinkOptions) -> CommitProtocol:
     client = TransactionClient(AdminClient.of(options.producer, _clock))
     patience_ms = options.producer.max_block_ms
     protocol = CommitProtocol(client, key[1], _clock, patience_ms)
-    with _guard:
+    with _lock:
         _sessions[key] = protocol
     return protocol
 
 
-def _to_close(key: _Key) -> list[_Key]:
+def _sessions_to_close(key: _Key) -> list[_Key]:
     """Return unused sessions: other configurations of this prefix and cluster, and the oldest."""
     unused = [other for other in _sessions if other not in _in_use]
     place = key[0].bootstrap_servers, key[1].prefix
     earlier = [o for o in unused if (o[0].bootstrap_servers, o[1].prefix) == place]
     rest = [other for other in unused if other not in earlier]
-    return earlier + rest[: max(0, len(rest) - _MOST_UNUSED)]
+    return earlier + rest[: max(0, len(rest) - _MAX_UNUSED)]
 
 
 def _driver(options: SinkOptions) -> Driver:
     started_ms = _clock.timestamp_ms()
     checkpoint = options.checkpoint.rstrip("/") if options.checkpoint else None
-    return current_driver(_own.get() or os.environ, started_ms, checkpoint, options.query_name)
+    return current_driver(
+        _own_environment.get() or os.environ, started_ms, checkpoint, options.query_name
+    )
 
 
 @contextmanager
-def driving() -> Iterator[None]:
+def as_driver() -> Iterator[None]:
     """Mark this process as the driver itself within the block, not as a process of Spark's.
 
     Its environment does not distinguish it from other drivers.
     """
-    token = _own.set(_this_process)
+    token = _own_environment.set(_this_process)
     try:
         yield
     finally:
-        _own.reset(token)
+        _own_environment.reset(token)
 
 
 def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> Plan:
@@ -153,7 +155,7 @@ def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> P
         driver = driver._replace(checkpoint=None)  # a job has no checkpoint, even with the option
     elif driver.checkpoint is None:
         raise ConfigError(_NO_CHECKPOINT)
-    _prepare(options)
+    _check_cluster(options)
     job_id = uuid.uuid4().hex if is_job else None
     with _session(options) as protocol:
         plan = protocol.plan(driver, job_id, write, unit)
@@ -162,7 +164,7 @@ def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> P
     return plan
 
 
-def _prepare(options: SinkOptions) -> None:
+def _check_cluster(options: SinkOptions) -> None:
     """Check cluster and log topic, at most every ``metadata.max.age.ms``."""
     assert options.exactly_once is not None
     key = _key(options)
@@ -194,15 +196,15 @@ def commit_unit(
             protocol.commit_without_tasks(unit, _driver(options))
         else:
             times = protocol.commit(plan, unit, transactions)
-    told: dict[str, Any] = {"transactions": len(transactions)}
+    fields: dict[str, Any] = {"transactions": len(transactions)}
     if plan is not None and plan.is_repeated:
-        told["replay"] = f"dropped: {plan.write}, or a later one, was written before"
-        logger.info(f"{plan.write} is {told['replay']}")
+        fields["replay"] = f"dropped: {plan.write}, or a later one, was written before"
+        logger.info(f"{plan.write} is {fields['replay']}")
     elif times is None:
-        told["replay"] = "dropped: this batch was committed before, these records are aborted"
+        fields["replay"] = "dropped: this batch was committed before, these records are aborted"
     if times is not None and transactions:
-        told.update(times._asdict())
-    return {**told, "commit_ms": _clock.now_ms() - started_ms}
+        fields.update(times._asdict())
+    return {**fields, "commit_ms": _clock.now_ms() - started_ms}
 
 
 def abort_unit(options: SinkOptions, planned: DriverToken | None = None) -> str:
@@ -248,17 +250,17 @@ def abort_task(options: SinkOptions, transactional_id: str, is_superseded: bool)
         return  # the task raises its own error; the driver aborts what is open
 
 
-def _forget() -> None:
+def _reset_after_fork() -> None:
     """Drop the parent's connections and name in a forked child.
 
     Another thread of the parent may hold the lock.
     """
-    global _guard
-    _guard = Lock()
+    global _lock
+    _lock = Lock()
     _in_use.clear()
-    _this_process.update(own_environment())
+    _this_process.update(driver_environment())
     _sessions.clear()
     _prepared_at_ms.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset_after_fork)

@@ -79,7 +79,7 @@ class Refusing:
         if self.options.exactly_once is None:
             write_rows(batches, self.options, positions, message)
             return message
-        with session.driving():
+        with session.as_driver():
             plan = session.plan_unit(self.options, is_job=True)
             write_rows(batches, self.options, positions, message, plan)
             assert message.transaction is not None

@@ -66,7 +66,7 @@ class Query(NamedTuple):
         written = []
         with producer_for(self.kafka.bootstrap_servers) as producer:
             for number in (0, 1):
-                name = slots.take(self.prefix, plan.token)
+                name = slots.next_id(self.prefix, plan.token)
                 prepared = write(producer, self.topic, name, [rows(300 * number)])
                 assert prepared is not None
                 written.append(TaskTransaction(*prepared, number, 300, f"rows-{number}"))

@@ -101,7 +101,7 @@ class Query:
         found = []
         with producer_for(self.kafka.bootstrap_servers) as producer:
             for number in (0, 1):
-                name = slots.take(self.config.prefix, plan.token)
+                name = slots.next_id(self.config.prefix, plan.token)
                 prepared = write(producer, self.topic, name, [rows(300 * number)])
                 assert prepared is not None
                 found.append(TaskTransaction(*prepared, number, 300, f"rows-{number}"))

@@ -124,7 +124,7 @@ class Prefix:
         self, producer: ThreadedProducer, ids: WorkerTransactionalIds, plan: Plan, number: int
     ) -> TaskTransaction:
         producer.begin_task([self.name])
-        producer.begin_transaction(ids.take(plan.prefix, plan.token), plan.timeout_ms)
+        producer.begin_transaction(ids.next_id(plan.prefix, plan.token), plan.timeout_ms)
         batch = batch_of(value=[b"%d" % number])
         producer.append(batch, plan_of(batch, self.name))
         producer.flush()

@@ -295,14 +295,14 @@ _RECORDS = (
     ),
     Mutant(
         "transactions/model.py",
-        "(*before.superseded, before.owner.driver_id)[-_MOST_SUPERSEDED:]",
+        "(*before.superseded, before.owner.driver_id)[-_MAX_SUPERSEDED:]",
         "(*before.superseded, before.owner.driver_id)",
         _MODEL,
     ),
     Mutant(
         "transactions/model.py",
-        "(*before.superseded, before.owner.driver_id)[-_MOST_SUPERSEDED:]",
-        "(*before.superseded, before.owner.driver_id)[:_MOST_SUPERSEDED]",
+        "(*before.superseded, before.owner.driver_id)[-_MAX_SUPERSEDED:]",
+        "(*before.superseded, before.owner.driver_id)[:_MAX_SUPERSEDED]",
         _MODEL,
     ),
     Mutant(
@@ -331,7 +331,7 @@ _RECORDS = (
     ),
     Mutant(
         "transactions/fencing.py",
-        "if not all(rows.has_contents for rows in before.values()):",
+        "if not all(rows.has_contents_hash for rows in before.values()):",
         "if False:",
         (*_REPLAY, *_MODEL, *_GUARDS),
     ),
@@ -342,14 +342,14 @@ _SESSION = (
     Mutant("transactions/session.py", "        _in_use.add(key)\n", "        pass\n", _SESSIONS),
     Mutant(
         "transactions/session.py",
-        "return earlier + rest[: max(0, len(rest) - _MOST_UNUSED)]",
+        "return earlier + rest[: max(0, len(rest) - _MAX_UNUSED)]",
         "return earlier",
         _SESSIONS,
     ),
     Mutant(
         "transactions/session.py",
-        "return earlier + rest[: max(0, len(rest) - _MOST_UNUSED)]",
-        "return rest[: max(0, len(rest) - _MOST_UNUSED)]",
+        "return earlier + rest[: max(0, len(rest) - _MAX_UNUSED)]",
+        "return rest[: max(0, len(rest) - _MAX_UNUSED)]",
         _SESSIONS,
     ),
     Mutant(
@@ -374,7 +374,7 @@ _SESSION = (
     Mutant("transactions/session.py", "    _prepared_at_ms.clear()\n", "", _SESSIONS),
     Mutant(
         "transactions/session.py",
-        "    _this_process.update(own_environment())\n",
+        "    _this_process.update(driver_environment())\n",
         "",
         ("unit/test_frames.py",),
     ),
@@ -423,7 +423,7 @@ _OPERATORS = (
     Mutant(
         "transactions/operations.py",
         "        decision, token = self._protocol.fence_and_read()\n"
-        "        self._refuse_decided(decision)\n",
+        "        self._reject_decided(decision)\n",
         "        decision, token = self._protocol.fence_and_read()\n",
         _OPERATED,
     ),

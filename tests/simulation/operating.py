@@ -20,7 +20,7 @@ from spark_kafka_sink.transactions.model import (
     Decision,
     Driver,
     Plan,
-    Rows,
+    RowSummary,
     TaskTransaction,
     Unit,
     WorkerTransactionalIds,
@@ -76,7 +76,7 @@ class Prefix:
     def write(self, plan: Plan, partition: int, value: bytes) -> TaskTransaction:
         """What a task does: a transaction with one record, left open."""
         version = self.world.transactions.transaction_version
-        name = self.slots.take(plan.prefix, plan.token)
+        name = self.slots.next_id(plan.prefix, plan.token)
         producer = self.world.init(name, plan.timeout_ms)
         to = TopicPartition("t", partition)
         if version < 2:
@@ -213,10 +213,10 @@ class Operated(Prefix):
         self.world.transactions.expire(transaction.transactional_id)
 
 
-def rows_of(value: bytes) -> Rows:
+def rows_of(value: bytes) -> RowSummary:
     """Of a task that writes one record."""
     contents = hashlib.sha256(value).digest()[:8]
-    return Rows.of_contents(1, len(value), int.from_bytes(contents, "big"))
+    return RowSummary.of_contents(1, len(value), int.from_bytes(contents, "big"))
 
 
 def unit(batch_id: int, job: str | None = None) -> Unit:

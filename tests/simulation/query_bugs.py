@@ -18,7 +18,13 @@ from spark_kafka_sink.transactions import client, commit_protocol, fencing, sess
 from spark_kafka_sink.transactions.client import Outcome, TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import DecisionLog, PrefixMark
-from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Phase, Rows, TaskTransaction
+from spark_kafka_sink.transactions.model import (
+    NO_UNIT,
+    Decision,
+    Phase,
+    RowSummary,
+    TaskTransaction,
+)
 from tests.simulation import scenarios
 from tests.simulation.bugs import Bug
 from tests.simulation.query_dead_letter_bugs import DEAD_LETTER_BUGS
@@ -69,7 +75,7 @@ def _empty_transactions_listed(original):  # type: ignore[no-untyped-def]
 
 
 def _list_an_empty_transaction(options, plan, message: KafkaCommitMessage):  # type: ignore[no-untyped-def]
-    transactional_id = task.TRANSACTIONAL_IDS.take(plan.prefix, plan.token)
+    transactional_id = task.TRANSACTIONAL_IDS.next_id(plan.prefix, plan.token)
     with session.AdminClient.of(options.producer) as admin:
         producer, version = TransactionClient(admin).init_producer_id(
             transactional_id, plan.timeout_ms, admin.deadline_in(60_000)
@@ -299,7 +305,7 @@ BUGS: dict[str, Bug] = {
     ),
     "replay compared by size only": Bug(
         "other rows that are as many, and as large, are dropped",
-        Rows,
+        RowSummary,
         "is_comparable",
         _replay_compared_by_size,
         (partial(scenarios.other_rows_replayed, 2),),

@@ -94,7 +94,7 @@ def test_who_holds_back_readers(operated):
     first, second = operated.written(operated.protocol.plan(driver(1), None), [A, B])
     operated.forget(second)  # its records stay open: a hanging transaction
     positions = {p.topic_partition: p for p in inspection(operated).describe("p", ["t"]).positions}
-    assert [positions[TopicPartition("t", n)].waiting for n in range(3)] == [1, 1, 0]
+    assert [positions[TopicPartition("t", n)].readers_lag for n in range(3)] == [1, 1, 0]
     [held] = positions[TopicPartition("t", 0)].producers
     assert (held.producer_id, held.first_offset) == (first.producer_id, 0)
     assert held.transactional_id == first.transactional_id

@@ -15,7 +15,7 @@ from spark_kafka_sink.transactions.model import (
     OutcomeError,
     Phase,
     ReplayError,
-    Rows,
+    RowSummary,
     TaskTransaction,
 )
 from tests.simulation.operating import (
@@ -103,7 +103,7 @@ def test_a_replay_by_other_tasks_or_in_another_order_is_dropped(lives: Lives) ->
     lives.batch(0, driver(1))
     assert not write_all(lives, FIRST[::-1], 2)
     plan = lives.protocol.plan(driver(2), None)
-    both = Rows.total(rows_of(value) for value in FIRST).text
+    both = RowSummary.total(rows_of(value) for value in FIRST).text
     alone = lives.write(plan, 3, b"0-0")._replace(records=2, digest=both)
     assert lives.protocol.commit(plan, unit(0), [alone]) is None
     assert lives.visible() == FIRST

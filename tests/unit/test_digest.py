@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import RowsDigest
-from spark_kafka_sink.transactions.model import Rows
+from spark_kafka_sink.transactions.model import RowSummary
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(
@@ -172,9 +172,9 @@ def test_any_order_and_any_division_give_the_same_digest(
     cuts = sorted(choices.draw(st.lists(st.integers(0, len(data)), max_size=4)))
     edges = list(zip([0, *cuts], [*cuts, len(data)]))
     tasks = [digest(shuffled.slice(first, last - first)) for first, last in edges]
-    total = Rows.total(Rows.of_contents(*task) for task in tasks)
-    assert total == Rows.of_contents(*whole)
-    assert Rows.of_task(total.records, total.text) == total
+    total = RowSummary.total(RowSummary.of_contents(*task) for task in tasks)
+    assert total == RowSummary.of_contents(*whole)
+    assert RowSummary.of_task(total.records, total.text) == total
 
 
 @given(st.lists(ROWS, min_size=1, max_size=20), ROWS, st.data())

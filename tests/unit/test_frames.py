@@ -189,7 +189,7 @@ class TestExactlyOnce:
                 return plan
 
         monkeypatch.setattr(session, "_protocol", lambda options: New())
-        monkeypatch.setattr(session, "_prepare", lambda options: None)
+        monkeypatch.setattr(session, "_check_cluster", lambda options: None)
         sink = spark_kafka_sink.batch_writer(EXACTLY_ONCE)
         frame = Frame([0], "q")
         monkeypatch.setattr(frame, "mapInArrow", None)
@@ -204,22 +204,22 @@ class TestExactlyOnce:
             "from spark_kafka_sink.transactions import model, session\n"
             f"options = SinkOptions.parse({EXACTLY_ONCE!r})\n"
             "both, read = threading.Barrier(2, timeout=60), threading.Event()\n"
-            "make = model.own_environment\n"
+            "make = model.driver_environment\n"
             "def wait_for_both():\n"
             "    made = make()\n"
             "    if both.wait(): read.wait(60)\n"
             "    return made\n"
-            "session.own_environment = wait_for_both\n"
+            "session.driver_environment = wait_for_both\n"
             "found = []\n"
             "def drive():\n"
-            "    with session.driving(): found.append(session._driver(options).driver_id)\n"
+            "    with session.as_driver(): found.append(session._driver(options).driver_id)\n"
             "    read.set()\n"
             "def run(count):\n"
             "    threads = [threading.Thread(target=drive) for _ in range(count)]\n"
             "    for thread in threads: thread.start()\n"
             "    for thread in threads: thread.join()\n"
             "run(2)\n"
-            "session.own_environment = make\n"
+            "session.driver_environment = make\n"
             "run(2)\n"
             "assert len(found) == 4 and len(set(found)) == 1, found\n"
             "pid = os.fork()\n"
@@ -239,7 +239,7 @@ class TestExactlyOnce:
             "from spark_kafka_sink.transactions import session\n"
             f"options = SinkOptions.parse({EXACTLY_ONCE!r})\n"
             "def driver():\n"
-            "    with session.driving(): return session._driver(options).driver_id\n"
+            "    with session.as_driver(): return session._driver(options).driver_id\n"
             "assert driver() == driver() != session._driver(options).driver_id\n"
             "print(driver())"
         )

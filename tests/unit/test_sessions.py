@@ -85,18 +85,18 @@ def test_a_prefix_for_each_job(closed: list[CommitProtocol]) -> None:
     """The one that was used longest ago goes first, but none that another thread is using."""
     with session._session(options("long")) as long:
         first = use(options("first"))
-        made = [use(options(f"job-{number}")) for number in range(session._MOST_UNUSED)]
+        made = [use(options(f"job-{number}")) for number in range(session._MAX_UNUSED)]
         assert use(options("first")) is first
         made += [use(options(f"more-{number}")) for number in range(5)]
         assert closed == made[:5]
         assert long not in closed
-    assert len(session._sessions) == session._MOST_UNUSED + 2
+    assert len(session._sessions) == session._MAX_UNUSED + 2
 
 
 def test_one_that_is_in_use_stays_open(closed: list[CommitProtocol]) -> None:
     """Writes under many other prefixes go on in other threads."""
     with session._session(options("a")) as used:
-        for number in range(3 * session._MOST_UNUSED):
+        for number in range(3 * session._MAX_UNUSED):
             use(options(f"b{number}"))
         assert used not in closed
         assert use(options("a")) is used
@@ -110,13 +110,13 @@ def test_cluster_and_log_are_checked_again_after_a_while(
     for name in ("check_brokers", "prepare_log_topic", "warn_of_low_min_isr"):
         monkeypatch.setattr(session, name, lambda *_, name=name: checked.append(name))
     what = options("a")
-    session._prepare(what)
+    session._check_cluster(what)
     assert checked == ["check_brokers", "prepare_log_topic", "warn_of_low_min_isr"]
     clock.ms += what.producer.metadata_max_age_ms - 1
-    session._prepare(what)
+    session._check_cluster(what)
     assert len(checked) == 3
     clock.ms += 1
-    session._prepare(what)
+    session._check_cluster(what)
     assert checked[3:] == ["check_brokers", "prepare_log_topic"]
 
 
@@ -125,7 +125,7 @@ def test_a_job_has_no_checkpoint_whatever_the_option_says(
 ) -> None:
     """Else two jobs with this option and one prefix would be two queries."""
     planned: list[Driver] = []
-    monkeypatch.setattr(session, "_prepare", lambda options: None)
+    monkeypatch.setattr(session, "_check_cluster", lambda options: None)
     monkeypatch.setattr(CommitProtocol, "plan", lambda self, driver, *_: planned.append(driver))
     session.plan_unit(replace(options("a"), checkpoint="/ck"), is_job=True)
     session.plan_unit(replace(options("a"), checkpoint="/ck/"), is_job=False)
@@ -135,10 +135,10 @@ def test_a_job_has_no_checkpoint_whatever_the_option_says(
 def test_a_fork_has_none(closed: list[CommitProtocol]) -> None:
     use(options("a"))
     session._prepared_at_ms[session._key(options("a"))] = 0
-    with session._guard:
+    with session._lock:
         pid = os.fork()
         if pid == 0:
             is_empty = not session._sessions and not session._prepared_at_ms
-            is_usable = is_empty and session._guard.acquire(timeout=60)
+            is_usable = is_empty and session._lock.acquire(timeout=60)
             os._exit(0 if is_usable else 1)
     assert os.waitpid(pid, 0)[1] == 0

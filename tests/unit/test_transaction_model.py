@@ -79,25 +79,25 @@ def test_a_worker_takes_a_new_slot_for_each_task_of_a_plan() -> None:
     slots = WorkerTransactionalIds("0123456789ab")
     first, second = DriverToken(1, 0, 0, 2), DriverToken(1, 1, 0, 2)
     taken = [
-        slots.take("p", first),
-        slots.take("p", first),
-        slots.take("other", first),
+        slots.next_id("p", first),
+        slots.next_id("p", first),
+        slots.next_id("other", first),
     ]
     assert taken == ["p.0123456789ab.0", "p.0123456789ab.1", "other.0123456789ab.0"]
     slots.retire("p.0123456789ab.1")
-    assert slots.take("p", second) == "p.0123456789ab.0"
-    assert slots.take("p", second) == "p.0123456789ab.2"
+    assert slots.next_id("p", second) == "p.0123456789ab.0"
+    assert slots.next_id("p", second) == "p.0123456789ab.2"
     slots.renew()
-    assert not slots.take("p", second).startswith("p.0123456789ab")
+    assert not slots.next_id("p", second).startswith("p.0123456789ab")
 
 
 @pytest.mark.parametrize("prefix", ["p", "a.b", "we+ird [x] \\ *", "p$"])
 def test_the_pattern_knows_own_tasks_only(prefix: str) -> None:
-    own = WorkerTransactionalIds().take(prefix, DriverToken(1, 0, 0, 2))
+    own = WorkerTransactionalIds().next_id(prefix, DriverToken(1, 0, 0, 2))
     assert is_task_id(prefix, own)
     assert not is_task_id(prefix, driver_transactional_id(prefix))
     assert not is_task_id(
-        prefix, WorkerTransactionalIds().take(f"{prefix}.x", DriverToken(1, 0, 0, 2))
+        prefix, WorkerTransactionalIds().next_id(f"{prefix}.x", DriverToken(1, 0, 0, 2))
     )
     assert not is_task_id(prefix, "x" + own)
     assert re.fullmatch(task_id_pattern(prefix), own)

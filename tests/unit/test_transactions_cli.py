@@ -22,7 +22,7 @@ from spark_kafka_sink.transactions.inspection import (
     ReadPosition,
     TransactionDetails,
 )
-from spark_kafka_sink.transactions.model import Decision, Driver, Phase, duration_of
+from spark_kafka_sink.transactions.model import Decision, Driver, Phase, format_duration
 from tests.simulation.operating import LOG_TOPIC, PATIENCE_MS, Operated, driver, unit
 
 A, B = b"a", b"b"
@@ -372,7 +372,7 @@ def test_the_text_of_describe():
     ],
 )
 def test_durations(ms, text):
-    assert duration_of(ms) == text
+    assert format_duration(ms) == text
 
 
 def test_many_partitions_are_not_all_shown():
