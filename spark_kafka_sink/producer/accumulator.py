@@ -191,7 +191,7 @@ class RecordAccumulator:
         """Return why the producer has failed; None if it has not."""
         return self._failure
 
-    def raise_failure(self) -> None:
+    def raise_if_failed(self) -> None:
         """Raise the failure of the producer, if it has failed."""
         if self._failure is not None:
             raise self._failure
@@ -216,7 +216,7 @@ class RecordAccumulator:
             batch.pages = []
 
     @contextmanager
-    def awaiting(self, pages: int) -> Iterator[None]:
+    def awaiting_pages(self, pages: int) -> Iterator[None]:
         """Announce a wait for ``pages`` free pages. The caller holds the monitor."""
         self._awaited_pages = pages
         try:
@@ -224,8 +224,8 @@ class RecordAccumulator:
         finally:
             self._awaited_pages = _NOT_AWAITED
 
-    def await_fewer(self, pages: int) -> None:
-        """Lower the number of pages of ``awaiting``. The caller holds the monitor."""
+    def lower_awaited_pages(self, pages: int) -> None:
+        """Lower the number of pages of ``awaiting_pages``. The caller holds the monitor."""
         self._awaited_pages = pages
 
     def timeout_start_ms(self, began_ms: int) -> int:
@@ -268,11 +268,11 @@ class RecordAccumulator:
 
     # --- sender thread -------------------------------------------------------------------------
 
-    def note_busy_nodes(self, node_ids: Iterable[int]) -> None:
+    def set_busy_nodes(self, node_ids: Iterable[int]) -> None:
         """Record the nodes that accept no request now: new batches for them wake no one."""
         self._busy_nodes = frozenset(node_ids)
 
-    def note_pauses(self, until_ms: int) -> None:
+    def set_paused_until(self, until_ms: int) -> None:
         """Record the end of the pauses by brokers or the rate limit."""
         self._paused_until_ms = until_ms
 
@@ -337,11 +337,11 @@ class RecordAccumulator:
         partitions: Iterable[TopicPartition],
         max_size_bytes: int,
         now_ms: int,
-        numbering: SequenceTracker,
+        tracker: SequenceTracker,
     ) -> list[ProducerBatch]:
         """Drain one batch per partition at most, up to ``max_size_bytes`` (or one larger batch).
 
-        ``numbering`` assigns their sequences, and holds back batches that must wait. Drained
+        ``tracker`` assigns their sequences, and holds back batches that must wait. Drained
         partitions are served last the next time.
         """
         drained: list[ProducerBatch] = []
@@ -349,7 +349,7 @@ class RecordAccumulator:
         with self.monitor:
             for topic_partition in partitions:
                 queue = self._queues.get(topic_partition)
-                if queue is None or numbering.must_wait(queue[0]):
+                if queue is None or tracker.must_wait(queue[0]):
                     continue
                 if drained and size_bytes + queue[0].size_bytes > max_size_bytes:
                     break
@@ -361,10 +361,10 @@ class RecordAccumulator:
                 size_bytes += batch.size_bytes
                 batch.is_queued, batch.drained_at_ms = False, now_ms
                 drained.append(batch)
-                numbering.assign_sequence(batch)
+                tracker.assign_sequence(batch)
         for batch in drained:
-            if not batch.is_sealed:
-                batch.seal()
+            if not batch.is_closed:
+                batch.close()
         return drained
 
     def reenqueue(
@@ -376,9 +376,9 @@ class RecordAccumulator:
         """
         backoff = self._retry_backoff if backoff is None else backoff
         batch.reenqueued(now_ms, backoff.backoff_ms(batch.attempts - 1))
-        self.put_back(batch, now_ms)
+        self.reenqueue_now(batch, now_ms)
 
-    def put_back(self, batch: ProducerBatch, now_ms: int) -> None:
+    def reenqueue_now(self, batch: ProducerBatch, now_ms: int) -> None:
         """Re-enqueue a batch in sequence order, without a backoff."""
         with self.monitor:
             queue = self._queue(batch.topic_partition)

@@ -48,7 +48,7 @@ from spark_kafka_sink.producer.partitioner import (
     TopicRegistry,
     TopicSlots,
 )
-from spark_kafka_sink.producer.producer_batch import Divided, ProducerBatch
+from spark_kafka_sink.producer.producer_batch import BatchWithoutRecords, ProducerBatch
 from spark_kafka_sink.record.compiled.calls import (
     APPENDED_ALL,
     BATCH_FULL,
@@ -62,8 +62,8 @@ from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 
 _MAX_OPEN_MS = 1000
 _RESERVE_PAGES = 32
-_LONGEST_SLICE_MS = 5
-_LONGEST_GATHER_MS = 50
+_MAX_SLICE_MS = 5
+_MAX_GATHER_MS = 50
 
 
 class Appender:
@@ -118,11 +118,11 @@ class Appender:
                 self._open_batches.end()
             self._finish_old(started_ms)
 
-    def find_misplaced(self, records: ArrowRecords, cluster: ClusterSnapshot) -> RowFaults:
+    def find_invalid_partitions(self, records: ArrowRecords, cluster: ClusterSnapshot) -> RowFaults:
         """Return rows whose partition does not exist, or that the user's partitioner rejects."""
         with self._turn():
             topics = [self._topics.get(name, cluster) for name in records.topics]
-            return self._assigner.find_misplaced(records, topics)
+            return self._assigner.find_invalid_partitions(records, topics)
 
     def _finish_old(self, started_ms: int) -> None:
         """Finish batches that have been open for too long, for no longer than the append took.
@@ -130,7 +130,7 @@ class Appender:
         The rest is finished after later appends, or by the sender thread in the next pause.
         """
         now_ms = self._clock.now_ms()
-        until_ms = now_ms + max(now_ms - started_ms, _LONGEST_SLICE_MS)
+        until_ms = now_ms + max(now_ms - started_ms, _MAX_SLICE_MS)
         for slot in self._open_batches.slots_older_than(now_ms - self._max_open_ms):
             self._finish(slot, self._task_finisher)
             if self._clock.now_ms() >= until_ms:
@@ -164,7 +164,7 @@ class Appender:
         """
         if self._turns.is_task_at_work:
             return None
-        until_ms = self._clock.now_ms() + _LONGEST_SLICE_MS
+        until_ms = self._clock.now_ms() + _MAX_SLICE_MS
         while True:
             with self._turns.sender_turn() as is_begun:
                 if not is_begun:
@@ -250,7 +250,7 @@ class Appender:
         """Halve a batch if its broker does not name rejected records. For the sender thread."""
         return self._sender_finisher.halve(batch)
 
-    def without_records(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
+    def without_records(self, batch: ProducerBatch, rows: Collection[int]) -> BatchWithoutRecords:
         """Return a batch without the records that its broker rejects. For the sender thread."""
         return self._sender_finisher.without_records(batch, rows)
 
@@ -281,17 +281,17 @@ class Appender:
         A page at a time would make this thread run and stop again with every response.
         """
         began_ms = self._clock.now_ms()
-        gather_until_ms = began_ms + min(_LONGEST_GATHER_MS, self._config.max_block_ms)
+        gather_until_ms = began_ms + min(_MAX_GATHER_MS, self._config.max_block_ms)
         held, pages_count = self._open_batches.reserve_count, self._pool.pages_count
         wanted = max(missing, min(pages_count // 4, pages_count - held))
-        with self._monitor, self._accumulator.awaiting(wanted):
+        with self._monitor, self._accumulator.awaiting_pages(wanted):
             while self._pool.free_count < wanted:
-                self._accumulator.raise_failure()
+                self._accumulator.raise_if_failed()
                 now_ms = self._clock.now_ms()
                 gather_ms = gather_until_ms - now_ms
                 if gather_ms <= 0:
                     wanted = missing
-                    self._accumulator.await_fewer(wanted)
+                    self._accumulator.lower_awaited_pages(wanted)
                     if self._pool.free_count >= missing:
                         break
                 started_ms = self._accumulator.timeout_start_ms(began_ms)
@@ -347,14 +347,14 @@ class RowChecks:
         self._decision_log = config.decision_log
         self._legal_topics: set[str] = set()
 
-    def check_topics(self, topics: list[str], names_too: bool) -> None:
+    def check_topics(self, topics: list[str], checks_names: bool) -> None:
         """Raise RecordError for the decision log's topic, and for illegal topic names.
 
-        names_too: if False, brokers judge the names
+        checks_names: if False, brokers judge the names
         """
         if self._decision_log in topics:
             raise RecordError(decision_log_topic(self._decision_log))
-        for topic in topics if names_too else ():
+        for topic in topics if checks_names else ():
             if topic not in self._legal_topics:
                 if not is_legal(topic):
                     raise RecordError(illegal_topic(topic))
@@ -373,7 +373,7 @@ class RowChecks:
                 raise RecordTooLargeError(_too_large(bytes_of_batch, option, limit, where))
         most = self._max_single_record_bytes(rules)
         if most is not None and bytes_of_batch > most:
-            raise RecordTooLargeError(_refused_size(bytes_of_batch, most))
+            raise RecordTooLargeError(_too_large_for_topic(bytes_of_batch, most))
         if rules.needs_key and _has_nulls(records.columns.key):
             raise RecordError(_NO_KEY)
         most_bytes: int = size
@@ -392,10 +392,12 @@ class RowChecks:
             faults.add(upper > most, TOO_LARGE, partial(_too_large_at, upper, option, most))
         limit = self._max_single_record_bytes(rules)
         if limit is not None:
-            alone = sizes_alone(sizes)
-            faults.add(alone > limit, TOO_LARGE, lambda row: _refused_size(int(alone[row]), limit))
+            alone = single_record_sizes(sizes)
+            faults.add(
+                alone > limit, TOO_LARGE, lambda row: _too_large_for_topic(int(alone[row]), limit)
+            )
         if rules.needs_key:
-            faults.add(_lacks_keys(arrow_batch, positions), NULL_KEY, lambda row: _NO_KEY)
+            faults.add(_null_keys(arrow_batch, positions), NULL_KEY, lambda row: _NO_KEY)
         return faults
 
     def _max_single_record_bytes(self, rules: RowRules) -> int | None:
@@ -411,7 +413,7 @@ def largest_when_compressed(size: Any) -> Any:
     return size + size // 64 + 64
 
 
-def sizes_alone(contents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def single_record_sizes(contents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the bytes of an uncompressed batch with each record alone.
 
     contents: bytes of key, value and headers, per record
@@ -433,7 +435,7 @@ def _has_nulls(key: BytesView) -> bool:
     return is_absent or key.validity_address != 0
 
 
-def _lacks_keys(arrow_batch: ArrowBatch, positions: ColumnPositions) -> npt.NDArray[np.bool_]:
+def _null_keys(arrow_batch: ArrowBatch, positions: ColumnPositions) -> npt.NDArray[np.bool_]:
     if positions.key is None:
         return np.ones(arrow_batch.num_rows, np.bool_)
     column = arrow_batch.column(positions.key)
@@ -452,7 +454,7 @@ def _too_large_at(sizes: npt.NDArray[np.int64], option: str, limit: int, row: in
     return _too_large(int(sizes[row]), option, limit)
 
 
-def _refused_size(size: int, limit: int) -> str:
+def _too_large_for_topic(size: int, limit: int) -> str:
     return (
         f"The message is {size} bytes in a batch of its own, which is larger than {limit}, the "
         "topic's max.message.bytes. Raise that, or send smaller values"

@@ -56,7 +56,7 @@ class ProducerIdentity(Protocol):
 
     @property
     def state(self) -> SequenceTracker:
-        """Return the numbering, which assigns sequences and holds back batches that must wait."""
+        """Return the tracker, which assigns sequences and holds back batches that must wait."""
         ...
 
     @property

@@ -81,7 +81,7 @@ class ProducerMetrics:
         """Return ``task_ns`` in ms, as reports contain it."""
         return round(self.task_ns / _NS_PER_MS, 1)
 
-    def note_sent(self, batches: Iterable[ProducerBatch]) -> None:
+    def record_sent(self, batches: Iterable[ProducerBatch]) -> None:
         """Count one produce request, which may hold batches that were sent before."""
         self.requests += 1
         for batch in batches:

@@ -22,7 +22,11 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.monitor import Monitor
-from spark_kafka_sink.producer.producer_batch import BatchSplitter, Divided, ProducerBatch
+from spark_kafka_sink.producer.producer_batch import (
+    BatchSplitter,
+    BatchWithoutRecords,
+    ProducerBatch,
+)
 from spark_kafka_sink.record.compiled import calls as table
 from spark_kafka_sink.record.compiled.calls import address_of, append_records, copy_chain
 from spark_kafka_sink.record.compression import Compressor, create_compressor
@@ -323,7 +327,7 @@ class BatchFinisher:
         self._count_split()
         return self._splitter.split(batch, batch.records_bytes // 2)
 
-    def without_records(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
+    def without_records(self, batch: ProducerBatch, rows: Collection[int]) -> BatchWithoutRecords:
         """Return the batch without the records at the positions ``rows``."""
         return self._splitter.without_records(batch, rows)
 

@@ -429,7 +429,9 @@ class SlotAssigner:
             )
         return slots
 
-    def find_misplaced(self, records: ArrowRecords, topics: Sequence[TopicSlots]) -> RowFaults:
+    def find_invalid_partitions(
+        self, records: ArrowRecords, topics: Sequence[TopicSlots]
+    ) -> RowFaults:
         """Return all rows for which ``assign`` would raise, by their numbers in ``records``."""
         faults = RowFaults(records.rows_count)
         indices = records.topic_indices

@@ -123,7 +123,7 @@ class KafkaProducer:
         if config.max_bytes_per_second is not None:
             self.sender.rate_limit = RateLimit(config.max_bytes_per_second, clock.now_ms())
         self.telemetry = self.sender.telemetry = self._create_telemetry(rng)
-        self.refusals = self.sender.refusals
+        self.rejections = self.sender.rejections
 
     def _create_telemetry(self, rng: random.Random) -> Telemetry | None:
         if not self._config.enable_metrics_push:
@@ -162,13 +162,13 @@ class KafkaProducer:
         no row of this Arrow batch is sent then. Raises BufferExhaustedError if brokers do not keep
         up, and the producer's failure, such as DeliveryError.
         """
-        self.accumulator.raise_failure()
+        self.accumulator.raise_if_failed()
         if arrow_batch.num_rows == 0:
             return
         timestamp_ms = self._clock.timestamp_ms()
         records = arrow_records(arrow_batch, positions, timestamp_ms)
         if positions.topic_option is None:
-            self._row_checks.check_topics(records.topics, names_too=rules is not None)
+            self._row_checks.check_topics(records.topics, checks_names=rules is not None)
         cluster = self._topics.wait_for(records.topics, highest_partitions(records))
         most_bytes = self._row_checks.check(records, rules or UNKNOWN_RULES)
         self._appender.append(records, cluster, timestamp_ms, most_bytes)
@@ -188,7 +188,7 @@ class KafkaProducer:
             timestamp_ms = self._clock.timestamp_ms()
             records = arrow_records(rows_of(rows, numbers), positions, timestamp_ms)
             cluster = self._topics.wait_for(records.topics, highest_partitions(records))
-            faults.add_from(self._appender.find_misplaced(records, cluster), numbers)
+            faults.add_from(self._appender.find_invalid_partitions(records, cluster), numbers)
         return CheckedRows(rows, faults)
 
     def flush(self) -> None:
@@ -198,7 +198,7 @@ class KafkaProducer:
         ``delivery.timeout.ms`` plus the pauses that brokers request. The wait for the token check
         has the same deadline.
         """
-        self.accumulator.raise_failure()
+        self.accumulator.raise_if_failed()
         self._appender.finish_open()
         started_ns = self._clock.perf_ns()
         # The sender enforces delivery.timeout.ms; this deadline is for a sender that no longer
@@ -224,7 +224,7 @@ class KafkaProducer:
                     raise TransactionError(f"nobody tells whether the task is in time: {why}")
                 self._monitor.wait(left_ms)
         self.metrics.ack_wait_ns += self._clock.perf_ns() - started_ns
-        self.accumulator.raise_failure()
+        self.accumulator.raise_if_failed()
         self._note_state()
 
     def _note_state(self) -> None:
@@ -256,7 +256,7 @@ class KafkaProducer:
             self._totals.reset()
             left_ms = self.client.pauses.latest_end_ms - self._clock.now_ms()
             self.metrics.throttle_left_ms = max(left_ms, 0)
-            self.refusals.reset()
+            self.rejections.reset()
             for node in list(self.nodes.values()):
                 node.reset()
         if self._is_transactional:
@@ -287,7 +287,7 @@ class KafkaProducer:
             raise ConfigError("transactions need kafka.enable.idempotence = true")
         if not transactional_id:
             raise ConfigError("a transactional id must not be empty")
-        self.accumulator.raise_failure()
+        self.accumulator.raise_if_failed()
         if self.report or self.accumulator.incomplete_count:
             raise KafkaSinkError("a transaction begins before the first append")
         self._is_transactional = True
@@ -309,7 +309,7 @@ class KafkaProducer:
         Returns None if no record was written. Brokers do not know the transaction then, and would
         answer EndTxn with INVALID_TXN_STATE.
         """
-        self.accumulator.raise_failure()
+        self.accumulator.raise_if_failed()
         if not self._is_transactional or not self.report:
             return None
         if self.accumulator.incomplete_count:
@@ -513,7 +513,7 @@ class MetadataWaiter:
         with self._monitor:
             self._client.wakeup()
             while True:
-                self._accumulator.raise_failure()
+                self._accumulator.raise_if_failed()
                 snapshot, problems = self._metadata.snapshot, self._metadata.problems
                 unknown = [topic for topic in topics if topic not in snapshot.topics]
                 if not unknown:
@@ -542,7 +542,7 @@ class MetadataWaiter:
         deadline_ms = began_ms + self._max_block_ms
         ask = self._metadata.request_update_now
         while True:
-            self._accumulator.raise_failure()
+            self._accumulator.raise_if_failed()
             snapshot, now_ms = self._metadata.snapshot, self._clock.now_ms()
             lacking = _topics_without_partition(highest, snapshot)
             unknown = [topic for topic in topics if topic not in snapshot.topics]

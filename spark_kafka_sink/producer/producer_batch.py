@@ -100,7 +100,7 @@ class ProducerBatch:
     producer: ProducerIdAndEpoch = NO_PRODUCER
     transactional_id: str | None = None
     base_sequence: int = NO_SEQUENCE
-    is_sealed: bool = False
+    is_closed: bool = False
     is_renumbered: bool = False
     is_sent: bool = False
     may_be_appended: bool = False
@@ -156,9 +156,9 @@ class ProducerBatch:
         self.producer = producer
         self.transactional_id = transactional_id
         self.base_sequence = base_sequence
-        self.is_sealed = False
+        self.is_closed = False
 
-    def seal(self) -> None:
+    def close(self) -> None:
         """Write the header with its CRC.
 
         Only once: a retry sends the same bytes, so that the broker recognises a duplicate.
@@ -173,7 +173,7 @@ class ProducerBatch:
             records_count=self.records_count,
         )
         write_header(header, self.buffers, self.size_bytes)
-        self.is_sealed = True
+        self.is_closed = True
         self.is_renumbered = False
 
     def note_failure(self, node: Node | None, error: KafkaErrorCode, detail: str | None) -> None:
@@ -190,14 +190,14 @@ class ProducerBatch:
         self.retry_at_ms = now_ms + backoff_ms
 
 
-class Divided(NamedTuple):
+class BatchWithoutRecords(NamedTuple):
     """Parts of a batch without some of its records; no part if no record is left.
 
-    left_out: the removed records in order; ``offset`` is the position in the batch
+    removed: the removed records in order; ``offset`` is the position in the batch
     """
 
     parts: list[ProducerBatch]
-    left_out: list[Record]
+    removed: list[Record]
 
 
 class BatchSplitter:
@@ -230,7 +230,7 @@ class BatchSplitter:
         """
         return self._parts(batch, _records_of(batch), batch.records_count, target_bytes)
 
-    def without_records(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
+    def without_records(self, batch: ProducerBatch, rows: Collection[int]) -> BatchWithoutRecords:
         """Return ``batch``, which was sent, without the records at positions ``rows``, ascending.
 
         Reads record by record in Python, because brokers rarely reject records.
@@ -238,12 +238,12 @@ class BatchSplitter:
         data = _records_of(batch)
         bounds = record_bounds(data, batch.records_count)
         header = read_header(batch.buffers[0])
-        left_out = [read_record(header, data, bounds[row]) for row in rows]
+        removed = [read_record(header, data, bounds[row]) for row in rows]
         starts = [0, *(bounds[row + 1] for row in rows)]
         ends = [*(bounds[row] for row in rows), len(data)]
         kept = b"".join(data[start:end] for start, end in zip(starts, ends))
         count = batch.records_count - len(rows)
-        return Divided(self._parts(batch, kept, count, len(kept)), left_out)
+        return BatchWithoutRecords(self._parts(batch, kept, count, len(kept)), removed)
 
     def _parts(
         self, batch: ProducerBatch, data: bytes, count: int, target_bytes: int

@@ -41,11 +41,11 @@ from spark_kafka_sink.producer.metadata import ClusterAccess, PartitionMetadata
 from spark_kafka_sink.producer.metrics import PartitionReport, TaskTotals
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.quotas import RateLimit, ThrottleTracker
-from spark_kafka_sink.producer.refusals import (
+from spark_kafka_sink.producer.rejections import (
     MESSAGE_TOO_LARGE,
-    Refusals,
+    RejectionHandler,
     expiry_error,
-    refusal_error,
+    rejection_error,
     response_message,
 )
 from spark_kafka_sink.producer.sequences import SequenceTracker
@@ -67,9 +67,9 @@ _NONE = error_named("NONE")
 _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
 _REQUEST_TIMED_OUT = error_named("REQUEST_TIMED_OUT")
 _DUPLICATE_SEQUENCE_NUMBER = error_named("DUPLICATE_SEQUENCE_NUMBER")
-_LONGEST_POLL_MS = 60_000
+_MAX_POLL_MS = 60_000
 # While the limit holds batches, the sender extends the deadlines of a waiting task this often.
-_LONGEST_HELD_MS = 1000
+_MAX_HELD_MS = 1000
 
 
 class SentBatches(NamedTuple):
@@ -104,7 +104,7 @@ class Sender:
         self._appender = appender
         self._identity = identity
         self._metrics, self._report = totals
-        self.refusals = Refusals(appender, accumulator, totals.metrics)
+        self.rejections = RejectionHandler(appender, accumulator, totals.metrics)
         self._in_flight = 0
         self.telemetry: Telemetry | None = None
         self.rate_limit: RateLimit | None = None
@@ -152,7 +152,7 @@ class Sender:
 
         ``until_ms``: return by then, even if nothing is due.
         """
-        waits: list[int | None] = [_LONGEST_POLL_MS]
+        waits: list[int | None] = [_MAX_POLL_MS]
         if until_ms is not None:
             waits.append(max(until_ms - now_ms, 0))
         if self._accumulator.failure is None:
@@ -185,10 +185,10 @@ class Sender:
     def _send_ready(self, now_ms: int) -> int | None:
         """Send one request to each ready node; return after how many ms to call again."""
         # Before the queues are read, so that batches queued after the read wake this thread.
-        self._accumulator.note_busy_nodes(())
+        self._accumulator.set_busy_nodes(())
         cluster = self._metadata.snapshot
         self._quota_waits.note_leaders(cluster, self._accumulator, now_ms)
-        self._note_held(now_ms)
+        self._record_held(now_ms)
         ready = self._accumulator.ready(cluster, now_ms)
         for topic in ready.unknown_leader_topics:
             with self._accumulator.monitor:
@@ -217,8 +217,8 @@ class Sender:
                 delay_ms = self._client.poll_delay_ms(node, now_ms)
                 if delay_ms is not None and (wait_ms is None or delay_ms < wait_ms):
                     wait_ms = delay_ms
-        self._accumulator.note_busy_nodes(busy_nodes)
-        waits = wait_ms, self._hold(now_ms)
+        self._accumulator.set_busy_nodes(busy_nodes)
+        waits = wait_ms, self._check_held(now_ms)
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _drain(
@@ -237,7 +237,7 @@ class Sender:
 
     # --- max.bytes.per.second.per.task -----------------------------------------------------------
 
-    def _note_held(self, now_ms: int) -> None:
+    def _record_held(self, now_ms: int) -> None:
         """Record that the rate limit has held batches since the last round: they expire later."""
         if self.rate_limit is not None:
             partitions, since_ms = self.rate_limit.begin_round(now_ms)
@@ -245,7 +245,7 @@ class Sender:
                 self._metrics.limit_wait_ms += now_ms - since_ms
                 self._quota_waits.note_limited(partitions, since_ms, now_ms)
 
-    def _hold(self, now_ms: int) -> int | None:
+    def _check_held(self, now_ms: int) -> int | None:
         """Return after how many ms to call again for held batches; None if the limit holds none.
 
         Fails the producer if its transaction cannot end in time at that rate.
@@ -258,8 +258,8 @@ class Sender:
         except TransactionError as error:
             self.fail(error)
             return 0
-        self._held_until_ms = now_ms + 2 * _LONGEST_HELD_MS
-        return min(limit.wait_ms, _LONGEST_HELD_MS)
+        self._held_until_ms = now_ms + 2 * _MAX_HELD_MS
+        return min(limit.wait_ms, _MAX_HELD_MS)
 
     def _send(self, node: Node, batches: list[ProducerBatch], now_ms: int) -> None:
         if self._mutes_partitions:
@@ -268,7 +268,7 @@ class Sender:
         transaction, config = self.transaction, self._config
         for batch in batches:
             batch.sent_to = node
-        self._metrics.note_sent(batches)
+        self._metrics.record_sent(batches)
         try:
             request = produce_request(
                 batches,
@@ -281,46 +281,48 @@ class Sender:
                 {topic.topic_id: topic.name for topic in request.topic_data},
             )
             check_adds_partitions(node, self._client.api_versions(node), transaction)
-            self._note_in_flight(self._in_flight + 1)
+            self._set_in_flight(self._in_flight + 1)
             self._client.send(
                 node,
                 request,
                 now_ms,
-                lambda result, at_ms: self._complete_request(sent, result, at_ms),
+                lambda result, at_ms: self._handle_produce_response(sent, result, at_ms),
                 expect_response=config.acks != 0,
                 at_most_version=highest_version(request, transaction),
             )
         except (UnsupportedVersionError, LocalProtocolError) as error:
             self.fail(error)
 
-    def _note_in_flight(self, requests: int) -> None:
+    def _set_in_flight(self, requests: int) -> None:
         self._in_flight = requests
         self._metrics.requests_in_flight_max = max(self._metrics.requests_in_flight_max, requests)
 
     # --- responses -----------------------------------------------------------------------------
 
-    def _complete_request(self, sent: SentBatches, result: ClientResponse, now_ms: int) -> None:
+    def _handle_produce_response(
+        self, sent: SentBatches, result: ClientResponse, now_ms: int
+    ) -> None:
         if self._accumulator.failure is not None:
             return
-        self._note_in_flight(self._in_flight - 1)
+        self._set_in_flight(self._in_flight - 1)
         self._quota_waits.record_response(sent.batches, result.node, now_ms)
         if result.failure is not None:
             error = _REQUEST_TIMED_OUT if result.is_timeout else _NETWORK_EXCEPTION
             for batch in sent.batches:
-                self._complete(batch, result.node, error, result.failure, now_ms)
+                self._retry_or_fail(batch, result.node, error, result.failure, now_ms)
         elif isinstance(result.response, ProduceResponse):
             measured = result.latency_ms, result.response.throttle_time_ms
             self._metrics.record_response(*measured)
             self._client.nodes[result.node.node_id].record_produce_response(*measured)
             # In one step, so that a task that waits for memory wakes once for the whole response.
             with self._accumulator.monitor:
-                self._complete_answered(sent, result.response, result.node, now_ms)
+                self._complete_batches(sent, result.response, result.node, now_ms)
         else:
             # With acks=0 no response follows, so a sent batch counts as acknowledged.
             for batch in sent.batches:
                 self._acknowledge(batch, NO_OFFSET)
 
-    def _complete_answered(
+    def _complete_batches(
         self, sent: SentBatches, response: ProduceResponse, node: Node, now_ms: int
     ) -> None:
         unanswered = dict(sent.by_partition)
@@ -330,10 +332,10 @@ class Sender:
                 batch = unanswered.pop(TopicPartition(name, partition.index), None)
                 if batch is not None:
                     self._update_leader(response, batch.topic_partition, partition)
-                    self._complete_partition(batch, partition, node, now_ms)
+                    self._complete_batch(batch, partition, node, now_ms)
         for batch in unanswered.values():
             detail = "the broker's answer does not mention the partition"
-            self._complete(batch, node, _NETWORK_EXCEPTION, detail, now_ms)
+            self._retry_or_fail(batch, node, _NETWORK_EXCEPTION, detail, now_ms)
 
     def _update_leader(
         self,
@@ -348,7 +350,7 @@ class Sender:
             nodes = [Node(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints]
             self._metadata.update_leader(topic_partition, leader, nodes)
 
-    def _complete_partition(
+    def _complete_batch(
         self, batch: ProducerBatch, partition: PartitionProduceResponse, node: Node, now_ms: int
     ) -> None:
         error = error_for_code(partition.error_code)
@@ -357,13 +359,13 @@ class Sender:
             offset = NO_OFFSET if error is _DUPLICATE_SEQUENCE_NUMBER else partition.base_offset
             self._acknowledge(batch, offset)
             return
-        again = self.refusals.settle(batch, error, partition, self._state, now_ms)
-        if again is not None:
-            self._count_retried_records(again, node)
+        requeued = self.rejections.handle(batch, error, partition, self._state, now_ms)
+        if requeued is not None:
+            self._count_retried_records(requeued, node)
             self._accumulator.unmute(batch.topic_partition)
             return
         detail = response_message(batch, partition)
-        self._complete(batch, node, error, detail, now_ms, partition.log_start_offset)
+        self._retry_or_fail(batch, node, error, detail, now_ms, partition.log_start_offset)
 
     def _count_retried_records(self, batches: Iterable[ProducerBatch], node: Node) -> None:
         """Count records that were sent to ``node`` and are queued again."""
@@ -373,7 +375,7 @@ class Sender:
             self._client.nodes[node.node_id].record_retries += batch.records_count
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int) -> None:
-        self._state.acknowledged(batch, base_offset)
+        self._state.handle_completed_batch(batch, base_offset)
         report = self._report.get(batch.topic_partition)
         if report is None:
             report = self._report[batch.topic_partition] = PartitionReport()
@@ -384,7 +386,7 @@ class Sender:
         self._accumulator.unmute(batch.topic_partition)
         self._accumulator.complete(batch)
 
-    def _complete(
+    def _retry_or_fail(
         self,
         batch: ProducerBatch,
         node: Node,
@@ -394,7 +396,7 @@ class Sender:
         log_start_offset: int = NO_OFFSET,
     ) -> None:
         """Retry a batch after a failed attempt, or fail the producer."""
-        may_be_there = batch.is_probe or (batch.may_be_appended and error is MESSAGE_TOO_LARGE)
+        may_be_in_log = batch.is_probe or (batch.may_be_appended and error is MESSAGE_TOO_LARGE)
         batch.note_failure(node, error, detail)
         if error.refresh_metadata:
             self._metadata.request_update()
@@ -407,7 +409,7 @@ class Sender:
             self._accumulator.reenqueue(batch, now_ms, backoff)
         else:
             self._metrics.record_errors += batch.records_count
-            self.fail(refusal_error(batch, error, now_ms, may_be_there))
+            self.fail(rejection_error(batch, error, now_ms, may_be_in_log))
 
     # --- expiry --------------------------------------------------------------------------------
 
@@ -421,7 +423,7 @@ class Sender:
         late: dict[TopicPartition, int] = {}
         with self._accumulator.monitor:
             paused_until_ms = max(self._client.pauses.latest_end_ms, self._held_until_ms)
-            self._accumulator.note_pauses(paused_until_ms)
+            self._accumulator.set_paused_until(paused_until_ms)
             oldest = self._accumulator.oldest_incomplete()
             self._quota_waits.forget_before(now_ms if oldest is None else oldest.created_at_ms)
             for batch in self._accumulator.incomplete():
@@ -468,13 +470,13 @@ def produce_request(
     timeout_ms: int,
     transaction: PreparedTransaction | None,
 ) -> ProduceRequest:
-    """Build the request for ``batches``, which are sealed, one per partition.
+    """Build the request for ``batches``, which are closed, one per partition.
 
     Raises LocalProtocolError if a batch does not belong to ``transaction``.
     """
     topics: dict[str, TopicProduceData] = {}
     for batch in batches:
-        _check_belongs(batch, transaction)
+        _check_transaction(batch, transaction)
         name = batch.topic_partition.topic
         topic = topics.get(name)
         if topic is None:
@@ -516,7 +518,7 @@ def check_adds_partitions(
         )
 
 
-def _check_belongs(batch: ProducerBatch, transaction: PreparedTransaction | None) -> None:
+def _check_transaction(batch: ProducerBatch, transaction: PreparedTransaction | None) -> None:
     """Raise LocalProtocolError unless header and request agree about the transaction.
 
     A batch is transactional if the request names the transactional id, the header has the

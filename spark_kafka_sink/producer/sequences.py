@@ -64,7 +64,7 @@ class SequenceTracker(Protocol):
         """Set producer id, epoch and sequence of a batch at its first drain."""
         ...
 
-    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+    def handle_completed_batch(self, batch: ProducerBatch, base_offset: int) -> None:
         """Record an acknowledged batch. ``base_offset`` is -1 if the broker has forgotten it."""
         ...
 
@@ -76,7 +76,7 @@ class SequenceTracker(Protocol):
         """Return True if certainly neither ``batch`` nor a batch behind it has been appended."""
         ...
 
-    def divide(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+    def remove_records(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """Replace a batch by parts that lack the rejected records."""
         ...
 
@@ -109,7 +109,7 @@ class NoSequences:
     def assign_sequence(self, batch: ProducerBatch) -> None:
         """Assign nothing: the batch's header names no sequence."""
 
-    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+    def handle_completed_batch(self, batch: ProducerBatch, base_offset: int) -> None:
         """Do nothing: in-flight batches are not recorded."""
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
@@ -119,7 +119,7 @@ class NoSequences:
         """Return True: without idempotence any retry may duplicate records."""
         return True
 
-    def divide(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+    def remove_records(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """Do nothing: in-flight batches are not recorded."""
 
     def is_behind_rejected(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
@@ -159,7 +159,7 @@ class _PartitionSequences:
         is_known = ZERO_UUID not in (self.topic_id, batch.topic_id)
         return is_known and self.topic_id != batch.topic_id and not self.in_flight
 
-    def note_acknowledged(self, sequence: int) -> None:
+    def update_last_acked(self, sequence: int) -> None:
         """Record an acknowledged sequence; in any order of responses, it never goes back."""
         if self.last_acked_sequence == NO_SEQUENCE or is_before(self.last_acked_sequence, sequence):
             self.last_acked_sequence = sequence
@@ -171,7 +171,7 @@ class _PartitionSequences:
     def is_behind_gap(self, batch: ProducerBatch) -> bool:
         return self.gap != NO_SEQUENCE and not is_before(batch.base_sequence, self.gap)
 
-    def note_gap(self, sequence: int) -> None:
+    def record_gap(self, sequence: int) -> None:
         """Record a gap; the first of several gaps is kept."""
         if self.gap == NO_SEQUENCE or is_before(sequence, self.gap):
             self.gap = sequence
@@ -198,7 +198,7 @@ class ProducerState:
     def __init__(self) -> None:
         self.producer = NO_PRODUCER
         self._partitions: dict[TopicPartition, _PartitionSequences] = {}
-        self._to_renumber: set[TopicPartition] = set()
+        self._partitions_to_renumber: set[TopicPartition] = set()
 
     @property
     def has_producer_id(self) -> bool:
@@ -255,13 +255,13 @@ class ProducerState:
 
     # --- responses -----------------------------------------------------------------------------
 
-    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+    def handle_completed_batch(self, batch: ProducerBatch, base_offset: int) -> None:
         """Record an acknowledged batch. ``base_offset`` is -1 if the broker has forgotten it."""
         sequences = self._sequences(batch.topic_partition)
         # Also if the batch was renumbered before its response arrived. The next batch is then the
         # next in line, and its response shows whether there is a gap.
         if batch.producer == sequences.producer:
-            sequences.note_acknowledged(batch.last_sequence)
+            sequences.update_last_acked(batch.last_sequence)
         if base_offset != NO_OFFSET:
             last_offset = base_offset + batch.records_count - 1
             sequences.last_acked_offset = max(sequences.last_acked_offset, last_offset)
@@ -281,12 +281,12 @@ class ProducerState:
         in_flight = self._sequences(batch.topic_partition).in_flight
         return not any(b.may_be_appended for b in in_flight[in_flight.index(batch) :])
 
-    def divide(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+    def remove_records(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """Replace a batch by parts that lack the rejected records."""
         sequences = self._sequences(batch.topic_partition)
         sequences.replace(batch, parts)
         kept = sum(part.records_count for part in parts)
-        sequences.note_gap(increment_sequence(batch.base_sequence, kept))
+        sequences.record_gap(increment_sequence(batch.base_sequence, kept))
         sequences.close_gap()
 
     def is_behind_rejected(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
@@ -315,16 +315,16 @@ class ProducerState:
         if error.name == "UNKNOWN_PRODUCER_ID":
             # Without the log start offset the broker has not read its log to the end yet.
             if log_start_offset != NO_OFFSET and not batch.is_renumbered:
-                return self._renumber_later(batch.topic_partition)
+                return self._request_epoch_bump(batch.topic_partition)
             return True
         if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
             # Expected after an earlier batch failed; if this batch is the next in line, a gap.
-            if self.is_next_in_line(batch) and not batch.is_renumbered:
-                return self._renumber_later(batch.topic_partition)
+            if self.is_next_sequence(batch) and not batch.is_renumbered:
+                return self._request_epoch_bump(batch.topic_partition)
             return not self.is_later_batch_acked(batch)
         return error.retriable
 
-    def _renumber_later(self, topic_partition: TopicPartition) -> bool:
+    def _request_epoch_bump(self, topic_partition: TopicPartition) -> bool:
         """Request an epoch bump; return False if renumbering could duplicate records.
 
         Parts of a batch that may be appended as a whole keep their sequences. The Java producer
@@ -332,10 +332,10 @@ class ProducerState:
         """
         if any(batch.is_probe for batch in self._sequences(topic_partition).in_flight):
             return False
-        self._to_renumber.add(topic_partition)
+        self._partitions_to_renumber.add(topic_partition)
         return True
 
-    def is_next_in_line(self, batch: ProducerBatch) -> bool:
+    def is_next_sequence(self, batch: ProducerBatch) -> bool:
         last_acked = self._sequences(batch.topic_partition).last_acked_sequence
         return batch.base_sequence == increment_sequence(last_acked, 1)
 
@@ -358,7 +358,7 @@ class ProducerState:
 
     def bump_epoch_if_needed(self) -> None:
         """Bump the epoch if a partition needs it; after epoch 2^15 - 1, drop the producer id."""
-        if not self._to_renumber or not self.has_producer_id:
+        if not self._partitions_to_renumber or not self.has_producer_id:
             return
         producer_id, epoch = self.producer
         if epoch == _MAX_EPOCH:
@@ -369,9 +369,9 @@ class ProducerState:
     def set_producer(self, producer: ProducerIdAndEpoch) -> None:
         """Use this producer id and epoch from now on, also for batches that must be renumbered."""
         self.producer = producer
-        for topic_partition in self._to_renumber:
+        for topic_partition in self._partitions_to_renumber:
             self._renumber(self._sequences(topic_partition))
-        self._to_renumber.clear()
+        self._partitions_to_renumber.clear()
 
     def _renumber(self, sequences: _PartitionSequences) -> None:
         sequence = 0
@@ -420,9 +420,9 @@ class TransactionState(ProducerState):
         """Return True if the coordinator certainly has a transaction to end."""
         return bool(self.partitions) or self._is_acknowledged
 
-    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+    def handle_completed_batch(self, batch: ProducerBatch, base_offset: int) -> None:
         """Record an acknowledged batch. ``base_offset`` is -1 if the broker has forgotten it."""
-        super().acknowledged(batch, base_offset)
+        super().handle_completed_batch(batch, base_offset)
         self._is_acknowledged = True
 
     @property
@@ -449,5 +449,5 @@ class TransactionState(ProducerState):
             return log_start_offset == NO_OFFSET
         if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
             # Expected after an earlier batch failed; if this batch is the next in line, a gap.
-            return not self.is_next_in_line(batch) and not self.is_later_batch_acked(batch)
+            return not self.is_next_sequence(batch) and not self.is_later_batch_acked(batch)
         return error.retriable

@@ -47,7 +47,11 @@ from spark_kafka_sink.config.sink_keys import DeadLetterConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.appender import largest_when_compressed
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.refusals import INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RefusedRecord
+from spark_kafka_sink.producer.rejections import (
+    INVALID_TIMESTAMP,
+    MESSAGE_TOO_LARGE,
+    RejectedRecord,
+)
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 
@@ -75,7 +79,7 @@ class RefusedRows:
         )
         self.own_positions = positions_of(own_topic)._replace(timestamp=5)
 
-    def rows_of(self, refused: Sequence[RefusedRecord]) -> FaultyRows | None:
+    def rows_of(self, refused: Sequence[RejectedRecord]) -> FaultyRows | None:
         """Return the rejected records of other topics as rows with faults, or None."""
         others = [r for r in refused if r.topic_partition.topic != self._own_topic]
         if not others:
@@ -83,7 +87,7 @@ class RefusedRows:
         faults = [Fault(_cause(r), _message(r)) for r in others]
         return FaultyRows(_batch(others), faults)
 
-    def with_current_time(self, refused: Sequence[RefusedRecord]) -> ArrowBatch | None:
+    def with_current_time(self, refused: Sequence[RejectedRecord]) -> ArrowBatch | None:
         """Return the rejected dead letters with the current time, or None.
 
         Raises DeliveryError if brokers rejected a dead letter with the current time.
@@ -103,7 +107,7 @@ class RefusedRows:
         return _batch(letters, now_ms)
 
 
-def _cause(refused: RefusedRecord) -> str:
+def _cause(refused: RejectedRecord) -> str:
     """Return the cause of a rejected record.
 
     A batch has one error, INVALID_TIMESTAMP if any record has a bad timestamp. The record's own
@@ -115,11 +119,11 @@ def _cause(refused: RefusedRecord) -> str:
     return BAD_TIMESTAMP if is_timestamp else REFUSED
 
 
-def _message(refused: RefusedRecord) -> str:
+def _message(refused: RejectedRecord) -> str:
     return f"{refused.topic_partition} refuses it with {refused.error}: {refused.message}"
 
 
-def _batch(refused: Sequence[RefusedRecord], timestamp_ms: int | None = None) -> ArrowBatch:
+def _batch(refused: Sequence[RejectedRecord], timestamp_ms: int | None = None) -> ArrowBatch:
     """Return rejected records as rows. timestamp_ms: of all rows; None: each record's own"""
     rows = [
         Row(
@@ -179,7 +183,7 @@ class DeadLetters:
             origin if config.has_context_headers else None,
         )
         self._refused = RefusedRows(positions, config.topic)
-        producer.refusals.tolerate(config.topic)
+        producer.rejections.tolerate(config.topic)
         self._examples: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         message.dead_letters = self.counts
@@ -264,7 +268,7 @@ class DeadLetters:
 
         ``write`` has counted these rows already.
         """
-        refused = self._producer.refusals.take()
+        refused = self._producer.rejections.take_rejected()
         if not refused:
             return False
         renewed = self._refused.with_current_time(refused)

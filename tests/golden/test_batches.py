@@ -125,7 +125,7 @@ def test_parts_of_a_split_batch_are_javas():
     parts = BatchSplitter(None).split(batch, 1)
     assert len(parts) == len(case["batches"])
     for part, javas in zip(parts, case["batches"]):
-        part.seal()
+        part.close()
         assert_java_wrote(b"".join(part.buffers), javas)
 
 

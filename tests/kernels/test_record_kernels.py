@@ -320,7 +320,7 @@ def test_parts_of_few_tiny_records_stay_within_their_buffer(monkeypatch, count):
     assert all((memory[-GUARD_BYTES:] == GUARD_BYTE).all() for memory in guarded)
     timestamps = []
     for part in parts:
-        part.seal()
+        part.close()
         timestamps += [r.timestamp for r in twin.decode_batch(b"".join(part.buffers)).records]
     assert timestamps == [FAR_MS, *[0] * (count - 1)]
 

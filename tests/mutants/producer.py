@@ -14,8 +14,8 @@ _SENDER = (
         "producer/sender.py",
         "        if self._accumulator.failure is not None:\n"
         "            return\n"
-        "        self._note_in_flight",
-        "        self._note_in_flight",
+        "        self._set_in_flight",
+        "        self._set_in_flight",
         ("simulation/test_changed_clusters.py",),
     ),
     Mutant(
@@ -401,12 +401,12 @@ _GUARDS = (
         _UNIT,
     ),
     Mutant(
-        "producer/refusals.py",
-        "not self._is_tolerant or error not in _OF_RECORDS",
+        "producer/rejections.py",
+        "not self._is_tolerant or error not in _RECORD_ERRORS",
         "not self._is_tolerant",
         _SIMULATED,
     ),
-    Mutant("producer/refusals.py", "        if 0 <= row < records_count\n", "", _UNIT),
+    Mutant("producer/rejections.py", "        if 0 <= row < records_count\n", "", _UNIT),
     Mutant("producer/pool.py", "        self.evict()\n        waiting", "        waiting", _POOL),
     Mutant("producer/pool.py", "os.register_at_fork(after_in_child=POOL.forget)\n", "", _UNIT),
     Mutant("producer/pool.py", "if limit_ms >= 0 else None", "", _POOL),
@@ -612,13 +612,13 @@ _TRANSACTIONS = (
     ),
     Mutant(
         "producer/appender.py",
-        "max(now_ms - started_ms, _LONGEST_SLICE_MS)",
-        "_LONGEST_SLICE_MS",
+        "max(now_ms - started_ms, _MAX_SLICE_MS)",
+        "_MAX_SLICE_MS",
         _SIMULATED,
     ),
     Mutant(
         "producer/appender.py",
-        "max(now_ms - started_ms, _LONGEST_SLICE_MS)",
+        "max(now_ms - started_ms, _MAX_SLICE_MS)",
         "now_ms - started_ms",
         _SIMULATED,
     ),

@@ -17,7 +17,7 @@ _DECISION_LOG = (
     Mutant(
         "producer/appender.py",
         "if self._decision_log in topics:",
-        "if names_too and self._decision_log in topics:",
+        "if checks_names and self._decision_log in topics:",
         _LETTERS,
     ),
     Mutant(

@@ -76,7 +76,7 @@ _CLAIMS = (
     Mutant("transactions/client.py", "            is_complete = False\n", "", _CUT_OFF),
     Mutant(
         "transactions/fencing.py",
-        "if taken or not client.admin.pause(attempts, deadline_ms):",
+        "if fenced or not client.admin.pause(attempts, deadline_ms):",
         "if not client.admin.pause(attempts, deadline_ms):",
         _CUT_OFF,
     ),

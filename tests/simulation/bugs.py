@@ -154,12 +154,12 @@ def _not_mentioned_taken_for_success(original):  # type: ignore[no-untyped-def]
 
 
 def _renumbered_once_and_never_again(original):  # type: ignore[no-untyped-def]
-    def seal(self):  # type: ignore[no-untyped-def]
+    def close(self):  # type: ignore[no-untyped-def]
         was_renumbered = self.is_renumbered
         original(self)
         self.is_renumbered = was_renumbered
 
-    return seal
+    return close
 
 
 def _topic_ids_of_the_answers_time(original):  # type: ignore[no-untyped-def]
@@ -177,7 +177,7 @@ def _parts_in_reverse(original):  # type: ignore[no-untyped-def]
 
 def _probe_numbered_anew(original):  # type: ignore[no-untyped-def]
     def renumber_later(self, topic_partition):  # type: ignore[no-untyped-def]
-        self._to_renumber.add(topic_partition)
+        self._partitions_to_renumber.add(topic_partition)
         return True
 
     return renumber_later
@@ -236,12 +236,12 @@ def _look_up_awaited(original):  # type: ignore[no-untyped-def]
 
 
 def _header_written_anew(original):  # type: ignore[no-untyped-def]
-    def seal(self):  # type: ignore[no-untyped-def]
+    def close(self):  # type: ignore[no-untyped-def]
         original(self)
-        self.is_sealed = False
+        self.is_closed = False
         self.base_timestamp += 1
 
-    return seal
+    return close
 
 
 BUGS: dict[str, Bug] = {
@@ -301,25 +301,25 @@ BUGS: dict[str, Bug] = {
     "one answer taken for all partitions": Bug(
         "error and offset of the first partition count for the whole request",
         Sender,
-        "_complete_answered",
+        "_complete_batches",
         _first_answer_for_all_partitions,
     ),
     "partition that is not mentioned taken for success": Bug(
         "what an answer to a produce request leaves out counts as acknowledged",
         Sender,
-        "_complete_answered",
+        "_complete_batches",
         _not_mentioned_taken_for_success,
     ),
     "numbered anew once only": Bug(
         "a batch that was numbered anew once never leads to a new epoch again",
         ProducerBatch,
-        "seal",
+        "close",
         _renumbered_once_and_never_again,
     ),
     "topic ids looked up when the answer comes": Bug(
         "an answer is read by the topic ids of the metadata of its time, not of the request's",
         Sender,
-        "_complete_answered",
+        "_complete_batches",
         _topic_ids_of_the_answers_time,
     ),
     "parts of a split batch reversed": Bug(
@@ -328,7 +328,7 @@ BUGS: dict[str, Bug] = {
     "parts numbered anew although the whole may be appended": Bug(
         "a batch whose answer was lost is split, as a limit was lowered, and written twice",
         ProducerState,
-        "_renumber_later",
+        "_request_epoch_bump",
         _probe_numbered_anew,
     ),
     "parts of a split batch share a sequence": Bug(
@@ -350,12 +350,12 @@ BUGS: dict[str, Bug] = {
         _requests_never_time_out,
     ),
     "any answer taken for success": Bug(
-        "the error code is not looked at", Sender, "_complete_partition", _any_answer_is_success
+        "the error code is not looked at", Sender, "_complete_batch", _any_answer_is_success
     ),
     "timeout taken for success": Bug(
         "a request without answer counts as acknowledged",
         Sender,
-        "_complete_request",
+        "_handle_produce_response",
         _timeout_taken_for_success,
         (partial(scenarios.request_without_answer),),
     ),
@@ -367,6 +367,6 @@ BUGS: dict[str, Bug] = {
         (partial(scenarios.slow_name), partial(scenarios.name_that_is_too_slow)),
     ),
     "header written anew for a retry": Bug(
-        "a retry does not send the same bytes", ProducerBatch, "seal", _header_written_anew
+        "a retry does not send the same bytes", ProducerBatch, "close", _header_written_anew
     ),
 }

@@ -30,7 +30,7 @@ def _dead_letters_forgotten(original):  # type: ignore[no-untyped-def]
 
 
 def _refused_rows_forgotten(original):  # type: ignore[no-untyped-def]
-    return lambda self: bool(self._producer.refusals.take())
+    return lambda self: bool(self._producer.rejections.take_rejected())
 
 
 DEAD_LETTER_BUGS: dict[str, Bug] = {

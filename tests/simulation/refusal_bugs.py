@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.producer.producer_batch import BatchSplitter, Divided
-from spark_kafka_sink.producer.refusals import Refusals
+from spark_kafka_sink.producer.producer_batch import BatchSplitter, BatchWithoutRecords
+from spark_kafka_sink.producer.rejections import RejectionHandler
 from spark_kafka_sink.producer.sequences import ProducerState, _PartitionSequences
 from tests.simulation.bugs import BUGS, Bug
 
 
 def _gap_left_open(original):  # type: ignore[no-untyped-def]
-    def note_gap(self, sequence):  # type: ignore[no-untyped-def]
+    def record_gap(self, sequence):  # type: ignore[no-untyped-def]
         pass
 
-    return note_gap
+    return record_gap
 
 
 def _others_left_out_too(original):  # type: ignore[no-untyped-def]
     def without_records(self, batch, rows):  # type: ignore[no-untyped-def]
-        return Divided([], original(self, batch, rows).left_out)
+        return BatchWithoutRecords([], original(self, batch, rows).removed)
 
     return without_records
 
@@ -25,8 +25,8 @@ def _others_left_out_too(original):  # type: ignore[no-untyped-def]
 REFUSAL_BUGS: dict[str, Bug] = {
     "refused records forgotten": Bug(
         "the task does not get back what brokers have refused",
-        Refusals,
-        "take",
+        RejectionHandler,
+        "take_rejected",
         lambda original: lambda self: [],
     ),
     "records beside refused ones forgotten": Bug(
@@ -38,7 +38,7 @@ REFUSAL_BUGS: dict[str, Bug] = {
     "gap after refused records": Bug(
         "batches behind one of which records are refused keep their numbers",
         _PartitionSequences,
-        "note_gap",
+        "record_gap",
         _gap_left_open,
     ),
     "refused although perhaps appended": Bug(

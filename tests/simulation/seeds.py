@@ -215,7 +215,7 @@ def _task(life: Life, rng: random.Random) -> None:
     """Some appends, with pauses, then a flush."""
     simulation, refusing = life.simulation, life.settings.refusing
     if refusing is not None:
-        simulation.producer.refusals.tolerate("dead")
+        simulation.producer.rejections.tolerate("dead")
     for _ in range(life.settings.appends):
         size = rng.choice((1, 10, 60))
         values = [
@@ -236,7 +236,7 @@ def _task(life: Life, rng: random.Random) -> None:
         simulation.producer.flush()
     finally:
         if refusing is not None:
-            taken = simulation.producer.refusals.take()
+            taken = simulation.producer.rejections.take_rejected()
             refusing.values += [r.record.value for r in taken if r.record.value is not None]
 
 
@@ -244,7 +244,7 @@ def _watch(life: Life) -> None:
     """Note acknowledgements, see that leader epochs never go back, and digest what happens."""
     producer, simulation = life.simulation.producer, life.simulation
     acknowledge, run_once = producer.sender._acknowledge, producer.sender.run_once
-    complete = producer.sender._complete
+    complete = producer.sender._retry_or_fail
     epochs = life.epochs
     digest = hashlib.sha256()
 
@@ -275,7 +275,7 @@ def _watch(life: Life) -> None:
                 raise InvariantError(f"the leader epoch of t-{index} went back")
             epochs[index] = partition.leader_epoch
 
-    producer.sender._complete = watching_complete  # type: ignore[method-assign]
+    producer.sender._retry_or_fail = watching_complete  # type: ignore[method-assign]
     producer.sender._acknowledge = noting_acknowledge  # type: ignore[method-assign]
     producer.sender.run_once = watching_run_once  # type: ignore[method-assign]
 

@@ -147,13 +147,13 @@ def test_what_is_sent_again_and_then_split() -> None:
 
 def test_what_is_refused_for_another_batch_and_sent_again() -> None:
     simulation = simulate(partitions=1, batch_size="100", linger_ms="0")
-    simulation.producer.refusals.tolerate(None)
+    simulation.producer.rejections.tolerate(None)
     simulation.append_to(0, [b"first"])
     simulation.producer.flush()
     simulation.cluster.on_validate = refusing(lambda topic, record: record.value[:2] == b"00")
     simulation.append_to(0, [b"%02d" % n + bytes(40) for n in range(6)])
     simulation.producer.flush()
-    (refused,) = simulation.producer.refusals.take()
+    (refused,) = simulation.producer.rejections.take_rejected()
     assert refused.record.value[:2] == b"00"
     check(simulation)
     assert simulation.producer.metrics.record_retries > 0

@@ -13,7 +13,7 @@ def test_answers_of_the_old_leader_come_after_that_of_the_new_one() -> None:
     """
     simulation = simulate(partitions=1, brokers=3, linger_ms="0", request_timeout_ms="5000")
     producer, cluster = simulation.producer, simulation.cluster
-    producer.refusals.tolerate(None)
+    producer.rejections.tolerate(None)
     cluster.on_validate = refusing(lambda _, r: r.value[:1] == b"x", most=100)
     simulation.append_to(0, [b"before"])
     producer.flush()
@@ -44,4 +44,4 @@ def test_answers_of_the_old_leader_come_after_that_of_the_new_one() -> None:
     producer.flush()
     assert simulation.clock.ms - flushed_at_ms < 5_000
     assert simulation.values() == {0: [b"before", b"B8", b"B9", *third]}
-    assert len(producer.refusals.take()) == 18
+    assert len(producer.rejections.take_rejected()) == 18

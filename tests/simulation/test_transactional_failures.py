@@ -111,13 +111,13 @@ def test_a_leader_too_old_for_the_feature_fails_the_task_and_says_so():
 
 @pytest.mark.parametrize("is_transactional", [True, False])
 def test_a_batch_whose_bit_is_wrong_is_never_sent(simulation, is_transactional, monkeypatch):
-    seal = ProducerBatch.seal
+    close = ProducerBatch.close
 
     def wrong(batch):
-        seal(batch)
+        close(batch)
         batch.buffers[0][22] ^= 0x10
 
-    monkeypatch.setattr(ProducerBatch, "seal", wrong)
+    monkeypatch.setattr(ProducerBatch, "close", wrong)
     if is_transactional:
         simulation.begin()
     with pytest.raises(LocalProtocolError, match="defect"):

@@ -317,12 +317,12 @@ def test_a_transaction_goes_on_without_the_records_that_a_broker_refuses(simulat
     bad = rows[7][1]
     simulation.cluster.on_validate = refusing(lambda topic, r: r.value == bad)
     simulation.begin()
-    simulation.producer.refusals.tolerate("dead")
+    simulation.producer.rejections.tolerate("dead")
     for start in range(0, 90, 30):
         simulation.append(rows[start : start + 30])
     simulation.producer.flush()
     prepared = simulation.producer.transaction
-    assert [taken.record.value for taken in simulation.producer.refusals.take()] == [bad]
+    assert [taken.record.value for taken in simulation.producer.rejections.take_rejected()] == [bad]
     simulation.append([(None, b"a dead letter")])
     simulation.producer.flush()
     assert simulation.producer.transaction == prepared

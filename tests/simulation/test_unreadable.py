@@ -140,7 +140,7 @@ def test_whatever_it_is_it_can_be_shown_and_replaced(value):
     record = UnreadableRecord.of(StoredRecord(3, value))
     assert (record.unit, record.records, record.written) == (NO_UNIT, 1, ())
     assert "offset 3" in str(record)
-    decision = record.replaced(driver(1), 5, is_written=False)
+    decision = record.replacement(driver(1), 5, is_written=False)
     assert type(decision).from_json(decision.to_json()) == decision
 
 
@@ -151,9 +151,9 @@ def test_writes_that_are_done_stay_so():
         "written": [["nightly", 3], ["other", 1]],
     }
     record = UnreadableRecord.of(StoredRecord(3, json.dumps(value).encode()))
-    written = record.replaced(driver(1), 5, is_written=True)
+    written = record.replacement(driver(1), 5, is_written=True)
     assert written.has(Write("nightly", 4))
     assert written.has(Write("other", 1))
-    void = record.replaced(driver(1), 5, is_written=False)
+    void = record.replacement(driver(1), 5, is_written=False)
     assert void.has(Write("nightly", 3))
     assert not void.has(Write("nightly", 4))

@@ -199,7 +199,7 @@ def test_without_idempotence_batches_have_no_numbers(accumulator: RecordAccumula
     [batch] = fill(accumulator, T0, 1)
     drain(accumulator, T0)
     assert not batch.has_sequence
-    assert batch.is_sealed
+    assert batch.is_closed
 
 
 # --- order of retries -----------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def in_flight_batches(
     """Batches of T0 in flight, after a first that is acknowledged."""
     [first] = fill(accumulator, T0, 1)
     drain(accumulator, T0, by=state)
-    state.acknowledged(first, 0)
+    state.handle_completed_batch(first, 0)
     accumulator.complete(first)
     batches = fill(accumulator, T0, count)
     for batch in batches:
@@ -231,7 +231,7 @@ def test_retries_go_back_in_sequence_order(
     for _ in range(4):
         [batch] = drain(accumulator, T0, by=state)
         again.append(batch)
-        state.acknowledged(batch, 0)
+        state.handle_completed_batch(batch, 0)
     assert again == [*batches, new]
 
 
@@ -239,7 +239,7 @@ def test_a_retry_is_not_overtaken(accumulator: RecordAccumulator, state: Produce
     first, second = in_flight_batches(accumulator, state, 2)
     failed(accumulator, second)
     assert drain(accumulator, T0, by=state) == []
-    state.acknowledged(first, 0)
+    state.handle_completed_batch(first, 0)
     assert drain(accumulator, T0, by=state) == [second]
 
 
@@ -270,7 +270,7 @@ def test_parts_of_a_batch_that_was_too_large(
     for _ in range(3):
         [one] = drain(accumulator, T0, by=state)
         sent.append(one)
-        state.acknowledged(one, 0)
+        state.handle_completed_batch(one, 0)
     assert sent == [*parts, behind]
 
 

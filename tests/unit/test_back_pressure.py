@@ -88,7 +88,7 @@ def test_who_waits_is_told_of_as_much_memory_as_it_waits_for_and_of_the_end(
     accumulator.monitor.notify_all = lambda: told.append(  # type: ignore[method-assign]
         accumulator.pool.free_count
     )
-    with accumulator.monitor, accumulator.awaiting(3):
+    with accumulator.monitor, accumulator.awaiting_pages(3):
         for batch in batches[:4]:
             accumulator.complete(batch)
     for batch in batches[4:]:

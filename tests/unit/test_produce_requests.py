@@ -28,7 +28,7 @@ def sealed(
 ) -> ProducerBatch:
     batch = make_batch(topic_partition)
     batch.set_producer_state(producer, 0, transactional_id)
-    batch.seal()
+    batch.close()
     return batch
 
 

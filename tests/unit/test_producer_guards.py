@@ -42,7 +42,7 @@ from spark_kafka_sink.producer.partitioner import (
 )
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.producer.quotas import RateLimit, ThrottleTracker
-from spark_kafka_sink.producer.refusals import refused_rows
+from spark_kafka_sink.producer.rejections import rejected_rows
 from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.producer.transaction_manager import (
     CONNECTING_RECHECK_MS,
@@ -274,7 +274,7 @@ class TestPartitions:
 def test_a_broker_that_refuses_records_which_a_batch_has_not() -> None:
     named = [BatchIndexAndErrorMessage(index, None) for index in (7, 1, -1)]
     told = PartitionProduceResponse(record_errors=named)
-    assert [*refused_rows(3, error_named("INVALID_RECORD"), told)] == [1]
+    assert [*rejected_rows(3, error_named("INVALID_RECORD"), told)] == [1]
 
 
 class TestRowChecks:

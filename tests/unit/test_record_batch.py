@@ -171,8 +171,8 @@ def test_a_sealed_batch_is_read_by_the_twin() -> None:
     batch = make_batch(T0, 2, RECORD_BATCH_OVERHEAD + len(records))
     batch.buffers[0][RECORD_BATCH_OVERHEAD:] = records
     batch.base_timestamp, batch.max_timestamp = 100, 100
-    batch.seal()
-    assert batch.is_sealed
+    batch.close()
+    assert batch.is_closed
     decoded = decode_batch(b"".join(batch.buffers))
     assert [(r.timestamp, r.key, r.value) for r in decoded.records] == [
         (100, b"k", b"v"),

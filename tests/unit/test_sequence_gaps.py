@@ -56,7 +56,7 @@ def refused_behind(state: ProducerState, *batches: ProducerBatch) -> None:
 def test_what_is_behind_is_numbered_anew_when_all_of_it_is_answered(state: ProducerState) -> None:
     start_at(state, 100)
     first, second, third, fourth = drained(state, 10, 10, 10, 10)
-    state.divide(second, parts_of(second, 7, 1))
+    state.remove_records(second, parts_of(second, 7, 1))
     assert numbers(state) == [100, 110, 117, 120, 130]
     refused_behind(state, third, fourth)
     # The first one's answer may still say that it was refused as well.
@@ -70,7 +70,7 @@ def test_what_is_behind_is_numbered_anew_when_all_of_it_is_answered(state: Produ
 def test_nothing_is_sent_before(state: ProducerState) -> None:
     start_at(state, 0)
     first, second = drained(state, 5, 5)
-    state.divide(first, parts := parts_of(first, 4))
+    state.remove_records(first, parts := parts_of(first, 4))
     assert state.must_wait(parts[0])
     assert state.must_wait(make_batch(T0, 1))
     refused_behind(state, second)
@@ -81,16 +81,16 @@ def test_nothing_is_sent_before(state: ProducerState) -> None:
 def test_the_first_of_several_gaps_counts(state: ProducerState) -> None:
     start_at(state, 50)
     batches = drained(state, 10, 10, 10)
-    state.divide(batches[1], parts_of(batches[1], 9))
-    state.divide(batches[2], parts_of(batches[2], 8))
-    state.divide(batches[0], parts_of(batches[0], 7))
+    state.remove_records(batches[1], parts_of(batches[1], 9))
+    state.remove_records(batches[2], parts_of(batches[2], 8))
+    state.remove_records(batches[0], parts_of(batches[0], 7))
     assert numbers(state) == [50, 57, 66]
 
 
 def test_a_batch_that_is_gone_leaves_its_numbers_to_the_next(state: ProducerState) -> None:
     start_at(state, 5)
     (batch,) = drained(state, 3)
-    state.divide(batch, [])
+    state.remove_records(batch, [])
     (later,) = drained(state, 2)
     assert later.base_sequence == 5
 
@@ -98,7 +98,7 @@ def test_a_batch_that_is_gone_leaves_its_numbers_to_the_next(state: ProducerStat
 def test_across_the_wrap(state: ProducerState) -> None:
     start_at(state, LAST_SEQUENCE - 3)
     first, second = drained(state, 6, 4)
-    state.divide(first, parts_of(first, 2))
+    state.remove_records(first, parts_of(first, 2))
     refused_behind(state, second)
     assert numbers(state) == [LAST_SEQUENCE - 3, LAST_SEQUENCE - 1]
     assert state._sequences(T0).next_sequence == 2
@@ -107,7 +107,7 @@ def test_across_the_wrap(state: ProducerState) -> None:
 def test_a_batch_before_it_that_is_out_of_order_is_another_matter(state: ProducerState) -> None:
     start_at(state, 0)
     first, second = drained(state, 5, 5)
-    state.divide(second, [])
+    state.remove_records(second, [])
     assert not state.is_behind_rejected(first, OUT_OF_ORDER)
     assert not state.is_behind_rejected(first, NETWORK_EXCEPTION)
 
@@ -116,7 +116,7 @@ def test_what_may_still_come_late_keeps_its_numbers(state: ProducerState) -> Non
     """So it cannot be sent again at all: the task fails."""
     start_at(state, 0)
     first, second = drained(state, 5, 5)
-    state.divide(first, [])
+    state.remove_records(first, [])
     second.note_failure(None, NETWORK_EXCEPTION, None)
     assert not state.can_retry(second, NETWORK_EXCEPTION, LOG_START)
 
@@ -152,13 +152,13 @@ def test_what_is_left_of_a_batch_is_queued_before_what_was_behind_it(
         accumulator.drain([T0], ALL, 0, state)
     assert state.can_retry(third, OUT_OF_ORDER, LOG_START)
     accumulator.reenqueue(third, 0)
-    state.divide(first, [])
+    state.remove_records(first, [])
     accumulator.replace(first, [], 0)
     parts = parts_of(second, 2)
     if is_too_large:
         state.replace(second, parts := [*parts, *parts_of(second, 8)])
     else:
-        state.divide(second, parts)
+        state.remove_records(second, parts)
     accumulator.replace(second, parts, 0)
     assert numbers(state) == ([1, 3, 11] if is_too_large else [1, 3])
     assert list(accumulator._queues[T0]) == [*parts, third]
@@ -168,7 +168,7 @@ def test_what_is_left_of_a_batch_is_queued_before_what_was_behind_it(
 def test_a_new_epoch_has_no_gap(state: ProducerState) -> None:
     start_at(state, 0)
     first, second, third = drained(state, 5, 5, 5)
-    state.divide(second, [])
+    state.remove_records(second, [])
     # The broker has lost what it knew, and everything is numbered anew.
     assert state.can_retry(first, OUT_OF_ORDER, LOG_START)
     state.bump_epoch_if_needed()

@@ -35,7 +35,7 @@ def drained(state: ProducerState, *counts: int) -> list[ProducerBatch]:
 
 def acknowledge(state: ProducerState, *batches: ProducerBatch) -> None:
     for batch in batches:
-        state.acknowledged(batch, 0)
+        state.handle_completed_batch(batch, 0)
 
 
 def start_at(state: ProducerState, sequence: int) -> None:
@@ -92,7 +92,7 @@ def test_sequences_wrap_within_a_batch_and_between_two(state: ProducerState) -> 
     assert (after.base_sequence, after.last_sequence) == (2, 4)
     acknowledge(state, across)
     assert state.can_retry(after, OUT_OF_ORDER, -1)
-    assert state._to_renumber == {T0}
+    assert state._partitions_to_renumber == {T0}
 
 
 def test_a_batch_that_ends_with_the_last_sequence(state: ProducerState) -> None:
@@ -101,7 +101,7 @@ def test_a_batch_that_ends_with_the_last_sequence(state: ProducerState) -> None:
     assert last.last_sequence == LAST_SEQUENCE
     assert first.base_sequence == 0
     acknowledge(state, last)
-    assert state.is_next_in_line(first)
+    assert state.is_next_sequence(first)
 
 
 def test_order_of_sequences_across_the_wrap() -> None:
@@ -118,7 +118,7 @@ def test_order_of_sequences_across_the_wrap() -> None:
 
 def test_the_numbers_reach_the_header(state: ProducerState) -> None:
     [_, batch] = drained(state, 7, 3)
-    batch.seal()
+    batch.close()
     header = read_header(b"".join(batch.buffers))
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (42, 0, 7)
     assert header.last_offset_delta == 2
@@ -184,17 +184,17 @@ def test_a_retry_waits_for_what_is_before_it(state: ProducerState) -> None:
 def test_a_duplicate_without_offset_counts_as_acknowledged(state: ProducerState) -> None:
     """DUPLICATE_SEQUENCE_NUMBER: the broker has it, and no longer knows where."""
     first, second = drained(state, 1, 1)
-    state.acknowledged(first, -1)
+    state.handle_completed_batch(first, -1)
     assert state.in_flight(T0) == [second]
-    assert state.is_next_in_line(second)
+    assert state.is_next_sequence(second)
     assert state._sequences(T0).last_acked_offset == -1
 
 
 def test_offsets_only_grow(state: ProducerState) -> None:
     first, second, third = drained(state, 3, 1, 1)
-    state.acknowledged(second, 50)
-    state.acknowledged(first, 10)
-    state.acknowledged(third, -1)
+    state.handle_completed_batch(second, 50)
+    state.handle_completed_batch(first, 10)
+    state.handle_completed_batch(third, -1)
     assert state._sequences(T0).last_acked_offset == 50
 
 
@@ -206,7 +206,7 @@ def test_parts_of_a_split_batch_take_its_place(state: ProducerState) -> None:
     state.replace(second, parts)
     assert state.in_flight(T0) == [first, *parts, third]
     acknowledge(state, first, *parts)
-    assert state.is_next_in_line(third)
+    assert state.is_next_sequence(third)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_other_errors_are_retried_by_the_table(
 ) -> None:
     [batch] = drained(state, 1)
     assert state.can_retry(batch, error_named(name), LOG_START) is expected
-    assert state._to_renumber == set()
+    assert state._partitions_to_renumber == set()
 
 
 # --- epochs ---------------------------------------------------------------------------------------
@@ -246,11 +246,11 @@ def test_a_lost_producer_state_is_numbered_anew_under_a_new_epoch(state: Produce
 
 def test_renumbering_writes_the_header_again(state: ProducerState) -> None:
     [batch] = drained(state, 1)
-    batch.seal()
+    batch.close()
     state.can_retry(batch, UNKNOWN_PRODUCER_ID, LOG_START)
     state.bump_epoch_if_needed()
-    assert not batch.is_sealed
-    batch.seal()
+    assert not batch.is_closed
+    batch.close()
     assert read_header(b"".join(batch.buffers)).producer_epoch == 1
 
 
@@ -291,7 +291,7 @@ def test_a_second_gap_after_a_new_epoch_bumps_again(state: ProducerState) -> Non
     state.can_retry(first, OUT_OF_ORDER, LOG_START)
     state.bump_epoch_if_needed()
     for batch in (first, second):
-        batch.seal()  # as when it is sent again
+        batch.close()  # as when it is sent again
     acknowledge(state, first)
     assert state.can_retry(second, OUT_OF_ORDER, LOG_START)
     state.bump_epoch_if_needed()
@@ -309,9 +309,9 @@ def test_a_batch_acknowledged_by_its_old_number_does_not_stop_the_others(
     first, second = drained(state, 2, 3)
     state.can_retry(first, UNKNOWN_PRODUCER_ID, LOG_START)
     state.bump_epoch_if_needed()
-    state.acknowledged(first, 10)
-    second.seal()
-    assert state.is_next_in_line(second)
+    state.handle_completed_batch(first, 10)
+    second.close()
+    assert state.is_next_sequence(second)
     assert state.can_retry(second, OUT_OF_ORDER, LOG_START)
     state.bump_epoch_if_needed()
     assert (second.producer.producer_epoch, second.base_sequence) == (2, 0)
@@ -320,7 +320,7 @@ def test_a_batch_acknowledged_by_its_old_number_does_not_stop_the_others(
 def test_acknowledgements_in_any_order_do_not_go_back(state: ProducerState) -> None:
     first, second, third = drained(state, 2, 3, 1)
     acknowledge(state, second, first)
-    assert state.is_next_in_line(third)
+    assert state.is_next_sequence(third)
 
 
 def test_acknowledgements_in_any_order_across_the_wrap(state: ProducerState) -> None:
@@ -328,7 +328,7 @@ def test_acknowledgements_in_any_order_across_the_wrap(state: ProducerState) -> 
     before, after, third = drained(state, 1, 3, 1)
     assert (before.last_sequence, after.last_sequence) == (LAST_SEQUENCE - 1, 1)
     acknowledge(state, after, before)
-    assert state.is_next_in_line(third)
+    assert state.is_next_sequence(third)
 
 
 def test_no_epoch_is_made_up_while_a_new_producer_id_is_asked_for(state: ProducerState) -> None:

@@ -50,7 +50,7 @@ class Checked(World):
         """The first batch is acknowledged."""
         batch = make_batch()
         self.state.assign_sequence(batch)
-        self.state.acknowledged(batch, 0)
+        self.state.handle_completed_batch(batch, 0)
 
     def described(self) -> list[Asked]:
         return self.asked(DescribeTransactionsRequest)

@@ -164,7 +164,7 @@ def test_batches_carry_the_transaction():
     batch = make_batch(T0, 3)
     world.state.assign_sequence(batch)
     assert (batch.transactional_id, batch.producer) == (NAME, world.state.producer)
-    batch.seal()
+    batch.close()
     assert batch.buffers[0][22] & 0x10
 
 

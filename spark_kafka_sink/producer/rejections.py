@@ -29,10 +29,10 @@ from spark_kafka_sink.record.record_batch import Record
 MESSAGE_TOO_LARGE = error_named("MESSAGE_TOO_LARGE")
 INVALID_TIMESTAMP = error_named("INVALID_TIMESTAMP")
 INVALID_RECORD = error_named("INVALID_RECORD")
-_OF_RECORDS = (MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD)
+_RECORD_ERRORS = (MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD)
 
 
-class RefusedRecord(NamedTuple):
+class RejectedRecord(NamedTuple):
     """A record that a broker rejected.
 
     record: its offset is the position in the batch
@@ -45,7 +45,7 @@ class RefusedRecord(NamedTuple):
     message: str
 
 
-class Refusals:
+class RejectionHandler:
     """Splits batches, and keeps records that brokers rejected until the task takes them.
 
     A batch that is too large is always split. If rejections are tolerated, rejected records are
@@ -64,7 +64,7 @@ class Refusals:
         self._metrics = metrics
         self._is_tolerant = False
         self._strict_topic: str | None = None
-        self._records: list[RefusedRecord] = []
+        self._records: list[RejectedRecord] = []
 
     # --- task thread ---------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class Refusals:
         """Tolerate nothing, because another task begins."""
         self._is_tolerant = False
 
-    def take(self) -> list[RefusedRecord]:
+    def take_rejected(self) -> list[RejectedRecord]:
         """Return the records rejected since the last call; after ``flush``, none is missing."""
         if not self._records:
             return []
@@ -93,36 +93,36 @@ class Refusals:
 
     # --- sender thread -------------------------------------------------------------------------
 
-    def settle(
+    def handle(
         self,
         batch: ProducerBatch,
         error: KafkaErrorCode,
         answer: PartitionProduceResponse,
-        numbering: SequenceTracker,
+        tracker: SequenceTracker,
         now_ms: int,
     ) -> list[ProducerBatch] | None:
         """Queue the part of ``batch`` that must be sent again after the answer ``error``.
 
         Returns the queued batches; None if the answer counts as a failed attempt.
         """
-        if numbering.is_behind_rejected(batch, error):
-            self._accumulator.put_back(batch, now_ms)
+        if tracker.is_behind_rejected(batch, error):
+            self._accumulator.reenqueue_now(batch, now_ms)
             return [batch]
         if error is MESSAGE_TOO_LARGE and batch.records_count > 1:
             parts = self._appender.split_too_large(batch)
-        elif not self._tolerates(batch, error) or not numbering.can_remove_records(batch):
+        elif not self._tolerates(batch, error) or not tracker.can_remove_records(batch):
             return None
-        elif rows := refused_rows(batch.records_count, error, answer):
-            return self._leave_out(batch, error, rows, numbering, now_ms)
+        elif rows := rejected_rows(batch.records_count, error, answer):
+            return self._remove_records(batch, error, rows, tracker, now_ms)
         else:
             parts = self._appender.halve(batch)
         # A split is not counted as an attempt.
-        numbering.replace(batch, parts)
+        tracker.replace(batch, parts)
         self._replace(batch, parts, now_ms)
         return parts
 
     def _tolerates(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
-        if not self._is_tolerant or error not in _OF_RECORDS:
+        if not self._is_tolerant or error not in _RECORD_ERRORS:
             return False
         return batch.topic_partition.topic != self._strict_topic or error is INVALID_TIMESTAMP
 
@@ -131,21 +131,21 @@ class Refusals:
             parts[0].record_retries = batch.record_retries
         self._accumulator.replace(batch, parts, now_ms)
 
-    def _leave_out(
+    def _remove_records(
         self,
         batch: ProducerBatch,
         error: KafkaErrorCode,
         rows: Mapping[int, str],
-        numbering: SequenceTracker,
+        tracker: SequenceTracker,
         now_ms: int,
     ) -> list[ProducerBatch]:
-        parts, left_out = self._appender.without_records(batch, rows)
+        parts, removed = self._appender.without_records(batch, rows)
         refused = [
-            RefusedRecord(batch.topic_partition, record, error, message)
-            for record, message in zip(left_out, rows.values())
+            RejectedRecord(batch.topic_partition, record, error, message)
+            for record, message in zip(removed, rows.values())
         ]
         self._metrics.record_errors += len(refused)
-        numbering.divide(batch, parts)
+        tracker.remove_records(batch, parts)
         with self._accumulator.monitor:
             # Before the batch is complete, because a waiting flush then takes these records.
             self._records += refused
@@ -153,7 +153,7 @@ class Refusals:
         return parts
 
 
-def refused_rows(
+def rejected_rows(
     records_count: int, error: KafkaErrorCode, answer: PartitionProduceResponse
 ) -> dict[int, str]:
     """Return the positions of rejected records, ascending, and why; empty if no record is named."""
@@ -171,11 +171,11 @@ def refused_rows(
 # --- Messages of failed deliveries ----------------------------------------------------------------
 
 
-_MOST_ROWS = 3
-_MAY_BE_THERE = (
+_MAX_ROWS = 3
+_MAY_BE_IN_LOG = (
     "The answer to an earlier attempt was lost, so the records may be in the topic already. "
 )
-_MAY_BE_THERE_ADVICE = (
+_MAY_BE_IN_LOG_ADVICE = (
     "keep max.message.bytes of the topic, and message.max.bytes of brokers, at least as large as "
     "kafka.batch.size while producers write"
 )
@@ -194,37 +194,37 @@ def expiry_error(
     return DeliveryError(
         f"{_subject(batch)} not acknowledged within kafka.delivery.timeout.ms = "
         f"{delivery_timeout_ms} ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}{why}. "
-        f"{_what_to_do(advice)} To wait longer, raise kafka.delivery.timeout.ms"
+        f"{_advice_sentence(advice)} To wait longer, raise kafka.delivery.timeout.ms"
     )
 
 
-def refusal_error(
-    batch: ProducerBatch, error: KafkaErrorCode, now_ms: int, may_be_there: bool = False
+def rejection_error(
+    batch: ProducerBatch, error: KafkaErrorCode, now_ms: int, may_be_in_log: bool = False
 ) -> DeliveryError:
     """Return the error for a batch whose retry would not help, or whose retries are used up.
 
-    may_be_there: the answer to an earlier attempt was lost
+    may_be_in_log: the answer to an earlier attempt was lost
     """
     age_ms = now_ms - batch.created_at_ms
     advice = _advice(batch, error)
-    if may_be_there:
-        advice = _MAY_BE_THERE_ADVICE + ("" if batch.transactional_id else _REPEATED)
+    if may_be_in_log:
+        advice = _MAY_BE_IN_LOG_ADVICE + ("" if batch.transactional_id else _REPEATED)
     return DeliveryError(
         f"{_subject(batch)} refused ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}"
-        f"{_MAY_BE_THERE if may_be_there else ''}{_what_to_do(advice)}"
+        f"{_MAY_BE_IN_LOG if may_be_in_log else ''}{_advice_sentence(advice)}"
     )
 
 
 def response_message(batch: ProducerBatch, answer: PartitionProduceResponse) -> str | None:
     """Return the broker's message, and its messages about single records (KIP-467)."""
-    told = [
+    messages = [
         f"record {e.batch_index} of the batch's {batch.records_count}: "
         f"{e.batch_index_error_message or 'refused'}"
-        for e in answer.record_errors[:_MOST_ROWS]
+        for e in answer.record_errors[:_MAX_ROWS]
     ]
-    if len(answer.record_errors) > _MOST_ROWS:
-        told.append(f"and {len(answer.record_errors) - _MOST_ROWS} more")
-    words = [*([answer.error_message] if answer.error_message else []), *told]
+    if len(answer.record_errors) > _MAX_ROWS:
+        messages.append(f"and {len(answer.record_errors) - _MAX_ROWS} more")
+    words = [*([answer.error_message] if answer.error_message else []), *messages]
     return "; ".join(word.rstrip(".") for word in words) or None
 
 
@@ -249,5 +249,5 @@ def _last_error(batch: ProducerBatch) -> str:
     return f"Last error{node}: {batch.last_error}{detail}. "
 
 
-def _what_to_do(advice: str) -> str:
+def _advice_sentence(advice: str) -> str:
     return f"What to do: {advice}." if advice else ""
