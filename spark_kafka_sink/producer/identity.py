@@ -30,7 +30,7 @@ from spark_kafka_sink.producer.transaction_manager import (
     CONNECTING_RECHECK_MS,
     Backoffs,
     CheckedTransaction,
-    RetriedRequest,
+    RequestRetrier,
     TokenCheck,
     TransactionManager,
     TransactionSettings,
@@ -141,8 +141,8 @@ class Identities:
         transaction = self._transaction(settings)
         if token is None:
             return transaction
-        asking = self._asking(transaction_advice_for)
-        check = TokenCheck(token, self._client, self._metadata, asking, self._notify_task)
+        retrier = self._retrier_with(transaction_advice_for)
+        check = TokenCheck(token, self._client, self._metadata, retrier, self._notify_task)
         return CheckedTransaction(transaction, check)
 
     def _notify_task(self) -> None:
@@ -155,16 +155,18 @@ class Identities:
             self._client,
             self._metadata,
             self._accumulator.queued_partitions,
-            self._asking(transaction_advice_for),
+            self._retrier_with(transaction_advice_for),
             self._backoffs,
         )
 
     def _idempotent(self, is_wanted: Callable[[], bool]) -> ProducerIdRequester:
-        asking = self._asking(advice_for)
-        return ProducerIdRequester(self._client, self._metadata, ProducerState(), asking, is_wanted)
+        retrier = self._retrier_with(advice_for)
+        return ProducerIdRequester(
+            self._client, self._metadata, ProducerState(), retrier, is_wanted
+        )
 
-    def _asking(self, advice: Callable[[KafkaErrorCode], str]) -> RetriedRequest:
-        return RetriedRequest(self._client, self._backoffs, advice)
+    def _retrier_with(self, advice: Callable[[KafkaErrorCode], str]) -> RequestRetrier:
+        return RequestRetrier(self._client, self._backoffs, advice)
 
 
 _INT_MAX = 2**31 - 1
@@ -184,36 +186,36 @@ class ProducerIdRequester:
         client: NetworkClient,
         metadata: Metadata,
         state: ProducerState,
-        asking: RetriedRequest,
+        retrier: RequestRetrier,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self.state = state
         self._client = client
         self._metadata = metadata
-        self._asking = asking
+        self._retrier = retrier
         self._is_wanted = is_wanted
 
     @property
     def last_failure(self) -> str | None:
         """Return why there is no producer id yet; None without a failure."""
-        return self._asking.last_failure
+        return self._retrier.last_failure
 
     @property
     def failure(self) -> Exception | None:
         """Return why there will be no producer id; None without an error."""
-        return self._asking.failure
+        return self._retrier.failure
 
     def maybe_request(self, now_ms: int) -> int | None:
         """Send a request if one is needed; return after how many ms to call again."""
-        if self.state.has_producer_id or self._asking.is_in_progress or not self._is_wanted():
+        if self.state.has_producer_id or self._retrier.is_in_progress or not self._is_wanted():
             return None
-        if pause_ms := self._asking.pause_ms(now_ms):
+        if pause_ms := self._retrier.pause_ms(now_ms):
             return pause_ms
         node = self._client.least_loaded_node(self._metadata.snapshot.nodes.values(), now_ms)
         if node is None or not self._client.ready(node, now_ms):
             return CONNECTING_RECHECK_MS
         request = InitProducerIdRequest(transaction_timeout_ms=_INT_MAX)
-        self._asking.send(node, request, self._complete, now_ms)
+        self._retrier.send(node, request, self._complete, now_ms)
         return None
 
     def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
@@ -221,14 +223,14 @@ class ProducerIdRequester:
         return None
 
     def _complete(self, result: ClientResponse, now_ms: int) -> None:
-        self._asking.is_in_progress = False
+        self._retrier.is_in_progress = False
         response = result.response
         what = f"no producer id from {result.node}"
         if not isinstance(response, InitProducerIdResponse):
-            self._asking.retry(f"{what}: {result.failure}", now_ms)
+            self._retrier.retry(f"{what}: {result.failure}", now_ms)
         elif response.error_code:
-            self._asking.refused(what, error_for_code(response.error_code), None, now_ms)
+            self._retrier.handle_error(what, error_for_code(response.error_code), None, now_ms)
         else:
-            self._asking.succeed()
+            self._retrier.succeed()
             producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
             self.state.set_producer(producer)

@@ -137,7 +137,7 @@ class Metadata:
         self._last_seen: dict[str, TopicMetadata] = {}
         # Topics of the request in flight, without topics forgotten since then; None means all
         # topics.
-        self._asked: set[str] | None = None
+        self._requested: set[str] | None = None
         self._settings = settings
         self._retry_backoff = retry_backoff
         self._is_update_requested = True
@@ -145,8 +145,8 @@ class Metadata:
         self._retry_at_ms: int | None = None
         self._failed_attempts = 0
         # Number of consecutive responses without news.
-        self._equal_answers = 0
-        self._trying_since_ms: int | None = None
+        self._equivalent_responses = 0
+        self._attempt_start_ms: int | None = None
         self._is_rebootstrapping = False
 
     @property
@@ -189,7 +189,7 @@ class Metadata:
 
     def begin_update(self) -> list[str]:
         """Return the topics that the next request asks for."""
-        self._asked = set(self._topics)
+        self._requested = set(self._topics)
         return self.topics
 
     def request_update(self) -> None:
@@ -199,7 +199,7 @@ class Metadata:
     def request_update_now(self) -> None:
         """Refresh at once, without a backoff, because a topic or partition may be new."""
         self._is_update_requested = True
-        self._failed_attempts = self._equal_answers = 0
+        self._failed_attempts = self._equivalent_responses = 0
         self._retry_at_ms = None
 
     def time_to_next_update_ms(self, now_ms: int) -> int:
@@ -214,7 +214,7 @@ class Metadata:
     def candidate_nodes(self, now_ms: int) -> list[Node]:
         """Return the known nodes, and the bootstrap addresses while these are needed."""
         nodes = list(self.snapshot.nodes.values())
-        since_ms = self._trying_since_ms
+        since_ms = self._attempt_start_ms
         trigger_ms = self._settings.rebootstrap_trigger_ms
         if since_ms is not None and now_ms - since_ms > trigger_ms:
             self.rebootstrap()
@@ -231,8 +231,8 @@ class Metadata:
 
     def failed_update(self, now_ms: int) -> None:
         """Set a backoff after an attempt without a complete response."""
-        if self._trying_since_ms is None:
-            self._trying_since_ms = now_ms
+        if self._attempt_start_ms is None:
+            self._attempt_start_ms = now_ms
         self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(self._failed_attempts)
         self._failed_attempts += 1
 
@@ -247,7 +247,7 @@ class Metadata:
         topics, problems, is_incomplete = {}, dict(self.problems), False
         for topic in response.topics:
             name = topic.name or ""
-            if name in forgotten or (self._asked is not None and name not in self._asked):
+            if name in forgotten or (self._requested is not None and name not in self._requested):
                 continue  # the response may be older than the task that writes to it
             error = error_for_code(topic.error_code)
             if topic.error_code:
@@ -269,14 +269,14 @@ class Metadata:
         self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id, problems)
         self.version += 1
         self._last_success_ms = now_ms
-        self._trying_since_ms = None
+        self._attempt_start_ms = None
         self._is_rebootstrapping = False
         self._is_update_requested = is_incomplete or not self._topics.keys() <= topics.keys()
         if self._is_update_requested:
             self.failed_update(now_ms)
         else:
             self._failed_attempts = 0
-            attempts = max(self._equal_answers - 1, 0)
+            attempts = max(self._equivalent_responses - 1, 0)
             self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(attempts)
 
     def _count_equivalent_responses(
@@ -289,7 +289,7 @@ class Metadata:
         has_news = nodes != self.snapshot.nodes or topics != self.snapshot.topics
         last_ms = self._last_success_ms
         is_old = last_ms is not None and now_ms - last_ms >= self._settings.max_age_ms
-        self._equal_answers = 0 if has_news or is_old else self._equal_answers + 1
+        self._equivalent_responses = 0 if has_news or is_old else self._equivalent_responses + 1
 
     def _idle_topics(self, now_ms: int) -> set[str]:
         """Return the idle topics; a topic without any response is not idle."""
@@ -302,8 +302,8 @@ class Metadata:
         for topic in topics:
             self._topics.pop(topic, None)
             self._last_seen.pop(topic, None)
-            if self._asked is not None:
-                self._asked.discard(topic)
+            if self._requested is not None:
+                self._requested.discard(topic)
         snapshot = self.snapshot
         if not topics.isdisjoint({*snapshot.topics, *snapshot.problems}):
             known = {t: m for t, m in snapshot.topics.items() if t not in topics}

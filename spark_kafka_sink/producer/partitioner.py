@@ -121,7 +121,7 @@ class ColumnPartitioner(Protocol):
         """Return a partition for each of ``rows`` (None: all); -1 leaves the row to its key."""
         ...
 
-    def refused(
+    def find_rejected(
         self, records: ArrowRecords, rows: npt.NDArray[np.int64], partitions_count: int
     ) -> dict[int, str]:
         """Return the ``rows`` for which ``compute`` raises, and why."""
@@ -163,7 +163,7 @@ class RoundRobinPartitioner:
         turns = (first + np.arange(count)) % len(available)
         return np.asarray(available, np.int32)[turns]
 
-    def refused(
+    def find_rejected(
         self, records: ArrowRecords, rows: npt.NDArray[np.int64], partitions_count: int
     ) -> dict[int, str]:
         """Return no row: round-robin does not read rows."""
@@ -203,7 +203,7 @@ class UserPartitioner:
         computed: Int32Array = entry_points.run(self._hook, check, keys, values, partitions_count)
         return computed
 
-    def refused(
+    def find_rejected(
         self, records: ArrowRecords, rows: npt.NDArray[np.int64], partitions_count: int
     ) -> dict[int, str]:
         """Return the rows that the callable rejects, or sends to a partition that does not exist.
@@ -424,7 +424,7 @@ class SlotAssigner:
         if row != ALL_ASSIGNED:
             topic = topics[0 if indices is None else int(indices[row])]
             raise TopicError(
-                f"{_misplaced(records.partition_at(row), topic)}. "
+                f"{_invalid_partition(records.partition_at(row), topic)}. "
                 "Correct the partition column, or leave it null to let the key decide"
             )
         return slots
@@ -445,7 +445,7 @@ class SlotAssigner:
             faults.add(
                 is_outside,
                 BAD_PARTITION,
-                lambda row: _misplaced(
+                lambda row: _invalid_partition(
                     chosen[row], topics[0 if indices is None else int(indices[row])]
                 ),
             )
@@ -454,10 +454,10 @@ class SlotAssigner:
                 rows = faults.good
                 if indices is not None:
                     rows = rows[indices[rows] == index]
-                refused = self._computed.refused(records, rows, topic.partitions_count)
-                is_refused = np.zeros(records.rows_count, np.bool_)
-                is_refused[[*refused]] = True
-                faults.add(is_refused, PARTITIONER, refused.__getitem__)
+                refused = self._computed.find_rejected(records, rows, topic.partitions_count)
+                is_rejected = np.zeros(records.rows_count, np.bool_)
+                is_rejected[[*refused]] = True
+                faults.add(is_rejected, PARTITIONER, refused.__getitem__)
         return faults
 
     def _compute(
@@ -496,7 +496,7 @@ class SlotAssigner:
         topic.sticky_slot = topic.first_slot + partition
 
 
-def _misplaced(partition: int, topic: TopicSlots) -> str:
+def _invalid_partition(partition: int, topic: TopicSlots) -> str:
     return (
         f"Invalid partition {partition} for topic '{topic.name}', which "
         f"has {topic.partitions_count} partition(s): 0 to {topic.partitions_count - 1}"

@@ -54,7 +54,7 @@ class ProducerPool:
         waiting = self._idle.get(config, [])
         while waiting:
             producer = waiting.pop().producer
-            if producer.resume():
+            if producer.reactivate():
                 producer.begin_task(topics)
                 return producer
             producer.close()
@@ -67,7 +67,7 @@ class ProducerPool:
             return
         now_ms, limit_ms = self._clock.now_ms(), config.connections_max_idle_ms
         # If no further task comes, only the producer itself can close it in time.
-        producer.rest(now_ms + limit_ms if limit_ms >= 0 else None)
+        producer.mark_idle(now_ms + limit_ms if limit_ms >= 0 else None)
         self._idle.setdefault(config, []).append(_Idle(producer, now_ms))
         self.evict()
 

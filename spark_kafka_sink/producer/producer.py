@@ -129,8 +129,8 @@ class KafkaProducer:
         if not self._config.enable_metrics_push:
             return None
         parts = self._totals, self.client, self._metadata, self.accumulator, self.pool.memory_bytes
-        watched = TelemetrySources(*parts, self._clock, lambda: self.sender.transaction)
-        return Telemetry(watched, self._config, rng)
+        sources = TelemetrySources(*parts, self._clock, lambda: self.sender.transaction)
+        return Telemetry(sources, self._config, rng)
 
     @property
     def metrics(self) -> ProducerMetrics:
@@ -225,9 +225,9 @@ class KafkaProducer:
                 self._monitor.wait(left_ms)
         self.metrics.ack_wait_ns += self._clock.perf_ns() - started_ns
         self.accumulator.raise_if_failed()
-        self._note_state()
+        self._record_gauges()
 
-    def _note_state(self) -> None:
+    def _record_gauges(self) -> None:
         """Record the values that are read at the end of a task instead of counted."""
         metrics = self.metrics
         metrics.buffer_total_bytes = self.pool.memory_bytes
@@ -300,7 +300,7 @@ class KafkaProducer:
     def push_final_telemetry(self) -> None:
         """Push the final telemetry at once, because no further task may follow."""
         if self.telemetry is not None:
-            self.telemetry.rest(longest_ms=0)
+            self.telemetry.mark_idle(max_idle_ms=0)
 
     @property
     def transaction(self) -> PreparedTransaction | None:
@@ -337,7 +337,7 @@ class ThreadedProducer(KafkaProducer):
         super().__init__(config, network, SystemClock(), random.Random(), monitor, create_topics)
         self.begin_task(topics)
         self._is_closing = False
-        self._retire_at_ms: int | None = None
+        self._close_at_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name="pykafka-sink-sender", daemon=True)
         self._thread.start()
 
@@ -347,34 +347,34 @@ class ThreadedProducer(KafkaProducer):
         # In a forked process the sender thread is not alive.
         return self._thread.is_alive() and not self._is_closing and self.is_clean
 
-    def rest(self, until_ms: int | None) -> None:
+    def mark_idle(self, until_ms: int | None) -> None:
         """Mark the producer as idle. It closes itself at ``until_ms``; None means never."""
-        self._retire_at_ms = until_ms
+        self._close_at_ms = until_ms
         if self.telemetry is not None:
-            self.telemetry.rest()
+            self.telemetry.mark_idle()
         self.client.wakeup()
 
-    def resume(self) -> bool:
+    def reactivate(self) -> bool:
         """Take an idle producer for another task; return False if it can no longer be used."""
         with self._monitor:
             if not self.is_healthy:
                 return False
-            self._retire_at_ms = None
+            self._close_at_ms = None
         # Outside the monitor, because files are read.
         if self._are_credentials_replaced():
             self.client.renew_connections()
         return True
 
-    def _is_over(self, now_ms: int) -> bool:
+    def _should_close(self, now_ms: int) -> bool:
         with self._monitor:  # a task may resume the producer at this moment
-            if self._retire_at_ms is not None and now_ms >= self._retire_at_ms:
+            if self._close_at_ms is not None and now_ms >= self._close_at_ms:
                 self._is_closing = True
         return self._is_closing
 
     def _run(self) -> None:
         try:
-            while not self._is_over(now_ms := self._clock.now_ms()):
-                self.sender.run_once(now_ms, self._retire_at_ms)
+            while not self._should_close(now_ms := self._clock.now_ms()):
+                self.sender.run_once(now_ms, self._close_at_ms)
             if self.telemetry is not None:
                 self.telemetry.finish()
         except Exception as error:  # the task must raise any error instead of waiting
@@ -423,7 +423,7 @@ def topic_creator(config: ProducerConfig) -> TopicCreator | None:
     return create
 
 
-def _create_nothing(topics: list[str]) -> None:
+def _create_no_topics(topics: list[str]) -> None:
     """Create no topic, because the sink does not create topics."""
 
 
@@ -456,17 +456,17 @@ class MetadataWaiter:
         self._clock = clock
         self._metrics = metrics
         # Topics whose partitions were awaited without success, and when.
-        self._in_vain_ms: dict[str, int] = {}
+        self._timed_out_at_ms: dict[str, int] = {}
         self._creates_topics = create_topics is not None
-        self._create = create_topics or _create_nothing
+        self._create = create_topics or _create_no_topics
 
     def add(self, topics: Sequence[str]) -> ClusterSnapshot:
         """Request metadata of ``topics`` with the next request; return the current snapshot."""
         with self._monitor:
-            self._note_use(topics)
+            self._mark_used(topics)
             return self._metadata.snapshot
 
-    def _note_use(self, topics: Sequence[str]) -> None:
+    def _mark_used(self, topics: Sequence[str]) -> None:
         """Keep awaited topics of interest. The caller holds the monitor."""
         now_ms = self._clock.now_ms()
         for topic in topics:
@@ -518,7 +518,7 @@ class MetadataWaiter:
                 unknown = [topic for topic in topics if topic not in snapshot.topics]
                 if not unknown:
                     return []
-                self._note_use(topics)
+                self._mark_used(topics)
                 for topic in unknown:
                     if topic in problems and problems[topic].is_fatal:
                         raise TopicError(problems[topic].message)
@@ -558,9 +558,9 @@ class MetadataWaiter:
                 if not is_asked:  # no answer has shown that it does not exist
                     topic = min(lacking)
                     raise self._not_present(f"Partition {highest[topic]} of topic {topic}")
-                self._in_vain_ms.update(dict.fromkeys(lacking, now_ms))
+                self._timed_out_at_ms.update(dict.fromkeys(lacking, now_ms))
                 return snapshot
-            self._note_use(topics)
+            self._mark_used(topics)
             ask()
             ask = self._metadata.request_update
             self._client.wakeup()
@@ -574,7 +574,7 @@ class MetadataWaiter:
     def _recently_missing(self, now_ms: int) -> set[str]:
         """Return the topics whose partitions were recently awaited without success."""
         oldest_ms = now_ms - self._metadata.max_age_ms
-        return {topic for topic, ms in self._in_vain_ms.items() if ms > oldest_ms}
+        return {topic for topic, ms in self._timed_out_at_ms.items() if ms > oldest_ms}
 
     def _topic_unknown(self, topic: str) -> TopicError:
         problem = self._metadata.problems.get(topic)

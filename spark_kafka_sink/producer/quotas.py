@@ -128,12 +128,12 @@ class ThrottleTracker:
         self._pauses = pauses
         self._cluster = cluster
         # Pauses of former leaders, and since when the current leaders lead.
-        self._noted: dict[TopicPartition, list[tuple[int, int]]] = {}
+        self._past_pauses: dict[TopicPartition, list[tuple[int, int]]] = {}
         self._led_since_ms: dict[TopicPartition, int] = {}
         # Intervals in which the limit held queued batches of a partition: from, until.
         self._limited: dict[TopicPartition, list[tuple[int, int]]] = {}
 
-    def note_limited(
+    def record_limited(
         self, partitions: Iterable[TopicPartition], from_ms: int, until_ms: int
     ) -> None:
         """Record that the limit held the queued batches of ``partitions`` in this interval."""
@@ -144,7 +144,7 @@ class ThrottleTracker:
             else:
                 intervals.append((from_ms, until_ms))
 
-    def note_leaders(
+    def update_leaders(
         self, cluster: ClusterSnapshot, accumulator: RecordAccumulator, now_ms: int
     ) -> None:
         """Use the leaders of ``cluster`` from now on.
@@ -160,7 +160,7 @@ class ThrottleTracker:
             leader = before.leader(topic_partition)
             if leader != cluster.leader(topic_partition):
                 since_ms = self._led_since_ms.get(topic_partition, 0)
-                self._note(topic_partition, leader, since_ms, now_ms)
+                self._record_pauses(topic_partition, leader, since_ms, now_ms)
                 self._led_since_ms[topic_partition] = now_ms
 
     def record_response(self, batches: Iterable[ProducerBatch], node: Node, now_ms: int) -> None:
@@ -168,14 +168,14 @@ class ThrottleTracker:
         if self._pauses.has_any:
             for batch in batches:
                 if self._cluster.leader(batch.topic_partition) != node:
-                    self._note(batch.topic_partition, node, batch.drained_at_ms, now_ms)
+                    self._record_pauses(batch.topic_partition, node, batch.drained_at_ms, now_ms)
 
     def paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
         """Return how many ms ``batch`` has waited for a broker's pause or the limit."""
         topic_partition = batch.topic_partition
         led_since_ms = self._led_since_ms.get(topic_partition, 0)
         pauses = [
-            *self._noted.get(topic_partition, ()),
+            *self._past_pauses.get(topic_partition, ()),
             *self._between(self._cluster.leader(topic_partition), led_since_ms, now_ms),
         ]
         queued_until_ms = now_ms
@@ -191,17 +191,17 @@ class ThrottleTracker:
     def forget_before(self, at_ms: int) -> None:
         """Drop waits that ended before ``at_ms``, because no batch is that old."""
         self._pauses.forget_before(at_ms)
-        if self._led_since_ms or self._noted or self._limited:
+        if self._led_since_ms or self._past_pauses or self._limited:
             self._led_since_ms = {p: ms for p, ms in self._led_since_ms.items() if ms > at_ms}
-            self._noted = _after(self._noted, at_ms)
+            self._past_pauses = _after(self._past_pauses, at_ms)
             self._limited = _after(self._limited, at_ms)
 
-    def _note(
+    def _record_pauses(
         self, topic_partition: TopicPartition, node: Node | None, since_ms: int, now_ms: int
     ) -> None:
         pauses = self._between(node, since_ms, now_ms)
         if pauses:
-            self._noted.setdefault(topic_partition, []).extend(pauses)
+            self._past_pauses.setdefault(topic_partition, []).extend(pauses)
 
     def _between(self, node: Node | None, since_ms: int, now_ms: int) -> list[tuple[int, int]]:
         return [] if node is None else self._pauses.between(node.node_id, since_ms, now_ms)

@@ -187,7 +187,7 @@ class Sender:
         # Before the queues are read, so that batches queued after the read wake this thread.
         self._accumulator.set_busy_nodes(())
         cluster = self._metadata.snapshot
-        self._quota_waits.note_leaders(cluster, self._accumulator, now_ms)
+        self._quota_waits.update_leaders(cluster, self._accumulator, now_ms)
         self._record_held(now_ms)
         ready = self._accumulator.ready(cluster, now_ms)
         for topic in ready.unknown_leader_topics:
@@ -243,7 +243,7 @@ class Sender:
             partitions, since_ms = self.rate_limit.begin_round(now_ms)
             if partitions:
                 self._metrics.limit_wait_ms += now_ms - since_ms
-                self._quota_waits.note_limited(partitions, since_ms, now_ms)
+                self._quota_waits.record_limited(partitions, since_ms, now_ms)
 
     def _check_held(self, now_ms: int) -> int | None:
         """Return after how many ms to call again for held batches; None if the limit holds none.

@@ -6,13 +6,13 @@ receive no request.
 
 Brokers answer the requests of a connection in order. Rows behind a telemetry request on its
 connection therefore wait for its response. If rows wait, and the response takes longer than
-``ANSWER_MS`` after all earlier responses, the connection is closed. The rows then go over a new
+``RESPONSE_MS`` after all earlier responses, the connection is closed. The rows then go over a new
 connection.
 
 A client instance, as brokers call it, lasts from a producer's first task until its last push, the
 terminating one. The last push is sent at the end of a job's task, or when the producer is closed.
-It is also sent after a rest so long that Spark may end the process. A later task begins another
-client instance.
+It is also sent after an idle time so long that Spark may end the process. A later task begins
+another client instance.
 
 Source: ``ClientTelemetryReporter``, ``NetworkClient.TelemetrySender``.
 """
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LONGEST_REST_MS = 30_000
-"""Rest before the last push: Spark ends a Python worker that was idle for a minute."""
-FINISH_MS = 500
+MAX_IDLE_MS = 30_000
+"""Idle time before the last push: Spark ends a Python worker that was idle for a minute."""
+CLOSE_TIMEOUT_MS = 500
 """Time limit of closing for the response to a push in flight and for the last push."""
-ANSWER_MS = 5_000
+RESPONSE_MS = 5_000
 """Time limit of rows for a telemetry response, from the last earlier response on."""
 
 _NONE = error_named("NONE")
@@ -71,16 +71,16 @@ _warned: set[str] = set()
 
 
 class Telemetry:
-    """Telemetry of one producer. Used by the sender, except ``rest`` and ``begin_task``."""
+    """Telemetry of one producer. Used by the sender, except ``mark_idle`` and ``begin_task``."""
 
     def __init__(
-        self, watched: TelemetrySources, config: ProducerConfig, rng: RandomSource
+        self, sources: TelemetrySources, config: ProducerConfig, rng: RandomSource
     ) -> None:
-        self._watched = watched
-        self._client = watched.client
+        self._sources = sources
+        self._client = sources.client
         self._rack = config.client_rack
-        self._places = config.max_in_flight_requests_per_connection
-        self._clock = watched.clock
+        self._max_in_flight = config.max_in_flight_requests_per_connection
+        self._clock = sources.clock
         self._rng = rng
         self.state = State.SUBSCRIPTION_NEEDED
         self.subscription: Subscription | None = None
@@ -88,51 +88,55 @@ class Telemetry:
         self._has_begun = False
         self._due_ms = 0
         self._node: Node | None = None
-        self._asked: Request | None = None
-        self._answer_by_ms: int | None = None
-        self._quiet_until_ms = 0
+        self._request_in_flight: Request | None = None
+        self._response_deadline_ms: int | None = None
+        self._paused_until_ms = 0
         self._figures: TelemetryFigures | None = None
-        self._task_began_at_ms = watched.clock.timestamp_ms()
-        self._rest_ends_at_ms: int | None = None
+        self._task_began_at_ms = sources.clock.timestamp_ms()
+        self._idle_until_ms: int | None = None
 
     # --- for the task thread -------------------------------------------------------------------
 
     def begin_task(self) -> None:
         """Keep the counters, because they are about to be reset. The caller holds the monitor."""
         if self._figures is not None:
-            self._guarded(self._figures.end_task)
+            self._call_or_disable(self._figures.end_task)
         self._task_began_at_ms = self._clock.timestamp_ms()
-        self._rest_ends_at_ms = None
+        self._idle_until_ms = None
 
-    def rest(self, longest_ms: int = LONGEST_REST_MS) -> None:
+    def mark_idle(self, max_idle_ms: int = MAX_IDLE_MS) -> None:
         """Record that no task uses the producer until ``begin_task``.
 
-        longest_ms: length of the rest before the last push. The first call counts
+        max_idle_ms: length of the idle time before the last push. The first call counts
         """
-        if self._rest_ends_at_ms is None:
-            self._rest_ends_at_ms = self._clock.now_ms() + longest_ms
+        if self._idle_until_ms is None:
+            self._idle_until_ms = self._clock.now_ms() + max_idle_ms
 
     # --- for the sender ------------------------------------------------------------------------
 
     def maybe_request(self, now_ms: int) -> int | None:
         """Send a request if one is due and has room; return after how many ms to call again."""
-        return self._guarded(self._advance, now_ms)
+        return self._call_or_disable(self._advance, now_ms)
 
     def _advance(self, now_ms: int) -> int | None:
-        if not self._is_enabled or not self._begins():
+        if not self._is_enabled or not self._may_begin():
             return None
         if self.state in IN_PROGRESS:
-            return self._await_answer(now_ms)
-        rest_ends_at_ms = self._rest_ends_at_ms
+            return self._await_response(now_ms)
+        idle_until_ms = self._idle_until_ms
         if self.state is State.TERMINATED:
-            if rest_ends_at_ms is not None:
+            if idle_until_ms is not None:
                 return None
             self._begin_new_instance()
             return 0
-        if rest_ends_at_ms is not None and now_ms >= rest_ends_at_ms and not self._asks(now_ms):
-            self._begin_last_push()
+        if (
+            idle_until_ms is not None
+            and now_ms >= idle_until_ms
+            and not self._must_subscribe(now_ms)
+        ):
+            self._begin_terminating_push()
         if self.state in (State.SUBSCRIPTION_NEEDED, State.PUSH_NEEDED) and now_ms < self._due_ms:
-            due_ms = self._due_ms if rest_ends_at_ms is None else min(self._due_ms, rest_ends_at_ms)
+            due_ms = self._due_ms if idle_until_ms is None else min(self._due_ms, idle_until_ms)
             return due_ms - now_ms
         return self._request(now_ms)
 
@@ -140,44 +144,44 @@ class Telemetry:
         """Send the last push if brokers wait for one, because the producer is being closed.
 
         Waits for its response, and first for the response to a push in flight, so that nothing is
-        pushed twice. Waits at most ``FINISH_MS``, and not at all without a connection.
+        pushed twice. Waits at most ``CLOSE_TIMEOUT_MS``, and not at all without a connection.
         """
-        until_ms = self._clock.now_ms() + FINISH_MS
-        nodes = self._watched.metadata.snapshot.nodes.values()
+        until_ms = self._clock.now_ms() + CLOSE_TIMEOUT_MS
+        nodes = self._sources.metadata.snapshot.nodes.values()
         while self._is_enabled:
             now_ms = self._clock.now_ms()
             if self.state is not State.PUSH_IN_PROGRESS:
-                self._begin_last_push()
+                self._begin_terminating_push()
             is_done = self.state is State.TERMINATED or now_ms >= until_ms
             if is_done or not self._client.is_any_connected(nodes):
                 break
             if self.state is State.TERMINATING_PUSH_NEEDED:
-                self._guarded(self._request, now_ms, True)
+                self._call_or_disable(self._request, now_ms, True)
             if self._is_enabled:
                 self._client.poll(until_ms - now_ms, now_ms)
         self._is_enabled = False
 
-    def _begins(self) -> bool:
+    def _may_begin(self) -> bool:
         """Return True after the first produce response, which must not wait for telemetry."""
         if not self._has_begun:
-            metrics = self._watched.totals.metrics
-            is_sent = metrics.requests > 0 and not self._watched.accumulator.incomplete_count
+            metrics = self._sources.totals.metrics
+            is_sent = metrics.requests > 0 and not self._sources.accumulator.incomplete_count
             self._has_begun = metrics.responses > 0 or is_sent  # with acks=0 there is no response
         return self._has_begun
 
-    def _asks(self, now_ms: int) -> bool:
+    def _must_subscribe(self, now_ms: int) -> bool:
         """Return True if the first subscription request is due, as after a short task."""
         return self.subscription is None and now_ms >= self._due_ms
 
     def _begin_new_instance(self) -> None:
         """Begin another client instance, because brokers accept nothing after the last push."""
-        with self._watched.accumulator.monitor:
+        with self._sources.accumulator.monitor:
             self.state = State.SUBSCRIPTION_NEEDED
             self.subscription = self._figures = None
             self._has_begun = False
-            self._due_ms = self._quiet_until_ms
+            self._due_ms = self._paused_until_ms
 
-    def _begin_last_push(self) -> None:
+    def _begin_terminating_push(self) -> None:
         if self.state is State.PUSH_NEEDED:
             self.state = State.TERMINATING_PUSH_NEEDED
         elif self.state not in TERMINATING:
@@ -189,9 +193,9 @@ class Telemetry:
             return None
         node = self._node_with_room(now_ms, is_closing)
         if node is None:
-            nodes = self._watched.metadata.snapshot.nodes.values()
+            nodes = self._sources.metadata.snapshot.nodes.values()
             return _RECHECK_MS if self._client.is_any_connected(nodes) else None
-        if not self._offers(node):
+        if not self._supports_telemetry(node):
             # Another broker may offer telemetry later: a newer version, or a broker with a plugin.
             self._pause(DEFAULT_PUSH_INTERVAL_MS, now_ms)
         elif self.state is State.SUBSCRIPTION_NEEDED:
@@ -207,10 +211,10 @@ class Telemetry:
 
     def _node_with_room(self, now_ms: int, is_closing: bool) -> Node | None:
         """Return a ready node with room: the one used last, or else the least busy one."""
-        nodes = self._watched.metadata.snapshot.nodes
-        places = self._places - 1
-        if is_closing or not self._watched.accumulator.incomplete_count:
-            places = self._places
+        nodes = self._sources.metadata.snapshot.nodes
+        places = self._max_in_flight - 1
+        if is_closing or not self._sources.accumulator.incomplete_count:
+            places = self._max_in_flight
 
         def rank(node: Node) -> tuple[bool, int, float]:
             in_flight = self._client.in_flight_count(node)
@@ -222,7 +226,7 @@ class Telemetry:
                 return node
         return None
 
-    def _offers(self, node: Node) -> bool:
+    def _supports_telemetry(self, node: Node) -> bool:
         versions = self._client.api_versions(node)
         return versions is not None and all(
             versions.supports(request)
@@ -231,23 +235,23 @@ class Telemetry:
 
     def _send(self, node: Node, request: Request, on_complete: OnComplete, now_ms: int) -> None:
         self._node = node
-        self._asked, self._answer_by_ms = request, None
-        self._client.send(node, request, now_ms, partial(self._guarded, on_complete))
+        self._request_in_flight, self._response_deadline_ms = request, None
+        self._client.send(node, request, now_ms, partial(self._call_or_disable, on_complete))
 
-    def _await_answer(self, now_ms: int) -> int | None:
+    def _await_response(self, now_ms: int) -> int | None:
         """Close the connection if rows wait too long behind an unanswered request."""
-        node, asked = self._node, self._asked
-        if node is None or asked is None or not self._client.is_oldest(node, asked):
+        node, request = self._node, self._request_in_flight
+        if node is None or request is None or not self._client.is_oldest(node, request):
             return None
-        if self._answer_by_ms is None:
-            self._answer_by_ms = now_ms + ANSWER_MS
-        if not self._watched.accumulator.incomplete_count:
+        if self._response_deadline_ms is None:
+            self._response_deadline_ms = now_ms + RESPONSE_MS
+        if not self._sources.accumulator.incomplete_count:
             return None
-        if now_ms < self._answer_by_ms:
-            return self._answer_by_ms - now_ms
+        if now_ms < self._response_deadline_ms:
+            return self._response_deadline_ms - now_ms
         self._node = None
-        self._quiet_until_ms = now_ms + DEFAULT_PUSH_INTERVAL_MS
-        why = f"no answer within {ANSWER_MS} ms about this producer's metrics"
+        self._paused_until_ms = now_ms + DEFAULT_PUSH_INTERVAL_MS
+        why = f"no answer within {RESPONSE_MS} ms about this producer's metrics"
         _warn("%s: %s (kafka.enable.metrics.push); rows go over a new connection", node, why)
         self._client.disconnect(node, why)
         return 0
@@ -264,7 +268,7 @@ class Telemetry:
             self._pause(DEFAULT_PUSH_INTERVAL_MS, now_ms)
         elif response.error_code:
             # If the request itself is the cause, a retry at once would repeat for ever.
-            self._refused(result.node, response.error_code, now_ms, self._interval_ms)
+            self._handle_error(result.node, response.error_code, now_ms, self._interval_ms)
         else:
             self._subscribe(result.node, Subscription.of(response), now_ms)
 
@@ -291,16 +295,16 @@ class Telemetry:
             # Clients that begin together would all push together.
             jitter = _LEAST_JITTER + _JITTER * self._rng.random()
             self._due_ms = now_ms + round(jitter * subscription.push_interval_ms)
-            self._watch()
+            self._record_metrics()
 
-    def _watch(self) -> None:
+    def _record_metrics(self) -> None:
         """Record figures from the beginning of the task on."""
         # Imported only if brokers want figures.
         from spark_kafka_sink.producer.telemetry_figures import TelemetryFigures
 
-        with self._watched.accumulator.monitor:
+        with self._sources.accumulator.monitor:
             if self._figures is None:
-                self._figures = TelemetryFigures(self._watched, self._task_began_at_ms)
+                self._figures = TelemetryFigures(self._sources, self._task_began_at_ms)
 
     # --- push ----------------------------------------------------------------------------------
 
@@ -322,8 +326,8 @@ class Telemetry:
 
         figures = self._figures
         assert figures is not None
-        with self._watched.accumulator.monitor:
-            payloads = figures.take(subscription, self._rack)
+        with self._sources.accumulator.monitor:
+            payloads = figures.collect(subscription, self._rack)
         metrics = packed(payloads, subscription)
         if metrics is None:
             return None
@@ -342,18 +346,18 @@ class Telemetry:
             return
         response = result.response
         if not isinstance(response, PushTelemetryResponse):
-            self._figures.settle()  # the broker may have received the figures
+            self._figures.mark_pushed()  # the broker may have received the figures
             self._pause(DEFAULT_PUSH_INTERVAL_MS, now_ms)
         elif response.error_code:
-            self._refused(result.node, response.error_code, now_ms)
+            self._handle_error(result.node, response.error_code, now_ms)
         else:
-            self._figures.settle()
+            self._figures.mark_pushed()
             self.state = State.PUSH_NEEDED
             self._due_ms = now_ms + self._interval_ms
 
     # --- errors --------------------------------------------------------------------------------
 
-    def _refused(self, node: Node, error_code: int, now_ms: int, least_ms: int = 0) -> None:
+    def _handle_error(self, node: Node, error_code: int, now_ms: int, least_ms: int = 0) -> None:
         """Request the subscription again, after at least ``least_ms``, or disable telemetry."""
         error = error_for_code(error_code)
         pause_ms = pause_after(error, self._interval_ms)
@@ -370,7 +374,7 @@ class Telemetry:
             why,
         )
 
-    def _guarded(self, step: Callable[..., _T], *args: object) -> _T | None:
+    def _call_or_disable(self, step: Callable[..., _T], *args: object) -> _T | None:
         """Call ``step``. If it fails, disable telemetry, because a task must not fail for it."""
         try:
             return step(*args)

@@ -162,7 +162,7 @@ class _Instant(NamedTuple):
     at_ms: int
 
 
-class Packed(NamedTuple):
+class EncodedMetrics(NamedTuple):
     """Encoded and compressed metrics."""
 
     codec_id: int
@@ -172,22 +172,22 @@ class Packed(NamedTuple):
 class TelemetryFigures:
     """Figures of one client instance."""
 
-    def __init__(self, watched: TelemetrySources, began_at_ms: int) -> None:
+    def __init__(self, sources: TelemetrySources, began_at_ms: int) -> None:
         """``began_at_ms``: begin of the current task, in milliseconds since 1970."""
-        self._watched = watched
+        self._sources = sources
         self._began_at_ms = began_at_ms
-        self._ended: _Counts = {}
-        self._settled = self._taken = _Instant({}, began_at_ms)
+        self._former: _Counts = {}
+        self._last_pushed = self._collected = _Instant({}, began_at_ms)
 
     def end_task(self) -> None:
         """Keep the counters before they are reset. The caller holds the monitor."""
-        self._ended = self._counted()
+        self._former = self._current_counts()
 
-    def take(self, subscription: Subscription, rack: str) -> list[Payload]:
+    def collect(self, subscription: Subscription, rack: str) -> list[Payload]:
         """Return all requested metrics, then with fewer and fewer groups. Under the monitor."""
-        at_ms = self._watched.clock.timestamp_ms()
-        self._taken = _Instant(self._counted(), at_ms)
-        whole, since = self._taken.counts, self._settled
+        at_ms = self._sources.clock.timestamp_ms()
+        self._collected = _Instant(self._current_counts(), at_ms)
+        whole, since = self._collected.counts, self._last_pushed
         values = {
             True: _values(whole, self._state(at_ms - self._began_at_ms)),
             False: _values(_without(whole, since.counts), self._state(at_ms - since.at_ms)),
@@ -203,24 +203,24 @@ class TelemetryFigures:
             payloads.append(Payload(resource, metrics, at_ms, subscription.is_delta))
         return payloads
 
-    def settle(self) -> None:
+    def mark_pushed(self) -> None:
         """Record that the last figures were pushed; the next push covers the time after them."""
-        self._settled = self._taken
-        self._ended = {key: 0 if key.is_maximum else n for key, n in self._ended.items()}
+        self._last_pushed = self._collected
+        self._former = {key: 0 if key.is_maximum else n for key, n in self._former.items()}
 
-    def _counted(self) -> _Counts:
+    def _current_counts(self) -> _Counts:
         """Return counters since the beginning, maxima since the last push or the task's begin."""
-        counts = dict(self._ended)
+        counts = dict(self._former)
         for key, count in self._of_task():
             before = counts.get(key, 0)
             counts[key] = max(before, count) if key.is_maximum else before + count
         return counts
 
     def _of_task(self) -> Iterator[tuple[_Key, float]]:
-        metrics, report = self._watched.totals
+        metrics, report = self._sources.totals
         for field in fields(ProducerMetrics):
             yield _Key(PRODUCER_GROUP, "", field.name), getattr(metrics, field.name)
-        for node_id, node in list(self._watched.client.nodes.items()):
+        for node_id, node in list(self._sources.client.nodes.items()):
             if node.requests:
                 for name in _OF_NODES:
                     yield _Key(NODE_GROUP, f"node-{node_id}", name), getattr(node, name)
@@ -230,21 +230,21 @@ class TelemetryFigures:
 
     def _state(self, elapsed_ms: int) -> dict[str, Any]:
         """Return the values that are not counted, under the names in the formulas."""
-        watched = self._watched
-        nodes = list(watched.client.nodes.values())
+        sources = self._sources
+        nodes = list(sources.client.nodes.values())
         return {
             "elapsed_ms": elapsed_ms,
             "task_ms": elapsed_ms,
             "tasks_summary": {"with_rows": 1},
-            "buffer_total_bytes": watched.buffer_bytes,
+            "buffer_total_bytes": sources.buffer_bytes,
             "connections": sum(node.connections for node in nodes),
-            "metadata_age_max_ms": watched.metadata.age_ms(watched.clock.now_ms()),
+            "metadata_age_max_ms": sources.metadata.age_ms(sources.clock.now_ms()),
         }
 
     def _resource(self, rack: str) -> dict[str, str]:
         """Return the attributes of the resource. Source: ``ClientTelemetryProvider``."""
         resource = {"client_rack": rack} if rack else {}
-        transaction = self._watched.transaction()
+        transaction = self._sources.transaction()
         if transaction is not None:
             resource["transactional_id"] = transaction.transactional_id
         return resource
@@ -292,7 +292,7 @@ def _dotted(group: str, metric: KafkaMetric) -> str:
     return f"{_DOMAIN}.{scope}.{metric.name}".replace("-", ".")
 
 
-def packed(payloads: Iterable[Payload], subscription: Subscription) -> Packed | None:
+def packed(payloads: Iterable[Payload], subscription: Subscription) -> EncodedMetrics | None:
     """Return the first of ``payloads`` within the brokers' size limit; None if all are larger."""
     compressor = create_compressor(subscription.codec, None)
     for payload in payloads:
@@ -300,5 +300,5 @@ def packed(payloads: Iterable[Payload], subscription: Subscription) -> Packed | 
         if compressor is not None:
             data = bytes(compressor.compress(data))
         if subscription.most_bytes is None or len(data) <= subscription.most_bytes:
-            return Packed(CODEC_IDS[subscription.codec], data)
+            return EncodedMetrics(CODEC_IDS[subscription.codec], data)
     return None

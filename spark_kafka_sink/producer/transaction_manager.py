@@ -78,7 +78,7 @@ class Backoffs(NamedTuple):
     concurrent: ExponentialBackoff
 
 
-class RetriedRequest:
+class RequestRetrier:
     """A request that the sender repeats, with backoffs, as long as its errors are retriable.
 
     At most one request is in flight.
@@ -127,7 +127,9 @@ class RetriedRequest:
         self._pause(failure, self._backoffs.retry.backoff_ms(self._failures), now_ms)
         self._failures += 1
 
-    def refused(self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int) -> Verdict:
+    def handle_error(
+        self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int
+    ) -> Verdict:
         """Handle an error response: schedule a retry, or record a fatal error."""
         verdict = verdict_on(error)
         if verdict is Verdict.FATAL:
@@ -148,7 +150,7 @@ class RetriedRequest:
 _NONE = error_named("NONE")
 
 
-class Step(NamedTuple):
+class CoordinatorLookup(NamedTuple):
     """The coordinator, if ready; otherwise after how many ms to check again."""
 
     coordinator: Node | None
@@ -158,7 +160,7 @@ class Step(NamedTuple):
 class CoordinatorFinder:
     """Finds the coordinator of ``transactional_id``, also after a move, and connects to it.
 
-    Sends its requests with ``asking``, under the monitor.
+    Sends its requests with ``retrier``, under the monitor.
 
     expected: the last known coordinator, if any
     """
@@ -168,72 +170,74 @@ class CoordinatorFinder:
         transactional_id: str,
         client: NetworkClient,
         metadata: Metadata,
-        asking: RetriedRequest,
+        retrier: RequestRetrier,
         expected: Node | None = None,
     ) -> None:
         self.subject = f"transaction {transactional_id}"
         self._transactional_id = transactional_id
         self._client = client
         self._metadata = metadata
-        self._asking = asking
+        self._retrier = retrier
         self._coordinator = expected
 
-    def step(self, now_ms: int) -> Step:
+    def find_or_connect(self, now_ms: int) -> CoordinatorLookup:
         """Find the coordinator, or connect to it. The caller has no request in flight."""
         if self._coordinator is None:
-            return Step(None, self._find(now_ms))
+            return CoordinatorLookup(None, self._find_coordinator(now_ms))
         if not self._client.ready(self._coordinator, now_ms):
-            return Step(None, self._await_connection(self._coordinator, now_ms))
-        return Step(self._coordinator, None)
+            return CoordinatorLookup(None, self._await_connection(self._coordinator, now_ms))
+        return CoordinatorLookup(self._coordinator, None)
 
-    def lose(self, coordinator: Node, reason: str | None, now_ms: int) -> None:
+    def mark_unreachable(self, coordinator: Node, reason: str | None, now_ms: int) -> None:
         """Forget an unreachable coordinator, because another broker takes over if it is down."""
         self._coordinator = None
         failure = f"{self.subject}: the coordinator, {coordinator}, cannot be reached: {reason}"
-        self._asking.retry(failure, now_ms)
+        self._retrier.retry(failure, now_ms)
 
     def mark_moved(self, coordinator: Node, reason: str, now_ms: int) -> None:
         """Forget a former coordinator, and find the current one after a backoff."""
         self._coordinator = None
-        self._asking.retry(
+        self._retrier.retry(
             f"{self.subject}: {coordinator} does not coordinate it: {reason}", now_ms
         )
 
-    def refused(self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int) -> None:
+    def handle_error(
+        self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int
+    ) -> None:
         """Handle an error response: schedule a retry, find the coordinator again, or fail."""
-        if self._asking.refused(what, error, detail, now_ms) is Verdict.FIND_AGAIN:
+        if self._retrier.handle_error(what, error, detail, now_ms) is Verdict.FIND_AGAIN:
             self._coordinator = None
 
-    def _find(self, now_ms: int) -> int | None:
+    def _find_coordinator(self, now_ms: int) -> int | None:
         node = self._client.least_loaded_node(self._metadata.snapshot.nodes.values(), now_ms)
         if node is None or not self._client.ready(node, now_ms):
             return CONNECTING_RECHECK_MS
         versions = self._client.api_versions(node)
         assert versions is not None, "the node is ready"
         (request,) = find_requests([self._transactional_id], versions)
-        self._asking.send(node, request, self._complete_find, now_ms)
+        self._retrier.send(node, request, self._complete_find, now_ms)
         return None
 
     def _complete_find(self, result: ClientResponse, now_ms: int) -> None:
-        self._asking.is_in_progress = False
+        self._retrier.is_in_progress = False
         what = f"{self.subject}: no coordinator found"
         if not isinstance(result.response, FindCoordinatorResponse):
-            self._asking.retry(f"{what}: {result.node}: {result.failure}", now_ms)
+            self._retrier.retry(f"{what}: {result.node}: {result.failure}", now_ms)
             return
         assert isinstance(result.request, FindCoordinatorRequest)
         (found,) = parse_coordinators(result.request, result.response)
         if found.error is _NONE:
             self._coordinator = found.coordinator
         else:
-            self.refused(f"{what} by {result.node}", found.error, found.detail, now_ms)
+            self.handle_error(f"{what} by {result.node}", found.error, found.detail, now_ms)
 
     def _await_connection(self, coordinator: Node, now_ms: int) -> int | None:
         """Wait for the connection to the coordinator; if it fails, find the coordinator again."""
         delay_ms = self._client.poll_delay_ms(coordinator, now_ms)
         if delay_ms is None or self._client.api_versions(coordinator) is not None:
             return delay_ms
-        self.lose(coordinator, self._client.last_failure(coordinator), now_ms)
-        return self._asking.pause_ms(now_ms)
+        self.mark_unreachable(coordinator, self._client.last_failure(coordinator), now_ms)
+        return self._retrier.pause_ms(now_ms)
 
 
 CONCURRENT_TRANSACTIONS_BACKOFF_MS = 20
@@ -261,7 +265,7 @@ class TransactionManager:
         client: NetworkClient,
         metadata: Metadata,
         queued_partitions: Callable[[], Iterable[TopicPartition]],
-        asking: RetriedRequest,
+        retrier: RequestRetrier,
         backoffs: Backoffs,
     ) -> None:
         """``queued_partitions`` returns the partitions with batches to send."""
@@ -270,22 +274,22 @@ class TransactionManager:
         self._client = client
         self._metadata = metadata
         self._queued_partitions = queued_partitions
-        self._asking = asking
+        self._retrier = retrier
         self._backoffs = backoffs
-        self._coordinator = CoordinatorFinder(settings.transactional_id, client, metadata, asking)
+        self._coordinator = CoordinatorFinder(settings.transactional_id, client, metadata, retrier)
         self._transaction_version = 0
-        self._asking_since_ms: int | None = None
+        self._requested_since_ms: int | None = None
         self.began_after_ms = 0
 
     @property
     def last_failure(self) -> str | None:
         """Return why the transaction, or some of its batches, must wait; None without a failure."""
-        return self._asking.last_failure
+        return self._retrier.last_failure
 
     @property
     def failure(self) -> Exception | None:
         """Return why the producer id or a partition was refused for good; None otherwise."""
-        return self._asking.failure
+        return self._retrier.failure
 
     def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
         """Return a short backoff if a leader still ends the id's previous transaction."""
@@ -293,16 +297,16 @@ class TransactionManager:
 
     def maybe_request(self, now_ms: int) -> int | None:
         """Send the next request if one is needed; return after how many ms to call again."""
-        if self._asking_since_ms is None:
-            self._asking_since_ms = now_ms
-        if self._asking.is_in_progress:
+        if self._requested_since_ms is None:
+            self._requested_since_ms = now_ms
+        if self._retrier.is_in_progress:
             return None
         partitions = self._partitions_to_add()
         if self.state.has_producer_id and not partitions:
             return None
-        if pause_ms := self._asking.pause_ms(now_ms):
+        if pause_ms := self._retrier.pause_ms(now_ms):
             return pause_ms
-        coordinator, wait_ms = self._coordinator.step(now_ms)
+        coordinator, wait_ms = self._coordinator.find_or_connect(now_ms)
         if coordinator is None:
             return wait_ms
         if self.state.has_producer_id:
@@ -325,23 +329,23 @@ class TransactionManager:
         self._transaction_version = versions.transaction_version
         name, timeout_ms = self._settings
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
-        self._asking.send(coordinator, request, self._complete_init, now_ms)
+        self._retrier.send(coordinator, request, self._complete_init, now_ms)
 
     def _complete_init(self, result: ClientResponse, now_ms: int) -> None:
-        self._asking.is_in_progress = False
+        self._retrier.is_in_progress = False
         response = result.response
         if not isinstance(response, InitProducerIdResponse):
-            self._coordinator.lose(result.node, result.failure, now_ms)
+            self._coordinator.mark_unreachable(result.node, result.failure, now_ms)
         elif response.error_code:
             what = f"{self._coordinator.subject}: no producer id from {result.node}"
-            self._coordinator.refused(what, error_for_code(response.error_code), None, now_ms)
+            self._coordinator.handle_error(what, error_for_code(response.error_code), None, now_ms)
         else:
             identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
             if not identity.is_epoch_nearly_exhausted:  # otherwise InitProducerId is sent again
                 self.state.begin(identity, self._transaction_version)
-                assert self._asking_since_ms is not None, "it was asked"
-                self.began_after_ms = now_ms - self._asking_since_ms
-            self._asking.succeed()
+                assert self._requested_since_ms is not None, "it was asked"
+                self.began_after_ms = now_ms - self._requested_since_ms
+            self._retrier.succeed()
 
     # --- partitions, below transaction.version 2 -----------------------------------------------
 
@@ -350,24 +354,24 @@ class TransactionManager:
     ) -> None:
         name = self._settings.transactional_id
         request = add_partitions_request(name, self.state.producer, partitions)
-        self._asking.send(coordinator, request, self._complete_add, now_ms)
+        self._retrier.send(coordinator, request, self._complete_add, now_ms)
 
     def _complete_add(self, result: ClientResponse, now_ms: int) -> None:
-        self._asking.is_in_progress = False
+        self._retrier.is_in_progress = False
         if not isinstance(result.response, AddPartitionsToTxnResponse):
-            self._coordinator.lose(result.node, result.failure, now_ms)
+            self._coordinator.mark_unreachable(result.node, result.failure, now_ms)
             return
         assert isinstance(result.request, AddPartitionsToTxnRequest)
         results = parse_results(result.request, result.response)
         self.state.partitions.update(tp for tp, error in results.items() if error is _NONE)
         topic_partition, error = decisive_error(results)
         if error is _NONE:
-            self._asking.succeed()
+            self._retrier.succeed()
             return
         if error.refresh_metadata:
             self._metadata.request_update()
         what = f"{self._coordinator.subject}: {result.node} did not add {topic_partition}"
-        self._coordinator.refused(what, error, None, now_ms)
+        self._coordinator.handle_error(what, error, None, now_ms)
 
 
 _NOT_FOUND = error_named("TRANSACTIONAL_ID_NOT_FOUND")
@@ -393,14 +397,14 @@ class TokenCheck:
         token: UnusedProducerIdentity,
         client: NetworkClient,
         metadata: Metadata,
-        asking: RetriedRequest,
+        retrier: RequestRetrier,
         on_done: Callable[[], None],
     ) -> None:
         self._token = token
-        self._asking = asking
+        self._retrier = retrier
         self._on_done = on_done
         self._coordinator = CoordinatorFinder(
-            token.transactional_id, client, metadata, asking, token.coordinator
+            token.transactional_id, client, metadata, retrier, token.coordinator
         )
         self._superseded: SupersededError | None = None
         self.is_done = False
@@ -408,12 +412,12 @@ class TokenCheck:
     @property
     def last_failure(self) -> str | None:
         """Return why there is no answer yet; None without a failure."""
-        return self._asking.last_failure
+        return self._retrier.last_failure
 
     @property
     def failure(self) -> Exception | None:
         """Return SupersededError if the token is used up, or the check's fatal error."""
-        return self._superseded or self._asking.failure
+        return self._superseded or self._retrier.failure
 
     def maybe_request(self, has_begun: bool, now_ms: int) -> int | None:
         """Send the next request if one is needed; return after how many ms to call again.
@@ -421,30 +425,32 @@ class TokenCheck:
         has_begun: True if the transaction has begun. Before that, the check only finds the
             coordinator and connects to it
         """
-        if self.is_done or self._asking.is_in_progress:
+        if self.is_done or self._retrier.is_in_progress:
             return None
-        if pause_ms := self._asking.pause_ms(now_ms):
+        if pause_ms := self._retrier.pause_ms(now_ms):
             return pause_ms
-        coordinator, wait_ms = self._coordinator.step(now_ms)
+        coordinator, wait_ms = self._coordinator.find_or_connect(now_ms)
         if coordinator is None or not has_begun:
             return wait_ms
         request = DescribeTransactionsRequest([self._token.transactional_id])
-        self._asking.send(coordinator, request, self._complete, now_ms)
+        self._retrier.send(coordinator, request, self._complete, now_ms)
         return None
 
     def _complete(self, result: ClientResponse, now_ms: int) -> None:
-        self._asking.is_in_progress = False
+        self._retrier.is_in_progress = False
         response = result.response
         if not isinstance(response, DescribeTransactionsResponse):
-            self._coordinator.lose(result.node, result.failure, now_ms)
+            self._coordinator.mark_unreachable(result.node, result.failure, now_ms)
             return
         if len(response.transaction_states) != 1:
-            self._coordinator.lose(result.node, "one id asked for, another number told", now_ms)
+            self._coordinator.mark_unreachable(
+                result.node, "one id asked for, another number told", now_ms
+            )
             return
         (state,) = response.transaction_states
         error = error_for_code(state.error_code)
         if error is _NONE and self._is_unused(state):
-            self._asking.succeed()
+            self._retrier.succeed()
             self.is_done = True
             self._on_done()
         elif error is _NOT_FOUND or (error is _NONE and self._is_older(state)):
@@ -460,7 +466,7 @@ class TokenCheck:
             )
         else:
             what = f"{self._coordinator.subject}: {result.node} does not tell its state"
-            self._coordinator.refused(what, error, None, now_ms)
+            self._coordinator.handle_error(what, error, None, now_ms)
 
     def _is_unused(self, state: DescribedTransaction) -> bool:
         held_by = (state.producer_id, state.producer_epoch)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 
 
 def test_the_last_push_is_taken(cluster: KfakeCluster, caplog, monkeypatch) -> None:
-    monkeypatch.setattr(telemetry, "FINISH_MS", PATIENCE_MS)
+    monkeypatch.setattr(telemetry, "CLOSE_TIMEOUT_MS", PATIENCE_MS)
     caplog.set_level(logging.WARNING, "spark_kafka_sink")
     cluster.create_topic("watched", 3)
     producer = open_producer(cluster.bootstrap_servers, linger_ms="0")

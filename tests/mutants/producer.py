@@ -315,7 +315,7 @@ _GUARDS = (
     ),
     Mutant(
         "producer/metadata.py",
-        "        self._failed_attempts = self._equal_answers = 0\n        self._retry_at_ms = None\n",
+        "        self._failed_attempts = self._equivalent_responses = 0\n        self._retry_at_ms = None\n",
         "        self._retry_at_ms = None\n",
         _UNIT,
     ),
@@ -345,7 +345,7 @@ _GUARDS = (
     ),
     Mutant(
         "producer/producer.py",
-        "                self._note_use(topics)\n                for",
+        "                self._mark_used(topics)\n                for",
         "                for",
         _SIMULATED,
     ),
@@ -363,7 +363,7 @@ _GUARDS = (
     ),
     Mutant(
         "producer/producer.py",
-        "            self._note_use(topics)\n            ask()",
+        "            self._mark_used(topics)\n            ask()",
         "            ask()",
         _SIMULATED,
     ),
@@ -396,7 +396,7 @@ _GUARDS = (
     ),
     Mutant(
         "producer/producer.py",
-        "            self._retire_at_ms = None\n        # Outside",
+        "            self._close_at_ms = None\n        # Outside",
         "        # Outside",
         _UNIT,
     ),
@@ -474,7 +474,7 @@ _GUARDS = (
     ),
     Mutant(
         "producer/quotas.py",
-        "            self._noted = _after(self._noted, at_ms)\n",
+        "            self._past_pauses = _after(self._past_pauses, at_ms)\n",
         "",
         _UNIT,
     ),
@@ -533,7 +533,7 @@ _TRANSACTIONS = (
     ),
     Mutant(
         "producer/transaction_manager.py",
-        "        return self._asking.pause_ms(now_ms)\n\n\nCONC",
+        "        return self._retrier.pause_ms(now_ms)\n\n\nCONC",
         "        return None\n\n\nCONC",
         _UNIT,
     ),
@@ -570,14 +570,14 @@ _TRANSACTIONS = (
     ),
     Mutant(
         "producer/identity.py",
-        "        if pause_ms := self._asking.pause_ms(now_ms):\n            return pause_ms\n",
+        "        if pause_ms := self._retrier.pause_ms(now_ms):\n            return pause_ms\n",
         "",
         _UNIT,
     ),
     Mutant(
         "producer/identity.py",
-        "self._asking.is_in_progress or not self._is_wanted()",
-        "self._asking.is_in_progress",
+        "self._retrier.is_in_progress or not self._is_wanted()",
+        "self._retrier.is_in_progress",
         _UNIT,
     ),
     Mutant(
@@ -624,13 +624,13 @@ _TRANSACTIONS = (
     ),
     Mutant(
         "producer/transaction_manager.py",
-        "        if self._asking.is_in_progress:\n            return None\n        partitions",
+        "        if self._retrier.is_in_progress:\n            return None\n        partitions",
         "        partitions",
         _UNIT,
     ),
     Mutant(
         "producer/transaction_manager.py",
-        "if self.is_done or self._asking.is_in_progress:",
+        "if self.is_done or self._retrier.is_in_progress:",
         "if self.is_done:",
         _UNIT,
     ),
@@ -649,7 +649,7 @@ _TRANSACTIONS = (
     ),
     Mutant(
         "producer/identity.py",
-        "if self.state.has_producer_id or self._asking.is_in_progress or not",
+        "if self.state.has_producer_id or self._retrier.is_in_progress or not",
         "if self.state.has_producer_id or not",
         _UNIT,
     ),

@@ -13,26 +13,25 @@ PLANTED: tuple[str, ...] = ()
 MUTANTS = (
     Mutant(
         "producer/telemetry.py",
-        "            self._guarded(self._figures.end_task)\n",
+        "            self._call_or_disable(self._figures.end_task)\n",
         "            pass\n",
         _FIGURES,
     ),
     Mutant(
         "producer/telemetry.py",
-        "        self._task_began_at_ms = self._clock.timestamp_ms()\n        self._rest_ends",
-        "        self._rest_ends",
+        "        self._task_began_at_ms = self._clock.timestamp_ms()\n        self._idle_until",
+        "        self._idle_until",
         _FIGURES,
     ),
     Mutant(
         "producer/telemetry.py",
-        "        if self._rest_ends_at_ms is None:\n"
-        "            self._rest_ends_at_ms = self._clock",
-        "        if True:\n            self._rest_ends_at_ms = self._clock",
+        "        if self._idle_until_ms is None:\n            self._idle_until_ms = self._clock",
+        "        if True:\n            self._idle_until_ms = self._clock",
         _ENDS,
     ),
     Mutant(
         "producer/telemetry.py",
-        "            if rest_ends_at_ms is not None:\n"
+        "            if idle_until_ms is not None:\n"
         "                return None\n"
         "            self._begin",
         "            self._begin",
@@ -40,32 +39,32 @@ MUTANTS = (
     ),
     Mutant(
         "producer/telemetry.py",
-        " and not self._asks(now_ms):",
-        ":",
+        "            and not self._must_subscribe(now_ms)\n",
+        "",
         _ENDS,
     ),
     Mutant(
         "producer/telemetry.py",
-        "due_ms = self._due_ms if rest_ends_at_ms is None else min(self._due_ms, rest_ends_at_ms)",
+        "due_ms = self._due_ms if idle_until_ms is None else min(self._due_ms, idle_until_ms)",
         "due_ms = self._due_ms",
         _ENDS,
     ),
     Mutant(
         "producer/telemetry.py",
         "            if self.state is not State.PUSH_IN_PROGRESS:\n"
-        "                self._begin_last",
-        "            if True:\n                self._begin_last",
+        "                self._begin_terminating",
+        "            if True:\n                self._begin_terminating",
         _ENDS,
     ),
     Mutant(
         "producer/telemetry.py",
-        "        self._is_enabled = False\n\n    def _begins",
-        "\n    def _begins",
+        "        self._is_enabled = False\n\n    def _may_begin",
+        "\n    def _may_begin",
         _ENDS,
     ),
     Mutant(
         "producer/telemetry.py",
-        " and not self._watched.accumulator.incomplete_count\n",
+        " and not self._sources.accumulator.incomplete_count\n",
         " \n",
         _FIGURES,
     ),
@@ -107,8 +106,8 @@ MUTANTS = (
     ),
     Mutant(
         "producer/telemetry.py",
-        "if is_closing or not self._watched",
-        "if not self._watched",
+        "if is_closing or not self._sources",
+        "if not self._sources",
         _ENDS,
     ),
     Mutant(
@@ -119,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "producer/telemetry.py",
-        "        if not self._watched.accumulator.incomplete_count:\n            return None\n        if now",
+        "        if not self._sources.accumulator.incomplete_count:\n            return None\n        if now",
         "        if now",
         _MISTAKES,
     ),

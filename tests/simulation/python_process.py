@@ -62,10 +62,10 @@ class TaskProducer(KafkaProducer):
     def is_healthy(self) -> bool:
         return self.is_clean and not self._is_closed
 
-    def rest(self, until_ms: int | None) -> None:
+    def mark_idle(self, until_ms: int | None) -> None:
         """No task uses it from now on."""
 
-    def resume(self) -> bool:
+    def reactivate(self) -> bool:
         self._process.producer = self
         return self.is_healthy
 

@@ -22,7 +22,7 @@ from spark_kafka_sink.base.errors import (
     KafkaSinkError,
 )
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.telemetry import FINISH_MS
+from spark_kafka_sink.producer.telemetry import CLOSE_TIMEOUT_MS
 from tests import twin
 from tests.simulation.faults import FaultPlan, FaultRanges
 from tests.simulation.harness import Simulation, partition_of
@@ -192,7 +192,7 @@ def live(seed: int) -> Life:
     except KafkaSinkError as error:
         life.failure = error
     check(life)
-    if (leave_ms := push_final_telemetry(simulation)) > FINISH_MS:
+    if (leave_ms := push_final_telemetry(simulation)) > CLOSE_TIMEOUT_MS:
         raise InvariantError(f"the last push took {leave_ms} ms")
     return life
 

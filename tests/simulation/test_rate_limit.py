@@ -189,7 +189,7 @@ def _not_noted(original: Any) -> Any:
     [
         (RateLimit, "spend", _not_charged, assert_keeps_to_the_rate),
         (RateLimit, "begin_task", _a_burst_for_each_task, test_many_short_tasks_get_no_burst_each),
-        (ThrottleTracker, "note_limited", _not_noted, assert_nothing_is_late),
+        (ThrottleTracker, "record_limited", _not_noted, assert_nothing_is_late),
     ],
 )
 def test_a_planted_bug_is_caught(owner: Any, name: str, planted: Any, scenario: Any) -> None:

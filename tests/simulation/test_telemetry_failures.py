@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError
 from spark_kafka_sink.producer import telemetry
-from spark_kafka_sink.producer.telemetry import FINISH_MS, LONGEST_REST_MS
+from spark_kafka_sink.producer.telemetry import CLOSE_TIMEOUT_MS, MAX_IDLE_MS
 from spark_kafka_sink.producer.telemetry_subscription import DEFAULT_PUSH_INTERVAL_MS, State
 from tests.simulation.harness import keyed
 from tests.simulation.telemetry_world import INTERVAL_MS, TOTAL, TelemetrySources, first_push
@@ -259,7 +259,7 @@ def test_closing_waits_for_a_hung_broker_no_longer_than_half_a_second():
     watched.plugin.hangs = True
     started_ms = watched.simulation.clock.ms
     watched.producer.telemetry.finish()
-    assert watched.simulation.clock.ms - started_ms <= FINISH_MS
+    assert watched.simulation.clock.ms - started_ms <= CLOSE_TIMEOUT_MS
 
 
 @pytest.mark.parametrize("is_subscribed", [False, True])
@@ -316,22 +316,22 @@ def test_a_failed_task_says_so_too():
 
 def test_a_producer_that_rests_for_long_takes_its_leave_and_comes_back_as_another():
     watched = TelemetrySources()
-    watched.plugin.interval_ms, watched.plugin.is_delta = 3 * LONGEST_REST_MS, False
+    watched.plugin.interval_ms, watched.plugin.is_delta = 3 * MAX_IDLE_MS, False
     watched.write()
     watched.run_for(100)
-    watched.producer.telemetry.rest()
-    watched.run_for(LONGEST_REST_MS - 1_000)
+    watched.producer.telemetry.mark_idle()
+    watched.run_for(MAX_IDLE_MS - 1_000)
     assert watched.plugin.pushes == []
     watched.run_for(1_500)
     (push,) = watched.plugin.pushes
     assert push.is_last
     polls = watched.simulation.network.polls
-    watched.run_for(10 * LONGEST_REST_MS)
+    watched.run_for(10 * MAX_IDLE_MS)
     assert watched.plugin.requests == 2
     assert watched.simulation.network.polls - polls < 20
     watched.next_task()
     watched.write(3)
-    watched.run_for(5 * LONGEST_REST_MS)
+    watched.run_for(5 * MAX_IDLE_MS)
     last = watched.plugin.pushes[1]
     assert last.instance_id != push.instance_id
     assert not last.is_last
@@ -344,7 +344,7 @@ def test_tasks_that_follow_each_other_are_one_client():
     watched.plugin.is_delta = False
     for _ in range(10):
         watched.write(4)
-        watched.producer.telemetry.rest()
+        watched.producer.telemetry.mark_idle()
         watched.run_for(INTERVAL_MS // 2)
         watched.next_task()
     assert len(watched.plugin.instances) == 1
@@ -363,7 +363,7 @@ def test_at_the_end_of_a_jobs_task_it_takes_leave_at_once(is_subscribed):
     if is_subscribed:
         watched.run_for(1_000)
     watched.producer.push_final_telemetry()
-    watched.producer.telemetry.rest()
+    watched.producer.telemetry.mark_idle()
     watched.run_for(100)
     (push,) = watched.plugin.pushes
     assert push.is_last

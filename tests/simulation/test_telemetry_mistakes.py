@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from spark_kafka_sink.producer import telemetry
-from spark_kafka_sink.producer.telemetry import ANSWER_MS, Telemetry
+from spark_kafka_sink.producer.telemetry import RESPONSE_MS, Telemetry
 from spark_kafka_sink.producer.telemetry_figures import TelemetryFigures
 from spark_kafka_sink.producer.telemetry_subscription import (
     DEFAULT_PUSH_INTERVAL_MS,
@@ -25,27 +25,27 @@ def a_process_that_has_not_warned(monkeypatch):
     monkeypatch.setattr(telemetry, "_warned", set())
 
 
-@pytest.mark.parametrize("step", ["of", "_watch", "end_task", "take", "settle"])
+@pytest.mark.parametrize("step", ["of", "_record_metrics", "end_task", "collect", "mark_pushed"])
 def test_a_mistake_ends_it_and_not_the_task(step, caplog, monkeypatch):
     """At the answer with a subscription, at a new task, at a push, and at its answer."""
     watched = TelemetrySources()
 
     def fail():
-        where = {"of": Subscription, "_watch": Telemetry}.get(step, TelemetryFigures)
+        where = {"of": Subscription, "_record_metrics": Telemetry}.get(step, TelemetryFigures)
         monkeypatch.setattr(where, step, lambda *_: 1 / 0)
 
-    if step in ("of", "_watch"):
+    if step in ("of", "_record_metrics"):
         fail()
     watched.write()
     watched.run_for(100)
-    if step not in ("of", "_watch"):
+    if step not in ("of", "_record_metrics"):
         fail()
     watched.next_task()
     watched.write()
     watched.run_for(3 * INTERVAL_MS)
     assert "ZeroDivisionError" in caplog.text
     watched.write()
-    assert len(watched.plugin.pushes) == (1 if step == "settle" else 0)
+    assert len(watched.plugin.pushes) == (1 if step == "mark_pushed" else 0)
     assert len(watched.simulation.all_values()) == 30
 
 
@@ -81,9 +81,9 @@ def test_rows_do_not_wait_long_behind_a_push_that_is_not_answered(places):
         watched.run_for(100)
     started_ms = watched.simulation.clock.ms
     watched.write()
-    assert ANSWER_MS - 200 < watched.simulation.clock.ms - started_ms < ANSWER_MS + 500
+    assert RESPONSE_MS - 200 < watched.simulation.clock.ms - started_ms < RESPONSE_MS + 500
     watched.write()
-    assert watched.simulation.clock.ms - started_ms < ANSWER_MS + 600
+    assert watched.simulation.clock.ms - started_ms < RESPONSE_MS + 600
     assert len(watched.simulation.all_values()) == 30
 
 
@@ -94,7 +94,7 @@ def test_without_rows_an_answer_may_take_longer():
     watched.plugin.hangs = True
     while watched.state is not State.PUSH_IN_PROGRESS:
         watched.run_for(100)
-    watched.run_for(ANSWER_MS + 1_000)
+    watched.run_for(RESPONSE_MS + 1_000)
     assert watched.state is State.PUSH_IN_PROGRESS
 
 
@@ -102,7 +102,7 @@ def test_a_mistake_in_the_last_push_takes_no_time(monkeypatch):
     watched = TelemetrySources()
     watched.write()
     watched.run_for(100)
-    monkeypatch.setattr(TelemetryFigures, "take", lambda *_: 1 / 0)
+    monkeypatch.setattr(TelemetryFigures, "collect", lambda *_: 1 / 0)
     started_ms = watched.simulation.clock.ms
     watched.producer.telemetry.finish()
     assert watched.simulation.clock.ms == started_ms
@@ -116,7 +116,7 @@ def test_what_was_not_answered_is_not_asked_again_by_each_task():
         watched.write()
         watched.write()
         watched.producer.push_final_telemetry()
-        watched.run_for(ANSWER_MS)
+        watched.run_for(RESPONSE_MS)
     assert watched.plugin.requests == 1
     watched.plugin.hangs = False
     watched.run_for(DEFAULT_PUSH_INTERVAL_MS)

@@ -39,7 +39,7 @@ spark.stop()
 def patience() -> Iterator[None]:
     """A broker on a busy machine may take longer than closing waits for it."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(telemetry, "FINISH_MS", PATIENCE_MS)
+        patched.setattr(telemetry, "CLOSE_TIMEOUT_MS", PATIENCE_MS)
         yield
 
 

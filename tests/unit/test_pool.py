@@ -18,10 +18,10 @@ class FakeProducer:
         self.is_healthy = True
         self.is_closed = False
 
-    def rest(self, until_ms):
+    def mark_idle(self, until_ms):
         self.until_ms = until_ms
 
-    def resume(self):
+    def reactivate(self):
         return self.is_healthy
 
     def begin_task(self, topics):

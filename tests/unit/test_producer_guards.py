@@ -205,7 +205,7 @@ class TestPauses:
         batch = make_batch()
         accumulator.enqueue(batch)
         pauses.note(1, 2_000, 4_000)
-        waits.note_limited([T0], 1_000, 3_000)
+        waits.record_limited([T0], 1_000, 3_000)
         assert waits.paused_ms(batch, 5_000) == 3_000
 
     def test_the_limit_holds_nothing_that_is_sent(self) -> None:
@@ -213,17 +213,17 @@ class TestPauses:
         _, waits, _ = self.waits()
         batch = make_batch()
         batch.is_queued, batch.drained_at_ms, batch.sent_to = False, 3_000, NODES[1]
-        waits.note_limited([T0], 1_000, 9_000)
+        waits.record_limited([T0], 1_000, 9_000)
         assert waits.paused_ms(batch, 9_000) == 2_000
 
     def test_former_leaders_are_forgotten(self) -> None:
         pauses, waits, accumulator = self.waits()
         accumulator.enqueue(make_batch())
         pauses.note(1, 1_000, 2_000)
-        waits.note_leaders(make_cluster({"t": [(2, 1)]}), accumulator, 5_000)
-        assert waits._noted
+        waits.update_leaders(make_cluster({"t": [(2, 1)]}), accumulator, 5_000)
+        assert waits._past_pauses
         waits.forget_before(6_000)
-        assert not waits._noted
+        assert not waits._past_pauses
         assert not waits._led_since_ms
 
     def test_nothing_overtakes_what_the_limit_holds(self) -> None:
@@ -326,9 +326,9 @@ class TestBetweenTasks:
             assert not producer.is_healthy
 
     def test_one_that_is_taken_up_does_not_close_itself(self, producer: ThreadedProducer) -> None:
-        producer.rest(producer._clock.now_ms() + 1_000_000)
-        assert producer.resume()
-        assert producer._retire_at_ms is None
+        producer.mark_idle(producer._clock.now_ms() + 1_000_000)
+        assert producer.reactivate()
+        assert producer._close_at_ms is None
 
     def test_a_fork_has_no_producers_of_the_process_that_it_comes_from(
         self, producer: ThreadedProducer, monkeypatch: pytest.MonkeyPatch
@@ -355,7 +355,7 @@ class TestCoordinator:
                 if count == 3:
                     asking.succeed()
                     assert asking.last_failure is None
-                asking.refused("no answer", error, None, 0)
+                asking.handle_error("no answer", error, None, 0)
                 pauses.append(asking.pause_ms(0))
             assert pauses[0] < pauses[1] < pauses[2]
             assert pauses[3] == pauses[0]

@@ -35,7 +35,7 @@ def test_a_pause_that_was_over_before_its_broker_led_does_not_count(accumulator)
     waits, batch = ThrottleTracker(pauses, LED_BY_1), queued(accumulator)
     pauses.note(2, 0, 1_000)
     pauses.note(2, 5_500, 5_700)
-    waits.note_leaders(LED_BY_2, accumulator, 5_000)
+    waits.update_leaders(LED_BY_2, accumulator, 5_000)
     assert waits.paused_ms(batch, 6_000) == 200
 
 
@@ -43,10 +43,10 @@ def test_what_a_former_leader_has_paused_counts(accumulator):
     pauses = ThrottleTimes()
     waits, batch = ThrottleTracker(pauses, LED_BY_1), queued(accumulator)
     pauses.note(1, 1_000, 9_000)
-    waits.note_leaders(LED_BY_2, accumulator, 5_000)
+    waits.update_leaders(LED_BY_2, accumulator, 5_000)
     assert waits.paused_ms(batch, 6_000) == 4_000
     # Of a leader that comes back, only what it pauses from then on.
-    waits.note_leaders(LED_BY_1, accumulator, 8_000)
+    waits.update_leaders(LED_BY_1, accumulator, 8_000)
     assert waits.paused_ms(batch, 8_500) == 4_500
 
 
@@ -69,8 +69,8 @@ def test_what_is_forgotten_is_no_more_than_nobody_asks_about(accumulator):
     batch.created_at_ms = 2_000
     pauses.note(1, 0, 1_000)
     pauses.note(1, 3_000, 4_000)
-    waits.note_leaders(LED_BY_2, accumulator, 5_000)
-    waits.note_limited({T1}, 0, 1_000)
+    waits.update_leaders(LED_BY_2, accumulator, 5_000)
+    waits.record_limited({T1}, 0, 1_000)
     waits.forget_before(2_000)
     assert waits.paused_ms(batch, 6_000) == 1_000
     assert pauses.between(1, 0, 9_000) == [(3_000, 4_000)]

@@ -47,7 +47,7 @@ class FlushedProducer:
     def push_final_telemetry(self):
         pass
 
-    def rest(self, until_ms):
+    def mark_idle(self, until_ms):
         raise RuntimeError("the sender thread is gone")
 
     def close(self):

@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
 from spark_kafka_sink.producer.transaction_manager import (
     CONCURRENT_TRANSACTIONS_BACKOFF_MS,
     Backoffs,
-    RetriedRequest,
+    RequestRetrier,
     TransactionManager,
     TransactionSettings,
 )
@@ -92,8 +92,8 @@ class World:
             backoffs,
         )
 
-    def asking(self) -> RetriedRequest:
-        return RetriedRequest(self.client, self._backoffs, transaction_advice_for)
+    def asking(self) -> RequestRetrier:
+        return RequestRetrier(self.client, self._backoffs, transaction_advice_for)
 
     @property
     def failures(self) -> list[Exception]:
