@@ -35,10 +35,13 @@ POINTS = (
     "abort.settled",
     "abort.swept",
 )
-"""The points in the order of a batch. ``commit.deciding``: the decision is written, its transaction
-is still open. ``commit.ending``: the first of the tasks' transactions is committed.
-``….swept``: what failed tasks left open is aborted. ``sweep.listed``: only if a transaction was
-left open."""
+"""The points in the order of a batch.
+
+- ``commit.deciding``: the decision is written, and its transaction is still open.
+- ``commit.ending``: the first of the tasks' transactions is committed.
+- ``….swept``: transactions that failed tasks left open are aborted.
+- ``sweep.listed``: reached only if a transaction was left open.
+"""
 
 Hook = Callable[[str], None]
 

@@ -190,8 +190,8 @@ def test_near_names(name: str, suggestion: str) -> None:
 def test_messages_have_the_tables_prefix() -> None:
     table = ConfigDef([key(ConfigType.INT, REQUIRED, at_least(0), name="linger.ms")], "kafka.")
     assert table.suggestion("lingerms") == ". Did you mean 'kafka.linger.ms'?"
-    assert table.near("interceptors", ["interceptor.s"]) == "interceptor.s"
-    assert table.near("zzz", ["interceptor.s"]) is None
+    assert table.closest_name("interceptors", ["interceptor.s"]) == "interceptor.s"
+    assert table.closest_name("zzz", ["interceptor.s"]) is None
     assert table.suggestion("zzz") == ""
     expected: list[tuple[dict[str, str], str]] = [
         ({}, "Missing required configuration kafka.linger.ms, which has no default"),

@@ -61,7 +61,7 @@ def test_the_id_of_a_task_that_failed_is_not_taken_again(monkeypatch: pytest.Mon
     failed = task._TaskTransaction(producer, plan, positions.ColumnPositions(value=0))
     assert failed._transactional_id == "p.w.0"
     failed.abort(options(), ValueError("the task's own"))
-    assert ids.take("p", TOKEN._replace(producer_epoch=3)) == "p.w.1"
+    assert ids.next_id("p", TOKEN._replace(producer_epoch=3)) == "p.w.1"
 
 
 @pytest.mark.parametrize("given", ["raw", "string"])
