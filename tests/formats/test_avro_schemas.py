@@ -17,6 +17,7 @@ from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import AVRO, FormatError, FormatPlan, PlannedField
 from tests.formats.avro_rows import encoder, record, written
 from tests.formats.generate_avro_schemas import VERDICTS, all_cases
+from tests.formats.generate_avro_schemas import record as judged
 from tests.twin import zigzag_varint
 
 
@@ -394,54 +395,12 @@ ELSE = {
     # A record of a protocol, which no row is.
     '{"type": "error", "name": "R", "fields": []}': "a type 'error'",
     # Java 1.11, which Spark 3.5 has, refuses a name before its definition.
-    json.dumps(
-        {
-            "type": "record",
-            "name": "R",
-            "fields": [
-                {"name": "f0", "type": "S"},
-                {"name": "f1", "type": {"type": "record", "name": "S", "fields": []}},
-            ],
-        }
-    ): "a type 'S'",
+    json.dumps(judged("S", judged(name="S"))): "a type 'S'",
     # They differ in their documentation only.
-    json.dumps(
-        {
-            "type": "record",
-            "name": "R",
-            "fields": [
-                {
-                    "name": f"f{n}",
-                    "type": {
-                        "type": "record",
-                        "name": "S",
-                        "fields": [{"name": "f0", "type": "int"}],
-                        "doc": doc,
-                    },
-                }
-                for n, doc in enumerate("ab")
-            ],
-        }
-    ): "another type 'S'",
+    json.dumps(judged(*(judged("int", name="S", doc=doc) for doc in "ab"))): "another type 'S'",
 }
 """Schemas that Java 1.12 takes and we do not, with a part of what is said."""
-LATER = json.dumps(
-    {
-        "type": "record",
-        "name": "R",
-        "fields": [
-            {
-                "name": "f0",
-                "type": {
-                    "type": "record",
-                    "name": "S",
-                    "fields": [{"name": "f0", "type": "R"}],
-                    "namespace": "m",
-                },
-            }
-        ],
-    }
-)
+LATER = json.dumps(judged(judged("R", name="S", namespace="m")))
 """Java 1.12 refuses it, and 1.11 does not: R, which is around it, is not known before its end."""
 
 

@@ -10,7 +10,6 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as f
-from pyspark.sql.avro.functions import from_avro
 
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from tests.formats.spark_rows import avro_session
@@ -100,19 +99,6 @@ def plain(value):
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return str(value.astimezone(datetime.timezone.utc))
     return repr(value.normalize() if isinstance(value, Decimal) else value)
-
-
-@FRAMES
-def test_avro_by_spark(name, request, spark, written, kafka):
-    frame = request.getfixturevalue(name)
-    topic = written(frame, **{"value.format": "avro"})
-    schema = derived_schema(frame.schema.json())
-    reader = spark.read.format("kafka").option("subscribe", topic)
-    read = reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers).load()
-    columns = [f.col(f"row.{x.name}").cast(x.dataType).alias(x.name) for x in frame.schema]
-    found = read.select(from_avro("value", schema).alias("row")).select(*columns)
-    expected = frame.orderBy("id").toArrow()
-    assert found.orderBy("id").toArrow().cast(expected.schema).equals(expected)
 
 
 @FRAMES
