@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -59,7 +60,8 @@ _Key = tuple[ProducerConfig, ExactlyOnceConfig]
 # use a prefix for each job: unused sessions are closed.
 _MAX_UNUSED = 16
 _sessions: dict[_Key, CommitProtocol] = {}
-_in_use: set[_Key] = set()
+# How many threads use each session.
+_in_use: Counter[_Key] = Counter()
 _lock = Lock()
 _prepared_at_ms: dict[_Key, int] = {}
 # The name of this process as a driver, set before any thread needs it, and again after a fork.
@@ -77,12 +79,14 @@ def _session(options: SinkOptions) -> Iterator[CommitProtocol]:
     """Keep the session open within the block, while other threads write under other prefixes."""
     key = _key(options)
     with _lock:
-        _in_use.add(key)
+        _in_use[key] += 1
     try:
         yield _protocol(options)
     finally:
         with _lock:
-            _in_use.discard(key)
+            _in_use[key] -= 1
+            if not _in_use[key]:
+                del _in_use[key]
 
 
 def _protocol(options: SinkOptions) -> CommitProtocol:

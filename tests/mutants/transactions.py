@@ -339,7 +339,12 @@ _RECORDS = (
 
 _SESSION = (
     Mutant("transactions/session.py", "raise ConfigError(_NO_CHECKPOINT)", "pass", _PROTOCOL),
-    Mutant("transactions/session.py", "        _in_use.add(key)\n", "        pass\n", _SESSIONS),
+    Mutant(
+        "transactions/session.py",
+        "        _in_use[key] += 1\n",
+        "        _in_use[key] = 1\n",
+        _SESSIONS,
+    ),
     Mutant(
         "transactions/session.py",
         "return earlier + rest[: max(0, len(rest) - _MAX_UNUSED)]",

@@ -93,6 +93,18 @@ def test_a_prefix_for_each_job(closed: list[CommitProtocol]) -> None:
     assert len(session._sessions) == session._MAX_UNUSED + 2
 
 
+def test_one_that_two_threads_use_stays_open_when_the_first_leaves(
+    closed: list[CommitProtocol],
+) -> None:
+    with session._session(options("a")) as kept:
+        with session._session(options("a")):
+            pass
+        use(options("a", password="another"))
+        assert closed == []
+    use(options("a", password="another"))
+    assert closed == [kept]
+
+
 def test_one_that_is_in_use_stays_open(closed: list[CommitProtocol]) -> None:
     """Writes under many other prefixes go on in other threads."""
     with session._session(options("a")) as used:
