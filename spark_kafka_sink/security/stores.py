@@ -266,9 +266,8 @@ def _read(path: Path, option: str) -> bytes:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        reason = error.strerror or "it cannot be read"
         raise ConfigError(
-            f"{option}={path}: {references.process_description()}: {reason}"
+            f"{option}={path}: {references.process_description()}: {error.strerror}"
         ) from error
     if len(data) > _MOST_BYTES:
         raise DamagedStoreError(f"it is larger than {_MOST_BYTES >> 20} MiB")

@@ -428,6 +428,45 @@ MUTANTS = (
         _STORES,
     ),
     Mutant("security/stores.py", '"utf-8", "replace")', '"utf-8")', _STORES),
+    Mutant(
+        "security/stores.py",
+        "    if store.key is not None and store.certificates is not None:",
+        "    if False:",
+        _STORES,
+    ),
+    Mutant("security/stores.py", "    if count > 1:\n", "    if True:\n", _STORES),
+    Mutant("security/stores.py", "    if count > 1:\n", "    if count > 2:\n", _STORES),
+    Mutant("security/stores.py", "if key.is_encrypted and", "if", _STORES),
+    Mutant("security/stores.py", "if key.is_encrypted and", "if False and", _STORES),
+    Mutant("security/stores.py", "(said == PEM) != (kind == PEM)", "said != kind", _STORES),
+    Mutant("security/stores.py", "except StorePasswordError", "except KeyError", _STORES),
+    Mutant(
+        "security/stores.py", "options.certificates if store.location is None else", "", _STORES
+    ),
+    Mutant(
+        "security/stores.py",
+        "return None if store.certificates is None else options.certificates",
+        "return options.certificates",
+        _STORES,
+    ),
+    Mutant(
+        "security/stores.py",
+        "    if store.location is not None:\n        return options.location\n",
+        "",
+        _STORES,
+    ),
+    Mutant(
+        "security/stores.py",
+        "with _naming_option(options.certificates, options):\n            chain",
+        "with _naming_option(options.key, options):\n            chain",
+        _STORES,
+    ),
+    Mutant(
+        "security/stores.py",
+        "with _naming_option(options.key, options):\n            return",
+        "with _naming_option(options.certificates, options):\n            return",
+        _STORES,
+    ),
     Mutant("security/tls.py", " or name in _TLS_1_3_BY_HAND", "", _SUITES),
     Mutant(
         "security/tls.py",

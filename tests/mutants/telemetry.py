@@ -146,4 +146,46 @@ MUTANTS = (
         "for count in range(len(groups), -1, -1)",
         _FIGURES,
     ),
+    Mutant(
+        "producer/telemetry_figures.py",
+        "MAXIMA_OF_NODES if self.group == NODE_GROUP else MAXIMA)",
+        "MAXIMA)",
+        _FIGURES,
+    ),
+    Mutant(
+        "producer/telemetry_figures.py",
+        "            if node.requests:\n",
+        "            if True:\n",
+        _FIGURES,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "return node != self._node, in_flight, self",
+        "return node != self._node, 0, self",
+        _MISTAKES,
+    ),
+    Mutant(
+        "producer/telemetry.py",
+        "        self._node = None\n        self._paused",
+        "        self._paused",
+        _MISTAKES,
+    ),
+    Mutant(
+        "producer/telemetry_subscription.py",
+        "most_bytes if most_bytes > 0 else None",
+        "most_bytes",
+        _FIGURES,
+    ),
+    Mutant(
+        "producer/telemetry_subscription.py",
+        "interval_ms if interval_ms > 0 else",
+        "interval_ms or",
+        _FIGURES,
+    ),
+    Mutant(
+        "producer/telemetry_subscription.py",
+        "        if response.client_instance_id == NO_INSTANCE:\n            return None\n",
+        "",
+        _ENDS,
+    ),
 )

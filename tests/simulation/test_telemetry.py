@@ -208,6 +208,10 @@ def test_totals_begin_with_the_task_in_which_brokers_ask():
     push = watched.plugin.pushes[0]
     (point,) = push.points(TOTAL)
     assert (point.as_double, point.start_time_unix_nano) == (3, began_at_ms * 1_000_000)
+    points = push.points("node.request.total")
+    nodes = {point.attributes[0].value.string_value: point.as_double for point in points}
+    assert nodes, "the brokers of this task"
+    assert all(nodes.values()), "without the address of the task before"
 
 
 def test_maxima_are_of_the_tasks_since_the_push_before():
@@ -226,15 +230,19 @@ def test_maxima_are_of_the_tasks_since_the_push_before():
 
 def test_a_brokers_maxima_are_the_largest_of_its_tasks():
     watched = TelemetrySources(brokers=1)
-    longest_ms = []
+    largest = {"latency": 0, "size": 0}
     for _ in range(5):
         watched.write()
         watched.run_for(100)
-        longest_ms.append(watched.producer.client.nodes[1].request_latency_max_ms)
+        node = watched.producer.client.nodes[1]
+        largest["latency"] = max(largest["latency"], node.request_latency_max_ms)
+        largest["size"] = max(largest["size"], node.request_max_bytes)
         watched.next_task()
-    points = first_push(watched).points("node.request.latency.max")
-    told = {point.attributes[0].value.string_value: point.as_double for point in points}
-    assert told["node-1"] == max(longest_ms) > 0
+    push = first_push(watched)
+    for name, expected in largest.items():
+        points = push.points(f"node.request.{name}.max")
+        told = {point.attributes[0].value.string_value: point.as_double for point in points}
+        assert told["node-1"] == expected > 0
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,31 @@ def test_rows_do_not_wait_long_behind_a_push_that_is_not_answered(places):
     assert len(watched.simulation.all_values()) == 30
 
 
+def test_after_a_broker_that_did_not_answer_the_least_busy_one_is_asked():
+    for seed in range(8):
+        watched = TelemetrySources(seed, request_timeout_ms="60000")
+        watched.write()
+        watched.run_for(1_000)
+        watched.plugin.hangs = True
+        while watched.state is not State.PUSH_IN_PROGRESS:
+            watched.run_for(100)
+        silent = watched.producer.telemetry._node.node_id
+        watched.write(30)
+        watched.plugin.hangs = False
+        watched.run_for(DEFAULT_PUSH_INTERVAL_MS - 1_000)
+        assert watched.state is State.SUBSCRIPTION_NEEDED
+        watched.write(30)  # metadata and connections are new again
+        broker = watched.simulation.cluster.brokers[silent]
+        broker.is_paused = True
+        watched.simulation.append(keyed(30))
+        watched.producer._appender.finish_open()
+        watched.run_for(2_000)
+        assert len(watched.plugin.asked) == 2
+        assert watched.producer.telemetry._node.node_id != silent
+        broker.resume()
+        watched.producer.flush()
+
+
 def test_without_rows_an_answer_may_take_longer():
     watched = TelemetrySources(brokers=1)
     watched.write()

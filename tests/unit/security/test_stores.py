@@ -72,7 +72,7 @@ def test_a_type_that_is_not_what_the_file_is(said: str, tmp_path: Path) -> None:
     assert "its content is PKCS12, but the store's type is given as PEM" in trust_error(config)
 
 
-def test_a_type_that_is_not_given_is_what_the_file_is(tmp_path: Path) -> None:
+def test_a_type_that_is_not_given_or_another_of_java_is_what_the_file_is(tmp_path: Path) -> None:
     password = Secret(PASSWORD)
     for config in (
         of_file(tmp_path, AUTHORITY.pem),
@@ -82,6 +82,13 @@ def test_a_type_that_is_not_given_is_what_the_file_is(tmp_path: Path) -> None:
         of_file(tmp_path, f"0 is what this comment begins with, as PKCS12 does\n{AUTHORITY.pem}"),
         of_file(tmp_path, CLIENT.pkcs12(PASSWORD), password=password),
         of_file(tmp_path, store(PASSWORD, trusted_entry("ca", b"DER")), password=password),
+        of_file(tmp_path, CLIENT.pkcs12(PASSWORD), password=password, type="JKS"),
+        of_file(
+            tmp_path,
+            store(PASSWORD, trusted_entry("ca", b"DER")),
+            password=password,
+            type="PKCS12",
+        ),
     ):
         assert stores.trusted_certificates(config, TRUST_OPTIONS)
 
@@ -126,15 +133,17 @@ def test_a_store_without_what_is_wanted(tmp_path: Path) -> None:
     assert "At least one certificate expected, but none found" in key_error(no_chain)
 
 
+@pytest.mark.parametrize("aliases", ["a", "ba", "bac"])
 def test_of_several_keys_the_first_by_alias_is_used(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    aliases: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    entries = [key_entry(a, a.encode(), PASSWORD, [b"of " + a.encode()]) for a in ("b", "a", "c")]
+    entries = [key_entry(a, a.encode(), PASSWORD, [b"of " + a.encode()]) for a in aliases]
     config = of_file(tmp_path, store(PASSWORD, *entries), password=Secret(PASSWORD))
     material = stores.key_material(config, KEY_OPTIONS)
     assert material is not None
     assert material.chain == (b"of a",)
-    assert "of 3 private keys, a, the first by its alias, is used" in caplog.text
+    said = f"of {len(aliases)} private keys, a, the first by its alias, is used"
+    assert (said in caplog.text) == bool(caplog.records) == (len(aliases) > 1)
 
 
 def test_a_key_of_java_may_have_a_password_of_its_own(tmp_path: Path) -> None:
@@ -146,6 +155,51 @@ def test_a_key_of_java_may_have_a_password_of_its_own(tmp_path: Path) -> None:
             assert f"{problem}. Check kafka.ssl.key.password" in key_error(config)
         else:
             assert stores.key_material(config, KEY_OPTIONS) is not None
+
+
+def test_a_wrong_password_of_a_store_names_its_option(tmp_path: Path) -> None:
+    config = of_file(tmp_path, store(PASSWORD), password=Secret("marked-wrong"))
+    assert trust_error(config).endswith("Check kafka.ssl.truststore.password")
+    assert key_error(config).endswith("Check kafka.ssl.keystore.password")
+
+
+@pytest.mark.parametrize("key_password", [None, PASSWORD])
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_a_key_of_options_needs_a_password_if_it_is_encrypted(
+    is_encrypted: bool, key_password: str | None
+) -> None:
+    config = StoreConfig(
+        certificates=CLIENT.certificate_chain,
+        key=Secret(CLIENT.private_key(PASSWORD if is_encrypted else None)),
+        key_password=None if key_password is None else Secret(key_password),
+    )
+    if is_encrypted and key_password is None:
+        assert "kafka.ssl.keystore.key: the private key is encrypted" in key_error(config)
+        return
+    material = stores.key_material(config, KEY_OPTIONS)
+    assert material is not None
+    assert material.is_encrypted == is_encrypted
+    assert len(material.chain) == 2
+
+
+@pytest.mark.parametrize("options", [TRUST_OPTIONS, KEY_OPTIONS])
+def test_a_store_is_named_by_the_option_that_gives_it(options: stores.StoreOptions) -> None:
+    for config, source, description in (
+        (StoreConfig("/s"), options.location, f"{options.location}=/s"),
+        (StoreConfig(certificates="PEM"), options.certificates, options.certificates),
+    ):
+        assert stores.source(config, options) == source
+        assert stores.description(config, options) == description
+    assert stores.source(StoreConfig(), options) is None
+
+
+@pytest.mark.parametrize("option", ["certificate.chain", "key"])
+def test_damaged_text_names_its_own_option(option: str) -> None:
+    config = StoreConfig(
+        certificates="" if option == "certificate.chain" else CLIENT.certificate_chain,
+        key=Secret("" if option == "key" else CLIENT.private_key()),
+    )
+    assert key_error(config).startswith(f"kafka.ssl.keystore.{option}: ")
 
 
 def test_nothing_asked_for_is_nothing() -> None:
