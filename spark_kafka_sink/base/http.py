@@ -328,11 +328,12 @@ def _proxy(scheme: str, host: str) -> _Proxy | None:
     text = getproxies().get(scheme)
     if not text or proxy_bypass(host):
         return None
-    url = urlsplit(text if "://" in text else f"http://{text}")
     try:
+        url = urlsplit(text if "://" in text else f"http://{text}")
         port = url.port or 80
-    except ValueError:
-        port = 0
+        pair = f"{unquote(url.username or '')}:{unquote(url.password or '')}".encode()
+    except ValueError:  # its message quotes the password
+        url, port, pair = urlsplit(""), 0, b""
     if url.scheme != "http" or not url.hostname or not port:
         raise ConfigError(
             f"the environment's {scheme}_proxy must be of the form http://host:port, or no_proxy "
@@ -340,6 +341,5 @@ def _proxy(scheme: str, host: str) -> _Proxy | None:
         )
     headers: dict[str, str] = {}
     if url.username is not None:
-        pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
-        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
     return _Proxy(url.hostname, port, headers)

@@ -96,3 +96,21 @@ def test_nobody_else_may_read_what_is_written(tmp_path: Path) -> None:
     assert write_private(path, "after").read_text() == "after"
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_that_another_user_plants_is_not_followed(tmp_path: Path) -> None:
+    other, path = tmp_path / "other", tmp_path / "key.pem"
+    other.write_text("precious")
+    path.with_name("key.pem.part").symlink_to(other)
+    path.symlink_to(other)
+    assert write_private(path, "after").read_text() == "after"
+    assert not path.is_symlink()
+    assert other.read_text() == "precious"
+
+
+def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "key.pem"
+    path.mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_private(path, "secret")
+    assert list(tmp_path.iterdir()) == [path]

@@ -387,6 +387,17 @@ def test_a_proxy_gets_its_own_credentials_and_none_of_the_servers(
         http._proxy("http", "other.example")
 
 
+@pytest.mark.parametrize("host", ["\u2100@proxy:3128", "@[::1:3128", "@proxy:x", "\udcff@proxy:1"])
+def test_a_proxys_password_is_in_no_error(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """A message of ``urlsplit`` quotes the user and the password."""
+    monkeypatch.setenv("http_proxy", f"http://svc:hush{host}")
+    with pytest.raises(ConfigError, match="http_proxy must be of the form") as caught:
+        http._proxy("http", "other.example")
+    assert "hush" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
 @pytest.mark.parametrize(("status", "told"), [(200, "EOF"), (407, "proxy p:1 answers 407")])
 def test_a_tunnel_is_asked_for_and_what_is_refused_leaves_nothing_open(
     monkeypatch: pytest.MonkeyPatch, status: int, told: str
