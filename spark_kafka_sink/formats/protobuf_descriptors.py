@@ -136,8 +136,10 @@ def indexes_in(text: str, name: str) -> tuple[int, ...]:
     return found
 
 
+# An unclosed string or comment is one word: trying its end again at each quote is quadratic.
 _WORD = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[\w.]+|\S""", re.DOTALL
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?|[\w.]+|\S""",
+    re.DOTALL,
 )
 
 

@@ -367,6 +367,21 @@ def test_a_message_that_the_registrys_schema_does_not_define(name):
         indexes_in(AS_TEXT, name)
 
 
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_an_unclosed_string_of_a_text_is_read_once(quote):
+    """It ends with its line. Read again from each of its quotes, it would take quadratic time."""
+    escaped = "\\" + quote
+    text = f"message A {{}}\n{quote}{escaped} message B {{}} {escaped}\nmessage C {{}}"
+    assert indexes_in(text, "C") == (1,)
+
+
+def test_an_unclosed_comment_of_a_text_is_read_once():
+    text = "message A {} /* message B {} /* message C {}"
+    for name in ("B", "C"):
+        with pytest.raises(FormatError, match=f"no message '{name}': there are A$"):
+            indexes_in(text, name)
+
+
 def test_messages_of_a_text_without_a_package():
     assert indexes_in("message A { message B {} }", "A.B") == (0, 0)
     assert indexes_in("message package {} message A {}", "A") == (1,)
