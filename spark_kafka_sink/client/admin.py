@@ -228,8 +228,7 @@ class AdminClient(BlockingClient):
 
     def nodes(self, deadline_ms: int) -> list[Node]:
         """Return all brokers that the cluster knows."""
-        response = self.metadata([], False, deadline_ms)
-        return [Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
+        return brokers_of(self.metadata([], False, deadline_ms))
 
     # --- requests to the controller ------------------------------------------------------------
 
@@ -250,6 +249,11 @@ class AdminClient(BlockingClient):
                 if response is not None:
                     return response
             self._controller = None
+
+
+def brokers_of(response: MetadataResponse) -> list[Node]:
+    """Return the brokers that a response names."""
+    return [Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
 
 
 def _controller_of(response: MetadataResponse) -> Node | None:

@@ -10,6 +10,7 @@ strategies; KIP-98, KIP-664, KIP-890.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
 )
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.client.admin import AdminClient, brokers_of
 from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.client.coordinators import (
     CoordinatorRequest,
@@ -34,6 +35,7 @@ from spark_kafka_sink.client.coordinators import (
     verdict_on,
 )
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
+from spark_kafka_sink.protocol.messages.topics import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.messages.transactions import (
     EPOCH_BUMP_VERSION,
     AddPartitionsToTxnResponse,
@@ -55,6 +57,8 @@ from spark_kafka_sink.transactions.model import (
     is_task_id,
     task_id_pattern,
 )
+
+logger = logging.getLogger(__name__)
 
 ONGOING = "Ongoing"
 _COMMITTED = {"PrepareCommit", "CompleteCommit"}
@@ -195,20 +199,45 @@ def _states_of_all_brokers(
     And True if every broker has answered with a state, or that it does not coordinate the id.
     """
     request = DescribeTransactionsRequest(list(transactional_ids))
-    nodes = admin.nodes(deadline_ms)
-    reachable = admin.await_all(nodes, deadline_ms)
-    answers = admin.request_all([Call(node, request) for node in reachable], deadline_ms)
-    told = [a for a in answers if isinstance(a, DescribeTransactionsResponse)]
-    states = [state for answer in told for state in answer.transaction_states]
-    has_all = len(told) == len(nodes) and not any(_may_answer_later(s) for s in states)
-    return [state for state in states if not state.error_code], has_all
+    answers = _ask_all_brokers(admin, lambda node: Call(node, request), deadline_ms)
+    states: list[TransactionState] = []
+    has_all = True
+    for answer in answers.values():
+        is_description = isinstance(answer, DescribeTransactionsResponse)
+        found = answer.transaction_states if is_description else []
+        conclusive = {s.transactional_id for s in found if _is_conclusive(s)}
+        has_all = has_all and conclusive.issuperset(transactional_ids)
+        states += [state for state in found if not state.error_code]
+    return states, has_all
 
 
-def _may_answer_later(state: TransactionState) -> bool:
-    """Return True if the broker may coordinate the id, and cannot answer yet."""
-    error = error_for_code(state.error_code)
-    is_settled = verdict_on(error) in (Verdict.DONE, Verdict.FATAL)
-    return not is_settled and error.name != "NOT_COORDINATOR"
+def _is_conclusive(state: TransactionState) -> bool:
+    """Return True if the broker has said what it knows. Any other error may hide a coordinator."""
+    return error_for_code(state.error_code).name in _CONCLUSIVE
+
+
+def _ask_all_brokers(
+    admin: AdminClient, call_to: Callable[[Node], Call], deadline_ms: int
+) -> dict[int, Message | None]:
+    """Return the responses by node id of all brokers that any reachable broker names.
+
+    None: the broker is unreachable or silent, or has not told which brokers it knows. The list of
+    one broker is not enough: one that is cut off lacks the brokers that joined since.
+    """
+    membership = MetadataRequest([], False)
+    nodes = {node.node_id: node for node in admin.nodes(deadline_ms)}
+    answers: dict[int, Message | None] = {}
+    while new := [node for node_id, node in nodes.items() if node_id not in answers]:
+        answers.update((node.node_id, None) for node in new)
+        reachable = admin.await_all(new, deadline_ms)
+        lists = admin.request_all([Call(node, membership) for node in reachable], deadline_ms)
+        responses = admin.request_all([call_to(node) for node in reachable], deadline_ms)
+        for node, listed, response in zip(reachable, lists, responses):
+            if isinstance(listed, MetadataResponse):
+                answers[node.node_id] = response
+                for broker in brokers_of(listed):
+                    nodes.setdefault(broker.node_id, broker)
+    return answers
 
 
 def merge_listings(answers: Sequence[Message | None]) -> tuple[list[OpenTransaction], bool]:
@@ -237,6 +266,7 @@ _ENDED_OTHERWISE = _FENCED | {
     "INVALID_PRODUCER_ID_MAPPING",
     "TRANSACTION_ABORTABLE",
 }
+_CONCLUSIVE = {"NONE", "NOT_COORDINATOR", "TRANSACTIONAL_ID_NOT_FOUND"}
 _PATTERN_VERSION = 2
 _ENDING = {"PrepareCommit", "PrepareAbort"}
 
@@ -419,6 +449,9 @@ class TransactionClient:
             state = self.describe_with_fallback([transaction], deadline_ms)[transactional_id]
             if state is not None and outcome_of(transaction, state) is Outcome.LOST:
                 raise _aborted(state)
+            if state is not None and outcome_of(transaction, state) is Outcome.COMMITTED:
+                # An earlier request was accepted, and its answer was lost.
+                return self._identity_after_commit(transaction, state, deadline_ms)
             if not is_open(transaction, state) or not self.admin.pause(attempts, deadline_ms):
                 break
             attempts += 1
@@ -427,6 +460,23 @@ class TransactionClient:
         if response.producer_id >= 0:
             return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         return producer
+
+    def _identity_after_commit(
+        self, transaction: TaskTransaction, state: TransactionState, deadline_ms: int
+    ) -> ProducerIdAndEpoch:
+        """Return the next identity after a commit whose answer was lost.
+
+        While the markers are written, the epoch is the former or the next.
+        """
+        attempts = 0
+        while state.transaction_state in _ENDING and self.admin.pause(attempts, deadline_ms):
+            found = self.describe_with_fallback([transaction], deadline_ms)
+            complete = found[transaction.transactional_id]
+            if complete is None or outcome_of(transaction, complete) is not Outcome.COMMITTED:
+                break
+            state = complete
+            attempts += 1
+        return ProducerIdAndEpoch(state.producer_id, state.producer_epoch)
 
     def add_partition(
         self,
@@ -526,12 +576,21 @@ class TransactionClient:
         """
         attempts = 0
         while True:
-            # Other brokers take over the coordinators of unreachable brokers, or none does.
-            nodes = self.admin.await_all(self.admin.nodes(deadline_ms), deadline_ms)
-            calls = [self._list_request(node, pattern, states) for node in nodes]
-            answers = self.admin.request_all(calls, deadline_ms)
-            found, is_complete = merge_listings(answers)
+            answers = _ask_all_brokers(
+                self.admin, lambda node: self._list_request(node, pattern, states), deadline_ms
+            )
+            found, is_complete = merge_listings(list(answers.values()))
+            silent = [node_id for node_id, answer in answers.items() if answer is None]
+            # A connection may have been lost, so a silent broker is asked once more. Other brokers
+            # take over the coordinators of one that stays silent, or none does.
+            is_complete = is_complete and (attempts > 0 or not silent)
             if is_complete or not self.admin.pause(attempts, deadline_ms):
+                if silent:
+                    logger.warning(
+                        f"broker(s) {', '.join(map(str, silent))} did not list their open "
+                        "transactions: what is open there is aborted by the next planning, or by "
+                        "the brokers after transaction.timeout.ms"
+                    )
                 return found
             attempts += 1
 

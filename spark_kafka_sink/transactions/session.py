@@ -104,8 +104,10 @@ def _protocol(options: SinkOptions) -> CommitProtocol:
     patience_ms = options.producer.max_block_ms
     protocol = CommitProtocol(client, key[1], _clock, patience_ms)
     with _lock:
-        _sessions[key] = protocol
-    return protocol
+        kept = _sessions.setdefault(key, protocol)
+    if kept is not protocol:  # another thread was faster
+        protocol.close()
+    return kept
 
 
 def _sessions_to_close(key: _Key) -> list[_Key]:

@@ -33,15 +33,45 @@ _CLAIMS = (
     ),
     Mutant(
         "transactions/client.py",
-        "len(told) == len(nodes) and not any(_may_answer_later(s) for s in states)",
-        "len(told) == len(nodes)",
+        "{s.transactional_id for s in found if _is_conclusive(s)}",
+        "{s.transactional_id for s in found}",
         _CUT_OFF,
     ),
     Mutant(
         "transactions/client.py",
-        "len(told) == len(nodes) and not any(_may_answer_later(s) for s in states)",
-        "not any(_may_answer_later(s) for s in states)",
+        "has_all = has_all and conclusive.issuperset(transactional_ids)",
+        "has_all = has_all and (not found or conclusive.issuperset(transactional_ids))",
         _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/client.py",
+        "nodes.setdefault(broker.node_id, broker)",
+        "pass",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/client.py",
+        "outcome_of(transaction, state) is Outcome.COMMITTED:\n                # An",
+        "False:\n                # An",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/client.py",
+        "while state.transaction_state in _ENDING and self.admin.pause(",
+        "while False and self.admin.pause(",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/client.py",
+        "                if silent:\n                    logger",
+        "                if False:\n                    logger",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/session.py",
+        "kept = _sessions.setdefault(key, protocol)",
+        "kept = _sessions[key] = protocol",
+        _SESSIONS,
     ),
     Mutant(
         "transactions/client.py",
@@ -69,8 +99,8 @@ _CLAIMS = (
     ),
     Mutant(
         "transactions/client.py",
-        "[state for state in states if not state.error_code], has_all",
-        "states, has_all",
+        "states += [state for state in found if not state.error_code]",
+        "states += found",
         _CUT_OFF,
     ),
     Mutant("transactions/client.py", "            is_complete = False\n", "", _CUT_OFF),
@@ -107,8 +137,8 @@ _CLAIMS = (
     ),
     Mutant(
         "transactions/client.py",
-        "if is_complete or not self.admin.pause(attempts, deadline_ms):\n                return found",
-        "if True:\n                return found",
+        "is_complete = is_complete and (attempts > 0 or not silent)",
+        "is_complete = True",
         _CUT_OFF,
     ),
     Mutant(

@@ -4,6 +4,7 @@ another one coordinates now, and does not know their latest transactions.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from unittest import mock
@@ -59,6 +60,8 @@ CUT_OFF, COORDINATOR, OTHER = 1, 2, 3
 LOG = TopicPartition("decisions", 0)
 NOT_COORDINATOR, FENCED, UNKNOWN_PRODUCER, NOT_FOUND = 16, 90, 49, 105
 COORDINATOR_LOAD_IN_PROGRESS = 14
+UNKNOWN_SERVER_ERROR, AUTHORIZATION_FAILED = -1, 53
+INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE = 47, 48
 TOPIC_AUTHORIZATION_FAILED = 29
 MINUTE_MS = 60_000
 WRITTEN = TaskTransaction("q.0123456789ab.0", 4_000, 7, 2, 0, 300, "rows")
@@ -79,6 +82,9 @@ class World:
         self.epoch = WRITTEN.producer_epoch
         self.lost = 0
         self.error_instead: int | None = None
+        self.is_silent_about_id = 0
+        self.listed_by_cut_off = tuple(NODES)
+        self.completes_when_described = False
         self.network = ScriptedNetwork(NODES, self.clock, self._answer, OFFERED)
         self.network.features["transaction.version"] = 2
         bootstrap = [(node.host, node.port) for node in NODES.values()]
@@ -87,20 +93,27 @@ class World:
 
     def _answer(self, asked: Asked) -> schema.Message:
         if isinstance(asked.request, MetadataRequest):
-            brokers = [MetadataResponseBroker(*node[:3]) for node in NODES.values()]
+            listed = self.listed_by_cut_off if asked.node_id == CUT_OFF else NODES
+            brokers = [MetadataResponseBroker(*NODES[node_id][:3]) for node_id in listed]
             return MetadataResponse(brokers=brokers)
         if isinstance(asked.request, FindCoordinatorRequest):
             named = NODES[CUT_OFF if asked.node_id == CUT_OFF else COORDINATOR]
             keys = asked.request.coordinator_keys
             return FindCoordinatorResponse(coordinators=[Coordinator(k, *named[:3]) for k in keys])
         if isinstance(asked.request, DescribeTransactionsRequest):
+            if asked.node_id == COORDINATOR and self.is_silent_about_id:
+                self.is_silent_about_id -= 1
+                return DescribeTransactionsResponse(transaction_states=[])
             if asked.node_id == COORDINATOR and self.lost:
                 self.lost -= 1
                 if self.error_instead is None:
                     raise LoseConnection
                 error = state_of(error_code=self.error_instead)
                 return DescribeTransactionsResponse(transaction_states=[error])
-            return DescribeTransactionsResponse(transaction_states=[self._known_to(asked.node_id)])
+            known = self._known_to(asked.node_id)
+            if asked.node_id == COORDINATOR and self.completes_when_described:
+                self.state, self.epoch = "CompleteCommit", 8
+            return DescribeTransactionsResponse(transaction_states=[known])
         if isinstance(asked.request, AddPartitionsToTxnRequest):
             is_ours = (
                 asked.node_id != CUT_OFF and asked.request.v3_and_below_producer_epoch == self.epoch
@@ -171,6 +184,45 @@ def test_nothing_is_concluded_while_the_true_coordinator_loads(refusal, known):
     world.lost, world.error_instead = 3, COORDINATOR_LOAD_IN_PROGRESS
     outcomes = world.client.commit_all([WRITTEN], MINUTE_MS)
     assert outcomes == {WRITTEN.transactional_id: Outcome.COMMITTED}
+
+
+@WORLDS
+@pytest.mark.parametrize("code", [UNKNOWN_SERVER_ERROR, AUTHORIZATION_FAILED])
+def test_an_error_of_the_true_coordinator_is_no_answer(refusal, known, code):
+    world = World(refusal, known)
+    world.lost, world.error_instead = 1, code
+    with contextlib.suppress(BrokerError):  # also an end without a wrong conclusion
+        outcomes = world.client.commit_all([WRITTEN], MINUTE_MS)
+        assert outcomes == {WRITTEN.transactional_id: Outcome.COMMITTED}
+
+
+@WORLDS
+def test_an_answer_without_the_id_is_no_answer(refusal, known):
+    world = World(refusal, known)
+    world.is_silent_about_id = 1
+    outcomes = world.client.commit_all([WRITTEN], MINUTE_MS)
+    assert outcomes == {WRITTEN.transactional_id: Outcome.COMMITTED}
+    assert world.is_silent_about_id == 0
+
+
+@WORLDS
+def test_a_coordinator_that_joined_since_is_asked_too(refusal, known):
+    """The broker that is cut off does not name it."""
+    world = World(refusal, known)
+    world.listed_by_cut_off = (CUT_OFF, OTHER)
+    outcomes = world.client.commit_all([WRITTEN], MINUTE_MS)
+    assert outcomes == {WRITTEN.transactional_id: Outcome.COMMITTED}
+
+
+@pytest.mark.parametrize("refusal", [FENCED, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE])
+@pytest.mark.parametrize("state", ["CompleteCommit", "PrepareCommit"])
+def test_a_commit_whose_answer_was_lost_is_a_commit(refusal, state):
+    """The repetition meets the cut-off broker. Else the job fails, though its rows are visible."""
+    world = World(refusal, None)
+    world.state, world.epoch = state, 8 if state == "CompleteCommit" else 7
+    world.completes_when_described = state == "PrepareCommit"
+    name, producer = WRITTEN.transactional_id, WRITTEN.producer
+    assert world.client.commit_driver_transaction(name, producer, 2, MINUTE_MS) == (producer[0], 8)
 
 
 @pytest.mark.parametrize(
@@ -355,6 +407,32 @@ def test_a_coordinator_that_still_loads_is_asked_again_what_is_open():
 
     found = listing(answer).open_task_transactions("q", MINUTE_MS)
     assert [t.transactional_id for t in found] == [WRITTEN.transactional_id]
+
+
+def test_a_listing_that_is_lost_is_asked_for_again():
+    """Else what is open there is said to be aborted, and readers wait for it."""
+    lost = iter([True])
+    listed = ListedTransaction(WRITTEN.transactional_id, WRITTEN.producer_id, "Ongoing")
+
+    def answer(asked: Asked) -> ListTransactionsResponse:
+        if asked.node_id == COORDINATOR and next(lost, False):
+            raise LoseConnection
+        is_coordinator = asked.node_id == COORDINATOR
+        return ListTransactionsResponse(transaction_states=[listed] if is_coordinator else [])
+
+    found = listing(answer).open_task_transactions("q", MINUTE_MS)
+    assert [t.transactional_id for t in found] == [WRITTEN.transactional_id]
+
+
+def test_a_broker_that_lists_nothing_is_named(caplog):
+    def answer(asked: Asked) -> ListTransactionsResponse:
+        if asked.node_id == COORDINATOR:
+            raise LoseConnection
+        return ListTransactionsResponse()
+
+    assert listing(answer).open_task_transactions("q", MINUTE_MS) == []
+    (message,) = caplog.messages
+    assert message.startswith(f"broker(s) {COORDINATOR} did not list their open transactions")
 
 
 def test_only_tasks_of_the_prefix_are_swept_where_brokers_filter_nothing():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions import session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
@@ -103,6 +105,22 @@ def test_one_that_two_threads_use_stays_open_when_the_first_leaves(
         assert closed == []
     use(options("a", password="another"))
     assert closed == [kept]
+
+
+def test_of_two_threads_that_make_one_the_second_takes_the_firsts(
+    closed: list[CommitProtocol], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, others = AdminClient.of, list[CommitProtocol]()
+
+    def connect_later(*arguments: Any) -> AdminClient:
+        monkeypatch.setattr(AdminClient, "of", connect)
+        others.append(use(options("a")))  # as another thread does meanwhile
+        return connect(*arguments)
+
+    monkeypatch.setattr(AdminClient, "of", connect_later)
+    assert [use(options("a"))] == others
+    assert len(closed) == 1
+    assert closed != others
 
 
 def test_one_that_is_in_use_stays_open(closed: list[CommitProtocol]) -> None:
