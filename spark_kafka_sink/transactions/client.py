@@ -203,8 +203,9 @@ def _states_of_all_brokers(
     states: list[TransactionState] = []
     has_all = True
     for answer in answers.values():
-        is_description = isinstance(answer, DescribeTransactionsResponse)
-        found = answer.transaction_states if is_description else []
+        found = (
+            answer.transaction_states if isinstance(answer, DescribeTransactionsResponse) else []
+        )
         conclusive = {s.transactional_id for s in found if _is_conclusive(s)}
         has_all = has_all and conclusive.issuperset(transactional_ids)
         states += [state for state in found if not state.error_code]

@@ -428,7 +428,7 @@ MUTANTS = (
         'headers={"Host": target}',
         _HTTP,
     ),
-    Mutant("base/http.py", "unquote(url.username)", "url.username", _HTTP),
+    Mutant("base/http.py", "unquote(url.username or '')}:", "url.username or ''}:", _HTTP),
     Mutant("base/http.py", "        if left_ms <= 0:\n            raise _no_time()\n", "", _HTTP),
     Mutant(
         "base/http.py",
