@@ -5,10 +5,12 @@ The schema is generated from the tables of the fields. The reader follows the fi
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, BinaryIO
@@ -185,6 +187,18 @@ _DEFINITIONS = _SHAPE["$defs"]
 logger = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 1024 * 1024
+MAX_LINE_BYTES = 256 * 1024 * 1024
+"""Most bytes of a line, with its line feed."""
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines; a NUL, which no reader accepts, replaces one above MAX_LINE_BYTES."""
+    while text := file.readline(MAX_LINE_BYTES + 1):
+        if len(text) > MAX_LINE_BYTES:
+            while text and not text.endswith(b"\n"):
+                text = file.readline(_BUFFER_BYTES)
+            text = b"\0" + text[-1:]
+        yield text
 
 
 class PinnedFile:
@@ -194,10 +208,13 @@ class PinnedFile:
     """
 
     def __init__(self, path: str) -> None:
-        """Open the file. Raises OSError."""
+        """Open the file. Raises OSError; FileNotFoundError if ``path`` is no regular file."""
         self.path = path
         self._descriptor = -1
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Without O_NONBLOCK, the opening of a pipe waits for a writer.
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            raise FileNotFoundError(errno.ENOENT, "no regular file", path)
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
@@ -288,10 +305,12 @@ class LineTail:
             self._position = 0
         with self._known.stream() as file:
             file.seek(self._position)
-            data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]  # the last line may be incomplete
-        self._position += len(whole)
-        return whole
+            whole: list[bytes] = []
+            for text in lines_of(file):
+                if text.endswith(b"\n"):  # the last line may be incomplete
+                    whole.append(text)
+                    self._position = file.tell()
+        return b"".join(whole)
 
 
 def _opened(path: str) -> Iterator[PinnedFile]:

@@ -28,6 +28,7 @@ from spark_kafka_sink.metrics.reading import (
     LATEST_MS,
     REQUIRED_TO_READ,
     PinnedFile,
+    lines_of,
     read_line,
 )
 from spark_kafka_sink.tools.report_advice import Causes
@@ -35,7 +36,6 @@ from spark_kafka_sink.tools.report_figures import PARTS
 
 PIECE_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 16 * 1024 * 1024
-_MAX_LINE_BYTES = 256 * 1024 * 1024
 _MAX_NESTING = 1000
 """Most opening brackets in the text for pyarrow; a line of the sink has a hundred or so."""
 
@@ -84,7 +84,8 @@ def files_of(path: str) -> list[str]:
         names = sorted(name for name in os.listdir(path) if name.endswith((".json", ".jsonl")))
         found = [os.path.join(path, name) for name in names]
     else:
-        found = [*_rotated(path), *([path] if os.path.exists(path) else [])]
+        found = [*_rotated(path), path]
+    found = list(filter(os.path.isfile, found))
     if not found:
         raise ConfigError(
             f"no metrics in {path}: name the file that option metrics.path names, or a folder with "
@@ -109,9 +110,9 @@ def read_pieces(files: Iterable[str | PinnedFile]) -> Iterator[list[bytes]]:
     for one in files:
         opened = PinnedFile(one) if isinstance(one, str) else one
         with opened.stream() as file:
-            while texts := file.readlines(PIECE_BYTES):
-                waiting += texts
-                size += sum(map(len, texts))
+            for text in lines_of(file):
+                waiting.append(text)
+                size += len(text)
                 if size >= PIECE_BYTES:
                     yield waiting
                     waiting, size = [], 0
@@ -187,11 +188,8 @@ def _rows(texts: list[bytes]) -> pa.StructArray | None:
 def _needs_validation(text: bytes) -> bool:
     """Return True if pyarrow must not parse ``text`` before a check.
 
-    pyarrow limits no nesting, treats a block of more than 2 GiB as an error of the caller, and
-    accepts strings of any bytes.
+    pyarrow limits no nesting, and accepts strings of any bytes.
     """
-    if len(text) > _MAX_LINE_BYTES:
-        return True
     if not text.isascii():
         try:
             text.decode()
@@ -224,7 +222,7 @@ def select(piece: Piece, numbers: list[int]) -> Piece:
 
 def _is_line(text: bytes) -> bool:
     """Return True for a line; a foreign or cut-off text must not stop the reading of others."""
-    return len(text) <= _MAX_LINE_BYTES and read_line(text) is not None and _fits(text)
+    return read_line(text) is not None and _fits(text)
 
 
 def _fits(text: bytes) -> bool:

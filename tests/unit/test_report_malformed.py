@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.metrics.reading import LineTail, read_line
-from spark_kafka_sink.tools import report_lines
-from spark_kafka_sink.tools.report_lines import LineAggregate, parse
+from spark_kafka_sink.metrics import reading
+from spark_kafka_sink.metrics.reading import LineTail, PinnedFile, read_line
+from spark_kafka_sink.tools.report_lines import LineAggregate, collect, parse, read_pieces
 from spark_kafka_sink.tools.report_page import FollowedReport, render
 from tests.unit.report_lines import HEALTHY, SLOW_BROKER, THROTTLED
 from tests.unit.test_report import numbered, text
@@ -165,11 +168,53 @@ def test_many_among_good_ones(sampling_interval: int) -> None:
     assert len(found.latest()) == 100
 
 
-def test_a_line_longer_than_any_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_lines, "_MAX_LINE_BYTES", 100_000)
-    found = LineAggregate()
-    found.add([with_raw("note", b'"%s"' % (b"x" * 200_000)), having()])
-    assert (found.lines, found.left_out) == (1, 1)
+def test_a_line_longer_than_any_is_left_out_in_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sparse file of any size takes no space on disk."""
+    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 100_000)
+    path = tmp_path / "lines.jsonl"
+    with path.open("wb") as file:
+        file.write(having() + b"\n" + b'{"sink": "x"')
+        file.seek(64 * 1024 * 1024)
+        file.write(b"\n" + having() + b"\n")
+    followed = LineTail(str(path), from_end=False)
+    tracemalloc.start()
+    try:
+        (pieces,) = read_pieces([str(path)])
+        texts = followed.read_texts().splitlines()
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 16 * 1024 * 1024
+    for found in (pieces, texts):
+        aggregate = LineAggregate()
+        aggregate.add(found)
+        assert (aggregate.lines, aggregate.left_out) == (2, 1)
+    with path.open("ab") as file:
+        file.write(b"x" * 200_000)
+    assert followed.read_texts() == b""
+    assert len(next(read_pieces([str(path)]))) == 4
+    with path.open("ab") as file:
+        file.write(b"\n" + having() + b"\n")
+    assert len(followed.read()) == 1
+
+
+def test_what_is_no_regular_file_is_skipped(tmp_path: Path) -> None:
+    """To open a pipe for reading would wait for a writer without end."""
+    (tmp_path / "a.jsonl").write_bytes(having() + b"\n")
+    for name in ("b.jsonl", "a.jsonl.1"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "c.jsonl").mkdir()
+    for path in (tmp_path, tmp_path / "a.jsonl"):
+        assert collect(str(path), None).lines == 1
+    with pytest.raises(ConfigError, match="no metrics in"):
+        collect(str(tmp_path / "b.jsonl"), None)
+    assert len(LineTail(str(tmp_path / "a.jsonl"), from_end=False).read()) == 1
+    for path in (tmp_path / "b.jsonl", tmp_path, Path(os.devnull)):
+        assert LineTail(str(path), from_end=False).read() == []
+        with pytest.raises(FileNotFoundError, match="no regular file"):
+            PinnedFile(str(path))
 
 
 VALUES: tuple[Any, ...] = (
