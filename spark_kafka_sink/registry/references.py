@@ -42,13 +42,13 @@ def with_references(client: RegistryClient, schema: Schema) -> Schema:
     try:
         for parsed in schemas:
             inlining.add(parsed, "")
-        inlined = inlining.of(schemas[-1], "")
+        text = json.dumps(inlining.of(schemas[-1], ""))
     except (AttributeError, KeyError, RecursionError, TypeError):
         raise RegistryError(
             f"the schema of id {schema.id} that the schema registry {client.name} tells, or one "
             "that it builds on, is no Avro schema"
         ) from None
-    return schema._replace(text=json.dumps(inlined))
+    return schema._replace(text=text)
 
 
 def _parsed(client: RegistryClient, name: str, schema: Schema) -> Any:

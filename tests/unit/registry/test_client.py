@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from spark_kafka_sink.base.errors import CredentialsUnavailableError, KafkaSinkError
+from spark_kafka_sink.base.text import parse_json
 from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.registry import client, schemas
 from spark_kafka_sink.registry.client import (
@@ -595,6 +596,29 @@ def test_a_type_in_a_list_or_map_of_another_schema_is_known(registry, kind):
     registry.add("t-value", {"schema": own, "references": [reference("home")]})
     (field,) = json.loads(found(registry.url, **LATEST).text)["fields"]
     assert field["type"] == {**json.loads(PLACE), "namespace": "n"}
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+def test_a_schema_that_is_nested_too_deeply_once_it_is_whole_is_told(registry):
+    """Each of the two texts can be parsed."""
+    parsed, too_deep = 1, 1 << 22
+    while too_deep - parsed > 1:
+        depth = (parsed + too_deep) // 2
+        try:
+            parse_json(nested(depth))
+        except ValueError:
+            too_deep = depth
+        else:
+            parsed = depth
+    inner = '{"type":"record","name":"B","fields":[],"p":' + nested(parsed - 100) + "}"
+    registry.add("B", {"schema": inner})
+    outer = '{"type":"array","items":' * 200 + '"B"' + "}" * 200
+    own = '{"type":"record","name":"R","fields":[{"name":"b","type":' + outer + "}]}"
+    registry.add("t-value", {"schema": own, "references": [reference("B")]})
+    assert "is no Avro schema" in refusal(registry.url, **LATEST)
 
 
 def test_a_namespace_may_be_none(registry):
