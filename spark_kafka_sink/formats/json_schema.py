@@ -127,8 +127,12 @@ _TYPES = frozenset(["array", "boolean", "integer", "null", "number", "object", "
 _NULL = {"type": "null"}
 
 
+_MAX_SHOWN = 20
+"""Most misfits of one kind in a result; a registry's schema may have millions."""
+
+
 class Compared(NamedTuple):
-    """The result of a comparison, in words.
+    """The result of a comparison, in words. ``and more`` stands for the misfits beyond 20.
 
     misfits: differences of each row; of_some: differences of rows with a null, NaN or infinity
     unknown: unresolved references, whose schemas are not compared
@@ -154,10 +158,31 @@ def compared(written: Any, registered: Any, others: Iterable[tuple[str, Any]] = 
     comparing = _Comparing(References(registered, others))
     found = comparing.misfits(written, registered, "")
     return Compared(
-        tuple(one.text for one in found if one.is_sure),
-        tuple(one.text for one in found if not one.is_sure),
+        _texts(one for one in found if one.is_sure),
+        _texts(one for one in found if not one.is_sure),
         tuple(sorted(comparing.unknown)),
     )
+
+
+def _limited(found: Iterable[_Misfit]) -> list[_Misfit]:
+    """Return different misfits of each kind, up to one more than are shown.
+
+    Each level of a schema has such a list, so complete lists would take quadratic memory.
+    """
+    sure: dict[_Misfit, None] = {}
+    of_some: dict[_Misfit, None] = {}
+    for one in found:
+        kept = sure if one.is_sure else of_some
+        if len(kept) <= _MAX_SHOWN:
+            kept[one] = None
+        if len(sure) > _MAX_SHOWN:
+            break
+    return [*sure, *of_some]
+
+
+def _texts(found: Iterable[_Misfit]) -> tuple[str, ...]:
+    texts = tuple(one.text for one in found)
+    return texts if len(texts) <= _MAX_SHOWN else (*texts[:_MAX_SHOWN], "and more")
 
 
 class _Comparing:
@@ -177,7 +202,7 @@ class _Comparing:
         key = (id(written), id(registered))
         if key not in self._found:
             self._found[key] = []  # a circular reference adds no misfit
-            self._found[key] = [*dict.fromkeys(self._misfits(written, registered, path))]
+            self._found[key] = _limited(self._misfits(written, registered, path))
         return self._found[key]
 
     def _misfits(self, written: Any, registered: Any, path: str) -> Iterator[_Misfit]:

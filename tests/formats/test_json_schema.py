@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_kafka_sink.formats import json_schema
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.json_schema import Written, compared, derived_json_schema
 from spark_kafka_sink.formats.plan import JSON, FormatError, FormatPlan, JsonOptions, PlannedField
@@ -345,6 +346,28 @@ def test_schemas_that_are_in_each_other_many_times_are_compared_once():
         both = {"allOf": [schema, dict(schema)], "anyOf": [schema, dict(schema)]}
         wanted.setdefault("$defs", {})[name] = both
     assert compared(ORDER, wanted).misfits == (CITY,)
+
+
+def test_each_level_of_a_schema_keeps_a_limited_number_of_misfits():
+    levels = {f"S{n}": {"allOf": [{"$ref": f"#/$defs/S{n + 1}"}]} for n in range(30)}
+    wanted = {"$ref": "#/$defs/S0", "$defs": levels}
+    levels["S30"] = {"required": [f"r{n}" for n in range(1_000)]}
+    comparing = json_schema._Comparing(json_schema.References(wanted, ()))
+    comparing.misfits(ORDER, wanted, "")
+    assert {len(found) for found in comparing._found.values()} == {21}
+    misfits = compared(ORDER, wanted).misfits
+    assert misfits[:2] == tuple(f"'r{n}' is required, and no column is it" for n in range(2))
+    assert (len(misfits), misfits[-1]) == (21, "and more")
+
+
+def test_misfits_of_some_rows_do_not_hide_one_of_all_rows():
+    null_or_text = {"oneOf": [{"type": "null"}, {"type": "string"}]}
+    written = {"type": "object", "properties": {f"c{n}": null_or_text for n in range(30)}}
+    text = {"type": "string"}
+    wanted = {"properties": dict.fromkeys(written["properties"], text), "required": ["late"]}
+    found = compared(json.loads(json.dumps(written)), wanted)
+    assert found.misfits == ("'late' is required, and no column is it",)
+    assert (found.of_some[0], found.of_some[-1]) == ("'c0' that is null", "and more")
 
 
 def test_names_in_values_are_none():
