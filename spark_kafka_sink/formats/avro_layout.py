@@ -133,8 +133,8 @@ class _Matching:
         unmatched = [c.path for n, c in enumerate(columns) if n not in by_field.values()]
         if unmatched:
             raise FormatError(
-                f"the Avro schema has no field for {unmatched}: {path or type_name(record)} has "
-                f"{names}. Leave these columns out, or name them as the schema does"
+                f"the Avro schema has no field for {unmatched}: leave these columns out, or name "
+                f"them as the schema does. {path or type_name(record)} has {names}"
             )
         space = self._names.space_of(record)
         found, loss = [], _EXACT

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.text import parse_json
+from spark_kafka_sink.base.text import parse_json, redacted
 from spark_kafka_sink.config.formats import JSON, PartOptions, UserSchema
 from spark_kafka_sink.formats.json_schema import Compared, Written, compared, derived_json_schema
 from spark_kafka_sink.formats.plan import FormatError
@@ -77,9 +77,8 @@ def check_json_fits(
         ) from None
     if found.misfits:
         raise FormatError(
-            f"{option}: the columns of the {part} do not fit the {which}: "
-            f"{'; '.join(found.misfits)}. Change the columns, or set {strict} to false to write "
-            "them all the same"
+            f"{option}: the columns of the {part} do not fit the {which}: change the columns, or "
+            f"set {strict} to false to write them all the same. {'; '.join(found.misfits)}"
         )
     return [*_notes(found, option, which, part)]
 
@@ -91,7 +90,7 @@ def _notes(found: Compared, option: str, which: str, part: str) -> Iterator[str]
             "with such a value are written all the same"
         )
     if found.unknown:
-        several = ", ".join(map(repr, found.unknown))
+        several = redacted(", ".join(map(repr, found.unknown)))
         yield (
             f"{option}: what the {which} has by the $ref {several} is not compared with the "
             f"columns of the {part}: neither the schema nor its references in the registry have "

@@ -5,11 +5,14 @@ The module imports nothing expensive because Spark loads it in each process that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.text import redacted
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
@@ -86,14 +89,31 @@ def plan_schemas(
         if owner is not None and query is None:
             query = f"{options.checkpoint} {options.query_name}"
         is_stream = is_stream and not is_known_as_new(options.checkpoint)
-        rows = with_schemas(rows, options, owner, is_stream, query)
-        _log(rows.notes)
+        with _redacted_errors():
+            rows = with_schemas(rows, options, owner, is_stream, query)
+            _log(rows.notes)
+            _check_encodable(rows)
         options = replace(options, registry=replace(options.registry, config=None))
+    else:
+        _check_encodable(rows)
+    return rows, options
+
+
+@contextmanager
+def _redacted_errors() -> Iterator[None]:
+    """Redact errors, which may quote any text of a registry's schema at any length."""
+    try:
+        yield
+    except KafkaSinkError as error:
+        error.args = (redacted(error),)
+        raise error from None
+
+
+def _check_encodable(rows: PlannedRows) -> None:
     if rows.plan is not None:
         from spark_kafka_sink.spark.row_planning import check_encodable
 
         check_encodable(rows)
-    return rows, options
 
 
 def _log(notes: Sequence[str]) -> None:

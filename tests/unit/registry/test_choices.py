@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaError
+from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.registry.schemas import SchemaFile, find
@@ -321,6 +322,45 @@ def test_a_schema_of_another_kind_is_refused(registry, kind, given):
         plan_schemas(plan_rows(columns, made), made)
 
 
+FORGED = "\x1b[2J\r\n26/11/24 ERROR forged\u202e\ud800" + "z" * 2_000
+
+
+def with_field(**more):
+    fields = [{"name": "id", "type": "long"}, {"name": "a", **more}]
+    return {"schema": json.dumps({"type": "record", "name": "R", "fields": fields})}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        with_field(type=FORGED),
+        with_field(type="int", default=FORGED),
+        with_field(type={"type": "record", "name": FORGED, "fields": []}),
+        {"schema": '"R"', "references": [{"name": FORGED, "subject": "wrong", "version": 1}]},
+        {"schema": ONLY_ID, "schemaType": FORGED},
+        {"schema": json.dumps({"required": [FORGED]}), "schemaType": "JSON"},
+        {"schema": json.dumps({"properties": FORGED}), "schemaType": "JSON"},
+    ],
+    ids=["type", "default", "name", "reference", "kind", "required", "keyword"],
+)
+def test_texts_of_a_registrys_schema_neither_forge_nor_flood_errors(registry, schema):
+    registry.add("wrong", {"schema": "{"})
+    registry.add("t-value", schema)
+    is_json = schema.get("schemaType") == "JSON"
+    with pytest.raises(KafkaSinkError) as refused:
+        planned_rows(
+            registry,
+            ID,
+            value_format="json" if is_json else "avro",
+            value_schema_id_prefix="true",
+            use_latest_version="true",
+        )
+    words = str(refused.value)
+    assert words.isprintable()
+    assert len(words) < MOST_SHOWN + 10
+    assert refused.value.__cause__ is None
+
+
 # --- the same for Protobuf ----------------------------------------------------------------------
 
 
@@ -584,6 +624,22 @@ def test_what_fits_is_written(registry, given, caplog):
     plan = json_plan(registry, **given).plan
     assert plan.value.plan.prefix == b"\x00\x00\x00\x00\x03"
     assert caplog.text == ""
+
+
+def test_many_misfits_do_not_hide_what_to_do(registry):
+    add(registry, "t-value", {"required": [str(n) for n in range(10_000)]})
+    words = json_refusal(registry, **LATEST)
+    assert "set latest.compatibility.strict to false" in words
+    assert "'19' is required, and no column is it; and more" in words
+    assert "'20'" not in words
+
+
+def test_a_long_reference_that_leads_nowhere_does_not_flood_the_log(registry, caplog):
+    add(registry, "t-value", {"$ref": "z" * 5_000})
+    json_plan(registry, **LATEST)
+    (note,) = caplog.messages
+    assert "zzz" in note
+    assert len(note) < 2 * MOST_SHOWN
 
 
 def test_a_schema_is_asked_for_once_that_has_two_names(registry):
