@@ -1,21 +1,17 @@
 """Writing and reading by an independent client."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.patience import PATIENCE_S
 
 _QUIET = {"log_level": 0}
 
 
-def produce(bootstrap_servers: str, topic: str, values: Iterable[bytes]) -> None:
+def produce(bootstrap_servers, topic, values):
     """Send ``values`` with acks=all and wait until each is acknowledged."""
-    failures: list[str] = []
+    failures = []
 
-    def on_delivery(error: KafkaError | None, message: Message[bytes, bytes]) -> None:
+    def on_delivery(error, message):
         if error is not None:
             failures.append(str(error))
 
@@ -26,7 +22,7 @@ def produce(bootstrap_servers: str, topic: str, values: Iterable[bytes]) -> None
     assert failures == []
 
 
-def consume(bootstrap_servers: str, topic: str, partitions: int = 1) -> list[bytes]:
+def consume(bootstrap_servers, topic, partitions=1):
     """All values that are in ``topic`` now."""
     consumer = Consumer(
         {
@@ -39,7 +35,7 @@ def consume(bootstrap_servers: str, topic: str, partitions: int = 1) -> list[byt
     )
     try:
         consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-        values: list[bytes] = []
+        values = []
         ended = 0
         while ended < partitions:
             message = consumer.poll(PATIENCE_S)

@@ -1,21 +1,17 @@
 """Clusters that more than one module of this folder uses."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
-from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.local_kafka import PatientKafka
 from tests.proxy import TcpProxy
 
 FORWARDED = "FORWARDED"
 
 
-def _ipv6_loopback() -> str | None:
+def _ipv6_loopback():
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
@@ -33,7 +29,7 @@ class Pair(PatientKafka):
     Clients that bootstrap at ``forwarded_servers`` get to know the forwarders' addresses alone.
     """
 
-    def __init__(self, stack: contextlib.ExitStack) -> None:
+    def __init__(self, stack):
         host = IPV6_LOOPBACK or "127.0.0.1"
         self.forwarders = {
             broker_id: stack.enter_context(
@@ -48,19 +44,19 @@ class Pair(PatientKafka):
         )
 
     @property
-    def forwarded_servers(self) -> str:
+    def forwarded_servers(self):
         return ",".join(forwarder.address for forwarder in self.forwarders.values())
 
 
 @pytest.fixture(scope="session")
-def pair() -> Iterator[Pair]:
+def pair():
     """Two brokers for the session. Leave both running; give topics names of your own."""
     with contextlib.ExitStack() as stack:
         yield stack.enter_context(Pair(stack))
 
 
 @pytest.fixture(scope="session")
-def kafka_3_9() -> Iterator[LocalKafka]:
+def kafka_3_9():
     """One broker of the oldest Kafka that is tested, for the session. Creates no topics itself.
 
     Whoever stops it starts it again.

@@ -1,19 +1,13 @@
 """Producers that are open for a while, and those that may create topics."""
 
-from __future__ import annotations
-
 import contextlib
-from collections.abc import Iterator, Mapping
 
-from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.producing import batch_of, open_producer, plan_of
 
 
-def creating(
-    bootstrap_servers: str, kafka: Mapping[str, str] | None = None, **creation: str
-) -> ProducerConfig:
+def creating(bootstrap_servers, kafka=None, **creation):
     """``creation``: the options ``topic.creation.*``, with underscores."""
     options = {"kafka.bootstrap.servers": bootstrap_servers, "topic.creation.enable": "true"}
     options.update({f"kafka.{name}": value for name, value in (kafka or {}).items()})
@@ -22,7 +16,7 @@ def creating(
 
 
 @contextlib.contextmanager
-def producer_for(bootstrap_servers: str, **options: str) -> Iterator[ThreadedProducer]:
+def producer_for(bootstrap_servers, **options):
     """``options``: Kafka's keys, with underscores."""
     producer = open_producer(bootstrap_servers, **options)
     try:
@@ -31,12 +25,12 @@ def producer_for(bootstrap_servers: str, **options: str) -> Iterator[ThreadedPro
         producer.close()
 
 
-def append(producer: ThreadedProducer, topic: str, values: list[bytes]) -> None:
+def append(producer, topic, values):
     batch = batch_of(value=values)
     producer.append(batch, plan_of(batch, topic))
 
 
-def write(config: ProducerConfig, topic: str, values: list[bytes]) -> None:
+def write(config, topic, values):
     """Append, flush, close."""
     producer = ThreadedProducer(config)
     try:

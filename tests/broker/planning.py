@@ -4,8 +4,6 @@ Arguments: ``stream``, ``batch`` or ``commit`` (of a stream), and the options as
 error in one line. Standard error: the driver's log.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys
@@ -18,7 +16,7 @@ from spark_kafka_sink.spark.source import KafkaSinkDataSource
 SCHEMA = StructType([StructField("value", StringType())])
 
 
-def main() -> int:
+def main():
     kind, options = sys.argv[1], json.loads(sys.argv[2])
     source = KafkaSinkDataSource(options)
     try:

@@ -1,15 +1,12 @@
 """Waiting for processes and files, with a deadline."""
 
-from __future__ import annotations
-
 import subprocess
 import time
-from collections.abc import Callable
 
 from tests.patience import PATIENCE_S
 
 
-def eventually(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> bool:
+def eventually(condition, timeout_s=PATIENCE_S):
     """Whether ``condition`` turns true before the deadline."""
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -19,7 +16,7 @@ def eventually(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -
     return True
 
 
-def is_running(pid: int) -> bool:
+def is_running(pid):
     """Whether there is such a process; one that only waits to be reaped does not count."""
     shown = subprocess.run(
         ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False

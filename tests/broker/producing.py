@@ -1,10 +1,5 @@
 """The producer under test, outside Spark."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 import pyarrow as pa
 
 from spark_kafka_sink.columns.positions import ColumnPositions
@@ -12,13 +7,13 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import ThreadedProducer
 
 
-def open_producer(bootstrap_servers: str, **options: str) -> ThreadedProducer:
+def open_producer(bootstrap_servers, **options):
     values = {"bootstrap.servers": bootstrap_servers}
     values.update({name.replace("_", "."): value for name, value in options.items()})
     return ThreadedProducer(ProducerConfig.parse(values))
 
 
-def batch_of(**columns: Sequence[Any]) -> Any:
+def batch_of(**columns):
     types = {
         "key": pa.binary(),
         "value": pa.binary(),
@@ -32,14 +27,12 @@ def batch_of(**columns: Sequence[Any]) -> Any:
     return pa.record_batch(arrays, names=list(columns))
 
 
-def plan_of(batch: Any, topic: str) -> ColumnPositions:
+def plan_of(batch, topic):
     positions = {name: index for index, name in enumerate(batch.schema.names)}
     return ColumnPositions(topic_option=topic, **positions)
 
 
-def send(
-    bootstrap_servers: str, topic: str, batches: Sequence[Any], **options: str
-) -> ThreadedProducer:
+def send(bootstrap_servers, topic, batches, **options):
     """Append all batches, flush, close."""
     producer = open_producer(bootstrap_servers, **options)
     try:

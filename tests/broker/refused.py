@@ -2,12 +2,9 @@
 topics' settings, as with a topic column.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter
-from typing import Any
 
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
@@ -16,7 +13,7 @@ from spark_kafka_sink.transactions import session
 from spark_kafka_sink.transactions.model import Unit
 from tests.broker.producing import batch_of, plan_of
 from tests.patience import AN_HOUR_MS
-from tests.reading import Read, read_topic
+from tests.reading import read_topic
 
 ROWS = 3000
 BATCHES = 10
@@ -29,7 +26,7 @@ CAUSE = "__connect.errors.cause"
 class Refusing:
     """A topic whose rows with number n % 50 == 7 are refused for ``cause``, and one of dead letters."""
 
-    def __init__(self, kafka: Any, topic: str, cause: str, **more: str) -> None:
+    def __init__(self, kafka, topic, cause, **more):
         self.topic, self.dead, self.cause = topic, f"{topic}-dead", cause
         self._kafka = kafka
         kafka.create_topic(topic, 2, configs=self._configs())
@@ -48,7 +45,7 @@ class Refusing:
             {**given, **{n.replace("_", "."): v for n, v in more.items()}}
         )
 
-    def _configs(self) -> dict[str, str]:
+    def _configs(self):
         if self.cause == "refused":
             return {"cleanup.policy": "compact"}
         if self.cause == "too-large":
@@ -57,11 +54,11 @@ class Refusing:
         name = "after" if is_new else "difference"
         return {f"message.timestamp.{name}.max.ms": str(2 * DAY_MS)}
 
-    def _batch(self, first: int) -> Any:
+    def _batch(self, first):
         numbers = range(first, first + ROWS // BATCHES)
         noise = random.Random(1).randbytes(LARGE)
 
-        def is_bad(n: int, cause: str) -> bool:
+        def is_bad(n, cause):
             return n % 50 == 7 and self.cause == cause
 
         days = {n: 9 if is_bad(n, "bad-timestamp") else 0 for n in numbers}
@@ -71,7 +68,7 @@ class Refusing:
             timestamp=[self._now_ms + days[n] * DAY_MS for n in numbers],
         )
 
-    def write(self) -> KafkaCommitMessage:
+    def write(self):
         """All rows, in a task and, with exactly-once, a job of its own."""
         batches = [self._batch(first) for first in range(0, ROWS, ROWS // BATCHES)]
         message = KafkaCommitMessage(0, 0)
@@ -87,7 +84,7 @@ class Refusing:
             session.commit_unit(self.options, plan, unit, [message.transaction])
         return message
 
-    def check(self, message: KafkaCommitMessage) -> None:
+    def check(self, message):
         """Each row is where it belongs, once, and in its partition's order."""
         good, dead = self._read(self.topic), self._read(self.dead)
         expected = {n for n in range(ROWS) if n % 50 == 7}
@@ -101,11 +98,11 @@ class Refusing:
         assert message.dead_letters == {self.cause: len(expected)}
         assert message.records == ROWS
 
-    def _read(self, topic: str) -> list[Read]:
+    def _read(self, topic):
         servers = self._kafka.bootstrap_servers
         return read_topic(servers, topic, **{"isolation.level": "read_committed"})
 
 
-def number_of(record: Read) -> int:
+def number_of(record):
     assert record.value is not None
     return int(record.value[:6])

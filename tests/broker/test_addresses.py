@@ -1,7 +1,5 @@
 """Where brokers are found: IPv6, names with several addresses, canonical names, no names."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest
@@ -25,7 +23,7 @@ OTHER_HOST, THIRD_HOST = "127.0.0.2", "127.0.0.3"
 EMPTY_LABEL, LONG_LABEL = "kafka..example", f"{'k' * 64}.example"
 
 
-def _is_local(host: str) -> bool:
+def _is_local(host):
     try:
         socket.create_server((host, 0)).close()
     except OSError:
@@ -42,15 +40,15 @@ needs_loopback_network = pytest.mark.skipif(
 class Names:
     """Host names that resolve, forwards and backwards, as the test says; all others as ever."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self._getaddrinfo, self._getnameinfo = socket.getaddrinfo, socket.getnameinfo
-        self._addresses: dict[str, tuple[str, ...]] = {}
-        self.canonical: dict[str, str] = {}
-        self.asked: list[str] = []
+        self._addresses = {}
+        self.canonical = {}
+        self.asked = []
         monkeypatch.setattr(socket, "getaddrinfo", self._resolve)
         monkeypatch.setattr(socket, "getnameinfo", self._name)
 
-    def set(self, name: str, *addresses: str) -> None:
+    def set(self, name, *addresses):
         self._addresses[name] = addresses
 
     def _resolve(self, host, port, *args, **kwargs):
@@ -70,11 +68,11 @@ class Names:
 
 
 @pytest.fixture
-def names(monkeypatch) -> Names:
+def names(monkeypatch):
     return Names(monkeypatch)
 
 
-def write(kafka, bootstrap_servers: str, topic: str, **options: str) -> None:
+def write(kafka, bootstrap_servers, topic, **options):
     """Write one record to a new topic, and read it back."""
     kafka.create_topic(topic)
     with producer_for(bootstrap_servers, **options) as producer:
@@ -167,7 +165,7 @@ class TestNamesThatAreNone:
         write(kafka, f"{host}:9092,{kafka.bootstrap_servers}", topic)
 
     def test_a_producer_says_it_after_max_block(self):
-        def block(timeout_ms: int) -> None:
+        def block(timeout_ms):
             with producer_for("nohost.invalid:9092", max_block_ms=str(timeout_ms)) as producer:
                 append(producer, "t", [b"v"])
 

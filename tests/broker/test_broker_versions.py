@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -40,9 +39,9 @@ def broker(request):
 
 
 @pytest.fixture
-def sent(monkeypatch) -> list[tuple[int, int]]:
+def sent(monkeypatch):
     """API key and version of each request, as they stand in the bytes on their way to a socket."""
-    seen: list[tuple[int, int]] = []
+    seen = []
 
     class Noting(SelectorNetwork):
         def send(self, channel_id, buffers):
@@ -66,7 +65,7 @@ class Batch(NamedTuple):
     records_count: int
 
 
-def batches_of(kafka, topic: str, partition: int = 0) -> Iterator[Batch]:
+def batches_of(kafka, topic, partition=0):
     """The record batches in the broker's log."""
     log = kafka.data_directory(1) / f"{topic}-{partition}" / "00000000000000000000.log"
     data, at = log.read_bytes(), 0
@@ -78,7 +77,7 @@ def batches_of(kafka, topic: str, partition: int = 0) -> Iterator[Batch]:
         at += 12 + size
 
 
-def rows(start: int = 0):
+def rows(start=0):
     numbers = range(start, start + ROWS)
     return batch_of(
         key=[b"%d" % n for n in numbers],
@@ -86,7 +85,7 @@ def rows(start: int = 0):
     )
 
 
-def topic_for(broker, what: str, partitions: int = 1) -> str:
+def topic_for(broker, what, partitions=1):
     topic = f"bv-{what}-{broker.version}"
     broker.create_topic(topic, partitions)
     return topic
@@ -145,7 +144,7 @@ class TestVersions:
     def test_are_the_highest_common_ones(self, broker, sent):
         topic = topic_for(broker, "versions")
         send(broker.bootstrap_servers, topic, [rows()])
-        versions: dict[int, set[int]] = {}
+        versions = {}
         for api_key, version in sent:
             versions.setdefault(api_key, set()).add(version)
         assert versions == {key: {v} for key, v in HIGHEST_COMMON[broker.version].items()}

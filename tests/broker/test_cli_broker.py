@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import json
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +15,7 @@ from tests.patience import PATIENCE_MS, PATIENCE_S
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_runs_until_it_is_stopped(number: signal.Signals) -> None:
+def test_runs_until_it_is_stopped(number):
     command = [sys.executable, "-m", "spark_kafka_sink", "broker", "--topic", "a:3", "b"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -41,7 +38,7 @@ def test_runs_until_it_is_stopped(number: signal.Signals) -> None:
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(*arguments):
     command = [sys.executable, "-m", "spark_kafka_sink", "broker", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -50,12 +47,12 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def properties_of(path: Path) -> dict[str, str]:
+def properties_of(path):
     lines = path.read_text(encoding="ascii").splitlines()
     return dict(line.split("=", 1) for line in lines)
 
 
-def test_secured_it_tells_what_a_client_needs() -> None:
+def test_secured_it_tells_what_a_client_needs():
     with running("--secure", "--topic", "a") as process:
         assert process.stdout is not None
         servers = process.stdout.readline().strip()
@@ -81,7 +78,7 @@ def test_secured_it_tells_what_a_client_needs() -> None:
     assert not path.parent.exists()
 
 
-def test_secured_by_certificates_as_json() -> None:
+def test_secured_by_certificates_as_json():
     with running("--secure", "SSL", "--json") as process:
         assert process.stdout is not None
         found = json.loads(process.stdout.readline())

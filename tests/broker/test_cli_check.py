@@ -1,15 +1,10 @@
 """``pykafka-sink check`` and ``quota`` against a real broker."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.protocol.messages.inspection import (
     DescribeQuorumResponse,
@@ -28,17 +23,17 @@ PATIENT = ("--option", f"preflight.timeout.ms={PATIENCE_MS}")
 class Cluster:
     """What the commands say of a cluster."""
 
-    def __init__(self, kafka: LocalKafka, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, kafka, capsys):
         self.kafka = kafka
         self._capsys = capsys
 
-    def run(self, *arguments: str, servers: str | None = None) -> tuple[int, Any]:
+    def run(self, *arguments, servers=None):
         servers = self.kafka.bootstrap_servers if servers is None else servers
         bootstrap = ("--option", f"kafka.bootstrap.servers={servers}")
         exit_code = main([*arguments, *bootstrap, "--json"])
         return exit_code, json.loads(self._capsys.readouterr().out)
 
-    def check(self, *arguments: str, **servers: str) -> tuple[int, dict[str, tuple[str, str]]]:
+    def check(self, *arguments, **servers):
         """Outcome and text of each subject."""
         code, document = self.run("check", *PATIENT, *arguments, **servers)
         assert document["passed"] == (code == 0)
@@ -47,19 +42,19 @@ class Cluster:
             for one in document["findings"]
         }
 
-    def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
+    def topic(self, name, partitions=1, **configs):
         given = {key.replace("_", "."): value for key, value in configs.items()}
         self.kafka.create_topic(name, partitions, configs=given, timeout_ms=PATIENCE_MS)
         return name
 
 
 @pytest.fixture
-def cluster(kafka: LocalKafka, capsys: pytest.CaptureFixture[str]) -> Cluster:
+def cluster(kafka, capsys):
     return Cluster(kafka, capsys)
 
 
 class TestWhatIsInOrder:
-    def test_everything_passes(self, cluster: Cluster) -> None:
+    def test_everything_passes(self, cluster):
         topic = cluster.topic("check-good", 3)
         code, found = cluster.check("--topic", topic)
         assert code == 0, found
@@ -69,7 +64,7 @@ class TestWhatIsInOrder:
         assert found[f"rights on topic {topic}"][1] == "WRITE "
         assert read_topic(cluster.kafka.bootstrap_servers, topic) == []
 
-    def test_a_record_is_written_if_asked(self, cluster: Cluster) -> None:
+    def test_a_record_is_written_if_asked(self, cluster):
         topic = cluster.topic("check-write")
         code, found = cluster.check("--topic", topic, "--write")
         assert code == 0
@@ -79,7 +74,7 @@ class TestWhatIsInOrder:
         (record,) = read_topic(cluster.kafka.bootstrap_servers, topic)
         assert record.key == b"pykafka-sink check"
 
-    def test_exactly_once_creates_nothing(self, cluster: Cluster) -> None:
+    def test_exactly_once_creates_nothing(self, cluster):
         topic, log = cluster.topic("check-eo"), "check-eo-log"
         options = ["delivery.guarantee=exactly-once", "transactional.id.prefix=check"]
         options += [f"transaction.log.topic={log}", "transaction.log.replication.factor=1"]
@@ -90,7 +85,7 @@ class TestWhatIsInOrder:
         assert found["rights on transactional ids check."][0] == "passed"
         assert Topics(cluster.kafka.bootstrap_servers).topic_id(log) is None
 
-    def test_the_properties_file_of_a_job(self, cluster: Cluster, tmp_path: Path) -> None:
+    def test_the_properties_file_of_a_job(self, cluster, tmp_path):
         topic, file = cluster.topic("check-file"), tmp_path / "job.conf"
         file.write_text(
             "spark.master local[2]\n"
@@ -103,7 +98,7 @@ class TestWhatIsInOrder:
         assert "compression.type=lz4" in found["options"][1]
         assert f"topic {topic}" in found
 
-    def test_for_people(self, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_for_people(self, cluster, capsys):
         servers = f"kafka.bootstrap.servers={cluster.kafka.bootstrap_servers}"
         assert main(["check", *PATIENT, "--option", servers, "--topic", "check-missing"]) == 1
         lines = capsys.readouterr().out.splitlines()
@@ -114,11 +109,11 @@ class TestWhatIsInOrder:
 
 class TestWhatIsNot:
     @pytest.fixture
-    def nobody(self) -> str:
+    def nobody(self):
         (port,) = free_ports(1, "127.0.0.1")
         return f"127.0.0.1:{port}"
 
-    def test_no_broker_at_an_address(self, cluster: Cluster, nobody: str) -> None:
+    def test_no_broker_at_an_address(self, cluster, nobody):
         """One address of several is enough for a job, and none is not."""
         both = f"{cluster.kafka.bootstrap_servers},{nobody}"
         short = ("--option", "preflight.timeout.ms=2000")
@@ -132,7 +127,7 @@ class TestWhatIsNot:
         assert "Connection refused" in text
         assert set(found) == {"options", f"bootstrap {nobody}"}
 
-    def test_settings_of_the_topic(self, cluster: Cluster) -> None:
+    def test_settings_of_the_topic(self, cluster):
         topic = cluster.topic(
             "check-settings",
             cleanup_policy="compact",
@@ -153,14 +148,14 @@ class TestWhatIsNot:
         code, _ = cluster.check("--topic", topic, "--option", "kafka.acks=1")
         assert code == 0
 
-    def test_a_decision_log_that_cannot_be_created(self, cluster: Cluster) -> None:
+    def test_a_decision_log_that_cannot_be_created(self, cluster):
         options = ("delivery.guarantee=exactly-once", "transactional.id.prefix=check")
         given = [text for option in options for text in ("--option", option)]
         code, found = cluster.check(*given, "--option", "transaction.log.topic=check-none")
         assert code == 1
         assert "replication.factor = 3: there are 1 brokers" in found["decision log check-none"][1]
 
-    def test_a_wrong_option(self, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_wrong_option(self, cluster, capsys):
         """Nothing was looked at, so it is not what a ✗ gives."""
         wrong = {
             "kafka.aks": ["--option", "kafka.aks=all"],
@@ -177,18 +172,18 @@ class TestWhatIsNot:
 
 class TestDeadLetters:
     @staticmethod
-    def options(name: str, *more: str) -> list[str]:
+    def options(name, *more):
         given = ("errors.tolerance=all", f"errors.deadletterqueue.topic.name={name}", *more)
         return [text for option in given for text in ("--option", option)]
 
-    def test_their_topic(self, cluster: Cluster) -> None:
+    def test_their_topic(self, cluster):
         topic, dead = cluster.topic("check-rows"), cluster.topic("check-dead")
         code, found = cluster.check("--topic", topic, *self.options(dead))
         assert code == 0
         assert found[f"topic {dead}"] == ("passed", "1 partitions ")
         assert found[f"rights on topic {dead}"] == ("passed", "WRITE ")
 
-    def test_one_that_is_compacted_or_takes_little(self, cluster: Cluster) -> None:
+    def test_one_that_is_compacted_or_takes_little(self, cluster):
         topic = cluster.topic("check-rows-2")
         dead = cluster.topic(
             "check-dead-compacted", cleanup_policy="compact", max_message_bytes="1000"
@@ -200,7 +195,7 @@ class TestDeadLetters:
         outcome, text = found[f"topic {dead}: max.message.bytes"]
         assert (outcome, "is cut off to it" in text) == ("warned", True)
 
-    def test_one_that_is_missing(self, cluster: Cluster) -> None:
+    def test_one_that_is_missing(self, cluster):
         topic, dead = cluster.topic("check-rows-3"), "check-dead-none"
         code, found = cluster.check("--topic", topic, *self.options(dead))
         assert code == 0
@@ -214,20 +209,20 @@ class TestDeadLetters:
 
 
 class TestThisMachine:
-    def test_where_metrics_cannot_be_written(self, cluster: Cluster, tmp_path: Path) -> None:
+    def test_where_metrics_cannot_be_written(self, cluster, tmp_path):
         code, found = cluster.check("--option", f"metrics.path={tmp_path / 'none' / 'm.jsonl'}")
         assert code == 1
         outcome, text = found["metrics"]
         assert (outcome, "No such file or directory. Name a file" in text) == ("failed", True)
 
-    def test_no_file_is_made(self, cluster: Cluster, tmp_path: Path) -> None:
+    def test_no_file_is_made(self, cluster, tmp_path):
         code, found = cluster.check("--option", f"metrics.path={tmp_path / 'm.jsonl'}")
         assert (code, found["metrics"][0]) == (0, "passed")
         assert list(tmp_path.iterdir()) == []
 
 
 class TestQuotas:
-    def test_of_this_client(self, cluster: Cluster) -> None:
+    def test_of_this_client(self, cluster):
         given = ("--option", "kafka.client.id=check-quota")
         code, found = cluster.run("quota", *given)
         assert (code, found) == (0, [])
@@ -248,22 +243,22 @@ class TestQuotas:
 
 class TestClocks:
     @staticmethod
-    def judged(theirs_ms: int, before_ms: int, after_ms: int) -> tuple[Outcome, str]:
+    def judged(theirs_ms, before_ms, after_ms):
         voters = [ReplicaState(2, 0, 0, 1), ReplicaState(1, 0, 0, theirs_ms)]
         partition = DescribeQuorumResponsePartition(leader_id=1, current_voters=voters)
         topic = DescribeQuorumResponseTopic("__cluster_metadata", [partition])
         finding = clock_finding(DescribeQuorumResponse(topics=[topic]), before_ms, after_ms)
         return finding.outcome, finding.text
 
-    def test_a_slow_answer_is_no_difference(self) -> None:
+    def test_a_slow_answer_is_no_difference(self):
         assert self.judged(1_000_000, 970_000, 1_001_000)[0] is Outcome.PASSED
 
-    def test_ahead_and_behind(self) -> None:
+    def test_ahead_and_behind(self):
         ahead = (Outcome.WARNED, "60.0 s ahead of the controller's")
         assert self.judged(1_000_000, 1_060_000, 1_061_000) == ahead
         behind = (Outcome.WARNED, "59.0 s behind the controller's")
         assert self.judged(1_000_000, 940_000, 941_000) == behind
 
-    def test_who_tells_no_time(self) -> None:
+    def test_who_tells_no_time(self):
         assert clock_finding(DescribeQuorumResponse(31), 0, 0).outcome is Outcome.UNKNOWN
         assert self.judged(-1, 0, 0)[0] is Outcome.UNKNOWN

@@ -1,12 +1,9 @@
 """``pykafka-sink dead-letters`` on a real broker: what is committed is counted, shown, written again."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import uuid
 from collections import Counter
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +14,6 @@ from spark_kafka_sink.cli import main
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig, RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import write_rows
 from spark_kafka_sink.transactions.client import TransactionClient
@@ -31,7 +27,7 @@ from tests.reading import read_topic
 PREFIX = "__connect.errors."
 
 
-def with_partition_0(arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+def with_partition_0(arrow_batch):
     """Mends rows; named below."""
     position = arrow_batch.schema.get_field_index("partition")
     zeros = pa.array([0] * arrow_batch.num_rows, pa.int32())
@@ -41,7 +37,7 @@ def with_partition_0(arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
 class Dead:
     """A topic with one partition, and dead letters of rows for it."""
 
-    def __init__(self, kafka: LocalKafka) -> None:
+    def __init__(self, kafka):
         self.servers = kafka.bootstrap_servers
         self.topic = f"cdl-{uuid.uuid4().hex[:8]}"
         self.name = f"{self.topic}-dead"
@@ -71,7 +67,7 @@ class Dead:
         write_rows([batch], options, plan_of(batch, self.topic), message)
         assert message.dead_letters == {"bad-partition": 7, "too-large": 2}
 
-    def abort_one(self) -> None:
+    def abort_one(self):
         """A dead letter that nobody is to see."""
         producer = Producer(
             {"bootstrap.servers": self.servers, "transactional.id": self.name, "log_level": 0}
@@ -82,7 +78,7 @@ class Dead:
         producer.flush(PATIENCE_S)
         producer.abort_transaction(PATIENCE_S)
 
-    def run(self, capsys: Any, *arguments: str) -> tuple[int, Any]:
+    def run(self, capsys, *arguments):
         code = main(
             [
                 *("dead-letters", arguments[0], "--bootstrap-server", self.servers),
@@ -94,14 +90,14 @@ class Dead:
 
 
 @pytest.fixture(scope="module")
-def dead(kafka: LocalKafka) -> Dead:
+def dead(kafka):
     """Left as it is by what only looks."""
     made = Dead(kafka)
     made.abort_one()
     return made
 
 
-def test_they_are_counted_by_cause_without_what_was_aborted(dead: Dead, capsys: Any) -> None:
+def test_they_are_counted_by_cause_without_what_was_aborted(dead, capsys):
     code, found = dead.run(capsys, "count", "--json")
     assert (code, found["count"]) == (0, 9)
     groups = [(g["cause"], g["topic"], g["letters"], g["cut"]) for g in found["groups"]]
@@ -120,7 +116,7 @@ def test_they_are_counted_by_cause_without_what_was_aborted(dead: Dead, capsys: 
     assert dead.run(capsys, "count", "--json", "--query-id", "q-2")[1]["count"] == 0
 
 
-def test_single_ones_are_shown(dead: Dead, capsys: Any) -> None:
+def test_single_ones_are_shown(dead, capsys):
     _, found = dead.run(capsys, "show", "--json", "--cause", "bad-partition", "--limit", "3")
     assert len(found["dead_letters"]) == 3
     for letter in found["dead_letters"]:
@@ -134,9 +130,7 @@ def test_single_ones_are_shown(dead: Dead, capsys: Any) -> None:
     assert "bytes)" in text
 
 
-def test_they_are_written_again_once_their_topic_has_the_partitions(
-    kafka: LocalKafka, capsys: Any
-) -> None:
+def test_they_are_written_again_once_their_topic_has_the_partitions(kafka, capsys):
     dead = Dead(kafka)
     code, text = dead.run(
         capsys,
@@ -164,7 +158,7 @@ def test_they_are_written_again_once_their_topic_has_the_partitions(
     assert "nothing written" in capsys.readouterr().out
 
 
-def test_any_other_topic_is_not_written_again(kafka: LocalKafka, capsys: Any) -> None:
+def test_any_other_topic_is_not_written_again(kafka, capsys):
     """Records without the sink's headers, unless they are asked for by name."""
     dead = Dead(kafka)
     reading = ("--topic", dead.topic)  # of all rows: it has one, b"good"
@@ -179,7 +173,7 @@ def test_any_other_topic_is_not_written_again(kafka: LocalKafka, capsys: Any) ->
     assert dead.run(capsys, "replay", *given)[1]["written"] == {dead.name: 1}
 
 
-def test_a_topic_is_not_written_behind_itself(dead: Dead, capsys: Any) -> None:
+def test_a_topic_is_not_written_behind_itself(dead, capsys):
     code, text = dead.run(capsys, "replay", "--to-topic", dead.name, "--yes")
     assert code == 2
     assert "is the topic that is read" in text
@@ -188,16 +182,14 @@ def test_a_topic_is_not_written_behind_itself(dead: Dead, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("offsets", "problem"), [("0:100000", "partition 0 ends at"), ("7:0", "partition 7: it has 2")]
 )
-def test_offsets_that_the_topic_does_not_have(
-    dead: Dead, capsys: Any, offsets: str, problem: str
-) -> None:
+def test_offsets_that_the_topic_does_not_have(dead, capsys, offsets, problem):
     for action in ("count", "show", "replay --allow-topic t"):
         code, text = dead.run(capsys, *action.split(), "--from", offsets)
         assert code == 2
         assert problem in text
 
 
-def test_a_cause_that_there_is_not(capsys: Any) -> None:
+def test_a_cause_that_there_is_not(capsys):
     given = ["--bootstrap-server", "nowhere:1", "--topic", "t", "--cause", "to-large"]
     with pytest.raises(SystemExit) as raised:
         main(["dead-letters", "count", *given])
@@ -205,7 +197,7 @@ def test_a_cause_that_there_is_not(capsys: Any) -> None:
     assert "'to-large' is none of interceptor, not-encodable, " in capsys.readouterr().err
 
 
-def test_what_was_cut_off_is_left_out(kafka: LocalKafka, capsys: Any) -> None:
+def test_what_was_cut_off_is_left_out(kafka, capsys):
     dead = Dead(kafka)
     allowed = ("--allow-topic", dead.topic)
     _, found = dead.run(capsys, "replay", "--cause", "too-large", *allowed, "--yes", "--json")
@@ -216,7 +208,7 @@ def test_what_was_cut_off_is_left_out(kafka: LocalKafka, capsys: Any) -> None:
     }
 
 
-def test_a_function_of_the_users_own_mends_them(kafka: LocalKafka, capsys: Any) -> None:
+def test_a_function_of_the_users_own_mends_them(kafka, capsys):
     dead = Dead(kafka)
     mend = f"{__name__}:with_partition_0"
     allowed = ("--allow-topic", dead.topic)
@@ -224,7 +216,7 @@ def test_a_function_of_the_users_own_mends_them(kafka: LocalKafka, capsys: Any) 
     assert found["written"] == {dead.topic: 9}
 
 
-def test_nothing_is_written_without_a_yes(kafka: LocalKafka, capsys: Any) -> None:
+def test_nothing_is_written_without_a_yes(kafka, capsys):
     dead = Dead(kafka)
     code, text = dead.run(capsys, "replay", "--allow-topic", dead.topic)
     assert code == 2
@@ -233,7 +225,7 @@ def test_nothing_is_written_without_a_yes(kafka: LocalKafka, capsys: Any) -> Non
     assert [r.value for r in read_topic(dead.servers, dead.topic)] == [b"good"]
 
 
-def test_a_topic_that_does_not_exist(strict_kafka: LocalKafka, capsys: Any) -> None:
+def test_a_topic_that_does_not_exist(strict_kafka, capsys):
     servers = strict_kafka.bootstrap_servers
     code = main(["dead-letters", "count", "--bootstrap-server", servers, "--topic", "cdl-missing"])
     assert code == 1
@@ -244,7 +236,7 @@ REPAINT = "\x1b[2J\x1b[1;1Hflights\x9b31m\u202e"
 """Clears a terminal, writes another name, and turns its direction."""
 
 
-def forged(kafka: LocalKafka, *topics: str) -> str:
+def forged(kafka, *topics):
     """A topic of dead letters that somebody else has written."""
     name = f"forged-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(name, 1)
@@ -257,7 +249,7 @@ def forged(kafka: LocalKafka, *topics: str) -> str:
     return name
 
 
-def test_a_dead_letter_does_not_choose_where_it_is_written(kafka: LocalKafka, capsys: Any) -> None:
+def test_a_dead_letter_does_not_choose_where_it_is_written(kafka, capsys):
     log, other = f"log-{uuid.uuid4().hex[:8]}", f"other-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(log, 1)
     kafka.create_topic(other, 1)
@@ -277,9 +269,7 @@ def test_a_dead_letter_does_not_choose_where_it_is_written(kafka: LocalKafka, ca
     assert [r.value for r in read_topic(kafka.bootstrap_servers, other)] == [b"forged"]
 
 
-def test_nothing_is_replayed_into_a_decision_log_or_an_internal_topic(
-    kafka: LocalKafka, capsys: Any
-) -> None:
+def test_nothing_is_replayed_into_a_decision_log_or_an_internal_topic(kafka, capsys):
     """A decision log of any name: its records tell."""
     log = f"decisions-{uuid.uuid4().hex[:8]}"
     config = ExactlyOnceConfig("p", 60_000, log, 1, accepts_missing_record=True)
@@ -306,9 +296,7 @@ def test_nothing_is_replayed_into_a_decision_log_or_an_internal_topic(
 
 @pytest.mark.parametrize("action", ["count", "show", "replay --to-topic flights"])
 @pytest.mark.parametrize("form", ["table", "json"])
-def test_nothing_of_a_record_reaches_the_terminal_as_it_is(
-    kafka: LocalKafka, capsys: Any, action: str, form: str
-) -> None:
+def test_nothing_of_a_record_reaches_the_terminal_as_it_is(kafka, capsys, action, form):
     name = forged(kafka, REPAINT)
     main(
         [

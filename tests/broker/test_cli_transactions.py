@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -19,7 +18,6 @@ from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import prepare_log_topic
 from spark_kafka_sink.transactions.model import (
     Driver,
-    Plan,
     TaskTransaction,
     Unit,
     WorkerTransactionalIds,
@@ -37,13 +35,13 @@ class CrashError(BaseException):
     """The driver is no more."""
 
 
-def crash_when_decided(point: str) -> None:
+def crash_when_decided(point):
     if point == "commit.decided":
         raise CrashError(point)
 
 
 @pytest.fixture(autouse=True)
-def no_hook_is_left() -> Iterator[None]:
+def no_hook_is_left():
     yield
     crash_points.set_hook(None)
 
@@ -56,10 +54,10 @@ class Query(NamedTuple):
     protocol: CommitProtocol
 
     @property
-    def topic(self) -> str:
+    def topic(self):
         return f"{self.prefix}-rows"
 
-    def begin(self) -> tuple[Plan, list[TaskTransaction]]:
+    def begin(self):
         """Two tasks, flushed and open: rows 0 to 299, and 300 to 599."""
         plan = self.protocol.plan(Driver("driver-1", "host-1", 1_700_000_000_000, "/ck", "q"), None)
         slots = WorkerTransactionalIds()
@@ -72,7 +70,7 @@ class Query(NamedTuple):
                 written.append(TaskTransaction(*prepared, number, 300, f"rows-{number}"))
         return plan, written
 
-    def decide(self) -> list[TaskTransaction]:
+    def decide(self):
         """Micro-batch 7 is decided, and then the driver dies."""
         plan, written = self.begin()
         crash_points.set_hook(crash_when_decided)
@@ -81,7 +79,7 @@ class Query(NamedTuple):
         crash_points.set_hook(None)
         return written
 
-    def command(self, name: str, *more: str) -> int:
+    def command(self, name, *more):
         servers = self.kafka.bootstrap_servers
         return main(
             [
@@ -99,7 +97,7 @@ class Query(NamedTuple):
 
 
 @pytest.fixture
-def query(kafka: LocalKafka, request: pytest.FixtureRequest) -> Iterator[Query]:
+def query(kafka, request):
     prefix = request.node.name.replace("_", "-")
     kafka.create_topic(f"{prefix}-rows", PARTITIONS)
     config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 1, accepts_missing_record=True)
@@ -112,15 +110,13 @@ def query(kafka: LocalKafka, request: pytest.FixtureRequest) -> Iterator[Query]:
         )
 
 
-def json_of(capsys: pytest.CaptureFixture[str]) -> Any:
+def json_of(capsys):
     shown = capsys.readouterr()
     assert shown.err == ""
     return json.loads(shown.out)
 
 
-def test_a_decided_unit_is_shown_and_finished(
-    query: Query, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_decided_unit_is_shown_and_finished(query, capsys):
     written = query.decide()
     names = sorted(t.transactional_id for t in written)
     assert committed(query.kafka, query.topic) == []
@@ -172,9 +168,7 @@ def test_a_decided_unit_is_shown_and_finished(
     assert json_of(capsys)["prefixes"][0]["record"] is None
 
 
-def test_undecided_transactions_are_aborted(
-    query: Query, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_undecided_transactions_are_aborted(query, capsys):
     _, written = query.begin()
     first, second = (t.transactional_id for t in written)
     assert query.command("abort", "--transactional-id", first, "--yes", "--json") == 0
@@ -195,7 +189,7 @@ def test_undecided_transactions_are_aborted(
     assert "nothing is open" in capsys.readouterr().out
 
 
-def test_a_prefix_is_released(query: Query, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_prefix_is_released(query, capsys):
     _, written = query.begin()
     assert query.command("release", "--yes", "--json") == 0
     result = json_of(capsys)
@@ -208,9 +202,7 @@ def test_a_prefix_is_released(query: Query, capsys: pytest.CaptureFixture[str]) 
     assert "nothing to release" in capsys.readouterr().out
 
 
-def test_what_another_application_holds_back(
-    query: Query, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_another_application_holds_back(query, capsys):
     with producer_for(query.kafka.bootstrap_servers) as producer:
         write(producer, query.topic, "payments-app", [rows(0)])
         assert query.command("describe", "--topic", query.topic) == 0
@@ -220,7 +212,7 @@ def test_what_another_application_holds_back(
         assert line.split()[1:5] == ["0", "100", "100", "payments-app"]
 
 
-def test_errors_are_messages(kafka: LocalKafka, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_messages(kafka, capsys):
     servers = ["--bootstrap-server", kafka.bootstrap_servers]
     for command in (["list"], ["describe", "--prefix", "x"], ["abort", "--prefix", "x", "--yes"]):
         assert main(["transactions", *command, *servers, "--log-topic", "no-such-log"]) == 1

@@ -1,7 +1,5 @@
 """What becomes of connections: idle ones, those to brokers that hang, those to one that was away."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest
@@ -29,15 +27,15 @@ class TestIdleConnections:
         pair.create_topic("ad-idle", 2, 1)
         open_before = [forwarder.open_count for forwarder in pair.forwarders.values()]
 
-        def write_to_both(value: bytes) -> None:
+        def write_to_both(value):
             batch = batch_of(value=[value] * 2, partition=[0, 1])
             producer.append(batch, plan_of(batch, "ad-idle"))
             producer.flush()
 
-        def are_closed() -> bool:
+        def are_closed():
             return [f.open_count for f in pair.forwarders.values()] == open_before
 
-        def accepted() -> int:
+        def accepted():
             return sum(forwarder.accepted_count for forwarder in pair.forwarders.values())
 
         with producer_for(pair.forwarded_servers, connections_max_idle_ms="500") as producer:
@@ -54,7 +52,7 @@ class TestBrokersThatHang:
     """Broker 2 accepts connections, and never answers: its forwarder holds everything back."""
 
     @pytest.fixture
-    def topic(self, pair, request) -> str:
+    def topic(self, pair, request):
         name = f"ad-{request.node.name.replace('_', '-')}"
         pair.create_topic(name, 2, 1)
         return name
@@ -89,7 +87,7 @@ class TestBrokersThatHang:
     def test_do_not_hold_up_tasks_that_begin(self, pair, topic):
         """Each asks some broker for a producer id and metadata, and some ask the one that hangs."""
 
-        def run_task() -> None:
+        def run_task():
             with producer_for(pair.forwarders[1].address, **NO_TIMEOUT) as producer:
                 append_to(pair, producer, topic, [1], b"v")
                 producer.flush()
@@ -122,21 +120,21 @@ class TestBrokersThatHang:
         assert written(pair, topic, 1) == [b"before", b"v"]
 
 
-def append_to(pair, producer, topic: str, broker_ids: list[int], value: bytes) -> None:
+def append_to(pair, producer, topic, broker_ids, value):
     """One record for the partition of each of the brokers."""
     partitions = [led_by(pair, topic, broker_id) for broker_id in broker_ids]
     batch = batch_of(value=[value] * len(partitions), partition=partitions)
     producer.append(batch, plan_of(batch, topic))
 
 
-def written(pair, topic: str, broker_id: int) -> list[bytes | None]:
+def written(pair, topic, broker_id):
     """What is in the broker's partition."""
     partition = led_by(pair, topic, broker_id)
     records = read_topic(pair.bootstrap_servers, topic)
     return [r.value for r in records if r.partition == partition]
 
 
-def led_by(pair, topic: str, broker_id: int) -> int:
+def led_by(pair, topic, broker_id):
     """The partition that the broker leads, one of the topic's two."""
     leaders = Topics(pair.bootstrap_servers).leaders(topic)
     [partition] = [index for index, leader in leaders.items() if leader == broker_id]

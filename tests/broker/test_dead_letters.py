@@ -1,16 +1,13 @@
 """Dead letters with a real broker: its topic, what the driver reads of topics, what brokers take."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError, TopicError
-from spark_kafka_sink.config.sink_keys import DeadLetterConfig, RowRules
+from spark_kafka_sink.config.sink_keys import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.preflight import check_cluster
 from spark_kafka_sink.spark.task import write_rows
@@ -18,7 +15,7 @@ from tests.broker.described import Topics
 from tests.broker.producing import batch_of, plan_of
 from tests.broker.refused import Refusing
 from tests.patience import AN_HOUR_MS
-from tests.reading import Read, read_topic
+from tests.reading import read_topic
 
 DEAD = "errors.deadletterqueue.topic."
 PATIENT = {
@@ -27,7 +24,7 @@ PATIENT = {
 }
 
 
-def options(kafka: LocalKafka, topic: str, **more: str) -> SinkOptions:
+def options(kafka, topic, **more):
     return SinkOptions.parse(
         {
             "kafka.bootstrap.servers": kafka.bootstrap_servers,
@@ -41,21 +38,21 @@ def options(kafka: LocalKafka, topic: str, **more: str) -> SinkOptions:
     )
 
 
-def checked(given: SinkOptions) -> SinkOptions:
+def checked(given):
     return check_cluster(given, is_stream=False)
 
 
-def rules(given: SinkOptions) -> DeadLetterConfig:
+def rules(given):
     assert given.dead_letters is not None
     return given.dead_letters
 
 
-def causes(records: list[Read]) -> Counter[str | None]:
+def causes(records):
     headers = [dict(record.headers).get("__connect.errors.cause") for record in records]
     return Counter(None if cause is None else cause.decode() for cause in headers)
 
 
-def test_the_topic_is_created_as_the_options_say(strict_kafka: LocalKafka) -> None:
+def test_the_topic_is_created_as_the_options_say(strict_kafka):
     strict_kafka.create_topic("dl-made", 1)
     given = options(
         strict_kafka,
@@ -69,7 +66,7 @@ def test_the_topic_is_created_as_the_options_say(strict_kafka: LocalKafka) -> No
     assert checked(given) == checked(given)
 
 
-def test_a_topic_that_cannot_be_created_names_the_option(strict_kafka: LocalKafka) -> None:
+def test_a_topic_that_cannot_be_created_names_the_option(strict_kafka):
     strict_kafka.create_topic("dl-three", 1)
     with pytest.raises(TopicError) as raised:
         checked(options(strict_kafka, "dl-three", **{f"{DEAD}replication.factor": "3"}))
@@ -77,7 +74,7 @@ def test_a_topic_that_cannot_be_created_names_the_option(strict_kafka: LocalKafk
     assert "errors.deadletterqueue.topic.replication.factor = 3 is more" in str(raised.value)
 
 
-def test_a_compacted_topic_is_refused(strict_kafka: LocalKafka) -> None:
+def test_a_compacted_topic_is_refused(strict_kafka):
     strict_kafka.create_topic("dl-compact", 1)
     strict_kafka.create_topic("dl-compact-dead", 1, configs={"cleanup.policy": "compact,delete"})
     with pytest.raises(ConfigError, match="'dl-compact-dead'.* is compacted"):
@@ -85,9 +82,7 @@ def test_a_compacted_topic_is_refused(strict_kafka: LocalKafka) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_the_broker_takes_what_is_no_dead_letter_and_nothing_else_would_fit(
-    strict_kafka: LocalKafka, codec: str
-) -> None:
+def test_the_broker_takes_what_is_no_dead_letter_and_nothing_else_would_fit(strict_kafka, codec):
     """Around the topic's limit, which the driver has read; and rows without a key."""
     topic = f"dl-limits-{codec}"
     configs = {"max.message.bytes": "5000", "cleanup.policy": "compact"}
@@ -113,7 +108,7 @@ def test_the_broker_takes_what_is_no_dead_letter_and_nothing_else_would_fit(
 
 
 @pytest.mark.parametrize("cause", ["refused", "too-large", "bad-timestamp"])
-def test_what_the_broker_refuses_is_a_dead_letter(strict_kafka: LocalKafka, cause: str) -> None:
+def test_what_the_broker_refuses_is_a_dead_letter(strict_kafka, cause):
     refusing = Refusing(
         strict_kafka,
         f"dl-refused-{cause}",

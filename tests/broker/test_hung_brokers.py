@@ -1,9 +1,6 @@
 """A real broker that is stopped (SIGSTOP): the kernel takes connections, nobody answers."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -17,7 +14,6 @@ from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import LOG_PARTITION, prepare_log_topic
 from spark_kafka_sink.transactions.model import (
     Driver,
-    Plan,
     TaskTransaction,
     Unit,
     WorkerTransactionalIds,
@@ -36,7 +32,7 @@ TIMEOUT_MS = 900_000
 
 
 @pytest.fixture(scope="module")
-def trio() -> Iterator[PatientKafka]:
+def trio():
     properties = {
         "broker.session.timeout.ms": str(SESSION_TIMEOUT_MS),
         "controller.quorum.election.timeout.ms": "1000",
@@ -75,7 +71,7 @@ def test_whichever_broker_hangs_the_others_are_asked(trio, hung):
 class Query:
     """A driver whose steps have minutes, and its tasks."""
 
-    def __init__(self, kafka: PatientKafka, prefix: str) -> None:
+    def __init__(self, kafka, prefix):
         self.kafka = kafka
         self.topic = f"{prefix}-rows"
         self.config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 3)
@@ -86,16 +82,16 @@ class Query:
             TransactionClient(admin).describe([f"{prefix}.driver"], admin.deadline_in(MINUTES_MS))
 
     @contextmanager
-    def protocol(self) -> Iterator[CommitProtocol]:
+    def protocol(self):
         """Of a process that knows no broker yet."""
         with AdminClient.connect(self.kafka.bootstrap_servers) as admin:
             client = TransactionClient(admin)
             yield CommitProtocol(client, self.config, SystemClock(), MINUTES_MS)
 
-    def plan(self, protocol: CommitProtocol) -> Plan:
+    def plan(self, protocol):
         return protocol.plan(Driver("driver-1", "host-1", 1_700_000_000_000, "/ck", "q"), None)
 
-    def written(self, plan: Plan) -> list[TaskTransaction]:
+    def written(self, plan):
         """Two tasks, flushed and open: rows 0 to 299, and 300 to 599."""
         slots = WorkerTransactionalIds()
         found = []
@@ -107,7 +103,7 @@ class Query:
                 found.append(TaskTransaction(*prepared, number, 300, f"rows-{number}"))
         return found
 
-    def broker_that_is(self, role: str) -> int:
+    def broker_that_is(self, role):
         if role == "first of the bootstrap list":
             return BROKERS[0]
         if role == "coordinator":
@@ -119,7 +115,7 @@ class Query:
 
 
 @contextmanager
-def hung(kafka: PatientKafka, broker_id: int) -> Iterator[None]:
+def hung(kafka, broker_id):
     kafka.pause(broker_id)
     try:
         yield
@@ -188,7 +184,7 @@ def test_a_broker_hangs_at_each_step(trio, point, role):
     with query.protocol() as protocol:
         began_s = 0.0
 
-        def hang(reached: str) -> None:
+        def hang(reached):
             nonlocal began_s
             if reached == point:
                 crash_points.set_hook(None)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys
@@ -16,16 +14,16 @@ SLF4J = "org.slf4j:slf4j-simple:1.7.36"
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
-def names(jars: list[Path]) -> list[str]:
+def names(jars):
     return [jar.name for jar in jars]
 
 
-def test_sparks_own_kafka_sink_without_dependencies(cache: Path) -> None:
+def test_sparks_own_kafka_sink_without_dependencies(cache):
     jars = fetch_jars(
         [
             "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
@@ -44,9 +42,7 @@ def test_sparks_own_kafka_sink_without_dependencies(cache: Path) -> None:
     ]
 
 
-def test_is_fetched_once_and_replaced_when_modules_change(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_is_fetched_once_and_replaced_when_modules_change(cache, monkeypatch):
     (stale,) = [cache / ".part-killed"]
     stale.mkdir(parents=True)
     first = fetch_jars([POOL], "some", transitive=False)
@@ -59,7 +55,7 @@ def test_is_fetched_once_and_replaced_when_modules_change(
     assert fetch_jars([SLF4J], "some") == second
 
 
-def test_two_processes_at_once(cache: Path) -> None:
+def test_two_processes_at_once(cache):
     code = f"from spark_kafka_sink.localkafka import fetch_jars; fetch_jars([{SLF4J!r}], 'both')"
     fetching = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [process.wait(PATIENCE_S) for process in fetching] == [0, 0]
@@ -69,7 +65,7 @@ def test_two_processes_at_once(cache: Path) -> None:
     assert names(jars) == ["slf4j-api-1.7.36.jar", "slf4j-simple-1.7.36.jar"]
 
 
-def test_module_that_does_not_exist(cache: Path) -> None:
+def test_module_that_does_not_exist(cache):
     with pytest.raises(LocalKafkaError) as raised:
         fetch_jars(["org.apache.commons:commons-pool2:0.0.0-none"], "none")
     assert "Ivy could not fetch org.apache.commons:commons-pool2:0.0.0-none" in str(raised.value)
@@ -78,7 +74,7 @@ def test_module_that_does_not_exist(cache: Path) -> None:
     assert [path.name for path in cache.iterdir()] == [".lock"]
 
 
-def test_own_ivy_settings(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_ivy_settings(cache, tmp_path, monkeypatch):
     """A mirror on the disk: whatever the settings say is where jars come from."""
     folder = tmp_path / "mirror/org/example/thing/1.0"
     folder.mkdir(parents=True)
@@ -98,31 +94,29 @@ def test_own_ivy_settings(cache: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 class TestErrors:
-    def test_coordinates(self) -> None:
+    def test_coordinates(self):
         with pytest.raises(LocalKafkaError, match="'a:b' is not group:artifact:version"):
             fetch_jars(["a:b"], "wrong")
 
-    def test_no_pyspark(self, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_pyspark(self, cache, monkeypatch):
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
         with pytest.raises(LocalKafkaError, match="pyspark is not installed"):
             fetch_jars([POOL], "some")
 
-    def test_no_java(self, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_java(self, cache, monkeypatch):
         monkeypatch.setenv("PATH", "")
         monkeypatch.delenv("JAVA_HOME", raising=False)
         with pytest.raises(LocalKafkaError, match="no java on the PATH"):
             fetch_jars([POOL], "some")
 
-    def test_cache_that_cannot_be_written(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_cache_that_cannot_be_written(self, tmp_path, monkeypatch):
         (tmp_path / "file").touch()
         monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file" / "cache"))
         with pytest.raises(LocalKafkaError, match=f"cannot be written .* set {CACHE_VARIABLE}"):
             fetch_jars([POOL], "some")
 
 
-def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_folder(tmp_path, monkeypatch):
     monkeypatch.delenv(CACHE_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "pykafka-sink"

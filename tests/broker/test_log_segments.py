@@ -1,7 +1,5 @@
 """What Kafka's own tools and other clients say of the logs that we wrote."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections import Counter
@@ -110,13 +108,13 @@ def test_indexes_and_timestamps(kafka):
 def test_a_group_of_three_reads_every_record_once(kafka):
     topic = "group-of-three"
     kafka.create_topic(topic, 6)
-    seen: list[bytes | None] = []
+    seen = []
     shares = [0, 0, 0]
     group_is_complete = threading.Event()
     done = threading.Event()
     lock = threading.Lock()
 
-    def read(number: int) -> None:
+    def read(number):
         reader = consumer(
             kafka.bootstrap_servers,
             **{

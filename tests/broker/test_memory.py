@@ -1,18 +1,14 @@
 """What docs/tuning.md promises of a worker's memory, while a broker keeps everything waiting."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.broker.processes import eventually
 from tests.local_kafka import PatientKafka
 from tests.reading import read_topic
@@ -26,30 +22,30 @@ ARROW_MIB = ROWS * VALUE_BYTES / _MIB
 
 
 @pytest.fixture
-def broker() -> Iterator[LocalKafka]:
+def broker():
     """One that may be frozen."""
     with PatientKafka() as kafka:
         yield kafka
 
 
-def arrow_batch(rows: int) -> pa.RecordBatch:
+def arrow_batch(rows):
     return pa.record_batch([pa.array([b"x" * VALUE_BYTES] * rows, pa.binary())], ["value"])
 
 
-def promised_mib() -> float:
+def promised_mib():
     """By the formula, as it is written."""
     text = Path("docs/tuning.md").read_text(encoding="utf-8")
     assert "    240 MiB + kafka.buffer.memory + 3 × the largest Arrow batch\n" in text
     return 240 + BUFFER_MIB + 3 * ARROW_MIB
 
 
-def is_waiting(process_id: int) -> bool:
+def is_waiting(process_id):
     """Whether no thread of the process runs or is about to."""
     states = Path(f"/proc/{process_id}/task").glob("*/stat")
     return all(path.read_text("utf-8").rpartition(")")[2].split()[0] == "S" for path in states)
 
 
-def feed(worker: subprocess.Popen[bytes], broker: LocalKafka) -> None:
+def feed(worker, broker):
     """All Arrow batches; the broker is frozen until the worker waits for memory."""
     assert worker.stdin is not None
     assert worker.stdout is not None

@@ -3,17 +3,12 @@
 Each planning is a process of its own, as Spark's are when triggers are a minute apart.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.local_kafka import PatientKafka
 
 # For brokers that are away: nothing is gained by waiting for them.
@@ -27,7 +22,7 @@ WAITING = "; the tasks will wait for the brokers"
 class Planned:
     """What one planning said: the error in one line, or ``planned``; and the driver's log."""
 
-    def __init__(self, kind: str, options: dict[str, str]) -> None:
+    def __init__(self, kind, options):
         done = subprocess.run(
             [sys.executable, "-m", "tests.broker.planning", kind, json.dumps(options)],
             capture_output=True,
@@ -38,11 +33,11 @@ class Planned:
         self.log = done.stderr.strip()
 
     @property
-    def has_gone_on(self) -> bool:
+    def has_gone_on(self):
         return self.result == "planned" and self.log.endswith(WAITING)
 
     @classmethod
-    def telling(cls, reason: str, options: dict[str, str]) -> Planned:
+    def telling(cls, reason, options):
         """Of a stream, with as much time as the brokers need to tell ``reason``: all of it is waited
         for where a topic is missing.
         """
@@ -54,7 +49,7 @@ class Planned:
 
 
 @pytest.fixture(scope="module")
-def stopped() -> Iterator[LocalKafka]:
+def stopped():
     """A broker that was there once."""
     with PatientKafka() as kafka:
         kafka.stop(1)
@@ -62,7 +57,7 @@ def stopped() -> Iterator[LocalKafka]:
 
 
 @pytest.fixture(scope="module")
-def frozen() -> Iterator[LocalKafka]:
+def frozen():
     """A broker that takes connections and answers nothing."""
     with PatientKafka() as kafka:
         kafka.pause(1)
@@ -71,7 +66,7 @@ def frozen() -> Iterator[LocalKafka]:
 
 
 @pytest.fixture(scope="module")
-def demanding_kafka() -> Iterator[LocalKafka]:
+def demanding_kafka():
     """One broker that wants three replicas of every topic."""
     properties = {"auto.create.topics.enable": "false", "default.replication.factor": "3"}
     with PatientKafka(server_properties=properties) as kafka:
@@ -79,7 +74,7 @@ def demanding_kafka() -> Iterator[LocalKafka]:
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
+def checkpoint(tmp_path):
     """As Spark leaves it before it plans the first micro-batch."""
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text("v1")
@@ -88,30 +83,30 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def running(checkpoint: Path) -> Path:
+def running(checkpoint):
     """The checkpoint of a stream that has committed a micro-batch."""
     (checkpoint / "commits" / "0").write_text("v1")
     return checkpoint
 
 
-def options(kafka: LocalKafka, checkpoint: object = None, **more: str) -> dict[str, str]:
+def options(kafka, checkpoint=None, **more):
     given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t", **QUICK}
     if checkpoint is not None:
         given["checkpointLocation"] = str(checkpoint)
     return {**given, **{name.replace("_", "."): value for name, value in more.items()}}
 
 
-def test_a_running_stream_goes_on_while_the_brokers_are_away(stopped, running) -> None:
+def test_a_running_stream_goes_on_while_the_brokers_are_away(stopped, running):
     planned = Planned("stream", options(stopped, running))
     assert planned.has_gone_on
     assert f"no broker reachable: {stopped.bootstrap_servers} (Connection refused" in planned.log
 
 
-def test_a_running_stream_goes_on_while_a_broker_does_not_answer(frozen, running) -> None:
+def test_a_running_stream_goes_on_while_a_broker_does_not_answer(frozen, running):
     assert Planned("stream", options(frozen, running)).has_gone_on
 
 
-def test_a_checkpoint_is_found_as_a_uri_too(stopped, checkpoint) -> None:
+def test_a_checkpoint_is_found_as_a_uri_too(stopped, checkpoint):
     refused = Planned("stream", options(stopped, f"file://{checkpoint}"))
     assert refused.result.startswith("BootstrapError: no broker reachable")
     (checkpoint / "commits" / "12").write_text("v1")
@@ -119,22 +114,22 @@ def test_a_checkpoint_is_found_as_a_uri_too(stopped, checkpoint) -> None:
 
 
 @pytest.mark.parametrize("place", ["s3a://bucket/checkpoints/flights", None])
-def test_a_stream_whose_checkpoint_is_elsewhere_goes_on(stopped, place) -> None:
+def test_a_stream_whose_checkpoint_is_elsewhere_goes_on(stopped, place):
     """It may have run for weeks."""
     assert Planned("stream", options(stopped, place)).has_gone_on
 
 
-def test_a_new_stream_with_a_wrong_address_fails_at_once(stopped, checkpoint) -> None:
+def test_a_new_stream_with_a_wrong_address_fails_at_once(stopped, checkpoint):
     refused = Planned("stream", options(stopped, checkpoint))
     assert refused.result.startswith("BootstrapError: no broker reachable")
 
 
-def test_a_batch_write_fails_at_once(stopped, running) -> None:
+def test_a_batch_write_fails_at_once(stopped, running):
     refused = Planned("batch", options(stopped, running))
     assert refused.result.startswith("BootstrapError: no broker reachable")
 
 
-def test_a_topic_that_is_missing(strict_kafka, checkpoint) -> None:
+def test_a_topic_that_is_missing(strict_kafka, checkpoint):
     """Also what a broker says that has just come back, and has not caught up yet."""
     given = options(strict_kafka, checkpoint, topic="nowhere")
     missing = "topic 'nowhere' does not exist, and the brokers did not create it when asked"
@@ -153,7 +148,7 @@ def test_a_topic_that_is_missing(strict_kafka, checkpoint) -> None:
         ({"kafka_batchsize": "1"}, "ConfigError: Kafka option 'kafka.batchsize' is not"),
     ],
 )
-def test_what_is_permanent_ends_a_running_stream(kafka, running, more, error) -> None:
+def test_what_is_permanent_ends_a_running_stream(kafka, running, more, error):
     given = {**options(kafka, running, **more), **PATIENT}
     assert Planned("stream", given).result.startswith(error)
 
@@ -176,7 +171,7 @@ def test_what_is_permanent_ends_a_running_stream(kafka, running, more, error) ->
 )
 def test_a_creation_that_the_brokers_refuse_ends_a_running_stream(
     demanding_kafka, running, replicas, hint
-) -> None:
+):
     more = {"topic_creation_enable": "true", "topic_creation_replication_factor": replicas}
     given = {**options(demanding_kafka, running, topic="refused", **more), **PATIENT}
     refused = Planned("stream", given)
@@ -187,7 +182,7 @@ def test_a_creation_that_the_brokers_refuse_ends_a_running_stream(
     assert refused.result.endswith(hint)
 
 
-def test_a_decision_log_that_the_brokers_cannot_replicate(kafka, running) -> None:
+def test_a_decision_log_that_the_brokers_cannot_replicate(kafka, running):
     more = {"delivery_guarantee": "exactly-once", "transactional_id_prefix": "alone"}
     log_topic = {"transaction_log_topic": "log-of-three"}
     given = {**options(kafka, running, **more, **log_topic), **PATIENT}
@@ -197,7 +192,7 @@ def test_a_decision_log_that_the_brokers_cannot_replicate(kafka, running) -> Non
     )
 
 
-def test_a_commit_does_not_ask_the_brokers_again(stopped, checkpoint) -> None:
+def test_a_commit_does_not_ask_the_brokers_again(stopped, checkpoint):
     """Everything is written by then: nothing may fail it."""
     committing = Planned("commit", options(stopped, checkpoint))
     assert (committing.result, committing.log) == ("planned", "")

@@ -1,10 +1,7 @@
 """A real broker's quota: what it delays is neither lost, nor late, nor sent twice."""
 
-from __future__ import annotations
-
 import pytest
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.broker.producing import batch_of, send
 from tests.reading import read_topic
 
@@ -16,7 +13,7 @@ RECORDS = 3_000
 
 
 @pytest.mark.parametrize("in_flight", ["1", "5"])
-def test_pauses_that_are_longer_than_all_timeouts(kafka: LocalKafka, in_flight: str) -> None:
+def test_pauses_that_are_longer_than_all_timeouts(kafka, in_flight):
     """3 MB: the broker takes a window of ten seconds' bytes at once, then asks for long pauses."""
     client_id = f"{CLIENT_ID}-{in_flight}"
     kafka.run_tool(

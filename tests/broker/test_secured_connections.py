@@ -1,19 +1,14 @@
 """Secured connections to a real broker: who gets in, who is told why not, and for how long."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, KafkaSinkError
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.localkafka import LocalKafka, LocalSecurity
+from spark_kafka_sink.localkafka import LocalSecurity
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.node_connection import ConnectionState, NodeConnection
+from spark_kafka_sink.network.node_connection import ConnectionState
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.confluent import consume
 from tests.broker.producing import batch_of, plan_of
@@ -25,7 +20,7 @@ LIFETIME_MS = 5_000
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[LocalKafka]:
+def kafka():
     security = {
         "SASL_TLS": LocalSecurity("SASL_SSL", ("PLAIN", "SCRAM-SHA-256"), USERS),
         "SASL": LocalSecurity("SASL_PLAINTEXT", ("SCRAM-SHA-512",), USERS),
@@ -41,7 +36,7 @@ def kafka() -> Iterator[LocalKafka]:
         yield kafka
 
 
-def options_of(kafka: LocalKafka, listener: str, **changed: str) -> dict[str, str]:
+def options_of(kafka, listener, **changed):
     """The options of a client in Kafka's names; ``None`` leaves one away."""
     options = {
         key.removeprefix("kafka."): value
@@ -50,12 +45,12 @@ def options_of(kafka: LocalKafka, listener: str, **changed: str) -> dict[str, st
     return {**options, **{key.replace("_", "."): value for key, value in changed.items()}}
 
 
-def config_of(kafka: LocalKafka, listener: str, **changed: str) -> ProducerConfig:
+def config_of(kafka, listener, **changed):
     return ProducerConfig.parse(options_of(kafka, listener, **changed))
 
 
 @pytest.mark.parametrize("listener", ["SASL_TLS", "SASL", "MUTUAL", "SHORT"])
-def test_records_arrive(kafka: LocalKafka, listener: str) -> None:
+def test_records_arrive(kafka, listener):
     topic = f"through-{listener}"
     kafka.create_topic(topic)
     producer = ThreadedProducer(config_of(kafka, listener))
@@ -69,16 +64,14 @@ def test_records_arrive(kafka: LocalKafka, listener: str) -> None:
 
 
 @pytest.mark.long
-def test_sessions_are_renewed_under_load(
-    kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sessions_are_renewed_under_load(kafka, monkeypatch):
     """With requests in flight: nothing is lost, nothing out of order, nothing twice."""
     topic = "renewed"
     kafka.create_topic(topic)
     renewed = 0
     usable = NetworkClient._handle_ready
 
-    def counting(client: NetworkClient, connection: NodeConnection, *more: Any) -> None:
+    def counting(client, connection, *more):
         nonlocal renewed
         renewed += connection.state is ConnectionState.REAUTHENTICATING
         usable(client, connection, *more)
@@ -98,10 +91,10 @@ def test_sessions_are_renewed_under_load(
     assert values == list(range(sent))
 
 
-def assert_told(config: ProducerConfig, *words: str) -> None:
+def assert_told(config, *words):
     """What an admin client is told within 5 s, on a quiet machine."""
 
-    def ask(timeout_ms: int) -> None:
+    def ask(timeout_ms):
         with AdminClient.of(config) as admin:
             admin.metadata([], False, admin.deadline_in(timeout_ms))
 
@@ -110,7 +103,7 @@ def assert_told(config: ProducerConfig, *words: str) -> None:
         assert word in message
 
 
-def assert_refused(config: ProducerConfig, *words: str) -> None:
+def assert_refused(config, *words):
     """At once: however much time there is."""
     with pytest.raises(AuthenticationError) as raised, AdminClient.of(config) as admin:
         admin.metadata([], False, admin.deadline_in(AN_HOUR_MS))
@@ -136,9 +129,7 @@ def assert_refused(config: ProducerConfig, *words: str) -> None:
     ],
     ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else None,
 )
-def test_a_refusal_is_told(
-    kafka: LocalKafka, listener: str, changed: dict[str, str], words: list[str]
-) -> None:
+def test_a_refusal_is_told(kafka, listener, changed, words):
     options = options_of(kafka, listener)
     for name, value in changed.items():
         key = name.replace("_", ".")
@@ -155,19 +146,19 @@ def test_a_refusal_is_told(
         assert_told(config, *words)
 
 
-def test_tls_to_a_listener_in_clear_text(kafka: LocalKafka) -> None:
+def test_tls_to_a_listener_in_clear_text(kafka):
     options = options_of(
         kafka, "MUTUAL", bootstrap_servers=kafka.bootstrap_servers_of(MAIN_LISTENER)
     )
     assert_told(ProducerConfig.parse(options), "TLS", "security.protocol")
 
 
-def test_sasl_to_a_listener_without(kafka: LocalKafka) -> None:
+def test_sasl_to_a_listener_without(kafka):
     options = options_of(kafka, "SASL", bootstrap_servers=kafka.bootstrap_servers_of(MAIN_LISTENER))
     assert_refused(ProducerConfig.parse(options), "has no SASL")
 
 
-def test_a_refusal_ends_a_producer_at_once(kafka: LocalKafka) -> None:
+def test_a_refusal_ends_a_producer_at_once(kafka):
     """Not after ``max.block.ms``, and with what the broker said."""
     options = options_of(kafka, "SASL", **NO_OTHER_TIMEOUT)
     options["sasl.jaas.config"] = options["sasl.jaas.config"].replace('alices"', 'nothing"')

@@ -1,15 +1,10 @@
 """A LocalKafka with security, as other clients see it: librdkafka, Kafka's own tools."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from spark_kafka_sink.localkafka import AUTHORIZER, LocalKafka, LocalKafkaError, LocalSecurity
+from spark_kafka_sink.localkafka import AUTHORIZER, LocalKafkaError, LocalSecurity
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from tests.local_kafka import PatientKafka
 from tests.patience import PATIENCE_S
@@ -19,7 +14,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 @pytest.fixture(scope="module")
-def secured() -> Iterator[LocalKafka]:
+def secured():
     security = {
         "SASL_TLS": LocalSecurity("sasl_ssl", MECHANISMS, USERS),
         "SASL": LocalSecurity("SASL_PLAINTEXT", MECHANISMS, USERS),
@@ -30,7 +25,7 @@ def secured() -> Iterator[LocalKafka]:
         yield kafka
 
 
-def librdkafka(kafka: LocalKafka, listener: str, user: str, **changed: str) -> dict[str, str]:
+def librdkafka(kafka, listener, user, **changed):
     """Another client's names for the same."""
     security = kafka.secured(listener).security
     config = {
@@ -47,18 +42,18 @@ def librdkafka(kafka: LocalKafka, listener: str, user: str, **changed: str) -> d
     return config | {key.replace("_", "."): value for key, value in changed.items()}
 
 
-def brokers_seen(config: dict[str, str], timeout_s: float = PATIENCE_S) -> int:
+def brokers_seen(config, timeout_s=PATIENCE_S):
     return len(AdminClient({**config, "log_level": "0"}).list_topics(timeout=timeout_s).brokers)
 
 
 @pytest.mark.parametrize("listener", ["SASL", "SASL_TLS"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("user", USERS)
-def test_users_log_in(secured: LocalKafka, listener: str, mechanism: str, user: str) -> None:
+def test_users_log_in(secured, listener, mechanism, user):
     assert brokers_seen(librdkafka(secured, listener, user, sasl_mechanism=mechanism)) == 1
 
 
-def test_users_show_their_certificates(secured: LocalKafka) -> None:
+def test_users_show_their_certificates(secured):
     assert brokers_seen(librdkafka(secured, "MUTUAL", "alice")) == 1
 
 
@@ -69,12 +64,12 @@ def test_users_show_their_certificates(secured: LocalKafka) -> None:
         ("SASL_TLS", {"sasl_mechanism": "PLAIN", "sasl_username": "nobody"}),
     ],
 )
-def test_others_do_not(secured: LocalKafka, listener: str, changed: dict[str, str]) -> None:
+def test_others_do_not(secured, listener, changed):
     with pytest.raises(KafkaException):
         brokers_seen(librdkafka(secured, listener, "alice", **changed), timeout_s=2)
 
 
-def test_nobody_gets_in_without_a_certificate(secured: LocalKafka) -> None:
+def test_nobody_gets_in_without_a_certificate(secured):
     config = librdkafka(secured, "MUTUAL", "alice")
     config = {k: v for k, v in config.items() if "key" not in k and "certificate" not in k}
     with pytest.raises(KafkaException):
@@ -82,9 +77,7 @@ def test_nobody_gets_in_without_a_certificate(secured: LocalKafka) -> None:
 
 
 @pytest.mark.parametrize("listener", ["SASL_TLS", "MUTUAL"])
-def test_its_properties_file_serves_kafkas_own_tools(
-    secured: LocalKafka, tmp_path: Path, listener: str
-) -> None:
+def test_its_properties_file_serves_kafkas_own_tools(secured, tmp_path, listener):
     path = secured.write_client_properties(tmp_path / "client.properties", "bob", listener)
     assert path.stat().st_mode & 0o777 == 0o600
     secured.create_topic(f"seen-through-{listener}")
@@ -103,7 +96,7 @@ def test_its_properties_file_serves_kafkas_own_tools(
     assert listed.split() == [f"seen-through-{listener}"], "the authorizer hides all others"
 
 
-def test_options_are_those_of_both_sinks(secured: LocalKafka) -> None:
+def test_options_are_those_of_both_sinks(secured):
     options = secured.client_options("bob", "SASL_TLS", "PLAIN")
     assert options == {
         "kafka.bootstrap.servers": secured.bootstrap_servers,
@@ -119,13 +112,13 @@ def test_options_are_those_of_both_sinks(secured: LocalKafka) -> None:
     assert "kafka.sasl.mechanism" not in mutual
 
 
-def test_keys_are_for_the_owner_alone(secured: LocalKafka) -> None:
+def test_keys_are_for_the_owner_alone(secured):
     folder = secured.secured("MUTUAL").broker_file.parent
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
-def test_names_that_do_not_exist(secured: LocalKafka) -> None:
+def test_names_that_do_not_exist(secured):
     with pytest.raises(LocalKafkaError, match="there is no user carol, only alice, bob"):
         secured.client_options("carol", "SASL")
     with pytest.raises(LocalKafkaError, match="no secured listener SECURED, only SASL_TLS, SASL"):
@@ -135,7 +128,7 @@ def test_names_that_do_not_exist(secured: LocalKafka) -> None:
 
 
 @pytest.mark.long
-def test_three_brokers_of_an_older_kafka_are_found_by_metadata() -> None:
+def test_three_brokers_of_an_older_kafka_are_found_by_metadata():
     with PatientKafka(3, "3.9.1", security="sasl_ssl") as kafka:
         config = librdkafka(kafka, "SECURED", "alice", sasl_mechanism="SCRAM-SHA-512")
         host, port = kafka.address(1)

@@ -1,10 +1,7 @@
 """A real broker that takes no metrics of clients: it is asked nothing, and nothing is logged."""
 
-from __future__ import annotations
-
 import logging
 
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.protocol.messages.client import (
     GetTelemetrySubscriptionsRequest,
 )
@@ -12,7 +9,7 @@ from tests.broker.producing import batch_of, open_producer, plan_of
 from tests.reading import read_topic
 
 
-def test_a_broker_without_a_plugin_is_asked_nothing(kafka: LocalKafka, caplog) -> None:
+def test_a_broker_without_a_plugin_is_asked_nothing(kafka, caplog):
     caplog.set_level(logging.DEBUG, "spark_kafka_sink")
     kafka.create_topic("unwatched", 1)
     producer = open_producer(kafka.bootstrap_servers, linger_ms="0")

@@ -1,20 +1,16 @@
 """Topics that do not exist, change, or go away under a producer. All seen by confluent-kafka."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, TopicError
-from spark_kafka_sink.client.admin import AdminClient, create_missing
+from spark_kafka_sink.client.admin import create_missing
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.creating import append, creating, producer_for, write
@@ -29,7 +25,7 @@ numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def topics(strict_kafka) -> Topics:
+def topics(strict_kafka):
     """What is on ``strict_kafka``."""
     return Topics(strict_kafka.bootstrap_servers)
 
@@ -81,9 +77,9 @@ class TestCreation:
 
     def test_all_missing_topics_of_an_arrow_batch(self, strict_kafka, topics, monkeypatch):
         """Together, in one request: each costs a pause for metadata."""
-        asked: list[set[str]] = []
+        asked = []
 
-        def create(admin: AdminClient, topics: Sequence[str], creation: TopicCreation) -> None:
+        def create(admin, topics, creation):
             asked.append(set(topics))
             create_missing(admin, topics, creation)
 
@@ -107,9 +103,9 @@ class TestCreation:
         """Creating may take seconds, in which the sender must not wait for the task."""
         strict_kafka.create_topic("tc-meanwhile")
         servers = strict_kafka.bootstrap_servers
-        seen: list[list[bytes | None]] = []
+        seen = []
 
-        def create_slowly(*arguments: object) -> None:
+        def create_slowly(*arguments):
             eventually(lambda: read_topic(servers, "tc-meanwhile"))
             seen.append(values(read_topic(servers, "tc-meanwhile")))
             create_missing(*arguments)
@@ -137,10 +133,10 @@ class TestCreation:
         """As the tasks of a stage do: whoever is second finds the topic there."""
         config = creating(strict_kafka.bootstrap_servers, partitions="3")
         barrier = threading.Barrier(CREATORS)
-        failures: list[BaseException] = []
-        ids: set[str] = set()
+        failures = []
+        ids = set()
 
-        def create(number: int) -> None:
+        def create(number):
             try:
                 barrier.wait(PATIENCE_S)
                 write(config, "tc-race", [b"%d:%d" % (number, n) for n in range(50)])
@@ -207,7 +203,7 @@ class TestWithoutTheOption:
     def test_a_missing_topic_is_an_error_in_time(self, strict_kafka, topics):
         """It is asked for until max.block.ms is over: somebody may be about to create it."""
 
-        def block(timeout_ms: int) -> None:
+        def block(timeout_ms):
             options = {"max_block_ms": str(timeout_ms)}
             with producer_for(strict_kafka.bootstrap_servers, **options) as producer:
                 started = time.monotonic()
@@ -246,7 +242,7 @@ class TestMorePartitions:
         soon = {"metadata_max_age_ms": "100", "max_block_ms": "5000"}
         producer = open_producer(strict_kafka.bootstrap_servers, **soon)
 
-        def is_accepted() -> bool:
+        def is_accepted():
             try:
                 producer.append(explicit, plan_of(explicit, topic))
             except TopicError:
@@ -264,7 +260,7 @@ class TestMorePartitions:
             producer.flush()
         finally:
             producer.close()
-        by_value: dict[bytes | None, Counter[int]] = {}
+        by_value = {}
         for record in read_topic(strict_kafka.bootstrap_servers, topic):
             by_value.setdefault(record.value, Counter())[record.partition] += 1
         assert by_value[b"before"].keys() == {0, 1}
@@ -333,7 +329,7 @@ class TestTopicsThatGoAway:
         assert values(read_topic(strict_kafka.bootstrap_servers, topic)) == [b"new"]
 
 
-def failure_of(producer: ThreadedProducer, topic: str) -> Exception:
+def failure_of(producer, topic):
     """What writing to ``topic`` raises."""
     try:
         append(producer, topic, [b"for the old one"] * 10)

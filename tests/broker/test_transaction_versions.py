@@ -1,7 +1,5 @@
 """transaction.version of a real broker is downgraded while transactions are open."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.client.admin import AdminClient

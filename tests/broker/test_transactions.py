@@ -4,21 +4,16 @@ What is visible is asked of confluent-kafka; transactions are ended by a client 
 driver does.
 """
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, error_for_code
-from spark_kafka_sink.base.model import Node, PreparedTransaction
+from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.protocol.messages.transactions import (
     TRANSACTION_KEY_TYPE,
     EndTxnRequest,
@@ -45,7 +40,7 @@ class EndTxnRequestV4(EndTxnRequest):
 
 
 @pytest.fixture(scope="module")
-def kafka_tv1() -> Iterator[LocalKafka]:
+def kafka_tv1():
     """A broker of today whose transaction.version is not: it offers more than it can do."""
     with PatientKafka() as local_kafka:
         local_kafka.run_tool(
@@ -63,18 +58,18 @@ TRANSACTION_VERSIONS = {"kafka": 2, "kafka_tv1": 1, "kafka_3_9": 0}
 
 
 @pytest.fixture(params=TRANSACTION_VERSIONS)
-def version(request) -> int:
+def version(request):
     """The finalized level of transaction.version of ``broker``."""
     return TRANSACTION_VERSIONS[request.param]
 
 
 @pytest.fixture
-def broker(request, version) -> LocalKafka:
+def broker(request, version):
     [name] = [name for name, level in TRANSACTION_VERSIONS.items() if level == version]
     return request.getfixturevalue(name)
 
 
-def rows(start: int, count: int = 300):
+def rows(start, count=300):
     numbers = range(start, start + count)
     return batch_of(
         key=[b"%d" % n for n in numbers],
@@ -83,9 +78,7 @@ def rows(start: int, count: int = 300):
     )
 
 
-def write(
-    producer: ThreadedProducer, topic: str, transactional_id: str, batches: Sequence[object]
-) -> PreparedTransaction | None:
+def write(producer, topic, transactional_id, batches):
     """One task."""
     producer.begin_task([topic])
     producer.begin_transaction(transactional_id, TIMEOUT_MS)
@@ -95,13 +88,13 @@ def write(
     return producer.transaction
 
 
-def write_rows(producer: ThreadedProducer, topic: str) -> None:
+def write_rows(producer, topic):
     producer.append(rows(0), plan_of(rows(0), topic))
     producer.flush()
 
 
 @contextmanager
-def coordinator_of(kafka: LocalKafka, transactional_id: str) -> Iterator[tuple[AdminClient, Node]]:
+def coordinator_of(kafka, transactional_id):
     with AdminClient.connect(kafka.bootstrap_servers) as admin:
         request = FindCoordinatorRequest(
             key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[transactional_id]
@@ -113,7 +106,7 @@ def coordinator_of(kafka: LocalKafka, transactional_id: str) -> Iterator[tuple[A
         yield admin, Node(found.node_id, found.host, found.port)
 
 
-def end(kafka: LocalKafka, prepared: PreparedTransaction | None, is_commit: bool = True) -> str:
+def end(kafka, prepared, is_commit=True):
     """End the transaction as the driver does; the name of the broker's error."""
     assert prepared is not None
     request_type = EndTxnRequest if prepared.transaction_version >= 2 else EndTxnRequestV4
@@ -127,12 +120,12 @@ def end(kafka: LocalKafka, prepared: PreparedTransaction | None, is_commit: bool
                 return name
 
 
-def committed(kafka: LocalKafka, topic: str) -> list[int]:
+def committed(kafka, topic):
     records = read_topic(kafka.bootstrap_servers, topic, **{"isolation.level": "read_committed"})
     return sorted(int(value or b"") for value in values(records))
 
 
-def uncommitted(kafka: LocalKafka, topic: str) -> list[int]:
+def uncommitted(kafka, topic):
     records = read_topic(kafka.bootstrap_servers, topic, **{"isolation.level": "read_uncommitted"})
     return sorted(int(value or b"") for value in values(records))
 

@@ -1,13 +1,11 @@
 """What chaos and scale runs are judged by must find what it looks for."""
 
-from __future__ import annotations
-
 from confluent_kafka import Producer
 
 from tests.chaos.verdict import Verdict, judge
 
 
-def judged(kafka, topic: str, ids: list[int], records: int) -> Verdict:
+def judged(kafka, topic, ids, records):
     kafka.create_topic(topic)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for number in ids:

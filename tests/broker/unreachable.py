@@ -1,18 +1,15 @@
 """Asking brokers that cannot be reached."""
 
-from __future__ import annotations
-
 from spark_kafka_sink.base.errors import BootstrapError
-from spark_kafka_sink.client.admin import AdminClient
 from tests.patience import reason_given_time
 
 _USUALLY_ENOUGH_MS = 300
 
 
-def why_unreachable(admin: AdminClient, *wanted: str) -> str:
+def why_unreachable(admin, *wanted):
     """The error's text, with as much time as it takes to find out ``wanted``."""
 
-    def ask(timeout_ms: int) -> object:
+    def ask(timeout_ms):
         return admin.metadata([], False, admin.deadline_in(timeout_ms))
 
     return reason_given_time(ask, BootstrapError, _USUALLY_ENOUGH_MS, *wanted)

@@ -4,13 +4,9 @@
 batch when it is taken, and at last what memory it took and how long it waited for buffer.memory.
 """
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyspark.worker  # noqa: F401  what a worker has in memory besides the sink
@@ -21,21 +17,21 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import prepare_process, write_rows
 
 
-def taken(reader: Any) -> Iterator[Any]:
+def taken(reader):
     """All Arrow batches, each announced."""
     for number, arrow_batch in enumerate(reader):
         print(number, flush=True)
         yield arrow_batch
 
 
-def peak_mib() -> float:
+def peak_mib():
     """The high-water mark of resident memory."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
 
-def main() -> None:
+def main():
     options = SinkOptions.parse(json.loads(sys.argv[1]))
     plan = ColumnPositions(0, topic_option=options.topic)
     with pa.ipc.open_stream(sys.stdin.buffer) as reader:

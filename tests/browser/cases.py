@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
-
 from tests.local_kafka import PatientKafka
-from tests.proxy import Address, TcpProxy
+from tests.proxy import TcpProxy
 
 HURT = 17
 BATCHES = 22
@@ -38,30 +33,24 @@ class Link(TcpProxy):
     delay_s = 0.0
     bytes_per_s: float | None = None
 
-    def _passage_of(self, client: socket.socket) -> Callable[[], object]:
+    def _passage_of(self, client):
         return lambda: time.sleep(self.delay_s)
 
-    def _forward(
-        self,
-        source: socket.socket,
-        sink: socket.socket,
-        pair: tuple[socket.socket, socket.socket],
-        await_passage: Callable[[], object],
-    ) -> None:
+    def _forward(self, source, sink, pair, await_passage):
         super()._forward(
             _Paced(source, self) if source is pair[0] else source, sink, pair, await_passage
-        )  # type: ignore[arg-type]
+        )
 
 
 class _Paced:
     """A socket from which bytes come no faster than its link lets them."""
 
-    def __init__(self, source: socket.socket, link: Link) -> None:
+    def __init__(self, source, link):
         self._source = source
         self._link = link
         self._lock = link.__dict__.setdefault("pacing", threading.Lock())
 
-    def recv(self, size: int) -> bytes:
+    def recv(self, size):
         data = self._source.recv(size)
         if self._link.bytes_per_s is not None:
             with self._lock:
@@ -72,17 +61,17 @@ class _Paced:
 class World:
     """Three brokers behind links, and a session of Spark."""
 
-    def __init__(self, kafka: PatientKafka, links: dict[int, Link], spark: SparkSession) -> None:
+    def __init__(self, kafka, links, spark):
         self.kafka = kafka
         self.links = links
         self.spark = spark
 
     @property
-    def servers(self) -> str:
+    def servers(self):
         return ",".join(link.address for link in self.links.values())
 
     @contextlib.contextmanager
-    def slow_link(self) -> Iterator[None]:
+    def slow_link(self):
         """One broker's answers come late."""
         self.links[_SLOW].delay_s = 0.2
         try:
@@ -91,7 +80,7 @@ class World:
             self.links[_SLOW].delay_s = 0.0
 
     @contextlib.contextmanager
-    def hung_broker(self) -> Iterator[None]:
+    def hung_broker(self):
         """One broker does nothing for seconds, as in a long collection of garbage."""
         self.kafka.pause(_SLOW)
         timer = threading.Timer(6.0, lambda: self.kafka.resume(_SLOW))
@@ -102,7 +91,7 @@ class World:
             timer.join()
 
     @contextlib.contextmanager
-    def quota(self, client_id: str, bytes_per_s: int) -> Iterator[None]:
+    def quota(self, client_id, bytes_per_s):
         """Brokers let a client write so much, and no more."""
         self._alter(client_id, "--add-config", f"producer_byte_rate={bytes_per_s}")
         try:
@@ -110,7 +99,7 @@ class World:
         finally:
             self._alter(client_id, "--delete-config", "producer_byte_rate")
 
-    def _alter(self, client_id: str, *what: str) -> None:
+    def _alter(self, client_id, *what):
         self.kafka.run_tool(
             "kafka.admin.ConfigCommand",
             *("--bootstrap-server", self.kafka.bootstrap_servers, "--alter"),
@@ -119,11 +108,11 @@ class World:
 
 
 @contextlib.contextmanager
-def world(spark: SparkSession) -> Iterator[World]:
+def world(spark):
     with contextlib.ExitStack() as stack:
-        addresses: dict[int, Address] = {}
+        addresses = {}
 
-        def link(broker_id: int) -> Link:
+        def link(broker_id):
             return stack.enter_context(Link(lambda: addresses[broker_id]))
 
         links = {broker_id: link(broker_id) for broker_id in _BROKERS}
@@ -187,7 +176,7 @@ CASES = (
 class Run:
     """One query over files that come one by one, each a micro-batch, until the last is written."""
 
-    def __init__(self, world: World, case: Case, folder: Path) -> None:
+    def __init__(self, world, case, folder):
         self._world = world
         self._case = case
         self._folder = folder
@@ -196,7 +185,7 @@ class Run:
         self._source.mkdir()
         world.kafka.create_topic(case.name, PARTITIONS, replication_factor=1)
 
-    def run(self) -> Path:
+    def run(self):
         """The file of metrics."""
         for link in self._world.links.values():
             link.bytes_per_s = self._case.bytes_per_s
@@ -207,7 +196,7 @@ class Run:
         self._write(range(HURT + 1, BATCHES), {})
         return self.metrics
 
-    def _write(self, numbers: range, more: Mapping[str, str]) -> None:
+    def _write(self, numbers, more):
         """Options are those of a start: for a batch with others the query is stopped before it."""
         query = self._start(more)
         try:
@@ -217,13 +206,13 @@ class Run:
         finally:
             query.stop()
 
-    def _give(self, number: int) -> None:
+    def _give(self, number):
         hot = self._case.is_skewed and number == HURT
         hidden = self._source / f".{number:05}"
         hidden.write_text(json.dumps({"number": number, "hot": hot}), encoding="utf-8")
         hidden.rename(self._source / f"{number:05}.json")
 
-    def _start(self, more: Mapping[str, str]) -> StreamingQuery:
+    def _start(self, more):
         case, value = self._case, "sha2(cast(number * 1000000 + id * 100 + {} as string), 512)"
         parts = ", ".join(value.format(n) for n in range(case.repeats * _VALUE_BYTES // 128))
         rows = (

@@ -1,11 +1,7 @@
 """A real browser, and pages in it: make test-report."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +11,7 @@ NAMES = ("chromium-headless-shell", "chromium", "google-chrome")
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser():
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
     assert path, "no browser: apt-get install --no-install-recommends chromium-headless-shell"
     with sync_api.sync_playwright() as playwright:
@@ -25,13 +21,13 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+def open_page(browser):
     """Opens an address or a file. ``page.outside`` has what it asked of other addresses, and
     ``page.problems`` what its scripts have said.
     """
     contexts = []
 
-    def open_it(where: str | Path, width: int = 1280, **more: Any) -> Any:
+    def open_it(where, width=1280, **more):
         address = where.as_uri() if isinstance(where, Path) else where
         context = browser.new_context(viewport={"width": width, "height": 900}, **more)
         contexts.append(context)

@@ -3,31 +3,23 @@
 make test-report-cases: three brokers, Spark, and a browser; 3 minutes.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from spark_kafka_sink.cli import main
-from tests.browser.cases import BATCHES, CASES, HURT, Case, Run, World, world
+from tests.browser.cases import BATCHES, CASES, HURT, Run, world
 from tests.spark.session import spark_session
 
 pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
-def a_world() -> Iterator[World]:
+def a_world():
     with spark_session() as spark, world(spark) as made:
         yield made
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_why_was_batch_17_slow(
-    case: Case, a_world: World, tmp_path: Path, open_page: Callable[..., Any]
-) -> None:
+def test_why_was_batch_17_slow(case, a_world, tmp_path, open_page):
     metrics = Run(a_world, case, tmp_path).run()
     report = tmp_path / "report.html"
     assert main(["report", str(metrics), "--output", str(report)]) == 0
@@ -63,9 +55,7 @@ def test_why_was_batch_17_slow(
     assert (page.outside, page.problems) == ([], [])
 
 
-def kinds(element: Any) -> list[str]:
+def kinds(element):
     """Of the findings in it, the most important first."""
-    found: list[str] = element.locator("[data-kind]").evaluate_all(
-        "all => all.map(one => one.dataset.kind)"
-    )
+    found = element.locator("[data-kind]").evaluate_all("all => all.map(one => one.dataset.kind)")
     return found

@@ -1,12 +1,9 @@
 """The report in a headless browser: what its scripts make of the page, and of keys and pointers."""
 
-from __future__ import annotations
-
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +21,7 @@ _TIMEOUT_MS = 60_000
 
 
 @pytest.fixture
-def page_file(tmp_path: Path) -> Path:
+def page_file(tmp_path):
     """40 batches of which three are slow."""
     lines = [numbered(HEALTHY, number) for number in range(40)]
     lines[17] = numbered(SLOW_BROKER, 17)
@@ -38,7 +35,7 @@ def page_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("width", [400, 1280])
-def test_what_the_scripts_make(open_page: Open, page_file: Path, width: int) -> None:
+def test_what_the_scripts_make(open_page, page_file, width):
     page = open_page(page_file, width)
     assert page.locator("canvas").count() == len(CHARTS)
     assert page.locator("th[aria-sort=none] > button").count() > 30
@@ -49,7 +46,7 @@ def test_what_the_scripts_make(open_page: Open, page_file: Path, width: int) -> 
     assert (page.outside, page.problems) == ([], [])
 
 
-def test_a_single_job(open_page: Open, tmp_path: Path) -> None:
+def test_a_single_job(open_page, tmp_path):
     aggregate = LineAggregate()
     aggregate.add(text({k: v for k, v in CODEC_BOUND.items() if k != "batch_id"}).splitlines())
     path = tmp_path / "report.html"
@@ -66,7 +63,7 @@ def test_a_single_job(open_page: Open, tmp_path: Path) -> None:
     assert page.get_by_text("Made of 1 line of metrics.").count() == 1
 
 
-def test_the_browser_itself_refuses_addresses_outside(open_page: Open, page_file: Path) -> None:
+def test_the_browser_itself_refuses_addresses_outside(open_page, page_file):
     page = open_page(page_file)
     page.evaluate(
         "new Promise(done => { const one = new Image(); one.onerror = one.onload = done;"
@@ -75,7 +72,7 @@ def test_the_browser_itself_refuses_addresses_outside(open_page: Open, page_file
     assert [told for told in page.problems if "Content Security Policy" in told]
 
 
-def test_figures_under_the_pointer(open_page: Open, page_file: Path) -> None:
+def test_figures_under_the_pointer(open_page, page_file):
     page = open_page(page_file)
     chart = page.locator("#time .u-over")
     chart.scroll_into_view_if_needed()
@@ -91,7 +88,7 @@ def test_figures_under_the_pointer(open_page: Open, page_file: Path) -> None:
     assert "batch 17, " in other
 
 
-def test_charts_by_keys(open_page: Open, page_file: Path) -> None:
+def test_charts_by_keys(open_page, page_file):
     page = open_page(page_file)
     chart = page.locator("#latency .chart")
     chart.focus()
@@ -115,7 +112,7 @@ def test_charts_by_keys(open_page: Open, page_file: Path) -> None:
     assert told.inner_text().endswith("ms of pauses for quotas")
 
 
-def test_all_can_be_reached_with_tab(open_page: Open, page_file: Path) -> None:
+def test_all_can_be_reached_with_tab(open_page, page_file):
     """Charts, their tables, the buttons that sort, and what is folded up; each visibly."""
     page = open_page(page_file)
     wanted = page.locator(".chart, summary, th > button, .wide").count()
@@ -133,7 +130,7 @@ def test_all_can_be_reached_with_tab(open_page: Open, page_file: Path) -> None:
     assert len(seen) == wanted
 
 
-def test_sorting(open_page: Open, page_file: Path) -> None:
+def test_sorting(open_page, page_file):
     page = open_page(page_file)
     first = page.locator("#latest tbody tr").first.locator("th")
     assert first.inner_text() == "39"
@@ -153,7 +150,7 @@ def test_sorting(open_page: Open, page_file: Path) -> None:
     assert numbers == sorted(numbers, reverse=True)
 
 
-def test_a_chart_as_a_table(open_page: Open, page_file: Path) -> None:
+def test_a_chart_as_a_table(open_page, page_file):
     page = open_page(page_file)
     page.locator("#rate .as-table summary").press("Enter")
     rows = page.locator("#rate .as-table tbody tr")
@@ -163,15 +160,15 @@ def test_a_chart_as_a_table(open_page: Open, page_file: Path) -> None:
     assert "ms of pauses for quotas" in rows.nth(23).inner_text()
 
 
-def rgb(page: Any, selector: str, name: str) -> list[int]:
+def rgb(page, selector, name):
     style = f"getComputedStyle(document.querySelector('{selector}')).{name}"
     return [int(part) for part in page.evaluate(style).split("(")[1].rstrip(")").split(",")[:3]]
 
 
-def contrast(one: list[int], other: list[int]) -> float:
+def contrast(one, other):
     """As WCAG 2 has it: 4.5 is enough for text."""
 
-    def luminance(colour: list[int]) -> float:
+    def luminance(colour):
         parts = [c / 255 for c in colour]
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -181,7 +178,7 @@ def contrast(one: list[int], other: list[int]) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_dark_and_light(open_page: Open, page_file: Path, scheme: str) -> None:
+def test_dark_and_light(open_page, page_file, scheme):
     page = open_page(page_file, color_scheme=scheme)
     paper = rgb(page, "body", "backgroundColor")
     assert (sum(paper) < 384) == (scheme == "dark")
@@ -193,7 +190,7 @@ def test_dark_and_light(open_page: Open, page_file: Path, scheme: str) -> None:
         assert contrast(rgb(page, selector, "color"), paper) >= 4.5
 
 
-def test_print(open_page: Open, page_file: Path) -> None:
+def test_print(open_page, page_file):
     """On white paper whatever the screen is, with what is folded up, without what needs a pointer."""
     page = open_page(page_file, color_scheme="dark")
     page.emulate_media(media="print")
@@ -211,7 +208,7 @@ def test_print(open_page: Open, page_file: Path) -> None:
 
 
 @contextmanager
-def served(path: Path) -> Iterator[ReportServer]:
+def served(path):
     server = ReportServer(FollowedReport(str(path), None), 0)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -223,7 +220,7 @@ def served(path: Path) -> Iterator[ReportServer]:
         thread.join()
 
 
-def test_a_new_batch_appears_without_a_reload(open_page: Open, tmp_path: Path) -> None:
+def test_a_new_batch_appears_without_a_reload(open_page, tmp_path):
     path = tmp_path / "m.jsonl"
     with served(path) as server:
         page = open_page(server.address)

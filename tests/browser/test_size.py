@@ -1,11 +1,6 @@
 """A page of 100,000 batches: its size, the work that it takes to make it, and that a browser shows it."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,20 +17,18 @@ BATCHES = 100_000
 SLOW = 77_777
 
 
-def test_a_hundred_thousand_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_page: Callable[..., Any]
-) -> None:
+def test_a_hundred_thousand_batches(tmp_path, monkeypatch, open_page):
     path = tmp_path / "m.log"
     with open(path, "wb") as file:
         for number in range(BATCHES):
             line = numbered(SLOW_BROKER if number == SLOW else HEALTHY, number)
             file.write(json.dumps(line).encode() + b"\n")
-    parsed: list[int] = []
+    parsed = []
     columns = report_lines.pa.BufferReader
     monkeypatch.setattr(
         report_lines.pa, "BufferReader", lambda data: parsed.append(len(data)) or columns(data)
     )
-    whole: list[int] = []
+    whole = []
     loads = json.loads
     monkeypatch.setattr(
         report_lines.json, "loads", lambda data: whole.append(len(data)) or loads(data)

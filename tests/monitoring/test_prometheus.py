@@ -3,18 +3,14 @@
 They are Debian's: apt-get install prometheus prometheus-pushgateway
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -36,24 +32,24 @@ DASHBOARD = Path(__file__).resolve().parents[2] / "examples/grafana/pykafka-sink
 KAFKAS_NAMES = "kafka_producer_"
 
 
-def program(name: str) -> str:
+def program(name):
     found = shutil.which(name)
     assert found is not None, f"no {name}: {__doc__}"
     return found
 
 
-def fetched(url: str) -> str:
+def fetched(url):
     """The answer; empty while nobody answers."""
     try:
         with urllib.request.urlopen(url) as answer:
-            text: str = answer.read().decode()
+            text = answer.read().decode()
             return text
     except (urllib.error.URLError, ConnectionError):
         return ""
 
 
 @contextmanager
-def running(folder: Path, *command: str) -> Iterator[None]:
+def running(folder, *command):
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([program(command[0]), *command[1:]], stdout=log, stderr=log)
     try:
@@ -63,7 +59,7 @@ def running(folder: Path, *command: str) -> Iterator[None]:
         process.wait()
 
 
-def test_promtool_finds_fault_with_kafkas_names_alone() -> None:
+def test_promtool_finds_fault_with_kafkas_names_alone():
     exposition = Exposition()
     exposition.add(a_line())
     exposition.add(of_query(a_line()))
@@ -80,7 +76,7 @@ def test_promtool_finds_fault_with_kafkas_names_alone() -> None:
     assert [line for line in complaints if not line.startswith(KAFKAS_NAMES)] == []
 
 
-def test_a_push_gateway_that_keeps_it(tmp_path: Path) -> None:
+def test_a_push_gateway_that_keeps_it(tmp_path):
     (port,) = free_ports(1, "127.0.0.1")
     url = f"http://127.0.0.1:{port}"
     with running(tmp_path, "prometheus-pushgateway", f"--web.listen-address=127.0.0.1:{port}"):
@@ -95,22 +91,22 @@ def test_a_push_gateway_that_keeps_it(tmp_path: Path) -> None:
 class Prometheus:
     """One that scrapes every second."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url):
         self._url = url
 
-    def ask(self, expression: str) -> list[Any]:
+    def ask(self, expression):
         """The result of a query at this time; a wrong one raises."""
         answer = fetched(f"{self._url}/api/v1/query?query={urllib.parse.quote(expression)}")
         if not answer:
             return []
         told = json.loads(answer)
         assert told["status"] == "success", told
-        result: list[Any] = told["data"]["result"]
+        result = told["data"]["result"]
         return result
 
 
 @contextmanager
-def prometheus(folder: Path, target: int) -> Iterator[Prometheus]:
+def prometheus(folder, target):
     (port,) = free_ports(1, "127.0.0.1")
     config = {
         "global": {"scrape_interval": "1s"},
@@ -125,7 +121,7 @@ def prometheus(folder: Path, target: int) -> Iterator[Prometheus]:
         yield Prometheus(f"http://127.0.0.1:{port}")
 
 
-def queries_of_dashboard() -> list[str]:
+def queries_of_dashboard():
     """What Grafana asks, with its variables replaced."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
     found = [target["expr"] for panel in panels for target in panel.get("targets", ())]
@@ -134,10 +130,10 @@ def queries_of_dashboard() -> list[str]:
     return [query.replace("$client_id", ".*").replace("$query", ".*") for query in found]
 
 
-def test_prometheus_scrapes_the_listener_and_answers_the_dashboard(tmp_path: Path) -> None:
+def test_prometheus_scrapes_the_listener_and_answers_the_dashboard(tmp_path):
     path = tmp_path / "m.jsonl"
     outputs = MetricsOutputs(str(path))
-    spark: Any = Spark()
+    spark = Spark()
     with listen(spark, port=0, path=str(path), host="127.0.0.1") as listening:
         assert list(write_outputs(outputs, of_query(a_line()))) == []
         spark.listeners[0].onQueryProgress(_Event(progress(QUERY, "orders", 100)))
@@ -156,5 +152,5 @@ def test_prometheus_scrapes_the_listener_and_answers_the_dashboard(tmp_path: Pat
 class _Event:
     """Spark's QueryProgressEvent."""
 
-    def __init__(self, told: Any) -> None:
+    def __init__(self, told):
         self.progress = told

@@ -1,7 +1,5 @@
 """Rights, given by another client."""
 
-from __future__ import annotations
-
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -11,14 +9,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from tests.broker.processes import eventually
 from tests.patience import PATIENCE_S
 from tests.security.listeners import SECRETS
 
 
-def allow(kafka: LocalKafka, user: str, operation: str, topic: str) -> None:
+def allow(kafka, user, operation, topic):
     """Both brokers know it afterwards, and what was allowed before. To write implies to describe."""
     _add(kafka, user, operation, ResourceType.TOPIC, topic)
     for address in kafka.bootstrap_servers_of("SASL").split(","):
@@ -33,19 +30,12 @@ def allow(kafka: LocalKafka, user: str, operation: str, topic: str) -> None:
         assert eventually(lambda client=client: sees(client, topic))
 
 
-def allow_transactions(kafka: LocalKafka, user: str, prefix: str) -> None:
+def allow_transactions(kafka, user, prefix):
     """To write under ids that begin with it. Brokers learn of rights in turn: ``allow`` waits."""
     _add(kafka, user, "write", ResourceType.TRANSACTIONAL_ID, prefix, ResourcePatternType.PREFIXED)
 
 
-def _add(
-    kafka: LocalKafka,
-    user: str,
-    operation: str,
-    kind: ResourceType,
-    name: str,
-    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
-) -> None:
+def _add(kafka, user, operation, kind, name, pattern=ResourcePatternType.LITERAL):
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers_of(MAIN_LISTENER)})
     allowed, right = AclPermissionType.ALLOW, AclOperation[operation.upper()]
     binding = AclBinding(kind, name, pattern, f"User:{user}", "*", right, allowed)
@@ -53,5 +43,5 @@ def _add(
         created.result(PATIENCE_S)
 
 
-def sees(client: AdminClient, topic: str) -> bool:
+def sees(client, topic):
     return client.list_topics(topic, timeout=PATIENCE_S).topics[topic].error is None

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from spark_kafka_sink.localkafka import LocalKafka, LocalKafkaError
-from spark_kafka_sink.localkafka.certificates import Authority, KeyType, write_private
+from spark_kafka_sink.localkafka.certificates import Authority, write_private
 from spark_kafka_sink.localkafka.security import jaas_config
 from spark_kafka_sink.localkafka.settings import render_properties
 from tests.broker.processes import eventually
@@ -34,10 +34,10 @@ class World:
     authority: Authority
     folder: Path
 
-    def client(self, listener: str, mechanism: str | None = None) -> Options:
+    def client(self, listener, mechanism=None):
         return self.kafka.client_options("alice", listener, mechanism)
 
-    def stores(self, key_type: KeyType) -> Stores:
+    def stores(self, key_type):
         """Of alice, in a folder of their own, so that files are made once."""
         folder = self.folder / key_type
         folder.mkdir(exist_ok=True)
@@ -47,24 +47,24 @@ class World:
 Case = Callable[[World], Options]
 
 
-def _mechanism(listener: str, mechanism: str, world: World) -> Options:
+def _mechanism(listener, mechanism, world):
     return world.client(listener, mechanism)
 
 
-def _name_and_password(mechanism: str, world: World) -> Options:
+def _name_and_password(mechanism, world):
     options = world.client("SASL_TLS", mechanism)
     del options["kafka.sasl.jaas.config"]
     login = {"kafka.sasl.username": "alice", "kafka.sasl.password": SECRETS["alice"]}
     return {**options, **login}
 
 
-def _delegation_token(mechanism: str, world: World) -> Options:
+def _delegation_token(mechanism, world):
     options = {**world.client("SASL_TLS", mechanism), **new_delegation_token(world)}
     await_login(world, options)
     return options
 
 
-def new_delegation_token(world: World) -> Options:
+def new_delegation_token(world):
     """How to log in with a new token of alice's, from Kafka's own tool."""
     file = world.folder / "client.properties"
     world.kafka.write_client_properties(file, "alice", "SASL_TLS")
@@ -78,7 +78,7 @@ def new_delegation_token(world: World) -> Options:
     return {"kafka.sasl.jaas.config": jaas_config(f"{_SECURITY}.scram.ScramLoginModule", login)}
 
 
-def await_login(world: World, options: Options) -> None:
+def await_login(world, options):
     """Until a tool of Kafka's that asks every broker is let in by each.
 
     Brokers learn of a token one after the other. `kafka-delegation-tokens --describe` cannot tell
@@ -89,7 +89,7 @@ def await_login(world: World, options: Options) -> None:
     servers = options["kafka.bootstrap.servers"]
     arguments = ("--bootstrap-server", servers, "--command-config", str(file))
 
-    def is_let_in() -> bool:
+    def is_let_in():
         try:
             shown = world.kafka.run_tool("BrokerApiVersionsCommand", *arguments)
         except LocalKafkaError:
@@ -99,13 +99,13 @@ def await_login(world: World, options: Options) -> None:
     assert eventually(is_let_in)
 
 
-def _oauth(world: World) -> Options:
+def _oauth(world):
     """Without credentials."""
     options = world.client("SASL_TLS", "OAUTHBEARER")
     return {**options, "kafka.sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required;"}
 
 
-def _client_credentials(world: World) -> Options:
+def _client_credentials(world):
     credentials = f"{_SASL}.client.credentials.client"
     return {
         **_oauth(world),
@@ -115,13 +115,13 @@ def _client_credentials(world: World) -> Options:
     }
 
 
-def _token_in_a_file(algorithm: str, world: World) -> Options:
+def _token_in_a_file(algorithm, world):
     path = world.folder / f"token-{algorithm}"
     path.write_text(world.issuer.token("alice", algorithm))
     return {**_oauth(world), f"{_SASL}.token.endpoint.url": path.as_uri()}
 
 
-def _signed_assertion(retriever: str, algorithm: str, world: World) -> Options:
+def _signed_assertion(retriever, algorithm, world):
     identity = world.authority.issue("c", key_type="RSA" if algorithm == "RS256" else "EC")
     issuer_name = f"{retriever}-{algorithm}"
     world.issuer.assertion_keys[issuer_name] = identity.key.public_key()
@@ -138,7 +138,7 @@ def _signed_assertion(retriever: str, algorithm: str, world: World) -> Options:
     }
 
 
-def _stores(form: str, key_type: KeyType, listener: str, world: World) -> Options:
+def _stores(form, key_type, listener, world):
     return {
         "kafka.bootstrap.servers": world.kafka.bootstrap_servers_of(listener),
         "kafka.security.protocol": "SSL",
@@ -146,11 +146,11 @@ def _stores(form: str, key_type: KeyType, listener: str, world: World) -> Option
     }
 
 
-def _tls(listener: str, changed: Options, world: World) -> Options:
+def _tls(listener, changed, world):
     return world.client(listener) | {f"kafka.ssl.{key}": value for key, value in changed.items()}
 
 
-_TLS: dict[str, tuple[str, Options]] = {
+_TLS = {
     "tls-1.2": ("TLS_12", {}),
     "tls-1.3": ("TLS_13", {}),
     "tls-1.2-alone": ("TLS_12", {"enabled.protocols": "TLSv1.2"}),
@@ -159,9 +159,9 @@ _TLS: dict[str, tuple[str, Options]] = {
     "tls-suite": ("TLS_12", {"cipher.suites": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}),
     "tls-no-host-check": ("WRONG_HOST", {"endpoint.identification.algorithm": ""}),
 }
-_KEY_TYPES: tuple[KeyType, ...] = ("RSA", "EC")
+_KEY_TYPES = ("RSA", "EC")
 
-CASES: dict[str, Case] = {
+CASES = {
     **{
         f"{listener}-{mechanism}": partial(_mechanism, listener, mechanism)
         for listener, mechanism in itertools.product(("SASL", "SASL_TLS"), MECHANISMS)

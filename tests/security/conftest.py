@@ -1,14 +1,10 @@
 """One secured cluster for most tests: two brokers, each with every kind of listener."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Iterator
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark_kafka_sink.localkafka import AUTHORIZER, DEFAULT_VERSION, LocalKafka
+from spark_kafka_sink.localkafka import AUTHORIZER, DEFAULT_VERSION
 from spark_kafka_sink.localkafka.certificates import Authority
 from tests.local_kafka import PatientKafka
 from tests.security.cases import World
@@ -21,22 +17,20 @@ VERSION_VARIABLE = "KAFKA_VERSION"
 
 
 @pytest.fixture(scope="session")
-def issuer() -> Iterator[Issuer]:
+def issuer():
     """Whose tokens the brokers accept. Leave it as it was."""
     with Issuer(SECRETS) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def authority() -> Authority:
+def authority():
     """Whose certificates clients and brokers trust."""
     return Authority("authority of the tests")
 
 
 @pytest.fixture(scope="session")
-def secured(
-    issuer: Issuer, authority: Authority, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalKafka]:
+def secured(issuer, authority, tmp_path_factory):
     """Two brokers. Leave them running; give topics names of your own."""
     security = listeners_of(authority, issuer.oauth, tmp_path_factory.mktemp("stores"))
     properties = {
@@ -54,11 +48,11 @@ def secured(
 
 
 @pytest.fixture
-def new_topic(secured: LocalKafka, request: pytest.FixtureRequest) -> Callable[..., str]:
+def new_topic(secured, request):
     """Creates a topic of the test's own, with partitions on both brokers."""
     numbers = iter(range(1, 100))
 
-    def create(partitions: int = 4) -> str:
+    def create(partitions=4):
         name = "".join(c if c.isalnum() else "-" for c in request.node.name)
         topic = f"{name[:200]}-{next(numbers)}"
         secured.create_topic(topic, partitions, replication_factor=1)
@@ -68,17 +62,12 @@ def new_topic(secured: LocalKafka, request: pytest.FixtureRequest) -> Callable[.
 
 
 @pytest.fixture(scope="session")
-def world(
-    secured: LocalKafka,
-    issuer: Issuer,
-    authority: Authority,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> World:
+def world(secured, issuer, authority, tmp_path_factory):
     return World(secured, issuer, authority, tmp_path_factory.mktemp("cases"))
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark():
     # Spark's own client is of Kafka 3.9: it does not know the options of KIP-1139 and KIP-1258.
     with spark_session(DEFAULT_VERSION) as session:
         yield session

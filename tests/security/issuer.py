@@ -14,11 +14,9 @@ import ssl
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 from spark_kafka_sink.localkafka import LocalOAuth
 from tests.security import jwt
@@ -58,19 +56,14 @@ class Issuer:
     certificate : PEM file of key and chain; then it speaks https.
     """
 
-    def __init__(
-        self,
-        clients: Mapping[str, str],
-        life_s: int = 300,
-        certificate: Path | None = None,
-    ) -> None:
+    def __init__(self, clients, life_s=300, certificate=None):
         self.clients = dict(clients)
-        self.assertion_keys: dict[str, jwt.PublicKey] = {}
+        self.assertion_keys = {}
         self.life_s = life_s
         self.audience = AUDIENCE
-        self.refusals: Iterator[RefusalError] = iter(())
-        self.requests: list[TokenRequest] = []
-        self.issued: list[str] = []
+        self.refusals = iter(())
+        self.requests = []
+        self.issued = []
         self._certificate = certificate
         self._keys = {algorithm: jwt.new_key(algorithm) for algorithm in ("RS256", "ES256")}
         self._server = self._listen(0)
@@ -79,29 +72,29 @@ class Issuer:
     # --- where ---------------------------------------------------------------------------------
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"{'http' if self._certificate is None else 'https'}://{HOST}:{self.port}"
 
     @property
-    def token_url(self) -> str:
+    def token_url(self):
         return f"{self.url}/token"
 
     @property
-    def oauth(self) -> LocalOAuth:
+    def oauth(self):
         """As a local Kafka wants it. Not with https: the broker's JVM would have to trust it."""
         return LocalOAuth(self.token_url, f"{self.url}/jwks", self.url, AUDIENCE)
 
     # --- life ----------------------------------------------------------------------------------
 
-    def __enter__(self) -> Issuer:
+    def __enter__(self):
         self._serve()
         return self
 
-    def __exit__(self, *reason: object) -> None:
+    def __exit__(self, *reason):
         self._close()
 
     @contextlib.contextmanager
-    def away(self) -> Iterator[None]:
+    def away(self):
         """Nobody listens at its port in the meantime."""
         self._close()
         try:
@@ -110,17 +103,17 @@ class Issuer:
             self._server = self._listen(self.port)
             self._serve()
 
-    def be_away_for(self, seconds: float) -> None:
+    def be_away_for(self, seconds):
         """Returns at once; it comes back by itself."""
         self._close()
 
-        def come_back() -> None:
+        def come_back():
             self._server = self._listen(self.port)
             self._serve()
 
         threading.Timer(seconds, come_back).start()
 
-    def _listen(self, port: int) -> ThreadingHTTPServer:
+    def _listen(self, port):
         server = _Server((HOST, port), _handler_of(self))
         if self._certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -131,16 +124,16 @@ class Issuer:
             )
         return server
 
-    def _serve(self) -> None:
+    def _serve(self):
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
-    def _close(self) -> None:
+    def _close(self):
         self._server.shutdown()
         self._server.server_close()
 
     # --- tokens --------------------------------------------------------------------------------
 
-    def token(self, subject: str, algorithm: str = "RS256", **claims: Any) -> str:
+    def token(self, subject, algorithm="RS256", **claims):
         """A token as the endpoint issues it; ``claims`` are added, or replace those of it."""
         now = int(time.time())
         usual = {
@@ -153,10 +146,10 @@ class Issuer:
         }
         return jwt.sign({**usual, **claims}, self._keys[algorithm], kid=algorithm)
 
-    def jwks(self) -> dict[str, Any]:
+    def jwks(self):
         return {"keys": [jwt.jwk(key.public_key(), name) for name, key in self._keys.items()]}
 
-    def answer(self, request: TokenRequest) -> dict[str, Any]:
+    def answer(self, request):
         """To a request for a token. Raises RefusalError."""
         self.requests.append(request)
         for refusal in itertools.islice(self.refusals, 1):
@@ -165,7 +158,7 @@ class Issuer:
         self.issued.append(token)
         return {"access_token": token, "token_type": "Bearer", "expires_in": self.life_s}
 
-    def _subject(self, request: TokenRequest) -> str:
+    def _subject(self, request):
         grant = request.form.get("grant_type")
         if grant == _JWT_BEARER:
             return self._subject_of_assertion(request.form.get("assertion", ""))
@@ -175,14 +168,14 @@ class Issuer:
             return self._subject_of_assertion(request.form.get("client_assertion", ""))
         return self._subject_of_secret(request.headers.get("authorization", ""))
 
-    def _subject_of_secret(self, authorization: str) -> str:
+    def _subject_of_secret(self, authorization):
         scheme, _, encoded = authorization.partition(" ")
         client_id, _, secret = base64.b64decode(encoded).decode().partition(":")
         if scheme != "Basic" or self.clients.get(client_id) != secret:
             raise RefusalError(401, "invalid_client", "Client id or secret is wrong")
         return client_id
 
-    def _subject_of_assertion(self, assertion: str) -> str:
+    def _subject_of_assertion(self, assertion):
         if assertion.count(".") != 2:
             raise RefusalError(400, "invalid_grant", "No assertion")
         claims = jwt.claims_of(assertion)
@@ -199,20 +192,20 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request, client_address):
         pass
 
 
-def _handler_of(issuer: Issuer) -> type[BaseHTTPRequestHandler]:
+def _handler_of(issuer):
     class Handler(BaseHTTPRequestHandler):
         # Reading without an end from a client that says nothing would hold a thread for ever.
         timeout = 60
 
-        def do_GET(self) -> None:
+        def do_GET(self):
             known = self.path == "/jwks"
             self._send(200 if known else 404, issuer.jwks() if known else {})
 
-        def do_POST(self) -> None:
+        def do_POST(self):
             length = int(self.headers["content-length"])
             form = dict(urllib.parse.parse_qsl(self.rfile.read(length).decode()))
             headers = {name.lower(): value for name, value in self.headers.items()}
@@ -222,7 +215,7 @@ def _handler_of(issuer: Issuer) -> type[BaseHTTPRequestHandler]:
                 description = {"error_description": refused.description}
                 self._send(refused.status, {"error": refused.error, **description})
 
-        def _send(self, status: int, document: Mapping[str, Any]) -> None:
+        def _send(self, status, document):
             body = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
@@ -230,7 +223,7 @@ def _handler_of(issuer: Issuer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *arguments: object) -> None:
+        def log_message(self, *arguments):
             pass
 
     return Handler

@@ -1,11 +1,8 @@
 """JSON web tokens, signed and verified with ``cryptography`` alone."""
 
-from __future__ import annotations
-
 import base64
 import json
-from collections.abc import Mapping
-from typing import Any, Union
+from typing import Union
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -20,7 +17,7 @@ PublicKey = Union[rsa.RSAPublicKey, ec.EllipticCurvePublicKey]
 _P256_BYTES = 32
 
 
-def new_key(algorithm: str) -> PrivateKey:
+def new_key(algorithm):
     """For RS256 or ES256."""
     if algorithm == "RS256":
         return rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -28,7 +25,7 @@ def new_key(algorithm: str) -> PrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def sign(claims: Mapping[str, Any], key: PrivateKey, **header: str) -> str:
+def sign(claims, key, **header):
     """A compact JWS."""
     algorithm = "RS256" if isinstance(key, rsa.RSAPrivateKey) else "ES256"
     parts = [{"alg": algorithm, "typ": "JWT", **header}, claims]
@@ -41,14 +38,14 @@ def sign(claims: Mapping[str, Any], key: PrivateKey, **header: str) -> str:
     return f"{signed}.{_encode(signature)}"
 
 
-def claims_of(token: str) -> dict[str, Any]:
+def claims_of(token):
     """Not verified."""
     claims = json.loads(_decode(token.split(".")[1]))
     assert isinstance(claims, dict)
     return claims
 
 
-def is_signed_by(token: str, key: PublicKey) -> bool:
+def is_signed_by(token, key):
     signed, _, text = token.rpartition(".")
     signature = _decode(text)
     try:
@@ -62,7 +59,7 @@ def is_signed_by(token: str, key: PublicKey) -> bool:
     return True
 
 
-def jwk(key: PublicKey, key_id: str) -> dict[str, str]:
+def jwk(key, key_id):
     """The public key as an entry of a JWKS document. Source: RFC 7517, RFC 7518."""
     common = {"use": "sig", "kid": key_id}
     if isinstance(key, rsa.RSAPublicKey):
@@ -75,9 +72,9 @@ def jwk(key: PublicKey, key_id: str) -> dict[str, str]:
     return {"kty": "EC", "alg": "ES256", "crv": "P-256", "x": x, "y": y, **common}
 
 
-def _encode(data: bytes) -> str:
+def _encode(data):
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _decode(text: str) -> bytes:
+def _decode(text):
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,13 +1,10 @@
 """A Kerberos KDC of the test's own, from MIT's programs (Debian: krb5-kdc, krb5-admin-server)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 REALM = "TEST.LOCAL"
@@ -18,20 +15,20 @@ _NEEDED = ("kdb5_util", "kadmin.local", "krb5kdc", "kinit", "gcc")
 _SHIFTED_CLOCK = Path(__file__).with_name("shifted_clock.c")
 
 
-def missing_programs() -> list[str]:
+def missing_programs():
     return [name for name in _NEEDED if shutil.which(name, path=_FOLDERS) is None]
 
 
 class Kdc:
     """A realm in ``folder``. Clients need ``environment`` in theirs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._folder = folder
         self.environment = self._configure("")
         self.krb5_conf = Path(self.environment["KRB5_CONFIG"])
         self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
 
-    def _configure(self, name: str, *more: str) -> dict[str, str]:
+    def _configure(self, name, *more):
         """Files for a KDC at a port of its own, and for its clients. ``more``: of [libdefaults]."""
         with socket.create_server((HOST, 0)) as server:
             address = f"{HOST}:{server.getsockname()[1]}"
@@ -55,29 +52,29 @@ class Kdc:
         )
         return {"KRB5_CONFIG": str(krb5_conf), "KRB5_KDC_PROFILE": str(kdc_conf)}
 
-    def keytab(self, principal: str, name: str = "") -> Path:
+    def keytab(self, principal, name=""):
         """A file with a new key of ``principal``, which is made if need be."""
         path = self._folder / f"{name or principal.replace('/', '-')}.keytab"
         self._kadmin(f"addprinc -randkey {principal}@{REALM}", may_exist=True)
         self._kadmin(f"ktadd -k {path} {principal}@{REALM}")
         return path
 
-    def delete(self, principal: str) -> None:
+    def delete(self, principal):
         self._kadmin(f"delprinc -force {principal}@{REALM}")
 
-    def ticket_cache(self, principal: str, keytab: Path, life: str = "1h") -> Path:
+    def ticket_cache(self, principal, keytab, life="1h"):
         """A file with a ticket, as ``kinit`` leaves it."""
         path = self._folder / f"{principal}-{life}.cache"
         self._run("kinit", "-l", life, "-c", str(path), "-k", "-t", str(keytab), principal)
         return path
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self):
         with self._serving(self.environment):
             yield
 
     @contextlib.contextmanager
-    def another(self, ahead_s: int, *settings: str) -> Iterator[dict[str, str]]:
+    def another(self, ahead_s, *settings):
         """A KDC of the same realm, whose clock differs. What its clients have in their environment.
 
         settings: lines of their krb5.conf.
@@ -90,7 +87,7 @@ class Kdc:
             yield environment
 
     @contextlib.contextmanager
-    def _serving(self, environment: Mapping[str, str]) -> Iterator[None]:
+    def _serving(self, environment):
         program = shutil.which("krb5kdc", path=_FOLDERS)
         assert program is not None
         with subprocess.Popen(
@@ -108,12 +105,12 @@ class Kdc:
             finally:
                 process.terminate()
 
-    def _kadmin(self, query: str, may_exist: bool = False) -> None:
+    def _kadmin(self, query, may_exist=False):
         done = self._run("kadmin.local", "-q", query)
         failed = "while" in done.stderr and not (may_exist and "already exists" in done.stderr)
         assert not failed, done.stderr
 
-    def _run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, name, *arguments):
         program = shutil.which(name, path=_FOLDERS)
         assert program is not None
         return subprocess.run(

@@ -1,12 +1,7 @@
 """Each kind of listener once: what clients find on the brokers of the tests."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from pathlib import Path
-
-from spark_kafka_sink.localkafka import LocalOAuth, LocalSecurity
-from spark_kafka_sink.localkafka.certificates import Authority, Identity, write_private
+from spark_kafka_sink.localkafka import LocalSecurity
+from spark_kafka_sink.localkafka.certificates import write_private
 
 # A password with everything that has to be escaped somewhere.
 SECRETS = {"alice": 'Sp"ec,=i\\al ü; #1', "bob": "a plain password"}
@@ -15,18 +10,16 @@ SECRETS = {"alice": 'Sp"ec,=i\\al ü; #1', "bob": "a plain password"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
-def listeners_of(
-    authority: Authority, oauth: LocalOAuth, folder: Path
-) -> Mapping[str, LocalSecurity]:
+def listeners_of(authority, oauth, folder):
     """By name. ``folder``: where the stores of those that are wrong are written."""
 
-    def tls(**changed: object) -> LocalSecurity:
-        return LocalSecurity("SSL", users=SECRETS, authority=authority, **changed)  # type: ignore[arg-type]
+    def tls(**changed):
+        return LocalSecurity("SSL", users=SECRETS, authority=authority, **changed)
 
-    def sasl(protocol: str, *mechanisms: str) -> LocalSecurity:
+    def sasl(protocol, *mechanisms):
         return LocalSecurity(protocol, mechanisms, SECRETS, authority=authority, oauth=oauth)
 
-    def broker(name: str, identity: Identity) -> dict[str, str]:
+    def broker(name, identity):
         path = write_private(folder / f"{name}.pem", identity.pem())
         return {"ssl.keystore.location": str(path)}
 

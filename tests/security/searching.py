@@ -1,17 +1,13 @@
 """A search for secrets in what was written: in clear, and in every other way to write them."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
 import urllib.parse
-from collections.abc import Iterable
 from pathlib import Path
 
-from tests.security.issuer import Issuer
 from tests.security.listeners import SECRETS
-from tests.security.stores import KEY_PASSWORD, STORE_PASSWORD, Options
+from tests.security.stores import KEY_PASSWORD, STORE_PASSWORD
 
 _PEM_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)-----END", re.DOTALL)
 _PEM_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END", re.DOTALL)
@@ -19,7 +15,7 @@ _PEM_LINE = 32
 _SECRET_NAMES = (".password", ".secret", ".passphrase")
 
 
-def secrets_in(options: Options) -> set[str]:
+def secrets_in(options):
     """What must not be seen of these options: passwords, keys, tokens."""
     found = {*SECRETS.values(), STORE_PASSWORD, KEY_PASSWORD}
     texts = []
@@ -39,9 +35,9 @@ def secrets_in(options: Options) -> set[str]:
     return found | {piece for text in texts for piece in keys_in(text) if piece not in public}
 
 
-def secrets_at(issuer: Issuer) -> set[str]:
+def secrets_at(issuer):
     """All that clients have told it to prove who they are, and all tokens that it has given."""
-    found: set[str] = set()
+    found = set()
     for request in issuer.requests:
         found.add(request.headers.get("authorization", "").removeprefix("Basic "))
         for name in ("assertion", "client_assertion"):
@@ -49,23 +45,23 @@ def secrets_at(issuer: Issuer) -> set[str]:
     return found.union(*map(token_parts, issuer.issued)) - {""}
 
 
-def token_parts(token: str) -> set[str]:
+def token_parts(token):
     """Claims and signature of a JWT; its header is the same in all."""
     return set(token.split(".")[1:])
 
 
-def keys_in(text: str) -> set[str]:
+def keys_in(text):
     """Pieces of the private keys in ``text``, wherever their lines end."""
     keys = bodies_in(text, _PEM_KEY)
     return {key[i : i + _PEM_LINE] for key in keys for i in range(40, len(key), 200)} - {""}
 
 
-def bodies_in(text: str, pattern: re.Pattern[str]) -> list[str]:
+def bodies_in(text, pattern):
     """What stands between BEGIN and END, in one line each."""
     return ["".join(body.split()) for body in pattern.findall(text)]
 
 
-def forms_of(secret: str) -> set[str]:
+def forms_of(secret):
     """How else it may be written."""
     data = secret.encode()
     return {
@@ -79,6 +75,6 @@ def forms_of(secret: str) -> set[str]:
     }
 
 
-def shown(text: str, secrets: Iterable[str]) -> set[str]:
+def shown(text, secrets):
     """Those that stand in ``text``."""
     return {s for s in secrets for form in forms_of(s) if form and form in text}

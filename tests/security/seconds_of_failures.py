@@ -14,14 +14,12 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
 from tests.security import sink_writing, test_failures
-from tests.security.stores import Options
 
 _FILES = ("test_failures.py", "test_rights.py", "test_kerberos.py")
 _PATIENCE = ("kafka.max.block.ms",)
@@ -42,19 +40,19 @@ class Told(NamedTuple):
 class Stopwatch:
     """A plugin of pytest: what tests write with is measured."""
 
-    def __init__(self) -> None:
-        self.told: list[Told] = []
+    def __init__(self):
+        self.told = []
         self._test = ""
 
     @pytest.fixture(autouse=True)
-    def _measured(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _measured(self, request, monkeypatch):
         self._test = request.node.nodeid.split("::", 1)[1]
         for module in (test_failures, request.module):
             for name in _WRITERS:
                 if hasattr(module, name):
                     monkeypatch.setattr(module, name, self.write)
 
-    def write(self, options: Options, topic: str) -> None:
+    def write(self, options, topic):
         given = {name: text for name, text in options.items() if name not in _PATIENCE}
         began = time.monotonic()
         try:
@@ -64,7 +62,7 @@ class Stopwatch:
             raise
 
 
-def rows(told: list[Told]) -> Iterator[str]:
+def rows(told):
     yield "| test | s | message |"
     yield "| --- | --- | --- |"
     for test, seconds, message in told:
@@ -73,7 +71,7 @@ def rows(told: list[Told]) -> Iterator[str]:
         yield f"| {test} | {seconds:.1f} | `{shown}` |"
 
 
-def main() -> int:
+def main():
     stopwatch = Stopwatch()
     files = [f"tests/security/{name}" for name in _FILES]
     status = pytest.main(["-q", "-k", _NO_FAILURES, *files, *sys.argv[1:]], [stopwatch])

@@ -7,8 +7,6 @@ whether it is a stream. All log at DEBUG. The pages of the UI are fetched while 
 runs, and everything is left in FOLDER. What a case fails with is printed, as a notebook would.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -16,10 +14,9 @@ import sys
 import traceback
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 ROWS = 100
 _PAGES = ("SQL/", "environment/", "executors/", "jobs/", "stages/", "StreamingQuery/")
@@ -51,7 +48,7 @@ appender.console.layout.pattern = %d %p %c: %m%n%ex
 """
 
 
-def spark_home(folder: Path) -> Path:
+def spark_home(folder):
     """Spark as it is installed, but for what it logs, and the folder into which executors log."""
     home = folder / "spark-home"
     (home / "conf").mkdir(parents=True)
@@ -64,7 +61,7 @@ def spark_home(folder: Path) -> Path:
     return home
 
 
-def session(folder: Path, master: str, conf: dict[str, str]) -> SparkSession:
+def session(folder, master, conf):
     """Logs, event log and UI."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(spark_home(folder))
@@ -90,12 +87,12 @@ def session(folder: Path, master: str, conf: dict[str, str]) -> SparkSession:
     return SparkSession.builder.master(master).config(map=settings).getOrCreate()
 
 
-def fetch(url: str, path: Path) -> None:
+def fetch(url, path):
     with urllib.request.urlopen(url) as answer:
         path.write_bytes(answer.read())
 
 
-def keep_pages(spark: SparkSession, folder: Path) -> None:
+def keep_pages(spark, folder):
     base = spark.sparkContext.uiWebUrl
     assert base is not None
     base = base.replace(base.split("//")[1].split(":")[0], "127.0.0.1")
@@ -109,11 +106,11 @@ def keep_pages(spark: SparkSession, folder: Path) -> None:
         fetch(page, folder / f"page-{number}.html")
 
 
-def write(rows: DataFrame, options: dict[str, str]) -> None:
+def write(rows, options):
     rows.write.format("pykafka-sink").mode("append").options(**options).save()
 
 
-def stream(rows: DataFrame, options: dict[str, str]) -> None:
+def stream(rows, options):
     """What Spark tells of a query is printed."""
     writer = rows.writeStream.format("pykafka-sink").options(**options)
     query = writer.trigger(availableNow=True).start()
@@ -124,12 +121,12 @@ def stream(rows: DataFrame, options: dict[str, str]) -> None:
         print(query.lastProgress, query.status, query.exception())
 
 
-def log_calls_of_the_jvm(is_logged: bool) -> None:
+def log_calls_of_the_jvm(is_logged):
     """At DEBUG, py4j logs all that Python tells the JVM: each option, with what it is set to."""
     logging.getLogger("py4j").setLevel("DEBUG" if is_logged else "INFO")
 
 
-def run(spark: SparkSession, folder: Path, name: str, case: dict[str, Any]) -> None:
+def run(spark, folder, name, case):
     log_calls_of_the_jvm(case["by_reference"])
     value = "cast(id as string) as value"
     try:
@@ -144,7 +141,7 @@ def run(spark: SparkSession, folder: Path, name: str, case: dict[str, Any]) -> N
         traceback.print_exc()
 
 
-def main() -> None:
+def main():
     """Each case once, whether it works or not."""
     folder = Path(sys.argv[1])
     asked = json.loads((folder / "asked.json").read_text(encoding="utf-8"))

@@ -1,7 +1,5 @@
 """What a batch write of Spark does with the sink, in this process: planned, then written in a task."""
 
-from __future__ import annotations
-
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
@@ -10,7 +8,6 @@ from spark_kafka_sink.spark.task import write_rows
 from spark_kafka_sink.spark.writer import TaskWriter
 from tests.broker.producing import batch_of
 from tests.patience import AN_HOUR_MS, NO_OTHER_TIMEOUT
-from tests.security.stores import Options
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 PATIENT = {
@@ -19,7 +16,7 @@ PATIENT = {
 }
 
 
-def write_through_the_sink(options: Options, topic: str, patience: Options | None = None) -> None:
+def write_through_the_sink(options, topic, patience=None):
     """patience: options, instead of timeouts of an hour."""
     given = PATIENT if patience is None else patience
     source = KafkaSinkDataSource({**given, **options, "topic": topic})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,15 +22,15 @@ class Stores:
     identity: Identity
     folder: Path
 
-    def options(self, form: str) -> Options:
+    def options(self, form):
         """``kafka.ssl.*`` options, by the name of the form in FORMS."""
         return {f"kafka.ssl.{key}": value for key, value in FORMS[form](self).items()}
 
-    def file(self, name: str, content: str | bytes) -> str:
+    def file(self, name, content):
         return str(write_private(self.folder / name, content))
 
 
-def _pem(stores: Stores) -> Options:
+def _pem(stores):
     return {
         "truststore.type": "PEM",
         "truststore.location": stores.file("authority.pem", stores.authority.pem),
@@ -40,12 +39,12 @@ def _pem(stores: Stores) -> Options:
     }
 
 
-def _pem_encrypted(stores: Stores) -> Options:
+def _pem_encrypted(stores):
     file = stores.file("client-encrypted.pem", stores.identity.pem(KEY_PASSWORD))
     return {**_pem(stores), "keystore.location": file, "key.password": KEY_PASSWORD}
 
 
-def _pem_encrypted_for_java(stores: Stores) -> Options:
+def _pem_encrypted_for_java(stores):
     """PBES1, which Java 17 reads too."""
     command = ["openssl", "pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-passout", "env:PASSWORD"]
     key = _run(command, input_text=stores.identity.private_key(), PASSWORD=KEY_PASSWORD)
@@ -53,7 +52,7 @@ def _pem_encrypted_for_java(stores: Stores) -> Options:
     return {**_pem(stores), "keystore.location": file, "key.password": KEY_PASSWORD}
 
 
-def _pem_text(stores: Stores) -> Options:
+def _pem_text(stores):
     return {
         "truststore.type": "PEM",
         "truststore.certificates": stores.authority.pem,
@@ -63,12 +62,12 @@ def _pem_text(stores: Stores) -> Options:
     }
 
 
-def _pem_text_in_one_line(stores: Stores) -> Options:
+def _pem_text_in_one_line(stores):
     """As it comes out of a properties file without line ends."""
     return {key: value.replace("\n", " ") for key, value in _pem_text(stores).items()}
 
 
-def _pkcs12(stores: Stores) -> Options:
+def _pkcs12(stores):
     trusted = stores.folder / "authority.p12"
     if not trusted.exists():
         _import_authority(stores, trusted, "PKCS12")
@@ -82,12 +81,12 @@ def _pkcs12(stores: Stores) -> Options:
     }
 
 
-def _pkcs12_without_type(stores: Stores) -> Options:
+def _pkcs12_without_type(stores):
     """The type is JKS then, and Java looks into the file all the same."""
     return {key: value for key, value in _pkcs12(stores).items() if not key.endswith(".type")}
 
 
-def _jks(stores: Stores) -> Options:
+def _jks(stores):
     trusted, keys = stores.folder / "authority.jks", stores.folder / "client.jks"
     if not trusted.exists():
         _import_authority(stores, trusted, "JKS")
@@ -111,7 +110,7 @@ def _jks(stores: Stores) -> Options:
     }
 
 
-FORMS: dict[str, Callable[[Stores], Options]] = {
+FORMS = {
     "pem": _pem,
     "pem-encrypted": _pem_encrypted,
     "pem-encrypted-for-java": _pem_encrypted_for_java,
@@ -123,7 +122,7 @@ FORMS: dict[str, Callable[[Stores], Options]] = {
 }
 
 
-def _import_authority(stores: Stores, path: Path, store_type: str) -> None:
+def _import_authority(stores, path, store_type):
     source = stores.file("authority-source.pem", stores.authority.pem)
     _keytool(
         *("-importcert", "-noprompt", "-alias", "authority", "-file", source),
@@ -131,11 +130,11 @@ def _import_authority(stores: Stores, path: Path, store_type: str) -> None:
     )
 
 
-def _keytool(*arguments: str) -> None:
+def _keytool(*arguments):
     _run(["keytool", *arguments], STORE=STORE_PASSWORD, KEY=KEY_PASSWORD)
 
 
-def _run(command: list[str], input_text: str = "", **environment: str) -> str:
+def _run(command, input_text="", **environment):
     done = subprocess.run(
         command,
         input=input_text,

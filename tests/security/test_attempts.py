@@ -7,14 +7,13 @@ broker or an issuer may come back, is in ``test_failures.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from spark_kafka_sink.localkafka.certificates import Authority
 from tests.proxy import TcpProxy
-from tests.security.cases import CASES, World
+from tests.security.cases import CASES
 from tests.security.stores import Options
 from tests.security.test_failures import failure
 
@@ -31,7 +30,7 @@ class Refused(NamedTuple):
     changed: Options
 
 
-def _wrong_password(mechanism: str) -> Refused:
+def _wrong_password(mechanism):
     login = {"kafka.sasl.username": "alice", "kafka.sasl.password": "wrong"}
     return Refused("SASL_TLS", mechanism, {**login, "kafka.sasl.jaas.config": ""})
 
@@ -54,7 +53,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_one_connection(world: World, new_topic: NewTopic, tmp_path: Path, name: str) -> None:
+def test_one_connection(world, new_topic, tmp_path, name):
     refused = REFUSED[name]
     options = world.client(refused.listener, refused.mechanism) | refused.changed
     if options.get("kafka.ssl.truststore.location") == "OTHER":
@@ -72,7 +71,7 @@ def test_one_connection(world: World, new_topic: NewTopic, tmp_path: Path, name:
         assert proxy.accepted_count == 1
 
 
-def test_one_request_for_a_token(world: World, new_topic: NewTopic) -> None:
+def test_one_request_for_a_token(world, new_topic):
     options = CASES["oauth-client-credentials"](world)
     options["kafka.sasl.oauthbearer.client.credentials.client.secret"] = "wrong"
     topic = new_topic()

@@ -1,22 +1,18 @@
 """``pykafka-sink transactions --command-config`` on secured brokers, with files of Kafka's kind."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.security.listeners import SECRETS
 
 LOG_TOPIC = "log-of-the-command-line"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _log_topic(secured: LocalKafka) -> None:
+def _log_topic(secured):
     """A decision log without records."""
     try:
         secured.create_topic(LOG_TOPIC, 1, configs={"cleanup.policy": "compact"})
@@ -26,16 +22,14 @@ def _log_topic(secured: LocalKafka) -> None:
             raise
 
 
-def run(secured: LocalKafka, listener: str, *more: str) -> int:
+def run(secured, listener, *more):
     servers = secured.bootstrap_servers_of(listener)
     cluster = ("--bootstrap-server", servers, "--log-topic", LOG_TOPIC)
     return main(["transactions", "list", *cluster, "--json", *more])
 
 
 @pytest.mark.parametrize("listener", ["SASL", "SASL_TLS", "TLS_RSA", "MUTUAL_EC"])
-def test_the_file_that_kafkas_tools_take(
-    secured: LocalKafka, listener: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_file_that_kafkas_tools_take(secured, listener, tmp_path, capsys):
     file = secured.write_client_properties(tmp_path / "client.properties", "alice", listener)
     status = run(secured, listener, "--command-config", str(file))
     shown = capsys.readouterr()
@@ -43,7 +37,7 @@ def test_the_file_that_kafkas_tools_take(
     assert json.loads(shown.out) == {"prefixes": []}
 
 
-def _unencrypted(file: Path) -> str:
+def _unencrypted(file):
     """What is said of PLAIN in clear text."""
     return (
         f"pykafka-sink: {file}: sasl.mechanism=PLAIN with security.protocol=SASL_PLAINTEXT: the "
@@ -51,12 +45,7 @@ def _unencrypted(file: Path) -> str:
     )
 
 
-def test_references_in_the_file(
-    secured: LocalKafka,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_references_in_the_file(secured, tmp_path, monkeypatch, capsys):
     authority = secured.client_options("alice", "SASL_TLS")["kafka.ssl.truststore.location"]
     file = tmp_path / "client.properties"
     file.write_text(
@@ -80,8 +69,6 @@ def test_references_in_the_file(
     ("listener", "words"),
     [("SASL_TLS", "this address is a TLS listener"), ("SASL", "A listener with SASL does that")],
 )
-def test_without_the_file_the_error_says_what_is_missing(
-    secured: LocalKafka, listener: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_file_the_error_says_what_is_missing(secured, listener, words, capsys):
     assert run(secured, listener) == 1
     assert words in capsys.readouterr().err

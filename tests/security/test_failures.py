@@ -6,7 +6,6 @@ All timeouts are an hour: a client that waits for one of them is ended by pytest
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -16,8 +15,7 @@ from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.localkafka.settings import HOST, MAIN_LISTENER
 from tests.patience import reason_given_time
-from tests.security.cases import CASES, World
-from tests.security.stores import Options
+from tests.security.cases import CASES
 from tests.security.writing import VALUES, values_in, write
 
 pytestmark = pytest.mark.timeout(2400, func_only=True)
@@ -26,20 +24,20 @@ NewTopic = Callable[..., str]
 SASL = "kafka.sasl.jaas.config"
 
 
-def failure(options: Options, topic: str) -> str:
+def failure(options, topic):
     """What is told to whoever writes with ``options``."""
     with pytest.raises(KafkaSinkError) as raised:
         write(options, topic)
     return str(raised.value)
 
 
-def tells(message: str, *parts: str) -> None:
+def tells(message, *parts):
     """All ``parts`` are in it."""
     for part in parts:
         assert part in message, f"{part!r} is missing in: {message}"
 
 
-def at(world: World, listener: str, **changed: str) -> Options:
+def at(world, listener, **changed):
     """Alice's options of another listener, sent to ``listener``."""
     options = world.client(changed.pop("of", listener))
     options["kafka.bootstrap.servers"] = world.kafka.bootstrap_servers_of(listener)
@@ -47,7 +45,7 @@ def at(world: World, listener: str, **changed: str) -> Options:
 
 
 class TestCertificates:
-    def test_of_another_authority(self, world: World, new_topic: NewTopic, tmp_path: Path) -> None:
+    def test_of_another_authority(self, world, new_topic, tmp_path):
         other = tmp_path / "other.pem"
         other.write_text(Authority("another").pem)
         options = at(world, "TLS_RSA", ssl_truststore_location=str(other))
@@ -57,28 +55,26 @@ class TestCertificates:
             "kafka.ssl.truststore.location",
         )
 
-    def test_the_systems_authorities_do_not_know_it(
-        self, world: World, new_topic: NewTopic
-    ) -> None:
+    def test_the_systems_authorities_do_not_know_it(self, world, new_topic):
         options = at(world, "TLS_RSA")
         del options["kafka.ssl.truststore.location"], options["kafka.ssl.truststore.type"]
         tells(failure(options, new_topic()), "kafka.ssl.truststore.location is not set")
 
-    def test_for_another_host(self, world: World, new_topic: NewTopic) -> None:
+    def test_for_another_host(self, world, new_topic):
         tells(
             failure(at(world, "WRONG_HOST"), new_topic()),
             "the server's certificate is not for the name or address 127.0.0.1",
             "kafka.ssl.endpoint.identification.algorithm",
         )
 
-    def test_expired(self, world: World, new_topic: NewTopic) -> None:
+    def test_expired(self, world, new_topic):
         tells(
             failure(at(world, "EXPIRED"), new_topic()),
             "the server's certificate, or that of its authority, has expired",
         )
 
     @pytest.mark.parametrize("listener", ["MUTUAL_EC", "MUTUAL_12"])
-    def test_none_of_the_client(self, world: World, new_topic: NewTopic, listener: str) -> None:
+    def test_none_of_the_client(self, world, new_topic, listener):
         """With TLS 1.3 the client is told after its own handshake, with 1.2 in it."""
         options = at(world, listener)
         del options["kafka.ssl.keystore.location"], options["kafka.ssl.keystore.type"]
@@ -88,9 +84,7 @@ class TestCertificates:
         )
 
     @pytest.mark.parametrize("listener", ["MUTUAL_EC", "MUTUAL_12"])
-    def test_of_a_client_that_nobody_knows(
-        self, world: World, new_topic: NewTopic, tmp_path: Path, listener: str
-    ) -> None:
+    def test_of_a_client_that_nobody_knows(self, world, new_topic, tmp_path, listener):
         unknown = tmp_path / "unknown.pem"
         unknown.write_text(Authority("another").issue("alice").pem())
         tells(
@@ -98,7 +92,7 @@ class TestCertificates:
             "the server refuses the client's certificate, that of kafka.ssl.keystore.location",
         )
 
-    def test_versions_that_do_not_meet(self, world: World, new_topic: NewTopic) -> None:
+    def test_versions_that_do_not_meet(self, world, new_topic):
         tells(
             failure(at(world, "TLS_12", ssl_enabled_protocols="TLSv1.3"), new_topic()),
             "no version of TLS",
@@ -118,9 +112,7 @@ class TestStores:
             ("pem-encrypted", "ssl.key.password"),
         ],
     )
-    def test_wrong_passwords(
-        self, world: World, new_topic: NewTopic, form: str, wrong: str
-    ) -> None:
+    def test_wrong_passwords(self, world, new_topic, form, wrong):
         options = CASES[f"{form}-EC-at-MUTUAL_EC"](world)
         options[f"kafka.{wrong}"] = "a wrong password"
         message = failure(options, new_topic())
@@ -128,7 +120,7 @@ class TestStores:
         assert "a wrong password" not in message
 
     @pytest.mark.parametrize("store", ["truststore", "keystore"])
-    def test_files_that_are_missing(self, world: World, new_topic: NewTopic, store: str) -> None:
+    def test_files_that_are_missing(self, world, new_topic, store):
         options = at(world, "MUTUAL_EC")
         options[f"kafka.ssl.{store}.location"] = "/nowhere/store.pem"
         tells(failure(options, new_topic()), f"kafka.ssl.{store}.location=/nowhere/store.pem")
@@ -139,14 +131,8 @@ class TestLogins:
     @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
     @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "password")])
     def test_wrong_password_and_unknown_user(
-        self,
-        world: World,
-        new_topic: NewTopic,
-        listener: str,
-        mechanism: str,
-        user: str,
-        password: str,
-    ) -> None:
+        self, world, new_topic, listener, mechanism, user, password
+    ):
         options = world.client(listener, mechanism)
         del options[SASL]
         options |= {"kafka.sasl.username": user, "kafka.sasl.password": password}
@@ -156,7 +142,7 @@ class TestLogins:
             "check kafka.sasl.jaas.config, or kafka.sasl.username and kafka.sasl.password",
         )
 
-    def test_a_mechanism_that_is_not_enabled(self, world: World, new_topic: NewTopic) -> None:
+    def test_a_mechanism_that_is_not_enabled(self, world, new_topic):
         options = world.client("PLAIN_ONLY")
         options |= {"kafka.sasl.mechanism": "SCRAM-SHA-256"}
         options[SASL] = options[SASL].replace("plain.Plain", "scram.Scram")
@@ -196,21 +182,17 @@ HUNG_UP_ON = [
 
 class TestWrongPorts:
     @pytest.mark.parametrize("wrong", ANSWERED)
-    def test_protocols_that_do_not_meet(
-        self, world: World, new_topic: NewTopic, wrong: WrongPort
-    ) -> None:
+    def test_protocols_that_do_not_meet(self, world, new_topic, wrong):
         options = at(world, wrong.listener, of=wrong.of, security_protocol=wrong.protocol)
         tells(failure(options, new_topic()), *wrong.parts)
 
     @pytest.mark.parametrize("wrong", HUNG_UP_ON)
-    def test_brokers_that_hang_up_without_a_word(
-        self, world: World, new_topic: NewTopic, wrong: WrongPort
-    ) -> None:
+    def test_brokers_that_hang_up_without_a_word(self, world, new_topic, wrong):
         """So does one that is being restarted: it is tried again until time is up."""
         options = at(world, wrong.listener, of=wrong.of, security_protocol=wrong.protocol)
         topic = new_topic()
 
-        def fails(timeout_ms: int) -> None:
+        def fails(timeout_ms):
             write({**options, "kafka.max.block.ms": str(timeout_ms)}, topic)
 
         tells(reason_given_time(fails, KafkaSinkError, 4_000, *wrong.parts), *wrong.parts)
@@ -219,13 +201,13 @@ class TestWrongPorts:
 class TestTokens:
     TOKEN_URL = "kafka.sasl.oauthbearer.token.endpoint.url"
 
-    def test_the_issuer_cannot_be_reached(self, world: World, new_topic: NewTopic) -> None:
+    def test_the_issuer_cannot_be_reached(self, world, new_topic):
         (port,) = free_ports(1, HOST)
         options = world.client("SASL_TLS", "OAUTHBEARER")
         options[self.TOKEN_URL] = f"http://{HOST}:{port}/token"
         self.tells_given_time(options, new_topic(), self.TOKEN_URL, "refused")
 
-    def test_an_issuer_that_is_back_in_time(self, world: World, new_topic: NewTopic) -> None:
+    def test_an_issuer_that_is_back_in_time(self, world, new_topic):
         topic = new_topic()
         options = world.client("SASL_TLS", "OAUTHBEARER")
         del options[self.TOKEN_URL]
@@ -242,7 +224,7 @@ class TestTokens:
         assert issuer.asked == 3
         assert values_in(world.kafka, topic) == sorted(VALUES)
 
-    def test_the_issuer_refuses(self, world: World, new_topic: NewTopic) -> None:
+    def test_the_issuer_refuses(self, world, new_topic):
         options = CASES["oauth-client-credentials"](world)
         options["kafka.sasl.oauthbearer.client.credentials.client.secret"] = "wrong secret"
         message = failure(options, new_topic())
@@ -250,9 +232,7 @@ class TestTokens:
         assert "wrong secret" not in message
 
     @pytest.mark.parametrize("claims", [{"aud": "others"}, {"iss": "http://others"}])
-    def test_the_brokers_refuse_the_token(
-        self, world: World, new_topic: NewTopic, tmp_path: Path, claims: dict[str, str]
-    ) -> None:
+    def test_the_brokers_refuse_the_token(self, world, new_topic, tmp_path, claims):
         path = tmp_path / "token"
         path.write_text(world.issuer.token("alice", **claims))
         options = CASES["oauth-file-RS256"](world)
@@ -261,19 +241,17 @@ class TestTokens:
         tells(message, "OAUTHBEARER", "invalid_token", "issuer, audience")
         assert path.read_text() not in message
 
-    def test_a_token_that_has_expired(
-        self, world: World, new_topic: NewTopic, tmp_path: Path
-    ) -> None:
+    def test_a_token_that_has_expired(self, world, new_topic, tmp_path):
         path = tmp_path / "token"
         path.write_text(world.issuer.token("alice", exp=1_700_000_000))
         options = CASES["oauth-file-RS256"](world)
         options[self.TOKEN_URL] = path.as_uri()
         self.tells_given_time(options, new_topic(), "expired", self.TOKEN_URL)
 
-    def tells_given_time(self, options: Options, topic: str, *parts: str) -> None:
+    def tells_given_time(self, options, topic, *parts):
         """An issuer may come back: it is asked until time is up."""
 
-        def fails(timeout_ms: int) -> None:
+        def fails(timeout_ms):
             write({**options, "kafka.max.block.ms": str(timeout_ms)}, topic)
 
         tells(reason_given_time(fails, KafkaSinkError, 4_000, *parts), *parts)
@@ -282,19 +260,19 @@ class TestTokens:
 class _LateIssuer:
     """Gives no token the first two times."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world):
         self._world = world
         self.asked = 0
 
-    def token(self) -> str:
+    def token(self):
         self.asked += 1
         if self.asked <= 2:
             raise RuntimeError("the issuer is away")
         return self._world.issuer.token("alice")
 
 
-_LATE: list[_LateIssuer] = []
+_LATE = []
 
 
-def _late_token() -> str:
+def _late_token():
     return _LATE[-1].token()

@@ -3,20 +3,15 @@
 Needs what ``make kerberos`` says. Skipped without.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_kafka_sink.base.errors import AuthenticationError
-from spark_kafka_sink.localkafka import LocalKafka, LocalSecurity
+from spark_kafka_sink.localkafka import LocalSecurity
 from tests.local_kafka import PatientKafka
 from tests.security.kdc import REALM, Kdc, missing_programs
 from tests.security.spark_writing import ROWS, numbers, save
-from tests.security.stores import Options
 from tests.security.test_failures import tells
 from tests.security.writing import VALUES, values_in, write
 from tests.spark.session import spark_session
@@ -33,19 +28,19 @@ REFUSED = ("GSSAPI: Authentication failed", "5 minutes", "kafka.sasl.kerberos.se
 
 
 @pytest.fixture(scope="module")
-def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+def kdc(tmp_path_factory):
     kdc = Kdc(tmp_path_factory.mktemp("kdc"))
     with kdc.running():
         yield kdc
 
 
 @pytest.fixture(scope="module")
-def client_keytab(kdc: Kdc) -> Path:
+def client_keytab(kdc):
     return kdc.keytab("alice")
 
 
 @pytest.fixture(scope="module")
-def kerberized(kdc: Kdc) -> Iterator[LocalKafka]:
+def kerberized(kdc):
     """Two brokers; both are kafka/127.0.0.1, for that is where clients connect to."""
     keytab = kdc.keytab("kafka/127.0.0.1")
     own = {
@@ -63,7 +58,7 @@ def kerberized(kdc: Kdc) -> Iterator[LocalKafka]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def environment(kdc: Kdc) -> Iterator[None]:
+def environment(kdc):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in kdc.environment.items():
             patch.setenv(name, value)
@@ -71,13 +66,13 @@ def environment(kdc: Kdc) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def spark(environment: None) -> Iterator[SparkSession]:
+def spark(environment):
     """Its workers have the environment in which it was started."""
     with spark_session() as session:
         yield session
 
 
-def options_of(kafka: LocalKafka, listener: str, login: str) -> Options:
+def options_of(kafka, listener, login):
     return {
         **kafka.client_options(listener=listener),
         "kafka.sasl.kerberos.service.name": "kafka",
@@ -85,12 +80,12 @@ def options_of(kafka: LocalKafka, listener: str, login: str) -> Options:
     }
 
 
-def keytab_login(keytab: Path, principal: str = "alice") -> str:
+def keytab_login(keytab, principal="alice"):
     return f'useKeyTab=true keyTab="{keytab}" principal="{principal}@{REALM}"'
 
 
 @pytest.mark.parametrize("listener", [PLAIN, TLS])
-def test_with_a_keytab(kerberized: LocalKafka, client_keytab: Path, listener: str) -> None:
+def test_with_a_keytab(kerberized, client_keytab, listener):
     kerberized.create_topic(f"keytab-{listener}", 4, replication_factor=1)
     options = options_of(kerberized, listener, keytab_login(client_keytab))
     write(options, f"keytab-{listener}")
@@ -98,9 +93,7 @@ def test_with_a_keytab(kerberized: LocalKafka, client_keytab: Path, listener: st
 
 
 @pytest.mark.parametrize("listener", [PLAIN, TLS])
-def test_with_a_ticket_cache(
-    kerberized: LocalKafka, kdc: Kdc, client_keytab: Path, listener: str
-) -> None:
+def test_with_a_ticket_cache(kerberized, kdc, client_keytab, listener):
     cache = kdc.ticket_cache("alice", client_keytab)
     login = f'useTicketCache=true ticketCache="{cache}" principal="alice@{REALM}"'
     kerberized.create_topic(f"cache-{listener}", 4, replication_factor=1)
@@ -109,7 +102,7 @@ def test_with_a_ticket_cache(
 
 
 @pytest.mark.slow
-def test_a_batch_of_spark(kerberized: LocalKafka, client_keytab: Path, spark: SparkSession) -> None:
+def test_a_batch_of_spark(kerberized, client_keytab, spark):
     """Driver and tasks log in, each process for itself."""
     kerberized.create_topic("spark", 4, replication_factor=1)
     options = options_of(kerberized, TLS, keytab_login(client_keytab))
@@ -120,52 +113,44 @@ def test_a_batch_of_spark(kerberized: LocalKafka, client_keytab: Path, spark: Sp
 class TestRefusals:
     """By real brokers and a real KDC, told within one attempt: no timeout ends before an hour."""
 
-    def told(self, options: Options) -> str:
+    def told(self, options):
         with pytest.raises(AuthenticationError) as raised:
             write(options, "unused")
         return str(raised.value)
 
-    def test_a_service_that_the_kdc_does_not_know(
-        self, kerberized: LocalKafka, client_keytab: Path
-    ) -> None:
+    def test_a_service_that_the_kdc_does_not_know(self, kerberized, client_keytab):
         options = options_of(kerberized, PLAIN, keytab_login(client_keytab))
         options["kafka.sasl.kerberos.service.name"] = "other"
         tells(self.told(options), "the broker's principal", "kafka.sasl.kerberos.service.name")
 
-    def test_a_service_that_is_not_the_brokers(
-        self, kerberized: LocalKafka, client_keytab: Path, kdc: Kdc
-    ) -> None:
+    def test_a_service_that_is_not_the_brokers(self, kerberized, client_keytab, kdc):
         kdc.keytab("http/127.0.0.1")
         options = options_of(kerberized, PLAIN, keytab_login(client_keytab))
         options["kafka.sasl.kerberos.service.name"] = "http"
         tells(self.told(options), *REFUSED)
 
-    def test_no_keytab(self, kerberized: LocalKafka) -> None:
+    def test_no_keytab(self, kerberized):
         options = options_of(kerberized, PLAIN, keytab_login(Path("/nowhere")))
         tells(self.told(options), "kafka.sasl.jaas.config", "/nowhere")
 
-    def test_a_keytab_of_another_principal(
-        self, kerberized: LocalKafka, client_keytab: Path
-    ) -> None:
+    def test_a_keytab_of_another_principal(self, kerberized, client_keytab):
         login = keytab_login(client_keytab, "somebody")
         told = self.told(options_of(kerberized, PLAIN, login))
         tells(told, f"{client_keytab} has no key of the principal somebody@{REALM}")
 
-    def test_a_principal_that_the_kdc_does_not_know(self, kerberized: LocalKafka, kdc: Kdc) -> None:
+    def test_a_principal_that_the_kdc_does_not_know(self, kerberized, kdc):
         keytab = kdc.keytab("gone")
         kdc.delete("gone")
         told = self.told(options_of(kerberized, PLAIN, keytab_login(keytab, "gone")))
         tells(told, "the KDC does not know the principal in kafka.sasl.jaas.config")
 
-    def test_no_ticket(self, kerberized: LocalKafka, tmp_path: Path) -> None:
+    def test_no_ticket(self, kerberized, tmp_path):
         login = f'useTicketCache=true ticketCache="{tmp_path}/none"'
         told = self.told(options_of(kerberized, PLAIN, login))
         tells(told, "run kinit on this machine, or set useKeyTab, keyTab and principal in kafka.")
 
     @pytest.mark.parametrize("ahead_s", AN_HOUR_APART)
-    def test_the_clock_of_this_machine(
-        self, kerberized: LocalKafka, kdc: Kdc, monkeypatch: pytest.MonkeyPatch, ahead_s: int
-    ) -> None:
+    def test_the_clock_of_this_machine(self, kerberized, kdc, monkeypatch, ahead_s):
         """Without the correction that Kerberos makes by itself."""
         with kdc.another(ahead_s, "kdc_timesync = 0") as environment:
             for name, value in environment.items():
@@ -176,9 +161,7 @@ class TestRefusals:
         tells(told, "Clock skew too great", "synchronise them (NTP)")
 
     @pytest.mark.parametrize("ahead_s", AN_HOUR_APART)
-    def test_the_clock_of_the_brokers(
-        self, kerberized: LocalKafka, kdc: Kdc, monkeypatch: pytest.MonkeyPatch, ahead_s: int
-    ) -> None:
+    def test_the_clock_of_the_brokers(self, kerberized, kdc, monkeypatch, ahead_s):
         """This side takes the KDC's time, and the brokers have another one."""
         with kdc.another(ahead_s) as environment:
             for name, value in environment.items():

@@ -4,20 +4,13 @@ Needs the package ``gssapi`` and MIT's KDC: ``apt-get install krb5-kdc krb5-admi
 libkrb5-dev gcc python3-dev`` and ``pip install gssapi``. Skipped without them.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
-from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.kerberos import KerberosCredentials, KerberosUser
-from spark_kafka_sink.security.login import Login, new_login
+from spark_kafka_sink.security.login import new_login
 from tests.security.kdc import REALM, Kdc, missing_programs
 
 gssapi = pytest.importorskip("gssapi", reason="the package gssapi is not installed")
@@ -29,43 +22,43 @@ PATIENCE_MS = 120_000
 
 
 @pytest.fixture(scope="module")
-def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+def kdc(tmp_path_factory):
     kdc = Kdc(tmp_path_factory.mktemp("kdc"))
     with kdc.running():
         yield kdc
 
 
 @pytest.fixture(scope="module")
-def service_keytab(kdc: Kdc) -> Path:
+def service_keytab(kdc):
     return kdc.keytab(BROKER)
 
 
 @pytest.fixture(scope="module")
-def client_keytab(kdc: Kdc) -> Path:
+def client_keytab(kdc):
     return kdc.keytab("client")
 
 
 @pytest.fixture(autouse=True)
-def environment(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
+def environment(kdc, monkeypatch):
     for name, value in kdc.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("KRB5CCNAME", raising=False)
 
 
-def login_for(options: str, service: str = "kafka") -> Login:
+def login_for(options, service="kafka"):
     jaas = Secret(f"{MODULE} required {options};")
     return new_login(SaslConfig("GSSAPI", jaas_config=jaas, kerberos=KerberosConfig(service)))
 
 
-def by_keytab(path: Path, principal: str = "client") -> str:
+def by_keytab(path, principal="client"):
     return f'useKeyTab=true storeKey=true keyTab="{path}" principal="{principal}@{REALM}"'
 
 
-def accept(conversation: SaslClient, keytab: Path, layers: int = 1) -> str:
+def accept(conversation, keytab, layers=1):
     """The broker's side, to the end. Returns who the client is."""
     credentials = gssapi.Credentials(usage="accept", store={"keytab": str(keytab)})
     context = gssapi.SecurityContext(creds=credentials, usage="accept")
-    message: Any = conversation.initial_response()
+    message = conversation.initial_response()
     while not context.complete:
         message = conversation.evaluate_challenge(context.step(message) or b"")
     assert message == b""
@@ -141,8 +134,8 @@ def test_credentials_of_one_user_are_not_taken_for_anothers(kdc, client_keytab):
 
 
 class TestFailure:
-    def refused(self, options: str, host: str = "localhost", service: str = "kafka") -> str:
-        def begin() -> None:
+    def refused(self, options, host="localhost", service="kafka"):
+        def begin():
             login = login_for(options, service)
             login.login(PATIENCE_MS)
             login.create_sasl_client(host).initial_response()

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
@@ -19,7 +18,6 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.localkafka import LocalKafka, LocalSecurity
 from spark_kafka_sink.localkafka.certificates import LOCAL_HOSTS, Authority, write_private
@@ -57,15 +55,15 @@ Event = Callable[[], object]
 class Meanwhile:
     """An event that takes long: writing goes on, and does not end before it."""
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event):
         self._executor = ThreadPoolExecutor(1)
         self._event = event
-        self._running: Future[object] | None = None
+        self._running = None
 
-    def __call__(self) -> None:
+    def __call__(self):
         self._running = self._executor.submit(self._event)
 
-    def is_over(self) -> bool:
+    def is_over(self):
         """Raises what the event raised."""
         if self._running is None or not self._running.done():
             return False
@@ -73,13 +71,7 @@ class Meanwhile:
         return True
 
 
-def write_for(
-    options: Options,
-    topic: str,
-    seconds: float,
-    events: Mapping[float, Event] | None = None,
-    is_enough: Callable[[], bool] = lambda: True,
-) -> int:
+def write_for(options, topic, seconds, events=None, is_enough=lambda: True):
     """Write numbers without a pause, in one task; how many.
 
     events : what happens so many seconds after the begin, when all before is acknowledged.
@@ -109,7 +101,7 @@ def write_for(
     return written
 
 
-def assert_complete(kafka: LocalKafka, topic: str, count: int) -> None:
+def assert_complete(kafka, topic, count):
     """Each number once, and in order within its partition."""
     records = read_topic(kafka.bootstrap_servers_of(MAIN_LISTENER), topic)
     for partition in range(PARTITIONS):
@@ -118,9 +110,7 @@ def assert_complete(kafka: LocalKafka, topic: str, count: int) -> None:
     print(f"{count:,} records, each once and in order")
 
 
-def assert_stream_is_complete(
-    rows: DataFrame, kafka: LocalKafka, options: Options, checkpoint: Path, event: Event | None
-) -> None:
+def assert_stream_is_complete(rows, kafka, options, checkpoint, event):
     """Numbers from 0 on, in micro-batches of a second; ``event`` happens in the middle."""
     query = (
         rows.selectExpr("cast(value as string) as value")
@@ -148,20 +138,20 @@ def assert_stream_is_complete(
 
 
 @contextlib.contextmanager
-def running(security: LocalSecurity, brokers: int = 2, **more: object) -> Iterator[LocalKafka]:
+def running(security, brokers=2, **more):
     """Three of them where one is restarted: the others are a quorum."""
     with PatientKafka(brokers, security=security, **more) as kafka:
         kafka.create_topic("t", PARTITIONS, replication_factor=1)
         yield kafka
 
 
-def test_sessions_that_end_every_15_seconds_under_load(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_that_end_every_15_seconds_under_load(monkeypatch):
     """They are renewed on the connection that is there: no other is made, unless one is lost."""
-    events: list[ConnectionEvent] = []
-    in_flight: list[int] = []
+    events = []
+    in_flight = []
     change = NodeConnection.change
 
-    def noted(connection: NodeConnection, event: ConnectionEvent) -> None:
+    def noted(connection, event):
         events.append(event)
         if event is ConnectionEvent.REAUTHENTICATE:
             in_flight.append(len(connection.in_flight))
@@ -196,11 +186,11 @@ def test_sessions_that_end_every_15_seconds_under_load(monkeypatch: pytest.Monke
         print(f"{lost} connections lost")
 
 
-def numbers(spark: SparkSession) -> DataFrame:
+def numbers(spark):
     return spark.readStream.format("rate").option("rowsPerSecond", "500").load()
 
 
-def test_tokens_of_20_seconds() -> None:
+def test_tokens_of_20_seconds():
     with Issuer(SECRETS, life_s=20) as issuer:
         security = LocalSecurity("sasl_ssl", ["OAUTHBEARER"], SECRETS, oauth=issuer.oauth)
         with running(security) as kafka:
@@ -209,7 +199,7 @@ def test_tokens_of_20_seconds() -> None:
         assert len(issuer.requests) >= 4, "a token is fetched anew before it expires"
 
 
-def test_tokens_of_20_seconds_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+def test_tokens_of_20_seconds_in_a_stream(spark, tmp_path):
     with Issuer(SECRETS, life_s=20) as issuer:
         security = LocalSecurity("sasl_ssl", ["OAUTHBEARER"], SECRETS, oauth=issuer.oauth)
         with running(security) as kafka:
@@ -218,7 +208,7 @@ def test_tokens_of_20_seconds_in_a_stream(spark: SparkSession, tmp_path: Path) -
         assert len(issuer.requests) >= 4
 
 
-def test_an_issuer_that_is_away_for_30_seconds() -> None:
+def test_an_issuer_that_is_away_for_30_seconds():
     """Longer than the token lives: there is none for a while, and writing goes on afterwards."""
     with Issuer(SECRETS, life_s=30) as issuer:
         security = LocalSecurity("sasl_ssl", ["OAUTHBEARER"], SECRETS, oauth=issuer.oauth)
@@ -228,7 +218,7 @@ def test_an_issuer_that_is_away_for_30_seconds() -> None:
             assert_complete(kafka, "t", count)
 
 
-def restart_all(kafka: LocalKafka) -> None:
+def restart_all(kafka):
     """One after the other: the others are a quorum."""
     for number in (1, 2, 3):
         kafka.restart(number)
@@ -244,7 +234,7 @@ class Rotation(NamedTuple):
 
 
 @contextlib.contextmanager
-def rotation(folder: Path) -> Iterator[Rotation]:
+def rotation(folder):
     old, new = Authority("old"), Authority("new")
     client = write_private(folder / "client.pem", old.issue("alice").pem())
     security = LocalSecurity("SSL", authority=old, client_auth="required")
@@ -253,10 +243,10 @@ def rotation(folder: Path) -> Iterator[Rotation]:
         write_private(trusted, old.pem + new.pem)
         restart_all(kafka)
 
-        def rotate() -> None:
+        def rotate():
             write_private(client, new.issue("alice").pem())
 
-        def forget_the_old() -> None:
+        def forget_the_old():
             """The brokers' own certificate stays the old authority's, which the client trusts."""
             write_private(trusted, new.pem)
             restart_all(kafka)
@@ -269,7 +259,7 @@ def rotation(folder: Path) -> Iterator[Rotation]:
         yield Rotation(kafka, options, rotate, forget_the_old)
 
 
-def test_a_certificate_that_is_rotated_while_brokers_restart(tmp_path: Path) -> None:
+def test_a_certificate_that_is_rotated_while_brokers_restart(tmp_path):
     """Brokers trust the new authority alone: who comes back with the old certificate is refused."""
     with rotation(tmp_path) as found:
         restarts = Meanwhile(found.forget_the_old)
@@ -278,10 +268,10 @@ def test_a_certificate_that_is_rotated_while_brokers_restart(tmp_path: Path) -> 
         assert_complete(found.kafka, "t", count)
 
 
-def test_a_certificate_that_is_rotated_under_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_certificate_that_is_rotated_under_a_stream(spark, tmp_path):
     with rotation(tmp_path) as found:
 
-        def event() -> None:
+        def event():
             found.rotate()
             found.forget_the_old()
 
@@ -290,7 +280,7 @@ def test_a_certificate_that_is_rotated_under_a_stream(spark: SparkSession, tmp_p
         assert_stream_is_complete(numbers(spark), found.kafka, options, checkpoint, event)
 
 
-def change_password(kafka: LocalKafka, user: str, password: str) -> None:
+def change_password(kafka, user, password):
     """Both brokers know the new one alone."""
     servers = kafka.bootstrap_servers_of(MAIN_LISTENER)
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
@@ -310,7 +300,7 @@ def change_password(kafka: LocalKafka, user: str, password: str) -> None:
         assert AdminClient(config).list_topics(timeout=PATIENCE_S).brokers
 
 
-def test_a_password_that_is_changed_under_sessions_that_end(tmp_path: Path) -> None:
+def test_a_password_that_is_changed_under_sessions_that_end(tmp_path):
     """It comes by reference: who authenticates again finds the new one."""
     secrets = tmp_path / "secrets.properties"
     secrets.write_text("password=before\n")
@@ -326,17 +316,17 @@ def test_a_password_that_is_changed_under_sessions_that_end(tmp_path: Path) -> N
         options["kafka.sasl.username"] = "alice"
         options["kafka.sasl.password"] = f"${{file:{secrets}:password}}"
 
-        def change() -> None:
+        def change():
             change_password(kafka, "alice", "after")
             secrets.write_text("password=after\n")
 
         # The last of several sessions is authenticated with the new one.
-        began_with_the_new: list[float] = []
+        began_with_the_new = []
 
-        def is_enough() -> bool:
+        def is_enough():
             return time.monotonic() > began_with_the_new[0] + 30
 
-        def change_and_note() -> None:
+        def change_and_note():
             change()
             began_with_the_new.append(time.monotonic())
 
@@ -344,11 +334,11 @@ def test_a_password_that_is_changed_under_sessions_that_end(tmp_path: Path) -> N
         assert_complete(kafka, "t", count)
 
 
-def test_brokers_that_restart_on_another_key() -> None:
+def test_brokers_that_restart_on_another_key():
     authority = Authority()
     with running(LocalSecurity("SSL", authority=authority), brokers=3) as kafka:
 
-        def restart() -> None:
+        def restart():
             other = authority.issue("broker", LOCAL_HOSTS, "RSA")
             write_private(kafka.secured().broker_file, other.pem())
             restart_all(kafka)

@@ -1,12 +1,8 @@
 """Every case on real brokers by our producer; what was written is read back by another client."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 
-from tests.security.cases import CASES, World
+from tests.security.cases import CASES
 from tests.security.writing import VALUES, values_in, write
 
 # In `make security`: a store read well is so at each listener, and brokers take their time to tell each
@@ -14,13 +10,13 @@ from tests.security.writing import VALUES, values_in, write
 _LONG = ("token-", "at-MUTUAL_EC", "at-MUTUAL_12")
 
 
-def _marked(case: str) -> object:
+def _marked(case):
     is_long = case.startswith(_LONG[0]) or case.endswith(_LONG[1:])
     return pytest.param(case, marks=[pytest.mark.long] if is_long else [])
 
 
 @pytest.mark.parametrize("case", [_marked(case) for case in CASES])
-def test_written_and_read_back(world: World, new_topic: Callable[..., str], case: str) -> None:
+def test_written_and_read_back(world, new_topic, case):
     topic = new_topic()
     write(CASES[case](world), topic)
     assert values_in(world.kafka, topic) == sorted(VALUES)

@@ -1,20 +1,15 @@
 """References in a properties file of spark-submit: Spark hands them on as they are written."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from tests.patience import PATIENCE_S
 from tests.reading import read_topic
-from tests.security.cases import World
 from tests.security.listeners import SECRETS
 from tests.security.searching import shown
 from tests.spark.test_jobs import QUIET, REPOSITORY, SPARK_SUBMIT
@@ -26,7 +21,7 @@ _PASSWORD = "PASSWORD_OF_ALICE"
 _IN_CLEAR = "a-passphrase-in-clear"
 
 
-def properties_file(world: World, topic: str, folder: Path) -> Path:
+def properties_file(world, topic, folder):
     """As conf/secured.conf, with a reference of each kind."""
     kept = folder / "kept"
     kept.mkdir()
@@ -54,9 +49,7 @@ def properties_file(world: World, topic: str, folder: Path) -> Path:
     return path
 
 
-def test_references_of_a_properties_file_are_read_by_the_sink(
-    world: World, new_topic: Callable[..., str], tmp_path: Path
-) -> None:
+def test_references_of_a_properties_file_are_read_by_the_sink(world, new_topic, tmp_path):
     topic, folder = new_topic(), tmp_path / "in"
     folder.mkdir()
     write_file(folder, 0)

@@ -1,7 +1,5 @@
 """What a principal must be allowed, and what it is told without: which right, on what."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 
@@ -11,9 +9,7 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.cli import main
 from tests.patience import PATIENCE_MS
 from tests.security.acls import allow, allow_transactions
-from tests.security.cases import World
 from tests.security.sink_writing import write_through_the_sink
-from tests.security.stores import Options
 from tests.security.test_failures import failure, tells
 from tests.security.writing import values_in, write
 
@@ -23,19 +19,19 @@ NewTopic = Callable[..., str]
 
 
 @pytest.fixture
-def options(world: World) -> Options:
+def options(world):
     """Of bob, who has no rights but those that a test gives him."""
     return world.kafka.client_options("bob", "SASL_TLS", "SCRAM-SHA-256")
 
 
-def failure_of_the_sink(options: Options, topic: str) -> str:
+def failure_of_the_sink(options, topic):
     with pytest.raises(KafkaSinkError) as raised:
         write_through_the_sink(options, topic)
     return str(raised.value)
 
 
 class TestOfTopics:
-    def test_to_describe_the_topic(self, new_topic: NewTopic, options: Options) -> None:
+    def test_to_describe_the_topic(self, new_topic, options):
         """The driver tells: to a producer, the missing right to its id may be told first."""
         topic = new_topic()
         message = failure_of_the_sink(options, topic)
@@ -43,9 +39,7 @@ class TestOfTopics:
             message, "TOPIC_AUTHORIZATION_FAILED", topic, "grant the principal WRITE on the topic"
         )
 
-    def test_to_write_to_any_topic(
-        self, world: World, new_topic: NewTopic, options: Options
-    ) -> None:
+    def test_to_write_to_any_topic(self, world, new_topic, options):
         """An idempotent producer is refused before it names a topic."""
         topic = new_topic()
         allow(world.kafka, "bob", "describe", topic)
@@ -53,9 +47,7 @@ class TestOfTopics:
         tells(message, "CLUSTER_AUTHORIZATION_FAILED", "WRITE on the topic")
         tells(message, "kafka.enable.idempotence=false")
 
-    def test_to_write_to_the_topic(
-        self, world: World, new_topic: NewTopic, options: Options
-    ) -> None:
+    def test_to_write_to_the_topic(self, world, new_topic, options):
         topic = new_topic()
         allow(world.kafka, "bob", "describe", topic)
         options["kafka.enable.idempotence"] = "false"
@@ -64,9 +56,7 @@ class TestOfTopics:
             message, "TOPIC_AUTHORIZATION_FAILED", topic, "grant the principal WRITE on the topic"
         )
 
-    def test_with_the_right_it_works(
-        self, world: World, new_topic: NewTopic, options: Options
-    ) -> None:
+    def test_with_the_right_it_works(self, world, new_topic, options):
         topic = new_topic()
         allow(world.kafka, "bob", "write", topic)
         write(options, topic)
@@ -76,20 +66,20 @@ class TestOfExactlyOnce:
     """On the driver, before the first task."""
 
     @pytest.fixture
-    def topic(self, world: World, new_topic: NewTopic) -> str:
+    def topic(self, world, new_topic):
         """Bob may write to it."""
         topic = new_topic()
         allow(world.kafka, "bob", "write", topic)
         return topic
 
     @pytest.fixture
-    def log(self, world: World, topic: str) -> str:
+    def log(self, world, topic):
         """A decision log that Bob has no right to."""
         world.kafka.create_topic(f"{topic}-log", 1, configs={"cleanup.policy": "compact"})
         return f"{topic}-log"
 
     @pytest.fixture
-    def options(self, world: World, topic: str, log: str) -> Options:
+    def options(self, world, topic, log):
         return {
             **world.kafka.client_options("bob", "SASL_TLS", "SCRAM-SHA-256"),
             "delivery.guarantee": "exactly-once",
@@ -98,9 +88,7 @@ class TestOfExactlyOnce:
             "transaction.log.replication.factor": "1",
         }
 
-    def test_to_the_transactional_ids(
-        self, world: World, topic: str, log: str, options: Options
-    ) -> None:
+    def test_to_the_transactional_ids(self, world, topic, log, options):
         """Also of another query, whose prefix this one's begins with."""
         allow_transactions(world.kafka, "bob", f"{topic}-id-of-another.")
         allow(world.kafka, "bob", "read", log)
@@ -108,28 +96,19 @@ class TestOfExactlyOnce:
         tells(message, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", f" {topic}-id.driver")
         tells(message, "WRITE on all ids", "transactional.id.prefix", "PREFIXED")
 
-    def test_to_describe_the_decision_log(self, topic: str, log: str, options: Options) -> None:
+    def test_to_describe_the_decision_log(self, topic, log, options):
         message = failure_of_the_sink(options, topic)
         tells(message, "TOPIC_AUTHORIZATION_FAILED", log, "READ", "transaction.log.topic")
 
     @pytest.mark.parametrize("right", ["read", "write"])
-    def test_to_read_and_write_the_decision_log(
-        self, world: World, topic: str, log: str, options: Options, right: str
-    ) -> None:
+    def test_to_read_and_write_the_decision_log(self, world, topic, log, options, right):
         """Who has one of both."""
         allow_transactions(world.kafka, "bob", f"{topic}-id.")
         allow(world.kafka, "bob", right, log)
         message = failure_of_the_sink(options, topic)
         tells(message, "TOPIC_AUTHORIZATION_FAILED", log, "READ", "WRITE", "transaction.log.topic")
 
-    def test_the_command_line_tells_what_is_missing(
-        self,
-        world: World,
-        topic: str,
-        log: str,
-        options: Options,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
+    def test_the_command_line_tells_what_is_missing(self, world, topic, log, options, capsys):
         """All of it at once: the right to the ids, and one of two to the decision log."""
         allow(world.kafka, "bob", "write", log)
         patient = {**options, "topic": topic, "preflight.timeout.ms": str(PATIENCE_MS)}
@@ -145,9 +124,7 @@ class TestOfExactlyOnce:
         assert {one["outcome"] for one in findings if one["subject"] == "quotas"} == {"unknown"}
         assert {one["outcome"] for one in findings if one["subject"] == "clock"} == {"unknown"}
 
-    def test_with_the_rights_it_works(
-        self, world: World, new_topic: NewTopic, topic: str, log: str, options: Options
-    ) -> None:
+    def test_with_the_rights_it_works(self, world, new_topic, topic, log, options):
         allow_transactions(world.kafka, "bob", f"{topic}-id.")
         allow(world.kafka, "bob", "read", log)
         allow(world.kafka, "bob", "write", log)

@@ -4,11 +4,8 @@ The former principal has lost its right when the next task begins: one request o
 before would fail it, and no task is tried again.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (
@@ -20,19 +17,17 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from pyspark.sql import SparkSession
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.localkafka.certificates import Identity, write_private
+from spark_kafka_sink.localkafka.certificates import write_private
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from spark_kafka_sink.producer.pool import ProducerPool
 from tests.broker.processes import eventually
 from tests.broker.producing import batch_of, plan_of
 from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S
 from tests.security.acls import sees
-from tests.security.cases import World
 from tests.security.spark_writing import ids_in
-from tests.security.stores import STORE_PASSWORD, Options
+from tests.security.stores import STORE_PASSWORD
 from tests.security.writing import VALUES, values_in
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, write_file
 
@@ -46,7 +41,7 @@ LISTENER = "MUTUAL_EC"
 class Rotation:
     """A key store that is replaced as a certificate manager does it, and who may write to a topic."""
 
-    def __init__(self, world: World, topic: str, folder: Path, form: str) -> None:
+    def __init__(self, world, topic, folder, form):
         self._world = world
         self._topic = topic
         self._folder = folder
@@ -57,7 +52,7 @@ class Rotation:
         self._now = self._put("before")
 
     @property
-    def options(self) -> Options:
+    def options(self):
         password = {} if self._form == "PEM" else {"kafka.ssl.keystore.password": STORE_PASSWORD}
         return {
             **{k: v for k, v in self._client_options().items() if "keystore" not in k},
@@ -66,7 +61,7 @@ class Rotation:
             **password,
         }
 
-    def rotate(self) -> None:
+    def rotate(self):
         """Another principal's key, and the former principal loses its right at each broker."""
         former, self._now = self._now, self._put("after")
         right = AclBindingFilter(*self._of_topic("before"))
@@ -75,7 +70,7 @@ class Rotation:
         for client in self._clients(former):
             assert eventually(lambda client=client: not sees(client, self._topic))
 
-    def _put(self, name: str) -> Identity:
+    def _put(self, name):
         identity = self._world.authority.issue(name)
         is_pem = self._form == "PEM"
         content = identity.pem() if is_pem else identity.pkcs12(STORE_PASSWORD)
@@ -86,15 +81,15 @@ class Rotation:
         os.replace(write_private(self._folder / "new", content), self._path)
         return identity
 
-    def _of_topic(self, name: str) -> tuple[object, ...]:
+    def _of_topic(self, name):
         allowed = AclOperation.WRITE, AclPermissionType.ALLOW
         pattern = ResourceType.TOPIC, self._topic, ResourcePatternType.LITERAL
         return (*pattern, f"User:CN={name}", "*", *allowed)
 
-    def _client_options(self) -> Options:
+    def _client_options(self):
         return self._world.kafka.client_options("alice", LISTENER)
 
-    def _clients(self, identity: Identity) -> list[AdminClient]:
+    def _clients(self, identity):
         """One for each broker, of another library."""
         tls = {
             "security.protocol": "SSL",
@@ -107,9 +102,7 @@ class Rotation:
 
 
 @FORMS
-def test_the_next_task_of_a_producer_that_is_kept(
-    world: World, new_topic: NewTopic, tmp_path: Path, form: str
-) -> None:
+def test_the_next_task_of_a_producer_that_is_kept(world, new_topic, tmp_path, form):
     topic = new_topic()
     rotation = Rotation(world, topic, tmp_path, form)
     patient = {key.replace("_", "."): text for key, text in NO_OTHER_TIMEOUT.items()}
@@ -136,13 +129,7 @@ def test_the_next_task_of_a_producer_that_is_kept(
 
 
 @FORMS
-def test_the_next_micro_batch_of_a_stream(
-    spark: SparkSession,
-    world: World,
-    new_topic: NewTopic,
-    tmp_path: Path,
-    form: str,
-) -> None:
+def test_the_next_micro_batch_of_a_stream(spark, world, new_topic, tmp_path, form):
     topic, folder = new_topic(), tmp_path / "in"
     folder.mkdir()
     rotation = Rotation(world, topic, tmp_path, form)

@@ -1,20 +1,17 @@
 """No secret of the producer's is shown: every case, and a search in all that is logged and told."""
 
-from __future__ import annotations
-
 import base64
 import logging
 import pickle
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from tests.security.cases import CASES, World
+from tests.security.cases import CASES
 from tests.security.searching import secrets_at, secrets_in, shown
-from tests.security.stores import Options
 from tests.security.writing import write
 
 pytestmark = pytest.mark.long
@@ -23,12 +20,12 @@ NewTopic = Callable[..., str]
 
 
 @pytest.fixture
-def logged() -> Iterator[Callable[[], str]]:
+def logged():
     """All that is logged from DEBUG on, by whomever."""
-    lines: list[str] = []
+    lines = []
 
     class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
+        def emit(self, record):
             lines.append(self.format(record))
 
     handler, root = Keep(logging.DEBUG), logging.getLogger()
@@ -40,7 +37,7 @@ def logged() -> Iterator[Callable[[], str]]:
     root.setLevel(before)
 
 
-def test_the_search_finds_what_is_shown() -> None:
+def test_the_search_finds_what_is_shown():
     options = {
         "kafka.sasl.jaas.config": 'M required username="u" password="marked";',
         "kafka.ssl.keystore.key": "-----BEGIN PRIVATE KEY-----\n" + "abcd" * 40 + "\n-----END",
@@ -53,9 +50,7 @@ def test_the_search_finds_what_is_shown() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_producer(
-    world: World, new_topic: NewTopic, logged: Callable[[], str], case: str
-) -> None:
+def test_the_producer(world, new_topic, logged, case):
     """That works, and that fails: with a password, a token or a key that is cut off."""
     options = CASES[case](world)
     write(options, new_topic(), [b"one"])
@@ -70,11 +65,11 @@ def test_the_producer(
     assert shown("\n".join([*seen, logged()]), secrets) == set()
 
 
-def is_secret(name: str) -> bool:
+def is_secret(name):
     return name.endswith((".password", ".secret", ".jaas.config", ".keystore.key"))
 
 
-def told_of(options: Options) -> str:
+def told_of(options):
     """The whole traceback."""
     try:
         write({**options, "kafka.max.block.ms": "10000"}, "a-topic-that-is-not-there", [b"one"])

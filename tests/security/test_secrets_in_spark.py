@@ -1,15 +1,12 @@
 """No secret is shown by a Spark job, and what Spark itself shows of options is known."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,10 +19,9 @@ from spark_kafka_sink.config.security_keys import SECRET_KEYS
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from tests.patience import PATIENCE_S
 from tests.security.acls import allow
-from tests.security.cases import CASES, World
+from tests.security.cases import CASES
 from tests.security.searching import secrets_at, secrets_in, shown
 from tests.security.secret_job import PYTHON_LOGS
-from tests.security.stores import Options
 from tests.spark.test_streaming import write_file
 
 pytestmark = pytest.mark.long
@@ -51,9 +47,7 @@ _PLACES = {
 }
 
 
-def run_job(
-    folder: Path, cases: Mapping[str, Mapping[str, Any]], master: str, **conf: str
-) -> tuple[dict[str, str], dict[str, str]]:
+def run_job(folder, cases, master, **conf):
     """How each case ended, and all texts that the job has left, by where."""
     (folder / "in").mkdir()
     write_file(folder / "in", 0)
@@ -77,7 +71,7 @@ def run_job(
     return dict(outcomes), texts
 
 
-def written_by(folder: Path) -> Iterable[Path]:
+def written_by(folder):
     """Files of the job, without Spark's own and without the secrets that are referred to."""
     for path in folder.rglob("*"):
         is_own = path.relative_to(folder).parts[0] not in ("in", "python", "secrets")
@@ -85,7 +79,7 @@ def written_by(folder: Path) -> Iterable[Path]:
             yield path
 
 
-def test_no_secret_is_shown(world: World, new_topic: NewTopic, tmp_path: Path) -> None:
+def test_no_secret_is_shown(world, new_topic, tmp_path):
     """Logs of driver and executors at DEBUG, event log, pages and REST of the UI, explained plans,
     progress, checkpoints, metrics, exceptions: of batches and streams, also of those that fail.
     """
@@ -102,7 +96,7 @@ def test_no_secret_is_shown(world: World, new_topic: NewTopic, tmp_path: Path) -
     assert {place: found for place, text in texts.items() if (found := shown(text, secrets))} == {}
 
 
-def all_cases(world: World, topic: str, folder: Path) -> dict[str, dict[str, Any]]:
+def all_cases(world, topic, folder):
     batches = {name: CASES[name](world) for name in _BATCHES}
     batches[_BY_REFERENCE] = by_reference(CASES["pem-text-EC-at-MUTUAL_EC"](world), folder)
     batches["wrong password"] = {**batches["SASL-PLAIN"], **wrong_password()}
@@ -121,9 +115,7 @@ def all_cases(world: World, topic: str, folder: Path) -> dict[str, dict[str, Any
     return as_cases(batches, topic, folder) | as_cases(streams, topic, folder, is_stream=True)
 
 
-def as_cases(
-    options: Mapping[str, Options], topic: str, folder: Path, is_stream: bool = False
-) -> dict[str, dict[str, Any]]:
+def as_cases(options, topic, folder, is_stream=False):
     """With what tells the job where it writes."""
     cases = {}
     for name, given in options.items():
@@ -139,7 +131,7 @@ def as_cases(
     return cases
 
 
-def exactly_once(prefix: str) -> Options:
+def exactly_once(prefix):
     return {
         "delivery.guarantee": "exactly-once",
         "transactional.id.prefix": prefix,
@@ -147,12 +139,12 @@ def exactly_once(prefix: str) -> Options:
     }
 
 
-def wrong_password() -> Options:
+def wrong_password():
     module = f"{_MODULES}.plain.PlainLoginModule"
     return {"kafka.sasl.jaas.config": f'{module} required username="alice" password="wr0ng-word";'}
 
 
-def by_reference(options: Options, folder: Path) -> Options:
+def by_reference(options, folder):
     """The private key under a name that Spark prints: it stands in a file."""
     name = "kafka.ssl.keystore.key"
     secrets = folder / "secrets"
@@ -161,7 +153,7 @@ def by_reference(options: Options, folder: Path) -> Options:
     return {**options, name: f"${{dir:{secrets}:key}}"}
 
 
-def marked(mark: str, prefix: str = "") -> Options:
+def marked(mark, prefix=""):
     """Every option that holds a secret, in clear; each value names its option."""
     options = {f"{prefix}kafka.{name}": f"{mark}-{name}-{mark}" for name in SECRET_KEYS}
     jaas = f"{prefix}kafka.sasl.jaas.config"
@@ -169,15 +161,13 @@ def marked(mark: str, prefix: str = "") -> Options:
     return options
 
 
-def options_seen(mark: str, texts: Iterable[str]) -> set[str]:
+def options_seen(mark, texts):
     """Names of those ``marked`` options whose values stand in ``texts``."""
     return {f"kafka.{name}" for text in texts for name in re.findall(f"{mark}-(.+?)-{mark}", text)}
 
 
 @pytest.mark.parametrize("regex", [DEFAULT_REGEX, SUGGESTED_REGEX], ids=["default", "suggested"])
-def test_what_spark_itself_shows_of_options_in_clear(
-    world: World, new_topic: NewTopic, tmp_path: Path, regex: str
-) -> None:
+def test_what_spark_itself_shows_of_options_in_clear(world, new_topic, tmp_path, regex):
     """Of a batch's options, in its logical plan, and of its configuration what the expression, the
     default or that of conf/secured.conf, does not match. Of a stream's options nothing. At DEBUG, the
     driver's log has all that the session's builder was given.

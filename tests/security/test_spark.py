@@ -1,15 +1,11 @@
 """A few cases through Spark: batch, stream, exactly-once, on two brokers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.patience import PATIENCE_S
-from tests.security.cases import CASES, World
+from tests.security.cases import CASES
 from tests.security.spark_writing import ROWS, ids_in, numbers, save
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, write_file
 
@@ -25,7 +21,7 @@ A_FEW = (
 
 
 @pytest.mark.parametrize("case", A_FEW)
-def test_batch(spark: SparkSession, world: World, new_topic: NewTopic, case: str) -> None:
+def test_batch(spark, world, new_topic, case):
     topic = new_topic()
     save(numbers(spark), "pykafka-sink", topic, CASES[case](world))
     assert ids_in(world, topic) == list(range(ROWS))
@@ -40,14 +36,7 @@ STREAMS = [
 
 
 @pytest.mark.parametrize(("case", "guarantee"), STREAMS)
-def test_stream(
-    spark: SparkSession,
-    world: World,
-    new_topic: NewTopic,
-    tmp_path: Path,
-    case: str,
-    guarantee: str,
-) -> None:
+def test_stream(spark, world, new_topic, tmp_path, case, guarantee):
     """Each row is there once for a reader of what is committed, after a stop and a restart, too."""
     topic, folder = new_topic(), tmp_path / "in"
     folder.mkdir()
@@ -65,7 +54,7 @@ def test_stream(
     assert ids_in(world, topic) == list(range(4 * ROWS_PER_FILE))
 
 
-def write_all(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
+def write_all(spark, folder, options):
     """What is in ``folder`` and was not written before, one file in each micro-batch."""
     rows = read_files(spark, folder).repartition(2)
     stream = rows.writeStream.format("pykafka-sink").options(**options)

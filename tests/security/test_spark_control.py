@@ -1,13 +1,8 @@
 """Every case through Spark, by this sink and by Spark's own as control."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.security.cases import CASES, NOT_OF_JAVA, World
+from tests.security.cases import CASES, NOT_OF_JAVA
 from tests.security.spark_writing import ROWS, ids_in, numbers, save
 
 pytestmark = pytest.mark.long
@@ -15,7 +10,7 @@ pytestmark = pytest.mark.long
 WITH_JAVA = [case for case in CASES if not case.startswith(NOT_OF_JAVA)]
 
 
-def let_java_call(spark: SparkSession, world: World, options: dict[str, str]) -> None:
+def let_java_call(spark, world, options):
     """Java's client calls no other URLs than those."""
     file = options.get("kafka.sasl.oauthbearer.token.endpoint.url", world.issuer.token_url)
     name = "org.apache.kafka.sasl.oauthbearer.allowed"
@@ -27,9 +22,7 @@ def let_java_call(spark: SparkSession, world: World, options: dict[str, str]) ->
 
 @pytest.mark.parametrize("sink", ["pykafka-sink", "kafka"])
 @pytest.mark.parametrize("case", WITH_JAVA)
-def test_both_sinks_take_the_same_options(
-    spark: SparkSession, world: World, new_topic: Callable[..., str], case: str, sink: str
-) -> None:
+def test_both_sinks_take_the_same_options(spark, world, new_topic, case, sink):
     topic, options = new_topic(), CASES[case](world)
     let_java_call(spark, world, options)
     save(numbers(spark), sink, topic, options)

@@ -1,11 +1,8 @@
 """The producer under test, with the options of a Spark job and without Spark."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.producing import batch_of, plan_of
@@ -17,13 +14,13 @@ VALUES = [b"%d" % number for number in range(1_000)]
 Options = Mapping[str, str]
 
 
-def open_producer(options: Options) -> ThreadedProducer:
+def open_producer(options):
     """``options``: with ``kafka.`` in front, as LocalKafka.client_options gives them."""
     given = {key.removeprefix("kafka."): value for key, value in options.items()}
     return ThreadedProducer(ProducerConfig.parse(given))
 
 
-def write(options: Options, topic: str, values: Sequence[bytes] = VALUES) -> None:
+def write(options, topic, values=VALUES):
     """Append, flush, close. No timeout but those that are given ends anything within an hour."""
     patient = {f"kafka.{key.replace('_', '.')}": text for key, text in NO_OTHER_TIMEOUT.items()}
     producer = open_producer({**patient, **options})
@@ -35,7 +32,7 @@ def write(options: Options, topic: str, values: Sequence[bytes] = VALUES) -> Non
         producer.close()
 
 
-def values_in(kafka: LocalKafka, topic: str) -> list[bytes]:
+def values_in(kafka, topic):
     """Sorted, read by another client through the listener without security."""
     records = read_topic(kafka.bootstrap_servers_of(MAIN_LISTENER), topic)
     return sorted(record.value or b"" for record in records)

@@ -1,13 +1,11 @@
 """Run by test_cluster.py: a batch and a stream on two executor JVMs of one machine."""
 
-from __future__ import annotations
-
 import sys
 
 from pyspark.sql import SparkSession
 
 
-def main(bootstrap_servers: str, topic: str, folder: str) -> None:
+def main(bootstrap_servers, topic, folder):
     spark = (
         SparkSession.builder.master("local-cluster[2,1,600]")
         # It runs for a minute: Java's slower compiler would take half of the CPU.

@@ -1,31 +1,25 @@
 """A Spark session with the sink under test, and Spark's own JVM Kafka sink beside it."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.spark.session import spark_session
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark():
     with spark_session() as session:
         yield session
 
 
 @pytest.fixture
-def new_topic(kafka: LocalKafka) -> Callable[..., str]:
+def new_topic(kafka):
     """Creates a topic with a name of its own."""
 
-    def create(partitions: int = 3, **configs: str) -> str:
+    def create(partitions=3, **configs):
         name = f"spark-{next(_numbers)}"
         kafka.create_topic(
             name, partitions, configs={k.replace("_", "."): v for k, v in configs.items()}
@@ -36,10 +30,10 @@ def new_topic(kafka: LocalKafka) -> Callable[..., str]:
 
 
 @pytest.fixture
-def write(kafka: LocalKafka) -> Callable[..., None]:
+def write(kafka):
     """Writes a DataFrame with the sink under test, or with ``format``."""
 
-    def save(frame: Any, topic: str | None, sink: str = "pykafka-sink", **options: str) -> None:
+    def save(frame, topic, sink="pykafka-sink", **options):
         writer = frame.write.format(sink).mode("append")
         writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
         if topic is not None:
@@ -50,10 +44,10 @@ def write(kafka: LocalKafka) -> Callable[..., None]:
 
 
 @pytest.fixture
-def read_by_spark(spark: SparkSession, kafka: LocalKafka) -> Callable[..., DataFrame]:
+def read_by_spark(spark, kafka):
     """All that is in a topic now, read by Spark's own Kafka source."""
 
-    def read(topic: str, **options: str) -> DataFrame:
+    def read(topic, **options):
         reader = spark.read.format("kafka").option("subscribe", topic)
         reader = reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
         return reader.option("includeHeaders", "true").options(**options).load()

@@ -21,7 +21,7 @@ class FreshPython:
     environment: dict[str, str]
 
     @classmethod
-    def create(cls, folder: Path) -> FreshPython:
+    def create(cls, folder):
         """Two environments: one sees what is installed for these tests, the other's ``python3``
         comes first on the PATH and has no packages at all.
         """
@@ -38,7 +38,7 @@ class FreshPython:
         environment["PATH"] = f"{folder / 'on-path' / 'bin'}{os.pathsep}{environment['PATH']}"
         return cls(folder / "with-sink" / "bin" / "python", environment)
 
-    def run(self, script: Path) -> subprocess.CompletedProcess[str]:
+    def run(self, script):
         """Run ``script`` in its own folder."""
         return subprocess.run(
             [str(self.python), str(script)],

@@ -1,7 +1,5 @@
 """A crash hook that holds the driver's process at a point until somebody kills the job."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
@@ -14,7 +12,7 @@ FILE = "HOLD_FILE"
 _times = 0
 
 
-def hold(point: str) -> None:
+def hold(point):
     global _times
     wanted, _, time = os.environ[POINT].partition(":")
     if point == wanted:

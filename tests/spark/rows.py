@@ -1,14 +1,11 @@
 """Rows of many kinds."""
 
-from __future__ import annotations
-
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 _HEADERS = "array<struct<key:string,value:binary>>"
 
 
-def mixed_rows(spark: SparkSession, rows: int) -> DataFrame:
+def mixed_rows(spark, rows):
     """Keys null, empty, 1-40 bytes, bytes >= 0x80; headers; tombstones; every row distinguishable."""
     number = F.col("id")
     digest = F.sha2(number.cast("string"), 256)

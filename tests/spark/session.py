@@ -1,10 +1,7 @@
 """The Spark session of the tests, one per process that runs them."""
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
@@ -18,9 +15,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 
 @contextmanager
-def spark_session(
-    client_version: str | None = None, settings: dict[str, str] | None = None
-) -> Iterator[SparkSession]:
+def spark_session(client_version=None, settings=None):
     """With the sink under test, and Spark's own JVM Kafka sink beside it.
 
     client_version: of the JVM sink's Kafka client, instead of the one that Spark has.
@@ -51,7 +46,7 @@ def spark_session(
     session.stop()
 
 
-def with_version(module: str, client_version: str | None) -> str:
+def with_version(module, client_version):
     name, version = module.rsplit(":", 1)
     is_client = name.endswith(":kafka-clients") and client_version is not None
     return f"{name}:{client_version if is_client else version}"

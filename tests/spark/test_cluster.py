@@ -1,7 +1,5 @@
 """Driver and executors in different JVMs, each with Python workers of its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A broker that dies for good: the job fails, and its error says everything."""
 
-from __future__ import annotations
-
 import re
 import threading
 
@@ -23,7 +21,7 @@ def test_the_job_fails_when_delivery_timeout_is_over(spark, tmp_path):
         kafka.create_topic("doomed", partitions=2)
         situation = Situation(kafka, [], "doomed", 2, threading.Event())
 
-        def kill() -> None:
+        def kill():
             situation.await_records(2000)
             kafka.kill(1)
 

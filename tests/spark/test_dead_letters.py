@@ -3,21 +3,15 @@ is killed in the middle: each row is in its topic or a dead letter, and with exa
 once.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.columns import dead_letters as faults
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.patience import PATIENCE_S
-from tests.reading import Read, read_topic
+from tests.reading import read_topic
 
 # The lives of tests/simulation/test_queries.py do the same in a second, with a simulated Spark.
 pytestmark = pytest.mark.long
@@ -41,7 +35,7 @@ KINDS = 2 ** (len(BITS) + 1)
 AFTER = "message.timestamp.after.max.ms"
 
 
-def fault_of(row_id: int) -> str | None:
+def fault_of(row_id):
     """Half of the rows are in order; the others have each combination.
 
     The last two, and half of what is too large, are what the broker finds out. It looks at sizes
@@ -59,13 +53,13 @@ def fault_of(row_id: int) -> str | None:
     return faults.BAD_TIMESTAMP if LATE_TIMESTAMP in wrong else None
 
 
-def is_wrong(row_id: int, bit: int) -> bool:
+def is_wrong(row_id, bit):
     kind = row_id % KINDS
     return kind < KINDS // 2 and bool(kind >> bit & 1)
 
 
-def rows(spark: SparkSession, topic: str, folder: Path) -> DataFrame:
-    def has(bit: str) -> str:
+def rows(spark, topic, folder):
+    def has(bit):
         return f"(id % {KINDS} < {KINDS // 2} and (id % {KINDS}) & {1 << BITS.index(bit)} != 0)"
 
     return spark.range(0, ROWS, 1, FILES).selectExpr(
@@ -83,19 +77,13 @@ def rows(spark: SparkSession, topic: str, folder: Path) -> DataFrame:
     )
 
 
-def id_of(record: Read) -> int:
+def id_of(record):
     assert record.value is not None
     return int(record.value[:6])
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
-def test_each_row_is_in_its_topic_or_a_dead_letter(
-    spark: SparkSession,
-    kafka: LocalKafka,
-    new_topic: Callable[..., str],
-    tmp_path: Path,
-    guarantee: str,
-) -> None:
+def test_each_row_is_in_its_topic_or_a_dead_letter(spark, kafka, new_topic, tmp_path, guarantee):
     refusing = {"cleanup.policy": "compact", "max.message.bytes": "1000", AFTER: "3600000"}
     topic, dead = new_topic(3, **refusing), f"dead-{guarantee}"
     kafka.create_topic(dead, 2, configs={AFTER: "3600000"})
@@ -142,7 +130,7 @@ def test_each_row_is_in_its_topic_or_a_dead_letter(
     if guarantee == "exactly-once":
         assert len(good) + len(letters) == ROWS
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    counts: Counter[str] = Counter()
+    counts = Counter()
     for line in lines:
         if line["event"] == "commit":
             counts.update(line["dead_letters"])

@@ -1,7 +1,5 @@
 """The demo on a terminal: what is seen, and what is not."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess
@@ -17,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 NOISE = ("WARN", "log4j", "[Stage", "incubator", "Traceback")
 
 
-def run_on_terminal(command: list[str]) -> tuple[int, str]:
+def run_on_terminal(command):
     """Exit status, and everything that a terminal is sent."""
     ours, theirs = pty.openpty()
     environment = {n: v for n, v in os.environ.items() if n != "NO_COLOR"}
@@ -38,7 +36,7 @@ def run_on_terminal(command: list[str]) -> tuple[int, str]:
     return process.wait(), shown.decode()
 
 
-def test_the_demo_shows_progress_and_results_without_noise() -> None:
+def test_the_demo_shows_progress_and_results_without_noise():
     status, shown = run_on_terminal(
         [sys.executable, str(REPOSITORY / "jobs" / "demo.py"), "--flights", "20000"]
     )

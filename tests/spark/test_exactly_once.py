@@ -1,10 +1,7 @@
 """Exactly-once with a real broker and a real Spark: what readers of committed records get."""
 
-from __future__ import annotations
-
 import json
 import shlex
-from pathlib import Path
 
 import pytest
 from pyspark.sql.functions import udf
@@ -27,7 +24,7 @@ ROWS = 400
 ROWS_PER_BATCH = 200
 
 
-def exactly_once(prefix: str, **more: str) -> dict[str, str]:
+def exactly_once(prefix, **more):
     """Options, for a single broker."""
     return {
         "delivery.guarantee": "exactly-once",
@@ -37,12 +34,12 @@ def exactly_once(prefix: str, **more: str) -> dict[str, str]:
     }
 
 
-def ids(kafka, topic) -> list[int]:
+def ids(kafka, topic):
     """What a reader of committed records finds."""
     return sorted(int(r.value) for r in read_topic(kafka.bootstrap_servers, topic, **COMMITTED))
 
 
-def numbers(spark, tasks: int = 4):
+def numbers(spark, tasks=4):
     return spark.range(0, ROWS, 1, tasks)
 
 
@@ -101,7 +98,7 @@ class TestStream:
         folder.mkdir()
         frame = read_files(spark, folder)
 
-        def run() -> None:
+        def run():
             query = start(frame, kafka, topic, checkpoint, **exactly_once("eo lost"))
             assert query.awaitTermination(PATIENCE_S)
 
@@ -128,7 +125,7 @@ class TestStream:
         assert lingering(kafka, "eo lost.") == []
 
 
-def lose_micro_batch(checkpoint: Path, batch_id: int) -> None:
+def lose_micro_batch(checkpoint, batch_id):
     """The last one, as in a backup from before it."""
     for log in ("offsets", "commits", "sources/0"):
         (checkpoint / log / str(batch_id)).unlink()
@@ -195,7 +192,7 @@ class TestKilledDriver:
         topic = new_topic(3)
         drivers = []
 
-        def create(name: str, batches: int) -> SparkDriver:
+        def create(name, batches):
             options = exactly_once(
                 f"eo-{topic}",
                 **{
@@ -212,7 +209,7 @@ class TestKilledDriver:
             )
             return drivers[-1]
 
-        create.topic = topic  # type: ignore[attr-defined]
+        create.topic = topic
         yield create
         for each in drivers:
             each.clean_up()
@@ -263,7 +260,7 @@ class TestKilledDriver:
 class TestRefusals:
     """Before the first task, and without waiting for max.block.ms."""
 
-    def refused(self, spark, write, topic, **options) -> str:
+    def refused(self, spark, write, topic, **options):
         with pytest.raises(Exception) as caught:
             write(
                 numbers(spark, 1).selectExpr(*AS_RECORDS),

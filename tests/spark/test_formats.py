@@ -1,18 +1,11 @@
 """Typed rows through real Spark into a real Kafka: what arrives is what Spark's own functions make."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 import spark_kafka_sink
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.formats import protobuf_files
 from tests.formats.protobuf_files import add_field, add_map, file_of
 from tests.reading import read_topic
@@ -21,7 +14,7 @@ ZONE = "America/New_York"
 
 
 @pytest.fixture
-def typed(spark: SparkSession) -> Any:
+def typed(spark):
     """Rows of many types, in a session with a time zone of its own."""
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", ZONE)
@@ -39,12 +32,12 @@ def typed(spark: SparkSession) -> Any:
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def expected(frame: DataFrame, key: str, value: Any) -> dict[str, str | None]:
+def expected(frame, key, value):
     rows = frame.select(f.col(key).cast("string").alias("key"), value.alias("value")).collect()
     return {row["key"]: row["value"] for row in rows}
 
 
-def read(frame: DataFrame) -> dict[str, str | None]:
+def read(frame):
     rows = frame.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)").collect()
     found = {row["key"]: row["value"] for row in rows}
     assert len(found) == len(rows)
@@ -52,14 +45,7 @@ def read(frame: DataFrame) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("way", ["data source", pytest.param("function", marks=pytest.mark.long)])
-def test_json_is_what_to_json_makes(
-    typed: DataFrame,
-    way: str,
-    kafka: LocalKafka,
-    new_topic: Callable[..., str],
-    write: Callable[..., None],
-    read_by_spark: Callable[..., DataFrame],
-) -> None:
+def test_json_is_what_to_json_makes(typed, way, kafka, new_topic, write, read_by_spark):
     topic = new_topic()
     options = {"value.format": "json", "key.columns": "at", "value.null.when": "gone"}
     if way == "data source":
@@ -73,14 +59,7 @@ def test_json_is_what_to_json_makes(
 
 
 @pytest.mark.parametrize("way", ["data source", pytest.param("function", marks=pytest.mark.long)])
-def test_variants_are_what_to_json_makes(
-    typed: DataFrame,
-    way: str,
-    kafka: LocalKafka,
-    new_topic: Callable[..., str],
-    write: Callable[..., None],
-    read_by_spark: Callable[..., DataFrame],
-) -> None:
+def test_variants_are_what_to_json_makes(typed, way, kafka, new_topic, write, read_by_spark):
     topic = new_topic()
     made = f.to_variant_object(f.struct("n", "text", "big", "at", "day", "nested"))
     some = f.when(f.col("n") % 3 > 0, made)
@@ -103,11 +82,8 @@ def test_variants_are_what_to_json_makes(
 
 
 def test_a_time_in_a_variant_where_the_session_has_its_default_time_zone(
-    spark: SparkSession,
-    new_topic: Callable[..., str],
-    write: Callable[..., None],
-    read_by_spark: Callable[..., DataFrame],
-) -> None:
+    spark, new_topic, write, read_by_spark
+):
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.unset("spark.sql.session.timeZone")
     topic = new_topic()
@@ -130,20 +106,13 @@ def test_a_time_in_a_variant_where_the_session_has_its_default_time_zone(
         ({"value.format": "json", "key.columns": "v"}, "whose text cannot be a key: cast it in"),
     ],
 )
-def test_variants_in_other_formats_are_refused(
-    spark: SparkSession, write: Callable[..., None], options: dict[str, str], problem: str
-) -> None:
+def test_variants_in_other_formats_are_refused(spark, write, options, problem):
     with pytest.raises(Exception) as caught:
         write(spark.sql("select parse_json('1') v"), "t", **options)
     assert problem in str(caught.value)
 
 
-def test_chosen_columns_and_what_else_a_record_has(
-    typed: DataFrame,
-    new_topic: Callable[..., str],
-    write: Callable[..., None],
-    read_by_spark: Callable[..., DataFrame],
-) -> None:
+def test_chosen_columns_and_what_else_a_record_has(typed, new_topic, write, read_by_spark):
     topics = [new_topic(1), new_topic(1)]
     frame = typed.withColumns(
         {
@@ -177,13 +146,7 @@ def test_chosen_columns_and_what_else_a_record_has(
 
 @pytest.mark.long
 @pytest.mark.parametrize("key", ["n", "text", "big", "is_even", "at", "day", "price", "local"])
-def test_the_text_of_a_key_is_what_cast_makes(
-    typed: DataFrame,
-    key: str,
-    new_topic: Callable[..., str],
-    write: Callable[..., None],
-    read_by_spark: Callable[..., DataFrame],
-) -> None:
+def test_the_text_of_a_key_is_what_cast_makes(typed, key, new_topic, write, read_by_spark):
     topic = new_topic()
     number = f.col("n").cast("decimal(38, 18)")
     frame = typed.withColumns(
@@ -196,7 +159,7 @@ def test_the_text_of_a_key_is_what_cast_makes(
     assert found == {row[0]: row[1] for row in made}
 
 
-def person_file() -> Any:
+def person_file():
     """demo.Row, which fits the columns of ``typed``, and demo.Key, in proto3."""
     file = file_of("demo.proto", package="demo")
     key = file.message_type.add(name="Key")
@@ -220,13 +183,7 @@ def person_file() -> Any:
     return file
 
 
-def test_protobuf_is_read_by_its_official_package(
-    typed: DataFrame,
-    new_topic: Callable[..., str],
-    write: Callable[..., None],
-    kafka: LocalKafka,
-    tmp_path: Path,
-) -> None:
+def test_protobuf_is_read_by_its_official_package(typed, new_topic, write, kafka, tmp_path):
     data = protobuf_files.descriptor_set([person_file()])
     file = tmp_path / "demo.desc"
     file.write_bytes(data)
@@ -251,9 +208,7 @@ def test_protobuf_is_read_by_its_official_package(
         assert found[row.n] == expected
 
 
-def test_what_a_message_cannot_have_fails_before_the_first_task(
-    typed: DataFrame, new_topic: Callable[..., str], write: Callable[..., None], tmp_path: Path
-) -> None:
+def test_what_a_message_cannot_have_fails_before_the_first_task(typed, new_topic, write, tmp_path):
     file = tmp_path / "demo.desc"
     file.write_bytes(protobuf_files.descriptor_set([person_file()]))
     given = {"value.format": "protobuf", "value.protobuf.message": "demo.Row"}
@@ -265,12 +220,8 @@ def test_what_a_message_cannot_have_fails_before_the_first_task(
 
 
 def test_a_row_that_a_message_cannot_have_is_a_dead_letter(
-    typed: DataFrame,
-    new_topic: Callable[..., str],
-    write: Callable[..., None],
-    kafka: LocalKafka,
-    tmp_path: Path,
-) -> None:
+    typed, new_topic, write, kafka, tmp_path
+):
     data = protobuf_files.descriptor_set([person_file()])
     file = tmp_path / "demo.desc"
     file.write_bytes(data)
@@ -290,12 +241,8 @@ def test_a_row_that_a_message_cannot_have_is_a_dead_letter(
 
 @pytest.mark.parametrize("is_ansi", ["true", "false"])
 def test_keys_of_decimals_are_what_cast_makes_of_them_in_the_session(
-    spark: SparkSession,
-    new_topic: Callable[..., str],
-    write: Callable[..., None],
-    read_by_spark: Callable[..., DataFrame],
-    is_ansi: str,
-) -> None:
+    spark, new_topic, write, read_by_spark, is_ansi
+):
     topic = new_topic()
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", is_ansi)
@@ -308,12 +255,7 @@ def test_keys_of_decimals_are_what_cast_makes_of_them_in_the_session(
         spark.conf.set("spark.sql.ansi.enabled", before)
 
 
-def test_arrays_of_nothing_are_written(
-    spark: SparkSession,
-    new_topic: Callable[..., str],
-    write: Callable[..., None],
-    read_by_spark: Callable[..., DataFrame],
-) -> None:
+def test_arrays_of_nothing_are_written(spark, new_topic, write, read_by_spark):
     """Their elements have no type, and are never null."""
     topic = new_topic()
     frame = spark.sql("select 1 n, array() a, named_struct('x', array(array())) s")

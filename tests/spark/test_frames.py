@@ -1,7 +1,5 @@
 """``spark_kafka_sink.write`` and ``batch_writer``, with the current Spark; others: tests/versions."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa
@@ -21,19 +19,19 @@ from tests.versions.program import forget_last
 def options(kafka, tmp_path):
     """As a user gives them, to a topic."""
 
-    def of(topic: str, **more: object) -> dict[str, object]:
+    def of(topic, **more):
         address = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic}
         return {**address, "metrics.path": str(tmp_path / "metrics.jsonl"), **more}
 
     return of
 
 
-def lines(tmp_path) -> list[dict[str, object]]:
+def lines(tmp_path):
     text = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 
-def records(kafka, topic: str) -> list[tuple[object, ...]]:
+def records(kafka, topic):
     """With the partition of keyed ones."""
     read = read_topic(kafka.bootstrap_servers, topic)
     found = [(r.key and r.partition, r.key or b"", r.value or b"", r.headers) for r in read]
@@ -58,7 +56,7 @@ def test_a_data_frame_is_written_as_by_the_data_source(
 class NamesAsKeys:
     """An interceptor, which finds columns by their names."""
 
-    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+    def on_send(self, arrow_batch):
         names = pa.array(["|".join(arrow_batch.schema.names)] * arrow_batch.num_rows)
         return arrow_batch.set_column(arrow_batch.schema.get_field_index("key"), "key", names)
 
@@ -90,7 +88,7 @@ def test_a_micro_batch_that_is_repeated_is_there_once(spark, kafka, new_topic, o
     folder.mkdir()
     frame = read_files(spark, folder).repartition(2)
 
-    def run(function, checkpoint=checkpoint) -> None:
+    def run(function, checkpoint=checkpoint):
         writer = frame.writeStream.foreachBatch(function).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(checkpoint)).start()
         assert query.awaitTermination(PATIENCE_S)
@@ -105,7 +103,7 @@ def test_a_micro_batch_that_is_repeated_is_there_once(spark, kafka, new_topic, o
     assert [line["batch_id"] for line in lines(tmp_path)] == [0, 0, 1]
     assert "dropped" in str(lines(tmp_path)[1]["replay"])
 
-    def grouped(df, batch_id: int) -> None:
+    def grouped(df, batch_id):
         """With jobs in a group of its own; then something fails."""
         spark.sparkContext.setJobGroup("the user's own", "")
         sink(df, batch_id)
@@ -120,7 +118,7 @@ def test_a_micro_batch_that_is_repeated_is_there_once(spark, kafka, new_topic, o
     assert ids(kafka, topic) == list(range(3 * ROWS_PER_FILE))
     assert "dropped" in str(lines(tmp_path)[4]["replay"])
 
-    def twice(df, batch_id: int) -> None:
+    def twice(df, batch_id):
         sink(df, batch_id)
         sink(df, batch_id)
 

@@ -3,8 +3,6 @@
 They do no harm, or are refused on the driver.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.reading import read_topic

@@ -1,7 +1,5 @@
 """Every legal shape of a column arrives as it was."""
 
-from __future__ import annotations
-
 import datetime
 
 import pytest

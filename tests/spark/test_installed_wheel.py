@@ -8,14 +8,12 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pyspark
 import pytest
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.reading import read_topic
 from tests.spark.test_jobs import QUIET
 from tests.spark.test_streaming import write_file
@@ -30,15 +28,15 @@ class Installed(NamedTuple):
     folder: Path
 
     @property
-    def python(self) -> Path:
+    def python(self):
         return self.folder / "bin" / "python"
 
     @property
-    def site_packages(self) -> Path:
+    def site_packages(self):
         [found] = self.folder.glob("lib/python*/site-packages")
         return found
 
-    def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command, **variables):
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         environment = {
             **kept,
@@ -55,7 +53,7 @@ class Installed(NamedTuple):
             check=False,
         )
 
-    def command(self, *arguments: str) -> str:
+    def command(self, *arguments):
         """What ``pykafka-sink`` prints."""
         done = self.run(str(self.folder / "bin" / "pykafka-sink"), *arguments)
         assert done.returncode == 0, done.stderr
@@ -63,7 +61,7 @@ class Installed(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(wheel, tmp_path_factory):
     made = Installed(tmp_path_factory.mktemp("installed"))
     venv.create(made.folder, with_pip=False, symlinks=True)
     install = ["-m", "pip", "--python", str(made.python), "install", "--quiet", "--no-deps"]
@@ -74,7 +72,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return made
 
 
-def test_jobs_conf_and_docs_are_installed(installed: Installed) -> None:
+def test_jobs_conf_and_docs_are_installed(installed):
     share = installed.site_packages / "spark_kafka_sink" / "share"
     for kind, file in [("jobs", "demo.py"), ("conf", "throughput.conf"), ("docs", "options.md")]:
         assert installed.command(kind, "--where") == str(share / kind)
@@ -85,9 +83,7 @@ def test_jobs_conf_and_docs_are_installed(installed: Installed) -> None:
     assert installed.command("docs", "tuning") == str(share / "docs" / "tuning.md")
 
 
-def test_a_batch_job_of_the_wheel(
-    installed: Installed, kafka: LocalKafka, new_topic: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_batch_job_of_the_wheel(installed, kafka, new_topic, tmp_path):
     topic, folder = new_topic(2), tmp_path / "in"
     folder.mkdir()
     write_file(folder, 0)

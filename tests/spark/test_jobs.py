@@ -1,13 +1,10 @@
 """The jobs, run by spark-submit as in production."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,7 +37,7 @@ spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 class Job:
     """A running spark-submit and its output."""
 
-    def __init__(self, arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, arguments, folder, environment):
         self.output = folder / f"output-{len(list(folder.iterdir()))}.txt"
         with self.output.open("w", encoding="utf-8") as output:
             self.process = subprocess.Popen(
@@ -51,13 +48,13 @@ class Job:
                 start_new_session=True,
             )
 
-    def text(self) -> str:
+    def text(self):
         return self.output.read_text(encoding="utf-8")
 
-    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+    def wait(self, timeout_s=PATIENCE_S):
         return self.process.wait(timeout_s)
 
-    def kill(self) -> None:
+    def kill(self):
         """kill -9, of the JVM and of the driver's Python."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.wait()
@@ -67,7 +64,7 @@ class Job:
 def conf(kafka, tmp_path):
     """Writes a properties file."""
 
-    def create(base: str = QUIET, **lines: str) -> Path:
+    def create(base=QUIET, **lines):
         path = tmp_path / "job.conf"
         settings = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **lines}
         text = "".join(f"spark.pykafka.{name} {value}\n" for name, value in settings.items())
@@ -78,11 +75,11 @@ def conf(kafka, tmp_path):
 
 
 @pytest.fixture
-def submit(tmp_path) -> Iterator[object]:
+def submit(tmp_path):
     """Starts jobs, and leaves none behind."""
-    jobs: list[Job] = []
+    jobs = []
 
-    def run(conf: Path, script: str, *arguments: str, **environment: str) -> Job:
+    def run(conf, script, *arguments, **environment):
         command = ["--properties-file", str(conf), str(REPOSITORY / "jobs" / script), *arguments]
         jobs.append(Job(command, tmp_path, environment))
         return jobs[-1]
@@ -93,7 +90,7 @@ def submit(tmp_path) -> Iterator[object]:
             job.kill()
 
 
-def ids(kafka, topic: str) -> list[int]:
+def ids(kafka, topic):
     records = read_topic(kafka.bootstrap_servers, topic)
     assert all(json.loads(r.value)["id"] == int(r.key) for r in records)
     return sorted(int(r.key) for r in records)
@@ -164,7 +161,7 @@ def test_wrong_settings_are_named(conf, submit, tmp_path):
     assert "option 'tpoic' is not one of this sink's. Did you mean 'topic'?" in job.text()
 
 
-def produce_in_transactions(kafka, topic: str, transactions: dict[range, bool]) -> None:
+def produce_in_transactions(kafka, topic, transactions):
     """Each range as one transaction of records with these ids; True: committed."""
     producer = Producer(
         {

@@ -1,16 +1,10 @@
 """``max.bytes.per.second.per.task`` with a real Spark and a real Kafka: never faster, nothing lost."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from pyspark.errors import PythonException
-from pyspark.sql import SparkSession
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.reading import read_topic
 
 RATE = 200_000
@@ -18,7 +12,7 @@ ROWS = 1_000
 TASKS = 2
 
 
-def write(spark: SparkSession, options: dict[str, str]) -> None:
+def write(spark, options):
     """Rows of 1,000 bytes, in two tasks."""
     rows = spark.range(0, ROWS, 1, TASKS)
     rows = rows.selectExpr("rpad(lpad(id, 7, '0'), 1000, '.') AS value")
@@ -26,13 +20,7 @@ def write(spark: SparkSession, options: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_no_task_is_faster_than_its_limit(
-    spark: SparkSession,
-    kafka: LocalKafka,
-    new_topic: Callable[..., str],
-    tmp_path: Path,
-    guarantee: str,
-) -> None:
+def test_no_task_is_faster_than_its_limit(spark, kafka, new_topic, tmp_path, guarantee):
     topic, path = new_topic(4), tmp_path / "metrics.jsonl"
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
@@ -61,9 +49,7 @@ def test_no_task_is_faster_than_its_limit(
     assert metrics["throttle_left_ms"] == metrics["retries"] == 0
 
 
-def test_a_transaction_that_cannot_end_in_time(
-    spark: SparkSession, kafka: LocalKafka, new_topic: Callable[..., str]
-) -> None:
+def test_a_transaction_that_cannot_end_in_time(spark, kafka, new_topic):
     topic = new_topic(1)
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,

@@ -1,18 +1,14 @@
 """What OpenTelemetry is told of real micro-batches: times in order, and the sums of the lines."""
 
-from __future__ import annotations
-
 import json
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink.metrics import names
 from spark_kafka_sink.metrics.otlp import telemetry_name
-from tests.otlp import Span, attributes_of, metrics_in, receiver
+from tests.otlp import attributes_of, metrics_in, receiver
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, start, write_file
 
 # Minutes of CPU, on a machine of any load.
@@ -22,11 +18,11 @@ MICRO_BATCHES = 2
 SIGNALS = 2
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
+def lines_of(path):
     return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
 
 
-def totals_of(request: Any) -> dict[str, int]:
+def totals_of(request):
     """By name, of the client as a whole."""
     return {
         metric.name: metric.sum.data_points[0].as_int
@@ -37,7 +33,7 @@ def totals_of(request: Any) -> dict[str, int]:
     }
 
 
-def check_order(spans: dict[str, Span]) -> None:
+def check_order(spans):
     """Of what follows, by the one clock of this machine."""
     root = spans["micro-batch"]
     assert root.start == spans["planning"].start

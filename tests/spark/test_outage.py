@@ -2,8 +2,6 @@
 planning. Takes three minutes: ``make outage``.
 """
 
-from __future__ import annotations
-
 import time
 
 import pytest

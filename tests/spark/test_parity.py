@@ -1,7 +1,5 @@
 """The same DataFrame through Spark's JVM Kafka sink and through ours, read back by confluent-kafka."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -21,7 +19,7 @@ def content(records):
 
 def order_of_keys(records):
     """Values of each key, in the order in which a consumer gets them."""
-    by_key: dict[bytes, list[bytes | None]] = {}
+    by_key = {}
     for record in records:
         if record.key:
             by_key.setdefault(record.key, []).append(record.value)

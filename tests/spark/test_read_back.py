@@ -1,9 +1,5 @@
 """What Spark's own Kafka source reads of what the sink has written: the same DataFrame."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
@@ -13,12 +9,12 @@ from tests.spark.rows import mixed_rows
 ROWS = 2_000
 
 
-def check_same_rows(ours: Any, expected: Any) -> None:
+def check_same_rows(ours, expected):
     """Kafka keeps the order within a partition only, and Spark's columns of it may be null."""
     assert_df_equality(ours, expected, ignore_row_order=True, ignore_nullable=True)
 
 
-def as_read(frame: Any) -> Any:
+def as_read(frame):
     """What a reader of Kafka gets: bytes, and no list of headers where there are none."""
     headers = F.when(F.size("headers") > 0, F.col("headers"))
     return frame.select(

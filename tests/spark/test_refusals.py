@@ -1,7 +1,5 @@
 """Bad input: the message, where it comes from, and that it does not wait for max.block.ms."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest
@@ -14,7 +12,7 @@ GOOD = "'v' as value"
 SOON = {f"kafka_{name}": value for name, value in NO_OTHER_TIMEOUT.items()}
 
 
-def refused(write, frame, topic, **options) -> str:
+def refused(write, frame, topic, **options):
     with pytest.raises(Exception) as caught:
         write(frame, topic, **{**SOON, **options})
     return str(caught.value)

@@ -1,16 +1,11 @@
 """Where Spark does not find the sink by itself, and what helps there."""
 
-from __future__ import annotations
-
 import threading
-from pathlib import Path
 
 import pytest
 from pyspark import InheritableThread
-from pyspark.sql import SparkSession
 
 import pyspark_kafka_sink
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.reading import read_topic
 from tests.spark.fresh_python import FreshPython
 
@@ -42,24 +37,22 @@ print("the interpreter of everything else is still", spark.sparkContext.pythonEx
 class Errors(list[BaseException]):
     """What was raised in threads."""
 
-    def run(self, thread_class: type[threading.Thread], *steps: object) -> None:
+    def run(self, thread_class, *steps):
         """Call ``steps``, one after the other, in a thread of their own."""
         thread = thread_class(target=self._call, args=steps)
         thread.start()
         thread.join()
 
-    def _call(self, *steps: object) -> None:
+    def _call(self, *steps):
         try:
             for step in steps:
-                step()  # type: ignore[operator]
+                step()
         except Exception as error:
             self.append(error)
 
 
 @pytest.mark.parametrize("thread_class", [threading.Thread, InheritableThread])
-def test_a_thread_finds_the_sink_after_register(
-    spark: SparkSession, kafka: LocalKafka, new_topic, write, thread_class
-):
+def test_a_thread_finds_the_sink_after_register(spark, kafka, new_topic, write, thread_class):
     topic, errors = new_topic(1), Errors()
     rows = spark.range(10).selectExpr("CAST(id AS STRING) AS value")
     errors.run(thread_class, lambda: write(rows, topic))
@@ -74,13 +67,13 @@ def test_a_thread_finds_the_sink_after_register(
 
 
 def test_a_stream_started_in_a_thread_finds_the_sink_after_register(
-    spark: SparkSession, kafka: LocalKafka, new_topic, tmp_path: Path
+    spark, kafka, new_topic, tmp_path
 ):
     topic, errors = new_topic(1), Errors()
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "rows.txt").write_text("a\nb\n", encoding="utf-8")
 
-    def stream() -> None:
+    def stream():
         query = (
             spark.readStream.text(str(tmp_path / "in"))
             .writeStream.format("pykafka-sink")
@@ -99,7 +92,7 @@ def test_a_stream_started_in_a_thread_finds_the_sink_after_register(
 
 @pytest.mark.long
 def test_a_running_session_with_another_python_finds_the_sink_after_register(
-    kafka: LocalKafka, new_topic, tmp_path: Path
+    kafka, new_topic, tmp_path
 ):
     topic, script = new_topic(1), tmp_path / "write.py"
     code = STARTED_WITHOUT_PYSPARK_PYTHON.format(topic=topic, servers=kafka.bootstrap_servers)

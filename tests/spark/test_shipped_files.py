@@ -1,13 +1,7 @@
 """Files that Spark ships are found by their names, on the driver and in tasks."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from spark_kafka_sink.security.references import find_file, process_description
 
@@ -20,30 +14,30 @@ class WhereFilesAre(DataSource):
     """Its rows: who looks, and what is in the file that was found."""
 
     @classmethod
-    def name(cls) -> str:
+    def name(cls):
         return "where-files-are"
 
-    def schema(self) -> str:
+    def schema(self):
         return "place string, content string"
 
-    def reader(self, schema: object) -> DataSourceReader:
+    def reader(self, schema):
         return Reader(found())
 
 
 class Reader(DataSourceReader):
-    def __init__(self, on_driver: tuple[str, str]) -> None:
+    def __init__(self, on_driver):
         self._on_driver = on_driver
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[str, str]]:
+    def read(self, partition):
         yield self._on_driver
         yield found()
 
 
-def found() -> tuple[str, str]:
+def found():
     return process_description(), find_file(NAME, OPTION).read_text()
 
 
-def test_by_name_on_the_driver_and_in_tasks(spark: SparkSession, tmp_path: Path) -> None:
+def test_by_name_on_the_driver_and_in_tasks(spark, tmp_path):
     path = tmp_path / NAME
     path.write_text("content")
     spark.sparkContext.addFile(str(path))

@@ -3,20 +3,14 @@
 Only addresses, folders and names that must be a reader's own are replaced.
 """
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import nbclient
 import nbformat
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.reading import read_topic
-from tests.snippets import REPOSITORY, Block, blocks, documents
+from tests.snippets import REPOSITORY, blocks, documents
 from tests.spark.fresh_python import FreshPython
 
 # Some start Kafka and Spark of their own, and compile: on a busy machine that takes minutes.
@@ -38,14 +32,14 @@ ONE_BROKER = {"transaction.log.replication.factor": "1"}
 class Options(dict[str, str]):
     """What lines of ``.option(…)`` say, without the reader's own code, which is tested apart."""
 
-    def option(self, name: str, value: str) -> Options:
+    def option(self, name, value):
         if ":" not in value:
             self[name] = value
         return self
 
 
 @pytest.fixture
-def events(spark: SparkSession, tmp_path: Path) -> DataFrame:
+def events(spark, tmp_path):
     """A stream of rows that each have a user."""
     folder = str(tmp_path / "input")
     rows = spark.range(EVENTS).selectExpr("CAST(id % 3 AS STRING) AS user_id", "id AS clicks")
@@ -54,9 +48,7 @@ def events(spark: SparkSession, tmp_path: Path) -> DataFrame:
 
 
 @pytest.mark.parametrize("block", SNIPPETS_IN_A_SESSION, ids=lambda block: block.name)
-def test_snippet(
-    block: Block, spark: SparkSession, kafka: LocalKafka, events: DataFrame, tmp_path: Path
-) -> None:
+def test_snippet(block, spark, kafka, events, tmp_path):
     """A block starts a query, or is lines of options, or has definitions."""
     own = f"events-{re.sub('[^a-z0-9]', '-', block.name.lower())}"
     code = block.text.replace("broker:9092", kafka.bootstrap_servers)
@@ -75,7 +67,7 @@ def test_snippet(
         writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).save(topic=own)
         assert len(read_topic(kafka.bootstrap_servers, own)) == EVENTS
         return
-    names: dict[str, Any] = {"spark": spark, "events": events, "one_broker": one_broker}
+    names = {"spark": spark, "events": events, "one_broker": one_broker}
     exec(compile(code, block.name, "exec"), names)
     if "listening" in names:
         names["listening"].close()
@@ -86,7 +78,7 @@ def test_snippet(
 
 
 @pytest.mark.long
-def test_the_quickstart_in_a_virtual_environment_that_is_not_activated(tmp_path: Path) -> None:
+def test_the_quickstart_in_a_virtual_environment_that_is_not_activated(tmp_path):
     script = tmp_path / "quickstart.py"
     script.write_text(QUICKSTART.text, encoding="utf-8")
     done = FreshPython.create(tmp_path).run(script)
@@ -97,7 +89,7 @@ def test_the_quickstart_in_a_virtual_environment_that_is_not_activated(tmp_path:
 
 
 @pytest.mark.long
-def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
+def test_the_tutorial_prints_what_it_shows(tmp_path):
     script = tmp_path / "tutorial.py"
     script.write_text("\n".join(block.text for block in blocks(TUTORIAL, "python")), "utf-8")
     done = FreshPython.create(tmp_path).run(script)
@@ -109,7 +101,7 @@ def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_notebook(tmp_path: Path) -> None:
+def test_the_notebook(tmp_path):
     notebook = nbformat.read(REPOSITORY / "examples" / "quickstart.ipynb", as_version=4)
     assert all(not cell.get("outputs") for cell in notebook.cells), "clear the outputs"
     resources = {"metadata": {"path": str(tmp_path)}}

@@ -1,12 +1,9 @@
 """Streams: output modes, restart from a checkpoint, and nothing left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading
 import urllib.request
-from pathlib import Path
 
 import psutil
 import pytest
@@ -21,7 +18,7 @@ MICRO_BATCHES = 12
 ROWS_PER_FILE = 20
 
 
-def write_file(folder: Path, number: int, rows: int = ROWS_PER_FILE) -> None:
+def write_file(folder, number, rows=ROWS_PER_FILE):
     """One input file; it appears at once, as a stream's input must."""
     lines = [json.dumps({"id": number * rows + row, "file": number}) for row in range(rows)]
     hidden = folder / f".{number:05}"
@@ -31,7 +28,7 @@ def write_file(folder: Path, number: int, rows: int = ROWS_PER_FILE) -> None:
     hidden.rename(folder / f"{number:05}.json")
 
 
-def read_files(spark, folder: Path):
+def read_files(spark, folder):
     return (
         spark.readStream.schema("id BIGINT, file INT")
         .option("maxFilesPerTrigger", "1")
@@ -40,7 +37,7 @@ def read_files(spark, folder: Path):
     )
 
 
-def start(frame, kafka, topic, checkpoint: Path, mode="append", **options):
+def start(frame, kafka, topic, checkpoint, mode="append", **options):
     return (
         frame.writeStream.format("pykafka-sink")
         .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
@@ -53,7 +50,7 @@ def start(frame, kafka, topic, checkpoint: Path, mode="append", **options):
     )
 
 
-def broker_connections(kafka) -> set[tuple[int, int]]:
+def broker_connections(kafka):
     """Process id and local port of each connection of a Python process to the broker."""
     port = int(kafka.bootstrap_servers.rsplit(":", 1)[1])
     connected = set()
@@ -70,7 +67,7 @@ def broker_connections(kafka) -> set[tuple[int, int]]:
     return connected
 
 
-def worker_threads(spark) -> set[str]:
+def worker_threads(spark):
     """Names of the threads in Spark's Python workers."""
     names = (
         spark.sparkContext.parallelize(range(4), 4)
@@ -80,7 +77,7 @@ def worker_threads(spark) -> set[str]:
     return set(names)
 
 
-def scraped(port: int) -> Samples:
+def scraped(port):
     """What Prometheus gets."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         return Samples(answer.read().decode())
@@ -90,7 +87,7 @@ def test_many_micro_batches_with_a_restart(spark, kafka, new_topic, tmp_path):
     topic, folder, checkpoint = new_topic(3), tmp_path / "in", tmp_path / "checkpoint"
     metrics = tmp_path / "metrics.jsonl"
     folder.mkdir()
-    connections: list[int] = []
+    connections = []
     listening = metrics_of_sink.listen(spark, port=0, path=str(metrics), host="127.0.0.1")
     # Workers of earlier tests keep their idle producers for a while.
     of_others = broker_connections(kafka)

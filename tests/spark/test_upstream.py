@@ -1,12 +1,9 @@
 """What docs/upstream/ tells Spark's developers is so, with the Spark that is installed."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +17,7 @@ FIRST_COMMIT = (
 )
 
 
-def run_reproduction(folder: Path, *changes: tuple[str, str]) -> subprocess.CompletedProcess[str]:
+def run_reproduction(folder, *changes):
     [block] = blocks(ISSUE, "python")
     code = block.text
     for old, new in changes:
@@ -35,7 +32,7 @@ def run_reproduction(folder: Path, *changes: tuple[str, str]) -> subprocess.Comp
 
 
 @pytest.mark.long
-def test_a_continuous_trigger_commits_rows_that_no_python_sink_was_given(tmp_path: Path) -> None:
+def test_a_continuous_trigger_commits_rows_that_no_python_sink_was_given(tmp_path):
     done = run_reproduction(tmp_path, FIRST_COMMIT)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"ended: \d+ exception: None\ncommitted: \[0.*\]\n", done.stdout)
@@ -43,7 +40,7 @@ def test_a_continuous_trigger_commits_rows_that_no_python_sink_was_given(tmp_pat
 
 
 @pytest.mark.long
-def test_without_the_trigger_the_rows_are_handed_over(tmp_path: Path) -> None:
+def test_without_the_trigger_the_rows_are_handed_over(tmp_path):
     no_trigger = ('.trigger(continuous="1 second")', "")
     done = run_reproduction(tmp_path, no_trigger, ("(15)", "()"))
     assert done.returncode != 0

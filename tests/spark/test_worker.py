@@ -1,7 +1,5 @@
 """What the sink does to Spark's Python processes."""
 
-from __future__ import annotations
-
 import gc
 
 import pyarrow as pa
@@ -15,7 +13,7 @@ FEW_OBJECTS = 20_000
 class CountObjects:
     """An interceptor: values become the number of objects that a collection walks over."""
 
-    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+    def on_send(self, arrow_batch):
         count = str(len(gc.get_objects())).encode()
         values = pa.array([count] * arrow_batch.num_rows, pa.binary())
         return pa.RecordBatch.from_arrays([values], schema=arrow_batch.schema)

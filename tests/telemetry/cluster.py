@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from spark_kafka_sink.localkafka import fetch_jars
 from spark_kafka_sink.localkafka.processes import LOGGER_MODULE
@@ -30,7 +30,7 @@ class Push(NamedTuple):
     data: MetricsData
 
     @property
-    def metrics(self) -> dict[str, Metric]:
+    def metrics(self):
         return {
             metric.name.removeprefix(PREFIX): metric
             for resource in self.data.resource_metrics
@@ -39,18 +39,18 @@ class Push(NamedTuple):
         }
 
     @property
-    def resource(self) -> dict[str, str]:
+    def resource(self):
         return {
             pair.key: pair.value.string_value
             for resource in self.data.resource_metrics
             for pair in resource.resource.attributes
         }
 
-    def kinds(self) -> dict[str, str]:
+    def kinds(self):
         """By name: sum or gauge."""
         return {name: str(metric.WhichOneof("data")) for name, metric in self.metrics.items()}
 
-    def values(self, name: str) -> list[float]:
+    def values(self, name):
         metric = self.metrics[name]
         points = metric.sum.data_points if metric.HasField("sum") else metric.gauge.data_points
         return [
@@ -62,14 +62,14 @@ class Push(NamedTuple):
 class WatchingKafka(PatientKafka):
     """One broker, which asks clients for ``prefix`` every ``interval_ms``."""
 
-    def __init__(self, folder: Path, interval_ms: int, prefix: str = PREFIX) -> None:
+    def __init__(self, folder, interval_ms, prefix=PREFIX):
         self.file = folder / "pushes"
         reporting = {"metric.reporters": "Telemetry", "telemetry.file": str(self.file)}
         super().__init__(server_properties=reporting)
-        self._toolbox._jars = [*self._toolbox._jars, _compiled(self.version, folder)]  # type: ignore[misc]
+        self._toolbox._jars = [*self._toolbox._jars, _compiled(self.version, folder)]
         self._asked = ("--metrics", prefix, "--interval", str(interval_ms))
 
-    def start(self) -> None:
+    def start(self):
         super().start()
         self.run_tool(
             "ClientMetricsCommand",
@@ -77,7 +77,7 @@ class WatchingKafka(PatientKafka):
             *self._asked,
         )
 
-    def pushes(self, client_id: str) -> list[Push]:
+    def pushes(self, client_id):
         """All that a client has pushed until now; a line that is being written is left out."""
         lines = self.file.read_text("utf-8").split("\n")[:-1] if self.file.exists() else []
         told = [line.split(" ") for line in lines if line.startswith(f"{client_id} ")]
@@ -93,7 +93,7 @@ class WatchingKafka(PatientKafka):
         ]
 
 
-def _compiled(version: str, folder: Path) -> Path:
+def _compiled(version, folder):
     """The plugin's classes."""
     javac = find_javac()
     assert javac is not None, "no javac: install a JDK 17 or newer and put it on the PATH"

@@ -1,20 +1,16 @@
 """What a real broker's plugin gets of this producer (KIP-714), beside what it gets of librdkafka's."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
 
 from spark_kafka_sink.producer import telemetry
-from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.producing import batch_of, open_producer, plan_of, send
 from tests.patience import PATIENCE_MS, PATIENCE_S, until
-from tests.telemetry.cluster import PREFIX, Push, WatchingKafka
+from tests.telemetry.cluster import PREFIX, WatchingKafka
 
 pytestmark = pytest.mark.long
 
@@ -36,7 +32,7 @@ spark.stop()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def patience() -> Iterator[None]:
+def patience():
     """A broker on a busy machine may take longer than closing waits for it."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(telemetry, "CLOSE_TIMEOUT_MS", PATIENCE_MS)
@@ -44,23 +40,23 @@ def patience() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def watching(tmp_path_factory) -> Iterator[WatchingKafka]:
+def watching(tmp_path_factory):
     with WatchingKafka(tmp_path_factory.mktemp("telemetry"), INTERVAL_MS) as kafka:
         kafka.create_topic("watched", 3)
         yield kafka
 
 
-def is_subscribed(producer: ThreadedProducer) -> bool:
+def is_subscribed(producer):
     return producer.telemetry is not None and producer.telemetry.subscription is not None
 
 
 @pytest.fixture(scope="module")
-def ours(watching: WatchingKafka) -> list[Push]:
+def ours(watching):
     """Rows, again and again, until there are a few pushes; then the end."""
     batch = batch_of(value=[b"%0100d" % number for number in range(ROWS)])
     written = 0
 
-    def write() -> None:
+    def write():
         nonlocal written
         producer.append(batch, plan_of(batch, "watched"))
         producer.flush()
@@ -80,20 +76,20 @@ def ours(watching: WatchingKafka) -> list[Push]:
 
 
 @pytest.fixture(scope="module")
-def theirs(watching: WatchingKafka) -> list[Push]:
+def theirs(watching):
     """The same by librdkafka."""
     _write_as_them(watching)
     until(lambda: watching.pushes("theirs")[-1].is_last, lambda: None)
     return watching.pushes("theirs")
 
 
-def _write_as_them(watching: WatchingKafka) -> None:
+def _write_as_them(watching):
     """Their producer is closed when nobody refers to it any more."""
     producer = Producer(
         {"bootstrap.servers": watching.bootstrap_servers, "client.id": "theirs", "linger.ms": 0}
     )
 
-    def write() -> None:
+    def write():
         for number in range(ROWS):
             producer.produce("watched", b"%0100d" % number)
         producer.flush()
@@ -155,7 +151,7 @@ def test_sums_begin_where_the_push_before_ended(ours):
     assert all(name.startswith(PREFIX) for push in ours for name in _full_names(push))
 
 
-def _full_names(push: Push) -> list[str]:
+def _full_names(push):
     return [
         metric.name
         for resource in push.data.resource_metrics
@@ -201,7 +197,7 @@ def test_a_job_that_ends_takes_leave_of_the_brokers_in_each_of_its_workers(watch
     )
     assert done.returncode == 0, done.stderr[-3000:]
 
-    def has_ended() -> bool:
+    def has_ended():
         pushes = watching.pushes("job")
         ended = {push.instance_id for push in pushes if push.is_last}
         return bool(ended) and ended == {push.instance_id for push in pushes}

@@ -1,14 +1,10 @@
 """Signed assertions: their bytes, their keys, and issuers that verify them."""
 
-from __future__ import annotations
-
 import base64
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -28,24 +24,24 @@ NOW_MS = 1_700_000_000_123
 JWT_BEARER = "JwtBearerJwtRetriever"
 
 
-def pem(key, password: str | None = None, form: PrivateFormat = PrivateFormat.PKCS8) -> str:
+def pem(key, password=None, form=PrivateFormat.PKCS8):
     encryption = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
     return key.private_bytes(Encoding.PEM, form, encryption).decode()
 
 
 @pytest.fixture(scope="module")
-def rsa_key() -> rsa.RSAPrivateKey:
+def rsa_key():
     return new_key("RS256")
 
 
 @pytest.fixture
-def key_file(rsa_key, tmp_path) -> Path:
+def key_file(rsa_key, tmp_path):
     path = tmp_path / "key.pem"
     path.write_text(pem(rsa_key))
     return path
 
 
-def header_of(text: str) -> dict[str, object]:
+def header_of(text):
     part = text.split(".")[0]
     return json.loads(base64.urlsafe_b64decode(part + "=="))
 
@@ -202,19 +198,19 @@ class TestKeys:
 
 
 @pytest.fixture
-def issuer() -> Iterator[Issuer]:
+def issuer():
     with Issuer({}) as running:
         yield running
 
 
-def sasl(issuer: Issuer, retriever: str, assertion: AssertionConfig, **oauth: str) -> SaslConfig:
+def sasl(issuer, retriever, assertion, **oauth):
     return SaslConfig(
         "OAUTHBEARER",
         oauth=OAuthConfig(
             token_endpoint_url=issuer.token_url,
             retriever=retriever,
             assertion=assertion,
-            **oauth,  # type: ignore[arg-type]
+            **oauth,
         ),
     )
 
@@ -222,7 +218,7 @@ def sasl(issuer: Issuer, retriever: str, assertion: AssertionConfig, **oauth: st
 class TestGrants:
     """An issuer that verifies the signature gives a token."""
 
-    def signed(self, issuer: Issuer, key_file: Path, rsa_key) -> AssertionConfig:
+    def signed(self, issuer, key_file, rsa_key):
         issuer.assertion_keys["app"] = rsa_key.public_key()
         return AssertionConfig(
             claim_iss="app",
@@ -231,7 +227,7 @@ class TestGrants:
             private_key_file=str(key_file),
         )
 
-    def subject(self, config: SaslConfig) -> object:
+    def subject(self, config):
         check(config)
         login = new_login(config)
         login.login(120_000)
@@ -253,7 +249,7 @@ class TestGrants:
             issuer,
             "DefaultJwtRetriever",
             self.signed(issuer, key_file, rsa_key),
-            client_id=client_id,  # type: ignore[arg-type]
+            client_id=client_id,
         )
         assert self.subject(config) == "alice"
         form = issuer.requests[0].form

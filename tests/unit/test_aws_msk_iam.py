@@ -1,14 +1,10 @@
 """AWS_MSK_IAM: options, regions, and a signer in place of AWS's, which is not installed here."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import random
 import sys
 import types
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -32,7 +28,7 @@ OREGON = "boot-xyz.c1.kafka-serverless.us-west-2.amazonaws.com"
 
 
 @pytest.fixture(autouse=True)
-def no_region(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_region(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
 
@@ -40,54 +36,52 @@ def no_region(monkeypatch: pytest.MonkeyPatch) -> None:
 class Signer(types.ModuleType):
     """As ``MSKAuthTokenProvider``: remembers what it was asked for."""
 
-    def __init__(self, clock: SimulatedClock) -> None:
+    def __init__(self, clock):
         super().__init__("signer")
         self.clock = clock
-        self.calls: list[tuple[Any, ...]] = []
-        self.errors: Iterator[Exception] = iter(())
+        self.calls = []
+        self.errors = iter(())
 
-    def _sign(self, *call: Any) -> tuple[str, int]:
+    def _sign(self, *call):
         self.calls.append(call)
         for error in itertools.islice(self.errors, 1):
             raise error
         return f"t0ken-{len(self.calls)}", self.clock.timestamp_ms() + 900_000
 
-    def generate_auth_token(self, region: str) -> tuple[str, int]:
+    def generate_auth_token(self, region):
         return self._sign("default", region)
 
-    def generate_auth_token_from_profile(self, region: str, profile: str) -> tuple[str, int]:
+    def generate_auth_token_from_profile(self, region, profile):
         return self._sign("profile", region, profile)
 
-    def generate_auth_token_from_role_arn(
-        self, region: str, role: str, session: str = "default"
-    ) -> tuple[str, int]:
+    def generate_auth_token_from_role_arn(self, region, role, session="default"):
         return self._sign("role", region, role, session)
 
 
 @pytest.fixture
-def clock() -> SimulatedClock:
+def clock():
     return SimulatedClock()
 
 
 @pytest.fixture
-def signer(clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Signer:
+def signer(clock, monkeypatch):
     signer = Signer(clock)
-    package: Any = types.ModuleType("aws_msk_iam_sasl_signer")
+    package = types.ModuleType("aws_msk_iam_sasl_signer")
     package.MSKAuthTokenProvider = signer
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", package)
     return signer
 
 
-def login_for(clock: SimulatedClock, options: str = "") -> AwsLogin:
+def login_for(clock, options=""):
     config = SaslConfig("AWS_MSK_IAM", jaas_config=Secret(f"{MODULE} required {options};"))
     return AwsLogin(config, RetryTimer(clock, clock.sleep), random.Random(1), lambda: None)
 
 
-def client_error(code: str, status: int) -> Exception:
+def client_error(code, status):
     """As botocore's, for a service that has answered."""
     error = type("ClientError", (Exception,), {})(f"{code} by AssumeRole")
     response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    error.response = response  # type: ignore[attr-defined]
+    error.response = response
     return error
 
 
@@ -182,7 +176,7 @@ class TestLogin:
 
     def test_closed(self, clock, signer):
         """Each region's thread ends, and the pauses of a fetch do."""
-        closed: list[bool] = []
+        closed = []
         config = SaslConfig("AWS_MSK_IAM", jaas_config=Secret(f"{MODULE} required;"))
         waiting = RetryTimer(clock, clock.sleep)
         login = AwsLogin(config, waiting, random.Random(1), lambda: closed.append(True))

@@ -1,19 +1,16 @@
 """Certificates of the local Kafka, as OpenSSL and Java see them."""
 
-from __future__ import annotations
-
 import ssl
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.localkafka.certificates import Authority, KeyType, write_private
+from spark_kafka_sink.localkafka.certificates import Authority, write_private
 
 PASSWORD = "a store's password"
 
 
-def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> str | None:
+def handshake(server, client, host):
     """Both sides in memory; the TLS version that they agreed on."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
@@ -29,7 +26,7 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> str 
     return ends[0].version()
 
 
-def server_context(path: Path, password: str | None = None) -> ssl.SSLContext:
+def server_context(path, password=None):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path, password=password)
     return context
@@ -37,9 +34,7 @@ def server_context(path: Path, password: str | None = None) -> ssl.SSLContext:
 
 @pytest.mark.parametrize("key_type", ["RSA", "EC"])
 @pytest.mark.parametrize("password", [None, PASSWORD])
-def test_a_client_that_trusts_the_authority_accepts_the_server(
-    tmp_path: Path, key_type: KeyType, password: str | None
-) -> None:
+def test_a_client_that_trusts_the_authority_accepts_the_server(tmp_path, key_type, password):
     authority = Authority(key_type=key_type)
     identity = authority.issue("broker", ["127.0.0.1", "localhost"], key_type)
     path = write_private(tmp_path / "broker.pem", identity.pem(password))
@@ -55,9 +50,7 @@ def test_a_client_that_trusts_the_authority_accepts_the_server(
         (["127.0.0.1"], True, "certificate has expired"),
     ],
 )
-def test_certificates_that_are_refused(
-    tmp_path: Path, hosts: list[str], expired: bool, reason: str
-) -> None:
+def test_certificates_that_are_refused(tmp_path, hosts, expired, reason):
     authority = Authority()
     identity = authority.issue("broker", hosts, expired=expired)
     server = server_context(write_private(tmp_path / "broker.pem", identity.pem()))
@@ -65,7 +58,7 @@ def test_certificates_that_are_refused(
         handshake(server, ssl.create_default_context(cadata=authority.pem), "127.0.0.1")
 
 
-def test_another_authority_of_the_same_name_is_not_trusted(tmp_path: Path) -> None:
+def test_another_authority_of_the_same_name_is_not_trusted(tmp_path):
     identity = Authority().issue("broker", ["127.0.0.1"])
     server = server_context(write_private(tmp_path / "broker.pem", identity.pem()))
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -74,7 +67,7 @@ def test_another_authority_of_the_same_name_is_not_trusted(tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key_type", ["RSA", "EC"])
-def test_java_reads_the_pkcs12(tmp_path: Path, key_type: KeyType) -> None:
+def test_java_reads_the_pkcs12(tmp_path, key_type):
     identity = Authority(key_type=key_type).issue("alice", key_type=key_type)
     path = write_private(tmp_path / "alice.p12", identity.pkcs12(PASSWORD, "alice"))
     listed = subprocess.run(
@@ -89,7 +82,7 @@ def test_java_reads_the_pkcs12(tmp_path: Path, key_type: KeyType) -> None:
     assert "Certificate chain length: 2" in listed
 
 
-def test_nobody_else_may_read_what_is_written(tmp_path: Path) -> None:
+def test_nobody_else_may_read_what_is_written(tmp_path):
     path = tmp_path / "key.pem"
     path.write_text("before")
     path.chmod(0o644)

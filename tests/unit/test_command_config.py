@@ -1,30 +1,26 @@
 """``--command-config``: Kafka's properties files for clients; errors name file and line."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.config.sink_options import CommandConfig, read_command_config
+from spark_kafka_sink.config.sink_options import read_command_config
 
 SERVERS = "b:9092"
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "client.properties"
 
 
-def read(file: Path, text: str) -> CommandConfig:
+def read(file, text):
     file.write_text(text, encoding="utf-8")
     return read_command_config(str(file), SERVERS, {"client.id": "tool"})
 
 
-def refusal(file: Path, text: str) -> str:
+def refusal(file, text):
     with pytest.raises(ConfigError) as raised:
         read(file, text)
     message = str(raised.value)
@@ -33,7 +29,7 @@ def refusal(file: Path, text: str) -> str:
     return message
 
 
-def test_a_file_for_kafkas_tools(file: Path) -> None:
+def test_a_file_for_kafkas_tools(file):
     found = read(
         file,
         "# of the cluster\n"
@@ -59,7 +55,7 @@ def test_a_file_for_kafkas_tools(file: Path) -> None:
     assert producer.security.ssl.truststore.password == Secret("${env:TRUST}")
 
 
-def test_what_other_tools_need_is_told(file: Path) -> None:
+def test_what_other_tools_need_is_told(file):
     found = read(file, "group.id=g\nssl.provider=x\nkey.serializer=y\nssl.protocol=TLSv1.2\n")
     assert found.notes == (
         f"{file}, line 1: group.id has no effect here",
@@ -115,11 +111,11 @@ def test_what_other_tools_need_is_told(file: Path) -> None:
         ("config.providers=x", 1, "config.providers names 'x', but config.providers.x.class is"),
     ],
 )
-def test_errors_name_file_and_line(file: Path, text: str, line: int, message: str) -> None:
+def test_errors_name_file_and_line(file, text, line, message):
     assert refusal(file, text).startswith(f"{file}, line {line}: {message}")
 
 
-def test_a_file_that_is_not_there(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_there(file, capsys):
     command = ["transactions", "list", "--bootstrap-server", SERVERS]
     assert main([*command, "--command-config", str(file)]) == 1
     assert capsys.readouterr().err == (
@@ -127,7 +123,7 @@ def test_a_file_that_is_not_there(file: Path, capsys: pytest.CaptureFixture[str]
     )
 
 
-def test_notes_are_on_stderr(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_are_on_stderr(file, capsys):
     file.write_text("group.id=g\n")
     command = ["transactions", "list", "--bootstrap-server", "localhost:1", "--timeout", "100"]
     assert main([*command, "--command-config", str(file)]) == 1

@@ -1,7 +1,5 @@
 """Where names and passwords come from: JAAS text or plain options, in clear or by reference."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -21,7 +19,7 @@ MODULES = {
 }
 
 
-def sasl(mechanism: str = "PLAIN", options: str = "", module: str = "") -> SaslConfig:
+def sasl(mechanism="PLAIN", options="", module=""):
     text = f"{module or MODULES[mechanism]} required {options};"
     return SaslConfig(mechanism, jaas_config=Secret(text))
 
@@ -116,10 +114,10 @@ class TestPlainOptions:
 class Store:
     """What references stand for, and how often they were asked for."""
 
-    def __init__(self, **values: str) -> None:
+    def __init__(self, **values):
         self.values = {f"${{env:{name}}}": value for name, value in values.items()}
 
-    def __call__(self, text: str, option: str) -> str:
+    def __call__(self, text, option):
         for reference, value in self.values.items():
             text = text.replace(reference, value)
         if "${" in text:

@@ -1,10 +1,7 @@
 """No token can be had while a write begins: who waits for brokers waits for it, too."""
 
-from __future__ import annotations
-
 import logging
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -26,14 +23,14 @@ from tests.unit.scripted_endpoint import Scripted, scripted
 HOST = "127.0.0.1"
 
 
-def is_away() -> str:
+def is_away():
     raise RuntimeError("the issuer is away")
 
 
-def gives_nothing() -> None: ...
+def gives_nothing(): ...
 
 
-def values_with(provider: str, test: str) -> dict[str, str]:
+def values_with(provider, test):
     """``test``: makes a login of its own, which other tests have not asked before."""
     (port,) = free_ports(1, HOST)
     return {
@@ -45,12 +42,12 @@ def values_with(provider: str, test: str) -> dict[str, str]:
     }
 
 
-def options_with(provider: str, test: str, **more: str) -> SinkOptions:
+def options_with(provider, test, **more):
     values = {f"kafka.{name}": text for name, text in values_with(provider, test).items()}
     return SinkOptions.parse({**values, "topic": "t", **more})
 
 
-def test_a_producer_waits_for_them() -> None:
+def test_a_producer_waits_for_them():
     producer = ThreadedProducer(ProducerConfig.parse(values_with("is_away", "producer")))
     try:
         assert producer.is_healthy
@@ -58,27 +55,25 @@ def test_a_producer_waits_for_them() -> None:
         producer.close()
 
 
-def test_an_admin_client_waits_for_them() -> None:
+def test_an_admin_client_waits_for_them():
     config = ProducerConfig.parse(values_with("is_away", "admin"))
     with AdminClient.of(config) as admin, pytest.raises(BootstrapError):
         admin.metadata([], False, admin.deadline_in(0))
 
 
 @pytest.mark.parametrize("make", [ThreadedProducer, AdminClient.of])
-def test_what_is_no_token_is_told_at_once(make: type[ThreadedProducer]) -> None:
+def test_what_is_no_token_is_told_at_once(make):
     with pytest.raises(AuthenticationError, match="returned nothing"):
         make(ProducerConfig.parse(values_with("gives_nothing", "nothing")))
 
 
-def test_the_check_before_the_first_task_tells_a_new_query() -> None:
+def test_the_check_before_the_first_task_tells_a_new_query():
     with pytest.raises(CredentialsUnavailableError, match="the issuer is away") as raised:
         check_cluster(options_with("is_away", "new"), is_stream=False)
     assert "kafka.sasl.oauthbearer.token.provider" in str(raised.value)
 
 
-def test_and_only_warns_of_a_stream_that_may_have_run_for_weeks(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+def test_and_only_warns_of_a_stream_that_may_have_run_for_weeks(caplog, tmp_path):
     options = options_with("is_away", "stream", checkpointLocation=str(tmp_path))
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         check_cluster(options, is_stream=True)
@@ -89,16 +84,14 @@ def test_and_only_warns_of_a_stream_that_may_have_run_for_weeks(
 EXACTLY_ONCE = {"delivery.guarantee": "exactly-once", "transactional.id.prefix": "p"}
 
 
-def test_the_abort_of_a_failed_task_hides_no_error() -> None:
+def test_the_abort_of_a_failed_task_hides_no_error():
     """Spark is told why the task failed, not that its transaction could not be aborted."""
     options = options_with("gives_nothing", "abort", **EXACTLY_ONCE)
     session.abort_task(options, "p.1", is_superseded=False)
 
 
 @pytest.mark.usefixtures("no_proxy")
-def test_nor_does_it_wait_longer_for_a_token_than_for_brokers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nor_does_it_wait_longer_for_a_token_than_for_brokers(monkeypatch):
     monkeypatch.setattr(session, "_TASK_ABORT_TIMEOUT_MS", 50)
     is_over = threading.Event()
     with scripted(Scripted(waits=is_over)) as (url, received):
@@ -108,7 +101,7 @@ def test_nor_does_it_wait_longer_for_a_token_than_for_brokers(
     assert len(received) <= 1
 
 
-def _endpoint(url: str) -> dict[str, str]:
+def _endpoint(url):
     """One that nothing but the caller's patience ends the wait for."""
     oauth = "kafka.sasl.oauthbearer"
     return {

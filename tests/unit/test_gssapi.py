@@ -96,7 +96,7 @@ class TestOptions:
 
 
 class TestCheck:
-    def sasl(self, options: str, service: str | None = "kafka") -> SaslConfig:
+    def sasl(self, options, service="kafka"):
         text = f"{MODULE} required {options};"
         return SaslConfig("GSSAPI", jaas_config=Secret(text), kerberos=KerberosConfig(service))
 
@@ -158,10 +158,10 @@ class TestTickets:
     LIMIT_MS = 60_000
 
     @pytest.fixture
-    def taken(self, monkeypatch) -> list[str | None]:
-        users: list[str | None] = []
+    def taken(self, monkeypatch):
+        users = []
 
-        def acquire(tickets: KerberosCredentials) -> Ticket:
+        def acquire(tickets):
             users.append(tickets._user.principal)
             return Ticket()
 
@@ -169,7 +169,7 @@ class TestTickets:
         monkeypatch.setenv("TEST_PRINCIPAL", "first")
         return users
 
-    def login(self, times: Times) -> KerberosLogin:
+    def login(self, times):
         jaas = f'{MODULE} required useTicketCache=true principal="${{env:TEST_PRINCIPAL}}";'
         kerberos = KerberosConfig("kafka", min_time_before_relogin_ms=self.LIMIT_MS)
         return KerberosLogin(
@@ -218,16 +218,16 @@ class TestStores:
     """What Kerberos' libraries are asked for, by a package that only notes it."""
 
     @pytest.fixture
-    def stores(self, monkeypatch) -> list[dict[str, str]]:
-        asked: list[dict[str, str]] = []
+    def stores(self, monkeypatch):
+        asked = []
         package = types.ModuleType("gssapi")
 
-        def credentials(store: dict[str, str], **_: object) -> Ticket:
+        def credentials(store, **_):
             asked.append(store)
             return Ticket()
 
-        package.Credentials = credentials  # type: ignore[attr-defined]
-        package.MechType = types.SimpleNamespace(kerberos=1)  # type: ignore[attr-defined]
+        package.Credentials = credentials
+        package.MechType = types.SimpleNamespace(kerberos=1)
         monkeypatch.setitem(sys.modules, "gssapi", package)
         return asked
 
@@ -257,22 +257,22 @@ class Wrapped(NamedTuple):
 class Context:
     """Of GSSAPI: complete after ``steps`` messages of the broker."""
 
-    def __init__(self, steps: int = 1) -> None:
+    def __init__(self, steps=1):
         self.steps = steps
-        self.seen: list[bytes | None] = []
+        self.seen = []
 
     @property
-    def complete(self) -> bool:
+    def complete(self):
         return len(self.seen) > self.steps
 
-    def step(self, token: bytes | None = None) -> bytes | None:
+    def step(self, token=None):
         self.seen.append(token)
         return b"AP-REQ" if token is None else None
 
-    def unwrap(self, message: bytes) -> Wrapped:
+    def unwrap(self, message):
         return Wrapped(message.removeprefix(b"wrapped"))
 
-    def wrap(self, message: bytes, encrypt: bool) -> Wrapped:
+    def wrap(self, message, encrypt):
         assert not encrypt
         return Wrapped(b"wrapped" + message)
 

@@ -1,7 +1,5 @@
 """sasl.jaas.config is read as Java reads it, and no error shows a value."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

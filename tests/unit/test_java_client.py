@@ -1,7 +1,5 @@
 """The sink's options as Java's client takes them; Spark's own source reads by them."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.config.security_config import for_java_client
@@ -15,7 +13,7 @@ PROVIDERS = {
 }
 
 
-def test_only_what_secures_connections_is_taken() -> None:
+def test_only_what_secures_connections_is_taken():
     options = {
         "topic": "t",
         "sasl.mechanism": "PLAIN",
@@ -38,7 +36,7 @@ def test_only_what_secures_connections_is_taken() -> None:
         ("scram-sha-512", "SCRAM-SHA-512", "scram.Scram"),
     ],
 )
-def test_user_and_password_become_a_jaas_text(mechanism: str, of_java: str, module: str) -> None:
+def test_user_and_password_become_a_jaas_text(mechanism, of_java, module):
     found = for_java_client(
         {
             "kafka.sasl.mechanism": mechanism,
@@ -62,11 +60,11 @@ def test_user_and_password_become_a_jaas_text(mechanism: str, of_java: str, modu
         {"kafka.sasl.username": "a", "kafka.sasl.password": "b"},
     ],
 )
-def test_half_of_it_or_another_mechanism_becomes_no_jaas_text(options: dict[str, str]) -> None:
+def test_half_of_it_or_another_mechanism_becomes_no_jaas_text(options):
     assert "kafka.sasl.jaas.config" not in for_java_client(options)
 
 
-def test_references_get_javas_providers() -> None:
+def test_references_get_javas_providers():
     options = {"kafka.ssl.truststore.location": "${env:TRUST}"}
     assert for_java_client(options) == {**options, **PROVIDERS}
     own = {
@@ -89,7 +87,7 @@ def test_references_get_javas_providers() -> None:
         ({"kafka.ssl.keystore.location": "/a/k.pem", "kafka.ssl.keystore.type": "JKS"}, {}),
     ],
 )
-def test_java_is_told_of_pem(options: dict[str, str], types: dict[str, str]) -> None:
+def test_java_is_told_of_pem(options, types):
     assert for_java_client(options) == {**options, **types}
 
 
@@ -114,5 +112,5 @@ def test_java_is_told_of_pem(options: dict[str, str], types: dict[str, str]) -> 
         ),
     ],
 )
-def test_words_are_those_that_java_compares_with(name: str, typed: str, of_java: str) -> None:
+def test_words_are_those_that_java_compares_with(name, typed, of_java):
     assert for_java_client({f"kafka.{name}": typed})[f"kafka.{name}"] == of_java

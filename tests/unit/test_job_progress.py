@@ -1,12 +1,9 @@
 """What a job shows while it runs, and how it ends: a stream followed, an action watched."""
 
-from __future__ import annotations
-
 import io
 import signal
 import threading
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -19,11 +16,11 @@ from tests.simulation.time import SimClock
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def progress(batch_id: int, rows: int, duration_ms: int = 1_000) -> dict[str, Any]:
+def progress(batch_id, rows, duration_ms=1_000):
     """A StreamingQueryProgress, as far as it is read."""
     return {
         "batchId": batch_id,
@@ -35,7 +32,7 @@ def progress(batch_id: int, rows: int, duration_ms: int = 1_000) -> dict[str, An
 # --- totals ---------------------------------------------------------------------------------------
 
 
-def test_totals() -> None:
+def test_totals():
     totals = Totals()
     assert totals.describe() == "0 rows | 0 rows/s | 0 batches"
     totals.add(progress(0, 1_000, 500))
@@ -45,7 +42,7 @@ def test_totals() -> None:
     assert totals.describe() == "336,776 rows | 167,888 rows/s | 2 batches | 7 of 12 files left"
 
 
-def test_a_micro_batch_without_rows_does_not_count() -> None:
+def test_a_micro_batch_without_rows_does_not_count():
     totals = Totals()
     totals.add(progress(0, 0))
     totals.add({"batchId": 1, "numInputRows": None})
@@ -54,18 +51,18 @@ def test_a_micro_batch_without_rows_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("duration", [None, {}, {"triggerExecution": 0}])
-def test_rows_without_a_duration_have_no_rate(duration: Any) -> None:
+def test_rows_without_a_duration_have_no_rate(duration):
     totals = Totals()
     totals.add({"numInputRows": 10, "durationMs": duration})
     assert (totals.rows, totals.batches, totals.rows_per_second) == (10, 1, 0.0)
 
 
-def test_more_files_taken_in_than_there_are() -> None:
+def test_more_files_taken_in_than_there_are():
     """Some were deleted, or moved to an archive, after they were read."""
     assert Totals(files=(12, 5)).describe().endswith("0 of 5 files left")
 
 
-def kafka_progress(*sources: tuple[str, str | None, str | None]) -> dict[str, Any]:
+def kafka_progress(*sources):
     names = ("description", "endOffset", "latestOffset")
     return progress(0, 10) | {"sources": [dict(zip(names, s)) for s in sources]}
 
@@ -89,7 +86,7 @@ def kafka_progress(*sources: tuple[str, str | None, str | None]) -> dict[str, An
         ([("KafkaV2[Subscribe[a]]", '{"a":{"0":5}}', "null")], None),
     ],
 )
-def test_the_lag_of_a_stream_from_kafka(sources: Any, lag: int | None) -> None:
+def test_the_lag_of_a_stream_from_kafka(sources, lag):
     totals = Totals()
     totals.add(kafka_progress(*sources))
     assert totals.lag == lag
@@ -99,7 +96,7 @@ def test_the_lag_of_a_stream_from_kafka(sources: Any, lag: int | None) -> None:
 # --- the line -------------------------------------------------------------------------------------
 
 
-def test_on_a_terminal_the_line_replaces_itself() -> None:
+def test_on_a_terminal_the_line_replaces_itself():
     clock, out = SimClock(), Terminal()
     line = ProgressLine(clock, out)
     for text in ("one", "one", "two"):
@@ -108,7 +105,7 @@ def test_on_a_terminal_the_line_replaces_itself() -> None:
     assert out.getvalue() == "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[Kdone\n"
 
 
-def test_in_a_log_a_line_every_five_seconds_if_it_has_changed() -> None:
+def test_in_a_log_a_line_every_five_seconds_if_it_has_changed():
     clock, out = SimClock(), io.StringIO()
     line = ProgressLine(clock, out)
     for text, ms in (("one", 0), ("two", 4_999), ("three", 1), ("three", 9_000), ("four", 0)):
@@ -121,15 +118,15 @@ def test_in_a_log_a_line_every_five_seconds_if_it_has_changed() -> None:
 class JavaSystem:
     """``spark.sparkContext._jvm.java.lang.System`` of a driver with or without a terminal."""
 
-    def __init__(self, console: object) -> None:
+    def __init__(self, console):
         self.sparkContext = self._jvm = self.java = self.lang = self.System = self
         self._console = console
 
-    def console(self) -> object:
+    def console(self):
         return self._console
 
 
-def test_progress_goes_to_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_goes_to_standard_error(monkeypatch):
     log, terminal = io.StringIO(), Terminal()
     monkeypatch.setattr("sys.stderr", log)
     assert progress_output(JavaSystem(None)) is log
@@ -137,10 +134,10 @@ def test_progress_goes_to_standard_error(monkeypatch: pytest.MonkeyPatch) -> Non
     assert progress_output(JavaSystem(None)) is terminal
 
 
-def test_no_terminal_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_terminal_after_all(monkeypatch):
     """The JVM reports a terminal that cannot be opened."""
 
-    def cannot_open(*_: object, **__: object) -> None:
+    def cannot_open(*_, **__):
         raise OSError("no such device")
 
     log = io.StringIO()
@@ -158,103 +155,103 @@ class Stream:
     Each wait runs the next step of the script; after the last one the query has ended by itself.
     """
 
-    def __init__(self, clock: SimClock, *script: Any) -> None:
+    def __init__(self, clock, *script):
         self.clock = clock
         self.script = list(script)
         self.isActive = True
         self.is_requested = False
         self.was_stopped = False
-        self.recentProgress: list[dict[str, Any]] = []
+        self.recentProgress = []
         self.status = {"isTriggerActive": True}
         self.files = (0, 3)
         self.files_counted = 0
 
-    def wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout_s):
         self.pause(timeout_s)
         return self.is_requested
 
-    def pause(self, timeout_s: float) -> None:
+    def pause(self, timeout_s):
         self.clock.ms += int(timeout_s * 1000)
         if self.script:
             self.script.pop(0)(self)
         elif not self.is_requested:
             self.isActive = False
 
-    def count(self) -> tuple[int, int]:
+    def count(self):
         self.files_counted += 1
         return self.files
 
-    def stop(self) -> None:
+    def stop(self):
         self.was_stopped = True
         self.isActive = False
 
 
-def ended(batch_id: int, rows: int) -> Any:
+def ended(batch_id, rows):
     """Step: a micro-batch has ended."""
 
-    def step(stream: Stream) -> None:
+    def step(stream):
         stream.recentProgress.append(progress(batch_id, rows))
         stream.files = (batch_id + 1, 3)
 
     return step
 
 
-def stop_requested(stream: Stream) -> None:
+def stop_requested(stream):
     stream.is_requested = True
 
 
-def idle(stream: Stream) -> None:
+def idle(stream):
     stream.status = {"isTriggerActive": False}
 
 
-def nothing(stream: Stream) -> None:
+def nothing(stream):
     """Step: a quarter of a second goes by."""
 
 
-def follow(*script: Any, lag: Any = None) -> tuple[Stream, Follower, str]:
+def follow(*script, lag=None):
     clock, out = SimClock(), Terminal()
     stream = Stream(clock, *script)
-    query: Any = stream
+    query = stream
     follower = Follower(query, query if lag is None else lag, query, clock, out)
     follower.follow()
     return stream, follower, out.getvalue()
 
 
-def test_a_stream_that_ends_by_itself() -> None:
+def test_a_stream_that_ends_by_itself():
     stream, follower, shown = follow(ended(0, 10), nothing, ended(1, 0), ended(2, 5))
     assert not stream.was_stopped
     assert (follower.totals.rows, follower.totals.batches) == (15, 2)
     assert shown.endswith("15 rows | 5 rows/s | 2 batches | 0 of 3 files left\n")
 
 
-def test_a_micro_batch_is_counted_once() -> None:
+def test_a_micro_batch_is_counted_once():
     _, follower, _ = follow(ended(0, 10), nothing, nothing, nothing)
     assert (follower.totals.rows, follower.totals.batches) == (10, 1)
 
 
-def test_micro_batches_that_ended_between_two_looks() -> None:
-    def two(stream: Stream) -> None:
+def test_micro_batches_that_ended_between_two_looks():
+    def two(stream):
         ended(0, 1)(stream)
         ended(1, 2)(stream)
 
     assert follow(two)[1].totals.rows == 3
 
 
-def test_files_are_counted_with_every_batch_and_every_two_seconds() -> None:
+def test_files_are_counted_with_every_batch_and_every_two_seconds():
     stream, _, _ = follow(*[nothing] * 17)
     # At the first look, after two and four seconds, and at the end.
     assert stream.files_counted == 4
 
 
-def test_a_stream_without_files() -> None:
+def test_a_stream_without_files():
     clock, out = SimClock(), Terminal()
-    stream: Any = Stream(clock, ended(0, 10))
+    stream = Stream(clock, ended(0, 10))
     Follower(stream, None, stream, clock, out).follow()
     assert stream.files_counted == 0
     assert out.getvalue().endswith("10 rows | 10 rows/s | 1 batch\n")
 
 
-def test_a_request_to_stop_waits_for_the_end_of_the_micro_batch() -> None:
+def test_a_request_to_stop_waits_for_the_end_of_the_micro_batch():
     stream, follower, shown = follow(stop_requested, nothing, nothing, ended(0, 7))
     assert stream.was_stopped
     assert stream.script == []
@@ -263,13 +260,13 @@ def test_a_request_to_stop_waits_for_the_end_of_the_micro_batch() -> None:
     assert shown.endswith("7 rows | 7 rows/s | 1 batch | 2 of 3 files left\n")
 
 
-def test_an_idle_stream_is_stopped_at_once() -> None:
+def test_an_idle_stream_is_stopped_at_once():
     stream, _, _ = follow(idle, stop_requested, ended(0, 7))
     assert stream.was_stopped
     assert len(stream.script) == 1
 
 
-def test_a_micro_batch_without_end_is_given_up_after_twenty_seconds() -> None:
+def test_a_micro_batch_without_end_is_given_up_after_twenty_seconds():
     stream, _, _ = follow(stop_requested, *[nothing] * 200)
     assert stream.was_stopped
     # The request took one step; 20 seconds are 80 more.
@@ -282,7 +279,7 @@ def test_a_micro_batch_without_end_is_given_up_after_twenty_seconds() -> None:
 class Store:
     """The way from a session to its status store, which has one stage."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.cancelled = threading.Event()
         stage = SimpleNamespace(
             inputRecords=lambda: 1_500, numCompleteTasks=lambda: 3, numTasks=lambda: 8
@@ -298,9 +295,7 @@ class Store:
         )
 
 
-def watched(
-    monkeypatch: pytest.MonkeyPatch, stop: Any
-) -> tuple[CancellableAction, Store, io.StringIO]:
+def watched(monkeypatch, stop):
     out = io.StringIO()
     store, clock = Store(), SimClock()
     monkeypatch.setattr("spark_kafka_sink.jobs.watched.progress_output", lambda spark: out)
@@ -309,7 +304,7 @@ def watched(
     return action, store, out
 
 
-def test_a_watched_action_is_described_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watched_action_is_described_at_its_end(monkeypatch):
     action, store, out = watched(monkeypatch, Stream(SimClock()))
     done = []
     action.run(lambda: done.append(1))
@@ -319,10 +314,10 @@ def test_a_watched_action_is_described_at_its_end(monkeypatch: pytest.MonkeyPatc
     assert out.getvalue() == "1,500 rows read | 500 rows/s | 5 of 8 tasks left\n"
 
 
-def test_what_an_action_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_action_raises_is_raised(monkeypatch):
     action, _, out = watched(monkeypatch, Stream(SimClock()))
 
-    def fail() -> None:
+    def fail():
         raise RuntimeError("the write failed")
 
     with pytest.raises(RuntimeError, match="the write failed"):
@@ -330,17 +325,15 @@ def test_what_an_action_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> Non
     assert out.getvalue().endswith("tasks left\n")
 
 
-def broken(*arguments: object) -> Any:
+def broken(*arguments):
     raise TypeError("'JavaPackage' object is not callable")
 
 
-def test_progress_that_fails_does_not_replace_the_result(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_that_fails_does_not_replace_the_result(monkeypatch, capsys):
     """Spark's status store is private: another version may not have it."""
     action, store, out = watched(monkeypatch, Stream(SimClock()))
     store.sparkContext._jsc = SimpleNamespace(sc=broken)
-    done: list[int] = []
+    done = []
     action.run(lambda: done.append(1))
     assert done == [1]
     assert out.getvalue() == ""
@@ -349,22 +342,22 @@ def test_progress_that_fails_does_not_replace_the_result(
     )
 
 
-def test_progress_that_fails_does_not_replace_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_that_fails_does_not_replace_the_error(monkeypatch):
     action, store, _ = watched(monkeypatch, Stream(SimClock()))
     store.sparkContext._jsc = SimpleNamespace(sc=broken)
 
-    def fail() -> None:
+    def fail():
         raise RuntimeError("the write failed")
 
     with pytest.raises(RuntimeError, match="the write failed"):
         action.run(fail)
 
 
-def test_the_watcher_survives_progress_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_watcher_survives_progress_that_fails(monkeypatch):
     stop = Stream(SimClock())
     action, store, _ = watched(monkeypatch, stop)
 
-    def fail_and_ask() -> None:
+    def fail_and_ask():
         stop.is_requested = True
         broken()
 
@@ -373,7 +366,7 @@ def test_the_watcher_survives_progress_that_fails(monkeypatch: pytest.MonkeyPatc
     assert action.was_cancelled
 
 
-def test_a_cancellation_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancellation_that_fails_is_tried_again(monkeypatch):
     stop = Stream(SimClock())
     stop.is_requested = True
     action, store, _ = watched(monkeypatch, stop)
@@ -383,17 +376,17 @@ def test_a_cancellation_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatc
     assert action.was_cancelled
 
 
-def test_a_lag_that_cannot_be_counted_does_not_end_a_stream() -> None:
+def test_a_lag_that_cannot_be_counted_does_not_end_a_stream():
     class BrokenLag:
-        def count(self) -> tuple[int, int]:
-            return broken()  # type: ignore[no-any-return]
+        def count(self):
+            return broken()
 
     stream, _, shown = follow(ended(0, 7), idle, stop_requested, lag=BrokenLag())
     assert stream.was_stopped
     assert shown.endswith("7 rows | 7 rows/s | 1 batch\n")
 
 
-def test_a_request_to_stop_cancels_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_to_stop_cancels_the_jobs(monkeypatch):
     stop = Stream(SimClock())
     stop.is_requested = True
     action, store, _ = watched(monkeypatch, stop)
@@ -401,7 +394,7 @@ def test_a_request_to_stop_cancels_the_jobs(monkeypatch: pytest.MonkeyPatch) -> 
     assert action.was_cancelled
 
 
-def test_signals_are_as_before_if_the_jvm_cannot_be_prepared() -> None:
+def test_signals_are_as_before_if_the_jvm_cannot_be_prepared():
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
     try:

@@ -1,7 +1,5 @@
 """Settings of the jobs: properties file under spark-submit --conf under the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,31 +11,31 @@ from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
-def arguments() -> JobArguments:
+def arguments():
     declared = JobArguments("A job.")
     for name in ("input", "max_files", "key"):
         declared.add(name, "help")
     return declared
 
 
-def parse(*command_line: str, conf: dict[str, str] | None = None) -> JobSettings:
+def parse(*command_line, conf=None):
     return arguments().parse(command_line, (conf or {}).items())
 
 
-def refusal(*command_line: str, conf: dict[str, str] | None = None) -> str:
+def refusal(*command_line, conf=None):
     with pytest.raises(ConfigError) as raised:
         parse(*command_line, conf=conf)
     return str(raised.value)
 
 
-def test_nothing_given() -> None:
+def test_nothing_given():
     settings = parse()
     assert settings == JobSettings({"input": None, "max_files": None, "key": None}, {}, {})
     assert settings.get("input") is None
     assert settings.get("input", "default") == "default"
 
 
-def test_the_properties_file() -> None:
+def test_the_properties_file():
     settings = parse(
         conf={
             "spark.master": "local[2]",
@@ -55,7 +53,7 @@ def test_the_properties_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["--bootstrap-servers", "--bootstrap-server"])
-def test_the_command_line(name: str) -> None:
+def test_the_command_line(name):
     settings = parse(
         name,
         "a:1,b:2",
@@ -82,7 +80,7 @@ def test_the_command_line(name: str) -> None:
     assert settings.get("max_files") == "3"
 
 
-def test_the_command_line_overrides_the_properties_file() -> None:
+def test_the_command_line_overrides_the_properties_file():
     conf = {
         "spark.pykafka.topic": "from-conf",
         "spark.pykafka.kafka.acks": "1",
@@ -107,16 +105,16 @@ def test_the_command_line_overrides_the_properties_file() -> None:
     assert (settings.get("input"), settings.get("key")) == ("/cli", "dest")
 
 
-def test_the_short_forms_override_the_long_ones() -> None:
+def test_the_short_forms_override_the_long_ones():
     settings = parse("--topic", "short", "--option", "topic=long")
     assert settings.sink_options == {"topic": "short"}
 
 
-def test_an_empty_value_is_a_value() -> None:
+def test_an_empty_value_is_a_value():
     assert parse("--key", "", conf={"spark.pykafka.job.key": "dest"}).get("key", "x") == ""
 
 
-def test_a_missing_argument_names_both_ways() -> None:
+def test_a_missing_argument_names_both_ways():
     with pytest.raises(ConfigError) as raised:
         parse().require("max_files")
     assert str(raised.value) == (
@@ -144,7 +142,7 @@ def test_a_missing_argument_names_both_ways() -> None:
         ("spark.pykafka.zzzzzzz", "spark.pykafka.zzzzzzz: the sink has no option 'zzzzzzz'"),
     ],
 )
-def test_typing_errors_in_the_properties_file(key: str, message: str) -> None:
+def test_typing_errors_in_the_properties_file(key, message):
     assert refusal(conf={key: "1"}) == message
 
 
@@ -164,11 +162,11 @@ def test_typing_errors_in_the_properties_file(key: str, message: str) -> None:
         ("zzzzzzz", "the sink has no option 'zzzzzzz'"),
     ],
 )
-def test_typing_errors_on_the_command_line(option: str, message: str) -> None:
+def test_typing_errors_on_the_command_line(option, message):
     assert refusal("--option", f"{option}=1") == f"--option {option}: {message}"
 
 
-def test_names_in_the_properties_file_are_not_case_sensitive() -> None:
+def test_names_in_the_properties_file_are_not_case_sensitive():
     settings = parse(conf={"spark.pykafka.Metrics.Path": "x", "spark.pykafka.KAFKA.acks": "1"})
     assert settings.sink_options == {"Metrics.Path": "x", "KAFKA.acks": "1"}
 
@@ -178,23 +176,21 @@ def test_names_in_the_properties_file_are_not_case_sensitive() -> None:
     ("text", "shown"),
     [("kafka.acks", "kafka.acks"), ("", ""), ("=1", "…"), ("sasl.password: x", "sasl.password…")],
 )
-def test_what_is_not_a_pair(option: str, text: str, shown: str) -> None:
+def test_what_is_not_a_pair(option, text, shown):
     assert refusal(option, text) == f"'{shown}' is not NAME=VALUE"
 
 
 @pytest.mark.parametrize(
     "command_line", [["--no-such-argument", "1"], ["stray"], ["--input"]], ids=str
 )
-def test_wrong_usage_ends_with_status_2(
-    command_line: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_usage_ends_with_status_2(command_line, capsys):
     with pytest.raises(SystemExit) as raised:
         parse(*command_line)
     assert raised.value.code == 2
     assert "usage:" in capsys.readouterr().err
 
 
-def test_help_names_every_argument(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_argument(capsys):
     with pytest.raises(SystemExit) as raised:
         parse("--help")
     assert raised.value.code == 0
@@ -206,14 +202,14 @@ def test_help_names_every_argument(capsys: pytest.CaptureFixture[str]) -> None:
 KEY = {"spark.pykafka.kafka.ssl.keystore.key": "marked-hush"}
 
 
-def warnings(caplog: pytest.LogCaptureFixture, *line: str, **conf: str) -> list[str]:
+def warnings(caplog, *line, **conf):
     caplog.clear()
     parse(*line, conf={name.replace("__", "."): value for name, value in conf.items()})
     assert "marked-hush" not in caplog.text
     return caplog.messages
 
 
-def test_a_secret_that_spark_shows_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_secret_that_spark_shows_is_told(caplog):
     """By the session's own expression: the environment page has all of Spark's configuration."""
     (warning,) = warnings(caplog, **KEY)
     assert warning.startswith("spark.pykafka.kafka.ssl.keystore.key: a secret in clear text, which")
@@ -227,7 +223,7 @@ def test_a_secret_that_spark_shows_is_told(caplog: pytest.LogCaptureFixture) -> 
     assert warnings(caplog, **{"spark.pykafka.kafka.ssl.keystore.key": "${env:KEY}"}) == []
 
 
-def test_a_secret_on_the_command_line_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_secret_on_the_command_line_is_told(caplog):
     assert warnings(caplog, "--option", "kafka.sasl.password=marked-hush") == [
         "--option kafka.sasl.password: a secret in clear text on the command line, which every user "
         "of the machine can see. Write a reference, ${file:/path:key}, ${env:NAME} or "
@@ -236,7 +232,7 @@ def test_a_secret_on_the_command_line_is_told(caplog: pytest.LogCaptureFixture) 
     assert warnings(caplog, "--option", "kafka.sasl.password=${env:P}") == []
 
 
-def properties(path: Path) -> dict[str, str]:
+def properties(path):
     """As spark-submit reads them: a key, white space, the rest of the line."""
     pairs = {}
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -247,7 +243,7 @@ def properties(path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", sorted(CONF.glob("*.conf")), ids=lambda path: path.name)
-def test_the_files_in_conf_are_understood(path: Path) -> None:
+def test_the_files_in_conf_are_understood(path):
     """Whoever starts from one of them must not be told of an unknown option."""
     declared = arguments()
     for name in ("format", "schema", "trigger", "checkpoint", "max_offsets"):

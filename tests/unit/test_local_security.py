@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.localkafka import LocalKafka, LocalOAuth, LocalSecurity
@@ -8,7 +6,7 @@ from spark_kafka_sink.localkafka.security import listeners_of
 ISSUER = LocalOAuth("http://i/token", "http://i/jwks", "http://i", "kafka")
 
 
-def test_a_protocol_is_enough() -> None:
+def test_a_protocol_is_enough():
     (name, security), *others = listeners_of("sasl_plaintext").items()
     assert not others
     assert (name, security.protocol) == ("SECURED", "SASL_PLAINTEXT")
@@ -18,13 +16,13 @@ def test_a_protocol_is_enough() -> None:
     assert security.has_sasl
 
 
-def test_passwords_are_made_on_the_fly_and_not_shown() -> None:
+def test_passwords_are_made_on_the_fly_and_not_shown():
     one, two = LocalSecurity(), LocalSecurity()
     assert one.users != two.users
     assert one.users["alice"] not in repr(one)
 
 
-def test_no_security() -> None:
+def test_no_security():
     assert listeners_of(None) == {}
 
 
@@ -38,16 +36,16 @@ def test_no_security() -> None:
         ({"mechanisms": ["OAUTHBEARER"]}, "OAUTHBEARER needs oauth=LocalOAuth"),
     ],
 )
-def test_what_does_not_exist_is_refused(arguments: dict[str, object], message: str) -> None:
+def test_what_does_not_exist_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        LocalSecurity(**arguments)  # type: ignore[arg-type]
+        LocalSecurity(**arguments)
 
 
-def test_a_wrong_protocol_is_told_before_anything_starts() -> None:
+def test_a_wrong_protocol_is_told_before_anything_starts():
     with pytest.raises(ValueError, match="protocol 'PLAINTEXT' is none of"):
         LocalKafka(security="plaintext")
 
 
-def test_an_issuer_goes_with_the_mechanism() -> None:
+def test_an_issuer_goes_with_the_mechanism():
     security = LocalSecurity("sasl_ssl", ["OAUTHBEARER"], {"app": "secret"}, oauth=ISSUER)
     assert security.has_tls

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,7 @@ from spark_kafka_sink.protocol.messages.topics import (
 )
 
 
-def properties(brokers: int) -> dict[str, str]:
+def properties(brokers):
     ports = {
         i: BrokerPorts(200 + i, {"PLAINTEXT": 100 + i, "S": 300 + i}) for i in range(1, brokers + 1)
     }
@@ -27,7 +25,7 @@ def properties(brokers: int) -> dict[str, str]:
     return server_properties(1, ports, protocols, Path("/data"))
 
 
-def test_listeners() -> None:
+def test_listeners():
     found = properties(3)
     clients = "PLAINTEXT://127.0.0.1:101,S://127.0.0.1:301"
     assert found["advertised.listeners"] == clients
@@ -40,7 +38,7 @@ def test_listeners() -> None:
 @pytest.mark.parametrize(
     ("brokers", "replicas", "in_sync"), [(1, "1", "1"), (3, "3", "2"), (5, "3", "2")]
 )
-def test_replication_of_internal_topics(brokers: int, replicas: str, in_sync: str) -> None:
+def test_replication_of_internal_topics(brokers, replicas, in_sync):
     found = properties(brokers)
     assert found["offsets.topic.replication.factor"] == replicas
     assert found["transaction.state.log.replication.factor"] == replicas
@@ -59,28 +57,28 @@ def test_replication_of_internal_topics(brokers: int, replicas: str, in_sync: st
         ("", ""),
     ],
 )
-def test_properties_file(value: str, written: str) -> None:
+def test_properties_file(value, written):
     assert render_properties({"a.b": value, "c": "1"}) == f"a.b={written}\nc=1\n"
 
 
-def test_ports_are_chosen_from_those_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_are_chosen_from_those_that_are_given(monkeypatch):
     monkeypatch.setenv(PORTS_VARIABLE, "20000-20099")
     assert all(20_000 <= port < 20_100 for port in free_ports(20, "127.0.0.1"))
 
 
 @pytest.mark.parametrize("given", ["", "15000", "a-b", "2000-1000", "1-2-3"])
-def test_ports_that_are_no_range(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+def test_ports_that_are_no_range(monkeypatch, given):
     monkeypatch.setenv(PORTS_VARIABLE, given)
     with pytest.raises(LocalKafkaError, match=f"{PORTS_VARIABLE} is '{given}', not a range"):
         free_ports(1, "127.0.0.1")
 
 
-def test_free_ports_are_different_and_free() -> None:
+def test_free_ports_are_different_and_free():
     ports = free_ports(20, "127.0.0.1")
     assert len(set(ports)) == 20
 
 
-def seen(leader: int = 1, isr: tuple[int, ...] = (1, 2), error: int = 0) -> MetadataResponse:
+def seen(leader=1, isr=(1, 2), error=0):
     partition = MetadataResponsePartition(0, 0, leader, 0, [1, 2], list(isr))
     return MetadataResponse(
         brokers=[MetadataResponseBroker(1, "h", 1), MetadataResponseBroker(2, "h", 2)],
@@ -90,7 +88,7 @@ def seen(leader: int = 1, isr: tuple[int, ...] = (1, 2), error: int = 0) -> Meta
 
 
 class TestReadiness:
-    def test_serving(self) -> None:
+    def test_serving(self):
         assert cluster.is_serving([1, 2])(seen()) is None
         assert cluster.is_serving([1, 2])(seen(leader=-1)) == "t-0 has no leader"
         assert cluster.is_serving([1])(seen(leader=-1)) is None, "a replica is not running"
@@ -99,14 +97,14 @@ class TestReadiness:
         headless.controller_id = -1
         assert cluster.is_serving([1, 2])(headless) == "it knows no controller"
 
-    def test_in_sync(self) -> None:
+    def test_in_sync(self):
         assert cluster.is_in_sync([1, 2])(seen()) is None
         problem = cluster.is_in_sync([1, 2])(seen(isr=(1,)))
         assert problem == "t-0 has replicas [1, 2], in sync are [1]"
         assert cluster.is_in_sync([1])(seen(isr=(1,))) is None
         assert cluster.is_in_sync([1, 3])(seen()) == "it knows brokers [1, 2], not [3]"
 
-    def test_has_topic(self) -> None:
+    def test_has_topic(self):
         assert cluster.has_topic("t", 1)(seen()) is None
         assert cluster.has_topic("t", 2)(seen()) == "1 of 2 have a leader"
         assert cluster.has_topic("t", 1)(seen(leader=-1)) == "0 of 1 have a leader"

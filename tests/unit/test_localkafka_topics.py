@@ -1,17 +1,12 @@
 """``LocalKafka.create_topic`` against a scripted broker that answers late."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.localkafka import LocalKafka, LocalKafkaError
-from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages.topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -22,7 +17,7 @@ from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponseTopic,
 )
 from tests.simulation.time import SimClock
-from tests.unit.scripted_network import Asked, ScriptedNetwork
+from tests.unit.scripted_network import ScriptedNetwork
 
 NODE = Node(1, "broker", 9092)
 OFFERED = {
@@ -36,13 +31,13 @@ UNKNOWN_TOPIC = 3
 class LateKafka(LocalKafka):
     """Needs 8 s to describe the topic and 8 s to create it, and never shows it."""
 
-    def __init__(self, log_file: Path) -> None:
+    def __init__(self, log_file):
         super().__init__()
         self.clock = SimClock(0)
         self._clock = self.clock
         self._log_file = log_file
 
-    def _answer(self, asked: Asked) -> schema.Message:
+    def _answer(self, asked):
         request = asked.request
         if isinstance(request, CreateTopicsRequest):
             self.clock.ms += LATE_MS
@@ -55,24 +50,24 @@ class LateKafka(LocalKafka):
         topics = [MetadataResponseTopic(UNKNOWN_TOPIC, topic.name) for topic in request.topics]
         return MetadataResponse(brokers=brokers, topics=topics)
 
-    def _running(self) -> list[int]:
+    def _running(self):
         return [1]
 
-    def _admin(self, broker_ids: Sequence[int], request_timeout_ms: int = 2_000) -> AdminClient:
+    def _admin(self, broker_ids, request_timeout_ms=2_000):
         network = ScriptedNetwork({1: NODE}, self.clock, self._answer, OFFERED)
         settings = DEFAULT_SETTINGS._replace(request_timeout_ms=60_000)
         rng = random.Random(1)
         return AdminClient([(NODE.host, NODE.port)], settings, network, self.clock, rng)
 
-    def log_file(self, broker_id: int) -> Path:
+    def log_file(self, broker_id):
         return self._log_file
 
-    def await_failure(self, timeout_ms: int) -> str | None:
+    def await_failure(self, timeout_ms):
         self.clock.ms += timeout_ms
         return None
 
 
-def test_one_timeout_for_all_requests(tmp_path: Path) -> None:
+def test_one_timeout_for_all_requests(tmp_path):
     """Asking for the topic takes 8 s and creating it too: 4 s are left until all brokers know it."""
     kafka = LateKafka(tmp_path / "broker.log")
     with pytest.raises(LocalKafkaError, match="topic t not ready within 20000 ms"):

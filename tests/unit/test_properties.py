@@ -1,10 +1,7 @@
 """Properties files, read as Java reads them."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -13,7 +10,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import Property, parse_properties, read_properties
 
 
-def parsed(text: str) -> dict[str, str]:
+def parsed(text):
     return {name: value for name, value, _ in parse_properties(text, "f")}
 
 
@@ -51,11 +48,11 @@ def parsed(text: str) -> dict[str, str]:
         ("a=\u00fc\u2028b", {"a": "\u00fc\u2028b"}),
     ],
 )  # fmt: skip
-def test_texts(text: str, expected: dict[str, str]) -> None:
+def test_texts(text, expected):
     assert parsed(text) == expected
 
 
-def test_lines_are_those_where_a_property_begins() -> None:
+def test_lines_are_those_where_a_property_begins():
     assert parse_properties("# c\na=1\\\n2\nb=3", "f") == [
         Property("a", "12", 2),
         Property("b", "3", 4),
@@ -63,7 +60,7 @@ def test_lines_are_those_where_a_property_begins() -> None:
 
 
 @pytest.mark.parametrize("text", ["\na=marked-secret\\u12", "#\na=\\uD8zzmarked-secret"])
-def test_a_broken_escape_names_the_line_and_shows_nothing(text: str) -> None:
+def test_a_broken_escape_names_the_line_and_shows_nothing(text):
     with pytest.raises(ConfigError) as raised:
         parse_properties(text, "/run/client.properties")
     assert str(raised.value) == (
@@ -72,7 +69,7 @@ def test_a_broken_escape_names_the_line_and_shows_nothing(text: str) -> None:
     )
 
 
-def test_files_are_in_utf_8(tmp_path: Path) -> None:
+def test_files_are_in_utf_8(tmp_path):
     path = tmp_path / "client.properties"
     path.write_bytes("\ufeffa=ü".encode())
     assert read_properties(str(path)) == [Property("a", "ü", 1)]
@@ -116,7 +113,7 @@ CHARACTERS = 'ab=: \t\\#!\n\r\fü"n'
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
-def test_java_reads_the_same(tmp_path: Path) -> None:
+def test_java_reads_the_same(tmp_path):
     (tmp_path / "Load.java").write_text(JAVA)
     rng = Random(13)
     # With an end of its own: after a backslash at the very end, Java finds a property of no name.

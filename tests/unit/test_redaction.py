@@ -1,7 +1,5 @@
 """Secrets that Spark would show: which, and what is said of them. Nothing of ours shows one."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest
@@ -62,11 +60,11 @@ SECRETS["kafka.sasl.jaas.config"] = f'{PLAIN} username="u" password="marked-hush
         ("kafka.sasl.jaas.config", 'Krb5LoginModule required keyTab="/etc/key.tab";', False),
     ],
 )
-def test_what_is_a_secret_in_clear(name: str, value: str, is_clear: bool) -> None:
+def test_what_is_a_secret_in_clear(name, value, is_clear):
     assert clear_secrets({name: value}) == ([name.lower()] if is_clear else [])
 
 
-def test_what_sparks_default_does_not_hide() -> None:
+def test_what_sparks_default_does_not_hide():
     """Spark looks at names and at values: a JAAS text with a password in it is hidden."""
     assert secrets_shown_by_spark(SECRETS) == [
         "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
@@ -74,24 +72,24 @@ def test_what_sparks_default_does_not_hide() -> None:
     ]
 
 
-def test_names_are_in_any_case() -> None:
+def test_names_are_in_any_case():
     assert secrets_shown_by_spark({"Kafka.SSL.Keystore.Key": "x"}) == ["kafka.ssl.keystore.key"]
 
 
-def test_the_suggested_expression_hides_everything() -> None:
+def test_the_suggested_expression_hides_everything():
     assert secrets_shown_by_spark(SECRETS, SUGGESTED_REGEX) == []
     for url in ("https://user:x@h:1", "https://user:1/x@h", "https://h/?api_key=x"):
         assert len(secrets_shown_by_spark(dict.fromkeys(URLS, url))) == 4
         assert secrets_shown_by_spark(dict.fromkeys(URLS, url), SUGGESTED_REGEX) == []
 
 
-def test_another_expression_may_hide_less() -> None:
+def test_another_expression_may_hide_less():
     assert len(secrets_shown_by_spark(SECRETS, "(?i)token")) == len(SECRETS)
     assert secrets_shown_by_spark(SECRETS, "spark[.]pykafka", "spark.pykafka.") == []
     assert secrets_shown_by_spark(SECRETS, "(?i)[[:broken") == secrets_shown_by_spark(SECRETS)
 
 
-def test_the_warning_names_options_and_what_to_do() -> None:
+def test_the_warning_names_options_and_what_to_do():
     assert warning_about_shown_secrets(["a", "b"]) == (
         "a, b: a secret in clear text, which Spark shows in its UI, plans and event logs, for the "
         "default of spark.redaction.regex does not match. Write a reference, ${file:/path:key}, "
@@ -102,7 +100,7 @@ def test_the_warning_names_options_and_what_to_do() -> None:
     assert DEFAULT_REGEX in SUGGESTED_REGEX
 
 
-def options(**more: str) -> SinkOptions:
+def options(**more):
     return SinkOptions.parse(
         {
             "kafka.bootstrap.servers": "b:9092",
@@ -114,12 +112,12 @@ def options(**more: str) -> SinkOptions:
     )
 
 
-def test_the_sink_warns_of_what_spark_shows() -> None:
+def test_the_sink_warns_of_what_spark_shows():
     assert options().notes == (warning_about_shown_secrets(["kafka.ssl.keystore.key"]),)
     assert options(**{"kafka.ssl.keystore.key": "${env:KEY}"}).notes == ()
 
 
-def test_nothing_of_ours_shows_it() -> None:
+def test_nothing_of_ours_shows_it():
     parsed = options()
     assert "marked-hush" not in f"{parsed} {parsed.notes} {parsed.producer!r}"
     assert b"marked-hush" not in pickle.dumps(parsed)

@@ -1,9 +1,5 @@
 """References in options: how they are written, what they stand for, what is said when they fail."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
@@ -34,7 +30,7 @@ OPTION = "kafka.sasl.password"
         ("a$b{c:d}", []),
     ],
 )
-def test_how_references_are_written(text: str, references: list[Reference]) -> None:
+def test_how_references_are_written(text, references):
     assert references_in(text) == references
     assert has_reference(text) is bool(references)
 
@@ -42,7 +38,7 @@ def test_how_references_are_written(text: str, references: list[Reference]) -> N
 @pytest.mark.parametrize(
     "text", ["${env:}", "${env:a:b}", "${file:a}", "${file:a:}", "${dir::a}", "${vault:a:b}"]
 )
-def test_references_that_are_wrong_are_told_without_showing_them(text: str) -> None:
+def test_references_that_are_wrong_are_told_without_showing_them(text):
     with pytest.raises(ConfigError) as raised:
         resolve(f"marked-secret {text}", OPTION)
     message = str(raised.value)
@@ -52,7 +48,7 @@ def test_references_that_are_wrong_are_told_without_showing_them(text: str) -> N
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch):
     """A folder with a properties file and a file of its own, and a variable."""
     (tmp_path / "kafka.properties").write_text("user=alice\npassword=a\\u00fc\\=\\\n  b\n")
     (tmp_path / "tls.key").write_text("-----BEGIN\nx\n-----END\n")
@@ -60,7 +56,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_values(place: Path) -> None:
+def test_values(place):
     text = "as it is, ${also this}, ${ env:A} and $1"
     assert resolve(text, OPTION) == text
     again = "values are not resolved again"
@@ -71,20 +67,20 @@ def test_values(place: Path) -> None:
     assert resolve(several, OPTION) == "a alice b from ${env:HOME}"
 
 
-def test_values_are_read_anew_each_time(place: Path) -> None:
+def test_values_are_read_anew_each_time(place):
     reference = f"${{dir:{place}:tls.key}}"
     before = resolve(reference, OPTION)
     (place / "tls.key").write_text("another")
     assert (before, resolve(reference, OPTION)) == ("-----BEGIN\nx\n-----END", "another")
 
 
-def test_a_name_without_a_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_without_a_folder(place, monkeypatch):
     """As spark-submit --files ships it; see the locations of stores."""
     monkeypatch.chdir(place)
     assert resolve("${file:kafka.properties:user}", OPTION) == "alice"
 
 
-def refused(text: str) -> str:
+def refused(text):
     with pytest.raises(ConfigError) as raised:
         resolve(f"marked-secret {text}", OPTION)
     message = str(raised.value)
@@ -94,7 +90,7 @@ def refused(text: str) -> str:
     return message
 
 
-def test_what_is_missing_is_told_with_where_it_was_looked_for(place: Path) -> None:
+def test_what_is_missing_is_told_with_where_it_was_looked_for(place):
     message = refused("${env:NO_SUCH_VARIABLE}")
     assert "has no environment variable NO_SUCH_VARIABLE. The driver and each executor" in message
     assert "spark.executorEnv.NO_SUCH_VARIABLE" in message
@@ -109,7 +105,7 @@ def test_what_is_missing_is_told_with_where_it_was_looked_for(place: Path) -> No
     assert "is not the name of a file" in refused(f"${{dir:{place}:../tls.key}}")
 
 
-def test_files_that_cannot_be_read_show_nothing(place: Path) -> None:
+def test_files_that_cannot_be_read_show_nothing(place):
     (place / "bad").write_bytes(b"password=marked-secret\xfc\n")
     assert f"{place}/bad, line 1: not in UTF-8" in refused(f"${{file:{place}/bad:password}}")
     assert f"{place}/bad is not in UTF-8" in refused(f"${{dir:{place}:bad}}")
@@ -121,12 +117,12 @@ PROVIDER = "org.apache.kafka.common.config.provider"
 GIVEN = {"bootstrap.servers": "b:9092", "security.protocol": "SSL"}
 
 
-def providers(**classes: str) -> dict[str, str]:
+def providers(**classes):
     named = {f"config.providers.{name}.class": f"{of}" for name, of in classes.items()}
     return {"config.providers": " , ".join(classes), **named}
 
 
-def test_providers_of_java_by_their_names() -> None:
+def test_providers_of_java_by_their_names():
     config = ProducerConfig.parse(
         {
             **GIVEN,
@@ -144,7 +140,7 @@ def test_providers_of_java_by_their_names() -> None:
     assert config.keystore.key_password == Secret("${dir:/a:secrets:directory}")
 
 
-def test_references_beside_those_of_a_provider_stay_as_they_are() -> None:
+def test_references_beside_those_of_a_provider_stay_as_they_are():
     classes = providers(secrets=f"{PROVIDER}.FileConfigProvider")
     location = {"ssl.truststore.location": "${env:TRUST}/${secrets:/a:b}"}
     config = ProducerConfig.parse({**GIVEN, **classes, **location}).security.ssl
@@ -152,7 +148,7 @@ def test_references_beside_those_of_a_provider_stay_as_they_are() -> None:
     assert config.truststore.location == "${env:TRUST}/${file:/a:b}"
 
 
-def test_other_providers_are_refused_by_name() -> None:
+def test_other_providers_are_refused_by_name():
     strimzi = "io.strimzi.kafka.KubernetesSecretConfigProvider"
     with pytest.raises(ConfigError) as raised:
         ProducerConfig.parse({**GIVEN, **providers(secrets=strimzi)})
@@ -167,7 +163,7 @@ def test_other_providers_are_refused_by_name() -> None:
     )
 
 
-def test_providers_among_sparks_options() -> None:
+def test_providers_among_sparks_options():
     """Names of options come in lower case, values as they are."""
     options = SinkOptions.parse(
         {

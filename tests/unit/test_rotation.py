@@ -1,11 +1,8 @@
 """Connections when keys, trust stores or passwords are replaced, and when certificates expire."""
 
-from __future__ import annotations
-
 import logging
 import random
 from datetime import datetime, timezone
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -17,16 +14,14 @@ from spark_kafka_sink.config.security_config import SecurityConfig
 from spark_kafka_sink.localkafka import certificates
 from spark_kafka_sink.localkafka.certificates import Authority, write_private
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.interface import Address, Connected, Received
-from spark_kafka_sink.network.node_connection import ClientResponse
+from spark_kafka_sink.network.interface import Connected, Received
 from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.protocol.messages.topics import MetadataRequest, MetadataResponse
-from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.security.key_formats import expires_at_ms
 from spark_kafka_sink.security.security import Security
 from tests.simulation.time import SimClock
 from tests.unit.frames import answer_frame
-from tests.unit.scripted_network import Asked, ScriptedNetwork, Silence
+from tests.unit.scripted_network import ScriptedNetwork, Silence
 
 NODE = Node(1, "broker.example", 9092)
 AUTHORITY = Authority()
@@ -35,44 +30,44 @@ AUTHORITY = Authority()
 class World:
     """A client and one broker, which keeps its answers back while ``is_silent``."""
 
-    def __init__(self, expires_after_ms: int | None = None) -> None:
+    def __init__(self, expires_after_ms=None):
         self.clock = SimClock(0)
         self.is_silent = False
         self.network = ScriptedNetwork(
             {1: NODE}, self.clock, self._answer, {MetadataRequest: (0, 12)}
         )
         self._connect = self.network.connect
-        self.network.connect = self._connect_with_certificate  # type: ignore[method-assign]
+        self.network.connect = self._connect_with_certificate
         self.expires_after_ms = expires_after_ms
         settings = DEFAULT_SETTINGS._replace(max_in_flight_requests_per_connection=5)
         self.client = NetworkClient(settings, self.network, self.clock, random.Random(1))
-        self.answered: list[ClientResponse] = []
+        self.answered = []
 
-    def _connect_with_certificate(self, channel_id: int, address: Address, host: str) -> None:
+    def _connect_with_certificate(self, channel_id, address, host):
         self._connect(channel_id, address, host)
         if self.expires_after_ms is not None:
             at_ms = self.clock.timestamp_ms() + self.expires_after_ms
             events = self.network._events
             events[-1] = Connected(channel_id, at_ms)
 
-    def _answer(self, asked: Asked) -> Message:
+    def _answer(self, asked):
         if self.is_silent:
             raise Silence
         return MetadataResponse()
 
-    def is_ready(self) -> bool:
+    def is_ready(self):
         return self.client.ready(NODE, self.clock.now_ms())
 
-    def become_ready(self) -> None:
+    def become_ready(self):
         while not self.is_ready():
             self.client.poll(0, self.clock.now_ms())
 
-    def send(self) -> None:
+    def send(self):
         now_ms = self.clock.now_ms()
         self.client.send(NODE, MetadataRequest(), now_ms, lambda r, _: self.answered.append(r))
         self.client.poll(0, now_ms)
 
-    def answer_what_waits(self) -> None:
+    def answer_what_waits(self):
         protocol = self.client._connections[NODE.node_id].protocol
         assert protocol is not None
         (sent,) = protocol.in_flight
@@ -81,11 +76,11 @@ class World:
         self.network._events.append(Received(channel_id, frame))
 
     @property
-    def connects(self) -> int:
+    def connects(self):
         return len(self.network.connects)
 
 
-def test_no_request_is_sent_on_a_connection_of_before() -> None:
+def test_no_request_is_sent_on_a_connection_of_before():
     world = World()
     world.become_ready()
     world.send()
@@ -99,7 +94,7 @@ def test_no_request_is_sent_on_a_connection_of_before() -> None:
     assert world.connects == 2
 
 
-def test_what_is_in_flight_is_answered_first() -> None:
+def test_what_is_in_flight_is_answered_first():
     world = World()
     world.become_ready()
     world.is_silent = True
@@ -116,7 +111,7 @@ def test_what_is_in_flight_is_answered_first() -> None:
     assert (world.connects, len(world.answered)) == (2, 1)
 
 
-def test_a_connection_that_nobody_uses_any_more_is_closed_too() -> None:
+def test_a_connection_that_nobody_uses_any_more_is_closed_too():
     world = World()
     world.become_ready()
     world.client.renew_connections()
@@ -125,7 +120,7 @@ def test_a_connection_that_nobody_uses_any_more_is_closed_too() -> None:
     assert world.connects == 1
 
 
-def test_one_that_is_being_made_with_the_former_key_takes_no_request() -> None:
+def test_one_that_is_being_made_with_the_former_key_takes_no_request():
     world = World()
     while not world.connects:
         world.is_ready()
@@ -136,7 +131,7 @@ def test_one_that_is_being_made_with_the_former_key_takes_no_request() -> None:
     assert world.connects == 2
 
 
-def test_no_connection_outlives_its_certificate() -> None:
+def test_no_connection_outlives_its_certificate():
     world = World(expires_after_ms=60_000)
     world.become_ready()
     world.clock.ms = 59_999
@@ -152,7 +147,7 @@ def test_no_connection_outlives_its_certificate() -> None:
     assert not world.client._by_channel, "an idle one ends with it, too"
 
 
-def test_what_has_expired_by_this_clock_is_the_brokers_to_judge() -> None:
+def test_what_has_expired_by_this_clock_is_the_brokers_to_judge():
     """Else the connection would be made again and again."""
     world = World(expires_after_ms=-1)
     world.become_ready()
@@ -162,7 +157,7 @@ def test_what_has_expired_by_this_clock_is_the_brokers_to_judge() -> None:
 
 
 @pytest.mark.parametrize("year", [1999, 2026, 2049, 2050, 9998, 9999])
-def test_when_a_certificate_expires(year: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_a_certificate_expires(year, monkeypatch):
     """Two kinds of time: with two digits of the year until 2049, and with four."""
     at = datetime(year, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
     begin = datetime(1990, 1, 1, tzinfo=timezone.utc)
@@ -178,7 +173,7 @@ def test_when_a_certificate_expires(year: int, monkeypatch: pytest.MonkeyPatch) 
 # --- what has been replaced ------------------------------------------------------------------------
 
 
-def secured(folder: Path, **options: str) -> Security:
+def secured(folder, **options):
     files = {
         "ssl.keystore.location": str(folder / "client.pem"),
         "ssl.truststore.location": str(folder / "ca.pem"),
@@ -191,13 +186,13 @@ def secured(folder: Path, **options: str) -> Security:
     return Security.of(config.security)
 
 
-def write_all(folder: Path) -> None:
+def write_all(folder):
     write_private(folder / "client.pem", AUTHORITY.issue("alice").pem())
     write_private(folder / "ca.pem", AUTHORITY.pem)
     (folder / "secrets").write_text("password=before\n")
 
 
-def test_each_replaced_file_is_noticed_once(tmp_path: Path) -> None:
+def test_each_replaced_file_is_noticed_once(tmp_path):
     write_all(tmp_path)
     have_changed = secured(tmp_path).credentials_watcher()
     assert not have_changed()
@@ -211,9 +206,7 @@ def test_each_replaced_file_is_noticed_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["client.pem", "ca.pem", "secrets"])
 @pytest.mark.parametrize("content", ["", None], ids=["empty", "gone"])
-def test_a_half_written_file_leaves_the_former_in_use(
-    name: str, content: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_half_written_file_leaves_the_former_in_use(name, content, tmp_path, caplog):
     write_all(tmp_path)
     security = secured(tmp_path)
     have_changed = security.credentials_watcher()
@@ -234,7 +227,7 @@ def test_a_half_written_file_leaves_the_former_in_use(
     assert have_changed()
 
 
-def test_two_producers_each_notice_it(tmp_path: Path) -> None:
+def test_two_producers_each_notice_it(tmp_path):
     write_all(tmp_path)
     security = secured(tmp_path)
     first, second = security.credentials_watcher(), security.credentials_watcher()
@@ -242,7 +235,7 @@ def test_two_producers_each_notice_it(tmp_path: Path) -> None:
     assert (first(), second(), first(), second()) == (True, True, False, False)
 
 
-def test_a_producer_that_is_kept_notices_it_before_the_next_task(tmp_path: Path) -> None:
+def test_a_producer_that_is_kept_notices_it_before_the_next_task(tmp_path):
     write_all(tmp_path)
     config = ProducerConfig.parse(
         {
@@ -251,11 +244,11 @@ def test_a_producer_that_is_kept_notices_it_before_the_next_task(tmp_path: Path)
             "ssl.keystore.location": str(tmp_path / "client.pem"),
         }
     )
-    asked: list[bool] = []
+    asked = []
     pool = ProducerPool()
     producer = pool.acquire(config, [])
     try:
-        producer.client.renew_connections = lambda: asked.append(True)  # type: ignore[method-assign]
+        producer.client.renew_connections = lambda: asked.append(True)
         for expected in (0, 1, 1):
             pool.release(config, producer)
             assert pool.acquire(config, []) is producer
@@ -266,16 +259,16 @@ def test_a_producer_that_is_kept_notices_it_before_the_next_task(tmp_path: Path)
         producer.close()
 
 
-def test_the_drivers_client_that_is_kept_notices_it(tmp_path: Path) -> None:
+def test_the_drivers_client_that_is_kept_notices_it(tmp_path):
     write_all(tmp_path)
     given = {
         "bootstrap.servers": "127.0.0.1:1",
         "security.protocol": "SSL",
         "ssl.keystore.location": str(tmp_path / "client.pem"),
     }
-    asked: list[bool] = []
+    asked = []
     with AdminClient.of(ProducerConfig.parse(given)) as admin:
-        admin._client.renew_connections = lambda: asked.append(True)  # type: ignore[method-assign]
+        admin._client.renew_connections = lambda: asked.append(True)
         admin.renew_if_credentials_changed()
         assert asked == []
         write_private(tmp_path / "client.pem", AUTHORITY.issue("alice").pem())

@@ -1,7 +1,5 @@
 """The bytes of each SASL mechanism, and what a wrong broker gets: an AuthenticationError."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac
@@ -34,7 +32,7 @@ CLIENT_FINAL = (
 SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
-def scram(user: ScramUser = USER, mechanism: str = "SCRAM-SHA-256") -> ScramSaslClient:
+def scram(user=USER, mechanism="SCRAM-SHA-256"):
     return ScramSaslClient(mechanism, user, nonce=lambda: NONCE)
 
 

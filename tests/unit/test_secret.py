@@ -1,7 +1,5 @@
 """Texts that are never shown."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest
@@ -13,7 +11,7 @@ TEXTS = ["", "a password: marked", "pässwörd \U0001f511", "caf\udce9"]
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_any_text_is_kept_compared_and_pickled(text: str) -> None:
+def test_any_text_is_kept_compared_and_pickled(text):
     secret = Secret(text)
     assert secret.reveal() == text
     assert secret == Secret(text)
@@ -22,7 +20,7 @@ def test_any_text_is_kept_compared_and_pickled(text: str) -> None:
     assert pickle.loads(pickle.dumps(secret)) == secret
 
 
-def test_no_representation_shows_it() -> None:
+def test_no_representation_shows_it():
     secret = Secret("marked")
     for shown in (repr(secret), str(secret), f"{secret}", f"{secret:>20}", f"{[secret]}"):
         assert "marked" not in shown

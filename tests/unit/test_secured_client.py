@@ -1,7 +1,5 @@
 """What a client does when brokers authenticate it, refuse it, or it has no credentials now."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 
@@ -16,8 +14,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.network.interface import Address, Disconnected
-from spark_kafka_sink.protocol.connection import SaslClient
+from spark_kafka_sink.network.interface import Disconnected
 from spark_kafka_sink.protocol.messages.client import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -45,20 +42,20 @@ class OneMessage:
 
     mechanism = "PLAIN"
 
-    def initial_response(self) -> bytes:
+    def initial_response(self):
         return b"\0alice\0secret"
 
-    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge):
         return None
 
 
 class World:
     """A client and one broker, which answers SASL well unless ``answer`` says otherwise."""
 
-    def __init__(self, is_authenticated: bool = True) -> None:
+    def __init__(self, is_authenticated=True):
         self.clock = SimClock(0)
-        self.answers: dict[type[Message], Answer] = {}
-        self.hosts: list[str] = []
+        self.answers = {}
+        self.hosts = []
         self.unavailable_until_ms = 0
         offered = {MetadataRequest: (0, 12), **SASL}
         self.network = ScriptedNetwork({1: NODE}, self.clock, self._answer, offered)
@@ -71,13 +68,13 @@ class World:
             self._create_sasl_client if is_authenticated else None,
         )
 
-    def _create_sasl_client(self, host: str) -> SaslClient:
+    def _create_sasl_client(self, host):
         self.hosts.append(host)
         if self.clock.ms < self.unavailable_until_ms:
             raise CredentialsUnavailableError("the issuer is away")
         return OneMessage()
 
-    def _answer(self, asked: Asked) -> Message:
+    def _answer(self, asked):
         answer = self.answers.get(type(asked.request))
         if answer is not None:
             return answer(asked)
@@ -87,42 +84,42 @@ class World:
             return SaslAuthenticateResponse(session_lifetime_ms=10_000)
         return METADATA
 
-    def ask(self) -> None:
+    def ask(self):
         self.admin.metadata([], False, self.admin.deadline_in(TIMEOUT_MS))
 
     @property
-    def asked(self) -> list[str]:
+    def asked(self):
         return [type(asked.request).__name__ for asked in self.network.asked]
 
 
 @pytest.fixture
-def world() -> World:
+def world():
     return World()
 
 
-def refuse(asked: Asked) -> Message:
+def refuse(asked):
     code = error_named("SASL_AUTHENTICATION_FAILED").code
     return SaslAuthenticateResponse(code, "Authentication failed: Invalid username or password")
 
 
-def lose(asked: Asked) -> Message:
+def lose(asked):
     raise LoseConnection
 
 
-def say_nothing(asked: Asked) -> Message:
+def say_nothing(asked):
     raise Silence
 
 
 LOGIN = ["SaslHandshakeRequest", "SaslAuthenticateRequest"]
 
 
-def test_authenticated_before_the_first_question(world: World) -> None:
+def test_authenticated_before_the_first_question(world):
     world.ask()
     assert world.asked == [*LOGIN, "MetadataRequest"]
     assert world.hosts == [NODE.host]
 
 
-def test_a_session_is_renewed_when_there_is_something_to_send(world: World) -> None:
+def test_a_session_is_renewed_when_there_is_something_to_send(world):
     world.ask()
     world.clock.ms += 9_600
     world.admin.pause(0, world.clock.ms + 1_000)
@@ -132,7 +129,7 @@ def test_a_session_is_renewed_when_there_is_something_to_send(world: World) -> N
     assert len(world.network.connects) == 1
 
 
-def test_after_a_session_the_connection_is_made_anew(world: World) -> None:
+def test_after_a_session_the_connection_is_made_anew(world):
     world.ask()
     world.clock.ms += 10_000
     started_ms = world.clock.ms
@@ -142,7 +139,7 @@ def test_after_a_session_the_connection_is_made_anew(world: World) -> None:
     assert world.clock.ms == started_ms, "nothing went wrong: there is no back-off"
 
 
-def test_a_refusal_is_raised_at_once_and_names_the_broker(world: World) -> None:
+def test_a_refusal_is_raised_at_once_and_names_the_broker(world):
     world.answers[SaslAuthenticateRequest] = refuse
     with pytest.raises(AuthenticationError) as raised:
         world.ask()
@@ -151,7 +148,7 @@ def test_a_refusal_is_raised_at_once_and_names_the_broker(world: World) -> None:
     assert "Invalid username or password" in str(raised.value)
 
 
-def test_so_it_is_when_a_session_is_renewed(world: World) -> None:
+def test_so_it_is_when_a_session_is_renewed(world):
     world.ask()
     world.clock.ms = started_ms = 9_600
     world.answers[SaslAuthenticateRequest] = refuse
@@ -160,7 +157,7 @@ def test_so_it_is_when_a_session_is_renewed(world: World) -> None:
     assert world.clock.ms == started_ms
 
 
-def test_who_was_refused_may_ask_again(world: World) -> None:
+def test_who_was_refused_may_ask_again(world):
     """A client that lives on: somebody may have created the user meanwhile."""
     world.answers[SaslAuthenticateRequest] = refuse
     with pytest.raises(AuthenticationError):
@@ -169,20 +166,20 @@ def test_who_was_refused_may_ask_again(world: World) -> None:
     world.ask()
 
 
-def test_credentials_that_are_not_there_yet_are_waited_for(world: World) -> None:
+def test_credentials_that_are_not_there_yet_are_waited_for(world):
     world.unavailable_until_ms = 20_000
     world.ask()
     assert world.clock.ms >= 20_000
 
 
-def test_credentials_that_never_come(world: World) -> None:
+def test_credentials_that_never_come(world):
     world.unavailable_until_ms = TIMEOUT_MS * 10
     with pytest.raises(BootstrapError, match="the issuer is away"):
         world.ask()
 
 
-def test_a_connection_lost_in_the_middle_of_sasl_is_made_again(world: World) -> None:
-    def lose_once(asked: Asked) -> Message:
+def test_a_connection_lost_in_the_middle_of_sasl_is_made_again(world):
+    def lose_once(asked):
         del world.answers[SaslAuthenticateRequest]
         raise LoseConnection
 
@@ -191,7 +188,7 @@ def test_a_connection_lost_in_the_middle_of_sasl_is_made_again(world: World) -> 
     assert len(world.network.connects) == 2
 
 
-def test_a_broker_that_hangs_in_the_middle_of_sasl(world: World) -> None:
+def test_a_broker_that_hangs_in_the_middle_of_sasl(world):
     """It has the time of setting a connection up, which grows; not that of any request."""
     world.answers[SaslAuthenticateRequest] = say_nothing
     with pytest.raises(BootstrapError) as raised:
@@ -200,17 +197,17 @@ def test_a_broker_that_hangs_in_the_middle_of_sasl(world: World) -> None:
     assert len(world.network.connects) == 3, "each has longer: 10 s, 20 s, 30 s"
 
 
-def test_tls_that_refuses_ends_the_wait(world: World) -> None:
-    def connect(channel_id: int, address: Address, host: str) -> None:
+def test_tls_that_refuses_ends_the_wait(world):
+    def connect(channel_id, address, host):
         event = Disconnected(channel_id, f"{host}: expired", is_refused=True)
         world.network._events.append(event)
 
-    world.network.connect = connect  # type: ignore[method-assign]
+    world.network.connect = connect
     with pytest.raises(AuthenticationError, match=r"broker\.example: expired"):
         world.ask()
 
 
-def test_a_listener_with_sasl_that_is_not_asked_for_it() -> None:
+def test_a_listener_with_sasl_that_is_not_asked_for_it():
     """It answers ApiVersions, and ends the connection at the next request."""
     world = World(is_authenticated=False)
     world.answers[MetadataRequest] = lose
@@ -220,7 +217,7 @@ def test_a_listener_with_sasl_that_is_not_asked_for_it() -> None:
         assert words in str(raised.value)
 
 
-def test_a_connection_that_has_answered_is_just_lost() -> None:
+def test_a_connection_that_has_answered_is_just_lost():
     world = World(is_authenticated=False)
     world.ask()
     world.answers[MetadataRequest] = lose

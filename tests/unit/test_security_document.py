@@ -1,7 +1,5 @@
 """docs/security.md: every recipe is a set of options that the sink takes without a word."""
 
-from __future__ import annotations
-
 import ast
 import re
 from importlib.util import find_spec
@@ -14,7 +12,7 @@ from spark_kafka_sink.config.security_config import DEFAULT_REGEX, SUGGESTED_REG
 from spark_kafka_sink.config.security_keys import MECHANISMS
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.security.login import check
-from tests.snippets import REPOSITORY, Block, blocks
+from tests.snippets import REPOSITORY, blocks
 
 DOCUMENT = "docs/security.md"
 TEXT = (REPOSITORY / DOCUMENT).read_text(encoding="utf-8")
@@ -26,12 +24,12 @@ PROVIDERS = blocks(DOCUMENT, "py")
 PACKAGES = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "aws_msk_iam_sasl_signer"}
 
 
-def options_of(block: Block) -> dict[str, str]:
+def options_of(block):
     return {name: value for name, value, _ in parse_properties(block.text, block.name)}
 
 
 @pytest.mark.parametrize("block", RECIPES, ids=lambda block: block.name)
-def test_recipes_are_taken(block: Block) -> None:
+def test_recipes_are_taken(block):
     given = options_of(block)
     options = SinkOptions.parse({"kafka.bootstrap.servers": "b:9093", **given})
     assert options.notes == ()
@@ -48,7 +46,7 @@ def test_recipes_are_taken(block: Block) -> None:
             check(sasl)
 
 
-def test_there_is_a_recipe_for_each_mechanism() -> None:
+def test_there_is_a_recipe_for_each_mechanism():
     servers = {"kafka.bootstrap.servers": "b:9093"}
     parsed = [SinkOptions.parse({**servers, **options_of(block)}) for block in RECIPES]
     securities = [options.producer.security for options in parsed]
@@ -58,7 +56,7 @@ def test_there_is_a_recipe_for_each_mechanism() -> None:
 
 
 @pytest.mark.parametrize("block", PROVIDERS, ids=lambda block: block.name)
-def test_token_providers_are_python_that_the_recipes_name(block: Block) -> None:
+def test_token_providers_are_python_that_the_recipes_name(block):
     functions = [n.name for n in ast.walk(ast.parse(block.text)) if isinstance(n, ast.FunctionDef)]
     named = [
         options_of(recipe).get("kafka.sasl.oauthbearer.token.provider", "") for recipe in RECIPES
@@ -66,14 +64,14 @@ def test_token_providers_are_python_that_the_recipes_name(block: Block) -> None:
     assert any(f"tokens:{name}" in named for name in functions)
 
 
-def test_the_expressions_are_those_of_the_code() -> None:
+def test_the_expressions_are_those_of_the_code():
     assert f"`{DEFAULT_REGEX}`" in TEXT
     assert f"spark.redaction.regex = {SUGGESTED_REGEX}\n" in TEXT
     conf = (REPOSITORY / "conf" / "secured.conf").read_text(encoding="utf-8")
     assert f" {SUGGESTED_REGEX}\n" in conf
 
 
-def texts_of_the_code() -> str:
+def texts_of_the_code():
     """All texts in the package's code, one to a line; parts of one f-string apart."""
     found = set()
     for path in (REPOSITORY / "spark_kafka_sink").rglob("*.py"):
@@ -83,7 +81,7 @@ def texts_of_the_code() -> str:
     return "\n".join(found)
 
 
-def messages() -> list[str]:
+def messages():
     """The first column of the rows about secured connections, without what is in angle brackets."""
     text = (REPOSITORY / "docs" / "errors.md").read_text(encoding="utf-8")
     section = text.split("\n## Secured connections\n")[1].split("\n## ")[0]
@@ -101,7 +99,7 @@ OF_OTHERS = (
 )
 
 
-def test_messages_are_word_for_word_those_of_the_code() -> None:
+def test_messages_are_word_for_word_those_of_the_code():
     texts = texts_of_the_code()
     missing = []
     for message in messages():

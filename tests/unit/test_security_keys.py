@@ -1,9 +1,5 @@
 """The keys of TLS and SASL against Kafka 4.3's table: types, defaults, bounds."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
@@ -17,7 +13,7 @@ STRING, LIST, PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
 BOOLEAN, CLASS = ConfigType.BOOLEAN, ConfigType.CLASS
 
 # What ProducerConfig.configDef() of kafka-clients 4.3.0 lists.
-JAVA: dict[str, tuple[ConfigType, Any]] = {
+JAVA = {
     "security.protocol": (STRING, "PLAINTEXT"),
     "sasl.client.callback.handler.class": (CLASS, None),
     "sasl.jaas.config": (PASSWORD, None),
@@ -91,7 +87,7 @@ WITHOUT_EFFECT = {
 
 
 @pytest.mark.parametrize("name", JAVA)
-def test_types_and_defaults_are_javas_or_the_difference_is_told(name: str) -> None:
+def test_types_and_defaults_are_javas_or_the_difference_is_told(name):
     config_type, default = JAVA[name]
     key = SECURITY_CONFIG.keys[name]
     assert key.type is config_type
@@ -100,7 +96,7 @@ def test_types_and_defaults_are_javas_or_the_difference_is_told(name: str) -> No
         assert key.difference
 
 
-def test_keys_that_java_does_not_have() -> None:
+def test_keys_that_java_does_not_have():
     assert SECURITY_CONFIG.keys.keys() - JAVA.keys() == {
         "sasl.username",
         "sasl.password",
@@ -108,13 +104,13 @@ def test_keys_that_java_does_not_have() -> None:
     }
 
 
-def test_keys_of_java_that_mean_nothing_here_are_told_or_refused() -> None:
+def test_keys_of_java_that_mean_nothing_here_are_told_or_refused():
     assert KEYS_WITHOUT_EFFECT.keys() >= WITHOUT_EFFECT
     assert "security.providers" in JAVA_CLASS_KEYS
 
 
 @pytest.mark.parametrize("name", SECURITY_CONFIG.keys)
-def test_the_table_itself(name: str) -> None:
+def test_the_table_itself(name):
     key = SECURITY_CONFIG.keys[name]
     assert key.doc.endswith(".")
     assert isinstance(key.importance, Importance)
@@ -124,7 +120,7 @@ def test_the_table_itself(name: str) -> None:
         assert key.validator(key.default) is None
 
 
-def test_every_password_may_come_by_reference() -> None:
+def test_every_password_may_come_by_reference():
     passwords = [key for key in SECURITY_CONFIG.keys.values() if key.type is PASSWORD]
     assert len(passwords) == 10
     assert all(key.takes_references for key in passwords)
@@ -135,7 +131,7 @@ def test_every_password_may_come_by_reference() -> None:
     )
 
 
-def test_which_keys_are_secret() -> None:
+def test_which_keys_are_secret():
     assert {
         "ssl.truststore.password",
         "ssl.keystore.password",
@@ -149,7 +145,7 @@ def test_which_keys_are_secret() -> None:
 
 
 # Lowest and highest value of each bounded number.
-BOUNDS: dict[str, tuple[float, float]] = {
+BOUNDS = {
     "sasl.login.refresh.window.factor": (0.5, 1.0),
     "sasl.login.refresh.window.jitter": (0.0, 0.25),
     "sasl.login.refresh.min.period.seconds": (0, 900),
@@ -160,7 +156,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_bounds_are_javas(name: str) -> None:
+def test_bounds_are_javas(name):
     key = SECURITY_CONFIG.keys[name]
     step = 0.01 if key.type is DOUBLE else 1
     lowest, highest = BOUNDS[name]
@@ -201,7 +197,7 @@ def test_bounds_are_javas(name: str) -> None:
         ("ssl.key.password", "", Secret("")),
     ],
 )
-def test_values_in_their_usual_form(name: str, text: str, value: object) -> None:
+def test_values_in_their_usual_form(name, text, value):
     assert SECURITY_CONFIG.keys[name].parse(text) == value
 
 
@@ -254,9 +250,7 @@ OAUTH = "org.apache.kafka.common.security.oauthbearer"
         ),
     ],
 )
-def test_java_classes_that_have_a_counterpart(
-    name: str, java_class: str, value: str, shade: str
-) -> None:
+def test_java_classes_that_have_a_counterpart(name, java_class, value, shade):
     assert SECURITY_CONFIG.keys[name].parse(shade + java_class) == value
 
 
@@ -264,7 +258,7 @@ def test_java_classes_that_have_a_counterpart(
     "name", [name for name, (config_type, _) in JAVA.items() if config_type is CLASS]
 )
 @pytest.mark.parametrize("java_class", ["org.example.Own", f"{OAUTH}.BrokerJwtValidator"])
-def test_other_java_classes_are_refused_by_name(name: str, java_class: str) -> None:
+def test_other_java_classes_are_refused_by_name(name, java_class):
     with pytest.raises(ConfigError) as raised:
         SECURITY_CONFIG.keys[name].parse(java_class)
     assert str(raised.value).startswith(
@@ -299,7 +293,7 @@ def test_other_java_classes_are_refused_by_name(name: str, java_class: str) -> N
         ("sasl.login.retry.backoff.ms", "${env:MS}", "not a long"),
     ],
 )
-def test_values_that_are_refused(name: str, text: str, problem: str) -> None:
+def test_values_that_are_refused(name, text, problem):
     with pytest.raises(ConfigError) as raised:
         SECURITY_CONFIG.keys[name].parse(text)
     message = str(raised.value)

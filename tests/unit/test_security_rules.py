@@ -1,7 +1,5 @@
 """Rules across the keys of TLS and SASL, and what is said of options without effect."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest
@@ -24,24 +22,24 @@ PEM = "-----BEGIN CERTIFICATE-----"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 
 
-def parse(*options: dict[str, str]) -> SinkOptions:
+def parse(*options):
     merged = dict(SERVERS)
     for some in options:
         merged.update(some)
     return SinkOptions.parse(merged)
 
 
-def security(*options: dict[str, str]) -> SecurityConfig:
+def security(*options):
     return parse(*options).producer.security
 
 
-def refusal(*options: dict[str, str]) -> str:
+def refusal(*options):
     with pytest.raises(ConfigError) as raised:
         parse(*options)
     return str(raised.value)
 
 
-def test_plaintext_is_the_default() -> None:
+def test_plaintext_is_the_default():
     assert security() == SecurityConfig("PLAINTEXT", None, None)
 
 
@@ -54,14 +52,14 @@ def test_plaintext_is_the_default() -> None:
         ("SASL_SSL", True, True),
     ],
 )
-def test_the_protocol_says_what_there_is(protocol: str, has_tls: bool, has_sasl: bool) -> None:
+def test_the_protocol_says_what_there_is(protocol, has_tls, has_sasl):
     found = security({"kafka.security.protocol": protocol})
     assert found.protocol == protocol.upper()
     assert (found.ssl is not None) is has_tls
     assert (found.sasl is not None) is has_sasl
 
 
-def test_tls_as_it_was_asked_for() -> None:
+def test_tls_as_it_was_asked_for():
     found = security(
         TLS,
         {
@@ -87,7 +85,7 @@ def test_tls_as_it_was_asked_for() -> None:
     )
 
 
-def test_stores_in_the_options() -> None:
+def test_stores_in_the_options():
     found = security(
         TLS,
         {
@@ -171,19 +169,19 @@ def test_stores_in_the_options() -> None:
         ),
     ],
 )
-def test_stores_that_contradict_themselves(options: dict[str, str], message: str) -> None:
+def test_stores_that_contradict_themselves(options, message):
     given = {f"kafka.ssl.{name}": value for name, value in options.items()}
     assert refusal(TLS, given) == message
     assert parse(given).producer.security.ssl is None, "PLAINTEXT uses none of it"
 
 
-def test_a_mechanism_that_is_not_named_is_kerberos() -> None:
+def test_a_mechanism_that_is_not_named_is_kerberos():
     sasl = security({"kafka.security.protocol": "SASL_SSL"}).sasl
     assert sasl is not None
     assert sasl.mechanism == "GSSAPI"
 
 
-def test_sasl_as_it_was_asked_for() -> None:
+def test_sasl_as_it_was_asked_for():
     sasl = security(
         {
             "kafka.security.protocol": "SASL_SSL",
@@ -218,7 +216,7 @@ def test_sasl_as_it_was_asked_for() -> None:
     assert oauth.assertion.private_key_passphrase == Secret("p")
 
 
-def test_plain_options_of_our_own() -> None:
+def test_plain_options_of_our_own():
     sasl = security(SASL, USER).sasl
     assert sasl is not None
     assert (sasl.username, sasl.password) == ("alice", Secret("marked-secret"))
@@ -278,18 +276,18 @@ def test_plain_options_of_our_own() -> None:
         ),
     ],
 )
-def test_sasl_that_contradicts_itself(options: dict[str, str], message: str) -> None:
+def test_sasl_that_contradicts_itself(options, message):
     assert refusal(SASL, options) == message
 
 
-def test_a_password_without_a_mechanism() -> None:
+def test_a_password_without_a_mechanism():
     assert refusal({"kafka.security.protocol": "SASL_SSL"}, USER).endswith(
         "but the mechanism is GSSAPI, which is the default"
     )
 
 
 @pytest.mark.parametrize("side", ["login", "client"])
-def test_aws_iam_by_its_login_handler(side: str) -> None:
+def test_aws_iam_by_its_login_handler(side):
     """MSK's library offers OAUTHBEARER with a handler of its own: on the wire it is the same."""
     handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
     options = {f"kafka.sasl.{side}.callback.handler.class": handler}
@@ -298,7 +296,7 @@ def test_aws_iam_by_its_login_handler(side: str) -> None:
     assert sasl.mechanism == "AWS_MSK_IAM"
 
 
-def test_sasl_without_a_protocol_for_it_is_told() -> None:
+def test_sasl_without_a_protocol_for_it_is_told():
     """The usual mistake: credentials are given, and the protocol is forgotten."""
     options = {"kafka.sasl.mechanism": "PLAIN", **USER, "kafka.ssl.truststore.location": "f"}
     assert parse(options).notes == (
@@ -328,18 +326,18 @@ def test_sasl_without_a_protocol_for_it_is_told() -> None:
         ),
     ],
 )
-def test_what_the_protocol_does_not_use_is_told(protocol: str, name: str, note: str) -> None:
+def test_what_the_protocol_does_not_use_is_told(protocol, name, note):
     value = "TLSv1.2" if name == "ssl.protocol" else "1"
     options = {"kafka.security.protocol": protocol, f"kafka.{name}": value}
     assert parse(options).notes == (note,)
 
 
-def test_what_is_used_is_not_told() -> None:
+def test_what_is_used_is_not_told():
     used = {**SASL, **USER, "kafka.ssl.truststore.location": "f"}
     assert parse(used).notes == ()
 
 
-def test_doubtful_options_are_told() -> None:
+def test_doubtful_options_are_told():
     assert parse(TLS, {"kafka.ssl.endpoint.identification.algorithm": "None"}).notes == (
         "kafka.ssl.endpoint.identification.algorithm=none is librdkafka's way to write it, taken as "
         "empty: brokers' host names are not checked",
@@ -358,11 +356,11 @@ def test_doubtful_options_are_told() -> None:
         {"kafka.ssl.keystore.type": "JKS", "kafka.ssl.keystore.location": "${env:A}", "kafka.ssl.keystore.password": "x"},
     ],
 )  # fmt: skip
-def test_what_contradicts_nothing_is_accepted(options: dict[str, str]) -> None:
+def test_what_contradicts_nothing_is_accepted(options):
     assert parse(TLS, options).notes == ()
 
 
-def test_doubtful_options_without_an_effect_are_told_once() -> None:
+def test_doubtful_options_without_an_effect_are_told_once():
     names = "kafka.ssl.enabled.protocols", "kafka.ssl.endpoint.identification.algorithm"
     (note,) = parse(dict(zip(names, ("TLSv1,TLSv1.2", " none ")))).notes
     assert note.startswith(f"options {', '.join(names)} have no effect ")
@@ -381,9 +379,7 @@ _TOKENS = {"kafka.sasl.oauthbearer.token.endpoint.url": "https://idp.example/tok
         ("SCRAM-SHA-512", USER, None),
     ],
 )
-def test_what_crosses_the_network_in_clear_is_told(
-    mechanism: str, options: dict[str, str], crossing: str | None
-) -> None:
+def test_what_crosses_the_network_in_clear_is_told(mechanism, options, crossing):
     given = {"kafka.sasl.mechanism": mechanism, "kafka.security.protocol": "SASL_PLAINTEXT"}
     note = (
         f"kafka.sasl.mechanism={mechanism} with kafka.security.protocol=SASL_PLAINTEXT: the "
@@ -397,7 +393,7 @@ def test_what_crosses_the_network_in_clear_is_told(
 
 
 @pytest.mark.parametrize("name", LIBRDKAFKA_KEYS)
-def test_librdkafkas_names_are_answered_with_javas(name: str) -> None:
+def test_librdkafkas_names_are_answered_with_javas(name):
     assert refusal({f"kafka.{name}": "marked-secret"}) == (
         f"Kafka option 'kafka.{name}' is librdkafka's, and this sink has the options of Kafka's "
         f"Java client. Instead: {LIBRDKAFKA_KEYS[name]}."
@@ -413,21 +409,21 @@ def test_librdkafkas_names_are_answered_with_javas(name: str) -> None:
         ("kafka.security.protocoll", "kafka.security.protocol"),
     ],
 )
-def test_misspelt_names_are_answered_with_the_near_one(name: str, near: str) -> None:
+def test_misspelt_names_are_answered_with_the_near_one(name, near):
     assert f"Did you mean '{near}'?" in (rejection_reason(name) or "")
 
 
 @pytest.mark.parametrize("name", ["security.protocol", "sasl.jaas.config", "ssl.keystore.key"])
-def test_names_without_their_prefix_are_answered_with_it(name: str) -> None:
+def test_names_without_their_prefix_are_answered_with_it(name):
     assert f"Did you mean 'kafka.{name}'?" in (rejection_reason(name) or "")
 
 
-def test_keys_without_effect_may_be_given() -> None:
+def test_keys_without_effect_may_be_given():
     for name in KEYS_WITHOUT_EFFECT:
         assert rejection_reason(f"kafka.{name}") is None
 
 
-def test_no_representation_and_no_pickle_shows_a_secret() -> None:
+def test_no_representation_and_no_pickle_shows_a_secret():
     options = parse(SASL, USER, {"kafka.ssl.truststore.location": "f"})
     for shown in (repr(options), str(options.producer), repr(options.producer.security)):
         assert "[hidden]" in shown
@@ -440,13 +436,13 @@ def test_no_representation_and_no_pickle_shows_a_secret() -> None:
 @pytest.mark.parametrize(
     "value", ["${vault:marked-secret}", "${file:marked-secret}", "${env:a:marked-secret}"]
 )
-def test_an_error_about_a_secret_does_not_show_it(value: str) -> None:
+def test_an_error_about_a_secret_does_not_show_it(value):
     message = refusal(SASL, {"kafka.sasl.username": "u", "kafka.sasl.password": value})
     assert message.startswith("Invalid value [hidden] for configuration kafka.sasl.password: it ")
     assert "marked-secret" not in message
 
 
-def test_references_travel_as_they_are() -> None:
+def test_references_travel_as_they_are():
     found = security(
         TLS,
         {

@@ -1,7 +1,5 @@
 """Steps of the demo, as a terminal and as a log show them."""
 
-from __future__ import annotations
-
 import io
 import threading
 
@@ -14,22 +12,22 @@ from tests.simulation.time import SimClock
 class Terminal(io.StringIO):
     """A terminal that knows when the text it waits for has been written."""
 
-    def __init__(self, awaited: str) -> None:
+    def __init__(self, awaited):
         super().__init__()
         self._awaited = awaited
         self.has_shown = threading.Event()
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
-    def write(self, text: str) -> int:
+    def write(self, text):
         written = super().write(text)
         if self._awaited in text:
             self.has_shown.set()
         return written
 
 
-def test_a_log_gets_a_line_at_the_beginning_and_one_at_the_end() -> None:
+def test_a_log_gets_a_line_at_the_beginning_and_one_at_the_end():
     clock, out = SimClock(), io.StringIO()
     steps = Steps(clock, out)
     with steps.step("Starting Kafka") as step:
@@ -40,7 +38,7 @@ def test_a_log_gets_a_line_at_the_beginning_and_one_at_the_end() -> None:
     assert out.getvalue() == "Starting Kafka …\n✓ Kafka is ready  4.2 s\nDone  (total 4.2 s)\n"
 
 
-def test_a_terminal_sees_the_step_while_it_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_sees_the_step_while_it_is_at_work(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     clock, out = SimClock(), Terminal("half of the rows")
@@ -58,7 +56,7 @@ def test_a_terminal_sees_the_step_while_it_is_at_work(monkeypatch: pytest.Monkey
     )
 
 
-def test_a_line_on_a_terminal_does_not_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_on_a_terminal_does_not_wrap(monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("NO_COLOR", "1")
     out = Terminal("…")
@@ -70,7 +68,7 @@ def test_a_line_on_a_terminal_does_not_wrap(monkeypatch: pytest.MonkeyPatch) -> 
     assert out.getvalue().endswith("\r\033[K✓ Read  0.0 s\n")
 
 
-def test_a_step_that_fails_is_marked_and_the_error_goes_on() -> None:
+def test_a_step_that_fails_is_marked_and_the_error_goes_on():
     out = io.StringIO()
     steps = Steps(SimClock(), out)
     with pytest.raises(RuntimeError), steps.step("Streaming"):

@@ -1,11 +1,8 @@
 """TLS over real sockets: chunks, large sends, pending data, ends of all kinds."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -32,7 +29,7 @@ VERSIONS = pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
+def client():
     client = Client()
     yield client
     client.network.close()
@@ -42,8 +39,8 @@ def client() -> Iterator[Client]:
 
 
 @VERSIONS
-def test_bytes_there_and_back(client: Client, version: str) -> None:
-    def echo(channel: ssl.SSLSocket) -> None:
+def test_bytes_there_and_back(client, version):
+    def echo(channel):
         assert channel.version() == version.replace("_", ".")
         channel.sendall(read_exactly(channel, 13).upper())
 
@@ -61,12 +58,12 @@ def test_bytes_there_and_back(client: Client, version: str) -> None:
     [[8 * MIB], [100] * 5_000 + [4 * MIB], [1] * 3_000, [65_536] * 200, [4_095, 4_096] * 300],
     ids=["one buffer", "many small ones and a large one", "small ones", "pages", "mixed"],
 )
-def test_a_request_larger_than_the_sockets_buffers(client: Client, sizes: list[int]) -> None:
+def test_a_request_larger_than_the_sockets_buffers(client, sizes):
     """The server reads only what it must for the rest to be written: every write is partial."""
     buffers = [bytes([index % 251]) * size for index, size in enumerate(sizes)]
     arrived = bytearray()
 
-    def read_slowly(channel: ssl.SSLSocket) -> None:
+    def read_slowly(channel):
         arrived.extend(read_exactly(channel, sum(sizes)))
         channel.sendall(b"all")
 
@@ -78,7 +75,7 @@ def test_a_request_larger_than_the_sockets_buffers(client: Client, sizes: list[i
         assert bytes(arrived) == b"".join(buffers)
 
 
-def test_large_buffers_are_not_copied_and_small_ones_share_a_record() -> None:
+def test_large_buffers_are_not_copied_and_small_ones_share_a_record():
     """What is given to TLS at once: pages as they are, and headers together."""
     context = client_context()
     channel = TlsChannel(CHANNEL, socket.socket(), HOST, context, explain)
@@ -98,12 +95,12 @@ def test_large_buffers_are_not_copied_and_small_ones_share_a_record() -> None:
     ]
 
 
-def test_an_answer_of_many_records_is_handed_over_whole(client: Client) -> None:
+def test_an_answer_of_many_records_is_handed_over_whole(client):
     """What is decrypted cannot be seen by a selector: none of it may wait for more bytes."""
     expected = bytes(range(256)) * 4_000
     go_on = threading.Event()
 
-    def answer(channel: ssl.SSLSocket) -> None:
+    def answer(channel):
         channel.sendall(expected)
         assert go_on.wait(DEADLINE_S)
 
@@ -113,11 +110,11 @@ def test_an_answer_of_many_records_is_handed_over_whole(client: Client) -> None:
         go_on.set()
 
 
-def test_byte_by_byte(client: Client) -> None:
+def test_byte_by_byte(client):
     """Each byte in a record of its own."""
     go_on = threading.Semaphore(0)
 
-    def answer(channel: ssl.SSLSocket) -> None:
+    def answer(channel):
         for byte in b"answer":
             channel.sendall(bytes([byte]))
             assert go_on.acquire(timeout=DEADLINE_S)
@@ -129,10 +126,10 @@ def test_byte_by_byte(client: Client) -> None:
             go_on.release()
 
 
-def test_an_idle_channel_does_not_keep_poll_awake(client: Client) -> None:
+def test_an_idle_channel_does_not_keep_poll_awake(client):
     go_on = threading.Event()
 
-    def wait(channel: ssl.SSLSocket) -> None:
+    def wait(channel):
         read_exactly(channel, 4 * MIB)
         assert go_on.wait(DEADLINE_S)
 
@@ -148,11 +145,11 @@ def test_an_idle_channel_does_not_keep_poll_awake(client: Client) -> None:
 # --- ends ------------------------------------------------------------------------------------------
 
 
-def test_a_listener_in_clear_text_is_not_taken_for_a_refusal(client: Client) -> None:
+def test_a_listener_in_clear_text_is_not_taken_for_a_refusal(client):
     """It hangs up; a broker that is being restarted does that, too."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def hang_up() -> None:
+        def hang_up():
             accepted, _ = listener.accept()
             with accepted:
                 accepted.recv(MIB)
@@ -165,12 +162,12 @@ def test_a_listener_in_clear_text_is_not_taken_for_a_refusal(client: Client) -> 
     assert event.reason == "localhost: [Errno 104] closed by the broker"
 
 
-def test_an_orderly_end_in_the_handshake_is_not_taken_for_a_refusal(client: Client) -> None:
+def test_an_orderly_end_in_the_handshake_is_not_taken_for_a_refusal(client):
     """As of a broker, or a load balancer, that is being stopped."""
     close_notify = bytes.fromhex("15 03 03 00 02 01 00")
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def end() -> None:
+        def end():
             accepted, _ = listener.accept()
             with accepted:
                 accepted.recv(MIB)
@@ -185,7 +182,7 @@ def test_an_orderly_end_in_the_handshake_is_not_taken_for_a_refusal(client: Clie
     assert event.reason == "closed by the broker"
 
 
-def test_bytes_that_tls_does_not_take_yet_are_kept() -> None:
+def test_bytes_that_tls_does_not_take_yet_are_kept():
     """It waits for the broker: whoever writes goes on with other things meanwhile."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -198,10 +195,10 @@ def test_bytes_that_tls_does_not_take_yet_are_kept() -> None:
         assert theirs.recv(MIB).startswith(b"\x16\x03")
 
 
-def test_a_listener_that_speaks_something_else(client: Client) -> None:
+def test_a_listener_that_speaks_something_else(client):
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def greet() -> None:
+        def greet():
             accepted, _ = listener.accept()
             with accepted:
                 accepted.sendall(b"220 mail.example ESMTP\r\n")
@@ -216,8 +213,8 @@ def test_a_listener_that_speaks_something_else(client: Client) -> None:
 
 
 @pytest.mark.parametrize("says_goodbye", [True, False], ids=["close_notify", "without a word"])
-def test_the_last_answer_comes_before_the_end(client: Client, says_goodbye: bool) -> None:
-    def answer(channel: ssl.SSLSocket) -> None:
+def test_the_last_answer_comes_before_the_end(client, says_goodbye):
+    def answer(channel):
         channel.sendall(b"last words")
         if says_goodbye:
             channel.unwrap()
@@ -229,11 +226,11 @@ def test_the_last_answer_comes_before_the_end(client: Client, says_goodbye: bool
     assert events[-1] == Disconnected(CHANNEL, "closed by the broker")
 
 
-def test_this_side_says_goodbye(client: Client) -> None:
+def test_this_side_says_goodbye(client):
     """The server reads an end, not an error."""
-    ends: list[bytes] = []
+    ends = []
 
-    def read_to_the_end(channel: ssl.SSLSocket) -> None:
+    def read_to_the_end(channel):
         channel.suppress_ragged_eofs = False
         channel.sendall(b"welcome")
         ends.append(channel.recv(1))
@@ -247,10 +244,10 @@ def test_this_side_says_goodbye(client: Client) -> None:
     assert ends == [b""]
 
 
-def test_bytes_that_are_no_record_end_an_established_connection(client: Client) -> None:
+def test_bytes_that_are_no_record_end_an_established_connection(client):
     """Lost, not refused: it was good before."""
 
-    def answer(channel: ssl.SSLSocket) -> None:
+    def answer(channel):
         channel.sendall(b"good")
         with socket.socket(fileno=socket.dup(channel.fileno())) as raw:
             raw.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
@@ -266,7 +263,7 @@ def test_bytes_that_are_no_record_end_an_established_connection(client: Client) 
     assert "TLS" in last.reason
 
 
-def test_a_plaintext_process_does_not_load_ssl() -> None:
+def test_a_plaintext_process_does_not_load_ssl():
     from tests.unit.test_layers import loaded_by
 
     loaded = loaded_by("from spark_kafka_sink.network.transport import SelectorNetwork")

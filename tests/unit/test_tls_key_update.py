@@ -3,18 +3,14 @@
 Python's own server cannot; OpenSSL's program can, with the command ``K`` of its standard input.
 """
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.network.interface import Address, Connected, Disconnected, NetworkEvent
+from spark_kafka_sink.network.interface import Address, Connected, Disconnected
 from tests.unit.tls_client import CHANNEL, Client, received
 from tests.unit.tls_server import HOST, broker
 
@@ -29,38 +25,38 @@ POLL_MS = 20
 class OpenSsl:
     """``openssl s_server``. It shows what it receives, and sends what it is told to."""
 
-    def __init__(self, process: subprocess.Popen[bytes], messages: Path, shown: Path) -> None:
+    def __init__(self, process, messages, shown):
         self._process = process
         self._messages = messages
         self._shown = shown
 
     @property
-    def address(self) -> tuple[str, int]:
+    def address(self):
         """Where it listens."""
         while b"ACCEPT 127.0.0.1:" not in self._shown.read_bytes():
             assert self._process.poll() is None
         host, port = self._shown.read_text().split("ACCEPT ")[1].split()[0].split(":")
         return host, int(port)
 
-    def tell(self, line: bytes) -> None:
+    def tell(self, line):
         """One line at a time: a command is what it reads at once."""
         assert self._process.stdin is not None
         self._process.stdin.write(line)
         self._process.stdin.flush()
 
-    def updates(self, direction: str) -> int:
+    def updates(self, direction):
         """How often keys were renewed. direction: ``>>>`` by the server, ``<<<`` by the client."""
         lines = self._messages.read_text().splitlines()
         return sum(line.startswith(direction) and line.endswith("KeyUpdate") for line in lines)
 
-    def lines(self) -> list[bytes]:
+    def lines(self):
         """Those that the client sent, and that have come wholly."""
         data = self._shown.read_bytes().rpartition(b"\n")[0]
         return [line for line in data.split(b"\n") if line.startswith(b"line ")]
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[OpenSsl]:
+def serving(folder):
     identity, messages, shown = folder / "broker.pem", folder / "messages", folder / "shown"
     identity.write_text(broker().pem())
     messages.touch()
@@ -82,24 +78,24 @@ def serving(folder: Path) -> Iterator[OpenSsl]:
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
+def client():
     client = Client()
     yield client
     client.network.close()
 
 
-def test_keys_that_are_renewed_in_the_middle(client: Client, tmp_path: Path) -> None:
+def test_keys_that_are_renewed_in_the_middle(client, tmp_path):
     """Each byte once, in order, both ways; and this side renews its own keys when asked to."""
     numbered = [b"line %d" % number for number in range(LINES)]
     answers = [b"answer %d\n" % number for number in range(UPDATES)]
     part = LINES // UPDATES
-    events: list[NetworkEvent] = []
+    events = []
 
     with serving(tmp_path) as server:
         client.network.connect(CHANNEL, Address(socket.AF_INET, server.address), HOST)
         assert client.until(bool)[0] == Connected(CHANNEL)
 
-        def until(is_done: Callable[[], object]) -> None:
+        def until(is_done):
             while not is_done():
                 events.extend(client.network.poll(POLL_MS))
 

@@ -1,10 +1,6 @@
 """Who is let in by TLS, and how it is told that somebody is not."""
 
-from __future__ import annotations
-
 import socket
-import ssl
-from collections.abc import Iterator
 
 import pytest
 
@@ -32,13 +28,13 @@ VERSIONS = pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
+def client():
     client = Client()
     yield client
     client.network.close()
 
 
-def client_of(context: ssl.SSLContext) -> Iterator[Client]:
+def client_of(context):
     client = Client(context)
     yield client
     client.network.close()
@@ -47,12 +43,12 @@ def client_of(context: ssl.SSLContext) -> Iterator[Client]:
 # --- who is let in ---------------------------------------------------------------------------------
 
 
-def nothing(channel: ssl.SSLSocket) -> None:
+def nothing(channel):
     channel.recv(1)
 
 
 @VERSIONS
-def test_an_authority_that_is_not_trusted(version: str) -> None:
+def test_an_authority_that_is_not_trusted(version):
     for client in client_of(client_context(other_authority())):
         with serving(nothing, limited(server_context(), version)) as server:
             event = client.connect(server)
@@ -63,7 +59,7 @@ def test_an_authority_that_is_not_trusted(version: str) -> None:
     assert "alert" in str(server.failure), "the broker is not told why"
 
 
-def test_a_certificate_of_another_host(client: Client) -> None:
+def test_a_certificate_of_another_host(client):
     with serving(nothing) as server:
         event = client.connect(server, "kafka.example")
     assert isinstance(event, Disconnected)
@@ -71,18 +67,18 @@ def test_a_certificate_of_another_host(client: Client) -> None:
     assert "kafka.example" in event.reason
 
 
-def test_a_name_with_a_dot_at_its_end_is_the_same_name(client: Client) -> None:
+def test_a_name_with_a_dot_at_its_end_is_the_same_name(client):
     with serving(nothing) as server:
         assert client.connect(server, "localhost.") == Connected(CHANNEL)
 
 
-def test_an_address_in_the_certificate(client: Client) -> None:
+def test_an_address_in_the_certificate(client):
     with serving(nothing) as server:
         assert client.connect(server, "127.0.0.1") == Connected(CHANNEL)
 
 
 @pytest.mark.parametrize("host", [".", "a..b", "x" * 64 + ".example"])
-def test_what_is_no_host_name(client: Client, host: str) -> None:
+def test_what_is_no_host_name(client, host):
     with serving(nothing) as server:
         event = client.connect(server, host)
     assert isinstance(event, Disconnected)
@@ -90,7 +86,7 @@ def test_what_is_no_host_name(client: Client, host: str) -> None:
 
 
 @VERSIONS
-def test_no_client_certificate(client: Client, version: str) -> None:
+def test_no_client_certificate(client, version):
     """With TLS 1.3 the handshake succeeds, and the refusal is what is read first."""
     context = limited(server_context(wants_client=True), version)
     with serving(nothing, context) as server:
@@ -103,7 +99,7 @@ def test_no_client_certificate(client: Client, version: str) -> None:
     assert "alert" in first.reason.lower()
 
 
-def test_an_alert_is_told_although_writing_fails_first(client: Client) -> None:
+def test_an_alert_is_told_although_writing_fails_first(client):
     """The broker has hung up when the first request is written: what it said before counts."""
     context = limited(server_context(wants_client=True), "TLSv1_3")
     with serving(nothing, context) as server:
@@ -115,12 +111,12 @@ def test_an_alert_is_told_although_writing_fails_first(client: Client) -> None:
     assert "alert" in event.reason.lower()
 
 
-def test_a_client_certificate() -> None:
+def test_a_client_certificate():
     context = client_context()
     load_identity(context, authority().issue("client"))
-    seen: list[object] = []
+    seen = []
 
-    def look(channel: ssl.SSLSocket) -> None:
+    def look(channel):
         seen.append(channel.getpeercert())
         channel.sendall(b"welcome")
 
@@ -131,10 +127,10 @@ def test_a_client_certificate() -> None:
     assert "client" in str(seen)
 
 
-def test_certificates_that_cannot_be_read() -> None:
+def test_certificates_that_cannot_be_read():
     """Before anything is sent; the message is that of whoever reads them."""
 
-    def context() -> ssl.SSLContext:
+    def context():
         raise AuthenticationError("kafka.ssl.truststore.location: no such file")
 
     network = SelectorNetwork(open_channel=TlsChannels(context, explain))
@@ -146,8 +142,8 @@ def test_certificates_that_cannot_be_read() -> None:
     assert event == Disconnected(CHANNEL, reason, is_refused=True)
 
 
-def test_a_refusal_has_its_cause() -> None:
-    def context() -> ssl.SSLContext:
+def test_a_refusal_has_its_cause():
+    def context():
         raise AuthenticationError("no key")
 
     with socket.socket() as sock, pytest.raises(RefusedError) as raised:

@@ -1,13 +1,10 @@
 """Whether a transaction has begun in time: asked once, and answered in every way."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.base.errors import BrokerError, SupersededError, error_named
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedProducerIdentity
 from spark_kafka_sink.producer.transaction_manager import CheckedTransaction, TokenCheck
-from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -15,7 +12,6 @@ from spark_kafka_sink.protocol.messages.transactions import (
     TransactionState,
 )
 from tests.unit.batches import NODES, make_batch
-from tests.unit.scripted_network import Asked
 from tests.unit.transaction_world import LOST, World
 
 TOKEN = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(77, 5))
@@ -24,7 +20,7 @@ TOKEN = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(77, 5))
 class Checked(World):
     """A transaction with its check. ``held_by``, ``state``: of the token's id."""
 
-    def __init__(self, token: UnusedProducerIdentity = TOKEN) -> None:
+    def __init__(self, token=TOKEN):
         super().__init__()
         self.held_by = TOKEN.producer
         self.token_state = "Empty"
@@ -32,30 +28,30 @@ class Checked(World):
         check = TokenCheck(token, self.client, self.metadata, self.asking(), self._tell)
         self.identity = CheckedTransaction(self.manager, check)
 
-    def _tell(self) -> None:
+    def _tell(self):
         self.told += 1
 
     @property
-    def failures(self) -> list[Exception]:
+    def failures(self):
         return [] if self.identity.failure is None else [self.identity.failure]
 
-    def run(self, rounds: int = 60) -> None:
+    def run(self, rounds=60):
         for _ in range(rounds):
             if self.failures:
                 return
             wait_ms = self.identity.maybe_request(self.clock.ms)
             self.client.poll(1_000 if wait_ms is None else wait_ms, self.clock.ms)
 
-    def begin(self) -> None:
+    def begin(self):
         """The first batch is acknowledged."""
         batch = make_batch()
         self.state.assign_sequence(batch)
         self.state.handle_completed_batch(batch, 0)
 
-    def described(self) -> list[Asked]:
+    def described(self):
         return self.asked(DescribeTransactionsRequest)
 
-    def _answer_other(self, asked: Asked, code: int) -> schema.Message:
+    def _answer_other(self, asked, code):
         assert isinstance(asked.request, DescribeTransactionsRequest)
         assert asked.request.transactional_ids == [TOKEN.transactional_id]
         told = TransactionState(
@@ -65,7 +61,7 @@ class Checked(World):
 
 
 @pytest.fixture
-def checked() -> Checked:
+def checked():
     """A transaction that has its producer id, and nothing written."""
     checked = Checked()
     checked.run()
@@ -85,7 +81,7 @@ def test_it_is_asked_after_the_transaction_has_begun_and_once(checked):
     assert (len(checked.described()), checked.told) == (1, 1)
 
 
-def looked_for(checked: Checked) -> list[list[str]]:
+def looked_for(checked):
     return [a.request.coordinator_keys for a in checked.asked(FindCoordinatorRequest)]
 
 
@@ -157,7 +153,7 @@ def test_a_coordinator_of_the_past_is_not_believed(checked):
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_an_answer_about_another_number_of_ids_is_not_believed(checked, count):
-    def answer(asked: Asked, code: int) -> schema.Message:
+    def answer(asked, code):
         told = Checked._answer_other(checked, asked, code)
         if len(checked.described()) == 1:
             told.transaction_states *= count

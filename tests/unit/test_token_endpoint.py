@@ -1,7 +1,5 @@
 """Tokens from an HTTP endpoint that really listens: requests, answers and retries."""
 
-from __future__ import annotations
-
 import base64
 import json
 import logging

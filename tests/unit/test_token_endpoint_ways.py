@@ -1,10 +1,7 @@
 """The way to a token endpoint: connections that do not come about, TLS, proxies."""
 
-from __future__ import annotations
-
 import base64
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -112,14 +109,14 @@ class TestWays:
 
     def test_a_login_that_is_closed_does_not_ask_again(self):
         asked, may_answer = threading.Event(), threading.Event()
-        errors: list[AuthenticationError] = []
+        errors = []
         with scripted(Scripted(503, waits=may_answer), token_answer()) as (url, received):
             # Would pause for an hour.
             config = replace(config_for(url), login=LoginConfig(retry_backoff_ms=3_600_000))
             config = replace(config, login=replace(config.login, retry_backoff_max_ms=9_000_000))
             login = new_login(config)
 
-            def prepare() -> None:
+            def prepare():
                 asked.set()
                 try:
                     login.login(9_000_000)
@@ -141,17 +138,17 @@ class TestWays:
 
 class TestTls:
     @pytest.fixture
-    def authority(self) -> Authority:
+    def authority(self):
         return Authority()
 
     @pytest.fixture
-    def https(self, authority, tmp_path) -> Iterator[Issuer]:
+    def https(self, authority, tmp_path):
         certificate = tmp_path / "endpoint.pem"
         certificate.write_text(authority.issue("endpoint", [HOST]).pem())
         with Issuer({"app": SECRET}, certificate=certificate) as running:
             yield running
 
-    def jaas(self, authority: Authority, tmp_path, more: str = "") -> str:
+    def jaas(self, authority, tmp_path, more=""):
         path = tmp_path / "authority.pem"
         path.write_text(authority.pem)
         return f'ssl.truststore.location="{path}" ssl.truststore.type=PEM {more}'

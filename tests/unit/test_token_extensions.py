@@ -1,7 +1,5 @@
 """What a conversation reads anew while there is a token: the extensions of JAAS, and nothing else."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

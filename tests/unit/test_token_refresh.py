@@ -1,7 +1,5 @@
 """What is handed out while a token is fetched and renewed: on a clock that the test sets."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess
@@ -28,14 +26,14 @@ HOUR_MS = 3_600_000
 class Issuer:
     """Gives tokens ``token-1``, ``token-2`` … with a life of 20 s, unless ``error`` is set."""
 
-    def __init__(self, clock: SimulatedClock, life_ms: int = 20_000) -> None:
+    def __init__(self, clock, life_ms=20_000):
         self.clock = clock
         self.life_ms = life_ms
         self.count = 0
-        self.error: AuthenticationError | None = None
-        self.timeouts: list[int] = []
+        self.error = None
+        self.timeouts = []
 
-    def fetch(self, timeout_ms: int) -> Token:
+    def fetch(self, timeout_ms):
         self.timeouts.append(timeout_ms)
         if self.error is not None:
             raise self.error
@@ -47,13 +45,13 @@ class Issuer:
 class World:
     """A keeper whose thread is stepped by the test."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.clock = SimulatedClock()
         self.issuer = Issuer(self.clock)
         dependencies = TokenKeeperDependencies(self.clock, Chance(0.0), has_thread=False)
         self.keeper = TokenKeeper(self.issuer.fetch, LoginConfig(), dependencies)
 
-    def run(self, milliseconds: int, uses: bool = True) -> None:
+    def run(self, milliseconds, uses=True):
         """The thread's loop for so long, with a conversation at each of its steps."""
         end_ms = self.clock.elapsed_ms + milliseconds
         while self.clock.elapsed_ms < end_ms:
@@ -200,7 +198,7 @@ class TestKeeper:
 class TestThread:
     """The same with the thread itself, and real time where nothing depends on how much passes."""
 
-    def keeper(self, issuer: Issuer, clock: SimulatedClock) -> TokenKeeper:
+    def keeper(self, issuer, clock):
         return TokenKeeper(
             issuer.fetch, LoginConfig(), TokenKeeperDependencies(clock, random.Random(1))
         )
@@ -212,7 +210,7 @@ class TestThread:
         issuer = Issuer(clock)
         fetched = threading.Semaphore(0)
 
-        def fetch(timeout_ms: int) -> Token:
+        def fetch(timeout_ms):
             try:
                 return issuer.fetch(timeout_ms)
             finally:
@@ -242,7 +240,7 @@ class TestThread:
         issuer = Issuer(clock)
         may_answer = threading.Event()
 
-        def fetch(timeout_ms: int) -> Token:
+        def fetch(timeout_ms):
             assert may_answer.wait(120)
             return issuer.fetch(timeout_ms)
 
@@ -262,7 +260,7 @@ class TestThread:
         may_answer, asked = threading.Event(), threading.Event()
         issuer = Issuer(clock)
 
-        def fetch(timeout_ms: int) -> Token:
+        def fetch(timeout_ms):
             asked.set()
             assert may_answer.wait(120)
             return issuer.fetch(timeout_ms)
@@ -281,9 +279,9 @@ class TestThread:
         """The second one fetches after the first has failed, with what is left of its time."""
         clock = SimulatedClock()
         asked, may_fail = threading.Event(), threading.Event()
-        timeouts: list[int] = []
+        timeouts = []
 
-        def fetch(timeout_ms: int) -> Token:
+        def fetch(timeout_ms):
             timeouts.append(timeout_ms)
             asked.set()
             assert may_fail.wait(120)
@@ -292,7 +290,7 @@ class TestThread:
         dependencies = TokenKeeperDependencies(clock, Chance(0.0), has_thread=False)
         keeper = TokenKeeper(fetch, LoginConfig(), dependencies)
 
-        def prepare() -> None:
+        def prepare():
             with pytest.raises(CredentialsUnavailableError):
                 keeper.prepare(100_000)
 
@@ -302,11 +300,11 @@ class TestThread:
         looked = threading.Event()
         find = keeper._use
 
-        def use() -> Token | None:
+        def use():
             looked.set()
             return find()
 
-        keeper._use = use  # type: ignore[method-assign]
+        keeper._use = use
         second.start()
         assert looked.wait(120)
         clock.sleep(40_000)

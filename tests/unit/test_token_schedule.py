@@ -1,7 +1,5 @@
 """When a token is renewed, and how often an attempt is repeated: times only."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
@@ -14,10 +12,10 @@ HOUR_MS = 3_600_000
 
 
 class TestSchedule:
-    def schedule(self, chance: float = 0.0, **options: int | float) -> RefreshSchedule:
-        return RefreshSchedule(LoginConfig(**options), Chance(chance))  # type: ignore[arg-type]
+    def schedule(self, chance=0.0, **options):
+        return RefreshSchedule(LoginConfig(**options), Chance(chance))
 
-    def next_ms(self, life_ms: int, chance: float = 0.0, issued_ago_ms: int | None = 0, **options):
+    def next_ms(self, life_ms, chance=0.0, issued_ago_ms=0, **options):
         """How long after it came the token is renewed."""
         schedule = self.schedule(chance, **options)
         issued_at_ms = None if issued_ago_ms is None else START_MS - issued_ago_ms
@@ -95,10 +93,10 @@ class TestSchedule:
 
 
 class TestRetries:
-    def waiting(self) -> tuple[SimulatedClock, RetryTimer, list[int]]:
+    def waiting(self):
         clock, pauses = SimulatedClock(), []
 
-        def pause(milliseconds: int) -> None:
+        def pause(milliseconds):
             pauses.append(milliseconds)
             clock.sleep(milliseconds)
 
@@ -106,9 +104,9 @@ class TestRetries:
 
     def test_pauses_double_and_end_in_time(self):
         clock, waiting, pauses = self.waiting()
-        left: list[int] = []
+        left = []
 
-        def attempt(left_ms: int) -> str:
+        def attempt(left_ms):
             left.append(left_ms)
             raise CredentialsUnavailableError("away")
 
@@ -124,7 +122,7 @@ class TestRetries:
     def test_the_callers_time_is_kept(self):
         clock, waiting, _ = self.waiting()
 
-        def attempt(left_ms: int) -> str:
+        def attempt(left_ms):
             raise CredentialsUnavailableError("away")
 
         with pytest.raises(CredentialsUnavailableError, match="tried 3 times"):
@@ -135,7 +133,7 @@ class TestRetries:
         _, waiting, _ = self.waiting()
         config = LoginConfig(retry_backoff_ms=0, retry_backoff_max_ms=0)
 
-        def attempt(left_ms: int) -> str:
+        def attempt(left_ms):
             raise CredentialsUnavailableError("away")
 
         with pytest.raises(CredentialsUnavailableError, match=r"\(tried once\)"):
@@ -144,7 +142,7 @@ class TestRetries:
     def test_a_refusal_is_not_tried_again(self):
         _, waiting, pauses = self.waiting()
 
-        def attempt(left_ms: int) -> str:
+        def attempt(left_ms):
             raise AuthenticationError("invalid_client")
 
         with pytest.raises(AuthenticationError, match="^invalid_client$"):

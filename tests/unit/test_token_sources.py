@@ -1,7 +1,5 @@
 """Which source of a token wins, what a token must hold, tokens of files and of users' own code."""
 
-from __future__ import annotations
-
 import base64
 import json
 import logging
@@ -34,16 +32,16 @@ URL = "https://issuer.example/token"
 NAMES = ClaimNames()
 
 
-def jwt(claims: object) -> str:
+def jwt(claims):
     payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
     return f"e30.{payload}.S1GNATURE"
 
 
-def sasl(jaas: str | None = None, **oauth: object) -> SaslConfig:
+def sasl(jaas=None, **oauth):
     return SaslConfig(
         "OAUTHBEARER",
         jaas_config=None if jaas is None else Secret(f"{MODULE} required {jaas};"),
-        oauth=OAuthConfig(**oauth),  # type: ignore[arg-type]
+        oauth=OAuthConfig(**oauth),
     )
 
 
@@ -264,7 +262,7 @@ class TestToken:
             pass
 
 
-def login_for(config: SaslConfig) -> TokenLogin:
+def login_for(config):
     waiting = RetryTimer(SystemClock(), lambda _: None)
     return TokenLogin(config, waiting, random.Random(1), lambda: None)
 
@@ -301,34 +299,34 @@ EXPIRY = time.time() + 86_400
 """Later than the last test, however slow the machine is."""
 
 
-def gives_jwt() -> str:
+def gives_jwt():
     return jwt({"sub": "a", "exp": EXPIRY})
 
 
-def gives_opaque() -> tuple[str, float]:
+def gives_opaque():
     return "0paque", EXPIRY
 
 
-def gives_nothing() -> None: ...
+def gives_nothing(): ...
 
 
-def gives_number() -> int:
+def gives_number():
     return 5
 
 
-def gives_duration() -> tuple[str, int]:
+def gives_duration():
     return "S3CRET", 900
 
 
-def gives_milliseconds() -> tuple[str, int]:
+def gives_milliseconds():
     return "S3CRET", 1_700_000_000_000
 
 
-def gives_text_as_time() -> tuple[str, str]:
+def gives_text_as_time():
     return "S3CRET", "S3CRET"
 
 
-def raises() -> str:
+def raises():
     raise RuntimeError("my own words")
 
 

@@ -1,17 +1,15 @@
 """A TLS server of Python's own, in a thread, and what client and server need to trust each other."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from spark_kafka_sink.localkafka.certificates import Authority, Identity
+from spark_kafka_sink.localkafka.certificates import Authority
 
 DEADLINE_S = 60
 HOST = "localhost"
@@ -21,28 +19,28 @@ Serve = Callable[[ssl.SSLSocket], None]
 
 
 @lru_cache
-def authority() -> Authority:
+def authority():
     return Authority()
 
 
 @lru_cache
-def other_authority() -> Authority:
+def other_authority():
     return Authority("somebody else")
 
 
 @lru_cache
-def broker() -> Identity:
+def broker():
     return authority().issue("broker", [HOST, "127.0.0.1"])
 
 
-def client_context(trusted: Authority | None = None) -> ssl.SSLContext:
+def client_context(trusted=None):
     """As ``TlsContext`` makes it: certificate and host name are checked."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=(trusted or authority()).pem)
     return context
 
 
-def server_context(identity: Identity | None = None, wants_client: bool = False) -> ssl.SSLContext:
+def server_context(identity=None, wants_client=False):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load_identity(context, identity or broker())
     if wants_client:
@@ -51,7 +49,7 @@ def server_context(identity: Identity | None = None, wants_client: bool = False)
     return context
 
 
-def load_identity(context: ssl.SSLContext, identity: Identity) -> None:
+def load_identity(context, identity):
     """Python takes keys out of files only."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "identity.pem")
@@ -62,17 +60,17 @@ def load_identity(context: ssl.SSLContext, identity: Identity) -> None:
 class TlsServer:
     """Serves one connection. ``failure``: of handshake or ``serve``, once the thread has ended."""
 
-    def __init__(self, context: ssl.SSLContext, serve: Serve) -> None:
+    def __init__(self, context, serve):
         self._context = context
         self._serve = serve
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(DEADLINE_S)
         self.address = self._listener.getsockname()
-        self.failure: Exception | None = None
+        self.failure = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run(self):
         try:
             accepted, _ = self._listener.accept()
             accepted.settimeout(DEADLINE_S)
@@ -81,17 +79,17 @@ class TlsServer:
         except (OSError, AssertionError) as error:
             self.failure = error
 
-    def join(self) -> None:
+    def join(self):
         """Wait until the connection has ended."""
         self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive()
 
-    def close(self) -> None:
+    def close(self):
         self._listener.close()
 
 
 @contextmanager
-def serving(serve: Serve, context: ssl.SSLContext | None = None) -> Iterator[TlsServer]:
+def serving(serve, context=None):
     server = TlsServer(context or server_context(), serve)
     try:
         yield server
@@ -99,7 +97,7 @@ def serving(serve: Serve, context: ssl.SSLContext | None = None) -> Iterator[Tls
         server.close()
 
 
-def read_exactly(channel: ssl.SSLSocket, size: int) -> bytes:
+def read_exactly(channel, size):
     data = bytearray()
     while len(data) < size:
         chunk = channel.recv(1 << 20)

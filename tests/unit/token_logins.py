@@ -1,7 +1,5 @@
 """Logins that fetch their token from an endpoint of the test, without waiting between attempts."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random
@@ -23,42 +21,42 @@ SECRET = "S3CRET~*/+ ü"
 PATIENCE_MS = 120_000
 
 
-def jwt(**claims: object) -> str:
+def jwt(**claims):
     """A token whose signature nobody looks at here."""
     texts = [{"alg": "none"}, {"sub": "app", "exp": int(time.time()) + 3_600, **claims}]
     parts = [base64.urlsafe_b64encode(json.dumps(t).encode()).decode().rstrip("=") for t in texts]
     return ".".join([*parts, "S1GNATURE"])
 
 
-def token_answer(**claims: object) -> Scripted:
+def token_answer(**claims):
     return Scripted(body=json.dumps({"access_token": jwt(**claims)}).encode())
 
 
 class Pauses:
     """No pause is waited for."""
 
-    def __init__(self) -> None:
-        self.all: list[int] = []
+    def __init__(self):
+        self.all = []
 
-    def __call__(self, milliseconds: int) -> None:
+    def __call__(self, milliseconds):
         self.all.append(milliseconds)
 
 
-def config_for(url: str, jaas: str = "", **oauth: object) -> SaslConfig:
+def config_for(url, jaas="", **oauth):
     options = OAuthConfig(token_endpoint_url=url, client_id="app", client_secret=Secret(SECRET))
     return SaslConfig(
         "OAUTHBEARER",
         jaas_config=Secret(f"{MODULE} required {jaas};") if jaas else None,
-        oauth=replace(options, **oauth),  # type: ignore[arg-type]
+        oauth=replace(options, **oauth),
     )
 
 
-def login_for(config: SaslConfig, pauses: Pauses | None = None) -> TokenLogin:
+def login_for(config, pauses=None):
     waiting = RetryTimer(SystemClock(), pauses or Pauses())
     return TokenLogin(config, waiting, random.Random(1), lambda: None)
 
 
-def token_from(config: SaslConfig, pauses: Pauses | None = None) -> str:
+def token_from(config, pauses=None):
     """The token that a connection would send."""
     login = login_for(config, pauses)
     try:
@@ -69,7 +67,7 @@ def token_from(config: SaslConfig, pauses: Pauses | None = None) -> str:
     return first.split("Bearer ")[1].split("\x01")[0]
 
 
-def refused(config: SaslConfig, pauses: Pauses | None = None) -> AuthenticationError:
+def refused(config, pauses=None):
     """The error, in whose texts nothing secret stands."""
     with pytest.raises(AuthenticationError) as raised:
         token_from(config, pauses)
@@ -79,7 +77,7 @@ def refused(config: SaslConfig, pauses: Pauses | None = None) -> AuthenticationE
     return raised.value
 
 
-def forget_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+def forget_proxies(monkeypatch):
     """The machine that runs the tests may have some."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)

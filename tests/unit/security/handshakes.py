@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 from typing import NamedTuple
 
-from spark_kafka_sink.localkafka.certificates import Authority, Identity
 from spark_kafka_sink.security.tls import private_file
 
 ENOUGH_TURNS = 6
@@ -20,11 +19,7 @@ class Outcome(NamedTuple):
     error: ssl.SSLError | None = None
 
 
-def server_context(
-    identity: Identity,
-    clients: Authority | None = None,
-    version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
-) -> ssl.SSLContext:
+def server_context(identity, clients=None, version=ssl.TLSVersion.TLSv1_3):
     """clients: whose certificates are required; None if none are. version: the only one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = context.maximum_version = version
@@ -36,12 +31,12 @@ def server_context(
     return context
 
 
-def handshake(client: ssl.SSLContext, server: ssl.SSLContext, host: str = "localhost") -> Outcome:
+def handshake(client, server, host="localhost"):
     """Until both are done, and the client has read a byte that the server sent after it."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     near = client.wrap_bio(to_client, to_server, server_hostname=host)
     far = server.wrap_bio(to_server, to_client, server_side=True)
-    done: set[str] = set()
+    done = set()
     for _ in range(ENOUGH_TURNS):
         try:
             near.do_handshake() if "near" not in done else near.read(1)
@@ -64,7 +59,7 @@ def handshake(client: ssl.SSLContext, server: ssl.SSLContext, host: str = "local
     return Outcome(near.version(), cipher[0] if cipher else None, _name(far.getpeercert()))
 
 
-def _name(certificate: dict[str, object] | None) -> str | None:
+def _name(certificate):
     """The common name of who sent a certificate; None without one."""
     if not certificate:
         return None

@@ -5,15 +5,14 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from spark_kafka_sink.localkafka.certificates import Authority, Identity, KeyType, write_private
+from spark_kafka_sink.localkafka.certificates import Authority, Identity, write_private
 
 STORE_PASSWORD = "the store's password: marked-store"
 KEY_PASSWORD = "the key's password: marked-key"
 WRONG = "another password: marked-wrong"
 SECRETS = ("marked-store", "marked-key", "marked-wrong", "PRIVATE KEY")
-KEY_TYPES: tuple[KeyType, ...] = ("RSA", "EC")
+KEY_TYPES = ("RSA", "EC")
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,11 @@ class Material:
     client: Identity
     folder: Path
 
-    def store(self, name: str) -> str:
+    def store(self, name):
         return str(self.folder / name)
 
 
-def new_material(folder: Path, key_type: KeyType) -> Material:
+def new_material(folder, key_type):
     authority = Authority(key_type=key_type)
     client = authority.issue("client", key_type=key_type)
     write_private(folder / "client.p12", client.pkcs12(STORE_PASSWORD))
@@ -38,11 +37,11 @@ def new_material(folder: Path, key_type: KeyType) -> Material:
     return Material(authority, client, folder)
 
 
-def run(*command: Any) -> None:
+def run(*command):
     subprocess.run([str(part) for part in command], check=True, capture_output=True)
 
 
-def with_keytool(material: Material) -> None:
+def with_keytool(material):
     """Key stores and trust stores of both of Java's formats, and one that is not read."""
     of_store = ("-deststorepass", STORE_PASSWORD)
     for kind, own in (
@@ -59,7 +58,7 @@ def with_keytool(material: Material) -> None:
         keytool("-importcert", *certificate, *store, "-storepass", STORE_PASSWORD)
 
 
-def with_key_and_trusted(material: Material, authority: Authority, in_clear: bool) -> str:
+def with_key_and_trusted(material, authority, in_clear):
     """A PKCS12 store of keytool's: the client's key, and an authority as a trusted entry."""
     path = Path(material.store(f"both-{authority.certificate.serial_number}-{in_clear}.PKCS12"))
     certificate = path.with_suffix(".pem")
@@ -75,7 +74,7 @@ def with_key_and_trusted(material: Material, authority: Authority, in_clear: boo
     return str(path)
 
 
-def with_two_keys(material: Material) -> str:
+def with_two_keys(material):
     """A PKCS12 store of keytool's with two private keys; its path."""
     path = material.store("two.PKCS12")
     store = ("-keystore", path, "-storetype", "PKCS12", "-storepass", STORE_PASSWORD)
@@ -84,12 +83,12 @@ def with_two_keys(material: Material) -> str:
     return path
 
 
-def keytool(*arguments: str) -> None:
+def keytool(*arguments):
     # The C1 compiler alone: this is the start of a JVM, and little else.
     run("keytool", "-J-XX:TieredStopAtLevel=1", *arguments, "-noprompt")
 
 
-def with_openssl(material: Material, *options: str) -> str:
+def with_openssl(material, *options):
     """A PKCS12 key store by openssl; its path."""
     path = material.store(f"openssl{''.join(options)}.p12")
     key, chain = material.store("client.pem"), material.store("ca.pem")

@@ -1,7 +1,5 @@
 """JKS stores, written: what `key_formats.py` reads, the other way round."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import struct
@@ -10,7 +8,7 @@ SALT = bytes(range(20))
 _ALGORITHM = bytes.fromhex("060a2b060104012a021101010500")
 
 
-def key_entry(alias: str, key: bytes, password: str, chain: list[bytes], version: int = 2) -> bytes:
+def key_entry(alias, key, password, chain, version=2):
     """key: PKCS#8, DER."""
     protected = _sequence(_sequence(_ALGORITHM) + _element(0x04, _locked(key, password)))
     certificates = b"".join(_certificate(one, version) for one in chain)
@@ -23,7 +21,7 @@ def key_entry(alias: str, key: bytes, password: str, chain: list[bytes], version
     )
 
 
-def trusted_entry(alias: str, certificate: bytes, version: int = 2) -> bytes:
+def trusted_entry(alias, certificate, version=2):
     return (
         struct.pack(">I", 2)
         + _text(alias)
@@ -32,17 +30,17 @@ def trusted_entry(alias: str, certificate: bytes, version: int = 2) -> bytes:
     )
 
 
-def store(password: str, *entries: bytes, version: int = 2) -> bytes:
+def store(password, *entries, version=2):
     content = struct.pack(">III", 0xFEEDFEED, version, len(entries)) + b"".join(entries)
     return with_digest(content, password)
 
 
-def with_digest(content: bytes, password: str) -> bytes:
+def with_digest(content, password):
     secret = password.encode("utf-16-be")
     return content + hashlib.sha1(secret + b"Mighty Aphrodite" + content).digest()
 
 
-def _locked(key: bytes, password: str) -> bytes:
+def _locked(key, password):
     secret = password.encode("utf-16-be")
     digests = itertools.accumulate(
         itertools.repeat(b"", len(key) // 20 + 1),
@@ -54,18 +52,18 @@ def _locked(key: bytes, password: str) -> bytes:
     return SALT + mixed + hashlib.sha1(secret + key).digest()
 
 
-def _certificate(certificate: bytes, version: int) -> bytes:
+def _certificate(certificate, version):
     kind = _text("X.509") if version > 1 else b""
     return kind + struct.pack(">I", len(certificate)) + certificate
 
 
-def _text(text: str) -> bytes:
+def _text(text):
     return struct.pack(">H", len(text.encode())) + text.encode()
 
 
-def _sequence(content: bytes) -> bytes:
+def _sequence(content):
     return _element(0x30, content)
 
 
-def _element(tag: int, content: bytes) -> bytes:
+def _element(tag, content):
     return bytes([tag, 0x84]) + struct.pack(">I", len(content)) + content

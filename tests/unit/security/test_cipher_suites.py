@@ -1,7 +1,5 @@
 """IANA's names, OpenSSL's, and what a list of them leaves."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import ssl
@@ -27,7 +25,7 @@ V1_2, V1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_the_names_are_openssls() -> None:
+def test_the_names_are_openssls():
     command = ["openssl", "ciphers", "-stdname", "ALL:COMPLEMENTOFALL:@SECLEVEL=0"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     pairs = {line.split()[0]: line.split()[2] for line in lines}
@@ -37,7 +35,7 @@ def test_the_names_are_openssls() -> None:
     assert set(TLS_1_3_SUITES) <= set(pairs)
 
 
-def test_each_name_is_a_cipher_that_can_be_set() -> None:
+def test_each_name_is_a_cipher_that_can_be_set():
     """Nearly all: builds of OpenSSL may lack some; those of each day are there in any."""
     for name in [n for n in OPENSSL_NAMES if "ECDHE" in n and "GCM" in n and "ARIA" not in n]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -46,7 +44,7 @@ def test_each_name_is_a_cipher_that_can_be_set() -> None:
         assert set_names == {OPENSSL_NAMES[name]}
 
 
-def test_names_by_version_in_their_order() -> None:
+def test_names_by_version_in_their_order():
     found = suites_by_version((CHACHA, RSA, "TLS_EMPTY_RENEGOTIATION_INFO_SCSV", FIXED), OPTION)
     assert found == SuitesByVersion(("ECDHE-RSA-AES256-GCM-SHA384",), (CHACHA,), (FIXED,))
     assert suites_by_version((), OPTION) == SuitesByVersion((), (), ())
@@ -62,7 +60,7 @@ def test_names_by_version_in_their_order() -> None:
         ("HIGH", "HIGH is not a cipher suite"),
     ],
 )
-def test_a_name_of_no_suite_is_answered_with_the_nearest(name: str, message: str) -> None:
+def test_a_name_of_no_suite_is_answered_with_the_nearest(name, message):
     with pytest.raises(ConfigError) as raised:
         suites_by_version((RSA, name), OPTION)
     assert str(raised.value).startswith(f"{OPTION}: {name} is not a cipher suite")
@@ -78,27 +76,23 @@ def test_a_name_of_no_suite_is_answered_with_the_nearest(name: str, message: str
         ((RSA, CHACHA), V1_2, V1_3),
     ],
 )
-def test_a_version_without_a_suite_is_not_spoken(
-    suites: tuple[str, ...], lowest: ssl.TLSVersion, highest: ssl.TLSVersion
-) -> None:
+def test_a_version_without_a_suite_is_not_spoken(suites, lowest, highest):
     found = versions_of(SslConfig(cipher_suites=suites), "kafka.")
     assert found[:2] == (lowest, highest)
 
 
-def test_suites_of_a_version_that_is_not_spoken_have_no_effect(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_suites_of_a_version_that_is_not_spoken_have_no_effect(caplog):
     found = versions_of(SslConfig(protocol="TLSv1.2", cipher_suites=(RSA, CHACHA)), "kafka.")
     assert found == (V1_2, V1_2, (OPENSSL_NAMES[RSA],), ())
     assert caplog.records == []
 
 
 @pytest.mark.parametrize("name", ["TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"])
-def test_suites_of_tls_1_3_that_openssl_does_not_offer_by_itself(name: str) -> None:
+def test_suites_of_tls_1_3_that_openssl_does_not_offer_by_itself(name):
     assert suites_by_version((name,), OPTION) == SuitesByVersion((), (name,), ())
 
 
-def test_suites_of_tls_1_3_are_set_where_python_can() -> None:
+def test_suites_of_tls_1_3_are_set_where_python_can():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     versions_of(SslConfig(cipher_suites=(CHACHA,)), "kafka.").apply(context, OPTION)
     found = {cipher["name"] for cipher in context.get_ciphers()} & set(TLS_1_3_SUITES)
@@ -120,19 +114,19 @@ def test_suites_of_tls_1_3_are_set_where_python_can() -> None:
         (SslConfig(cipher_suites=(FIXED,)), "OpenSSL has none of these cipher suites"),
     ],
 )
-def test_a_list_that_leaves_nothing(config: SslConfig, message: str) -> None:
+def test_a_list_that_leaves_nothing(config, message):
     with pytest.raises(ConfigError, match=message):
         versions_of(config, "kafka.")
 
 
-def test_suites_that_this_machines_openssl_lacks() -> None:
+def test_suites_that_this_machines_openssl_lacks():
     versions = TlsVersions(V1_2, V1_2, ("OF-ANOTHER-BUILD",), ())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with pytest.raises(ConfigError, match=f"{OPTION}: this machine's OpenSSL .* has none of"):
         versions.apply(context, OPTION)
 
 
-def test_what_a_list_does_not_do_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_list_does_not_do_is_told(caplog):
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         versions_of(SslConfig(cipher_suites=TLS_1_3_SUITES), "kafka.")
         assert caplog.records == []

@@ -1,10 +1,6 @@
 """How often a password is hashed is told by the file: Java's limit holds for each kind of it."""
 
-from __future__ import annotations
-
 import base64
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -25,17 +21,17 @@ LIMIT = "2,147,483,647 iterations with its password, and 5,000,000 at most"
 _KDF = bytes.fromhex("2a864886f70d01050c")
 
 
-def encoded(tag: int, content: bytes) -> bytes:
+def encoded(tag, content):
     size = len(content)
     length = bytes([size]) if size < 0x80 else b"\x82" + size.to_bytes(2, "big")
     return bytes([tag]) + length + content
 
 
-def number(value: int) -> bytes:
+def number(value):
     return encoded(key_formats.INTEGER, value.to_bytes(5, "big").lstrip(b"\0"))
 
 
-def of_kdf(data: bytes, identifier: bytes, iterations: int) -> bytes:
+def of_kdf(data, identifier, iterations):
     """``data``, DER, where each key of a password takes so many iterations, by ``identifier``."""
     out, last = b"", b""
     for element in key_formats.elements(data):
@@ -53,7 +49,7 @@ def of_kdf(data: bytes, identifier: bytes, iterations: int) -> bytes:
     return out
 
 
-def of_mac(data: bytes, iterations: int) -> bytes:
+def of_mac(data, iterations):
     *parts, mac = key_formats.elements(
         key_formats.first_element(data, key_formats.SEQUENCE).content
     )
@@ -63,12 +59,12 @@ def of_mac(data: bytes, iterations: int) -> bytes:
     return encoded(key_formats.SEQUENCE, body + encoded(mac.tag, fields))
 
 
-def in_ber(data: bytes) -> bytes:
+def in_ber(data):
     """The outer length is not told, as some programs write it."""
     return b"\x30\x80" + key_formats.first_element(data, key_formats.SEQUENCE).value + b"\0\0"
 
 
-def in_pieces(data: bytes, size: int) -> bytes:
+def in_pieces(data, size):
     """BER, where all stands in strings of ``size`` bytes each, and more follows."""
     version, content, mac = key_formats.elements(
         key_formats.first_element(data, key_formats.SEQUENCE).content
@@ -83,11 +79,11 @@ def in_pieces(data: bytes, size: int) -> bytes:
     return b"\x30\x80" + parts + encoded(mac.tag, mac.value) + b"\0\0" + b"more"
 
 
-def in_pem(data: bytes) -> str:
+def in_pem(data):
     return key_formats.encode_pem("ENCRYPTED PRIVATE KEY", data)
 
 
-def error_of(content: bytes | str, folder: Path, **options: object) -> str:
+def error_of(content, folder, **options):
     with pytest.raises(ConfigError) as caught:
         stores.key_material(of_file(folder, content, **options), KEY_OPTIONS)
     return str(caught.value)
@@ -99,9 +95,7 @@ _OF_PKCS12 = bytes.fromhex("2a864886f70d010c0103")
 
 @pytest.mark.parametrize("identifier", [_KDF, _PBES1, _OF_PKCS12], ids=["PBES2", "PBES1", "PKCS12"])
 @pytest.mark.parametrize("form", [bytes, in_ber])
-def test_a_pkcs12_store_that_is_encrypted_for_minutes(
-    identifier: bytes, form: Callable[[bytes], bytes], tmp_path: Path
-) -> None:
+def test_a_pkcs12_store_that_is_encrypted_for_minutes(identifier, form, tmp_path):
     store = form(of_kdf(STORE, identifier, TOO_MANY))
     assert LIMIT in error_of(store, tmp_path, password=Secret(PASSWORD))
 
@@ -117,19 +111,17 @@ def test_a_pkcs12_store_that_is_encrypted_for_minutes(
         lambda data: _longer(data, number(TOO_MANY), b"\x02\x84\0\0\0\x04"),
     ],
 )
-def test_a_pkcs12_store_whose_mac_takes_minutes(
-    form: Callable[[bytes], bytes], tmp_path: Path
-) -> None:
+def test_a_pkcs12_store_whose_mac_takes_minutes(form, tmp_path):
     assert LIMIT in error_of(form(of_mac(STORE, TOO_MANY)), tmp_path, password=Secret(PASSWORD))
 
 
-def test_a_number_with_a_tag_that_only_openssl_takes_for_an_integer(tmp_path: Path) -> None:
+def test_a_number_with_a_tag_that_only_openssl_takes_for_an_integer(tmp_path):
     store = of_mac(STORE, 6_000_000)
     store = _longer(store, number(6_000_000), b"\x1f\x02\x03")
     assert "not the ASN.1" in error_of(store, tmp_path, password=Secret(PASSWORD))
 
 
-def _longer(data: bytes, found: bytes, head: bytes) -> bytes:
+def _longer(data, found, head):
     """A number at the end of ``data`` with another tag and length: BER knows several."""
     *parts, mac = key_formats.elements(
         key_formats.first_element(data, key_formats.SEQUENCE).content
@@ -141,7 +133,7 @@ def _longer(data: bytes, found: bytes, head: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
-def test_a_pkcs12_store_in_pieces(size: int, tmp_path: Path) -> None:
+def test_a_pkcs12_store_in_pieces(size, tmp_path):
     """What is looked for stands across the cuts; whole ones are read."""
     config = of_file(tmp_path, in_pieces(STORE, size), password=Secret(PASSWORD))
     assert stores.key_material(config, KEY_OPTIONS) is not None
@@ -149,20 +141,20 @@ def test_a_pkcs12_store_in_pieces(size: int, tmp_path: Path) -> None:
     assert LIMIT in error_of(store, tmp_path, password=Secret(PASSWORD))
 
 
-def test_an_identifier_with_a_longer_length(tmp_path: Path) -> None:
+def test_an_identifier_with_a_longer_length(tmp_path):
     data = of_kdf(KEY, _KDF, TOO_MANY).replace(b"\x06\x09" + _KDF, b"\x06\x81\x09" + _KDF)
     with pytest.raises(DamagedStoreError, match=LIMIT):
         key_formats.check_iterations(data)
 
 
-def test_strings_inside_strings_without_end() -> None:
+def test_strings_inside_strings_without_end():
     data = b""
     for _ in range(5_000):
         data = b"\x24\x84" + len(data).to_bytes(4, "big") + data
     key_formats.check_iterations(data)
 
 
-def test_a_string_in_pieces_inside_a_whole_one() -> None:
+def test_a_string_in_pieces_inside_a_whole_one():
     parameters = encoded(
         key_formats.SEQUENCE, encoded(key_formats.OCTET_STRING, b"salt") + number(TOO_MANY)
     )
@@ -176,12 +168,12 @@ def test_a_string_in_pieces_inside_a_whole_one() -> None:
         )
 
 
-def test_a_number_with_zeros_before_it() -> None:
+def test_a_number_with_zeros_before_it():
     zeros = encoded(key_formats.INTEGER, bytes(20) + TOO_MANY.to_bytes(4, "big"))
     assert key_formats.integer(key_formats.first_element(zeros, key_formats.INTEGER)) == TOO_MANY
 
 
-def test_a_number_that_python_does_not_write_out() -> None:
+def test_a_number_that_python_does_not_write_out():
     """An int of more than 4,300 digits has no text since Python 3.11."""
     large = encoded(key_formats.INTEGER, b"\x7f" * 5_000)
     with pytest.raises(DamagedStoreError, match="iterations with its password"):
@@ -190,18 +182,18 @@ def test_a_number_that_python_does_not_write_out() -> None:
         )
 
 
-def test_levels_without_end_are_refused(tmp_path: Path) -> None:
+def test_levels_without_end_are_refused(tmp_path):
     for data in (b"\x30\x80" * 100_000, b"\x30\x80" + b"\x24\x80" * 100_000):
         assert "not the ASN.1" in error_of(data, tmp_path, password=Secret(PASSWORD))
 
 
-def test_a_key_in_pem(tmp_path: Path) -> None:
+def test_a_key_in_pem(tmp_path):
     key = in_pem(of_kdf(KEY, _KDF, TOO_MANY))
     content = key + CLIENT.certificate_chain
     assert LIMIT in error_of(content, tmp_path, key_password=Secret(PASSWORD))
 
 
-def test_a_key_of_scrypt(tmp_path: Path) -> None:
+def test_a_key_of_scrypt(tmp_path):
     """Three numbers, which are multiplied; OpenSSL bounds the memory only."""
     parameters = encoded(key_formats.OCTET_STRING, b"salt") + b"".join(
         map(number, (2**17, 1, 2**17))
@@ -213,20 +205,20 @@ def test_a_key_of_scrypt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [in_pem, lambda data: base64.b64encode(data).decode()])
-def test_the_key_that_signs_assertions(form: Callable[[bytes], str], tmp_path: Path) -> None:
+def test_the_key_that_signs_assertions(form, tmp_path):
     path = tmp_path / "key"
     path.write_text(form(of_kdf(KEY, _KDF, TOO_MANY)))
     with pytest.raises(AuthenticationError, match=LIMIT):
         _private_key(str(path), Secret(PASSWORD))
 
 
-def test_javas_limit_itself_is_taken() -> None:
+def test_javas_limit_itself_is_taken():
     key_formats.check_iterations(of_kdf(STORE, _KDF, key_formats.MOST_ITERATIONS))
     with pytest.raises(DamagedStoreError, match="5,000,001 iterations"):
         key_formats.check_iterations(of_kdf(STORE, _KDF, key_formats.MOST_ITERATIONS + 1))
 
 
-def test_what_is_written_today_is_read(tmp_path: Path) -> None:
+def test_what_is_written_today_is_read(tmp_path):
     for store in (STORE, in_ber(STORE)):
         config = of_file(tmp_path, store, password=Secret(PASSWORD))
         assert stores.key_material(config, KEY_OPTIONS) is not None

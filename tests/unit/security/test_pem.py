@@ -1,13 +1,10 @@
 """PEM text as people have it in files and options, and what is made of it."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import shutil
 import ssl
 import subprocess
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import (
@@ -17,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from spark_kafka_sink.localkafka.certificates import Authority, Identity, KeyType
+from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import key_formats
 from spark_kafka_sink.security.key_formats import DamagedStoreError
 from spark_kafka_sink.security.tls import private_file
@@ -45,7 +42,7 @@ MANGLED = {
 }
 
 
-def loads(text: str, identity: Identity, password: str = "") -> bool:
+def loads(text, identity, password=""):
     """Whether OpenSSL takes the key for the certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with private_file((identity.certificate_chain + text).encode()) as path:
@@ -54,7 +51,7 @@ def loads(text: str, identity: Identity, password: str = "") -> bool:
 
 
 @pytest.mark.parametrize("mangled", MANGLED)
-def test_certificates_and_key_of_mangled_text(mangled: str) -> None:
+def test_certificates_and_key_of_mangled_text(mangled):
     text = MANGLED[mangled](CLIENT.pem())
     expected = (
         CLIENT.certificate.public_bytes(Encoding.DER),
@@ -76,9 +73,7 @@ def test_certificates_and_key_of_mangled_text(mangled: str) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["RSA", "EC"])
-def test_keys_of_all_forms_are_loaded(
-    mangled: str, kind: KeyType, form: str, password: str | None
-) -> None:
+def test_keys_of_all_forms_are_loaded(mangled, kind, form, password):
     identity = IDENTITIES[kind]
     encryption = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
     text = identity.key.private_bytes(
@@ -99,7 +94,7 @@ def test_keys_of_all_forms_are_loaded(
     ],
     ids=["PBES1", "PBES2", "PBES2 with SHA-512"],
 )
-def test_keys_that_openssl_has_encrypted(cipher: tuple[str, ...], tmp_path: Path) -> None:
+def test_keys_that_openssl_has_encrypted(cipher, tmp_path):
     plain = tmp_path / "key.pem"
     plain.write_text(CLIENT.private_key())
     command = ["openssl", "pkcs8", "-topk8", "-in", str(plain), "-passout", f"pass:{PASSWORD}"]
@@ -109,7 +104,7 @@ def test_keys_that_openssl_has_encrypted(cipher: tuple[str, ...], tmp_path: Path
     assert loads(key.text.reveal(), CLIENT, PASSWORD)
 
 
-def test_parameters_of_a_curve_before_its_key_are_no_key() -> None:
+def test_parameters_of_a_curve_before_its_key_are_no_key():
     text = CLIENT.key.private_bytes(
         Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
     ).decode()
@@ -117,28 +112,28 @@ def test_parameters_of_a_curve_before_its_key_are_no_key() -> None:
     assert loads(key_formats.pem_private_key(parameters + text).text.reveal(), CLIENT)
 
 
-def test_certificates_that_openssl_trusts_are_cut_to_size() -> None:
+def test_certificates_that_openssl_trusts_are_cut_to_size():
     certificate = CLIENT.issuer.public_bytes(Encoding.DER)
     text = key_formats.encode_pem("TRUSTED CERTIFICATE", certificate + bytes.fromhex("3000"))
     assert key_formats.pem_certificates(text) == (certificate,)
 
 
 @pytest.mark.parametrize("count", [0, 2, 3])
-def test_one_private_key_is_wanted(count: int) -> None:
+def test_one_private_key_is_wanted(count):
     text = CLIENT.certificate_chain + count * CLIENT.private_key()
     with pytest.raises(DamagedStoreError, match=f"Expected one private key, but found {count}$"):
         key_formats.pem_private_key(text)
 
 
 @pytest.mark.parametrize("text", ["", "no PEM at all", CLIENT.private_key()])
-def test_at_least_one_certificate_is_wanted(text: str) -> None:
+def test_at_least_one_certificate_is_wanted(text):
     with pytest.raises(
         DamagedStoreError, match="At least one certificate expected, but none found"
     ):
         key_formats.pem_certificates(text)
 
 
-def test_text_is_cut_wherever_it_ends_inside_a_block() -> None:
+def test_text_is_cut_wherever_it_ends_inside_a_block():
     text = CLIENT.private_key()
     begin, end = text.index("BEGIN"), text.index("KEY-----\n", text.index("END"))
     for length in range(begin + len("BEGIN PRIVATE KEY-"), end):
@@ -146,19 +141,19 @@ def test_text_is_cut_wherever_it_ends_inside_a_block() -> None:
             key_formats.pem_private_key(text[:length])
 
 
-def test_a_block_inside_another_means_that_the_first_is_cut() -> None:
+def test_a_block_inside_another_means_that_the_first_is_cut():
     cut = CLIENT.private_key()[:100]
     with pytest.raises(DamagedStoreError, match="it is cut: BEGIN PRIVATE KEY"):
         key_formats.pem_certificates(cut + CLIENT.certificate_chain)
 
 
-def test_an_end_of_another_block_means_that_the_first_is_cut() -> None:
+def test_an_end_of_another_block_means_that_the_first_is_cut():
     text = CLIENT.private_key().replace("END PRIVATE KEY", "END CERTIFICATE")
     with pytest.raises(DamagedStoreError, match="it is cut: BEGIN PRIVATE KEY"):
         key_formats.pem_private_key(text)
 
 
-def test_headers_of_a_block_are_left_out() -> None:
+def test_headers_of_a_block_are_left_out():
     """As OpenSSL reads them (RFC 1421)."""
     text = CLIENT.certificate_chain.replace("CATE-----\n", "CATE-----\nComment: its own\n\n", 1)
     assert key_formats.pem_certificates(text) == key_formats.pem_certificates(
@@ -166,13 +161,13 @@ def test_headers_of_a_block_are_left_out() -> None:
     )
 
 
-def test_a_name_of_a_block_that_is_too_long_is_none() -> None:
+def test_a_name_of_a_block_that_is_too_long_is_none():
     with pytest.raises(DamagedStoreError, match="but none found"):
         key_formats.pem_certificates(f"-----BEGIN {'A' * 10_000}-----\n")
 
 
 @pytest.mark.parametrize("body", ["secret*text", "secr*et11", "c2VjcmV", "ünïcode", ""])
-def test_what_is_not_base64_is_refused_and_not_shown(body: str) -> None:
+def test_what_is_not_base64_is_refused_and_not_shown(body):
     text = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"
     with pytest.raises(DamagedStoreError, match="PRIVATE KEY is (not base64|empty)") as raised:
         key_formats.pem_private_key(text)
@@ -180,14 +175,14 @@ def test_what_is_not_base64_is_refused_and_not_shown(body: str) -> None:
     assert not body or body not in str(raised.value)
 
 
-def test_long_texts_without_sense_are_read_in_no_time() -> None:
+def test_long_texts_without_sense_are_read_in_no_time():
     """A pattern that tries again at each character would not end."""
     for text in ("-" * 200_000, "-BEGIN " * 50_000, "-BEGIN A" + " " * 200_000, ":" * 200_000):
         with pytest.raises(DamagedStoreError):
             key_formats.pem_certificates(text)
 
 
-def test_no_representation_shows_a_key() -> None:
+def test_no_representation_shows_a_key():
     key = key_formats.pem_private_key(CLIENT.private_key())
     body = CLIENT.private_key().splitlines()[1]
     assert body in key.text.reveal()

@@ -1,9 +1,6 @@
 """PKCS12 stores in all forms: what of them is trusted, and what is said of one that is none."""
 
-from __future__ import annotations
-
 import pytest
-from cryptography import x509
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -23,7 +20,7 @@ from spark_kafka_sink.security.key_formats import (
 )
 
 
-def der(tag: int, *parts: bytes) -> bytes:
+def der(tag, *parts):
     """Of less than 128 bytes of content, or of less than 64 KiB."""
     content = b"".join(parts)
     size = len(content)
@@ -31,7 +28,7 @@ def der(tag: int, *parts: bytes) -> bytes:
     return bytes([tag]) + length + content
 
 
-def oid(hexadecimal: str) -> bytes:
+def oid(hexadecimal):
     return der(6, bytes.fromhex(hexadecimal))
 
 
@@ -41,24 +38,24 @@ NAME, OF_A_KEY, TRUSTED = oid("2a864886f70d010914"), oid("2a864886f70d010915"), 
 VERSION, NOTHING = der(2, b"\3"), der(0x30)
 
 
-def info(kind: bytes, content: bytes) -> bytes:
+def info(kind, content):
     return der(0x30, kind, der(0xA0, content))
 
 
-def bag(kind: bytes, value: bytes, *attributes: bytes) -> bytes:
+def bag(kind, value, *attributes):
     marks = [der(0x31, *(der(0x30, mark, der(0x31)) for mark in attributes))]
     return der(0x30, kind, der(0xA0, value), *(marks if attributes else ()))
 
 
-def certificate(content: bytes, *attributes: bytes) -> bytes:
+def certificate(content, *attributes):
     return bag(CERTIFICATE, info(oid("2a864886f70d01091601"), der(4, content)), *attributes)
 
 
-def part(*bags: bytes) -> bytes:
+def part(*bags):
     return info(DATA, der(4, der(0x30, *bags)))
 
 
-def store(*parts: bytes, kind: bytes = DATA) -> bytes:
+def store(*parts, kind=DATA):
     return der(0x30, VERSION, info(kind, der(4, der(0x30, *parts))))
 
 
@@ -74,7 +71,7 @@ def store(*parts: bytes, kind: bytes = DATA) -> bytes:
         (store(part()), []),
     ],
 )  # fmt: skip
-def test_what_is_trusted_of_a_store_in_clear(data: bytes, trusted: list[bytes]) -> None:
+def test_what_is_trusted_of_a_store_in_clear(data, trusted):
     """Of a store with a key, what keytool has marked."""
     assert [*pkcs12.trusted_certificates(data, None)] == trusted
 
@@ -96,9 +93,7 @@ IN_A_SET = der(0x31, DATA, der(0xA0, der(4, der(0x30, part(certificate(b"1")))))
         (der(0x30, VERSION, IN_A_SET), DamagedStoreError, "or it was altered"),
     ],
 )
-def test_what_is_said_of_a_store_that_cannot_be_read(
-    data: bytes, error: type[StoreError], words: str
-) -> None:
+def test_what_is_said_of_a_store_that_cannot_be_read(data, error, words):
     with pytest.raises(error, match=words):
         pkcs12.trusted_certificates(data, None)
     assert pkcs12.key_count(data) == 1
@@ -113,7 +108,7 @@ def test_what_is_said_of_a_store_that_cannot_be_read(
         (store(part(certificate(b"1"))), 1),
     ],
 )
-def test_keys_are_counted_where_they_are_seen(data: bytes, count: int) -> None:
+def test_keys_are_counted_where_they_are_seen(data, count):
     assert pkcs12.key_count(data) == count
 
 
@@ -126,17 +121,17 @@ OWN = CLIENT.certificate
 ABOVE, OTHER = AUTHORITY.certificate, Authority("other").certificate
 
 
-def written(*others: x509.Certificate | PKCS12Certificate, has_key: bool = True, own: x509.Certificate | None = OWN) -> bytes:  # fmt: skip
+def written(*others, has_key = True, own = OWN):  # fmt: skip
     encryption = BestAvailableEncryption(PASSWORD.encode())
     key = CLIENT.key if has_key else None
-    return serialize_key_and_certificates(b"key", key, own, others or None, encryption)  # type: ignore[arg-type]
+    return serialize_key_and_certificates(b"key", key, own, others or None, encryption)
 
 
-def named(found: x509.Certificate, name: str | None = None) -> PKCS12Certificate:
+def named(found, name=None):
     return PKCS12Certificate(found, (name or found.subject.rfc4514_string()).encode())
 
 
-def as_der(*certificates: x509.Certificate) -> tuple[bytes, ...]:
+def as_der(*certificates):
     return tuple(found.public_bytes(Encoding.DER) for found in certificates)
 
 
@@ -152,12 +147,12 @@ def as_der(*certificates: x509.Certificate) -> tuple[bytes, ...]:
         (written(ABOVE, OTHER, has_key=False, own=None), (ABOVE, OTHER)),
     ],
 )
-def test_what_is_trusted_beside_a_key(data: bytes, trusted: tuple[x509.Certificate, ...]) -> None:
+def test_what_is_trusted_beside_a_key(data, trusted):
     """What has a name of its own, unless it is in the key's chain alone."""
     assert pkcs12.trusted_certificates(data, PASSWORD) == as_der(*trusted)
 
 
-def test_a_key_comes_with_its_chain_and_has_the_stores_password() -> None:
+def test_a_key_comes_with_its_chain_and_has_the_stores_password():
     data = written(OTHER, ABOVE)
     assert pkcs12.key_material(data, PASSWORD, None).chain == as_der(OWN, ABOVE)
     assert pkcs12.key_material(data, PASSWORD, PASSWORD).chain == as_der(OWN, ABOVE)
@@ -172,7 +167,7 @@ def test_a_key_comes_with_its_chain_and_has_the_stores_password() -> None:
             pkcs12.key_material(without, PASSWORD, None)
 
 
-def test_a_damaged_store_is_told_from_a_wrong_password() -> None:
+def test_a_damaged_store_is_told_from_a_wrong_password():
     data = written(ABOVE)
     for password in ("wrong", "\udc80"):
         with pytest.raises(StorePasswordError):

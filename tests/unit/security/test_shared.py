@@ -1,7 +1,5 @@
 """What all connections of a process share: by which configuration, until when, and not with a fork."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -19,18 +17,18 @@ from spark_kafka_sink.security.login import LoginManager
 from spark_kafka_sink.security.security import Security
 
 
-def tls_of(ssl: SslConfig) -> object:
+def tls_of(ssl):
     return Security.of(SecurityConfig("SSL", ssl=ssl)).tls
 
 
-def test_a_context_is_shared_by_all_with_the_same_configuration() -> None:
+def test_a_context_is_shared_by_all_with_the_same_configuration():
     one, other = (StoreConfig(location=name) for name in ("a.pem", "b.pem"))
     assert tls_of(SslConfig(truststore=one)) is tls_of(SslConfig(truststore=one))
     assert tls_of(SslConfig(truststore=one)) is not tls_of(SslConfig(truststore=other))
     assert tls_of(SslConfig(keystore=one)) is not tls_of(SslConfig(keystore=other))
 
 
-def test_a_fork_while_another_thread_looks_for_a_context_has_its_own_lock() -> None:
+def test_a_fork_while_another_thread_looks_for_a_context_has_its_own_lock():
     contexts = security._TlsContextCache()
     before = contexts.context_of(SslConfig())
     with contexts._lock:
@@ -39,7 +37,7 @@ def test_a_fork_while_another_thread_looks_for_a_context_has_its_own_lock() -> N
         assert contexts.context_of(SslConfig()) is not before
 
 
-def test_a_forked_process_makes_contexts_of_its_own() -> None:
+def test_a_forked_process_makes_contexts_of_its_own():
     before = tls_of(SslConfig())
     child = os.fork()
     if child == 0:
@@ -51,23 +49,23 @@ def test_a_forked_process_makes_contexts_of_its_own() -> None:
 PLAIN = SaslConfig("PLAIN", username="alice", password=Secret("a"))
 
 
-def test_a_fork_while_another_thread_looks_for_a_login_has_its_own_lock() -> None:
+def test_a_fork_while_another_thread_looks_for_a_login_has_its_own_lock():
     pool = LoginManager()
     with pool._lock:
         pool.forget()
         assert not pool._lock.locked()
 
 
-def test_a_pool_that_is_closed_closes_each_login_and_keeps_none() -> None:
-    closed: list[Login] = []
+def test_a_pool_that_is_closed_closes_each_login_and_keeps_none():
+    closed = []
 
     class Login:
         mechanism = "PLAIN"
 
-        def close(self) -> None:
+        def close(self):
             closed.append(self)
 
-    pool = LoginManager(lambda _: Login())  # type: ignore[arg-type, return-value]
+    pool = LoginManager(lambda _: Login())
     login = pool.login_of(PLAIN)
     pool.close()
     assert closed == [login]
@@ -75,12 +73,12 @@ def test_a_pool_that_is_closed_closes_each_login_and_keeps_none() -> None:
 
 
 @pytest.mark.parametrize("kind", [AuthenticationError, CredentialsUnavailableError])
-def test_only_what_may_be_had_later_is_no_error_yet(kind: type[AuthenticationError]) -> None:
+def test_only_what_may_be_had_later_is_no_error_yet(kind):
     class Login:
-        def login(self, timeout_ms: int, hosts: object) -> None:
+        def login(self, timeout_ms, hosts):
             raise kind("told")
 
-    secured = Security(login=Login())  # type: ignore[arg-type]
+    secured = Security(login=Login())
     if kind is CredentialsUnavailableError:
         secured.prepare_if_possible(1, [])
     else:

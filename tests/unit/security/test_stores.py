@@ -1,7 +1,5 @@
 """What a store's file is taken for, and what does not go together."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path
@@ -24,20 +22,20 @@ PASSWORD = "the store's password: marked-store"
 TRUST_OPTIONS, KEY_OPTIONS = trust_store_options("kafka."), key_store_options("kafka.")
 
 
-def of_file(folder: Path, content: bytes | str, **options: object) -> StoreConfig:
+def of_file(folder, content, **options):
     path = folder / f"store-{len(list(folder.iterdir()))}"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return StoreConfig(str(path), **options)  # type: ignore[arg-type]
+    return StoreConfig(str(path), **options)
 
 
-def trust_error(config: StoreConfig) -> str:
+def trust_error(config):
     with pytest.raises(ConfigError) as raised:
         stores.trusted_certificates(config, TRUST_OPTIONS)
     assert "marked" not in str(raised.value)
     return str(raised.value)
 
 
-def key_error(config: StoreConfig) -> str:
+def key_error(config):
     with pytest.raises(ConfigError) as raised:
         stores.key_material(config, KEY_OPTIONS)
     assert "marked" not in str(raised.value)
@@ -58,21 +56,21 @@ def key_error(config: StoreConfig) -> str:
         (b"-----BEGIN X-----", "it is cut"),
     ],
 )
-def test_files_that_are_no_stores(content: bytes, message: str, tmp_path: Path) -> None:
+def test_files_that_are_no_stores(content, message, tmp_path):
     config = of_file(tmp_path, content)
     assert f"kafka.ssl.truststore.location={config.location}: " in trust_error(config)
     assert message in trust_error(config)
 
 
 @pytest.mark.parametrize("said", ["JKS", "PKCS12"])
-def test_a_type_that_is_not_what_the_file_is(said: str, tmp_path: Path) -> None:
+def test_a_type_that_is_not_what_the_file_is(said, tmp_path):
     config = of_file(tmp_path, AUTHORITY.pem, type=said)
     assert f"its content is PEM, but the store's type is given as {said}" in trust_error(config)
     config = of_file(tmp_path, CLIENT.pkcs12(PASSWORD), type="PEM")
     assert "its content is PKCS12, but the store's type is given as PEM" in trust_error(config)
 
 
-def test_a_type_that_is_not_given_or_another_of_java_is_what_the_file_is(tmp_path: Path) -> None:
+def test_a_type_that_is_not_given_or_another_of_java_is_what_the_file_is(tmp_path):
     password = Secret(PASSWORD)
     for config in (
         of_file(tmp_path, AUTHORITY.pem),
@@ -93,7 +91,7 @@ def test_a_type_that_is_not_given_or_another_of_java_is_what_the_file_is(tmp_pat
         assert stores.trusted_certificates(config, TRUST_OPTIONS)
 
 
-def test_a_pkcs12_store_in_ber_is_read_with_its_password(tmp_path: Path) -> None:
+def test_a_pkcs12_store_in_ber_is_read_with_its_password(tmp_path):
     """As other programs than Java and OpenSSL write it: the outer length is not told."""
     data = CLIENT.pkcs12(PASSWORD)
     ber = b"\x30\x80" + key_formats.first_element(data, key_formats.SEQUENCE).value + b"\0\0"
@@ -102,7 +100,7 @@ def test_a_pkcs12_store_in_ber_is_read_with_its_password(tmp_path: Path) -> None
     assert len(material.chain) == 2
 
 
-def test_a_pem_file_has_no_password_of_a_store(tmp_path: Path) -> None:
+def test_a_pem_file_has_no_password_of_a_store(tmp_path):
     password = Secret(PASSWORD)
     assert trust_error(of_file(tmp_path, AUTHORITY.pem, password=password)) == (
         "SSL trust store password cannot be specified for PEM format. "
@@ -116,14 +114,14 @@ def test_a_pem_file_has_no_password_of_a_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [CLIENT.pkcs12(PASSWORD), store(PASSWORD)])
-def test_a_key_store_of_java_wants_a_password(content: bytes, tmp_path: Path) -> None:
+def test_a_key_store_of_java_wants_a_password(content, tmp_path):
     assert key_error(of_file(tmp_path, content)) == (
         "SSL key store is specified, but key store password is not specified. "
         "Set kafka.ssl.keystore.password"
     )
 
 
-def test_a_store_without_what_is_wanted(tmp_path: Path) -> None:
+def test_a_store_without_what_is_wanted(tmp_path):
     empty = of_file(tmp_path, store(PASSWORD), password=Secret(PASSWORD))
     assert "it holds no certificate that could be trusted" in trust_error(empty)
     assert "it holds no private key" in key_error(empty)
@@ -134,9 +132,7 @@ def test_a_store_without_what_is_wanted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("aliases", ["a", "ba", "bac"])
-def test_of_several_keys_the_first_by_alias_is_used(
-    aliases: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_of_several_keys_the_first_by_alias_is_used(aliases, tmp_path, caplog):
     entries = [key_entry(a, a.encode(), PASSWORD, [b"of " + a.encode()]) for a in aliases]
     config = of_file(tmp_path, store(PASSWORD, *entries), password=Secret(PASSWORD))
     material = stores.key_material(config, KEY_OPTIONS)
@@ -146,7 +142,7 @@ def test_of_several_keys_the_first_by_alias_is_used(
     assert (said in caplog.text) == bool(caplog.records) == (len(aliases) > 1)
 
 
-def test_a_key_of_java_may_have_a_password_of_its_own(tmp_path: Path) -> None:
+def test_a_key_of_java_may_have_a_password_of_its_own(tmp_path):
     data = store(PASSWORD, key_entry("k", b"key", "its own: marked", [b"of k"]))
     for given, problem in ((None, "the key's password is wrong"), ("its own: marked", None)):
         key_password = None if given is None else Secret(given)
@@ -157,7 +153,7 @@ def test_a_key_of_java_may_have_a_password_of_its_own(tmp_path: Path) -> None:
             assert stores.key_material(config, KEY_OPTIONS) is not None
 
 
-def test_a_wrong_password_of_a_store_names_its_option(tmp_path: Path) -> None:
+def test_a_wrong_password_of_a_store_names_its_option(tmp_path):
     config = of_file(tmp_path, store(PASSWORD), password=Secret("marked-wrong"))
     assert trust_error(config).endswith("Check kafka.ssl.truststore.password")
     assert key_error(config).endswith("Check kafka.ssl.keystore.password")
@@ -165,9 +161,7 @@ def test_a_wrong_password_of_a_store_names_its_option(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key_password", [None, PASSWORD])
 @pytest.mark.parametrize("is_encrypted", [False, True])
-def test_a_key_of_options_needs_a_password_if_it_is_encrypted(
-    is_encrypted: bool, key_password: str | None
-) -> None:
+def test_a_key_of_options_needs_a_password_if_it_is_encrypted(is_encrypted, key_password):
     config = StoreConfig(
         certificates=CLIENT.certificate_chain,
         key=Secret(CLIENT.private_key(PASSWORD if is_encrypted else None)),
@@ -183,7 +177,7 @@ def test_a_key_of_options_needs_a_password_if_it_is_encrypted(
 
 
 @pytest.mark.parametrize("options", [TRUST_OPTIONS, KEY_OPTIONS])
-def test_a_store_is_named_by_the_option_that_gives_it(options: stores.StoreOptions) -> None:
+def test_a_store_is_named_by_the_option_that_gives_it(options):
     for config, source, description in (
         (StoreConfig("/s"), options.location, f"{options.location}=/s"),
         (StoreConfig(certificates="PEM"), options.certificates, options.certificates),
@@ -194,7 +188,7 @@ def test_a_store_is_named_by_the_option_that_gives_it(options: stores.StoreOptio
 
 
 @pytest.mark.parametrize("option", ["certificate.chain", "key"])
-def test_damaged_text_names_its_own_option(option: str) -> None:
+def test_damaged_text_names_its_own_option(option):
     config = StoreConfig(
         certificates="" if option == "certificate.chain" else CLIENT.certificate_chain,
         key=Secret("" if option == "key" else CLIENT.private_key()),
@@ -202,12 +196,12 @@ def test_damaged_text_names_its_own_option(option: str) -> None:
     assert key_error(config).startswith(f"kafka.ssl.keystore.{option}: ")
 
 
-def test_nothing_asked_for_is_nothing() -> None:
+def test_nothing_asked_for_is_nothing():
     assert stores.trusted_certificates(StoreConfig(), TRUST_OPTIONS) is None
     assert stores.key_material(StoreConfig(), KEY_OPTIONS) is None
 
 
-def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_is_told(tmp_path):
     assert "Is a directory" in trust_error(StoreConfig(str(tmp_path)))
     large = tmp_path / "large"
     with large.open("wb") as file:
@@ -222,13 +216,13 @@ def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_of_somebody_else_is_told(tmp_path: Path) -> None:
+def test_a_file_of_somebody_else_is_told(tmp_path):
     config = of_file(tmp_path, AUTHORITY.pem)
     (tmp_path / "store-0").chmod(0)
     assert "Permission denied" in trust_error(config)
 
 
-def test_options_of_a_token_endpoint_are_named_as_they_are_given(tmp_path: Path) -> None:
+def test_options_of_a_token_endpoint_are_named_as_they_are_given(tmp_path):
     config = SslConfig(truststore=of_file(tmp_path, ""))
     with pytest.raises(
         ConfigError, match=r"^the JAAS option ssl.truststore.location=.*: it is empty"
@@ -237,7 +231,7 @@ def test_options_of_a_token_endpoint_are_named_as_they_are_given(tmp_path: Path)
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="Linux has such files")
-def test_key_material_is_in_a_file_that_nobody_else_can_read() -> None:
+def test_key_material_is_in_a_file_that_nobody_else_can_read():
     with tls.private_file(b"content") as path:
         assert Path(path).read_bytes() == b"content"
         assert Path(path).read_bytes() == b"content", "each time from its beginning"
@@ -246,9 +240,7 @@ def test_key_material_is_in_a_file_that_nobody_else_can_read() -> None:
 
 
 @pytest.mark.parametrize("lacks", ["memfd_create", "/proc"])
-def test_where_files_cannot_be_in_memory_one_is_written_and_deleted(
-    lacks: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_files_cannot_be_in_memory_one_is_written_and_deleted(lacks, monkeypatch):
     if lacks == "/proc":
         monkeypatch.setattr(tls, "_OWN_DESCRIPTORS", "/no/such/folder")
     else:

@@ -1,13 +1,9 @@
 """What a context does in handshakes, and when it is made anew."""
 
-from __future__ import annotations
-
 import logging
 import os
 import ssl
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -18,7 +14,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.localkafka import certificates
-from spark_kafka_sink.localkafka.certificates import Authority, Identity, KeyType, write_private
+from spark_kafka_sink.localkafka.certificates import Authority, Identity, write_private
 from spark_kafka_sink.security.tls import TlsContext
 from tests.unit.security.handshakes import handshake, server_context
 from tests.unit.security.jks_writer import store, trusted_entry
@@ -31,12 +27,12 @@ SERVER = server_context(AUTHORITY.issue("broker", ["localhost", "127.0.0.1"]))
 PASSWORD = "a password: marked-key"
 
 
-def in_options(key: str, chain: str, password: str | None = None) -> StoreConfig:
+def in_options(key, chain, password=None):
     secret = None if password is None else Secret(password)
     return StoreConfig(certificates=chain, key=Secret(key), key_password=secret)
 
 
-def error_of(config: SslConfig, server: ssl.SSLContext = SERVER, host: str = "localhost") -> str:
+def error_of(config, server=SERVER, host="localhost"):
     """What is said of a handshake that fails."""
     tls = TlsContext(config)
     outcome = handshake(tls.context(), server, host)
@@ -46,7 +42,7 @@ def error_of(config: SslConfig, server: ssl.SSLContext = SERVER, host: str = "lo
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["RSA", "EC"])
-def test_a_server_that_is_trusted(version: str, kind: KeyType) -> None:
+def test_a_server_that_is_trusted(version, kind):
     authority = Authority(key_type=kind)
     server = server_context(authority.issue("b", ["localhost"], kind), version=VERSIONS[version])
     trust = StoreConfig(certificates=authority.pem)
@@ -57,7 +53,7 @@ def test_a_server_that_is_trusted(version: str, kind: KeyType) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("password", [None, PASSWORD])
 @pytest.mark.parametrize("kind", ["RSA", "EC"])
-def test_both_sides_check_the_other(version: str, password: str | None, kind: KeyType) -> None:
+def test_both_sides_check_the_other(version, password, kind):
     client = AUTHORITY.issue("client", key_type=kind)
     server = server_context(
         AUTHORITY.issue("broker", ["localhost"]), AUTHORITY, version=VERSIONS[version]
@@ -68,7 +64,7 @@ def test_both_sides_check_the_other(version: str, password: str | None, kind: Ke
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_client_without_a_certificate_is_told_which_option_is_missing(version: str) -> None:
+def test_a_client_without_a_certificate_is_told_which_option_is_missing(version):
     server = server_context(
         AUTHORITY.issue("broker", ["localhost"]), AUTHORITY, version=VERSIONS[version]
     )
@@ -79,7 +75,7 @@ def test_a_client_without_a_certificate_is_told_which_option_is_missing(version:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_client_with_a_certificate_of_another_authority(version: str) -> None:
+def test_a_client_with_a_certificate_of_another_authority(version):
     client = OTHER.issue("client")
     server = server_context(
         AUTHORITY.issue("broker", ["localhost"]), AUTHORITY, version=VERSIONS[version]
@@ -92,26 +88,26 @@ def test_a_client_with_a_certificate_of_another_authority(version: str) -> None:
     assert "CN=client, signed by CN=another authority, valid until 20" in said
 
 
-def test_another_authority() -> None:
+def test_another_authority():
     said = error_of(SslConfig(truststore=StoreConfig(certificates=OTHER.pem)))
     assert "not signed by an authority of kafka.ssl.truststore.certificates" in said
     assert "kafka.ssl.truststore.location must be a store with" in said
 
 
-def test_another_authority_of_the_same_name() -> None:
+def test_another_authority_of_the_same_name():
     said = error_of(SslConfig(truststore=StoreConfig(certificates=Authority().pem)))
     assert "authority" in said
     assert "kafka.ssl.truststore.location" in said
 
 
-def test_without_a_trust_store_the_systems_authorities_are_trusted() -> None:
+def test_without_a_trust_store_the_systems_authorities_are_trusted():
     said = error_of(SslConfig())
     assert "of this host's system" in said
     assert "kafka.ssl.truststore.location is not set" in said
 
 
 @pytest.mark.parametrize("host", ["kafka.example", "10.1.2.3"])
-def test_another_host(host: str) -> None:
+def test_another_host(host):
     said = error_of(SslConfig(truststore=TRUST), host=host)
     assert f"not for the name or address {host}" in said
     assert "kafka.ssl.endpoint.identification.algorithm" in said
@@ -119,19 +115,19 @@ def test_another_host(host: str) -> None:
     assert handshake(TlsContext(without).context(), SERVER, host).version == "TLSv1.3"
 
 
-def test_without_a_check_of_names_the_chain_is_checked_all_the_same() -> None:
+def test_without_a_check_of_names_the_chain_is_checked_all_the_same():
     trust = StoreConfig(certificates=OTHER.pem)
     assert "not signed by" in error_of(SslConfig(truststore=trust, checks_host_name=False))
 
 
-def test_an_expired_server() -> None:
+def test_an_expired_server():
     server = server_context(AUTHORITY.issue("broker", ["localhost"], expired=True))
     said = error_of(SslConfig(truststore=TRUST), server)
     assert "has expired" in said
     assert "the clock of this host" in said
 
 
-def test_a_server_that_is_not_valid_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_valid_yet(monkeypatch):
     tomorrow = datetime.now(timezone.utc) + timedelta(days=1)
     validity = (tomorrow, tomorrow + timedelta(days=1))
     monkeypatch.setattr(certificates, "_validity", lambda *_: validity)
@@ -141,14 +137,14 @@ def test_a_server_that_is_not_valid_yet(monkeypatch: pytest.MonkeyPatch) -> None
     assert "the clock of this host" in said
 
 
-def test_a_server_that_has_no_certificate_for_the_name() -> None:
+def test_a_server_that_has_no_certificate_for_the_name():
     server = server_context(AUTHORITY.issue("broker", ["localhost"]))
     server.sni_callback = lambda *_: ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
     said = error_of(SslConfig(truststore=TRUST), server)
     assert "the server knows no certificate for the name localhost" in said
 
 
-def signed_by_itself() -> Identity:
+def signed_by_itself():
     """As ``openssl req -x509`` makes it: of no authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
@@ -162,7 +158,7 @@ def signed_by_itself() -> Identity:
     return Identity(key, certificate, certificate)
 
 
-def test_a_server_that_is_signed_by_itself_and_has_no_other_name_than_its_common_one() -> None:
+def test_a_server_that_is_signed_by_itself_and_has_no_other_name_than_its_common_one():
     identity = signed_by_itself()
     server = server_context(identity)
     said = error_of(SslConfig(truststore=TRUST), server)
@@ -172,14 +168,14 @@ def test_a_server_that_is_signed_by_itself_and_has_no_other_name_than_its_common
     assert handshake(context, server).version == "TLSv1.3", "the common name counts, as in Java"
 
 
-def test_a_certificate_for_another_use_than_a_servers() -> None:
+def test_a_certificate_for_another_use_than_a_servers():
     authority = Identity(OTHER._key, OTHER.certificate, OTHER.certificate)
     trust = StoreConfig(certificates=OTHER.pem)
     said = error_of(SslConfig(truststore=trust), server_context(authority))
     assert "is not made for a server (keyUsage, extendedKeyUsage)" in said
 
 
-def test_an_expired_client() -> None:
+def test_an_expired_client():
     client = AUTHORITY.issue("client", expired=True)
     server = server_context(AUTHORITY.issue("broker", ["localhost"]), AUTHORITY)
     own = in_options(client.private_key(), client.certificate_chain)
@@ -188,7 +184,7 @@ def test_an_expired_client() -> None:
     assert "authority, which has expired on 20" in said
 
 
-def test_trust_may_end_at_the_servers_own_certificate() -> None:
+def test_trust_may_end_at_the_servers_own_certificate():
     """As in Java; OpenSSL by itself goes on to a root."""
     identity = AUTHORITY.issue("broker", ["localhost"])
     own = identity.certificate_chain.split("-----END CERTIFICATE-----")[0]
@@ -197,7 +193,7 @@ def test_trust_may_end_at_the_servers_own_certificate() -> None:
     assert handshake(context, server_context(identity)).version == "TLSv1.3"
 
 
-def test_a_server_cannot_renegotiate() -> None:
+def test_a_server_cannot_renegotiate():
     """As with Java's client. Python's own servers cannot ask for it."""
     assert TlsContext(SslConfig()).context().options & ssl.OP_NO_RENEGOTIATION
 
@@ -212,7 +208,7 @@ def test_a_server_cannot_renegotiate() -> None:
         ("TLSv1.2", (), {"TLSv1.2"}),
     ],
 )
-def test_versions(protocol: str, enabled: tuple[str, ...], spoken: set[str]) -> None:
+def test_versions(protocol, enabled, spoken):
     config = SslConfig(protocol=protocol, enabled_protocols=enabled, truststore=TRUST)
     identity = AUTHORITY.issue("broker", ["localhost"])
     for name, version in VERSIONS.items():
@@ -223,7 +219,7 @@ def test_versions(protocol: str, enabled: tuple[str, ...], spoken: set[str]) -> 
             assert "kafka.ssl.enabled.protocols" in error_of(config, server)
 
 
-def test_the_cipher_suite_is_the_one_that_was_asked_for() -> None:
+def test_the_cipher_suite_is_the_one_that_was_asked_for():
     server = server_context(AUTHORITY.issue("broker", ["localhost"]), version=TLS_1_2)
     suite = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"
     config = SslConfig(truststore=TRUST, cipher_suites=(suite,))
@@ -232,7 +228,7 @@ def test_the_cipher_suite_is_the_one_that_was_asked_for() -> None:
     assert "kafka.ssl.cipher.suites" in error_of(config, SERVER), "1.3 needs suites of its own"
 
 
-def test_a_key_of_another_certificate() -> None:
+def test_a_key_of_another_certificate():
     one, other = AUTHORITY.issue("one"), AUTHORITY.issue("other")
     third = AUTHORITY.issue("third", key_type="RSA")
     for key in (other.private_key(), third.private_key()):
@@ -248,7 +244,7 @@ def test_a_key_of_another_certificate() -> None:
         ("marked-wrong", "cannot be decrypted: kafka.ssl.key.password is wrong"),
     ],
 )
-def test_the_password_of_an_encrypted_key(given: str | None, message: str) -> None:
+def test_the_password_of_an_encrypted_key(given, message):
     client = AUTHORITY.issue("client")
     own = in_options(client.private_key(PASSWORD), client.certificate_chain, given)
     with pytest.raises(ConfigError, match=message) as raised:
@@ -257,7 +253,7 @@ def test_the_password_of_an_encrypted_key(given: str | None, message: str) -> No
     assert raised.value.__cause__ is None
 
 
-def test_damaged_certificates_and_keys_are_told() -> None:
+def test_damaged_certificates_and_keys_are_told():
     client = AUTHORITY.issue("client")
     bad_certificate = "-----BEGIN CERTIFICATE-----\nMAUCAwEAAQ==\n-----END CERTIFICATE-----\n"
     trust = StoreConfig(certificates=AUTHORITY.pem + bad_certificate)
@@ -274,26 +270,24 @@ def test_damaged_certificates_and_keys_are_told() -> None:
             TlsContext(SslConfig(keystore=in_options(key, chain))).context()
 
 
-def test_a_certificate_without_content_is_damaged(tmp_path: Path) -> None:
+def test_a_certificate_without_content_is_damaged(tmp_path):
     path = tmp_path / "trust.jks"
     path.write_bytes(store(PASSWORD, trusted_entry("empty", b"")))
     with pytest.raises(ConfigError, match="certificate 1 of 1 is damaged"):
         TlsContext(SslConfig(truststore=StoreConfig(str(path)))).context()
 
 
-def key_store_of(folder: Path, content: str) -> SslConfig:
+def key_store_of(folder, content):
     path = write_private(folder / "client.pem", content)
     return SslConfig(truststore=TRUST, keystore=StoreConfig(str(path)))
 
 
-def peer_of(tls: TlsContext) -> str | None:
+def peer_of(tls):
     server = server_context(AUTHORITY.issue("broker", ["localhost"]), AUTHORITY)
     return handshake(tls.context(), server).peer
 
 
-def test_a_certificate_that_was_rotated_is_used_by_the_next_connection(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_certificate_that_was_rotated_is_used_by_the_next_connection(tmp_path, caplog):
     caplog.set_level(logging.INFO, "spark_kafka_sink")
     tls = TlsContext(key_store_of(tmp_path, AUTHORITY.issue("before").pem()))
     first = tls.context()
@@ -307,7 +301,7 @@ def test_a_certificate_that_was_rotated_is_used_by_the_next_connection(
     assert "a store has changed; new connections use it" in record.getMessage()
 
 
-def test_a_rotation_by_a_link_is_seen(tmp_path: Path) -> None:
+def test_a_rotation_by_a_link_is_seen(tmp_path):
     """As Kubernetes does it: a folder is linked to, and the link replaced."""
     for name in ("before", "after"):
         (tmp_path / name).mkdir()
@@ -322,27 +316,25 @@ def test_a_rotation_by_a_link_is_seen(tmp_path: Path) -> None:
     assert peer_of(tls) == "after"
 
 
-def cut(path: Path, content: str) -> None:
+def cut(path, content):
     path.write_text(content[:-40])
 
 
-def removed(path: Path, content: str) -> None:
+def removed(path, content):
     path.unlink()
 
 
-def emptied(path: Path, content: str) -> None:
+def emptied(path, content):
     path.write_text("")
 
 
-def with_the_former_key(path: Path, content: str) -> None:
+def with_the_former_key(path, content):
     certificates = path.read_text().split("-----BEGIN CERTIFICATE")
     path.write_text(certificates[0] + AUTHORITY.issue("after").certificate_chain)
 
 
 @pytest.mark.parametrize("harm", [cut, removed, emptied, with_the_former_key])
-def test_half_of_a_rotation_leaves_the_former_context_in_use(
-    harm: Callable[[Path, str], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_half_of_a_rotation_leaves_the_former_context_in_use(harm, tmp_path, caplog):
     before, after = AUTHORITY.issue("before").pem(), AUTHORITY.issue("after").pem()
     tls = TlsContext(key_store_of(tmp_path, before))
     assert peer_of(tls) == "before"
@@ -356,9 +348,7 @@ def test_half_of_a_rotation_leaves_the_former_context_in_use(
     assert peer_of(tls) == "after"
 
 
-def test_the_same_problem_is_told_again_once_it_was_mended(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_same_problem_is_told_again_once_it_was_mended(tmp_path, caplog):
     pem = AUTHORITY.issue("before").pem()
     tls = TlsContext(key_store_of(tmp_path, pem))
     assert peer_of(tls) == "before"
@@ -372,9 +362,7 @@ def test_the_same_problem_is_told_again_once_it_was_mended(
 
 
 @pytest.mark.parametrize("changed", ["time", "size", "inode"])
-def test_each_of_time_size_and_inode_tells_that_a_file_has_changed(
-    changed: str, tmp_path: Path
-) -> None:
+def test_each_of_time_size_and_inode_tells_that_a_file_has_changed(changed, tmp_path):
     pems = [AUTHORITY.issue(name).pem() for name in ("before", "after")]
     length = max(map(len, pems)) + (changed == "size")
     before = pems[0].ljust(max(map(len, pems)), "\n")
@@ -396,7 +384,7 @@ def test_each_of_time_size_and_inode_tells_that_a_file_has_changed(
     assert peer_of(tls) == "after"
 
 
-def test_what_cannot_be_read_the_first_time_is_an_error_until_it_can(tmp_path: Path) -> None:
+def test_what_cannot_be_read_the_first_time_is_an_error_until_it_can(tmp_path):
     config = key_store_of(tmp_path, AUTHORITY.issue("client").pem()[:-40])
     tls = TlsContext(config)
     for _ in range(2):
@@ -406,7 +394,7 @@ def test_what_cannot_be_read_the_first_time_is_an_error_until_it_can(tmp_path: P
     assert peer_of(tls) == "client"
 
 
-def test_a_trust_store_that_was_changed_is_used(tmp_path: Path) -> None:
+def test_a_trust_store_that_was_changed_is_used(tmp_path):
     path = write_private(tmp_path / "ca.pem", OTHER.pem)
     tls = TlsContext(SslConfig(truststore=StoreConfig(str(path))))
     assert handshake(tls.context(), SERVER).error is not None

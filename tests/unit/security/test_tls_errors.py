@@ -1,7 +1,5 @@
 """What an error of TLS is said to mean. Those of real handshakes are in test_tls_context.py."""
 
-from __future__ import annotations
-
 import errno
 import socket
 import ssl
@@ -34,13 +32,13 @@ WITH_STORES.context()
 PATIENCE_S = 60
 
 
-def ssl_error(reason: str) -> ssl.SSLError:
+def ssl_error(reason):
     error = ssl.SSLError(1, f"[SSL: {reason}] words (_ssl.c:1006)")
     error.reason = reason
     return error
 
 
-def refused(code: int, words: str = "words of OpenSSL") -> ssl.SSLCertVerificationError:
+def refused(code, words="words of OpenSSL"):
     error = ssl.SSLCertVerificationError(1, "certificate verify failed (_ssl.c:1006)")
     error.verify_code, error.verify_message = code, words
     return error
@@ -48,7 +46,7 @@ def refused(code: int, words: str = "words of OpenSSL") -> ssl.SSLCertVerificati
 
 @pytest.mark.parametrize("tls", [TLS, WITH_STORES])
 @pytest.mark.parametrize("code", tls_errors._REFUSED_CERTIFICATES)
-def test_each_refusal_has_cause_words_and_advice(code: int, tls: TlsContext) -> None:
+def test_each_refusal_has_cause_words_and_advice(code, tls):
     said = tls.explain(refused(code), "b1.example", 9093)
     assert said.startswith("TLS with b1.example:9093: ")
     assert " (words of OpenSSL): " in said
@@ -57,7 +55,7 @@ def test_each_refusal_has_cause_words_and_advice(code: int, tls: TlsContext) -> 
 
 @pytest.mark.parametrize("tls", [TLS, WITH_STORES])
 @pytest.mark.parametrize("reason", tls_errors._REASONS)
-def test_each_reason_has_cause_words_and_advice(reason: str, tls: TlsContext) -> None:
+def test_each_reason_has_cause_words_and_advice(reason, tls):
     said = tls.explain(ssl_error(reason), "b1.example", 9093)
     assert f" ({reason}): " in said
     assert "_ssl.c" not in said
@@ -72,7 +70,7 @@ def test_a_password_that_resembles_a_reason_hides_no_reason() -> None:
 
 
 @pytest.mark.parametrize("reason", tls_errors._REASONS)
-def test_each_reason_is_one_of_openssls(reason: str) -> None:
+def test_each_reason_is_one_of_openssls(reason):
     _ssl = pytest.importorskip("_ssl")
     if not hasattr(_ssl, "err_names_to_codes"):
         pytest.skip("Python 3.14 does not list them")
@@ -81,13 +79,13 @@ def test_each_reason_is_one_of_openssls(reason: str) -> None:
     assert reason in known | {"RECORD_LAYER_FAILURE", "HTTP_REQUEST"}
 
 
-def test_a_refusal_of_the_client_depends_on_whether_it_has_a_certificate() -> None:
+def test_a_refusal_of_the_client_depends_on_whether_it_has_a_certificate():
     alert = ssl_error("SSLV3_ALERT_BAD_CERTIFICATE")
     assert "kafka.ssl.keystore.location is not set" in TLS.explain(alert, "b", 1)
     assert "refuses the client's certificate" in WITH_STORES.explain(alert, "b", 1)
 
 
-def test_errors_that_nobody_thought_of_are_told_in_openssls_words() -> None:
+def test_errors_that_nobody_thought_of_are_told_in_openssls_words():
     assert TLS.explain(ssl_error("SOMETHING_NEW"), "b", 1) == "TLS with b:1: SOMETHING_NEW"
     assert TLS.explain(refused(4711), "b", 1) == "TLS with b:1: words of OpenSSL"
     timeout = OSError(errno.ETIMEDOUT, "Connection timed out")
@@ -95,12 +93,12 @@ def test_errors_that_nobody_thought_of_are_told_in_openssls_words() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4abcd"])
-def test_a_port_without_tls(answer: bytes) -> None:
+def test_a_port_without_tls(answer):
     """A Kafka broker closes the connection; other servers answer something else than TLS."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
-        def serve() -> None:
+        def serve():
             connection, _ = server.accept()
             with connection:
                 connection.recv(4096)
@@ -117,12 +115,12 @@ def test_a_port_without_tls(answer: bytes) -> None:
     assert "kafka.security.protocol PLAINTEXT or SASL_PLAINTEXT" in said
 
 
-def test_a_connection_that_is_reset_in_the_handshake() -> None:
+def test_a_connection_that_is_reset_in_the_handshake():
     said = TLS.explain(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), "b", 1)
     assert "the port does not speak TLS (Connection reset by peer)" in said
 
 
-def test_each_meaning_names_only_what_is_filled_in() -> None:
+def test_each_meaning_names_only_what_is_filled_in():
     known = {"p", "host", "trust", "key", "own", "addresses", "without_tls"}
     meanings = [*tls_errors._REASONS.values(), *tls_errors._REFUSED_CERTIFICATES.values()]
     for text in (text for meaning in meanings for text in meaning):
@@ -130,13 +128,13 @@ def test_each_meaning_names_only_what_is_filled_in() -> None:
         assert not text.endswith(".")
 
 
-def test_an_address_of_ipv6_is_in_brackets() -> None:
+def test_an_address_of_ipv6_is_in_brackets():
     assert (
         TLS.explain(ssl_error("SOMETHING_NEW"), "::1", 9093) == "TLS with [::1]:9093: SOMETHING_NEW"
     )
 
 
-def test_an_end_that_openssl_has_not_seen_itself() -> None:
+def test_an_end_that_openssl_has_not_seen_itself():
     """The channel makes the error: without the attribute ``reason``, which OpenSSL's have."""
     said = TLS.explain(ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred"), "b1.example", 9093)
     assert "the port does not speak TLS (EOF occurred): " in said
@@ -145,7 +143,7 @@ def test_an_end_that_openssl_has_not_seen_itself() -> None:
 ALERT = ssl_error("SSLV3_ALERT_BAD_CERTIFICATE")
 
 
-def test_a_client_without_a_certificate_is_told_what_to_set() -> None:
+def test_a_client_without_a_certificate_is_told_what_to_set():
     said = TLS.explain(ALERT, "b1.example", 9093)
     assert "the server wants a client certificate, and kafka.ssl.keystore.location is not" in said
     said = WITH_STORES.explain(ALERT, "b1.example", 9093)
@@ -153,22 +151,20 @@ def test_a_client_without_a_certificate_is_told_what_to_set() -> None:
     assert "that of kafka.ssl.keystore.certificate.chain: CN=client" in said
 
 
-def test_a_certificate_is_read_only_for_a_message_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_is_read_only_for_a_message_about_it(monkeypatch):
     """The package cryptography takes long to load, and may itself be what fails."""
     monkeypatch.setitem(sys.modules, "spark_kafka_sink.security.pkcs12", None)
     said = WITH_STORES.explain(refused(20, "words."), "b1.example", 9093)
     assert "is not signed by an authority of kafka.ssl.truststore.certificates (words): " in said
 
 
-def test_what_comes_from_the_server_is_shown_in_one_line() -> None:
+def test_what_comes_from_the_server_is_shown_in_one_line():
     said = TLS.explain(refused(0, "words\nmore"), "b1\nb2", 9093)
     assert "\n" not in said
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError])
-def test_a_connection_that_ends_is_told_as_that_of_a_port_without_tls(
-    error: type[OSError],
-) -> None:
+def test_a_connection_that_ends_is_told_as_that_of_a_port_without_tls(error):
     said = TLS.explain(error(), "b1.example", 9093)
     assert f"the port does not speak TLS ({error.__name__}): " in said
 
@@ -177,9 +173,7 @@ def test_a_connection_that_ends_is_told_as_that_of_a_port_without_tls(
     ("paths", "told"),
     [(("file", "path"), "file"), ((None, "path"), "path"), ((None, None), "it has none")],
 )
-def test_where_the_systems_authorities_are_is_told(
-    paths: tuple[str | None, ...], told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_systems_authorities_are_is_told(paths, told, monkeypatch):
     found = ssl.DefaultVerifyPaths(*paths, "", "", "", "")
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: found)
     assert f"this host's system ({told}), and" in TLS.explain(refused(20), "b1.example", 9093)
@@ -199,7 +193,7 @@ def test_where_the_systems_authorities_are_is_told(
         (ssl_error("BAD_DECRYPT"), False, "is damaged, or of a kind"),
     ],
 )
-def test_why_a_key_is_not_used(error: ssl.SSLError | ValueError, is_encrypted: bool, told: str):
+def test_why_a_key_is_not_used(error, is_encrypted, told):
     material = KeyMaterial(Secret("key"), is_encrypted, ())
     options = key_store_options("kafka.")
     said = tls_errors.explain_rejected_key(error, material, StoreConfig("/key.pem"), options)

@@ -1,9 +1,5 @@
 """Stores whose options are references: resolved for each connection, and never shown."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -26,21 +22,21 @@ PASSWORD = "a password: marked-key"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """Where each option's value stands in a file of its own."""
     monkeypatch.setenv("STORES", str(tmp_path))
     write_private(tmp_path / "ca", AUTHORITY.pem)
     return tmp_path
 
 
-def write_client(folder: Path, name: str, password: str) -> None:
+def write_client(folder, name, password):
     client = AUTHORITY.issue(name)
     write_private(folder / "key", client.private_key(password))
     write_private(folder / "chain", client.certificate_chain)
     write_private(folder / "secrets.properties", f"key.password={password}\n")
 
 
-def referring(folder: Path) -> SslConfig:
+def referring(folder):
     return SslConfig(
         truststore=StoreConfig("${env:STORES}/ca"),
         keystore=StoreConfig(
@@ -51,12 +47,12 @@ def referring(folder: Path) -> SslConfig:
     )
 
 
-def peer_of(tls: TlsContext) -> str | None:
+def peer_of(tls):
     server = server_context(AUTHORITY.issue("broker", ["localhost"]), AUTHORITY)
     return handshake(tls.context(), server).peer
 
 
-def test_values_are_resolved_and_a_changed_one_is_used(folder: Path) -> None:
+def test_values_are_resolved_and_a_changed_one_is_used(folder):
     write_client(folder, "before", PASSWORD)
     tls = TlsContext(referring(folder))
     assert peer_of(tls) == "before"
@@ -65,9 +61,7 @@ def test_values_are_resolved_and_a_changed_one_is_used(folder: Path) -> None:
     assert peer_of(tls) == "after"
 
 
-def test_half_of_a_rotation_leaves_the_former_context_in_use(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_half_of_a_rotation_leaves_the_former_context_in_use(folder, caplog):
     write_client(folder, "before", PASSWORD)
     tls = TlsContext(referring(folder))
     assert peer_of(tls) == "before"
@@ -81,9 +75,7 @@ def test_half_of_a_rotation_leaves_the_former_context_in_use(
     assert "marked" not in caplog.text
 
 
-def test_of_a_token_endpoint_what_references_stand_for_is_not_looked_through(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_token_endpoint_what_references_stand_for_is_not_looked_through(folder, monkeypatch):
     """The options are JAAS', where references are resolved before."""
     password = "${env:STORES} and ${vault:this}"
     write_private(folder / "client.p12", AUTHORITY.issue("client").pkcs12(password))
@@ -99,15 +91,13 @@ def test_of_a_token_endpoint_what_references_stand_for_is_not_looked_through(
     assert handshake(endpoint.context(), server).peer == "client"
 
 
-def test_what_a_reference_lacks_is_told_with_its_option(folder: Path) -> None:
+def test_what_a_reference_lacks_is_told_with_its_option(folder):
     config = SslConfig(truststore=StoreConfig("${env:NO_SUCH_VARIABLE}/ca"))
     with pytest.raises(ConfigError, match="kafka.ssl.truststore.location: this process on host"):
         TlsContext(config).context()
 
 
-def test_a_password_that_is_not_utf_8_is_used_as_it_stands_in_its_variable(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_password_that_is_not_utf_8_is_used_as_it_stands_in_its_variable(folder, monkeypatch):
     raw = b"p\xe4ssword"
     client = AUTHORITY.issue("client")
     key = client.key.private_bytes(
