@@ -9,7 +9,6 @@ from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from spark_kafka_sink.protocol.messages.transactions import (
     InitProducerIdRequest,
-    InitProducerIdResponse,
 )
 from tests.broker.processes import eventually
 from tests.broker.unreachable import why_unreachable
@@ -93,7 +92,6 @@ def test_any_request_to_a_broker(kafka, admin):
     def is_given_an_id():
         request = InitProducerIdRequest(None, 60_000)
         response = admin.request(node, request, admin.deadline_in(PATIENCE_MS))
-        assert isinstance(response, InitProducerIdResponse)
         answers.append(response)
         # A broker that has no block of ids yet says so, and fetches one: errors are not retried.
         assert response.error_code in (0, COORDINATOR_LOAD_IN_PROGRESS)

@@ -20,8 +20,6 @@ def test_runs_until_it_is_stopped(number):
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         try:
             servers = process.stdout.readline().strip()
             with AdminClient.connect(servers) as admin:
@@ -54,7 +52,6 @@ def properties_of(path):
 
 def test_secured_it_tells_what_a_client_needs():
     with running("--secure", "--topic", "a") as process:
-        assert process.stdout is not None
         servers = process.stdout.readline().strip()
         path = Path(process.stdout.readline().strip())
         properties = properties_of(path)
@@ -62,7 +59,6 @@ def test_secured_it_tells_what_a_client_needs():
         assert properties["bootstrap.servers"] == servers
         assert properties["security.protocol"] == "SASL_SSL"
         login = re.search(r'username="(\w+)" password="(\S+)"', properties["sasl.jaas.config"])
-        assert login is not None
         config = {
             "bootstrap.servers": servers,
             "security.protocol": "SASL_SSL",
@@ -80,7 +76,6 @@ def test_secured_it_tells_what_a_client_needs():
 
 def test_secured_by_certificates_as_json():
     with running("--secure", "SSL", "--json") as process:
-        assert process.stdout is not None
         found = json.loads(process.stdout.readline())
         properties = properties_of(Path(found["client_properties"]))
         config = {

@@ -54,7 +54,6 @@ class Dead:
                 "errors.deadletterqueue.max.ratio": "1",
             }
         )
-        assert options.dead_letters is not None
         rules = RowRules(max_message_bytes=3000)
         config = options.dead_letters._replace(target=rules, own=rules)
         object.__setattr__(options, "dead_letters", config)

@@ -26,7 +26,6 @@ def test_a_transaction_is_committed_after_the_feature_was_downgraded(version):
         ).transaction_version
         with producer_for(kafka.bootstrap_servers) as producer:
             prepared = write(producer, topic, name, [rows(0)])
-        assert prepared is not None
         assert prepared.transaction_version == 2
         transaction = TaskTransaction(*prepared, 0, 300, "0-0")
         client.describe([name], admin.deadline_in(PATIENCE_MS))

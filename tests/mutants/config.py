@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_JAVA_CLIENT = ("unit/test_java_client.py",)
-_KEYS = ("unit/test_security_keys.py",)
+_JAVA_CLIENT = ("unit/test_security_document.py",)
+_KEYS = ("unit/test_security_options.py",)
 _PROPERTIES = ("unit/test_properties.py::test_texts",)
 _REDACTION = ("unit/test_redaction.py",)
-_REFERENCES = ("unit/test_references.py",)
-_RULES = ("unit/test_security_rules.py",)
+_REFERENCES = ("unit/security/test_references.py",)
+_RULES = ("unit/test_security_options.py",)
 
 PLANTED: tuple[str, ...] = ()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _GUARDS = ("unit/test_network_guards.py",)
-_ROTATION = ("unit/test_rotation.py",)
-_SIZES = ("unit/test_authentication.py",)
+_ROTATION = ("unit/test_secured_client.py",)
+_SIZES = ("unit/security/test_sasl.py",)
 
 PLANTED: tuple[str, ...] = ()
 

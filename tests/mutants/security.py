@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_ASSERTIONS = ("unit/test_assertions.py",)
-_AWS = ("unit/test_aws_msk_iam.py",)
-_CREDENTIALS = ("unit/test_credentials.py", "unit/test_credentials_later.py")
-_GUARDS = ("unit/security/test_login_guards.py",)
-_GSSAPI = ("unit/test_gssapi.py",)
-_ITERATIONS = ("unit/security/test_iterations.py",)
-_JAAS = ("unit/test_jaas.py",)
-_JKS = ("unit/security/test_jks.py",)
-_LOCATIONS = ("unit/security/test_locations.py",)
-_LOGINS = ("unit/security/test_shared.py", "unit/test_credentials.py")
-_PEM = ("unit/security/test_pem.py",)
+_ASSERTIONS = ("unit/security/test_token_sources.py",)
+_AWS = ("unit/security/test_kerberos_and_aws.py",)
+_CREDENTIALS = ("unit/security/test_credentials.py",)
+_GUARDS = ("unit/security/test_credentials.py",)
+_GSSAPI = ("unit/security/test_kerberos_and_aws.py",)
+_ITERATIONS = ("unit/security/test_key_formats.py",)
+_JAAS = ("unit/security/test_credentials.py",)
+_JKS = ("unit/security/test_key_formats.py",)
+_LOCATIONS = ("unit/security/test_references.py",)
+_LOGINS = ("unit/security/test_credentials.py",)
+_PEM = ("unit/security/test_key_formats.py",)
 _TLS_ERRORS = ("unit/security/test_tls_errors.py",)
-_PKCS12 = ("unit/security/test_pkcs12.py",)
-_REFERENCES = ("unit/test_references.py",)
-_REFRESH = ("unit/test_token_refresh.py", "unit/test_token_schedule.py")
-_SASL = ("unit/test_sasl_mechanisms.py", "unit/test_token_extensions.py")
+_PKCS12 = ("unit/security/test_stores.py",)
+_REFERENCES = ("unit/security/test_references.py",)
+_REFRESH = ("unit/security/test_token_refresh.py",)
+_SASL = ("unit/security/test_sasl.py", "unit/security/test_token_sources.py")
 _STORES = ("unit/security/test_stores.py",)
-_SUITES = ("unit/security/test_cipher_suites.py",)
-_TLS = ("unit/security/test_tls_context.py", "unit/test_tls_refusals.py", "unit/test_tls_channel.py")  # fmt: skip
-_TLS_REFERENCES = ("unit/security/test_tls_references.py", "unit/security/test_tls_context.py")
+_SUITES = ("unit/security/test_tls_errors.py",)
+_TLS = ("unit/security/test_tls_context.py", "unit/test_tls_channel.py")
+_TLS_REFERENCES = ("unit/security/test_tls_context.py",)
 
 PLANTED: tuple[str, ...] = ()
 
@@ -93,10 +93,8 @@ MUTANTS = (
         "attempt(start_ms + timeout_ms - timer.clock.now_ms())",
         "attempt(timeout_ms)",
         (
-            "unit/test_token_endpoint.py",
-            "unit/test_token_endpoint_ways.py",
-            "unit/test_token_refresh.py",
-            "unit/test_token_schedule.py",
+            "unit/security/test_token_endpoint.py",
+            "unit/security/test_token_refresh.py",
         ),
     ),
     Mutant(
@@ -116,9 +114,8 @@ MUTANTS = (
         "isinstance(value, bool) or ",
         "",
         (
-            "unit/test_token_sources.py",
-            "unit/test_token_endpoint.py",
-            "unit/test_token_endpoint_ways.py",
+            "unit/security/test_token_sources.py",
+            "unit/security/test_token_endpoint.py",
         ),
     ),
     Mutant(
@@ -126,9 +123,8 @@ MUTANTS = (
         " or len(set(stripped)) < len(stripped)",
         "",
         (
-            "unit/test_token_sources.py",
-            "unit/test_token_endpoint.py",
-            "unit/test_token_endpoint_ways.py",
+            "unit/security/test_token_sources.py",
+            "unit/security/test_token_endpoint.py",
         ),
     ),
     Mutant(
@@ -142,9 +138,8 @@ MUTANTS = (
         "prefix=EXTENSION_PREFIX",
         'prefix=""',
         (
-            "unit/test_token_extensions.py",
-            "unit/test_credentials.py",
-            "unit/test_credentials_later.py",
+            "unit/security/test_token_sources.py",
+            "unit/security/test_credentials.py",
         ),
     ),
     Mutant("security/oauth.py", "        self._keeper.close()\n", "", _GUARDS),
@@ -392,7 +387,7 @@ MUTANTS = (
         "security/key_formats.py",
         "except (ValueError, StopIteration):",
         "except ValueError:",
-        ("unit/test_rotation.py::test_when_a_certificate_expires",),
+        ("unit/test_secured_client.py::test_when_a_certificate_expires",),
     ),
     Mutant("security/pkcs12.py", "    key_formats.check_iterations(data)\n", "", _ITERATIONS),
     Mutant(

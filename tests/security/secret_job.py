@@ -94,7 +94,6 @@ def fetch(url, path):
 
 def keep_pages(spark, folder):
     base = spark.sparkContext.uiWebUrl
-    assert base is not None
     base = base.replace(base.split("//")[1].split(":")[0], "127.0.0.1")
     rest = f"{base}/api/v1/applications/{spark.sparkContext.applicationId}"
     with urllib.request.urlopen(f"{rest}/sql?length=1000") as answer:

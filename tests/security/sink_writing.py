@@ -5,7 +5,6 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.source import KafkaSinkDataSource
 from spark_kafka_sink.spark.task import write_rows
-from spark_kafka_sink.spark.writer import TaskWriter
 from tests.broker.producing import batch_of
 from tests.patience import AN_HOUR_MS, NO_OTHER_TIMEOUT
 
@@ -21,7 +20,6 @@ def write_through_the_sink(options, topic, patience=None):
     given = PATIENT if patience is None else patience
     source = KafkaSinkDataSource({**given, **options, "topic": topic})
     writer = source.writer(SCHEMA, False)
-    assert isinstance(writer, TaskWriter)
     message = KafkaCommitMessage(partition_id=0, attempt_number=0, query_id=None)
     transactions = writer._transactions
     if transactions is not None:

@@ -78,7 +78,6 @@ def rows(spark, topic, folder):
 
 
 def id_of(record):
-    assert record.value is not None
     return int(record.value[:6])
 
 

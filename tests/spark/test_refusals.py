@@ -22,43 +22,13 @@ def refused(write, frame, topic, **options):
     ("columns", "topic", "message"),
     [
         ("'k' as key", "t", "Required attribute 'value' not found"),
-        (
-            GOOD,
-            None,
-            "topic option required when no 'topic' attribute is present. "
-            "Use the topic option for setting a topic.",
-        ),
-        (
-            f"{GOOD}, 1 as key",
-            "t",
-            "key attribute unsupported type int. key must be a(n) string or binary",
-        ),
-        (
-            "1.5 as value",
-            "t",
-            "value attribute unsupported type decimal(2,1). value must be a(n) string or binary",
-        ),
-        (
-            f"{GOOD}, 1 as topic",
-            None,
-            "topic attribute unsupported type int. topic must be a(n) string",
-        ),
-        (
-            f"{GOOD}, 'x' as partition",
-            "t",
-            "partition attribute unsupported type string. partition must be a(n) int",
-        ),
-        (
-            f"{GOOD}, array('x') as headers",
-            "t",
-            "headers attribute unsupported type array<string>. headers must be a(n) "
-            "array<struct<key:string,value:binary>>",
-        ),
-        (
-            f"{GOOD}, 5L as timestamp",
-            "t",
-            "timestamp attribute unsupported type bigint. timestamp must be a(n) timestamp",
-        ),
+        (GOOD, None, "topic option required when no 'topic' attribute is present. Use the topic"),
+        (f"{GOOD}, 1 as key", "t", "key attribute unsupported type int. key must be a(n) string"),
+        ("1.5 as value", "t", "value attribute unsupported type decimal(2,1). value must be a(n)"),
+        (f"{GOOD}, 1 as topic", None, "topic attribute unsupported type int. topic must be a(n)"),
+        (f"{GOOD}, 'x' as partition", "t", "partition attribute unsupported type string."),
+        (f"{GOOD}, array('x') as headers", "t", "headers attribute unsupported type"),
+        (f"{GOOD}, 5L as timestamp", "t", "timestamp attribute unsupported type bigint."),
     ],
 )
 def test_columns(spark, write, columns, topic, message):
@@ -91,39 +61,14 @@ def test_overwrite(spark, kafka):
     ("options", "message"),
     [
         ({"kafka.batchsize": "1"}, "Did you mean 'kafka.batch.size'?"),
-        (
-            {"kafka.linger.ms": "soon"},
-            "Invalid value soon for configuration kafka.linger.ms: not a long",
-        ),
-        (
-            {"kafka.acks": "2"},
-            "Invalid value 2 for configuration kafka.acks: must be one of all, -1, 0, 1",
-        ),
-        (
-            {"kafka.key.serializer": "x"},
-            "Kafka option 'kafka.key.serializer' is not supported as keys are serialized with "
-            "ByteArraySerializer.",
-        ),
-        (
-            {"kafka.value.serializer": "x"},
-            "Kafka option 'kafka.value.serializer' is not supported as value are serialized with "
-            "ByteArraySerializer.",
-        ),
-        (
-            {"kafka.partitioner.class": "org.x.Y"},
-            "kafka.partitioner=round-robin, murmur3, crc32 or package.module:name, or a 'partition' "
-            "column",
-        ),
+        ({"kafka.linger.ms": "soon"}, "Invalid value soon for configuration kafka.linger.ms: not"),
+        ({"kafka.acks": "2"}, "Invalid value 2 for configuration kafka.acks: must be one of all"),
+        ({"kafka.key.serializer": "x"}, "Kafka option 'kafka.key.serializer' is not supported as"),
+        ({"kafka.value.serializer": "x"}, "Kafka option 'kafka.value.serializer' is not"),
+        ({"kafka.partitioner.class": "org.x.Y"}, "kafka.partitioner=round-robin, murmur3, crc32"),
         ({"kafka.interceptor.classes": "org.x.Y"}, "interceptors=package.module:Class"),
-        (
-            {"kafka.enable.idempotence": "true", "kafka.acks": "1"},
-            "Must set kafka.acks to all in order to use the idempotent producer.",
-        ),
-        (
-            {"kafka.delivery.timeout.ms": "10"},
-            "kafka.delivery.timeout.ms should be equal to or larger than kafka.linger.ms + "
-            "kafka.request.timeout.ms",
-        ),
+        ({"kafka.enable.idempotence": "true", "kafka.acks": "1"}, "Must set kafka.acks to all in"),
+        ({"kafka.delivery.timeout.ms": "10"}, "kafka.delivery.timeout.ms should be equal to or"),
     ],
 )
 def test_options(spark, kafka, options, message):

@@ -100,5 +100,4 @@ def test_lines_of_metrics_make_a_page(tmp_path):
     query = json.loads(metrics.read_text(encoding="utf-8").splitlines()[0])["query_id"]
     assert main(["report", str(metrics), "--query", query, "--output", str(page)]) == 0
     found = re.search(r"id='data'>(.*?)</script>", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None
     assert json.loads(found[1])["points"]["first"] == [*range(FILES)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.security.issuer import Issuer
-from tests.unit.token_logins import SECRET, forget_proxies
+from tests.unit.security.token_logins import SECRET, forget_proxies
 
 
 @pytest.fixture

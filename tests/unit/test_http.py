@@ -30,8 +30,8 @@ from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
 from tests.unit.registry.server import TEXT, Registry, options, refusal
 from tests.unit.registry.server import serving as serving_registry
 from tests.unit.scripted_endpoint import HOST, http_proxy
-from tests.unit.tls_server import authority, client_context, server_context
-from tests.unit.token_logins import config_for, refused
+from tests.unit.security.token_logins import config_for, refused
+from tests.unit.tls_ends import authority, client_context, server_context
 
 pytestmark = pytest.mark.usefixtures("no_proxy")
 

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from spark_kafka_sink.base.secret import HIDDEN, Secret
 from spark_kafka_sink.config.security_config import (
     DEFAULT_REGEX,
     SUGGESTED_REGEX,
@@ -121,3 +122,25 @@ def test_nothing_of_ours_shows_it():
     parsed = options()
     assert "marked-hush" not in f"{parsed} {parsed.notes} {parsed.producer!r}"
     assert b"marked-hush" not in pickle.dumps(parsed)
+
+
+# The last one: a variable of the environment that is not UTF-8, as Python reads it.
+TEXTS = ["", "a password: marked", "pässwörd \U0001f511", "caf\udce9"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_any_text_is_kept_compared_and_pickled(text):
+    secret = Secret(text)
+    assert secret.reveal() == text
+    assert secret == Secret(text)
+    assert hash(secret) == hash(Secret(text))
+    assert secret != Secret(f"{text}.")
+    assert pickle.loads(pickle.dumps(secret)) == secret
+
+
+def test_no_representation_shows_it():
+    secret = Secret("marked")
+    for shown in (repr(secret), str(secret), f"{secret}", f"{secret:>20}", f"{[secret]}"):
+        assert "marked" not in shown
+        assert HIDDEN in shown
+    assert b"marked" not in pickle.dumps(secret)

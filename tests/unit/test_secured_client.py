@@ -1,9 +1,14 @@
 """What a client does when brokers authenticate it, refuse it, or it has no credentials now."""
 
+import dataclasses
+import logging
 import random
+import ssl
 from collections.abc import Callable
+from datetime import datetime, timezone
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
@@ -13,8 +18,18 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.secret import HIDDEN, Secret
+from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.network.interface import Disconnected
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.security_config import SecurityConfig
+from spark_kafka_sink.localkafka import certificates
+from spark_kafka_sink.localkafka.certificates import Authority, write_private
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.interface import Connected, Disconnected, Received
+from spark_kafka_sink.network.resolver import Resolver
+from spark_kafka_sink.producer.pool import ProducerPool
+from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.messages.client import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -27,7 +42,18 @@ from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponseBroker,
 )
 from spark_kafka_sink.protocol.schema import Message
+from spark_kafka_sink.security.key_formats import expires_at_ms
+from spark_kafka_sink.security.mechanisms import (
+    OAuthBearerSaslClient,
+    PlainSaslClient,
+    ScramSaslClient,
+    ScramUser,
+)
+from spark_kafka_sink.security.security import Security
+from spark_kafka_sink.security.tls_errors import BROKERS, TlsErrorContext, explain
+from tests.property.message_values import REQUEST_TYPES
 from tests.simulation.time import SimClock
+from tests.unit.frames import answer_frame
 from tests.unit.scripted_network import Asked, LoseConnection, ScriptedNetwork, Silence
 
 NODE = Node(1, "broker.example", 9092)
@@ -225,3 +251,396 @@ def test_a_connection_that_has_answered_is_just_lost():
     with pytest.raises(BootstrapError) as raised:
         world.ask()
     assert "SASL" not in str(raised.value)
+
+
+BLOW = "\x1b[2J\r\n2026-01-01 ERROR forged\u202e\x9b31m"
+PASSWORD = "marked-p%ss wörd"
+
+
+def is_harmless(text):
+    return text.isprintable() and "marked" not in text
+
+
+class Hostile(World):
+    """A broker that quotes what it was sent, and commands for a terminal."""
+
+    def __init__(self, conversation):
+        super().__init__()
+        self._conversation = conversation
+
+    def _create_sasl_client(self, host):
+        return self._conversation
+
+    def refusal(self):
+        with pytest.raises(AuthenticationError) as caught:
+            self.ask()
+        return str(caught.value)
+
+
+def says(**fields):
+    return lambda asked: SaslAuthenticateResponse(**fields)
+
+
+def test_a_broker_that_quotes_the_password_of_plain():
+    world = Hostile(PlainSaslClient("alice", Secret(PASSWORD)))
+    quoted = f"no: \0alice\0{PASSWORD} {BLOW}"
+    world.answers[SaslAuthenticateRequest] = says(error_code=58, error_message=quoted)
+    refusal = world.refusal()
+    assert HIDDEN in refusal
+    assert is_harmless(refusal)
+
+
+def test_the_names_of_mechanisms_before_anybody_is_authenticated():
+    world = Hostile(PlainSaslClient("alice", Secret(PASSWORD)))
+    world.answers[SaslHandshakeRequest] = lambda asked: SaslHandshakeResponse(33, [BLOW])
+    assert is_harmless(world.refusal())
+
+
+def test_the_error_of_scram():
+    world = Hostile(ScramSaslClient("SCRAM-SHA-256", ScramUser("alice", Secret(PASSWORD))))
+    conversation = world._conversation
+    first = conversation.initial_response().decode()
+    nonce = first.partition("r=")[2]
+    conversation.evaluate_challenge(f"r={nonce}x,s=c2FsdA==,i=4096".encode())
+    with pytest.raises(AuthenticationError) as caught:
+        conversation.evaluate_challenge(b"e=\x1b[2J\r\n forged")
+    assert is_harmless(str(caught.value))
+    assert "forged" in str(caught.value)
+
+
+def test_the_refusal_of_a_token():
+    conversation = OAuthBearerSaslClient(Secret("marked.jwt.token"), {})
+    conversation.initial_response()
+    assert (
+        conversation.evaluate_challenge(f'{{"status":"marked.jwt.token{BLOW}"}}'.encode())
+        == b"\x01"
+    )
+    with pytest.raises(AuthenticationError) as caught:
+        conversation.evaluate_challenge(b"")
+    assert is_harmless(str(caught.value))
+
+
+def test_an_advertised_name_in_every_error_that_names_the_broker():
+    assert is_harmless(str(Node(7, f"host{BLOW}", 9092)))
+    context = TlsErrorContext(BROKERS, None, None, None)
+    error = ssl.SSLCertVerificationError(1, BLOW)
+    error.verify_code, error.verify_message = 62, f"not valid for '{BLOW}'"
+    assert is_harmless(explain(error, f"host{BLOW}", 9092, context))
+
+
+@pytest.mark.parametrize("name", ["good.example\0.evil", "a\tb", "x\u202ey"])
+def test_no_name_is_looked_up_that_the_system_would_cut(name):
+    found = []
+    Resolver(begin=lambda take: found_by(take, found)).resolve(name, 9092, found.append)
+    (error,) = found
+    assert isinstance(error, OSError)
+    assert is_harmless(str(error))
+    assert "advertised.listeners" in str(error)
+
+
+def found_by(take, found):
+    from spark_kafka_sink.network.resolver import LookUp, look_up
+
+    while isinstance(asked := take(), LookUp):
+        asked.on_found(look_up(asked.host, asked.port))
+
+
+def text_fields(message):
+    for field in dataclasses.fields(message):
+        spec = field.metadata["wire"]
+        wire_type = spec.wire_type
+        yield message, field.name, spec
+        while isinstance(wire_type, types.ArrayOf):
+            wire_type = wire_type.element
+        if isinstance(wire_type, type):
+            yield from text_fields(wire_type)
+
+
+def decoded(told):
+    out = types.Writer()
+    schema.encode_message(told, 1, out)
+    return schema.decode_message(type(told), 1, bytes(out.tail))
+
+
+def test_a_text_is_cleaned_again_when_another_secret_is_known():
+    told = SaslAuthenticateResponse(error_message="refused: marked-later")
+    assert decoded(told).error_message == "refused: marked-later"
+    secret = Secret("marked-later")
+    assert decoded(told).error_message == f"refused: {HIDDEN}", secret
+
+
+def test_of_an_answer_full_of_texts_only_some_are_cleaned():
+    """A text takes long: without a limit, one answer would stop the network's thread."""
+    same, others = (
+        ["SCRAM-SHA-512"] * 10_000,
+        [f"M-{number}-{'%2541' * 700}" for number in range(99)],
+    )
+    cleaned = decoded(SaslHandshakeResponse(33, [*same, *others])).mechanisms
+    assert cleaned[:10_000] == same
+    assert [text[:4] for text in cleaned[10_000:10_060]] == [f"M-{n}-"[:4] for n in range(60)]
+    assert not any(cleaned[10_080:])
+
+
+def test_an_error_names_only_so_many_mechanisms():
+    world = Hostile(PlainSaslClient("alice", Secret(PASSWORD)))
+    world.answers[SaslHandshakeRequest] = lambda asked: SaslHandshakeResponse(33, ["M" * 30] * 9999)
+    assert len(world.refusal()) < 2 * MOST_SHOWN
+
+
+def test_no_words_of_a_broker_are_decoded_as_they_are():
+    """A field that Kafka calls a message has the type that cleans it, in every answer."""
+    fields = [f for request in REQUEST_TYPES for f in text_fields(request.response_type)]
+    words = [(m, name, spec) for m, name, spec in fields if name.endswith("message")]
+    assert len(words) >= 8
+    assert [(m.__name__, name) for m, name, spec in words if spec.wire_type is not types.TEXT] == []
+
+
+AUTHORITY = Authority()
+
+
+class RotatingWorld:
+    """A client and one broker, which keeps its answers back while ``is_silent``."""
+
+    def __init__(self, expires_after_ms=None):
+        self.clock = SimClock(0)
+        self.is_silent = False
+        self.network = ScriptedNetwork(
+            {1: NODE}, self.clock, self._answer, {MetadataRequest: (0, 12)}
+        )
+        self._connect = self.network.connect
+        self.network.connect = self._connect_with_certificate
+        self.expires_after_ms = expires_after_ms
+        settings = DEFAULT_SETTINGS._replace(max_in_flight_requests_per_connection=5)
+        self.client = NetworkClient(settings, self.network, self.clock, random.Random(1))
+        self.answered = []
+
+    def _connect_with_certificate(self, channel_id, address, host):
+        self._connect(channel_id, address, host)
+        if self.expires_after_ms is not None:
+            at_ms = self.clock.timestamp_ms() + self.expires_after_ms
+            events = self.network._events
+            events[-1] = Connected(channel_id, at_ms)
+
+    def _answer(self, asked):
+        if self.is_silent:
+            raise Silence
+        return MetadataResponse()
+
+    def is_ready(self):
+        return self.client.ready(NODE, self.clock.now_ms())
+
+    def become_ready(self):
+        while not self.is_ready():
+            self.client.poll(0, self.clock.now_ms())
+
+    def send(self):
+        now_ms = self.clock.now_ms()
+        self.client.send(NODE, MetadataRequest(), now_ms, lambda r, _: self.answered.append(r))
+        self.client.poll(0, now_ms)
+
+    def answer_what_waits(self):
+        protocol = self.client._connections[NODE.node_id].protocol
+        (sent,) = protocol.in_flight
+        frame = answer_frame(sent.request, sent.version, sent.correlation_id, MetadataResponse())
+        (channel_id,) = self.client._by_channel
+        self.network._events.append(Received(channel_id, frame))
+
+    @property
+    def connects(self):
+        return len(self.network.connects)
+
+
+def test_no_request_is_sent_on_a_connection_of_before():
+    world = RotatingWorld()
+    world.become_ready()
+    world.send()
+    world.client.renew_connections()
+    assert not world.is_ready()
+    world.become_ready()
+    assert (world.connects, len(world.answered)) == (2, 1)
+    assert world.client.last_failure(NODE) is None, "nothing went wrong: there is no back-off"
+    assert world.clock.now_ms() == 0
+    world.send()
+    assert world.connects == 2
+
+
+def test_what_is_in_flight_is_answered_first():
+    world = RotatingWorld()
+    world.become_ready()
+    world.is_silent = True
+    world.send()
+    waiting = world.client._connections[NODE.node_id].in_flight
+    world.client.renew_connections()
+    for _ in range(3):
+        world.client.poll(0, world.clock.now_ms())
+        assert not world.is_ready()
+    assert world.connects == 1
+    assert len(waiting) == 1
+    world.answer_what_waits()
+    world.become_ready()
+    assert (world.connects, len(world.answered)) == (2, 1)
+
+
+def test_a_connection_that_nobody_uses_any_more_is_closed_too():
+    world = RotatingWorld()
+    world.become_ready()
+    world.client.renew_connections()
+    world.client.poll(0, world.clock.now_ms())
+    assert not world.client._by_channel
+    assert world.connects == 1
+
+
+def test_one_that_is_being_made_with_the_former_key_takes_no_request():
+    world = RotatingWorld()
+    while not world.connects:
+        world.is_ready()
+        world.client.poll(0, world.clock.now_ms())
+    assert not world.is_ready()
+    world.client.renew_connections()
+    world.become_ready()
+    assert world.connects == 2
+
+
+def test_no_connection_outlives_its_certificate():
+    world = RotatingWorld(expires_after_ms=60_000)
+    world.become_ready()
+    world.clock.ms = 59_999
+    assert world.is_ready()
+    world.clock.ms = 60_000
+    assert not world.is_ready()
+    world.become_ready()
+    assert world.connects == 2
+    world.clock.ms = 119_999
+    assert world.is_ready()
+    world.client.poll(1_000_000, world.clock.now_ms())
+    world.client.poll(0, world.clock.now_ms())
+    assert not world.client._by_channel, "an idle one ends with it, too"
+
+
+def test_what_has_expired_by_this_clock_is_the_brokers_to_judge():
+    """Else the connection would be made again and again."""
+    world = RotatingWorld(expires_after_ms=-1)
+    world.become_ready()
+    world.clock.ms = 60_000
+    assert world.is_ready()
+    assert world.connects == 1
+
+
+@pytest.mark.parametrize("year", [1999, 2026, 2049, 2050, 9998, 9999])
+def test_when_a_certificate_expires(year, monkeypatch):
+    """Two kinds of time: with two digits of the year until 2049, and with four."""
+    at = datetime(year, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
+    begin = datetime(1990, 1, 1, tzinfo=timezone.utc)
+    monkeypatch.setattr(certificates, "_validity", lambda *_: (begin, at))
+    data = AUTHORITY.issue("client").certificate.public_bytes(Encoding.DER)
+    expected = None if year == 9999 else int(at.timestamp() * 1000)
+    assert expires_at_ms(data) == expected
+    for size in range(0, len(data), 37):
+        assert expires_at_ms(data[:size]) is None
+    assert expires_at_ms(bytes.fromhex("300430020500")) is None, "too few parts"
+
+
+# --- what has been replaced ------------------------------------------------------------------------
+
+
+def secured(folder, **options):
+    files = {
+        "ssl.keystore.location": str(folder / "client.pem"),
+        "ssl.truststore.location": str(folder / "ca.pem"),
+        "sasl.username": "alice",
+        "sasl.password": f"${{file:{folder / 'secrets'}:password}}",
+    }
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", **files, **options}
+    config = ProducerConfig.parse({"bootstrap.servers": "b:9092", **given})
+    assert isinstance(config.security, SecurityConfig)
+    return Security.of(config.security)
+
+
+def write_all(folder):
+    write_private(folder / "client.pem", AUTHORITY.issue("alice").pem())
+    write_private(folder / "ca.pem", AUTHORITY.pem)
+    (folder / "secrets").write_text("password=before\n")
+
+
+def test_each_replaced_file_is_noticed_once(tmp_path):
+    write_all(tmp_path)
+    have_changed = secured(tmp_path).credentials_watcher()
+    assert not have_changed()
+    write_private(tmp_path / "client.pem", AUTHORITY.issue("alice").pem())
+    assert (have_changed(), have_changed()) == (True, False)
+    write_private(tmp_path / "ca.pem", AUTHORITY.pem + Authority("new").pem)
+    assert (have_changed(), have_changed()) == (True, False)
+    (tmp_path / "secrets").write_text("password=after\n")
+    assert (have_changed(), have_changed()) == (True, False)
+
+
+@pytest.mark.parametrize("name", ["client.pem", "ca.pem", "secrets"])
+@pytest.mark.parametrize("content", ["", None], ids=["empty", "gone"])
+def test_a_half_written_file_leaves_the_former_in_use(name, content, tmp_path, caplog):
+    write_all(tmp_path)
+    security = secured(tmp_path)
+    have_changed = security.credentials_watcher()
+    path = tmp_path / name
+    whole = path.read_text()
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        assert [have_changed() for _ in range(3)] == [False] * 3
+    (record,) = caplog.records
+    assert "What was read before stays in use" in record.getMessage()
+    assert security.create_sasl_client is not None
+    security.tls.context()
+    assert security.create_sasl_client("b").initial_response() == b"\0alice\0before"
+    write_private(path, whole.replace("before", "after") if name == "secrets" else whole)
+    assert have_changed()
+
+
+def test_two_producers_each_notice_it(tmp_path):
+    write_all(tmp_path)
+    security = secured(tmp_path)
+    first, second = security.credentials_watcher(), security.credentials_watcher()
+    (tmp_path / "secrets").write_text("password=after\n")
+    assert (first(), second(), first(), second()) == (True, True, False, False)
+
+
+def test_a_producer_that_is_kept_notices_it_before_the_next_task(tmp_path):
+    write_all(tmp_path)
+    config = ProducerConfig.parse(
+        {
+            "bootstrap.servers": "127.0.0.1:1",
+            "security.protocol": "SSL",
+            "ssl.keystore.location": str(tmp_path / "client.pem"),
+        }
+    )
+    asked = []
+    pool = ProducerPool()
+    producer = pool.acquire(config, [])
+    try:
+        producer.client.renew_connections = lambda: asked.append(True)
+        for expected in (0, 1, 1):
+            pool.release(config, producer)
+            assert pool.acquire(config, []) is producer
+            assert len(asked) == expected
+            if not asked:
+                write_private(tmp_path / "client.pem", AUTHORITY.issue("alice").pem())
+    finally:
+        producer.close()
+
+
+def test_the_drivers_client_that_is_kept_notices_it(tmp_path):
+    write_all(tmp_path)
+    given = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "security.protocol": "SSL",
+        "ssl.keystore.location": str(tmp_path / "client.pem"),
+    }
+    asked = []
+    with AdminClient.of(ProducerConfig.parse(given)) as admin:
+        admin._client.renew_connections = lambda: asked.append(True)
+        admin.renew_if_credentials_changed()
+        assert asked == []
+        write_private(tmp_path / "client.pem", AUTHORITY.issue("alice").pem())
+        admin.renew_if_credentials_changed()
+        admin.renew_if_credentials_changed()
+        assert asked == [True]

@@ -1,11 +1,16 @@
 """TLS over real sockets: chunks, large sends, pending data, ends of all kinds."""
 
+import shutil
 import socket
 import ssl
+import subprocess
 import threading
+from contextlib import contextmanager
 
 import pytest
 
+from spark_kafka_sink.base.errors import AuthenticationError
+from spark_kafka_sink.network.channels import RefusedError
 from spark_kafka_sink.network.interface import (
     Address,
     Connected,
@@ -13,13 +18,22 @@ from spark_kafka_sink.network.interface import (
     Received,
     SendCompleted,
 )
-from spark_kafka_sink.network.tls import TlsChannel
-from tests.unit.tls_client import CHANNEL, Client, explain, limited, received
-from tests.unit.tls_server import (
+from spark_kafka_sink.network.tls import TlsChannel, TlsChannels
+from spark_kafka_sink.network.transport import SelectorNetwork
+from tests.unit.tls_ends import (
+    CHANNEL,
     DEADLINE_S,
     HOST,
+    Client,
+    authority,
+    broker,
     client_context,
+    explain,
+    limited,
+    load_identity,
+    other_authority,
     read_exactly,
+    received,
     server_context,
     serving,
 )
@@ -258,7 +272,6 @@ def test_bytes_that_are_no_record_end_an_established_connection(client):
         events = client.until(lambda events: any(isinstance(e, Disconnected) for e in events))
     assert received(events) == b"good"
     last = events[-1]
-    assert isinstance(last, Disconnected)
     assert not last.is_refused
     assert "TLS" in last.reason
 
@@ -268,3 +281,206 @@ def test_a_plaintext_process_does_not_load_ssl():
 
     loaded = loaded_by("from spark_kafka_sink.network.transport import SelectorNetwork")
     assert not loaded & {"ssl", "cryptography"}
+
+
+def client_of(context):
+    client = Client(context)
+    yield client
+    client.network.close()
+
+
+# --- who is let in ---------------------------------------------------------------------------------
+
+
+def nothing(channel):
+    channel.recv(1)
+
+
+@VERSIONS
+def test_an_authority_that_is_not_trusted(version):
+    for client in client_of(client_context(other_authority())):
+        with serving(nothing, limited(server_context(), version)) as server:
+            event = client.connect(server)
+            server.join()
+    assert event.is_refused
+    assert "certificate verify failed" in event.reason
+    assert "alert" in str(server.failure), "the broker is not told why"
+
+
+def test_a_certificate_of_another_host(client):
+    with serving(nothing) as server:
+        event = client.connect(server, "kafka.example")
+    assert event.is_refused
+    assert "kafka.example" in event.reason
+
+
+def test_a_name_with_a_dot_at_its_end_is_the_same_name(client):
+    with serving(nothing) as server:
+        assert client.connect(server, "localhost.") == Connected(CHANNEL)
+
+
+def test_an_address_in_the_certificate(client):
+    with serving(nothing) as server:
+        assert client.connect(server, "127.0.0.1") == Connected(CHANNEL)
+
+
+@pytest.mark.parametrize("host", [".", "a..b", "x" * 64 + ".example"])
+def test_what_is_no_host_name(client, host):
+    with serving(nothing) as server:
+        event = client.connect(server, host)
+    assert event.is_refused
+
+
+@VERSIONS
+def test_no_client_certificate(client, version):
+    """With TLS 1.3 the handshake succeeds, and the refusal is what is read first."""
+    context = limited(server_context(wants_client=True), version)
+    with serving(nothing, context) as server:
+        first = client.connect(server)
+        if isinstance(first, Connected):
+            client.network.send(CHANNEL, [b"request"])
+            first = client.until_lost()
+    assert first.is_refused
+    assert "alert" in first.reason.lower()
+
+
+def test_an_alert_is_told_although_writing_fails_first(client):
+    """The broker has hung up when the first request is written: what it said before counts."""
+    context = limited(server_context(wants_client=True), "TLSv1_3")
+    with serving(nothing, context) as server:
+        assert client.connect(server) == Connected(CHANNEL)
+        server.join()
+        client.network.send(CHANNEL, [b"request"])
+        event = client.until_lost()
+    assert event.is_refused
+    assert "alert" in event.reason.lower()
+
+
+def test_a_client_certificate():
+    context = client_context()
+    load_identity(context, authority().issue("client"))
+    seen = []
+
+    def look(channel):
+        seen.append(channel.getpeercert())
+        channel.sendall(b"welcome")
+
+    for client in client_of(context):
+        with serving(look, server_context(wants_client=True)) as server:
+            assert client.connect(server) == Connected(CHANNEL)
+            assert client.until_received(7) == b"welcome"
+    assert "client" in str(seen)
+
+
+def test_certificates_that_cannot_be_read():
+    """Before anything is sent; the message is that of whoever reads them."""
+
+    def context():
+        raise AuthenticationError("kafka.ssl.truststore.location: no such file")
+
+    network = SelectorNetwork(open_channel=TlsChannels(context, explain))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        network.connect(CHANNEL, Address(socket.AF_INET, listener.getsockname()), HOST)
+        [event] = network.poll(0)
+    network.close()
+    reason = "kafka.ssl.truststore.location: no such file"
+    assert event == Disconnected(CHANNEL, reason, is_refused=True)
+
+
+def test_a_refusal_has_its_cause():
+    def context():
+        raise AuthenticationError("no key")
+
+    with socket.socket() as sock, pytest.raises(RefusedError) as raised:
+        TlsChannels(context, explain)(CHANNEL, sock, HOST)
+    assert isinstance(raised.value.__cause__, AuthenticationError)
+
+
+UPDATES = 5
+LINES = 20_000
+LAST = b"line of the end"
+POLL_MS = 20
+
+
+class OpenSsl:
+    """``openssl s_server``. It shows what it receives, and sends what it is told to."""
+
+    def __init__(self, process, messages, shown):
+        self._process = process
+        self._messages = messages
+        self._shown = shown
+
+    @property
+    def address(self):
+        """Where it listens."""
+        while b"ACCEPT 127.0.0.1:" not in self._shown.read_bytes():
+            assert self._process.poll() is None
+        host, port = self._shown.read_text().split("ACCEPT ")[1].split()[0].split(":")
+        return host, int(port)
+
+    def tell(self, line):
+        """One line at a time: a command is what it reads at once."""
+        self._process.stdin.write(line)
+        self._process.stdin.flush()
+
+    def updates(self, direction):
+        """How often keys were renewed. direction: ``>>>`` by the server, ``<<<`` by the client."""
+        lines = self._messages.read_text().splitlines()
+        return sum(line.startswith(direction) and line.endswith("KeyUpdate") for line in lines)
+
+    def lines(self):
+        """Those that the client sent, and that have come wholly."""
+        data = self._shown.read_bytes().rpartition(b"\n")[0]
+        return [line for line in data.split(b"\n") if line.startswith(b"line ")]
+
+
+@contextmanager
+def openssl_serving(folder):
+    identity, messages, shown = folder / "broker.pem", folder / "messages", folder / "shown"
+    identity.write_text(broker().pem())
+    messages.touch()
+    arguments = ("-accept", "127.0.0.1:0", "-cert", str(identity), "-key", str(identity))
+    more = ("-tls1_3", "-msg", "-msgfile", str(messages))
+    with (
+        shown.open("wb") as out,
+        subprocess.Popen(
+            ["openssl", "s_server", *arguments, *more],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        ) as process,
+    ):
+        try:
+            yield OpenSsl(process, messages, shown)
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no program openssl")
+def test_keys_that_are_renewed_in_the_middle(client, tmp_path):
+    """Each byte once, in order, both ways; and this side renews its own keys when asked to."""
+    numbered = [b"line %d" % number for number in range(LINES)]
+    answers = [b"answer %d\n" % number for number in range(UPDATES)]
+    part = LINES // UPDATES
+    events = []
+
+    with openssl_serving(tmp_path) as server:
+        client.network.connect(CHANNEL, Address(socket.AF_INET, server.address), HOST)
+        assert client.until(bool)[0] == Connected(CHANNEL)
+
+        def until(is_done):
+            while not is_done():
+                events.extend(client.network.poll(POLL_MS))
+
+        for number in range(UPDATES):
+            lines = numbered[number * part : (number + 1) * part]
+            client.network.send(CHANNEL, [line + b"\n" for line in lines])
+            server.tell(b"K\n")
+            until(lambda number=number: server.updates(">>>") == number + 1)
+            server.tell(answers[number])
+            until(lambda number=number: received(events) == b"".join(answers[: number + 1]))
+        # OpenSSL renews this side's keys when it writes.
+        client.network.send(CHANNEL, [LAST + b"\n"])
+        until(lambda: server.updates("<<<") == UPDATES)
+        until(lambda: server.lines() == [*numbered, LAST])
+    assert not any(isinstance(event, Disconnected) for event in events)

@@ -55,7 +55,7 @@ from tests.unit.registry.server import (
     serving_token,
     unused_port,
 )
-from tests.unit.tls_server import authority, other_authority, server_context
+from tests.unit.tls_ends import authority, other_authority, server_context
 
 LATEST = {"use_latest_version": "true"}
 

@@ -14,15 +14,16 @@ from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import stores
 from spark_kafka_sink.security.stores import trust_store_options
 from spark_kafka_sink.security.tls import TlsContext
-from tests.unit.security.handshakes import handshake, server_context
-from tests.unit.security.java_stores import (
+from tests.unit.security.material import (
     KEY_PASSWORD,
     KEY_TYPES,
     SECRETS,
     STORE_PASSWORD,
     WRONG,
+    handshake,
     new_material,
     run,
+    server_context,
     with_key_and_trusted,
     with_keytool,
     with_openssl,

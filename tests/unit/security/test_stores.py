@@ -2,19 +2,35 @@
 
 import os
 import stat
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import (
+    PKCS12Certificate,
+    serialize_key_and_certificates,
+)
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.security import key_formats, stores, tls
+from spark_kafka_sink.security import key_formats, pkcs12, stores, tls
+from spark_kafka_sink.security.key_formats import (
+    DamagedStoreError,
+    KeyPasswordError,
+    StoreError,
+    StorePasswordError,
+)
+from spark_kafka_sink.security.pkcs12 import describe_certificate
 from spark_kafka_sink.security.stores import key_store_options, trust_store_options
 from spark_kafka_sink.security.tls import TlsContext
 from spark_kafka_sink.security.tls_errors import TOKEN_ENDPOINT
-from tests.unit.security.jks_writer import key_entry, store, trusted_entry
+from tests.unit.security.material import key_entry, store, trusted_entry
 
 AUTHORITY = Authority()
 CLIENT = AUTHORITY.issue("client")
@@ -96,7 +112,6 @@ def test_a_pkcs12_store_in_ber_is_read_with_its_password(tmp_path):
     data = CLIENT.pkcs12(PASSWORD)
     ber = b"\x30\x80" + key_formats.first_element(data, key_formats.SEQUENCE).value + b"\0\0"
     material = stores.key_material(of_file(tmp_path, ber, password=Secret(PASSWORD)), KEY_OPTIONS)
-    assert material is not None
     assert len(material.chain) == 2
 
 
@@ -136,7 +151,6 @@ def test_of_several_keys_the_first_by_alias_is_used(aliases, tmp_path, caplog):
     entries = [key_entry(a, a.encode(), PASSWORD, [b"of " + a.encode()]) for a in aliases]
     config = of_file(tmp_path, store(PASSWORD, *entries), password=Secret(PASSWORD))
     material = stores.key_material(config, KEY_OPTIONS)
-    assert material is not None
     assert material.chain == (b"of a",)
     said = f"of {len(aliases)} private keys, a, the first by its alias, is used"
     assert (said in caplog.text) == bool(caplog.records) == (len(aliases) > 1)
@@ -252,3 +266,185 @@ def test_where_files_cannot_be_in_memory_one_is_written_and_deleted(lacks, monke
     with pytest.raises(KeyError), tls.private_file(b"") as path:
         raise KeyError
     assert not os.path.exists(path)
+
+
+def der(tag, *parts):
+    """Of less than 128 bytes of content, or of less than 64 KiB."""
+    content = b"".join(parts)
+    size = len(content)
+    length = bytes([size]) if size < 128 else b"\x82" + size.to_bytes(2, "big")
+    return bytes([tag]) + length + content
+
+
+def oid(hexadecimal):
+    return der(6, bytes.fromhex(hexadecimal))
+
+
+DATA, SIGNED, ENCRYPTED = (oid(f"2a864886f70d0107{n}") for n in ("01", "02", "06"))
+KEY, SHROUDED, CERTIFICATE_BAG, CRL = (oid(f"2a864886f70d010c0a01{n}") for n in ("01", "02", "03", "04"))  # fmt: skip
+NAME, OF_A_KEY, TRUSTED = oid("2a864886f70d010914"), oid("2a864886f70d010915"), oid("6086480186f966adca7b0101")  # fmt: skip
+VERSION, NOTHING = der(2, b"\3"), der(0x30)
+
+
+def info(kind, content):
+    return der(0x30, kind, der(0xA0, content))
+
+
+def bag(kind, value, *attributes):
+    marks = [der(0x31, *(der(0x30, mark, der(0x31)) for mark in attributes))]
+    return der(0x30, kind, der(0xA0, value), *(marks if attributes else ()))
+
+
+def certificate(content, *attributes):
+    return bag(CERTIFICATE_BAG, info(oid("2a864886f70d01091601"), der(4, content)), *attributes)
+
+
+def part(*bags):
+    return info(DATA, der(4, der(0x30, *bags)))
+
+
+def pkcs12_store(*parts, kind=DATA):
+    return der(0x30, VERSION, info(kind, der(4, der(0x30, *parts))))
+
+
+@pytest.mark.parametrize(
+    ("data", "trusted"),
+    [
+        (pkcs12_store(part(certificate(b"1"), certificate(b"2"))), [b"1", b"2"]),
+        (pkcs12_store(part(certificate(b"1", TRUSTED), certificate(b"2"))), [b"1", b"2"]),
+        (pkcs12_store(part(bag(KEY, NOTHING), certificate(b"1", OF_A_KEY), certificate(b"2"))), [b"1"]),
+        (pkcs12_store(part(bag(SHROUDED, NOTHING), certificate(b"1", NAME), certificate(b"2", TRUSTED))), [b"2"]),
+        (pkcs12_store(part(bag(CRL, NOTHING), certificate(b"1"))), [b"1"]),
+        (pkcs12_store(info(ENCRYPTED, NOTHING), part(certificate(b"1"))), [b"1"]),
+        (pkcs12_store(part()), []),
+    ],
+)  # fmt: skip
+def test_what_is_trusted_of_a_store_in_clear(data, trusted):
+    """Of a store with a key, what keytool has marked."""
+    assert [*pkcs12.trusted_certificates(data, None)] == trusted
+
+
+OF_NUMBERS = der(0x30, der(2, b"\1"), der(2, b"\1"))
+IN_A_SET = der(0x31, DATA, der(0xA0, der(4, der(0x30, part(certificate(b"1"))))))
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "words"),
+    [
+        (pkcs12_store(info(ENCRYPTED, NOTHING)), StorePasswordError, "has a password, and none"),
+        (
+            pkcs12_store(part(certificate(b"1")), kind=SIGNED),
+            StoreError,
+            "protected by a public key",
+        ),
+        (der(0x30, VERSION), DamagedStoreError, "it is cut"),
+        (NOTHING, DamagedStoreError, "not a PKCS12 store; if it is a certificate"),
+        (der(0x30, NOTHING), DamagedStoreError, "not a PKCS12 store; if it is a"),
+        (der(0x30, VERSION, der(4, b"x")), DamagedStoreError, "or it was altered"),
+        (der(0x30, VERSION, OF_NUMBERS), DamagedStoreError, "or it was altered"),
+        (der(0x30, VERSION, IN_A_SET), DamagedStoreError, "or it was altered"),
+    ],
+)
+def test_what_is_said_of_a_store_that_cannot_be_read(data, error, words):
+    with pytest.raises(error, match=words):
+        pkcs12.trusted_certificates(data, None)
+    assert pkcs12.key_count(data) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "count"),
+    [
+        (pkcs12_store(part(bag(KEY, NOTHING), bag(SHROUDED, NOTHING))), 2),
+        (pkcs12_store(part(bag(KEY, NOTHING)), info(ENCRYPTED, NOTHING)), 1),
+        (pkcs12_store(part(bag(KEY, NOTHING), bag(KEY, NOTHING)), info(ENCRYPTED, NOTHING)), 2),
+        (pkcs12_store(part(certificate(b"1"))), 1),
+    ],
+)
+def test_keys_are_counted_where_they_are_seen(data, count):
+    assert pkcs12.key_count(data) == count
+
+
+# --- with a password ----------------------------------------------------------------------------
+
+MARKED = "marked"
+SIGNER = Authority()
+SIGNED_CLIENT = SIGNER.issue("client")
+OWN = SIGNED_CLIENT.certificate
+ABOVE, OTHER = SIGNER.certificate, Authority("other").certificate
+
+
+def written(*others, has_key = True, own = OWN):  # fmt: skip
+    encryption = BestAvailableEncryption(MARKED.encode())
+    key = SIGNED_CLIENT.key if has_key else None
+    return serialize_key_and_certificates(b"key", key, own, others or None, encryption)
+
+
+def named(found, name=None):
+    return PKCS12Certificate(found, (name or found.subject.rfc4514_string()).encode())
+
+
+def as_der(*certificates):
+    return tuple(found.public_bytes(Encoding.DER) for found in certificates)
+
+
+@pytest.mark.parametrize(
+    ("data", "trusted"),
+    [
+        (written(), (OWN,)),
+        (written(ABOVE), (OWN,)),
+        (written(ABOVE, ABOVE), (OWN,)),
+        (written(named(ABOVE, "an alias"), named(OTHER, "x")), (OWN, OTHER)),
+        (written(ABOVE, named(ABOVE, "an alias")), (OWN, ABOVE)),
+        (written(named(ABOVE), named(OTHER)), (OWN,)),
+        (written(ABOVE, OTHER, has_key=False, own=None), (ABOVE, OTHER)),
+    ],
+)
+def test_what_is_trusted_beside_a_key(data, trusted):
+    """What has a name of its own, unless it is in the key's chain alone."""
+    assert pkcs12.trusted_certificates(data, MARKED) == as_der(*trusted)
+
+
+def test_a_key_comes_with_its_chain_and_has_the_stores_password():
+    data = written(OTHER, ABOVE)
+    assert pkcs12.key_material(data, MARKED, None).chain == as_der(OWN, ABOVE)
+    assert pkcs12.key_material(data, MARKED, MARKED).chain == as_der(OWN, ABOVE)
+    assert pkcs12.key_material(written(OTHER), MARKED, None).chain == as_der(OWN)
+    # It ends with the first authority that has signed itself.
+    same_name = Authority().certificate
+    assert len(pkcs12.key_material(written(ABOVE, same_name), MARKED, None).chain) == 2
+    with pytest.raises(KeyPasswordError):
+        pkcs12.key_material(data, MARKED, "another")
+    for without in (written(OTHER, own=None), written(ABOVE, has_key=False, own=None)):
+        with pytest.raises(DamagedStoreError, match="no private key with a certificate"):
+            pkcs12.key_material(without, MARKED, None)
+
+
+def test_a_damaged_store_is_told_from_a_wrong_password():
+    data = written(ABOVE)
+    for password in ("wrong", "\udc80"):
+        with pytest.raises(StorePasswordError):
+            pkcs12.trusted_certificates(data, password)
+    with pytest.raises(DamagedStoreError):
+        pkcs12.trusted_certificates(der(0x30, VERSION, info(DATA, der(4, b"x"))), MARKED)
+    assert pkcs12.describe_certificate(b"none", 0) == "which cannot be read"
+
+
+CERTIFICATE = Authority("the authority").issue("alice").certificate
+DER = CERTIFICATE.public_bytes(Encoding.DER)
+BEGIN, END = CERTIFICATE.not_valid_before_utc, CERTIFICATE.not_valid_after_utc
+SECOND = timedelta(seconds=1)
+
+
+def at(moment):
+    return describe_certificate(DER, int(moment.timestamp() * 1000))
+
+
+def test_whose_it_is_and_until_when():
+    who = "CN=alice, signed by CN=the authority, "
+    assert at(BEGIN - SECOND) == f"{who}which is not valid before {BEGIN:%Y-%m-%d}"
+    assert at(BEGIN) == at(END) == f"{who}valid until {END:%Y-%m-%d}"
+    assert at(END + SECOND) == f"{who}which has expired on {END:%Y-%m-%d}"
+
+
+def test_what_cannot_be_read_is_said_to_be_so():
+    assert describe_certificate(b"no certificate", 0) == "which cannot be read"

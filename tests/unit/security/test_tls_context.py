@@ -9,15 +9,21 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
+from spark_kafka_sink.config.security_config import SaslConfig, SslConfig, StoreConfig
 from spark_kafka_sink.localkafka import certificates
 from spark_kafka_sink.localkafka.certificates import Authority, Identity, write_private
+from spark_kafka_sink.security.credentials import login_options
+from spark_kafka_sink.security.oauth import endpoint_ssl, endpoint_tls
 from spark_kafka_sink.security.tls import TlsContext
-from tests.unit.security.handshakes import handshake, server_context
-from tests.unit.security.jks_writer import store, trusted_entry
+from tests.unit.security.material import handshake, server_context, store, trusted_entry
 
 TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 VERSIONS = {"TLSv1.2": TLS_1_2, "TLSv1.3": TLS_1_3}
@@ -400,3 +406,93 @@ def test_a_trust_store_that_was_changed_is_used(tmp_path):
     assert handshake(tls.context(), SERVER).error is not None
     write_private(path, OTHER.pem + AUTHORITY.pem)
     assert handshake(tls.context(), SERVER).version == "TLSv1.3"
+
+
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where each option's value stands in a file of its own."""
+    monkeypatch.setenv("STORES", str(tmp_path))
+    write_private(tmp_path / "ca", AUTHORITY.pem)
+    return tmp_path
+
+
+def write_client(folder, name, password):
+    client = AUTHORITY.issue(name)
+    write_private(folder / "key", client.private_key(password))
+    write_private(folder / "chain", client.certificate_chain)
+    write_private(folder / "secrets.properties", f"key.password={password}\n")
+
+
+def referring(folder):
+    return SslConfig(
+        truststore=StoreConfig("${env:STORES}/ca"),
+        keystore=StoreConfig(
+            certificates=f"${{dir:{folder}:chain}}",
+            key=Secret(f"${{dir:{folder}:key}}"),
+            key_password=Secret(f"${{file:{folder}/secrets.properties:key.password}}"),
+        ),
+    )
+
+
+def test_values_are_resolved_and_a_changed_one_is_used(folder):
+    write_client(folder, "before", PASSWORD)
+    tls = TlsContext(referring(folder))
+    assert peer_of(tls) == "before"
+    assert tls.context() is tls.context()
+    write_client(folder, "after", "another password")
+    assert peer_of(tls) == "after"
+
+
+def test_half_of_a_rotation_of_references_leaves_the_former_context_in_use(folder, caplog):
+    write_client(folder, "before", PASSWORD)
+    tls = TlsContext(referring(folder))
+    assert peer_of(tls) == "before"
+    for content in ("key.password=marked-wrong\n", "nothing\n"):
+        write_private(folder / "secrets.properties", content)
+        assert [peer_of(tls), peer_of(tls)] == ["before", "before"]
+    wrong, missing = (record.getMessage() for record in caplog.records)
+    assert "kafka.ssl.key.password is wrong" in wrong
+    assert "finds no key 'key.password'" in missing
+    assert missing.startswith("kafka.ssl.key.password: ")
+    assert "marked" not in caplog.text
+
+
+def test_of_a_token_endpoint_what_references_stand_for_is_not_looked_through(folder, monkeypatch):
+    """The options are JAAS', where references are resolved before."""
+    password = "${env:STORES} and ${vault:this}"
+    write_private(folder / "client.p12", AUTHORITY.issue("client").pkcs12(password))
+    monkeypatch.setenv("STORE_PASSWORD", password)
+    jaas = (
+        f"{MODULE} required ssl.truststore.location="
+        '"${env:STORES}/ca" ssl.keystore.location="${env:STORES}/client.p12" '
+        'ssl.keystore.password="${env:STORE_PASSWORD}";'
+    )
+    options = login_options(SaslConfig("OAUTHBEARER", jaas_config=Secret(jaas)))
+    endpoint = endpoint_tls(endpoint_ssl(options))
+    server = server_context(AUTHORITY.issue("issuer", ["localhost"]), AUTHORITY)
+    assert handshake(endpoint.context(), server).peer == "client"
+
+
+def test_what_a_reference_lacks_is_told_with_its_option(folder):
+    config = SslConfig(truststore=StoreConfig("${env:NO_SUCH_VARIABLE}/ca"))
+    with pytest.raises(ConfigError, match="kafka.ssl.truststore.location: this process on host"):
+        TlsContext(config).context()
+
+
+def test_a_password_that_is_not_utf_8_is_used_as_it_stands_in_its_variable(folder, monkeypatch):
+    raw = b"p\xe4ssword"
+    client = AUTHORITY.issue("client")
+    key = client.key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(raw)
+    ).decode()
+    monkeypatch.setenv("PASSWORD", raw.decode("utf-8", "surrogateescape"))
+    own = StoreConfig(
+        certificates=client.certificate_chain,
+        key=Secret(key),
+        key_password=Secret("${env:PASSWORD}"),
+    )
+    tls = TlsContext(SslConfig(truststore=StoreConfig("${env:STORES}/ca"), keystore=own))
+    assert [peer_of(tls), peer_of(tls)] == ["client", "client"]

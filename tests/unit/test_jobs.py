@@ -1,13 +1,17 @@
-"""What a job shows while it runs, and how it ends: a stream followed, an action watched."""
+"""The jobs: what they show while they run, how they end, and their settings."""
 
 import io
 import signal
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from spark_kafka_sink.jobs.progress import ProgressLine, Totals, progress_output
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.jobs.progress import ProgressLine, Steps, Totals, progress_output
+from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 from spark_kafka_sink.jobs.streams import Follower
 from spark_kafka_sink.jobs.watched import CancellableAction
@@ -404,3 +408,317 @@ def test_signals_are_as_before_if_the_jvm_cannot_be_prepared():
     finally:
         for number, handler in zip(numbers, before):
             signal.signal(number, handler)
+
+
+class AwaitedTerminal(io.StringIO):
+    """A terminal that knows when the text it waits for has been written."""
+
+    def __init__(self, awaited):
+        super().__init__()
+        self._awaited = awaited
+        self.has_shown = threading.Event()
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        written = super().write(text)
+        if self._awaited in text:
+            self.has_shown.set()
+        return written
+
+
+def test_a_log_gets_a_line_at_the_beginning_and_one_at_the_end():
+    clock, out = SimClock(), io.StringIO()
+    steps = Steps(clock, out)
+    with steps.step("Starting Kafka") as step:
+        assert out.getvalue() == "Starting Kafka …\n"
+        clock.ms += 4_200
+        step.say("Kafka is ready")
+    steps.succeed("Done")
+    assert out.getvalue() == "Starting Kafka …\n✓ Kafka is ready  4.2 s\nDone  (total 4.2 s)\n"
+
+
+def test_a_terminal_sees_the_step_while_it_is_at_work(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    clock, out = SimClock(), AwaitedTerminal("half of the rows")
+    steps = Steps(clock, out)
+    with steps.step("Streaming") as step:
+        clock.ms += 1_500
+        step.say("Streaming: half of the rows")
+        assert out.has_shown.wait(60)
+        step.say("Streamed")
+    steps.succeed("Equal")
+    shown = out.getvalue()
+    assert "\r\033[K\033[34m…\033[0m Streaming: half of the rows  1.5 s" in shown
+    assert shown.endswith(
+        "\r\033[K\033[32m✓\033[0m Streamed  1.5 s\n\033[32mEqual  (total 1.5 s)\033[0m\n"
+    )
+
+
+def test_a_line_on_a_terminal_does_not_wrap(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = AwaitedTerminal("…")
+    with Steps(SimClock(), out).step("Reading the whole topic back") as step:
+        assert out.has_shown.wait(60)
+        step.say("Read")
+    assert out.getvalue().startswith("\r\033[K… Reading the whole\r\033[K")
+    assert "topic" not in out.getvalue()
+    assert out.getvalue().endswith("\r\033[K✓ Read  0.0 s\n")
+
+
+def test_a_step_that_fails_is_marked_and_the_error_goes_on():
+    out = io.StringIO()
+    steps = Steps(SimClock(), out)
+    with pytest.raises(RuntimeError), steps.step("Streaming"):
+        raise RuntimeError
+    steps.fail("The stream failed")
+    assert out.getvalue() == "Streaming …\n✗ Streaming  0.0 s\nThe stream failed  (total 0.0 s)\n"
+
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def arguments():
+    declared = JobArguments("A job.")
+    for name in ("input", "max_files", "key"):
+        declared.add(name, "help")
+    return declared
+
+
+def parse(*command_line, conf=None):
+    return arguments().parse(command_line, (conf or {}).items())
+
+
+def refusal(*command_line, conf=None):
+    with pytest.raises(ConfigError) as raised:
+        parse(*command_line, conf=conf)
+    return str(raised.value)
+
+
+def test_nothing_given():
+    settings = parse()
+    assert settings == JobSettings({"input": None, "max_files": None, "key": None}, {}, {})
+    assert settings.get("input") is None
+    assert settings.get("input", "default") == "default"
+
+
+def test_the_properties_file():
+    settings = parse(
+        conf={
+            "spark.master": "local[2]",
+            "spark.pykafka.topic": "flights",
+            "spark.pykafka.kafka.linger.ms": "50",
+            "spark.pykafka.job.input": "/data",
+            "spark.pykafka.job.max.files": "2",
+            "spark.pykafka.job.reader.nullValue": "NA",
+        }
+    )
+    assert settings.sink_options == {"topic": "flights", "kafka.linger.ms": "50"}
+    assert settings.reader_options == {"nullValue": "NA"}
+    assert settings.require("input") == "/data"
+    assert settings.get("max_files") == "2"
+
+
+@pytest.mark.parametrize("name", ["--bootstrap-servers", "--bootstrap-server"])
+def test_the_command_line(name):
+    settings = parse(
+        name,
+        "a:1,b:2",
+        "--topic",
+        "t",
+        "--max-files",
+        "3",
+        "--option",
+        "kafka.linger.ms = 7",
+        "--option",
+        "metrics.path=/a=b",
+        "--reader-option",
+        "header=true",
+        "--reader-option",
+        "sep=,",
+    )
+    assert settings.sink_options == {
+        "kafka.bootstrap.servers": "a:1,b:2",
+        "topic": "t",
+        "kafka.linger.ms": "7",
+        "metrics.path": "/a=b",
+    }
+    assert settings.reader_options == {"header": "true", "sep": ","}
+    assert settings.get("max_files") == "3"
+
+
+def test_the_command_line_overrides_the_properties_file():
+    conf = {
+        "spark.pykafka.topic": "from-conf",
+        "spark.pykafka.kafka.acks": "1",
+        "spark.pykafka.kafka.linger.ms": "50",
+        "spark.pykafka.job.input": "/conf",
+        "spark.pykafka.job.key": "dest",
+        "spark.pykafka.job.reader.header": "false",
+    }
+    settings = parse(
+        "--topic",
+        "t",
+        "--option",
+        "kafka.acks=all",
+        "--input",
+        "/cli",
+        "--reader-option",
+        "header=true",
+        conf=conf,
+    )
+    assert settings.sink_options == {"topic": "t", "kafka.acks": "all", "kafka.linger.ms": "50"}
+    assert settings.reader_options == {"header": "true"}
+    assert (settings.get("input"), settings.get("key")) == ("/cli", "dest")
+
+
+def test_the_short_forms_override_the_long_ones():
+    settings = parse("--topic", "short", "--option", "topic=long")
+    assert settings.sink_options == {"topic": "short"}
+
+
+def test_an_empty_value_is_a_value():
+    assert parse("--key", "", conf={"spark.pykafka.job.key": "dest"}).get("key", "x") == ""
+
+
+def test_a_missing_argument_names_both_ways():
+    with pytest.raises(ConfigError) as raised:
+        parse().require("max_files")
+    assert str(raised.value) == (
+        "--max-files is missing: give it on the command line, or as spark.pykafka.job.max.files "
+        "in the properties file"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (
+            "spark.pykafka.job.inptu",
+            "spark.pykafka.job.inptu: this job has no such argument. It has: input, max.files, key",
+        ),
+        (
+            "spark.pykafka.topc",
+            "spark.pykafka.topc: option 'topc' is not one of this sink's. Did you mean 'topic'?",
+        ),
+        (
+            "spark.pykafka.linger.ms",
+            "spark.pykafka.linger.ms: option 'linger.ms' is not one of this sink's. "
+            "Did you mean 'kafka.linger.ms'?",
+        ),
+        ("spark.pykafka.zzzzzzz", "spark.pykafka.zzzzzzz: the sink has no option 'zzzzzzz'"),
+    ],
+)
+def test_typing_errors_in_the_properties_file(key, message):
+    assert refusal(conf={key: "1"}) == message
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (
+            "delivery.guarante",
+            "option 'delivery.guarante' is not one of this sink's. "
+            "Did you mean 'delivery.guarantee'?",
+        ),
+        (
+            "kafka.batchsize",
+            "Kafka option 'kafka.batchsize' is not a producer option of this sink. "
+            "Did you mean 'kafka.batch.size'?",
+        ),
+        ("zzzzzzz", "the sink has no option 'zzzzzzz'"),
+    ],
+)
+def test_typing_errors_on_the_command_line(option, message):
+    assert refusal("--option", f"{option}=1") == f"--option {option}: {message}"
+
+
+def test_names_in_the_properties_file_are_not_case_sensitive():
+    settings = parse(conf={"spark.pykafka.Metrics.Path": "x", "spark.pykafka.KAFKA.acks": "1"})
+    assert settings.sink_options == {"Metrics.Path": "x", "KAFKA.acks": "1"}
+
+
+@pytest.mark.parametrize("option", ["--option", "--reader-option"])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("kafka.acks", "kafka.acks"), ("", ""), ("=1", "…"), ("sasl.password: x", "sasl.password…")],
+)
+def test_what_is_not_a_pair(option, text, shown):
+    assert refusal(option, text) == f"'{shown}' is not NAME=VALUE"
+
+
+@pytest.mark.parametrize(
+    "command_line", [["--no-such-argument", "1"], ["stray"], ["--input"]], ids=str
+)
+def test_wrong_usage_ends_with_status_2(command_line, capsys):
+    with pytest.raises(SystemExit) as raised:
+        parse(*command_line)
+    assert raised.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_help_names_every_argument(capsys):
+    with pytest.raises(SystemExit) as raised:
+        parse("--help")
+    assert raised.value.code == 0
+    text = capsys.readouterr().out
+    for name in ("--input", "--max-files", "--key", "--option NAME=VALUE", "--topic"):
+        assert name in text
+
+
+KEY = {"spark.pykafka.kafka.ssl.keystore.key": "marked-hush"}
+
+
+def warnings(caplog, *line, **conf):
+    caplog.clear()
+    parse(*line, conf={name.replace("__", "."): value for name, value in conf.items()})
+    assert "marked-hush" not in caplog.text
+    return caplog.messages
+
+
+def test_a_secret_that_spark_shows_is_told(caplog):
+    """By the session's own expression: the environment page has all of Spark's configuration."""
+    (warning,) = warnings(caplog, **KEY)
+    assert warning.startswith("spark.pykafka.kafka.ssl.keystore.key: a secret in clear text, which")
+    assert "the default of spark.redaction.regex" in warning
+    assert warnings(caplog, **KEY, spark__redaction__regex="(?i)keystore[.]key") == []
+    password = {"spark.pykafka.kafka.sasl.password": "marked-hush"}
+    assert warnings(caplog, **password) == []
+    (warning,) = warnings(caplog, **password, spark__redaction__regex="(?i)token")
+    assert warning.startswith("spark.pykafka.kafka.sasl.password: a secret in clear text, which")
+    assert "the default of" not in warning
+    assert warnings(caplog, **{"spark.pykafka.kafka.ssl.keystore.key": "${env:KEY}"}) == []
+
+
+def test_a_secret_on_the_command_line_is_told(caplog):
+    assert warnings(caplog, "--option", "kafka.sasl.password=marked-hush") == [
+        "--option kafka.sasl.password: a secret in clear text on the command line, which every user "
+        "of the machine can see. Write a reference, ${file:/path:key}, ${env:NAME} or "
+        "${dir:/path:file}, instead"
+    ]
+    assert warnings(caplog, "--option", "kafka.sasl.password=${env:P}") == []
+
+
+def properties(path):
+    """As spark-submit reads them: a key, white space, the rest of the line."""
+    pairs = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, _, value = line.partition(" ")
+            pairs[name] = value.strip()
+    return pairs
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("*.conf")), ids=lambda path: path.name)
+def test_the_files_in_conf_are_understood(path):
+    """Whoever starts from one of them must not be told of an unknown option."""
+    declared = arguments()
+    for name in ("format", "schema", "trigger", "checkpoint", "max_offsets"):
+        declared.add(name, "help")
+    settings = declared.parse([], properties(path).items())
+    assert settings.sink_options
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", **settings.sink_options})
+    assert options.notes == ()

@@ -1,8 +1,9 @@
-"""A TLS server of Python's own, in a thread, and what client and server need to trust each other."""
+"""A TLS server of Python's own in a thread, a network with TLS and one channel, and what each needs to trust the other."""
 
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from functools import lru_cache
@@ -10,6 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from spark_kafka_sink.localkafka.certificates import Authority
+from spark_kafka_sink.network.interface import Address, Disconnected, Received
+from spark_kafka_sink.network.tls import TlsChannels
+from spark_kafka_sink.network.transport import SelectorNetwork
 
 DEADLINE_S = 60
 HOST = "localhost"
@@ -104,3 +108,49 @@ def read_exactly(channel, size):
         assert chunk, f"closed after {len(data)} bytes"
         data += chunk
     return bytes(data)
+
+
+CHANNEL = 7
+
+
+def explain(error, host, port):
+    return f"{host}: {error}"
+
+
+class Client:
+    """A network, and its one channel."""
+
+    def __init__(self, context=None):
+        context = client_context() if context is None else context
+        self.network = SelectorNetwork(open_channel=TlsChannels(lambda: context, explain))
+
+    def connect(self, server, host=HOST):
+        """The first event: Connected or Disconnected."""
+        self.network.connect(CHANNEL, Address(socket.AF_INET, server.address), host)
+        return self.until(bool)[0]
+
+    def until(self, is_done, poll_ms=1_000):
+        """All events up to the one after which ``is_done(events)``."""
+        events = []
+        deadline = time.monotonic() + DEADLINE_S
+        while not is_done(events):
+            assert time.monotonic() < deadline, f"only {events}"
+            events += self.network.poll(poll_ms)
+        return events
+
+    def until_lost(self):
+        event = self.until(lambda events: any(isinstance(e, Disconnected) for e in events))[-1]
+        assert isinstance(event, Disconnected)
+        return event
+
+    def until_received(self, size):
+        return received(self.until(lambda events: len(received(events)) >= size))
+
+
+def received(events):
+    return b"".join(event.data for event in events if isinstance(event, Received))
+
+
+def limited(context, version):
+    context.maximum_version = context.minimum_version = ssl.TLSVersion[version]
+    return context
