@@ -1,6 +1,7 @@
 """The jobs: what they show while they run, how they end, and their settings."""
 
 import io
+import shlex
 import signal
 import threading
 from pathlib import Path
@@ -71,23 +72,20 @@ def kafka_progress(*sources):
     return progress(0, 10) | {"sources": [dict(zip(names, s)) for s in sources]}
 
 
+OF_A, OF_B = "KafkaV2[Subscribe[a]]", "KafkaV2[Subscribe[b]]"
+
+
 @pytest.mark.parametrize(
     ("sources", "lag"),
     [
         ([], None),
         ([("FileStreamSource[file:/in]", '{"logOffset":0}', None)], None),
-        ([("KafkaV2[Subscribe[a]]", '{"a":{"0":5,"1":7}}', '{"a":{"0":9,"1":7}}')], 4),
+        ([(OF_A, '{"a":{"0":5,"1":7}}', '{"a":{"0":9,"1":7}}')], 4),
         # A partition that was added since, and one that lost records meanwhile.
-        ([("KafkaV2[Subscribe[a]]", '{"a":{"0":5}}', '{"a":{"0":2,"1":3}}')], 3),
-        (
-            [
-                ("KafkaV2[Subscribe[a]]", '{"a":{"0":1}}', '{"a":{"0":2}}'),
-                ("KafkaV2[Subscribe[b]]", '{"b":{"0":1}}', '{"b":{"0":12}}'),
-            ],
-            12,
-        ),
-        ([("KafkaV2[Subscribe[a]]", '{"a":{"0":5}}', None)], None),
-        ([("KafkaV2[Subscribe[a]]", '{"a":{"0":5}}', "null")], None),
+        ([(OF_A, '{"a":{"0":5}}', '{"a":{"0":2,"1":3}}')], 3),
+        ([(OF_A, '{"a":{"0":1}}', '{"a":{"0":2}}'), (OF_B, '{"b":{"0":1}}', '{"b":{"0":12}}')], 12),
+        ([(OF_A, '{"a":{"0":5}}', None)], None),
+        ([(OF_A, '{"a":{"0":5}}', "null")], None),
     ],
 )
 def test_the_lag_of_a_stream_from_kafka(sources, lag):
@@ -524,22 +522,9 @@ def test_the_properties_file():
 
 @pytest.mark.parametrize("name", ["--bootstrap-servers", "--bootstrap-server"])
 def test_the_command_line(name):
-    settings = parse(
-        name,
-        "a:1,b:2",
-        "--topic",
-        "t",
-        "--max-files",
-        "3",
-        "--option",
-        "kafka.linger.ms = 7",
-        "--option",
-        "metrics.path=/a=b",
-        "--reader-option",
-        "header=true",
-        "--reader-option",
-        "sep=,",
-    )
+    given = "--topic t --max-files 3 --option 'kafka.linger.ms = 7' --option metrics.path=/a=b"
+    more = "--reader-option header=true --reader-option sep=,"
+    settings = parse(name, "a:1,b:2", *shlex.split(f"{given} {more}"))
     assert settings.sink_options == {
         "kafka.bootstrap.servers": "a:1,b:2",
         "topic": "t",
@@ -559,17 +544,8 @@ def test_the_command_line_overrides_the_properties_file():
         "spark.pykafka.job.key": "dest",
         "spark.pykafka.job.reader.header": "false",
     }
-    settings = parse(
-        "--topic",
-        "t",
-        "--option",
-        "kafka.acks=all",
-        "--input",
-        "/cli",
-        "--reader-option",
-        "header=true",
-        conf=conf,
-    )
+    given = "--topic t --option kafka.acks=all --input /cli --reader-option header=true"
+    settings = parse(*given.split(), conf=conf)
     assert settings.sink_options == {"topic": "t", "kafka.acks": "all", "kafka.linger.ms": "50"}
     assert settings.reader_options == {"header": "true"}
     assert (settings.get("input"), settings.get("key")) == ("/cli", "dest")
@@ -596,44 +572,30 @@ def test_a_missing_argument_names_both_ways():
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (
-            "spark.pykafka.job.inptu",
-            "spark.pykafka.job.inptu: this job has no such argument. It has: input, max.files, key",
-        ),
-        (
-            "spark.pykafka.topc",
-            "spark.pykafka.topc: option 'topc' is not one of this sink's. Did you mean 'topic'?",
-        ),
-        (
-            "spark.pykafka.linger.ms",
-            "spark.pykafka.linger.ms: option 'linger.ms' is not one of this sink's. "
-            "Did you mean 'kafka.linger.ms'?",
-        ),
-        ("spark.pykafka.zzzzzzz", "spark.pykafka.zzzzzzz: the sink has no option 'zzzzzzz'"),
+        ("spark.pykafka.job.inptu", "this job has no such argument. It has: input, max.files, key"),
+        ("spark.pykafka.topc", "option 'topc' is not one of this sink's. Did you mean 'topic'?"),
+        ("spark.pykafka.linger.ms", "Did you mean 'kafka.linger.ms'?"),
+        ("spark.pykafka.zzzzzzz", "the sink has no option 'zzzzzzz'"),
     ],
 )
 def test_typing_errors_in_the_properties_file(key, message):
-    assert refusal(conf={key: "1"}) == message
+    refused = refusal(conf={key: "1"})
+    assert refused.startswith(f"{key}: ")
+    assert refused.endswith(message)
 
 
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        (
-            "delivery.guarante",
-            "option 'delivery.guarante' is not one of this sink's. "
-            "Did you mean 'delivery.guarantee'?",
-        ),
-        (
-            "kafka.batchsize",
-            "Kafka option 'kafka.batchsize' is not a producer option of this sink. "
-            "Did you mean 'kafka.batch.size'?",
-        ),
+        ("delivery.guarante", "Did you mean 'delivery.guarantee'?"),
+        ("kafka.batchsize", "Did you mean 'kafka.batch.size'?"),
         ("zzzzzzz", "the sink has no option 'zzzzzzz'"),
     ],
 )
 def test_typing_errors_on_the_command_line(option, message):
-    assert refusal("--option", f"{option}=1") == f"--option {option}: {message}"
+    refused = refusal("--option", f"{option}=1")
+    assert refused.startswith(f"--option {option}: ")
+    assert refused.endswith(message)
 
 
 def test_names_in_the_properties_file_are_not_case_sensitive():

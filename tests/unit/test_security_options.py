@@ -17,6 +17,8 @@ from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig, S
 from spark_kafka_sink.config.security_keys import SECRET_KEYS, SECURITY_CONFIG
 from spark_kafka_sink.config.sink_options import SinkOptions
 
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
+IAM = "software.amazon.msk.auth.iam"
 SHORT, INT, LONG, DOUBLE = ConfigType.SHORT, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 STRING, LIST, PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
 BOOLEAN, CLASS = ConfigType.BOOLEAN, ConfigType.CLASS
@@ -210,57 +212,25 @@ def test_values_in_their_usual_form(name, text, value):
     assert SECURITY_CONFIG.keys[name].parse(text) == value
 
 
-OAUTH = "org.apache.kafka.common.security.oauthbearer"
-
-
 @pytest.mark.parametrize("shade", ["", "kafkashaded.", "shadedmskiam."])
 @pytest.mark.parametrize(
-    ("name", "java_class", "value"),
+    ("name", "java_class"),
     [
-        (
-            "sasl.login.callback.handler.class",
-            f"{OAUTH}.OAuthBearerLoginCallbackHandler",
-            "OAuthBearerLoginCallbackHandler",
-        ),
-        (
-            "sasl.login.callback.handler.class",
-            f"{OAUTH}.secured.OAuthBearerLoginCallbackHandler",
-            "OAuthBearerLoginCallbackHandler",
-        ),
-        (
-            "sasl.login.callback.handler.class",
-            "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
-            "IAMOAuthBearerLoginCallbackHandler",
-        ),
-        (
-            "sasl.client.callback.handler.class",
-            "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
-            "IAMClientCallbackHandler",
-        ),
-        (
-            "sasl.oauthbearer.jwt.retriever.class",
-            f"{OAUTH}.JwtBearerJwtRetriever",
-            "JwtBearerJwtRetriever",
-        ),
-        (
-            "sasl.oauthbearer.jwt.validator.class",
-            f"{OAUTH}.ClientJwtValidator",
-            "ClientJwtValidator",
-        ),
-        (
-            "sasl.login.class",
-            "org.apache.kafka.common.security.kerberos.KerberosLogin",
-            "KerberosLogin",
-        ),
+        ("sasl.login.callback.handler.class", f"{OAUTH}.OAuthBearerLoginCallbackHandler"),
+        ("sasl.login.callback.handler.class", f"{OAUTH}.secured.OAuthBearerLoginCallbackHandler"),
+        ("sasl.login.callback.handler.class", f"{IAM}.IAMOAuthBearerLoginCallbackHandler"),
+        ("sasl.client.callback.handler.class", f"{IAM}.IAMClientCallbackHandler"),
+        ("sasl.oauthbearer.jwt.retriever.class", f"{OAUTH}.JwtBearerJwtRetriever"),
+        ("sasl.oauthbearer.jwt.validator.class", f"{OAUTH}.ClientJwtValidator"),
+        ("sasl.login.class", "org.apache.kafka.common.security.kerberos.KerberosLogin"),
         (
             "ssl.engine.factory.class",
             "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",
-            "DefaultSslEngineFactory",
         ),
     ],
 )
-def test_java_classes_that_have_a_counterpart(name, java_class, value, shade):
-    assert SECURITY_CONFIG.keys[name].parse(shade + java_class) == value
+def test_java_classes_that_have_a_counterpart(name, java_class, shade):
+    assert SECURITY_CONFIG.keys[name].parse(shade + java_class) == java_class.rpartition(".")[2]
 
 
 @pytest.mark.parametrize(
@@ -316,6 +286,11 @@ TLS = {"kafka.security.protocol": "SSL"}
 SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
 USER = {"kafka.sasl.username": "alice", "kafka.sasl.password": "marked-secret"}
 PEM = "-----BEGIN CERTIFICATE-----"
+TRUST_FILE = {"truststore.password": "x", "truststore.location": "f"}
+KEY_FILE = {"keystore.password": "x", "keystore.location": "f"}
+CHAIN_AND_KEY = {"keystore.certificate.chain": PEM, "keystore.key": "x"}
+LOGIN, CLIENT = (f"kafka.sasl.{side}.callback.handler.class" for side in ("login", "client"))
+AWS = "kafka.sasl.mechanism=AWS_MSK_IAM"
 
 
 def parse(*options):
@@ -398,75 +373,30 @@ def test_stores_in_the_options():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"truststore.password": "x", "truststore.location": "f", "truststore.type": "PEM"},
-            "SSL trust store password cannot be specified for PEM format: leave "
-            "kafka.ssl.truststore.password out",
-        ),
-        (
-            {"keystore.password": "x", "keystore.location": "f", "keystore.type": "PEM"},
-            "SSL key store password cannot be specified for PEM format: leave "
-            "kafka.ssl.keystore.password out. The password of the key is kafka.ssl.key.password",
-        ),
-        (
-            {"truststore.password": "x"},
-            "SSL trust store is not specified, but trust store password is specified: "
-            "kafka.ssl.truststore.location is missing",
-        ),
-        (
-            {"keystore.password": "x"},
-            "SSL key store is not specified, but key store password is specified: "
-            "kafka.ssl.keystore.location is missing",
-        ),
+        ({"truststore.type": "PEM", **TRUST_FILE}, "leave kafka.ssl.truststore.password out"),
+        ({"keystore.type": "PEM", **KEY_FILE}, "The password of the key is kafka.ssl.key.password"),
+        ({"truststore.password": "x"}, "is specified: kafka.ssl.truststore.location is missing"),
+        ({"keystore.password": "x"}, "is specified: kafka.ssl.keystore.location is missing"),
         (
             {"truststore.certificates": PEM, "truststore.type": "JKS"},
-            "kafka.ssl.truststore.certificates holds PEM text, but kafka.ssl.truststore.type is JKS",
+            "kafka.ssl.truststore.type is",
         ),
+        ({"truststore.certificates": PEM, "truststore.location": "f"}, "leave one of them out"),
+        ({"truststore.certificates": PEM, "truststore.password": "x"}, "truststore.password out"),
+        ({"keystore.key": "x"}, "belong together: the chain is missing"),
+        ({"keystore.certificate.chain": PEM}, "belong together: the key is missing"),
         (
-            {"truststore.certificates": PEM, "truststore.location": "f"},
-            "Both kafka.ssl.truststore.location and kafka.ssl.truststore.certificates are given: "
-            "leave one of them out",
+            {**CHAIN_AND_KEY, "keystore.location": "f"},
+            "kafka.ssl.keystore.key are given: leave one",
         ),
-        (
-            {"truststore.certificates": PEM, "truststore.password": "x"},
-            "SSL trust store password cannot be specified for PEM format: leave "
-            "kafka.ssl.truststore.password out",
-        ),
-        (
-            {"keystore.key": "x"},
-            "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain belong together: the "
-            "chain is missing",
-        ),
-        (
-            {"keystore.certificate.chain": PEM},
-            "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain belong together: the "
-            "key is missing",
-        ),
-        (
-            {"keystore.certificate.chain": PEM, "keystore.key": "x", "keystore.location": "f"},
-            "Both kafka.ssl.keystore.location and kafka.ssl.keystore.key are given: leave one of "
-            "them out",
-        ),
-        (
-            {"keystore.location": "f", "keystore.type": "pkcs12"},
-            "kafka.ssl.keystore.location with kafka.ssl.keystore.type=PKCS12 needs "
-            "kafka.ssl.keystore.password",
-        ),
-        (
-            {"keystore.location": "f", "keystore.type": "jks"},
-            "kafka.ssl.keystore.location with kafka.ssl.keystore.type=JKS needs "
-            "kafka.ssl.keystore.password",
-        ),
-        (
-            {"protocol": "TLSv1.2", "enabled.protocols": "TLSv1.3"},
-            "kafka.ssl.protocol=TLSv1.2 forbids the only version in kafka.ssl.enabled.protocols, "
-            "TLSv1.3: no version of TLS is left",
-        ),
+        ({"keystore.location": "f", "keystore.type": "pkcs12"}, "PKCS12 needs kafka.ssl.keystore."),
+        ({"keystore.location": "f", "keystore.type": "jks"}, "type=JKS needs kafka.ssl.keystore."),
+        ({"protocol": "TLSv1.2", "enabled.protocols": "TLSv1.3"}, "TLSv1.3: no version of TLS is"),
     ],
 )
 def test_stores_that_contradict_themselves(options, message):
     given = {f"kafka.ssl.{name}": value for name, value in options.items()}
-    assert refusal(TLS, given) == message
+    assert message in refusal(TLS, given)
     assert parse(given).producer.security.ssl is None, "PLAINTEXT uses none of it"
 
 
@@ -517,59 +447,27 @@ def test_plain_options_of_our_own():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"kafka.sasl.username": "u"},
-            "kafka.sasl.username and kafka.sasl.password belong together: kafka.sasl.password is "
-            "missing",
-        ),
-        (
-            {"kafka.sasl.password": "p"},
-            "kafka.sasl.username and kafka.sasl.password belong together: kafka.sasl.username is "
-            "missing",
-        ),
+        ({"kafka.sasl.username": "u"}, "belong together: kafka.sasl.password is missing"),
+        ({"kafka.sasl.password": "p"}, "belong together: kafka.sasl.username is missing"),
         (
             {**USER, "kafka.sasl.jaas.config": "x"},
-            "Both kafka.sasl.jaas.config and kafka.sasl.username or kafka.sasl.password are given: "
-            "leave one of them out",
+            "Both kafka.sasl.jaas.config and kafka.sasl.user",
+        ),
+        ({**USER, "kafka.sasl.mechanism": "OAUTHBEARER"}, "but the mechanism is OAUTHBEARER"),
+        ({LOGIN: f"{IAM}.IAMOAuthBearerLoginCallbackHandler"}, f"{LOGIN} is for {AWS}, but the"),
+        (
+            {LOGIN: f"{OAUTH}.OAuthBearerLoginCallbackHandler"},
+            f"{LOGIN} is for kafka.sasl.mechanism=O",
         ),
         (
-            {**USER, "kafka.sasl.mechanism": "OAUTHBEARER"},
-            "kafka.sasl.username and kafka.sasl.password are for kafka.sasl.mechanism=PLAIN, "
-            "SCRAM-SHA-256, SCRAM-SHA-512, but the mechanism is OAUTHBEARER",
+            {CLIENT: f"{IAM}.IAMClientCallbackHandler"},
+            f"{CLIENT} is for {AWS}, but the mechanism is",
         ),
-        (
-            {
-                "kafka.sasl.login.callback.handler.class": "software.amazon.msk.auth.iam."
-                "IAMOAuthBearerLoginCallbackHandler"
-            },
-            "kafka.sasl.login.callback.handler.class is for kafka.sasl.mechanism=AWS_MSK_IAM, but "
-            "the mechanism is PLAIN",
-        ),
-        (
-            {"kafka.sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler"},
-            "kafka.sasl.login.callback.handler.class is for kafka.sasl.mechanism=OAUTHBEARER, but "
-            "the mechanism is PLAIN",
-        ),
-        (
-            {
-                "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam."
-                "IAMClientCallbackHandler"
-            },
-            "kafka.sasl.client.callback.handler.class is for kafka.sasl.mechanism=AWS_MSK_IAM, but "
-            "the mechanism is PLAIN",
-        ),
-        (
-            {
-                "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam."
-                "IAMOAuthBearerLoginCallbackHandler"
-            },
-            "kafka.sasl.client.callback.handler.class is for kafka.sasl.mechanism=AWS_MSK_IAM, but "
-            "the mechanism is PLAIN",
-        ),
+        ({CLIENT: f"{IAM}.IAMOAuthBearerLoginCallbackHandler"}, f"{CLIENT} is for {AWS}, but the"),
     ],
 )
 def test_sasl_that_contradicts_itself(options, message):
-    assert refusal(SASL, options) == message
+    assert message in refusal(SASL, options)
 
 
 def test_a_password_without_a_mechanism():

@@ -100,13 +100,8 @@ def test_large_buffers_are_not_copied_and_small_ones_share_a_record():
         pieces.append(channel._next_piece())
     channel.socket.close()
     assert [len(piece) for piece in pieces] == [40, 32_768, 20, 32_768, 20]
-    assert [isinstance(p, memoryview) and p.obj is page for p in pieces] == [
-        False,
-        True,
-        False,
-        True,
-        False,
-    ]
+    is_page = [isinstance(p, memoryview) and p.obj is page for p in pieces]
+    assert is_page == [False, True, False, True, False]
 
 
 def test_an_answer_of_many_records_is_handed_over_whole(client):
@@ -159,19 +154,23 @@ def test_an_idle_channel_does_not_keep_poll_awake(client):
 # --- ends ------------------------------------------------------------------------------------------
 
 
-def test_a_listener_in_clear_text_is_not_taken_for_a_refusal(client):
-    """It hangs up; a broker that is being restarted does that, too."""
+def lost_at(client, serve):
+    """How a connection ends whose other side is no TLS server, and does ``serve``."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def hang_up():
+        def accept():
             accepted, _ = listener.accept()
             with accepted:
-                accepted.recv(MIB)
+                serve(accepted)
 
-        threading.Thread(target=hang_up, daemon=True).start()
-        address = Address(socket.AF_INET, listener.getsockname())
-        client.network.connect(CHANNEL, address, HOST)
-        event = client.until_lost()
+        threading.Thread(target=accept, daemon=True).start()
+        client.network.connect(CHANNEL, Address(socket.AF_INET, listener.getsockname()), HOST)
+        return client.until_lost()
+
+
+def test_a_listener_in_clear_text_is_not_taken_for_a_refusal(client):
+    """It hangs up; a broker that is being restarted does that, too."""
+    event = lost_at(client, lambda accepted: accepted.recv(MIB))
     assert not event.is_refused
     assert event.reason == "localhost: [Errno 104] closed by the broker"
 
@@ -179,19 +178,13 @@ def test_a_listener_in_clear_text_is_not_taken_for_a_refusal(client):
 def test_an_orderly_end_in_the_handshake_is_not_taken_for_a_refusal(client):
     """As of a broker, or a load balancer, that is being stopped."""
     close_notify = bytes.fromhex("15 03 03 00 02 01 00")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def end():
-            accepted, _ = listener.accept()
-            with accepted:
-                accepted.recv(MIB)
-                accepted.sendall(close_notify)
-                accepted.recv(MIB)
+    def end(accepted):
+        accepted.recv(MIB)
+        accepted.sendall(close_notify)
+        accepted.recv(MIB)
 
-        threading.Thread(target=end, daemon=True).start()
-        address = Address(socket.AF_INET, listener.getsockname())
-        client.network.connect(CHANNEL, address, HOST)
-        event = client.until_lost()
+    event = lost_at(client, end)
     assert not event.is_refused
     assert event.reason == "closed by the broker"
 
@@ -210,18 +203,11 @@ def test_bytes_that_tls_does_not_take_yet_are_kept():
 
 
 def test_a_listener_that_speaks_something_else(client):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    def greet(accepted):
+        accepted.sendall(b"220 mail.example ESMTP\r\n")
+        accepted.recv(MIB)
 
-        def greet():
-            accepted, _ = listener.accept()
-            with accepted:
-                accepted.sendall(b"220 mail.example ESMTP\r\n")
-                accepted.recv(MIB)
-
-        threading.Thread(target=greet, daemon=True).start()
-        address = Address(socket.AF_INET, listener.getsockname())
-        client.network.connect(CHANNEL, address, HOST)
-        event = client.until_lost()
+    event = lost_at(client, greet)
     assert event.is_refused
     assert "WRONG_VERSION_NUMBER" in event.reason
 

@@ -86,23 +86,13 @@ class TestJaas:
         [
             (
                 sasl("PLAIN", ALICE, MODULES["SCRAM-SHA-256"]),
-                [
-                    "ScramLoginModule is that of SCRAM-SHA-256 and SCRAM-SHA-512",
-                    "kafka.sasl.mechanism is PLAIN",
-                    "plain.PlainLoginModule",
-                ],
+                ["ScramLoginModule is that of", "PLAIN"],
             ),
             (
                 sasl("PLAIN", ALICE, "com.example.MyLoginModule"),
-                ["com.example.MyLoginModule is not known"],
+                ["com.example.MyLoginModule is not"],
             ),
-            (
-                sasl("PLAIN", ALICE, "S3CRET"),
-                [
-                    "kafka.sasl.jaas.config: its first word is not the class of a login module: "
-                    "look for a typing error. That of kafka.sasl.mechanism=PLAIN is org.apache",
-                ],
-            ),
+            (sasl("PLAIN", ALICE, "S3CRET"), ["its first word is not", "=PLAIN is org.apache"]),
             (
                 sasl("PLAIN", 'username="alice"'),
                 ["'password' in kafka.sasl.jaas.config is missing"],
@@ -111,10 +101,7 @@ class TestJaas:
                 sasl("PLAIN", 'password="S3CRET"'),
                 ["'username' in kafka.sasl.jaas.config is missing"],
             ),
-            (
-                sasl("PLAIN", 'username="" password="S3CRET"'),
-                ["'username' in kafka.sasl.jaas.config is empty"],
-            ),
+            (sasl("PLAIN", 'username="" password="S3CRET"'), ["'username' in", "is empty"]),
             (replace(sasl("PLAIN", ALICE), username="alice"), ["say the same"]),
             (replace(sasl("PLAIN", ALICE), password=Secret("S3CRET")), ["say the same"]),
             (SaslConfig("PLAIN"), ["needs kafka.sasl.username and kafka.sasl.password, or"]),

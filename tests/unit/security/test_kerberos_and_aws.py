@@ -39,6 +39,7 @@ from tests.unit.simulated_time import SimulatedClock
 
 KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 KEYTAB = {"useKeyTab": "true", "keyTab": "/a.keytab", "principal": "app@REALM", "storeKey": "true"}
+NO_KEYTAB = {"useKeyTab": "false", "keyTab": "/ignored"}
 KAFKA = KerberosConfig("kafka")
 
 
@@ -46,28 +47,19 @@ class TestKerberosOptions:
     @pytest.mark.parametrize(
         ("options", "user"),
         [
-            (KEYTAB, KerberosUser("kafka", "app@REALM", "/a.keytab", None)),
-            ({"useTicketCache": "true"}, KerberosUser("kafka", None, None, "")),
+            (KEYTAB, ("app@REALM", "/a.keytab", None)),
+            ({"useTicketCache": "true"}, (None, None, "")),
             (
                 {"useTicketCache": "TRUE", "ticketCache": "/cc", "principal": "app"},
-                KerberosUser("kafka", "app", None, "/cc"),
+                ("app", None, "/cc"),
             ),
-            (
-                {**KEYTAB, "useTicketCache": "true"},
-                KerberosUser("kafka", "app@REALM", "/a.keytab", ""),
-            ),
-            (
-                {**KEYTAB, "serviceName": "kafka"},
-                KerberosUser("kafka", "app@REALM", "/a.keytab", None),
-            ),
-            (
-                {"useTicketCache": "true", "useKeyTab": "false", "keyTab": "/ignored"},
-                KerberosUser("kafka", None, None, ""),
-            ),
+            ({**KEYTAB, "useTicketCache": "true"}, ("app@REALM", "/a.keytab", "")),
+            ({**KEYTAB, "serviceName": "kafka"}, ("app@REALM", "/a.keytab", None)),
+            ({**NO_KEYTAB, "useTicketCache": "true"}, (None, None, "")),
         ],
     )
     def test_user(self, options, user):
-        assert kerberos_user(KAFKA, options) == user
+        assert kerberos_user(KAFKA, options) == KerberosUser("kafka", *user)
 
     def test_the_service_of_jaas(self):
         assert kerberos_user(KerberosConfig(), {**KEYTAB, "serviceName": "bank"}).service == "bank"
@@ -278,6 +270,12 @@ class Context:
 
 
 class TestConversation:
+    def begun(self):
+        conversation = GssapiSaslClient(Context)
+        conversation.initial_response()
+        conversation.evaluate_challenge(b"AP-REP")
+        return conversation
+
     @pytest.mark.parametrize(("steps", "challenge"), [(1, b"AP-REP"), (0, b"")])
     def test_with_and_without_an_answer_of_kerberos(self, steps, challenge):
         conversation = GssapiSaslClient(lambda: Context(steps))
@@ -291,9 +289,7 @@ class TestConversation:
         assert conversation.evaluate_challenge(b"") is None
 
     def test_of_several_layers_none_is_chosen(self):
-        conversation = GssapiSaslClient(Context)
-        conversation.initial_response()
-        conversation.evaluate_challenge(b"AP-REP")
+        conversation = self.begun()
         assert (
             conversation.evaluate_challenge(b"wrapped\x07\x00\x10\x00")
             == b"wrapped\x01\x00\x00\x00"
@@ -303,17 +299,13 @@ class TestConversation:
         "offer", [b"", b"\x04\x00\x10\x00", b"\x01\x00\x00", b"\x01\x00\x00\x00\x00"]
     )
     def test_a_broker_that_wants_a_layer(self, offer):
-        conversation = GssapiSaslClient(Context)
-        conversation.initial_response()
-        conversation.evaluate_challenge(b"AP-REP")
+        conversation = self.begun()
         with pytest.raises(AuthenticationError, match="insists on a security layer"):
             conversation.evaluate_challenge(b"wrapped" + offer)
 
     @pytest.mark.parametrize("last", [b"more", None])
     def test_a_broker_that_goes_on(self, last):
-        conversation = GssapiSaslClient(Context)
-        conversation.initial_response()
-        conversation.evaluate_challenge(b"AP-REP")
+        conversation = self.begun()
         conversation.evaluate_challenge(b"wrapped\x01\x00\x00\x00")
         if last is None:
             conversation.evaluate_challenge(b"")
@@ -408,14 +400,22 @@ def login_for(clock, options=""):
 
 def client_error(code, status):
     """As botocore's, for a service that has answered."""
-    error = type("ClientError", (Exception,), {})(f"{code} by AssumeRole")
-    response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    error.response = response
-    return error
+    raised = type("ClientError", (Exception,), {})(f"{code} by AssumeRole")
+    raised.response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return raised
 
 
+ROLE = "arn:aws:iam::1:role/x"
 NO_CREDENTIALS = AttributeError("'NoneType' object has no attribute 'access_key'")
-AWAY = type("MetadataRetrievalError", (Exception,), {})("Error retrieving metadata: timeout")
+EMPTY = ValueError("AWS Credentials can not be empty")
+
+
+def error(name, text):
+    """As botocore's, by its name."""
+    return type(name, (Exception,), {})(text)
+
+
+AWAY = error("MetadataRetrievalError", "Error retrieving metadata: timeout")
 
 
 class TestAwsOptions:
@@ -538,14 +538,8 @@ class TestLogin:
         ("options", "call"),
         [
             ("awsProfileName=dev", ("profile", "eu-west-1", "dev")),
-            (
-                'awsRoleArn="arn:aws:iam::1:role/x"',
-                ("role", "eu-west-1", "arn:aws:iam::1:role/x", "default"),
-            ),
-            (
-                'awsRoleArn="arn:aws:iam::1:role/x" awsRoleSessionName="me"',
-                ("role", "eu-west-1", "arn:aws:iam::1:role/x", "me"),
-            ),
+            (f'awsRoleArn="{ROLE}"', ("role", "eu-west-1", ROLE, "default")),
+            (f'awsRoleArn="{ROLE}" awsRoleSessionName="me"', ("role", "eu-west-1", ROLE, "me")),
         ],
     )
     def test_profiles_and_roles(self, clock, signer, options, call):
@@ -557,31 +551,19 @@ class TestLogin:
     @pytest.mark.parametrize(
         ("error", "kind", "message"),
         [
-            (
-                ValueError("AWS Credentials can not be empty"),
-                AuthenticationError,
-                "there are no AWS credentials on this machine",
-            ),
+            (EMPTY, AuthenticationError, "there are no AWS credentials on this machine"),
             (NO_CREDENTIALS, AuthenticationError, "there are no AWS credentials on this machine"),
             (ConnectionError("no route"), CredentialsUnavailableError, "no route"),
-            (
-                type("EndpointConnectionError", (Exception,), {})("sts is away"),
-                CredentialsUnavailableError,
-                "sts is away",
-            ),
-            (
-                type("ProfileNotFound", (Exception,), {})("no profile dev"),
-                AuthenticationError,
-                "no profile dev (ProfileNotFound)",
-            ),
+            (error("EndpointConnectionError", "is away"), CredentialsUnavailableError, "is away"),
+            (error("ProfileNotFound", "dev"), AuthenticationError, "dev (ProfileNotFound)"),
             (AWAY, CredentialsUnavailableError, "Error retrieving metadata"),
             (client_error("Throttling", 400), CredentialsUnavailableError, "Throttling"),
             (client_error("InternalFailure", 500), CredentialsUnavailableError, "InternalFailure"),
             (client_error("AccessDenied", 403), AuthenticationError, "AccessDenied"),
             (
-                type("CredentialRetrievalError", (Exception,), {})("refresh failed"),
+                error("CredentialRetrievalError", "failed"),
                 AuthenticationError,
-                "refresh failed (CredentialRetrievalError)",
+                "failed (Credential",
             ),
         ],
     )
@@ -597,7 +579,7 @@ class TestLogin:
         "error",
         [
             NO_CREDENTIALS,
-            ValueError("AWS Credentials can not be empty"),
+            EMPTY,
             AWAY,
             client_error("ThrottlingException", 400),
             client_error("ServiceUnavailable", 503),

@@ -71,6 +71,11 @@ def scram(user=USER, mechanism="SCRAM-SHA-256"):
     return ScramSaslClient(mechanism, user, nonce=lambda: NONCE)
 
 
+def begun(conversation):
+    conversation.initial_response()
+    return conversation
+
+
 class TestPlain:
     def test_the_only_message(self):
         conversation = PlainSaslClient("alice", Secret('Sp"ec,=i\\al ü;'))
@@ -95,8 +100,7 @@ class TestPlain:
         assert raised.value.__suppress_context__
 
     def test_a_broker_that_goes_on(self):
-        conversation = PlainSaslClient("a", Secret("b"))
-        conversation.initial_response()
+        conversation = begun(PlainSaslClient("a", Secret("b")))
         conversation.evaluate_challenge(b"ignored, as in Java")
         with pytest.raises(AuthenticationError, match="goes on with SASL PLAIN"):
             conversation.evaluate_challenge(b"")
@@ -179,15 +183,13 @@ class TestScram:
         ],
     )
     def test_a_wrong_first_answer(self, server_first, message):
-        conversation = scram()
-        conversation.initial_response()
+        conversation = begun(scram())
         with pytest.raises(AuthenticationError, match=message) as raised:
             conversation.evaluate_challenge(server_first)
         assert "pencil" not in str(raised.value)
 
     def test_extensions_of_the_broker_mean_nothing(self):
-        conversation = scram()
-        conversation.initial_response()
+        conversation = begun(scram())
         assert conversation.evaluate_challenge(SERVER_FIRST + b",x=y,zz=a=b") is not None
 
     @pytest.mark.parametrize(
@@ -201,15 +203,13 @@ class TestScram:
         ],
     )
     def test_a_broker_that_does_not_know_the_password(self, server_final, message):
-        conversation = scram()
-        conversation.initial_response()
+        conversation = begun(scram())
         conversation.evaluate_challenge(SERVER_FIRST)
         with pytest.raises(AuthenticationError, match=message):
             conversation.evaluate_challenge(server_final)
 
     def test_a_broker_that_goes_on(self):
-        conversation = scram()
-        conversation.initial_response()
+        conversation = begun(scram())
         conversation.evaluate_challenge(SERVER_FIRST)
         conversation.evaluate_challenge(SERVER_FINAL)
         with pytest.raises(AuthenticationError, match="goes on with SASL SCRAM-SHA-256"):
@@ -224,21 +224,15 @@ class TestOAuthBearer:
         assert conversation.evaluate_challenge(b"") is None
 
     def test_a_token_with_extensions(self):
-        extensions = extensions_of(
-            {
-                "clientId": "a",
-                "extension_logicalCluster": "lkc-1",
-                "extension_identityPoolId": "p 2",
-            }
-        )
+        own = {"extension_logicalCluster": "lkc-1", "extension_identityPoolId": "p 2"}
+        extensions = extensions_of({"clientId": "a", **own})
         conversation = OAuthBearerSaslClient(Secret("aa.bb.cc"), extensions)
         assert conversation.initial_response() == (
             b"n,,\x01auth=Bearer aa.bb.cc\x01logicalCluster=lkc-1\x01identityPoolId=p 2\x01\x01"
         )
 
     def test_a_refusal_is_answered_and_then_told(self):
-        conversation = OAuthBearerSaslClient(Secret("aa.bb.cc"), {})
-        conversation.initial_response()
+        conversation = begun(OAuthBearerSaslClient(Secret("aa.bb.cc"), {}))
         assert conversation.evaluate_challenge(b'{"status":"invalid_token"}') == b"\x01"
         with pytest.raises(
             AuthenticationError, match='refuses the token: {"status":"invalid_token"}'
@@ -246,8 +240,7 @@ class TestOAuthBearer:
             conversation.evaluate_challenge(b"")
 
     def test_a_broker_that_goes_on(self):
-        conversation = OAuthBearerSaslClient(Secret("aa.bb.cc"), {})
-        conversation.initial_response()
+        conversation = begun(OAuthBearerSaslClient(Secret("aa.bb.cc"), {}))
         conversation.evaluate_challenge(b"")
         with pytest.raises(AuthenticationError, match="goes on with SASL OAUTHBEARER"):
             conversation.evaluate_challenge(b"")
@@ -378,8 +371,16 @@ class Dialogue:
             SaslAuthenticateResponse(auth_bytes=b"signature", session_lifetime_ms=lifetime_ms)
         )
 
-    def become_usable(self, lifetime_ms=0):
+    def at_mechanism(self):
         self.open().tell_versions()
+        return self
+
+    def at_messages(self):
+        self.at_mechanism().answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
+        return self
+
+    def become_usable(self, lifetime_ms=0):
+        self.at_mechanism()
         assert self.authenticate(lifetime_ms) == [Ready(0)]
         return self
 
@@ -444,15 +445,13 @@ def test_versions_mechanism_messages(chunk_bytes):
 
 
 def test_the_bytes_of_a_message_are_what_is_sent():
-    dialogue = Dialogue().open()
-    dialogue.tell_versions()
+    dialogue = Dialogue().at_mechanism()
     [outgoing] = dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
     assert PASSWORD in b"".join(outgoing.buffers)
 
 
 def test_nothing_that_may_hold_a_password_shows_it():
-    dialogue = Dialogue().open()
-    dialogue.tell_versions()
+    dialogue = Dialogue().at_mechanism()
     events = dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
     shown = f"{events} {dialogue.asked} {SaslAuthenticateResponse(auth_bytes=PASSWORD)}"
     assert PASSWORD.decode() not in shown
@@ -496,8 +495,7 @@ def refusal(error_name, **more):
 
 
 def test_a_mechanism_that_is_not_enabled():
-    dialogue = Dialogue().open()
-    dialogue.tell_versions()
+    dialogue = Dialogue().at_mechanism()
     answer = refusal("UNSUPPORTED_SASL_MECHANISM", mechanisms=["PLAIN", "OAUTHBEARER"])
     with pytest.raises(AuthenticationError) as raised:
         dialogue.answer(answer)
@@ -506,17 +504,14 @@ def test_a_mechanism_that_is_not_enabled():
 
 
 def test_a_listener_without_sasl():
-    dialogue = Dialogue().open()
-    dialogue.tell_versions()
+    dialogue = Dialogue().at_mechanism()
     with pytest.raises(AuthenticationError, match="has no SASL: use kafka.security.protocol=SSL"):
         dialogue.answer(refusal("ILLEGAL_SASL_STATE"))
 
 
 def test_credentials_that_are_refused():
     """The broker's own text, and what to look at."""
-    dialogue = Dialogue().open()
-    dialogue.tell_versions()
-    dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
+    dialogue = Dialogue().at_messages()
     text = "Authentication failed during authentication due to invalid credentials"
     code = error_named("SASL_AUTHENTICATION_FAILED").code
     with pytest.raises(AuthenticationError) as raised:
@@ -544,9 +539,7 @@ def test_what_a_refusal_may_mean(mechanism, parts):
 
 
 def test_a_broker_that_is_not_what_it_says():
-    dialogue = Dialogue().open()
-    dialogue.tell_versions()
-    dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
+    dialogue = Dialogue().at_messages()
     with pytest.raises(AuthenticationError, match="signature"):
         dialogue.answer(SaslAuthenticateResponse(auth_bytes=b"forged"))
 
@@ -554,13 +547,10 @@ def test_a_broker_that_is_not_what_it_says():
 @pytest.mark.parametrize("error_name", ["UNKNOWN_SERVER_ERROR", "COORDINATOR_NOT_AVAILABLE"])
 def test_an_error_that_says_nothing_of_the_credentials_may_pass(error_name):
     code = error_named(error_name).code
-    dialogue = Dialogue().open()
-    dialogue.tell_versions()
+    dialogue = Dialogue().at_mechanism()
     with pytest.raises(RemoteProtocolError, match=error_name):
         dialogue.answer(SaslHandshakeResponse(code))
-    dialogue = Dialogue().open()
-    dialogue.tell_versions()
-    dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
+    dialogue = Dialogue().at_messages()
     with pytest.raises(RemoteProtocolError, match=error_name):
         dialogue.answer(SaslAuthenticateResponse(code, "the user database is away"))
 
@@ -644,9 +634,7 @@ def test_a_session_is_not_renewed_within_a_second(lifetime_ms, after_ms):
 
 def test_a_session_counts_from_the_question():
     """The broker counts from when it has answered, which is later: this side is never late."""
-    dialogue = Dialogue().open()
-    dialogue.tell_versions()
-    dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
+    dialogue = Dialogue().at_messages()
     dialogue.answer(SaslAuthenticateResponse(auth_bytes=b"challenge"))
     dialogue.now_ms += 400
     dialogue.answer(SaslAuthenticateResponse(session_lifetime_ms=LIFETIME_MS))

@@ -38,6 +38,11 @@ def in_options(key, chain, password=None):
     return StoreConfig(certificates=chain, key=Secret(key), key_password=secret)
 
 
+def requiring(version=TLS_1_3):
+    """A server that wants a client's certificate of its authority."""
+    return server_context(AUTHORITY.issue("broker", ["localhost"]), AUTHORITY, version)
+
+
 def error_of(config, server=SERVER, host="localhost"):
     """What is said of a handshake that fails."""
     tls = TlsContext(config)
@@ -61,9 +66,7 @@ def test_a_server_that_is_trusted(version, kind):
 @pytest.mark.parametrize("kind", ["RSA", "EC"])
 def test_both_sides_check_the_other(version, password, kind):
     client = AUTHORITY.issue("client", key_type=kind)
-    server = server_context(
-        AUTHORITY.issue("broker", ["localhost"]), AUTHORITY, version=VERSIONS[version]
-    )
+    server = requiring(VERSIONS[version])
     own = in_options(client.private_key(password), client.certificate_chain, password)
     context = TlsContext(SslConfig(truststore=TRUST, keystore=own)).context()
     assert handshake(context, server).peer == "client"
@@ -71,9 +74,7 @@ def test_both_sides_check_the_other(version, password, kind):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_client_without_a_certificate_is_told_which_option_is_missing(version):
-    server = server_context(
-        AUTHORITY.issue("broker", ["localhost"]), AUTHORITY, version=VERSIONS[version]
-    )
+    server = requiring(VERSIONS[version])
     said = error_of(SslConfig(truststore=TRUST), server)
     assert said.startswith("TLS with localhost:9093: ")
     assert "client certificate" in said
@@ -83,9 +84,7 @@ def test_a_client_without_a_certificate_is_told_which_option_is_missing(version)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_client_with_a_certificate_of_another_authority(version):
     client = OTHER.issue("client")
-    server = server_context(
-        AUTHORITY.issue("broker", ["localhost"]), AUTHORITY, version=VERSIONS[version]
-    )
+    server = requiring(VERSIONS[version])
     own = in_options(client.private_key(), client.certificate_chain)
     said = error_of(SslConfig(truststore=TRUST, keystore=own), server)
     assert (
@@ -183,7 +182,7 @@ def test_a_certificate_for_another_use_than_a_servers():
 
 def test_an_expired_client():
     client = AUTHORITY.issue("client", expired=True)
-    server = server_context(AUTHORITY.issue("broker", ["localhost"]), AUTHORITY)
+    server = requiring()
     own = in_options(client.private_key(), client.certificate_chain)
     said = error_of(SslConfig(truststore=TRUST, keystore=own), server)
     assert "the client's certificate has expired" in said
@@ -289,7 +288,7 @@ def key_store_of(folder, content):
 
 
 def peer_of(tls):
-    server = server_context(AUTHORITY.issue("broker", ["localhost"]), AUTHORITY)
+    server = requiring()
     return handshake(tls.context(), server).peer
 
 

@@ -215,6 +215,10 @@ def test_logs_show_no_secret(issuer, caplog):
     assert "S3CRET" not in caplog.text
 
 
+def asking_once(url):
+    return replace(config_for(url), login=LoginConfig(retry_backoff_max_ms=0))
+
+
 class TestWays:
     """Connections that do not come about, or break."""
 
@@ -231,8 +235,7 @@ class TestWays:
 
     @pytest.mark.parametrize("host", ["nowhere.invalid", "a" * 64, "a..b"])
     def test_no_such_host(self, host):
-        config = config_for(f"http://{host}/token")
-        error = refused(replace(config, login=LoginConfig(retry_backoff_max_ms=0)))
+        error = refused(asking_once(f"http://{host}/token"))
         assert isinstance(error, CredentialsUnavailableError)
         assert f"http://{host}/token cannot be reached" in str(error)
 
@@ -242,8 +245,7 @@ class TestWays:
             token_from(config_for(url))
         assert len(received) == 2
         with scripted(Scripted(raw=raw)) as (url, _):
-            config = config_for(url)
-            error = refused(replace(config, login=LoginConfig(retry_backoff_max_ms=0)))
+            error = refused(asking_once(url))
         assert isinstance(error, CredentialsUnavailableError)
 
     @pytest.mark.parametrize("form", ["Content-Length: 1000\r\n\r\n", "{chunked}"])
@@ -257,8 +259,7 @@ class TestWays:
             assert token_from(config_for(url), pauses)
         assert len(received) == 2
         with scripted(Scripted(raw=cut)) as (url, _):
-            config = config_for(url)
-            error = refused(replace(config, login=LoginConfig(retry_backoff_max_ms=0)))
+            error = refused(asking_once(url))
         assert isinstance(error, CredentialsUnavailableError)
         assert "the answer was cut" in str(error)
 
@@ -284,14 +285,8 @@ class TestWays:
     @pytest.mark.parametrize(
         "url",
         [
-            "http://",
-            "https://:443/x",
-            "http://host:port/",
-            "http://[::1/",
-            "http://h:99999/",
-            "http://h/ü",
-            "http://h/a b",
-            "http://ü/",
+            *("http://", "https://:443/x", "http://host:port/", "http://[::1/", "http://h:99999/"),
+            *("http://h/ü", "http://h/a b", "http://ü/"),
         ],
     )
     def test_what_is_no_url(self, url):
@@ -362,7 +357,7 @@ class TestTls:
 
     def test_http_where_https_is_meant(self, issuer):
         url = issuer.token_url.replace("http:", "https:")
-        error = refused(replace(config_for(url), login=LoginConfig(retry_backoff_max_ms=0)))
+        error = refused(asking_once(url))
         assert isinstance(error, CredentialsUnavailableError)
 
     @pytest.mark.parametrize(
@@ -397,12 +392,7 @@ class TestProxy:
     def test_http_through_a_proxy(self, monkeypatch):
         with http_proxy() as (port, received):
             monkeypatch.setenv("http_proxy", f"{HOST}:{port}")
-            error = refused(
-                replace(
-                    config_for("http://issuer.example:8080/token?a=b"),
-                    login=LoginConfig(retry_backoff_max_ms=0),
-                )
-            )
+            error = refused(asking_once("http://issuer.example:8080/token?a=b"))
         assert received[0].line == "POST http://issuer.example:8080/token?a=b HTTP/1.1"
         assert received[0].headers["host"] == "issuer.example:8080"
         assert "answers 418" in str(error)

@@ -69,6 +69,12 @@ class World:
             assert wait_ms is None or 0 < wait_ms <= LONGEST_SLEEP_MS
 
 
+def prepared():
+    world = World()
+    world.keeper.prepare(5_000)
+    return world
+
+
 class TestKeeper:
     def test_nothing_is_fetched_before_it_is_asked_for(self):
         world = World()
@@ -76,31 +82,27 @@ class TestKeeper:
         assert world.issuer.timeouts == []
 
     def test_the_first_token_is_waited_for(self):
-        world = World()
-        world.keeper.prepare(5_000)
+        world = prepared()
         assert world.keeper.token().reveal() == "token-1"
         world.keeper.prepare(5_000)
         assert world.issuer.timeouts == [5_000]
 
     def test_it_is_renewed_before_it_expires_for_as_long_as_it_is_used(self):
-        world = World()
-        world.keeper.prepare(5_000)
+        world = prepared()
         world.run(90_000)
         # At 16 s, 32 s, 48 s, 64 s and 80 s.
         assert world.issuer.count == 6
         assert world.keeper.token().reveal() == "token-6"
 
     def test_a_token_that_nobody_uses_is_not_renewed(self):
-        world = World()
-        world.keeper.prepare(5_000)
+        world = prepared()
         world.run(90_000, uses=False)
         # The one renewal is of the token that `prepare` got for somebody.
         assert world.issuer.count == 2
         assert world.keeper.next_refresh_ms is None
 
     def test_an_idle_login_asks_again_when_it_is_used(self):
-        world = World()
-        world.keeper.prepare(5_000)
+        world = prepared()
         world.run(90_000, uses=False)
         with pytest.raises(
             CredentialsUnavailableError, match="has expired, and a new one is being"
@@ -110,16 +112,14 @@ class TestKeeper:
         assert world.keeper.token().reveal() == "token-3"
 
     def test_the_old_token_stays_in_use_while_the_issuer_is_away(self):
-        world = World()
-        world.keeper.prepare(5_000)
+        world = prepared()
         world.issuer.error = CredentialsUnavailableError("the issuer is away")
         world.run(19_000)
         assert len(world.issuer.timeouts) == 2
         assert world.keeper.token().reveal() == "token-1"
 
     def test_an_issuer_that_is_away_for_longer_than_the_token_lives(self):
-        world = World()
-        world.keeper.prepare(5_000)
+        world = prepared()
         world.issuer.error = CredentialsUnavailableError("the issuer is away")
         world.run(30_000)
         with pytest.raises(CredentialsUnavailableError) as raised:
@@ -132,8 +132,7 @@ class TestKeeper:
         assert world.keeper.token().reveal() == "token-2"
 
     def test_an_issuer_that_refuses_ends_it_only_when_the_token_has_expired(self):
-        world = World()
-        world.keeper.prepare(5_000)
+        world = prepared()
         world.issuer.error = AuthenticationError("invalid_client")
         world.run(19_000)
         assert world.keeper.token().reveal() == "token-1"
@@ -143,8 +142,7 @@ class TestKeeper:
         assert not isinstance(raised.value, CredentialsUnavailableError)
 
     def test_a_refusal_of_long_ago_is_no_answer_to_who_asks_today(self):
-        world = World()
-        world.keeper.prepare(5_000)
+        world = prepared()
         world.issuer.error = AuthenticationError("invalid_client")
         world.run(HOUR_MS, uses=False)
         assert len(world.issuer.timeouts) <= 3, "nobody uses it: its issuer is left alone"
@@ -183,15 +181,13 @@ class TestKeeper:
 
     def test_the_clock_may_jump(self):
         """A machine that slept: what has expired meanwhile is not handed out."""
-        world = World()
-        world.keeper.prepare(5_000)
+        world = prepared()
         world.clock.sleep(10 * HOUR_MS)
         with pytest.raises(CredentialsUnavailableError, match="has expired"):
             world.keeper.token()
 
     def test_closed(self):
-        world = World()
-        world.keeper.prepare(5_000)
+        world = prepared()
         world.keeper.close()
         world.clock.sleep(16_000)
         assert world.keeper.step() is None

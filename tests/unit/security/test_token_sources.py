@@ -4,6 +4,7 @@ import base64
 import json
 import logging
 import time
+from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -54,37 +55,31 @@ def oauth_config(jaas=None, **oauth):
 
 
 CLIENT = {"client_id": "app", "client_secret": Secret("S3CRET")}
+CREDENTIALS = "ClientCredentialsJwtRetriever"
+OF_PLAIN = Secret("org.apache.kafka.common.security.plain.PlainLoginModule required;")
+
+
+def with_url(jaas=None, **oauth):
+    return oauth_config(jaas, **{"token_endpoint_url": URL, **oauth})
 
 
 class TestWhichWins:
     @pytest.mark.parametrize(
         ("oauth", "source"),
         [
-            (OAuthConfig(token_endpoint_url=URL), TokenSource.SECRET),
-            (OAuthConfig(token_endpoint_url="file:/a"), TokenSource.FILE),
-            (OAuthConfig(token_endpoint_url=" FILE:///a"), TokenSource.FILE),
-            (OAuthConfig(token_endpoint_url=URL, retriever="FileJwtRetriever"), TokenSource.FILE),
-            (
-                OAuthConfig(token_endpoint_url=URL, retriever="JwtBearerJwtRetriever"),
-                TokenSource.JWT_BEARER,
-            ),
-            (
-                OAuthConfig(token_endpoint_url=URL, retriever="ClientCredentialsJwtRetriever"),
-                TokenSource.SECRET,
-            ),
-            (
-                OAuthConfig(token_endpoint_url=URL, assertion=AssertionConfig(claim_iss="a")),
-                TokenSource.CLIENT_ASSERTION,
-            ),
-            (
-                OAuthConfig(token_endpoint_url=URL, assertion=AssertionConfig(file="/a")),
-                TokenSource.CLIENT_ASSERTION,
-            ),
-            (OAuthConfig(token_endpoint_url=URL, token_provider="a:b"), TokenSource.PROVIDER),
+            ({}, TokenSource.SECRET),
+            ({"token_endpoint_url": "file:/a"}, TokenSource.FILE),
+            ({"token_endpoint_url": " FILE:///a"}, TokenSource.FILE),
+            ({"retriever": "FileJwtRetriever"}, TokenSource.FILE),
+            ({"retriever": "JwtBearerJwtRetriever"}, TokenSource.JWT_BEARER),
+            ({"retriever": "ClientCredentialsJwtRetriever"}, TokenSource.SECRET),
+            ({"assertion": AssertionConfig(claim_iss="a")}, TokenSource.CLIENT_ASSERTION),
+            ({"assertion": AssertionConfig(file="/a")}, TokenSource.CLIENT_ASSERTION),
+            ({"token_provider": "a:b"}, TokenSource.PROVIDER),
         ],
     )
     def test_way(self, oauth, source):
-        assert token_source_of(oauth) is source
+        assert token_source_of(OAuthConfig(**{"token_endpoint_url": URL, **oauth})) is source
 
     def test_the_losers_are_told(self):
         oauth = OAuthConfig(
@@ -124,19 +119,15 @@ class TestCheck:
     @pytest.mark.parametrize(
         "config",
         [
-            oauth_config(token_endpoint_url=URL, **CLIENT),
-            oauth_config('clientId="a" clientSecret="b"', token_endpoint_url=URL),
-            oauth_config('clientSecret="${env:X}"', token_endpoint_url=URL, client_id="a"),
-            oauth_config(token_endpoint_url="file:/a/b"),
-            oauth_config(token_endpoint_url="${env:URL}"),
+            with_url(**CLIENT),
+            with_url('clientId="a" clientSecret="b"'),
+            with_url('clientSecret="${env:X}"', client_id="a"),
+            with_url(token_endpoint_url="file:/a/b"),
+            with_url(token_endpoint_url="${env:URL}"),
             oauth_config(token_provider="a:b"),
             oauth_config('extension_a="${env:A}"', token_provider="a:b"),
-            oauth_config('unsecuredLoginStringClaim_sub="a"', token_endpoint_url=URL, **CLIENT),
-            SaslConfig(
-                "OAUTHBEARER",
-                jaas_config=Secret("${env:JAAS}"),
-                oauth=OAuthConfig(token_endpoint_url=URL),
-            ),
+            with_url('unsecuredLoginStringClaim_sub="a"', **CLIENT),
+            replace(with_url(), jaas_config=Secret("${env:JAAS}")),
         ],
     )
     def test_what_is_complete(self, config):
@@ -145,46 +136,17 @@ class TestCheck:
     @pytest.mark.parametrize(
         ("config", "message"),
         [
-            (oauth_config(), "there is nothing that gives a token. Set"),
-            (
-                oauth_config('unsecuredLoginStringClaim_sub="S3CRET"'),
-                "unsecured tokens (unsecuredLoginStringClaim_… in kafka.sasl.jaas.config) prove nothing",
-            ),
-            (oauth_config(token_endpoint_url=URL), "client.credentials.client.id (or clientId"),
-            (
-                oauth_config('clientId="a"', token_endpoint_url=URL),
-                "client.credentials.client.secret (or clientSecret",
-            ),
-            (
-                oauth_config(
-                    token_endpoint_url="file:/a", retriever="ClientCredentialsJwtRetriever"
-                ),
-                "is a file:, but",
-            ),
-            (
-                oauth_config(token_endpoint_url=URL, retriever="FileJwtRetriever"),
-                "must begin with file: for FileJwtRetriever",
-            ),
-            (oauth_config(token_endpoint_url="file:"), "names no file"),
-            (oauth_config(token_endpoint_url="file://[a"), "names no file"),
-            (
-                oauth_config('extension_auth="S3CRET"', token_endpoint_url=URL, **CLIENT),
-                "begins with 'extension_'",
-            ),
-            (
-                oauth_config('ssl.truststore.type="XYZ"', token_endpoint_url=URL, **CLIENT),
-                "for the token endpoint",
-            ),
-            (
-                SaslConfig(
-                    "OAUTHBEARER",
-                    jaas_config=Secret(
-                        "org.apache.kafka.common.security.plain.PlainLoginModule required;"
-                    ),
-                    oauth=OAuthConfig(token_endpoint_url=URL),
-                ),
-                "PlainLoginModule is that of PLAIN, but kafka.sasl.mechanism is OAUTHBEARER",
-            ),
+            (oauth_config(), "Set kafka.sasl.oauthbearer.token.endpoint"),
+            (oauth_config('unsecuredLoginStringClaim_sub="S3CRET"'), "unsecured tokens (unsecured"),
+            (with_url(), "client.credentials.client.id (or clientId"),
+            (with_url('clientId="a"'), "client.credentials.client.secret (or clientSecret"),
+            (with_url(token_endpoint_url="file:/a", retriever=CREDENTIALS), "is a file:, but"),
+            (with_url(retriever="FileJwtRetriever"), "begin with file: for FileJwtRetriever"),
+            (with_url(token_endpoint_url="file:"), "names no file"),
+            (with_url(token_endpoint_url="file://[a"), "names no file"),
+            (with_url('extension_auth="S3CRET"', **CLIENT), "begins with 'extension_'"),
+            (with_url('ssl.truststore.type="XYZ"', **CLIENT), "for the token endpoint"),
+            (replace(with_url(), jaas_config=OF_PLAIN), "PlainLoginModule is that of PLAIN, but"),
         ],
     )
     def test_what_is_missing_or_contradicts(self, config, message):
@@ -305,27 +267,16 @@ def gives_jwt():
     return jwt_of({"sub": "a", "exp": EXPIRY})
 
 
-def gives_opaque():
-    return "0paque", EXPIRY
+def returning(value):
+    return lambda: value
 
 
-def gives_nothing(): ...
-
-
-def gives_number():
-    return 5
-
-
-def gives_duration():
-    return "S3CRET", 900
-
-
-def gives_milliseconds():
-    return "S3CRET", 1_700_000_000_000
-
-
-def gives_text_as_time():
-    return "S3CRET", "S3CRET"
+gives_opaque = returning(("0paque", EXPIRY))
+gives_nothing = returning(None)
+gives_number = returning(5)
+gives_duration = returning(("S3CRET", 900))
+gives_milliseconds = returning(("S3CRET", 1_700_000_000_000))
+gives_text_as_time = returning(("S3CRET", "S3CRET"))
 
 
 def raises():
