@@ -30,7 +30,8 @@ from tests.unit.security.material import (
     with_two_keys,
 )
 
-pytestmark = pytest.mark.slow
+# The stores are made by a dozen JVMs, within the limit of the first test that wants them.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 needs_openssl = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="openssl is not installed"
 )
