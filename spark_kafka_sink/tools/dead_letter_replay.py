@@ -97,6 +97,8 @@ CAUSE_HEADER = headers.CAUSE
 UNKNOWN_CAUSE = "unknown"
 """Cause of a record without the header, which may not be a dead letter of this sink."""
 ALL_CAUSES = (*CAUSES, UNKNOWN_CAUSE)
+OTHER_CAUSE = "other"
+"""Cause of the group of all records whose cause is none of ALL_CAUSES."""
 _LONGEST = 250
 """One more than the longest topic name. Any client with write access chooses a record's headers."""
 _CUT = (headers.VALUE_SIZE, headers.KEY_SIZE, headers.HEADERS_DROPPED)
@@ -242,7 +244,7 @@ def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
     """Return the groups, the largest one first."""
     groups: dict[tuple[str, str | None], Group] = {}
     for letter in letters:
-        key = (letter.cause, letter.topic)
+        key = (letter.cause if letter.cause in ALL_CAUSES else OTHER_CAUSE, letter.topic)
         at_ms = letter.record.timestamp_ms
         known = groups.get(key)
         if known is None:

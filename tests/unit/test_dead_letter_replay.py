@@ -14,6 +14,7 @@ from spark_kafka_sink.columns.dead_letters import Row, row_batch
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.record.record_batch import Record
 from spark_kafka_sink.tools.dead_letter_replay import (
+    OTHER_CAUSE,
     POSITIONS,
     DeadLetter,
     LetterFilter,
@@ -122,12 +123,18 @@ def test_what_records_say_of_themselves_takes_little_memory_and_little_of_the_sc
         for i in range(50)
     ]
     groups = grouped(letters)
-    assert sum(len(group.cause) + len(group.topic or "") for group in groups) == 50 * 2 * 250
+    assert {group.cause for group in groups} == {OTHER_CAUSE}
+    assert sum(len(group.topic or "") for group in groups) == 50 * 250
     assert {len(group.example) for group in groups} == {MOST_SHOWN}
     assert {LetterFilter(["too-large"]).skip_reason(letter) for letter in letters} == {
         "of another cause, which --cause does not name"
     }
     assert Replay(CONFIG, DEAD, allowed=[letters[0].topic or ""]).skip_reason(letters[0])
+    one_topic = [
+        letter._replace(context={**letter.context, "topic": "flights"}) for letter in letters
+    ]
+    (group,) = grouped(one_topic)
+    assert (group.cause, group.topic, group.letters) == (OTHER_CAUSE, "flights", 50)
     told = most_frequent(Counter({f"cause-{i} to flights": i for i in range(50)}))
     assert told.startswith("49 cause-49 to flights; 48 cause-48")
     assert told.endswith("; 30 cause-30 to flights; 435 others")
