@@ -178,8 +178,8 @@ MUTANTS = (
     ),
     Mutant(
         "producer/telemetry_subscription.py",
-        "interval_ms if interval_ms > 0 else",
-        "interval_ms or",
+        "interval_ms if interval_ms > 0 else DEFAULT_PUSH_INTERVAL_MS",
+        "max(interval_ms, 10_000)",
         _FIGURES,
     ),
     Mutant(

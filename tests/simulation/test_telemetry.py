@@ -132,7 +132,7 @@ def test_an_interval_that_is_none_is_five_minutes(interval_ms):
     watched.plugin.interval_ms = interval_ms
     watched.write()
     watched.run_for(DEFAULT_PUSH_INTERVAL_MS // 2 - 1_000)
-    assert watched.plugin.pushes == []
+    assert len(watched.plugin.pushes) == 0
     watched.run_for(DEFAULT_PUSH_INTERVAL_MS + 2_000)
     assert len(watched.plugin.pushes) == 1
 
