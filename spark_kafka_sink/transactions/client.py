@@ -222,8 +222,8 @@ def _ask_all_brokers(
 ) -> dict[int, Message | None]:
     """Return the responses by node id of all brokers that any reachable broker names.
 
-    None: the broker is unreachable or silent, or has not told which brokers it knows. The list of
-    one broker is not enough: one that is cut off lacks the brokers that joined since.
+    None stands for a broker that is unreachable or silent, or that has named no brokers. The list
+    of one broker is not enough: one that is cut off lacks the brokers that joined since.
     """
     membership = MetadataRequest([], False)
     nodes = {node.node_id: node for node in admin.nodes(deadline_ms)}
@@ -231,9 +231,9 @@ def _ask_all_brokers(
     while new := [node for node_id, node in nodes.items() if node_id not in answers]:
         answers.update((node.node_id, None) for node in new)
         reachable = admin.await_all(new, deadline_ms)
-        lists = admin.request_all([Call(node, membership) for node in reachable], deadline_ms)
-        responses = admin.request_all([call_to(node) for node in reachable], deadline_ms)
-        for node, listed, response in zip(reachable, lists, responses):
+        calls = [call for node in reachable for call in (Call(node, membership), call_to(node))]
+        responses = admin.request_all(calls, deadline_ms)
+        for node, listed, response in zip(reachable, responses[::2], responses[1::2]):
             if isinstance(listed, MetadataResponse):
                 answers[node.node_id] = response
                 for broker in brokers_of(listed):
@@ -590,7 +590,7 @@ class TransactionClient:
                     logger.warning(
                         f"broker(s) {', '.join(map(str, silent))} did not list their open "
                         "transactions: what is open there is aborted by the next planning, or by "
-                        "the brokers after transaction.timeout.ms"
+                        "the brokers after kafka.transaction.timeout.ms"
                     )
                 return found
             attempts += 1
