@@ -450,9 +450,6 @@ class TransactionClient:
             state = self.describe_with_fallback([transaction], deadline_ms)[transactional_id]
             if state is not None and outcome_of(transaction, state) is Outcome.LOST:
                 raise _aborted(state)
-            if state is not None and outcome_of(transaction, state) is Outcome.COMMITTED:
-                # An earlier request was accepted, and its answer was lost.
-                return self._identity_after_commit(transaction, state, deadline_ms)
             if not is_open(transaction, state) or not self.admin.pause(attempts, deadline_ms):
                 break
             attempts += 1
@@ -461,23 +458,6 @@ class TransactionClient:
         if response.producer_id >= 0:
             return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         return producer
-
-    def _identity_after_commit(
-        self, transaction: TaskTransaction, state: TransactionState, deadline_ms: int
-    ) -> ProducerIdAndEpoch:
-        """Return the next identity after a commit whose answer was lost.
-
-        While the markers are written, the epoch is the former or the next.
-        """
-        attempts = 0
-        while state.transaction_state in _ENDING and self.admin.pause(attempts, deadline_ms):
-            found = self.describe_with_fallback([transaction], deadline_ms)
-            complete = found[transaction.transactional_id]
-            if complete is None or outcome_of(transaction, complete) is not Outcome.COMMITTED:
-                break
-            state = complete
-            attempts += 1
-        return ProducerIdAndEpoch(state.producer_id, state.producer_epoch)
 
     def add_partition(
         self,

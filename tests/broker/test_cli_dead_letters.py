@@ -306,7 +306,8 @@ def test_nothing_of_a_record_reaches_the_terminal_as_it_is(kafka, capsys, action
     shown = capsys.readouterr()
     lines = (shown.out + shown.err).split("\n")
     assert all(line.isprintable() for line in lines)
-    assert "\\x1b[2J" in "".join(lines) or "\\u001b[2J" in "".join(lines)
+    if action != "replay --to-topic flights":  # it names neither the topic nor a foreign cause
+        assert "\\x1b[2J" in "".join(lines) or "\\u001b[2J" in "".join(lines)
     if form == "json" and action != "replay --to-topic flights":
         (found,) = [v for v in json.loads(shown.out).values() if isinstance(v, list)]
         topic = found[0]["topic"] if action == "count" else found[0]["told"]["topic"]

@@ -51,18 +51,6 @@ _CLAIMS = (
     ),
     Mutant(
         "transactions/client.py",
-        "outcome_of(transaction, state) is Outcome.COMMITTED:\n                # An",
-        "False:\n                # An",
-        _CUT_OFF,
-    ),
-    Mutant(
-        "transactions/client.py",
-        "while state.transaction_state in _ENDING and self.admin.pause(",
-        "while False and self.admin.pause(",
-        _CUT_OFF,
-    ),
-    Mutant(
-        "transactions/client.py",
         "                if silent:\n                    logger",
         "                if False:\n                    logger",
         _CUT_OFF,

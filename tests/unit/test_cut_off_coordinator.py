@@ -61,7 +61,6 @@ LOG = TopicPartition("decisions", 0)
 NOT_COORDINATOR, FENCED, UNKNOWN_PRODUCER, NOT_FOUND = 16, 90, 49, 105
 COORDINATOR_LOAD_IN_PROGRESS = 14
 UNKNOWN_SERVER_ERROR, AUTHORIZATION_FAILED = -1, 53
-INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE = 47, 48
 TOPIC_AUTHORIZATION_FAILED = 29
 MINUTE_MS = 60_000
 WRITTEN = TaskTransaction("q.0123456789ab.0", 4_000, 7, 2, 0, 300, "rows")
@@ -84,7 +83,6 @@ class World:
         self.error_instead: int | None = None
         self.is_silent_about_id = 0
         self.listed_by_cut_off = tuple(NODES)
-        self.completes_when_described = False
         self.network = ScriptedNetwork(NODES, self.clock, self._answer, OFFERED)
         self.network.features["transaction.version"] = 2
         bootstrap = [(node.host, node.port) for node in NODES.values()]
@@ -111,8 +109,6 @@ class World:
                 error = state_of(error_code=self.error_instead)
                 return DescribeTransactionsResponse(transaction_states=[error])
             known = self._known_to(asked.node_id)
-            if asked.node_id == COORDINATOR and self.completes_when_described:
-                self.state, self.epoch = "CompleteCommit", 8
             return DescribeTransactionsResponse(transaction_states=[known])
         if isinstance(asked.request, AddPartitionsToTxnRequest):
             is_ours = (
@@ -212,17 +208,6 @@ def test_a_coordinator_that_joined_since_is_asked_too(refusal, known):
     world.listed_by_cut_off = (CUT_OFF, OTHER)
     outcomes = world.client.commit_all([WRITTEN], MINUTE_MS)
     assert outcomes == {WRITTEN.transactional_id: Outcome.COMMITTED}
-
-
-@pytest.mark.parametrize("refusal", [FENCED, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE])
-@pytest.mark.parametrize("state", ["CompleteCommit", "PrepareCommit"])
-def test_a_commit_whose_answer_was_lost_is_a_commit(refusal, state):
-    """The repetition meets the cut-off broker. Else the job fails, though its rows are visible."""
-    world = World(refusal, None)
-    world.state, world.epoch = state, 8 if state == "CompleteCommit" else 7
-    world.completes_when_described = state == "PrepareCommit"
-    name, producer = WRITTEN.transactional_id, WRITTEN.producer
-    assert world.client.commit_driver_transaction(name, producer, 2, MINUTE_MS) == (producer[0], 8)
 
 
 @pytest.mark.parametrize(
