@@ -15,7 +15,7 @@ from tests.simulation.refusal_bugs import PRODUCER_BUGS
 # Minutes of CPU, on a machine of any load.
 pytestmark = pytest.mark.timeout(1800)
 
-SEEDS = 500
+SEEDS = 300
 MOST_SEEDS_FOR_A_BUG = 2000
 FIRST_SEED = {
     "refused although perhaps appended": 553,

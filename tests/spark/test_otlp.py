@@ -87,6 +87,7 @@ def test_each_micro_batch_is_a_trace_and_its_sums(spark, kafka, new_topic, tmp_p
 def test_a_write_that_fails_is_told_with_its_error(spark, kafka, new_topic):
     rows = spark.range(10).selectExpr("cast(id as string) as value", "99 as partition")
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": new_topic(1)}
+    options["kafka.max.block.ms"] = "5000"
     with receiver() as collector:
         with pytest.raises(Exception, match="99"):
             spark_kafka_sink.write(rows, {**options, "metrics.otlp.endpoint": collector.endpoint})

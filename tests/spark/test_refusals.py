@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.patience import NO_OTHER_TIMEOUT
+from tests.patience import NO_OTHER_TIMEOUT, reason_given_time
 from tests.reading import read_topic
 
 GOOD = "'v' as value"
@@ -103,13 +103,14 @@ def test_a_peer_that_is_not_kafka(spark, write):
 
 
 def test_an_unknown_topic_that_brokers_do_not_create(spark, write, strict_kafka):
-    message = refused(
-        write,
-        spark.sql(f"select {GOOD}"),
-        "nowhere",
-        kafka_bootstrap_servers=strict_kafka.bootstrap_servers,
-    )
-    assert "topic 'nowhere' does not exist, and the brokers did not create it" in message
+    options = {**SOON, "kafka_bootstrap_servers": strict_kafka.bootstrap_servers}
+
+    def write_within(timeout_ms):
+        frame = spark.sql(f"select {GOOD}")
+        write(frame, "nowhere", preflight_timeout_ms=str(timeout_ms), **options)
+
+    reason = "topic 'nowhere' does not exist, and the brokers did not create it"
+    assert reason in reason_given_time(write_within, Exception, 10_000, reason)
 
 
 def test_a_topic_that_brokers_create_when_asked(spark, kafka, write):

@@ -6,8 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_kafka_sink.base import secret
 from tests.security.issuer import Issuer
 from tests.unit.security.token_logins import SECRET, forget_proxies
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_other_tests() -> None:
+    """A password that another test left behind, such as ``password``, hides no word of messages."""
+    secret._ALIVE.clear()
 
 
 @pytest.fixture
