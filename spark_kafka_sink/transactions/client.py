@@ -450,6 +450,8 @@ class TransactionClient:
             state = self.describe_with_fallback([transaction], deadline_ms)[transactional_id]
             if state is not None and outcome_of(transaction, state) is Outcome.LOST:
                 raise _aborted(state)
+            if state is not None and _may_be_committed(transaction, state):
+                raise _rejected_but_ended(error, state)
             if not is_open(transaction, state) or not self.admin.pause(attempts, deadline_ms):
                 break
             attempts += 1
@@ -606,6 +608,27 @@ def _aborted(state: TransactionState) -> TransactionLostError:
         "or another driver is just taking over the transactional.id.prefix. Nothing of it was "
         "written down. Started again, the query or job finishes what was decided before, and "
         "writes the rest again"
+    )
+
+
+def _may_be_committed(transaction: TaskTransaction, state: TransactionState) -> bool:
+    """Return True if a rejected commit may have been accepted before, with its answer lost.
+
+    A commit keeps the epoch, or leaves the next one with transaction.version 2 (KIP-890). At the
+    same epoch, a broker that is cut off may describe the transaction before: nothing is proved.
+    """
+    if outcome_of(transaction, state) is not Outcome.COMMITTED:
+        return False
+    is_same = state.producer_epoch == transaction.producer_epoch
+    return is_same or transaction.transaction_version >= IMPLICIT_PARTITIONS_VERSION
+
+
+def _rejected_but_ended(error: KafkaErrorCode, state: TransactionState) -> TransactionError:
+    return TransactionError(
+        f"the brokers reject the end of the transaction of {state.transactional_id}, in which this "
+        f"driver writes down what it decides ({error.name}), and report {state.transaction_state}: "
+        "an earlier request may have been accepted and its answer lost. Started again, the query "
+        "or job finishes what was written down, and writes the rest again"
     )
 
 

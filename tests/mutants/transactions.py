@@ -51,6 +51,18 @@ _CLAIMS = (
     ),
     Mutant(
         "transactions/client.py",
+        "if state is not None and _may_be_committed(",
+        "if False and _may_be_committed(",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/client.py",
+        "return is_same or transaction",
+        "return is_same or True or transaction",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/client.py",
         "                if silent:\n                    logger",
         "                if False:\n                    logger",
         _CUT_OFF,

@@ -61,6 +61,7 @@ LOG = TopicPartition("decisions", 0)
 NOT_COORDINATOR, FENCED, UNKNOWN_PRODUCER, NOT_FOUND = 16, 90, 49, 105
 COORDINATOR_LOAD_IN_PROGRESS = 14
 UNKNOWN_SERVER_ERROR, AUTHORIZATION_FAILED = -1, 53
+INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE = 47, 48
 TOPIC_AUTHORIZATION_FAILED = 29
 MINUTE_MS = 60_000
 WRITTEN = TaskTransaction("q.0123456789ab.0", 4_000, 7, 2, 0, 300, "rows")
@@ -208,6 +209,41 @@ def test_a_coordinator_that_joined_since_is_asked_too(refusal, known):
     world.listed_by_cut_off = (CUT_OFF, OTHER)
     outcomes = world.client.commit_all([WRITTEN], MINUTE_MS)
     assert outcomes == {WRITTEN.transactional_id: Outcome.COMMITTED}
+
+
+def error_of_driver(state: str, epoch: int, refusal: int, version: int) -> TransactionError:
+    world = World(refusal, None)
+    world.state, world.epoch = state, epoch
+    name, producer = WRITTEN.transactional_id, WRITTEN.producer
+    with pytest.raises(TransactionError) as raised:
+        world.client.commit_driver_transaction(name, producer, version, MINUTE_MS)
+    return raised.value
+
+
+@pytest.mark.parametrize("refusal", [FENCED, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE])
+@pytest.mark.parametrize(
+    ("state", "epoch", "version"),
+    [
+        ("CompleteCommit", 8, 2),
+        ("PrepareCommit", 8, 2),
+        ("PrepareCommit", 7, 2),
+        ("CompleteCommit", 7, 1),
+        ("PrepareCommit", 7, 0),
+    ],
+)
+def test_a_commit_whose_answer_was_lost_is_no_fencing(refusal, state, epoch, version):
+    """The repetition meets the cut-off broker. No other driver has taken over."""
+    error = error_of_driver(state, epoch, refusal, version)
+    assert not isinstance(error, FencedError)
+    assert f"report {state}: an earlier request may have been accepted" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "version"),
+    [("CompleteCommit", 8, 1), ("Empty", 8, 1), ("Empty", 8, 2), ("CompleteCommit", 9, 2)],
+)
+def test_a_later_epoch_is_another_drivers(state, epoch, version):
+    assert isinstance(error_of_driver(state, epoch, FENCED, version), FencedError)
 
 
 @pytest.mark.parametrize(
