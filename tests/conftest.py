@@ -1,20 +1,15 @@
 """Fixtures that several folders of tests use, and what holds for all tests."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
 
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.cluster import PORTS_VARIABLE, usual_ports
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.lines import check_text, lines_in
@@ -34,7 +29,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any-load")
 
 
-def _ports_of_this_process() -> str | None:
+def _ports_of_this_process():
     """A part of the ports of its own: a broker that is stopped must find its port free again."""
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     ports = usual_ports()
@@ -67,7 +62,7 @@ LONGEST_FIRST = (
 )
 
 
-def group_of(nodeid: str) -> str:
+def group_of(nodeid):
     """Tests of a group run in one process, one after the other: what `make test` shares."""
     if ONE_BY_ONE in nodeid:
         return nodeid
@@ -78,7 +73,7 @@ def group_of(nodeid: str) -> str:
     return SECURED if file.startswith(SECURED) else file
 
 
-def place_of(nodeid: str) -> int:
+def place_of(nodeid):
     """Long groups begin first, so that no process is left alone with one at the end."""
     group = group_of(nodeid)
     places = (n for n, start in enumerate(LONGEST_FIRST) if group.startswith(start))
@@ -89,7 +84,7 @@ UNIT_S, LONG_S = 60, 2700
 """A test that has not ended by then hangs; others have the 300 s of pyproject.toml."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("timeout") is None:
             if item.get_closest_marker("long") is not None:
@@ -101,12 +96,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+def pytest_xdist_make_scheduler(config, log):
     """Not by xdist's own groups: those of xdist 3.8 have no effect with pytest 9.2."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
             return group_of(nodeid)
 
     return ByGroup(config, log)
@@ -122,7 +117,7 @@ EXPECTED_SKIPS = re.compile(
 """What a machine may lack, or a test leave out by its nature. Any other skip is a test that is lost."""
 
 
-def _refuse_skip(report: pytest.CollectReport | pytest.TestReport) -> None:
+def _refuse_skip(report):
     if report.skipped and isinstance(report.longrepr, tuple) and not hasattr(report, "wasxfail"):
         reason = str(report.longrepr[2])
         if not EXPECTED_SKIPS.search(reason):
@@ -131,14 +126,14 @@ def _refuse_skip(report: pytest.CollectReport | pytest.TestReport) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+def pytest_runtest_makereport(item):
     report = yield
     _refuse_skip(report)
     return report
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+def pytest_make_collect_report(collector):
     report = yield
     _refuse_skip(report)
     return report
@@ -149,14 +144,12 @@ MOST_CHECKED_LINES = 20
 
 
 @pytest.fixture(autouse=True)
-def lines_as_the_schema_says(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def lines_as_the_schema_says(request, monkeypatch):
     """Of each line that a test makes, here or in other processes that write to its folder."""
-    made: list[str] = []
+    made = []
     make = BatchSummary.line
 
-    def noted(*arguments: Any, **more: Any) -> dict[str, Any]:
+    def noted(*arguments, **more):
         line = make(*arguments, **more)
         if len(made) < MOST_CHECKED_LINES:
             made.append(json.dumps(line))
@@ -173,7 +166,7 @@ def lines_as_the_schema_says(
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     """The package, built from this checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
@@ -186,14 +179,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[LocalKafka]:
+def kafka():
     """One real broker for the whole session. Do not stop it; give topics names of your own."""
     with PatientKafka() as local_kafka:
         yield local_kafka
 
 
 @pytest.fixture(scope="session")
-def strict_kafka() -> Iterator[LocalKafka]:
+def strict_kafka():
     """A real broker that does not create topics by itself."""
     with PatientKafka(server_properties={"auto.create.topics.enable": "false"}) as local_kafka:
         yield local_kafka

@@ -1,11 +1,6 @@
 """Every line of metrics that tests make is held against the schema, without room for other fields."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 from jsonschema import Draft202012Validator
 
@@ -16,7 +11,7 @@ _LONGEST_CHECKED = 200_000
 _BEGINNING = '{"sink": "pykafka-sink"'
 
 
-def strict(schema: Any) -> Any:
+def strict(schema):
     """The schema, for those who write lines: each field is described."""
     if isinstance(schema, list):
         return [strict(part) for part in schema]
@@ -29,13 +24,13 @@ def strict(schema: Any) -> Any:
 VALIDATOR = Draft202012Validator(strict(line_schema()))
 
 
-def check_text(text: str) -> None:
+def check_text(text):
     """Raises ValidationError for a line that is not as the schema says."""
     if len(text) <= _LONGEST_CHECKED:
         VALIDATOR.validate(json.loads(text))
 
 
-def lines_in(folder: Path) -> Iterator[str]:
+def lines_in(folder):
     """Lines of metrics in files of a folder, and of those in it."""
     for pattern in ("*", "*/*"):
         for path in folder.glob(pattern):

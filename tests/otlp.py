@@ -1,13 +1,9 @@
 """A receiver of OTLP over HTTP, which reads what it gets by OpenTelemetry's own messages."""
 
-from __future__ import annotations
-
 import gzip
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -33,19 +29,19 @@ class Receiver:
     answers: to give in their place, by path
     """
 
-    def __init__(self, port: int = 0) -> None:
-        self.metrics: list[Any] = []
-        self.traces: list[Any] = []
-        self.headers: list[dict[str, str]] = []
-        self.statuses: list[int] = []
-        self.answers: dict[str, Any] = {}
+    def __init__(self, port=0):
+        self.metrics = []
+        self.traces = []
+        self.headers = []
+        self.statuses = []
+        self.answers = {}
         self._changed = threading.Condition()
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_POST(self) -> None:
+            def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
@@ -58,7 +54,7 @@ class Receiver:
                 self.end_headers()
                 self.wfile.write(answer)
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, *_):
                 """Quiet."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
@@ -70,7 +66,7 @@ class Receiver:
         )
         self._thread.start()
 
-    def take(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    def take(self, path, headers, body):
         request, response = _MESSAGES[path]
         with self._changed:
             self.headers.append(headers)
@@ -82,13 +78,13 @@ class Receiver:
         answer = self.answers.get(path) or response()
         return status, answer.SerializeToString()
 
-    def wait_for(self, requests: int) -> None:
+    def wait_for(self, requests):
         """Until so many requests have come, of whatever kind and outcome."""
         with self._changed:
             arrived = self._changed.wait_for(lambda: len(self.headers) >= requests, PATIENCE_S)
         assert arrived, f"{len(self.headers)} requests"
 
-    def close(self) -> None:
+    def close(self):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -96,7 +92,7 @@ class Receiver:
     # --- what came ---------------------------------------------------------------------------------
 
     @property
-    def spans(self) -> list[Span]:
+    def spans(self):
         """All of them, batch after batch."""
         found = []
         for request in self.traces:
@@ -106,7 +102,7 @@ class Receiver:
                     found += [Span(span, resource) for span in of_scope.spans]
         return found
 
-    def points(self, name: str) -> list[Any]:
+    def points(self, name):
         """All points of one metric, batch after batch."""
         return [
             point
@@ -120,20 +116,20 @@ class Receiver:
 class Span:
     """One span. start, end: nanoseconds since 1970."""
 
-    def __init__(self, span: Any, resource: dict[str, Any]) -> None:
-        self.name: str = span.name
-        self.start: int = span.start_time_unix_nano
-        self.end: int = span.end_time_unix_nano
+    def __init__(self, span, resource):
+        self.name = span.name
+        self.start = span.start_time_unix_nano
+        self.end = span.end_time_unix_nano
         self.attributes = attributes_of(span)
         self.resource = resource
-        self.id: bytes = span.span_id
-        self.trace_id: bytes = span.trace_id
-        self.parent: bytes = span.parent_span_id
+        self.id = span.span_id
+        self.trace_id = span.trace_id
+        self.parent = span.parent_span_id
         self.message = span
 
 
 @contextmanager
-def receiver() -> Iterator[Receiver]:
+def receiver():
     """One that listens."""
     made = Receiver()
     try:
@@ -142,7 +138,7 @@ def receiver() -> Iterator[Receiver]:
         made.close()
 
 
-def metrics_in(request: Any) -> list[Any]:
+def metrics_in(request):
     """All metrics of one request."""
     return [
         metric
@@ -152,6 +148,6 @@ def metrics_in(request: Any) -> list[Any]:
     ]
 
 
-def attributes_of(message: Any) -> dict[str, Any]:
+def attributes_of(message):
     """Of a resource, span, point or event."""
     return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in message.attributes}

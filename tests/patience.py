@@ -5,10 +5,7 @@ the timeout that would end the wait is set to ``AN_HOUR_MS``: a product that wai
 pytest's own timeout.
 """
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -23,9 +20,7 @@ NO_OTHER_TIMEOUT = {
 """Options of a producer, for tests of another timeout, or of none."""
 
 
-def reason_given_time(
-    fails: Callable[[int], object], error: type[Exception], first_ms: int, *wanted: str
-) -> str:
+def reason_given_time(fails, error, first_ms, *wanted):
     """What ``fails(timeout_ms)`` raises, with as much time as it takes to find out ``wanted``.
 
     Such an error says at its deadline what is known by then. On a quiet machine that is everything
@@ -41,7 +36,7 @@ def reason_given_time(
         timeout_ms *= 10
 
 
-def until(condition: Callable[[], object], meanwhile: Callable[[], object] = lambda: None) -> None:
+def until(condition, meanwhile=lambda: None):
     """Wait until ``condition`` holds, and do something again and again. AssertionError if never."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():

@@ -1,18 +1,16 @@
 """What a reader of Prometheus has of a text: by its own parser."""
 
-from __future__ import annotations
-
 from prometheus_client.parser import text_string_to_metric_families
 
 
 class Samples:
     """What a reader of Prometheus' text has."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         self.families = {f.name: f for f in text_string_to_metric_families(text)}
         self.samples = [s for family in self.families.values() for s in family.samples]
 
-    def __call__(self, name: str, **labels: str) -> float:
+    def __call__(self, name, **labels):
         (found,) = (
             s.value
             for s in self.samples
@@ -21,5 +19,5 @@ class Samples:
         return float(found)
 
     @property
-    def names(self) -> set[str]:
+    def names(self):
         return {s.name for s in self.samples}

@@ -1,13 +1,9 @@
 """A TCP proxy in front of a broker: it counts connections, holds them back, or cuts them."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable
-from types import TracebackType
 
 from spark_kafka_sink.base.model import format_address
 from tests.patience import PATIENCE_S
@@ -23,9 +19,7 @@ class TcpProxy:
     ``target`` is asked at each connection: the broker may not have a port yet.
     """
 
-    def __init__(
-        self, target: Callable[[], Address], host: str = "127.0.0.1", port: int = 0
-    ) -> None:
+    def __init__(self, target, host="127.0.0.1", port=0):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._server = socket.create_server((host, port), family=family)
         self.host, self.port = self._server.getsockname()[:2]
@@ -33,17 +27,17 @@ class TcpProxy:
         self._lets_through = threading.Event()
         self._lets_through.set()
         self._lock = threading.Lock()
-        self._open: set[tuple[socket.socket, socket.socket]] = set()
+        self._open = set()
         self.accepted_count = 0
         self.cuts_count = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
-    def address(self) -> str:
+    def address(self):
         return format_address(self.host, self.port)
 
     @property
-    def open_count(self) -> int:
+    def open_count(self):
         """Connections that neither side has closed."""
         with self._lock:
             return len(self._open)
@@ -57,7 +51,7 @@ class TcpProxy:
         finally:
             self._lets_through.set()
 
-    def cut(self) -> None:
+    def cut(self):
         """Reset all connections, in the middle of whatever they carry."""
         for pair in self._pairs():
             for end in pair:
@@ -67,7 +61,7 @@ class TcpProxy:
             self._hang_up(pair)
             self.cuts_count += 1
 
-    def close(self) -> None:
+    def close(self):
         # shutdown() wakes the thread up that waits in accept(), close() alone does not.
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
@@ -76,22 +70,17 @@ class TcpProxy:
         for pair in self._pairs():
             self._hang_up(pair)
 
-    def __enter__(self) -> TcpProxy:
+    def __enter__(self):
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type, exc, traceback):
         self.close()
 
-    def _pairs(self) -> list[tuple[socket.socket, socket.socket]]:
+    def _pairs(self):
         with self._lock:
             return list(self._open)
 
-    def _accept(self) -> None:
+    def _accept(self):
         while True:
             try:
                 client, _ = self._server.accept()
@@ -113,24 +102,18 @@ class TcpProxy:
                     target=self._forward, args=(source, sink, pair, await_passage), daemon=True
                 ).start()
 
-    def _passage_of(self, client: socket.socket) -> Callable[[], object]:
+    def _passage_of(self, client):
         """What a connection waits for before it carries anything on; asked once, at its begin."""
         return self._lets_through.wait
 
-    def _forward(
-        self,
-        source: socket.socket,
-        sink: socket.socket,
-        pair: tuple[socket.socket, socket.socket],
-        await_passage: Callable[[], object],
-    ) -> None:
+    def _forward(self, source, sink, pair, await_passage):
         with contextlib.suppress(OSError):
             while chunk := source.recv(_CHUNK_BYTES):
                 await_passage()
                 sink.sendall(chunk)
         self._hang_up(pair)
 
-    def _hang_up(self, pair: tuple[socket.socket, socket.socket]) -> None:
+    def _hang_up(self, pair):
         with self._lock:
             self._open.discard(pair)
         for end in pair:

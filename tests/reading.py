@@ -21,7 +21,7 @@ class Read(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def consumer(bootstrap_servers: str, **settings: object) -> Consumer:
+def consumer(bootstrap_servers, **settings):
     return Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -38,24 +38,24 @@ def consumer(bootstrap_servers: str, **settings: object) -> Consumer:
     )
 
 
-def read_topic(bootstrap_servers: str, topic: str, **settings: object) -> list[Read]:
+def read_topic(bootstrap_servers, topic, **settings):
     """All records that are in ``topic`` now, per partition in order of their offset.
 
     ``settings``: of the consumer, by Kafka's keys. Its ``isolation.level`` is read_committed.
     """
     reader = consumer(bootstrap_servers, **settings)
     try:
-        partitions: list[int] = []
+        partitions = []
 
-        def is_known() -> bool:
+        def is_known():
             # The broker that is asked may not have heard of a new topic yet.
             partitions[:] = reader.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
             return bool(partitions)
 
         assert eventually(is_known), f"no broker knows {topic}"
         reader.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        records: list[Read] = []
-        ended: set[int] = set()
+        records = []
+        ended = set()
         idle_polls = 0
         while len(ended) < len(partitions):
             # consume() waits for so many messages or for the timeout, whatever comes first.
@@ -84,5 +84,5 @@ def read_topic(bootstrap_servers: str, topic: str, **settings: object) -> list[R
         reader.close()
 
 
-def values(records: list[Read]) -> list[bytes | None]:
+def values(records):
     return [record.value for record in records]

@@ -19,16 +19,16 @@ class Block(NamedTuple):
     text: str
 
     @property
-    def name(self) -> str:
+    def name(self):
         return f"{self.document}:{self.line}"
 
     @property
-    def is_for_connect(self) -> bool:
+    def is_for_connect(self):
         """It needs a client of Spark Connect: tests/clusters/test_connect.py has one."""
         return "sc://" in self.text or "addArtifacts" in self.text
 
 
-def blocks(document: str, language: str) -> list[Block]:
+def blocks(document, language):
     """The blocks of a document in one language; "" is what is typed into a shell, or shown."""
     text = (REPOSITORY / document).read_text(encoding="utf-8")
     return [
@@ -38,7 +38,7 @@ def blocks(document: str, language: str) -> list[Block]:
     ]
 
 
-def documents() -> list[str]:
+def documents():
     """Return README.md and the pages under docs/, as paths from the repository.
 
     Reports for other projects (docs/upstream) have tests of their own.
@@ -47,7 +47,7 @@ def documents() -> list[str]:
     return [str(path.relative_to(REPOSITORY)) for path in found if path.parent.name != "upstream"]
 
 
-def command_lines(block: Block) -> list[str]:
+def command_lines(block):
     """The commands of a shell's block, without comments and with continued lines joined."""
     joined = block.text.replace("\\\n", " ")
     lines = (line.split("  #")[0].split("   # ")[0].strip() for line in joined.splitlines())

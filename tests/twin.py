@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -35,7 +34,7 @@ class RecordBatch:
     records: list[Record]
 
 
-def zigzag_varint(value: int) -> bytes:
+def zigzag_varint(value):
     rest = (value << 1) ^ (value >> 63)
     rest &= 2**64 - 1
     out = bytearray()
@@ -46,17 +45,11 @@ def zigzag_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def field_bytes(data: bytes | None) -> bytes:
+def field_bytes(data):
     return zigzag_varint(-1) if data is None else zigzag_varint(len(data)) + data
 
 
-def encode_record(
-    timestamp_delta: int,
-    offset_delta: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: list[tuple[str, bytes | None]] | None = None,
-) -> bytes:
+def encode_record(timestamp_delta, offset_delta, key, value, headers=None):
     body = bytes([0]) + zigzag_varint(timestamp_delta) + zigzag_varint(offset_delta)
     body += field_bytes(key) + field_bytes(value)
     headers = headers or []
@@ -67,11 +60,11 @@ def encode_record(
 
 
 class Reader:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data):
         self.data = data
         self.at = 0
 
-    def varint(self) -> int:
+    def varint(self):
         shift = value = 0
         while True:
             byte = self.data[self.at]
@@ -81,7 +74,7 @@ class Reader:
             if byte < 0x80:
                 return (value >> 1) ^ -(value & 1)
 
-    def field(self) -> bytes | None:
+    def field(self):
         length = self.varint()
         if length < 0:
             return None
@@ -90,12 +83,12 @@ class Reader:
         self.at += length
         return data
 
-    def byte(self) -> int:
+    def byte(self):
         self.at += 1
         return self.data[self.at - 1]
 
 
-def decompress(codec: str, data: bytes) -> bytes:
+def decompress(codec, data):
     if codec == "gzip":
         return gzip.decompress(data)
     if codec == "lz4":
@@ -113,7 +106,7 @@ def decompress(codec: str, data: bytes) -> bytes:
     return data
 
 
-def decode_batch(data: bytes) -> RecordBatch:
+def decode_batch(data):
     """The one record batch that ``data`` holds; every length and the CRC are checked."""
     header = read_header(data)
     assert header.magic == 2
@@ -144,7 +137,7 @@ def decode_batch(data: bytes) -> RecordBatch:
     return RecordBatch(header, codec, records)
 
 
-def murmur2(data: bytes) -> int:
+def murmur2(data):
     """Kafka's murmur2 (``Utils.murmur2``) as an unsigned 32-bit integer."""
     mask, m = 0xFFFFFFFF, 0x5BD1E995
     h = (0x9747B28C ^ len(data)) & mask
@@ -160,7 +153,7 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
-def partition_for_key(key: bytes, partitions_count: int) -> int:
+def partition_for_key(key, partitions_count):
     return (murmur2(key) & 0x7FFFFFFF) % partitions_count
 
 
@@ -172,15 +165,15 @@ _WYHASH_SECRET = (
 )
 
 
-def _fold(left: int, right: int) -> int:
+def _fold(left, right):
     product = left * right
     return (product ^ (product >> 64)) & (2**64 - 1)
 
 
-def wyhash(data: bytes, seed: int) -> int:
+def wyhash(data, seed):
     """W. Yi's wyhash, final version 4."""
 
-    def word(at: int, size: int = 8) -> int:
+    def word(at, size=8):
         return int.from_bytes(data[at : at + size], "little")
 
     secret, length = _WYHASH_SECRET, len(data)
@@ -211,14 +204,7 @@ def wyhash(data: bytes, seed: int) -> int:
     return _fold(low ^ secret[0] ^ length, high ^ secret[1])
 
 
-def row_hash(
-    key: bytes | None,
-    value: bytes | None,
-    headers: Sequence[tuple[bytes, bytes | None]] = (),
-    topic: bytes | None = None,
-    partition: int | None = None,
-    timestamp_ms: int | None = None,
-) -> int:
+def row_hash(key, value, headers=(), topic=None, partition=None, timestamp_ms=None):
     """What the digest kernel adds up."""
     hashed = 1
     fields = [(2, key), (3, value)]

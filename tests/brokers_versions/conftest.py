@@ -1,13 +1,8 @@
 """One broker of each version after the other."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_kafka_sink.localkafka.settings import FAST_FAILOVER
 from tests.brokers_versions.versions import (
@@ -23,7 +18,7 @@ from tests.spark.session import spark_session
 COMMAND = "make test-versions"
 
 
-def _on(versions: Iterable[str]) -> pytest.MarkDecorator:
+def _on(versions):
     return pytest.mark.parametrize("broker", list(versions), indirect=True, scope="session")
 
 
@@ -37,7 +32,7 @@ Broker = Any
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
-def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+def broker(request):
     """Whoever stops it starts it again."""
     if request.param in WITH_ZOOKEEPER:
         with ZooKeeperKafka(request.param, _PROPERTIES) as kafka:
@@ -50,7 +45,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def shows(broker: Broker) -> Callable[[str], AbstractContextManager[None]]:
+def shows(broker):
     """Records whether its body passes, as a result of this broker."""
     return lambda what: results.of(
         what=what, where=results.BROKER, kafka=broker.version, command=COMMAND
@@ -58,7 +53,7 @@ def shows(broker: Broker) -> Callable[[str], AbstractContextManager[None]]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark():
     """One for all brokers."""
     with spark_session() as session:
         yield session

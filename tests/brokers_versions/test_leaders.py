@@ -1,7 +1,5 @@
 """Leaders that change on brokers before KRaft: stopped as by an upgrade, and killed."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 
@@ -31,7 +29,7 @@ def test_leaders_change_while_a_task_writes(version):
     shown = {"what": "restart", "where": results.BROKER, "kafka": version, "command": COMMAND}
     stop, written = threading.Event(), [0]
 
-    def write_on() -> None:
+    def write_on():
         for first in itertools.count(step=ROWS):
             if stop.is_set():
                 return
@@ -43,7 +41,7 @@ def test_leaders_change_while_a_task_writes(version):
             producer.append(batch, plan_of(batch, TOPIC))
             written[0] = first + ROWS
 
-    def await_more() -> None:
+    def await_more():
         before = acknowledged(producer)
         assert eventually(lambda: acknowledged(producer) > before + 1000)
 

@@ -1,7 +1,5 @@
 """Each request goes out in the highest version that broker and client have in common."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 
@@ -23,7 +21,7 @@ SENT = (ProduceRequest, MetadataRequest, InitProducerIdRequest, CreateTopicsRequ
 _numbers = itertools.count()
 
 
-def versions_of(address: tuple[str, int]) -> dict[int, int]:
+def versions_of(address):
     """The highest version of each API that the broker says it has, read from its bytes."""
     answer = ask(address, 0)
     correlation_id, error_code, count = struct.unpack_from(">ihi", answer)

@@ -1,10 +1,7 @@
 """What arrives at real brokers from Kafka 2.1 to today's, read back by confluent-kafka."""
 
-from __future__ import annotations
-
 import itertools
 import threading
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -31,13 +28,13 @@ _HEADERS_OF_A_ROW = ([], [("a", b"1"), ("a", None), ("größe", b"")], None)
 _numbers = itertools.count()
 
 
-def new_topic(broker: Any, what: str, partitions: int = PARTITIONS) -> str:
+def new_topic(broker, what, partitions=PARTITIONS):
     topic = f"{what.replace(' ', '-')}-{next(_numbers)}"
     broker.create_topic(topic, partitions)
     return topic
 
 
-def all_columns() -> Any:
+def all_columns():
     """Keys that are null and empty, tombstones, headers, partitions, timestamps."""
     numbers = range(ROWS)
     headers = [_HEADERS_OF_A_ROW[n % 3] for n in numbers]
@@ -59,7 +56,7 @@ def all_columns() -> Any:
     )
 
 
-def expected(batch: Any) -> list[Read]:
+def expected(batch):
     """The records of ``all_columns``, as another client must see them."""
     offsets = [itertools.count() for _ in range(PARTITIONS)]
     records = [
@@ -95,7 +92,7 @@ def test_every_column_arrives_with_each_codec(broker, shows, codec):
             assert stored == {CODECS.index(codec)}
 
 
-def numbered(first: int, count: int = 100) -> list[bytes]:
+def numbered(first, count=100):
     return [b"%d" % n for n in range(first, first + count)]
 
 
@@ -139,7 +136,7 @@ def test_a_broker_is_killed_in_the_middle(broker, shows):
     stop, count = threading.Event(), itertools.count(step=20)
     written = [0]
 
-    def write_on() -> None:
+    def write_on():
         while not stop.is_set():
             first = next(count)
             append(producer, topic, [b"%d:" % n + b"x" * 400 for n in range(first, first + 20)])
@@ -163,7 +160,7 @@ def test_a_broker_is_killed_in_the_middle(broker, shows):
         assert [int((value or b"").split(b":")[0]) for value in records] == list(range(written[0]))
 
 
-def acknowledged(producer: Any) -> int:
+def acknowledged(producer):
     return sum(p.records for p in list(producer.report.values()))
 
 
@@ -171,7 +168,7 @@ def test_a_record_that_a_compacted_topic_refuses(broker):
     """It has no key. Kafka before 2.4 has no error of its own for that, and it is tried again."""
     topic = f"compacted-{next(_numbers)}"
 
-    def fails(timeout_ms: int) -> None:
+    def fails(timeout_ms):
         times = {"delivery.timeout.ms": str(2 * timeout_ms), "request.timeout.ms": str(timeout_ms)}
         numbers = {
             "partitions": "1",

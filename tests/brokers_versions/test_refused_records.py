@@ -1,9 +1,6 @@
 """Brokers of each version refuse rows that were sent: those are dead letters, the others arrive."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Any
 
 import pytest
 
@@ -20,13 +17,13 @@ NAMES_NO_RECORDS = WITH_ZOOKEEPER[0]
 _numbers = itertools.count()
 
 
-def refusing(broker: Any, cause: str, **more: str) -> Refusing:
+def refusing(broker, cause, **more):
     return Refusing(broker, f"refused-{cause}-{next(_numbers)}", cause, **more)
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("cause", CAUSES)
-def test_refused_rows_are_dead_letters(broker: Any, cause: str, codec: str) -> None:
+def test_refused_rows_are_dead_letters(broker, cause, codec):
     if broker.version == NAMES_NO_RECORDS and cause == "refused":
         given = refusing(
             broker,
@@ -43,7 +40,7 @@ def test_refused_rows_are_dead_letters(broker: Any, cause: str, codec: str) -> N
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_without_idempotence_too(broker: Any, cause: str) -> None:
+def test_without_idempotence_too(broker, cause):
     if broker.version == NAMES_NO_RECORDS and cause == "refused":
         return
     in_turn = {
@@ -56,7 +53,7 @@ def test_without_idempotence_too(broker: Any, cause: str) -> None:
 
 @ON_BROKERS_THAT_TELL
 @pytest.mark.parametrize("cause", CAUSES)
-def test_a_transaction_goes_on_after_a_refusal(broker: Any, cause: str) -> None:
+def test_a_transaction_goes_on_after_a_refusal(broker, cause):
     given = refusing(
         broker,
         cause,

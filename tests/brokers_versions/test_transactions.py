@@ -3,11 +3,6 @@
 What is visible is asked of confluent-kafka.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 from spark_kafka_sink.base.clock import SystemClock
@@ -37,7 +32,7 @@ UNIT = Unit("query-1", 7, None)
 
 
 @pytest.fixture
-def query(broker: Any, request: pytest.FixtureRequest) -> Iterator[Query]:
+def query(broker, request):
     """A driver of its own."""
     prefix = request.node.originalname.replace("_", "-")
     broker.create_topic(f"{prefix}-rows", PARTITIONS)

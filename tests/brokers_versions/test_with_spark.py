@@ -1,12 +1,6 @@
 """Batches and streams of this Spark, into brokers of each version. Read back by confluent-kafka."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any
 
 import pyspark
 import pytest
@@ -30,14 +24,14 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def topic(broker: Any) -> str:
+def topic(broker):
     name = f"with-spark-{next(_numbers)}"
     broker.create_topic(name, 3)
     return name
 
 
 @pytest.fixture
-def shown_in_spark(broker: Any) -> Callable[[str], AbstractContextManager[None]]:
+def shown_in_spark(broker):
     """Records whether its body passes, as a result of this Spark with this broker."""
     return lambda what: results.of(
         what=what,
@@ -48,13 +42,13 @@ def shown_in_spark(broker: Any) -> Callable[[str], AbstractContextManager[None]]
     )
 
 
-def write(spark: Any, broker: Any, topic: str, **options: str) -> None:
+def write(spark, broker, topic, **options):
     frame = spark.range(0, ROWS, 1, 4).selectExpr(*AS_RECORDS)
     writer = frame.write.format("pykafka-sink").mode("append").option("topic", topic)
     writer.option("kafka.bootstrap.servers", broker.bootstrap_servers).options(**options).save()
 
 
-def run_stream(spark: Any, broker: Any, topic: str, folder: Path, **options: str) -> None:
+def run_stream(spark, broker, topic, folder, **options):
     """Two files, and after a restart two more."""
     (folder / "in").mkdir()
     for first in (0, FILES // 2):

@@ -3,17 +3,13 @@
 Brokers and one ZooKeeper, from the jars that the brokers' module depends on.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from spark_kafka_sink.localkafka import settings
 from spark_kafka_sink.localkafka.cluster import free_ports
@@ -42,18 +38,13 @@ _QUICK_START = ("-XX:TieredStopAtLevel=1",)
 class ZooKeeperKafka:
     """A context manager. What it has is named as in LocalKafka; ids of brokers begin at 1."""
 
-    def __init__(
-        self,
-        version: str,
-        server_properties: Mapping[str, str] | None = None,
-        brokers: int = 1,
-    ) -> None:
+    def __init__(self, version, server_properties=None, brokers=1):
         self.version = version
         self.broker_ids = tuple(range(1, brokers + 1))
         self._server_properties = dict(server_properties or {})
-        self._brokers: dict[int, BrokerProcess] = {}
+        self._brokers = {}
 
-    def __enter__(self) -> ZooKeeperKafka:
+    def __enter__(self):
         self._java = find_java()
         self._jars = _jars(self.version)
         self._zookeeper_port, *ports = free_ports(1 + len(self.broker_ids), settings.HOST)
@@ -73,43 +64,36 @@ class ZooKeeperKafka:
             raise
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type, exc, traceback):
         self._supervisor.close()
 
     @property
-    def bootstrap_servers(self) -> str:
+    def bootstrap_servers(self):
         return ",".join(f"{settings.HOST}:{port}" for port in self._ports.values())
 
-    def address(self, broker_id: int) -> tuple[str, int]:
+    def address(self, broker_id):
         return settings.HOST, self._ports[broker_id]
 
-    def data_directory(self, broker_id: int) -> Path:
+    def data_directory(self, broker_id):
         return self._brokers[broker_id].data_directory
 
-    def stop(self, broker_id: int) -> None:
+    def stop(self, broker_id):
         """Shut a broker down cleanly: it hands its partitions over before."""
         self._brokers[broker_id].stop(PATIENCE_MS)
 
-    def kill(self, broker_id: int) -> None:
+    def kill(self, broker_id):
         """Kill a broker, and wait until ZooKeeper has noticed: only then may it come back."""
         self._brokers[broker_id].kill()
         node = f"/brokers/ids/{broker_id}".encode()
         assert eventually(lambda: node not in self._ephemeral_nodes())
 
-    def restart(self, broker_id: int) -> None:
+    def restart(self, broker_id):
         """Start a broker again, after ``stop`` if it runs, and wait until it serves."""
         self.stop(broker_id)
         self._launch(self._brokers[broker_id])
         self._await_leaders()
 
-    def create_topic(
-        self, name: str, partitions: int = 1, configs: dict[str, str] | None = None
-    ) -> None:
+    def create_topic(self, name, partitions=1, configs=None):
         """On all brokers; by confluent-kafka."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         topic = NewTopic(name, partitions, len(self._ports), config=configs or {})
@@ -117,22 +101,22 @@ class ZooKeeperKafka:
         created.result(PATIENCE_S)
         self._await_leaders(name, partitions)
 
-    def await_in_sync(self) -> None:
+    def await_in_sync(self):
         """Wait until every partition has all its replicas in its ISR."""
 
-        def is_in_sync(known: ClusterMetadata) -> bool:
+        def is_in_sync(known):
             partitions = [p for topic in known.topics.values() for p in topic.partitions.values()]
             return all(sorted(p.isrs) == sorted(p.replicas) for p in partitions)
 
         self._await(is_in_sync)
 
-    def _launch(self, broker: BrokerProcess) -> None:
+    def _launch(self, broker):
         command = settings.broker_command(
             self._java, self._jars, "512m", broker.folder, _QUICK_START
         )
         broker.start(command)
 
-    def _start_zookeeper(self) -> None:
+    def _start_zookeeper(self):
         folder = self._supervisor.folder / _ZOOKEEPER
         folder.mkdir()
         properties = {
@@ -150,13 +134,13 @@ class ZooKeeperKafka:
         log = folder / "zookeeper.log"
         self._supervisor.start(_ZOOKEEPER, command, log, log)
 
-    def _ephemeral_nodes(self) -> bytes:
+    def _ephemeral_nodes(self):
         with socket.create_connection((settings.HOST, self._zookeeper_port)) as connection:
             connection.sendall(b"dump")
             with connection.makefile("rb") as stream:
                 return stream.read()
 
-    def _properties(self, broker: BrokerProcess) -> dict[str, str]:
+    def _properties(self, broker):
         replicas = str(len(self.broker_ids))
         return {
             "broker.id": str(broker.broker_id),
@@ -174,10 +158,10 @@ class ZooKeeperKafka:
             **self._server_properties,
         }
 
-    def _await_leaders(self, topic: str | None = None, partitions: int = 0) -> None:
+    def _await_leaders(self, topic=None, partitions=0):
         """Wait until the brokers that run know each other, and ``topic`` has all its leaders."""
 
-        def has_leaders(known: ClusterMetadata) -> bool:
+        def has_leaders(known):
             running = {b.broker_id for b in self._brokers.values() if b.is_running}
             if not running <= known.brokers.keys():
                 return False
@@ -188,11 +172,11 @@ class ZooKeeperKafka:
 
         self._await(has_leaders)
 
-    def _await(self, is_enough: Callable[[ClusterMetadata], bool]) -> None:
+    def _await(self, is_enough):
         """Ask each broker that runs, until ``is_enough`` of what it knows of the cluster."""
         running = [broker for broker in self._brokers.values() if broker.is_running]
 
-        def is_ready(broker: BrokerProcess) -> bool:
+        def is_ready(broker):
             ended = self._supervisor.wait([broker.name, _ZOOKEEPER], 0)
             assert not ended, f"ended: {ended}\n{tail_of(broker.log_file)}"
             address = f"{settings.HOST}:{self._ports[broker.broker_id]}"
@@ -206,7 +190,7 @@ class ZooKeeperKafka:
             assert eventually(lambda: is_ready(broker)), tail_of(broker.log_file)  # noqa: B023
 
 
-def _jars(version: str) -> list[Path]:
+def _jars(version):
     scala = SCALA_VERSIONS.get(version, "2.13")
     modules = [f"org.apache.kafka:kafka_{scala}:{version}", LOGGER_MODULE]
     kafka = fetch_jars(modules, f"kafka-{version}")

@@ -6,8 +6,6 @@ python -m tests.chaos kill cut --records 200000
 Writes tests/chaos/results.json and the table in docs/internals/reliability.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -16,9 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -29,7 +25,7 @@ from spark_kafka_sink.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
 )
-from tests.chaos.faults import FAULTS, Fault, Situation
+from tests.chaos.faults import FAULTS, Situation
 from tests.chaos.jobs import JOBS
 from tests.chaos.table import write_results
 from tests.chaos.verdict import judge
@@ -41,7 +37,7 @@ _REPLICAS = (1, 2, 3)
 
 
 @contextlib.contextmanager
-def session() -> Iterator[SparkSession]:
+def session():
     """Two task slots; a task that fails, fails the job: nothing may be repeated unseen."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
@@ -59,19 +55,18 @@ def session() -> Iterator[SparkSession]:
 
 
 @contextlib.contextmanager
-def cluster(brokers: int) -> Iterator[tuple[LocalKafka, list[TcpProxy]]]:
+def cluster(brokers):
     """Brokers with a second listener, PROXIED, that clients reach through proxies only."""
     with contextlib.ExitStack() as stack:
-        kafka: LocalKafka
 
-        def target_of(broker_id: int) -> tuple[str, int]:
+        def target_of(broker_id):
             try:
                 return kafka.address(broker_id, "PROXIED")
             except LocalKafkaError as error:  # it is being stopped, and a client still tries
                 raise ConnectionRefusedError(str(error)) from error
 
         proxies = [
-            stack.enter_context(TcpProxy(lambda b=broker_id: target_of(b)))  # type: ignore[misc]
+            stack.enter_context(TcpProxy(lambda b=broker_id: target_of(b)))
             for broker_id in range(1, brokers + 1)
         ]
         kafka = LocalKafka(
@@ -83,7 +78,7 @@ def cluster(brokers: int) -> Iterator[tuple[LocalKafka, list[TcpProxy]]]:
         yield stack.enter_context(kafka), proxies
 
 
-def create_topic(kafka: LocalKafka, name: str) -> None:
+def create_topic(kafka, name):
     """Six partitions, their replicas on brokers 1, 2 and 3, min.insync.replicas 2."""
     assignments = [
         CreatableReplicaAssignment(p, [_REPLICAS[(p + i) % 3] for i in range(3)])
@@ -98,23 +93,15 @@ def create_topic(kafka: LocalKafka, name: str) -> None:
         raise error
 
 
-def run(
-    spark: SparkSession,
-    kafka: LocalKafka,
-    proxies: list[TcpProxy],
-    fault_name: str,
-    job_name: str,
-    arguments: argparse.Namespace,
-    folder: Path,
-) -> dict[str, Any]:
+def run(spark, kafka, proxies, fault_name, job_name, arguments, folder):
     """One job under one fault; what came out of it."""
-    fault: Fault = FAULTS[fault_name]
+    fault = FAULTS[fault_name]
     topic = f"{fault_name}-{job_name}"
     create_topic(kafka, topic)
     situation = Situation(kafka, proxies, topic, _PARTITIONS, threading.Event())
-    story: list[str] = []
+    story = []
 
-    def suffer() -> None:
+    def suffer():
         situation.await_records(arguments.records // 10)
         try:
             story.append(fault.happen(situation))
@@ -160,13 +147,13 @@ def run(
     }
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("faults", nargs="*", default=list(FAULTS), help=", ".join(FAULTS))
     parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--pause-ms", type=int, default=40, help="per 1,000 rows of a task")
     arguments = parser.parse_args()
-    results: list[dict[str, Any]] = []
+    results = []
     with session() as spark, tempfile.TemporaryDirectory() as name:
         for brokers in sorted({FAULTS[fault].brokers for fault in arguments.faults}):
             with cluster(brokers) as (kafka, proxies):

@@ -3,24 +3,20 @@
 The query is held at a point of the commit protocol, so that it is known what it was doing.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 from spark_kafka_sink.base.model import TopicPartition
 from tests.chaos.crash import HOLD, KILL_DRIVER, Trap
-from tests.chaos.query_fault import Note, QueryFault
+from tests.chaos.query_fault import QueryFault
 from tests.chaos.readers import coordinator, end_told_by, leader_told_by, transactional_ids
-from tests.chaos.scene import LOG, Scene
+from tests.chaos.scene import LOG
 
 # --- who is who ---------------------------------------------------------------------------------
 
 
-def _drivers_coordinator(scene: Scene) -> int:
+def _drivers_coordinator(scene):
     return coordinator(scene.kafka, f"{scene.prefix}.driver")
 
 
-def _tasks_coordinator(scene: Scene) -> int:
+def _tasks_coordinator(scene):
     """Of a transaction that is about to be ended, where there is one."""
     states = transactional_ids(scene.kafka)
     tasks = sorted(i for i in states if i.startswith(f"{scene.prefix}.") and "driver" not in i)
@@ -28,15 +24,15 @@ def _tasks_coordinator(scene: Scene) -> int:
     return coordinator(scene.kafka, (open_ones or tasks)[0])
 
 
-def _log_leader(scene: Scene) -> int:
+def _log_leader(scene):
     return leader_told_by(scene.kafka, scene.kafka.broker_ids[0], *LOG)
 
 
-def _output_leader(scene: Scene) -> int:
+def _output_leader(scene):
     return leader_told_by(scene.kafka, scene.kafka.broker_ids[0], scene.topic, 0)
 
 
-def _first_of_the_list(scene: Scene) -> int:
+def _first_of_the_list(scene):
     return scene.kafka.broker_ids[0]
 
 
@@ -45,7 +41,7 @@ _TASKS = "a task's coordinator"
 _LOG = "the decision log's leader"
 _OUTPUT = "an output partition's leader"
 _FIRST = "the first bootstrap broker"
-_ROLES: dict[str, Callable[[Scene], int]] = {
+_ROLES = {
     _DRIVERS: _drivers_coordinator,
     _TASKS: _tasks_coordinator,
     _LOG: _log_leader,
@@ -54,14 +50,14 @@ _ROLES: dict[str, Callable[[Scene], int]] = {
 }
 
 
-def _broker_that_is(scene: Scene, role: str) -> int:
+def _broker_that_is(scene, role):
     """Without transactions only output partitions have something to do with the query."""
     if scene.is_control and role in (_DRIVERS, _TASKS, _LOG):
         role = _OUTPUT
     return _ROLES[role](scene)
 
 
-def _hold(scene: Scene, point: str) -> str:
+def _hold(scene, point):
     """Wait until the query is at ``point``; the trap that holds it."""
     held = Trap(point, HOLD)
     if point != "plan.claimed":  # only a new driver does that
@@ -75,7 +71,7 @@ def _hold(scene: Scene, point: str) -> str:
     return name
 
 
-def _replace_driver(scene: Scene, held: str) -> None:
+def _replace_driver(scene, held):
     scene.driver.kill()
     scene.dead()
     scene.driver.traps.release(held)
@@ -85,8 +81,8 @@ def _replace_driver(scene: Scene, held: str) -> None:
 # --- killed -------------------------------------------------------------------------------------
 
 
-def _kill(point: str, role: str, with_driver: bool = False) -> Callable[[Scene], Note]:
-    def happen(scene: Scene) -> Note:
+def _kill(point, role, with_driver=False):
+    def happen(scene):
         held = _hold(scene, point)
         victim = _broker_that_is(scene, role)
         scene.kafka.kill(victim)
@@ -99,7 +95,7 @@ def _kill(point: str, role: str, with_driver: bool = False) -> Callable[[Scene],
     return happen
 
 
-def _go_on_without(scene: Scene, victim: int, bring_back: Callable[[int], None]) -> Note:
+def _go_on_without(scene, victim, bring_back):
     scene.run_on(2)
     bring_back(victim)
     scene.kafka.await_in_sync()
@@ -137,10 +133,10 @@ KILLED = [
 # --- hung ---------------------------------------------------------------------------------------
 
 
-def _hang(point: str, role: str) -> Callable[[Scene], Note]:
+def _hang(point, role):
     """SIGSTOP until the query has gone on without that broker."""
 
-    def happen(scene: Scene) -> Note:
+    def happen(scene):
         held = _hold(scene, point)
         victim = _broker_that_is(scene, role)
         scene.kafka.pause(victim)
@@ -150,7 +146,7 @@ def _hang(point: str, role: str) -> Callable[[Scene], Note]:
     return happen
 
 
-def _hang_until_next_plan(scene: Scene) -> Note:
+def _hang_until_next_plan(scene):
     """The log's leader hangs while its successor gets the decision, and the driver dies of it. It
     wakes up, and does not know yet that it was deposed, when the next driver begins to plan.
     """
@@ -200,12 +196,12 @@ HUNG = [
 # --- cut off ------------------------------------------------------------------------------------
 
 
-def _await_deposed(scene: Scene, broker_id: int) -> Note:
+def _await_deposed(scene, broker_id):
     """Until another leads the log: what both say then. The one that is cut off still answers."""
     watched = TopicPartition(scene.topic, 0) if scene.is_control else LOG
     other = next(i for i in scene.kafka.broker_ids if i != broker_id)
 
-    def is_deposed() -> bool:
+    def is_deposed():
         return leader_told_by(scene.kafka, other, *watched) not in (broker_id, -1)
 
     scene.until(is_deposed, "new leader of the decision log")
@@ -214,7 +210,7 @@ def _await_deposed(scene: Scene, broker_id: int) -> Note:
     return {"broker": broker_id, "leader": leader_told_by(scene.kafka, other, *watched)}
 
 
-def _how_stale(scene: Scene, told: Note) -> Note:
+def _how_stale(scene, told):
     """Ends of the log, as both leaders tell them."""
     if scene.is_control:
         return told
@@ -225,13 +221,13 @@ def _how_stale(scene: Scene, told: Note) -> Note:
     return {**told, **ends}
 
 
-def _cut_off(point: str, dies_at: str | None) -> Callable[[Scene], Note]:
+def _cut_off(point, dies_at):
     """The log's leader, until the query has gone on without it.
 
     dies_at: where the driver is killed then; the next one hears of the brokers from this one first
     """
 
-    def happen(scene: Scene) -> Note:
+    def happen(scene):
         held = _hold(scene, point)
         victim = _broker_that_is(scene, _LOG)
         with scene.links.cut_off(victim), scene.bootstrap_begins_with(victim):
@@ -254,7 +250,7 @@ def _cut_off(point: str, dies_at: str | None) -> Callable[[Scene], Note]:
     return happen
 
 
-_CUT_OFF_AT: tuple[tuple[str, str | None], ...] = (
+_CUT_OFF_AT = (
     ("plan.begin", None),
     ("plan.fenced", "plan.fenced"),
     ("plan.swept", "commit.decided"),
@@ -265,7 +261,7 @@ _CUT_OFF_AT: tuple[tuple[str, str | None], ...] = (
 )
 
 
-def _named(point: str, dies_at: str | None) -> str:
+def _named(point, dies_at):
     killed = "" if dies_at is None else f", the driver killed at {dies_at}"
     return f"{_LOG} cut off at {point}{killed}"
 

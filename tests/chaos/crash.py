@@ -11,9 +11,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 FOLDER = "PYKAFKA_CHAOS_FOLDER"
 KILL_DRIVER, KILL_WORKER, FAIL, HOLD, STRAGGLE = (
@@ -45,7 +44,7 @@ class Trap(NamedTuple):
     repeats: bool = False
 
 
-def announce_driver(process_ids: list[int]) -> None:
+def announce_driver(process_ids):
     """Called by the Spark driver: who dies with ``kill-driver``."""
     folder = Path(os.environ[FOLDER])
     hidden = folder / f".{DRIVER}"
@@ -53,7 +52,7 @@ def announce_driver(process_ids: list[int]) -> None:
     hidden.rename(folder / DRIVER)
 
 
-def kill_driver(folder: Path) -> bool:
+def kill_driver(folder):
     """SIGKILL for the driver's Python process and its JVM, whichever are left; False: no driver."""
     path = folder / DRIVER
     try:
@@ -72,20 +71,20 @@ def kill_driver(folder: Path) -> bool:
 class Interceptor:
     """Where a sink without transactions reaches the points of a task, for runs as a control."""
 
-    def on_send(self, arrow_batch: Any) -> Any:
+    def on_send(self, arrow_batch):
         hook("task.written")
         return arrow_batch
 
-    def on_acknowledgement(self, summary: dict[str, Any]) -> None:
+    def on_acknowledgement(self, summary):
         hook("task.flushed")
 
 
 # --- in the processes of the sink ---------------------------------------------------------------
 
-_reached: dict[tuple[str, int | None], int] = {}
+_reached = {}
 
 
-def hook(point: str) -> None:
+def hook(point):
     """Called by the sink at each of ``crash_points.POINTS``."""
     task = _task() if point.startswith("task.") else None
     key = (point, None if task is None else task.taskAttemptId())
@@ -104,7 +103,7 @@ def hook(point: str) -> None:
             _act(trap, path)
 
 
-def _traps() -> Iterator[tuple[Path, Trap]]:
+def _traps():
     for path in sorted(Path(os.environ[FOLDER]).glob("*.trap")):
         try:
             yield path, Trap(**json.loads(path.read_text(encoding="utf-8")))
@@ -112,7 +111,7 @@ def _traps() -> Iterator[tuple[Path, Trap]]:
             continue  # another process was faster
 
 
-def _claimed(path: Path) -> bool:
+def _claimed(path):
     """Whether this process is the one that the trap is for."""
     mine = path.with_suffix(f".{os.getpid()}")
     try:
@@ -125,7 +124,7 @@ def _claimed(path: Path) -> bool:
     return True
 
 
-def _act(trap: Trap, path: Path) -> None:
+def _act(trap, path):
     if trap.action == KILL_DRIVER:
         # Its Python processes end a little later than the JVM: this one must not take another step.
         kill_driver(path.parent)
@@ -140,7 +139,7 @@ def _act(trap: Trap, path: Path) -> None:
         _await(path.with_suffix(".released"))
 
 
-def _await(path: Path) -> None:
+def _await(path):
     deadline = time.monotonic() + _HELD_AT_MOST_S
     while not path.exists():
         if time.monotonic() > deadline:
@@ -148,13 +147,13 @@ def _await(path: Path) -> None:
         time.sleep(0.005)
 
 
-def _note(task: Any) -> None:
+def _note(task):
     """Write down another attempt at a task."""
     with (Path(os.environ[FOLDER]) / ATTEMPTS).open("a", encoding="utf-8") as file:
         file.write(f"{task.stageId()} {task.partitionId()} {task.attemptNumber()}\n")
 
 
-def _task() -> Any:
+def _task():
     from pyspark import TaskContext
 
     return TaskContext.get()

@@ -1,7 +1,5 @@
 """Spark drivers as processes of their own: started, watched, killed, started again."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -9,7 +7,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -30,15 +27,7 @@ class SparkDriver:
     options, conf: of the sink, of Spark; what is changed in them holds from the next start on.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        options: dict[str, str],
-        rows_per_batch: int,
-        records: int,
-        checkpoint: Path,
-        **conf: str,
-    ) -> None:
+    def __init__(self, folder, options, rows_per_batch, records, checkpoint, **conf):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.traps = Traps(folder)
@@ -55,16 +44,16 @@ class SparkDriver:
             records,
             str(self._stop),
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process = None
         self.starts = 0
-        self._events: list[dict[str, Any]] = []
+        self._events = []
         self._events_end = 0
         self._committed = -1
         self._lock = threading.Lock()
 
     # --- life ----------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self):
         """Returns at once; the one before it must be dead."""
         assert not self.is_running
         self._stop.unlink(missing_ok=True)
@@ -91,26 +80,26 @@ class SparkDriver:
         self.starts += 1
 
     @property
-    def is_running(self) -> bool:
+    def is_running(self):
         return self._process is not None and self._process.poll() is None
 
-    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+    def wait(self, timeout_s=PATIENCE_S):
         """Wait for its end; the exit status, negative for a signal."""
         assert self._process is not None
         return self._process.wait(timeout_s)
 
-    def kill(self) -> None:
+    def kill(self):
         """SIGKILL for Python and JVM, at no particular point."""
         if not kill_driver(self.folder) and self._process is not None:
             self._process.kill()  # it has no working JVM yet
         self.wait()
 
-    def stop(self) -> int:
+    def stop(self):
         """Let the query end; the exit status."""
         self._stop.touch()
         return self.wait()
 
-    def clean_up(self) -> None:
+    def clean_up(self):
         """Leave none of its processes behind, nor of those before it."""
         self.kill()
         for process in psutil.process_iter(["environ"]):
@@ -123,12 +112,12 @@ class SparkDriver:
 
     # --- what it does --------------------------------------------------------------------------
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self):
         """The sink's lines about micro-batches that were committed, or aborted."""
         self._read_events()
         return list(self._events)
 
-    def _read_events(self) -> None:
+    def _read_events(self):
         """Those since the last time: this is asked a hundred times a second."""
         with self._lock:
             if not self.metrics.exists() or self.metrics.stat().st_size == self._events_end:
@@ -145,12 +134,12 @@ class SparkDriver:
                     self._committed = max(self._committed, event["batch_id"])
 
     @property
-    def committed(self) -> int:
+    def committed(self):
         """The number of the latest committed micro-batch, -1 before the first."""
         self._read_events()
         return self._committed
 
-    def await_committed(self, batch_id: int, timeout_s: float = PATIENCE_S) -> None:
+    def await_committed(self, batch_id, timeout_s=PATIENCE_S):
         """Wait until a micro-batch is committed. Raises if the driver ends, or time is up."""
         deadline = time.monotonic() + timeout_s
         while self.committed < batch_id:
@@ -158,7 +147,7 @@ class SparkDriver:
             assert time.monotonic() < deadline, f"still at {self.committed}:\n{self.tail()}"
             time.sleep(0.02)
 
-    def await_sprung(self, name: str, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
+    def await_sprung(self, name, timeout_s=PATIENCE_S):
         """Wait until a trap is reached."""
         assert eventually(
             lambda: self.traps.sprung(name) is not None or not self.is_running, timeout_s
@@ -167,9 +156,9 @@ class SparkDriver:
         assert sprung is not None, f"the driver ended before trap {name}:\n{self.tail()}"
         return sprung
 
-    def text(self) -> str:
+    def text(self):
         """Everything that its lives have logged."""
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
-    def tail(self) -> str:
+    def tail(self):
         return self.text()[-3000:]

@@ -9,8 +9,6 @@ tool lists as open. Writes tests/chaos/exactly_once_results.json and the table i
 Runs against several versions may go on beside each other.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -20,12 +18,11 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from spark_kafka_sink.localkafka.cluster import PORTS_VARIABLE, usual_ports
 from tests.chaos.driver import IN_ONE_JVM, SparkDriver
-from tests.chaos.links import LinkedBrokers, linked_brokers
-from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION, QueryFault
+from tests.chaos.links import linked_brokers
+from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
 from tests.chaos.readers import EndOffsets, Watch, lingering
 from tests.chaos.scene import Scene
 from tests.chaos.standalone import SPECULATION, on_two_hosts
@@ -41,7 +38,7 @@ _BETWEEN_FAULTS = 2
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def options_of(guarantee: str, servers: str, topic: str) -> dict[str, str]:
+def options_of(guarantee, servers, topic):
     """The sink's. The control calls the traps where it can."""
     options = {
         "kafka.bootstrap.servers": servers,
@@ -56,14 +53,14 @@ def options_of(guarantee: str, servers: str, topic: str) -> dict[str, str]:
     return {**options, "interceptors": "tests.chaos.crash:Interceptor"}
 
 
-def suffer(scene: Scene, faults: list[QueryFault], micro_batches: int) -> list[dict[str, Any]]:
+def suffer(scene, faults, micro_batches):
     """All faults, one after the other; there must be rows left for the last one."""
     events = []
     for fault in faults:
         scene.run_on(_BETWEEN_FAULTS)
         at, started = scene.driver.committed + 1, time.monotonic()
         assert at < micro_batches, f"{fault.what}: no rows are left"
-        event: dict[str, Any] = {"kind": fault.kind, "what": fault.what, "batch_id": at}
+        event = {"kind": fault.kind, "what": fault.what, "batch_id": at}
         event.update(fault.happen(scene))
         event["seconds"] = round(time.monotonic() - started, 1)
         print(json.dumps(event), flush=True)
@@ -71,9 +68,7 @@ def suffer(scene: Scene, faults: list[QueryFault], micro_batches: int) -> list[d
     return events
 
 
-def run(
-    brokers: LinkedBrokers, guarantee: str, micro_batches: int, only: str, folder: Path
-) -> dict[str, Any]:
+def run(brokers, guarantee, micro_batches, only, folder):
     """One query, from its first micro-batch to its last; what came out."""
     kafka = brokers.kafka
     topic = f"chaos-{guarantee}"
@@ -128,7 +123,7 @@ def run(
     }
 
 
-def summary(events: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(events):
     """How often what happened, and the worst of what was measured."""
     told = {
         "faults": dict(Counter(e["kind"] for e in events)),
@@ -142,12 +137,12 @@ def summary(events: list[dict[str, Any]]) -> dict[str, Any]:
     return told
 
 
-def _commit_ms(driver: SparkDriver) -> dict[str, float] | None:
+def _commit_ms(driver):
     values = [e["commit_ms"] for e in driver.events() if e.get("transactions")]
     return {"median": statistics.median(values), "max": max(values)} if values else None
 
 
-def is_good(result: dict[str, Any]) -> bool:
+def is_good(result):
     """Exactly once, or for the control: the faults could be seen."""
     if result["guarantee"] == AT_LEAST_ONCE:
         return not result["lost"] and result["doubled"] > 0
@@ -155,7 +150,7 @@ def is_good(result: dict[str, Any]) -> bool:
     return not (wrong or result["left_open"] or result["found_open"])
 
 
-def ports_of(version: str) -> str:
+def ports_of(version):
     """Where its brokers find their ports: brokers of a run beside this one, against another version,
     may be killed and started again, and must find theirs free.
     """
@@ -166,7 +161,7 @@ def ports_of(version: str) -> str:
     return f"{first}-{first + share - 1}"
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--versions", nargs="*", default=list(VERSIONS))
     parser.add_argument("--guarantees", nargs="*", default=[EXACTLY_ONCE, AT_LEAST_ONCE])

@@ -1,13 +1,9 @@
 """The tables of runs under exactly-once delivery, for docs/internals/reliability.md."""
 
-from __future__ import annotations
-
-from typing import Any
-
 _KINDS = ("driver", "worker", "attempt", "speculation", "broker", "hung", "cut off")
 
 
-def exactly_once_table(results: list[dict[str, Any]]) -> str:
+def exactly_once_table(results):
     """One row per run."""
     lines = [
         "| Kafka | delivery | micro-batches | rows | drivers killed | workers killed "
@@ -21,7 +17,7 @@ def exactly_once_table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _row(result: dict[str, Any]) -> str:
+def _row(result):
     faults, recovery = result["faults"], result["recovery_s"]
     is_control = result["guarantee"] == "at-least-once"
     left = "–" if is_control else str(len(result["left_open"]) + len(result["found_open"]))
@@ -39,7 +35,7 @@ def _row(result: dict[str, Any]) -> str:
     )
 
 
-def query_faults_table(results: list[dict[str, Any]]) -> str:
+def query_faults_table(results):
     """One row per fault, and how often each run with exactly-once delivery went through it."""
     runs = [r for r in results if r["guarantee"] == "exactly-once"]
     names = [f"Kafka {r['kafka']}" for r in runs]

@@ -28,7 +28,7 @@ class Situation(NamedTuple):
     partitions: int
     is_over: threading.Event
 
-    def leaders(self) -> list[int]:
+    def leaders(self):
         """Broker id of each partition's leader."""
         reader = consumer(self.kafka.bootstrap_servers)
         try:
@@ -37,7 +37,7 @@ class Situation(NamedTuple):
         finally:
             reader.close()
 
-    def records_count(self) -> int:
+    def records_count(self):
         """Records in the topic now; waits for leaders where there are none."""
         while True:
             try:
@@ -46,7 +46,7 @@ class Situation(NamedTuple):
                 if self.is_over.wait(0.2):
                     raise
 
-    def _records_count(self) -> int:
+    def _records_count(self):
         reader = consumer(self.kafka.bootstrap_servers)
         try:
             return sum(
@@ -56,19 +56,19 @@ class Situation(NamedTuple):
         finally:
             reader.close()
 
-    def last_for(self, seconds: float) -> float:
+    def last_for(self, seconds):
         """Let a fault last, at most until the job is over; how long it did."""
         started = time.monotonic()
         self.is_over.wait(seconds)
         return time.monotonic() - started
 
-    def await_records(self, count: int) -> None:
+    def await_records(self, count):
         """Wait until so many records have arrived, or the job has ended."""
         while self.records_count() < count and not self.is_over.wait(0.1):
             pass
 
 
-def kill_a_leader(situation: Situation) -> str:
+def kill_a_leader(situation):
     """SIGKILL, and back after the others have taken over.
 
     It is frozen for a moment first, so that it dies with requests that it has not answered.
@@ -83,7 +83,7 @@ def kill_a_leader(situation: Situation) -> str:
     return f"broker {victim} killed at {before:,} records, back later"
 
 
-def pause_a_leader(situation: Situation) -> str:
+def pause_a_leader(situation):
     """SIGSTOP for 20 s: connections stay open, nobody answers."""
     victim, before = situation.leaders()[0], situation.records_count()
     situation.kafka.pause(victim)
@@ -92,7 +92,7 @@ def pause_a_leader(situation: Situation) -> str:
     return f"broker {victim} paused for {paused_s:.0f} s at {before:,} records"
 
 
-def rolling_restart(situation: Situation) -> str:
+def rolling_restart(situation):
     """All brokers, one after the other, as an upgrade does it."""
     before = situation.records_count()
     for broker_id in situation.kafka.broker_ids:
@@ -101,7 +101,7 @@ def rolling_restart(situation: Situation) -> str:
     return f"{len(situation.kafka.broker_ids)} brokers restarted from {before:,} records on"
 
 
-def cut_connections(situation: Situation) -> str:
+def cut_connections(situation):
     """Every connection to every broker is reset every 2 s, as long as the job runs."""
     while not situation.is_over.wait(CUT_EVERY_S):
         for proxy in situation.proxies:
@@ -110,7 +110,7 @@ def cut_connections(situation: Situation) -> str:
     return f"{cuts} connections cut, every {CUT_EVERY_S:.0f} s"
 
 
-def too_few_in_sync(situation: Situation) -> str:
+def too_few_in_sync(situation):
     """Two of the topic's three replicas die; min.insync.replicas is 2. The quorum survives."""
     before = situation.records_count()
     for broker_id in (2, 3):

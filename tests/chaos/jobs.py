@@ -4,12 +4,7 @@ A record's value begins with its id in ten digits. Its key names the sequence it
 one key are written by one task after the other, in rising order of their ids.
 """
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
-
-from pyspark.sql import DataFrame, SparkSession
 
 ID_DIGITS = 10
 KEYS = 500
@@ -18,7 +13,7 @@ _FILES = 100
 _VALUE_BYTES = 100
 
 
-def rows_of(ids: DataFrame, sequence: str, pause_ms: int) -> DataFrame:
+def rows_of(ids, sequence, pause_ms):
     """``pause_ms``: after each 1,000 rows of a task, so that the job outlasts the fault."""
     pause = f"substring(java_method('java.lang.Thread', 'sleep', {pause_ms}L), 1, 0)"
     padding = f"repeat('x', {_VALUE_BYTES - ID_DIGITS})"
@@ -28,18 +23,14 @@ def rows_of(ids: DataFrame, sequence: str, pause_ms: int) -> DataFrame:
     )
 
 
-def run_batch(
-    spark: SparkSession, options: dict[str, str], records: int, pause_ms: int, folder: Path
-) -> None:
+def run_batch(spark, options, records, pause_ms, folder):
     """``df.write``: four tasks, two at a time."""
     ids = spark.range(0, records, 1, _BATCH_TASKS)
     frame = rows_of(ids, "spark_partition_id()", pause_ms)
     frame.write.format("pykafka-sink").mode("append").options(**options).save()
 
 
-def run_stream(
-    spark: SparkSession, options: dict[str, str], records: int, pause_ms: int, folder: Path
-) -> None:
+def run_stream(spark, options, records, pause_ms, folder):
     """``df.writeStream`` over files, two a micro-batch."""
     source = folder / "in"
     if not source.exists():
@@ -56,7 +47,7 @@ def run_stream(
     query.awaitTermination()
 
 
-def _write_files(spark: SparkSession, records: int, source: Path) -> None:
+def _write_files(spark, records, source):
     spark.range(0, records, 1, _FILES).write.parquet(str(source))
     for number, path in enumerate(sorted(source.glob("part-*"))):
         # A stream takes files in order of their modification time.

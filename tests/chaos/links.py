@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.settings import CONTROLLER_LISTENER
 from tests.local_kafka import PatientKafka
-from tests.proxy import Address, TcpProxy
+from tests.proxy import TcpProxy
 
 _BROKERS = (1, 2, 3)
 _BETWEEN_BROKERS = "INTERNAL"
@@ -34,18 +32,18 @@ _FAILOVER = {
 class Links:
     """Which brokers hear each other. ``kafka`` is given when it is made: proxies come first."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._is_connected = {broker_id: threading.Event() for broker_id in _BROKERS}
         for event in self._is_connected.values():
             event.set()
-        self._process_of: Callable[[int], int] = lambda _: -1
+        self._process_of = lambda _: -1
 
-    def know(self, kafka: LocalKafka) -> None:
+    def know(self, kafka):
         """Whose processes the brokers are."""
         self._process_of = kafka.process_id
 
     @contextlib.contextmanager
-    def cut_off(self, broker_id: int) -> Iterator[None]:
+    def cut_off(self, broker_id):
         """Nothing passes between ``broker_id`` and the others, in either direction."""
         self._is_connected[broker_id].clear()
         try:
@@ -53,14 +51,14 @@ class Links:
         finally:
             self._is_connected[broker_id].set()
 
-    def await_link(self, source: int | None, target: int) -> None:
+    def await_link(self, source, target):
         """Wait until what ``source`` and ``target`` tell each other may pass."""
         if source != target:
             for end in (source, target):
                 if end is not None:
                     self._is_connected[end].wait()
 
-    def broker_at(self, port: int, connected_to: int) -> int | None:
+    def broker_at(self, port, connected_to):
         """The broker that has a connection from one port to the other; None: it is gone again."""
         wanted = {f"socket:[{inode}]" for inode in _inodes(port, connected_to)}
         for broker_id in _BROKERS:
@@ -73,7 +71,7 @@ class Links:
         return None
 
 
-def _inodes(port: int, connected_to: int) -> Iterator[str]:
+def _inodes(port, connected_to):
     """Of sockets with these ports. Quicker than psutil, which tells of all connections."""
     for name in ("tcp", "tcp6"):
         for line in Path("/proc/net", name).read_text(encoding="ascii").splitlines()[1:]:
@@ -85,12 +83,12 @@ def _inodes(port: int, connected_to: int) -> Iterator[str]:
 class _Link(TcpProxy):
     """In front of the listener of one broker: which other one connects, its process tells."""
 
-    def __init__(self, links: Links, broker_id: int, target: Callable[[], Address]) -> None:
+    def __init__(self, links, broker_id, target):
         self._links = links
         self._broker_id = broker_id
         super().__init__(target)
 
-    def _passage_of(self, client: socket.socket) -> Callable[[], object]:
+    def _passage_of(self, client):
         source = self._links.broker_at(client.getpeername()[1], self.port)
         return lambda: self._links.await_link(source, self._broker_id)
 
@@ -103,13 +101,12 @@ class LinkedBrokers(NamedTuple):
 
 
 @contextlib.contextmanager
-def linked_brokers(version: str) -> Iterator[LinkedBrokers]:
+def linked_brokers(version):
     """Three brokers that hear each other through links only."""
     links = Links()
-    kafka: LocalKafka
     with contextlib.ExitStack() as stack:
 
-        def link(broker_id: int, address_of: Callable[[int], Address]) -> TcpProxy:
+        def link(broker_id, address_of):
             return stack.enter_context(_Link(links, broker_id, lambda: address_of(broker_id)))
 
         internal = [link(b, lambda i: kafka.address(i, _BETWEEN_BROKERS)) for b in _BROKERS]

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -33,7 +33,7 @@ class Settings(NamedTuple):
     stop: str
 
 
-def session(conf: dict[str, str]) -> SparkSession:
+def session(conf):
     """``conf`` must name a master."""
     builder = SparkSession.builder.appName("chaos")
     settings = {
@@ -51,11 +51,11 @@ def session(conf: dict[str, str]) -> SparkSession:
     return builder.getOrCreate()
 
 
-def main(path: str) -> None:
+def main(path):
     """Run until told to stop; raises what the query raises."""
     settings = Settings(**json.loads(Path(path).read_text(encoding="utf-8")))
     spark = session(settings.conf)
-    gateway: Any = spark.sparkContext._gateway
+    gateway = spark.sparkContext._gateway
     announce_driver([os.getpid(), gateway.proc.pid])
     rows = (
         spark.readStream.format("rate-micro-batch")

@@ -1,23 +1,19 @@
 """What happens to a query that writes exactly once: each fault, and how it is brought about."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
-from collections.abc import Callable
 
 from spark_kafka_sink.transactions.crash_points import POINTS
 from tests.chaos.broker_faults import CUT_OFF, HUNG, KILLED
 from tests.chaos.crash import FAIL, HOLD, KILL_DRIVER, KILL_WORKER, STRAGGLE, Trap
-from tests.chaos.query_fault import Note, QueryFault
-from tests.chaos.scene import Scene
+from tests.chaos.query_fault import QueryFault
 
 # --- the driver ---------------------------------------------------------------------------------
 
 
-def _kill_at(point: str) -> Callable[[Scene], Note]:
-    def happen(scene: Scene) -> Note:
+def _kill_at(point):
+    def happen(scene):
         if point == "plan.claimed":  # only a new driver does that
             scene.driver.kill()
             scene.dead()
@@ -36,10 +32,10 @@ def _kill_at(point: str) -> Callable[[Scene], Note]:
     return happen
 
 
-def _kill_twice(first: str, second: str) -> Callable[[Scene], Note]:
+def _kill_twice(first, second):
     """The second time while the first is being repaired."""
 
-    def happen(scene: Scene) -> Note:
+    def happen(scene):
         scene.spring(Trap(first, KILL_DRIVER))
         scene.dead()
         name = scene.set(Trap(second, KILL_DRIVER))
@@ -51,7 +47,7 @@ def _kill_twice(first: str, second: str) -> Callable[[Scene], Note]:
     return happen
 
 
-def _kill_anywhere(scene: Scene) -> Note:
+def _kill_anywhere(scene):
     scene.driver.kill()
     scene.dead()
     return scene.recover()
@@ -60,8 +56,8 @@ def _kill_anywhere(scene: Scene) -> Note:
 # --- tasks --------------------------------------------------------------------------------------
 
 
-def _kill_worker(point: str, nth: int = 1) -> Callable[[Scene], Note]:
-    def happen(scene: Scene) -> Note:
+def _kill_worker(point, nth=1):
+    def happen(scene):
         sprung = scene.spring(Trap(point, KILL_WORKER, nth, attempt=0))
         scene.run_on(1)
         return {**scene.lag(sprung["at"]), **scene.check_open()}
@@ -69,7 +65,7 @@ def _kill_worker(point: str, nth: int = 1) -> Callable[[Scene], Note]:
     return happen
 
 
-def _kill_worker_mid_write(scene: Scene) -> Note:
+def _kill_worker_mid_write(scene):
     """When a part of its rows is in the log."""
     sprung = scene.spring(Trap("task.written", HOLD, nth=3, attempt=0))
     # The other tasks end, this one's sender sends what it has: then nothing more happens.
@@ -80,8 +76,8 @@ def _kill_worker_mid_write(scene: Scene) -> Note:
     return {**scene.lag(at), **scene.check_open()}
 
 
-def _fail_first(point: str, tasks: int) -> Callable[[Scene], Note]:
-    def happen(scene: Scene) -> Note:
+def _fail_first(point, tasks):
+    def happen(scene):
         names = [scene.set(Trap(point, FAIL, attempt=0)) for _ in range(tasks)]
         sprung = [scene.await_sprung(name) for name in names]
         scene.run_on(1)
@@ -90,10 +86,10 @@ def _fail_first(point: str, tasks: int) -> Callable[[Scene], Note]:
     return happen
 
 
-def _straggle(point: str) -> Callable[[Scene], Note]:
+def _straggle(point):
     """The first attempt takes so long that Spark begins another one; the slower one is killed."""
 
-    def happen(scene: Scene) -> Note:
+    def happen(scene):
         before = scene.attempts_count()
         sprung = scene.spring(Trap(point, STRAGGLE, attempt=0))
         scene.run_on(2)
@@ -106,7 +102,7 @@ def _straggle(point: str) -> Callable[[Scene], Note]:
 # --- all of them --------------------------------------------------------------------------------
 
 
-def _driver_faults() -> list[QueryFault]:
+def _driver_faults():
     faults = [
         QueryFault("driver", f"driver killed at {point}", _kill_at(point)) for point in POINTS
     ]

@@ -5,16 +5,13 @@ from __future__ import annotations
 import bisect
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from spark_kafka_sink.base.model import TopicPartition as TopicAndPartition
 from spark_kafka_sink.client.admin import AdminClient as ProductAdmin
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from tests.patience import PATIENCE_MS
 
@@ -24,7 +21,7 @@ _STATE_TOPIC = "__transaction_state"
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
-def transactional_ids(kafka: LocalKafka) -> dict[str, str]:
+def transactional_ids(kafka):
     """State by transactional id, as Kafka's own tool tells it."""
     told = kafka.run_tool(
         "TransactionsCommand", "--bootstrap-server", kafka.bootstrap_servers, "list"
@@ -33,15 +30,15 @@ def transactional_ids(kafka: LocalKafka) -> dict[str, str]:
     return {words[0]: words[-1] for words in lines if words}
 
 
-def coordinator(kafka: LocalKafka, transactional_id: str) -> int:
+def coordinator(kafka, transactional_id):
     """The broker that coordinates the transactions of an id. Source: TransactionStateManager."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     topic = admin.list_topics(_STATE_TOPIC, timeout=_ASK_TIMEOUT_S).topics[_STATE_TOPIC]
-    leader: int = topic.partitions[abs(_java_hash(transactional_id)) % len(topic.partitions)].leader
+    leader = topic.partitions[abs(_java_hash(transactional_id)) % len(topic.partitions)].leader
     return leader
 
 
-def leader_told_by(kafka: LocalKafka, broker_id: int, topic: str, partition: int) -> int:
+def leader_told_by(kafka, broker_id, topic, partition):
     """Who leads a partition by the metadata of one broker; -1: nobody."""
     with _asking(kafka, broker_id) as (admin, deadline_ms):
         (described,) = admin.metadata([topic], False, deadline_ms).topics
@@ -49,21 +46,21 @@ def leader_told_by(kafka: LocalKafka, broker_id: int, topic: str, partition: int
     return found.leader_id
 
 
-def end_told_by(kafka: LocalKafka, leader: int, topic_partition: TopicAndPartition) -> int:
+def end_told_by(kafka, leader, topic_partition):
     """The high watermark as a broker tells it that takes itself for the leader."""
     with _asking(kafka, leader) as (admin, deadline_ms):
         return LogPartition(admin, topic_partition).end_offset(deadline_ms)
 
 
 @contextmanager
-def _asking(kafka: LocalKafka, broker_id: int) -> Iterator[tuple[ProductAdmin, int]]:
+def _asking(kafka, broker_id):
     """A client that asks no other broker for metadata, and until when."""
     host, port = kafka.address(broker_id)
     with ProductAdmin.connect(f"{host}:{port}") as admin:
         yield admin, admin.deadline_in(PATIENCE_MS)
 
 
-def _java_hash(text: str) -> int:
+def _java_hash(text):
     """``String.hashCode`` of ASCII."""
     code = 0
     for character in text:
@@ -71,7 +68,7 @@ def _java_hash(text: str) -> int:
     return code - (1 << 32) if code >> 31 else code
 
 
-def lingering(kafka: LocalKafka, prefix: str) -> list[str]:
+def lingering(kafka, prefix):
     """Transactional ids under ``prefix`` that have something open."""
     states = transactional_ids(kafka)
     return sorted(i for i, state in states.items() if i.startswith(prefix) and state in _OPEN)
@@ -85,7 +82,7 @@ class Ends(NamedTuple):
     high: dict[int, int]
 
     @property
-    def is_all_stable(self) -> bool:
+    def is_all_stable(self):
         return self.stable == self.high
 
 
@@ -102,13 +99,7 @@ class EndOffsets:
     timeout_s: of each question; brokers that are away are asked again soon
     """
 
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        topic: str,
-        partitions: int,
-        timeout_s: float = _ASK_TIMEOUT_S,
-    ) -> None:
+    def __init__(self, bootstrap_servers, topic, partitions, timeout_s=_ASK_TIMEOUT_S):
         self._timeout_s = timeout_s
         self._admin = AdminClient(
             {
@@ -120,13 +111,13 @@ class EndOffsets:
         )
         self._partitions = [TopicPartition(topic, p) for p in range(partitions)]
 
-    def ask(self) -> Ends:
+    def ask(self):
         """The stable ones first: they cannot be ahead of the others."""
         stable = self._ask(IsolationLevel.READ_COMMITTED)
         high = self._ask(IsolationLevel.READ_UNCOMMITTED)
         return Ends(time.time(), stable, high)
 
-    def _ask(self, level: IsolationLevel) -> dict[int, int]:
+    def _ask(self, level):
         asked = self._admin.list_offsets(
             {partition: OffsetSpec.latest() for partition in self._partitions},
             isolation_level=level,
@@ -141,16 +132,16 @@ class Watch:
     committed: tells how many micro-batches are
     """
 
-    def __init__(self, ends: EndOffsets, committed: Callable[[], int]) -> None:
+    def __init__(self, ends, committed):
         self._ends = ends
         self._committed = committed
-        self._seen: list[tuple[Ends, int]] = []
+        self._seen = []
         self._problem = "none"
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run(self):
         while not self._is_over.wait(_EVERY_S):
             try:
                 committed = self._committed()
@@ -158,12 +149,12 @@ class Watch:
             except Exception as error:  # a broker is away
                 self._problem = f"{type(error).__name__}: {error}"
 
-    def close(self) -> None:
+    def close(self):
         """Returns when the last question is answered."""
         self._is_over.set()
         self._thread.join()
 
-    def is_still_since(self, since: float) -> bool:
+    def is_still_since(self, since):
         """Whether nothing was written between the last three answers, all after ``since``."""
         last = self._seen[-3:]
         return (
@@ -173,17 +164,17 @@ class Watch:
         )
 
     @property
-    def told(self) -> str:
+    def told(self):
         """The last answer, and the last failure to get one."""
         last = self._seen[-1][0] if self._seen else None
         return f"last answer: {last}, last failure: {self._problem}"
 
-    def lag_since(self, since: float) -> Lag | None:
+    def lag_since(self, since):
         """See ``lag_of``."""
         return lag_of(list(self._seen), since)
 
 
-def lag_of(seen: list[tuple[Ends, int]], since: float) -> Lag | None:
+def lag_of(seen, since):
     """How long readers of committed records wait for what was written before ``since``, in seconds
     of the epoch, and for how many micro-batches. None if they still do.
 

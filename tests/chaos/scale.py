@@ -11,14 +11,11 @@ Batches are filled alike in both cases (``batch.size``, keyed rows), pairs alter
 is the median of the pairs' ratios of process CPU time, sender thread included.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import statistics
 import sys
 import time
-from typing import Any
 
 import pyarrow as pa
 
@@ -45,7 +42,7 @@ METADATA_MOST_TIMES = 10.0
 _ROWS_PER_ARROW_BATCH = 50_000
 
 
-def arrow_batches() -> list[Any]:
+def arrow_batches():
     """100-byte values that begin with their id; a key of its own for every row."""
     batches = []
     for first in range(0, ROWS, _ROWS_PER_ARROW_BATCH):
@@ -55,7 +52,7 @@ def arrow_batches() -> list[Any]:
     return batches
 
 
-def cpu_ns_per_record(kafka: LocalKafka, topic: str, batches: list[Any]) -> float:
+def cpu_ns_per_record(kafka, topic, batches):
     """Write all ``batches`` with one producer."""
     producer = open_producer(
         kafka.bootstrap_servers, batch_size="16384", buffer_memory=str(64 << 20)
@@ -71,7 +68,7 @@ def cpu_ns_per_record(kafka: LocalKafka, topic: str, batches: list[Any]) -> floa
         producer.close()
 
 
-def metadata_ms() -> float:
+def metadata_ms():
     """CPU time, median of 15 refreshes: decode the answer's bytes, and merge them into what is known."""
     partitions = [
         MetadataResponsePartition(0, i, i % 3, 5, [0, 1, 2], [0, 1, 2], [])
@@ -92,7 +89,7 @@ def metadata_ms() -> float:
     return statistics.median(took)
 
 
-def json_ms() -> float:
+def json_ms():
     """CPU time, median of 15, of the same content as JSON: how fast this machine is."""
     partition = {"error_code": 0, "leader_id": 0, "leader_epoch": 5}
     ids = {"replica_nodes": [0, 1, 2], "isr_nodes": [0, 1, 2], "offline_replicas": []}
@@ -106,16 +103,16 @@ def json_ms() -> float:
     return statistics.median(took)
 
 
-def _metadata() -> Metadata:
+def _metadata():
     settings = MetadataSettings(300_000, 300_000, True, 300_000)
     metadata = Metadata([("b", 9092)], settings, ExponentialBackoff(100, 1000, random.Random(1)))
     metadata.add_topic("wide", 0)
     return metadata
 
 
-def main() -> int:
+def main():
     batches = arrow_batches()
-    result: dict[str, Any] = {"metadata_ms": round(metadata_ms(), 1)}
+    result = {"metadata_ms": round(metadata_ms(), 1)}
     result["metadata_times_json"] = round(result["metadata_ms"] / json_ms(), 1)
     with LocalKafka(brokers=3) as kafka:
         kafka.create_topic("one", 1, 1)

@@ -3,10 +3,7 @@
 python -m tests.chaos.scale_table     # from the JSON files of spark_scale.py and fleet_storms.py
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 from tests.chaos import spark_scale
 from tests.chaos.table import read, replaced
@@ -15,7 +12,7 @@ from tests.simulation import fleet_storms
 DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "scale.md"
 
 
-def jobs_table(costs: list[dict[str, Any]]) -> str:
+def jobs_table(costs):
     """One row per job."""
     lines = [
         "| job | rows | seconds | before the first task, ms | after the last task, ms "
@@ -37,7 +34,7 @@ def jobs_table(costs: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def storms_table(results: list[dict[str, Any]]) -> str:
+def storms_table(results):
     """One row per fleet and step."""
     lines = [
         "| producers | connections are | step | all acknowledged after, s | half after, s "
@@ -57,7 +54,7 @@ def storms_table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def render(text: str) -> str:
+def render(text):
     """The document with its tables as they are now."""
     text = replaced(text, "jobs", jobs_table(read(spark_scale.RESULTS)))
     return replaced(text, "storms", storms_table(read(fleet_storms.RESULTS)))

@@ -1,18 +1,12 @@
 """A query under faults: what every fault needs to do to it, and what is noted down meanwhile."""
 
-from __future__ import annotations
-
 import re
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from spark_kafka_sink.base.model import TopicPartition, format_address
 from tests.chaos.crash import ATTEMPTS, HOLD, Trap
-from tests.chaos.driver import SparkDriver
-from tests.chaos.links import LinkedBrokers
-from tests.chaos.readers import Lag, Watch, lingering
+from tests.chaos.readers import lingering
 
 LOG = TopicPartition("pykafka-sink-transactions", 0)
 """The decision log, by its default name."""
@@ -30,39 +24,32 @@ class Scene:
     failures: why the query failed when nobody had killed its driver
     """
 
-    def __init__(
-        self,
-        brokers: LinkedBrokers,
-        driver: SparkDriver,
-        watch: Watch,
-        topic: str,
-        prefix: str | None,
-    ) -> None:
+    def __init__(self, brokers, driver, watch, topic, prefix):
         self.kafka = brokers.kafka
         self.links = brokers.links
         self.topic = topic
         self.driver = driver
         self.watch = watch
         self.prefix = prefix
-        self.failures: list[str] = []
+        self.failures = []
         self.kills = 0
         self._log_end = 0
 
     @property
-    def is_control(self) -> bool:
+    def is_control(self):
         return self.prefix is None
 
     # --- traps ---------------------------------------------------------------------------------
 
-    def set(self, trap: Trap) -> str:
+    def set(self, trap):
         """Set a trap; in the control at a point that its query reaches."""
         return self.driver.traps.set(_for_control(trap) if self.is_control else trap)
 
-    def spring(self, trap: Trap) -> dict[str, Any]:
+    def spring(self, trap):
         """Set a trap and wait for who runs into it."""
         return self.await_sprung(self.set(trap))
 
-    def await_sprung(self, name: str) -> dict[str, Any]:
+    def await_sprung(self, name):
         self.until(lambda: self.driver.traps.sprung(name) is not None, f"trap {name}")
         sprung = self.driver.traps.sprung(name)
         assert sprung is not None
@@ -70,7 +57,7 @@ class Scene:
 
     # --- the query -----------------------------------------------------------------------------
 
-    def until(self, is_so: Callable[[], bool], what: str) -> None:
+    def until(self, is_so, what):
         """Wait; a query that fails by itself is noted, and started again."""
         deadline = time.monotonic() + _TIMEOUT_S
         while not is_so():
@@ -81,18 +68,18 @@ class Scene:
             assert time.monotonic() < deadline, f"no {what}:\n{self.driver.tail()}"
             time.sleep(0.02)
 
-    def run_on(self, micro_batches: int) -> None:
+    def run_on(self, micro_batches):
         """Wait until so many more are committed."""
         target = self.driver.committed + micro_batches
         self.until(lambda: self.driver.committed >= target, f"micro-batch {target}")
 
-    def dead(self) -> None:
+    def dead(self):
         """Wait for the end of a driver that was killed."""
         self.driver.wait()
         self.kills += 1
         self._log_end = len(self.driver.text())
 
-    def recover(self) -> dict[str, Any]:
+    def recover(self):
         """Start the query again; how long it took to commit something, and what was left open."""
         self.driver.traps.clear()
         started = time.monotonic()
@@ -105,7 +92,7 @@ class Scene:
         return {**told, "recovery_s": round(time.monotonic() - started - paused_s, 1)}
 
     @contextmanager
-    def bootstrap_begins_with(self, broker_id: int) -> Iterator[None]:
+    def bootstrap_begins_with(self, broker_id):
         """Drivers that are started meanwhile ask this broker first who leads what."""
         servers = self.driver.options[_SERVERS]
         first = format_address(*self.kafka.address(broker_id))
@@ -116,7 +103,7 @@ class Scene:
         finally:
             self.driver.options[_SERVERS] = servers
 
-    def check_open(self) -> dict[str, Any]:
+    def check_open(self):
         """What is open at the beginning of some micro-batch that is still to come.
 
         An attempt that Spark has not ended yet may begin a transaction after that micro-batch's
@@ -130,7 +117,7 @@ class Scene:
         again = self._open_at(self.set(Trap("plan.swept", HOLD)))["lingering"]
         return {"open_once": first, "lingering": sorted(set(first) & set(again))}
 
-    def _open_at(self, quiet: str) -> dict[str, Any]:
+    def _open_at(self, quiet):
         assert self.prefix is not None
         self.await_sprung(quiet)
         started = time.monotonic()
@@ -138,11 +125,11 @@ class Scene:
         self.driver.traps.release(quiet)
         return {"lingering": found, "paused_s": time.monotonic() - started}
 
-    def lag(self, since: float) -> dict[str, Any]:
+    def lag(self, since):
         """How long readers waited for what a killed task had written."""
-        found: list[Lag] = []
+        found = []
 
-        def is_known() -> bool:
+        def is_known():
             lag = self.watch.lag_since(since)
             found.extend([] if lag is None else [lag])
             return bool(found)
@@ -155,19 +142,19 @@ class Scene:
             raise AssertionError(f"{error}\n{details}") from error
         return {"reader_lag_s": found[0].seconds, "reader_lag_batches": found[0].micro_batches}
 
-    def attempts_count(self) -> int:
+    def attempts_count(self):
         """Attempts at tasks that were not the first."""
         path = self.driver.folder / ATTEMPTS
         return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
 
-    def _reason(self) -> str:
+    def _reason(self):
         new = self.driver.text()[self._log_end :]
         self._log_end += len(new)
         found = _ERROR.findall(new)
         return (found[-1] if found else new[-300:])[:400]
 
 
-def _for_control(trap: Trap) -> Trap:
+def _for_control(trap):
     """Without transactions there is nothing but tasks: they have written when they are flushed."""
     if trap.point in ("task.written", "task.flushed"):
         return trap

@@ -7,8 +7,6 @@ collection), connections to the broker, producer ids that the broker remembers. 
 tests/chaos/soak.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -17,11 +15,9 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
-from pyspark.sql import SparkSession
 
 from spark_kafka_sink.localkafka import LocalKafka
 from tests.chaos.__main__ import session
@@ -33,7 +29,7 @@ _MIB = 1 << 20
 _TOPIC = "soak"
 
 
-def python_workers() -> list[psutil.Process]:
+def python_workers():
     """Python processes below this one: Spark's daemon and workers."""
     found = []
     for process in psutil.Process().children(recursive=True):
@@ -45,7 +41,7 @@ def python_workers() -> list[psutil.Process]:
     return found
 
 
-def resident_mib(processes: list[psutil.Process]) -> float:
+def resident_mib(processes):
     """The largest of them."""
     sizes = [0]
     for process in processes:
@@ -56,15 +52,15 @@ def resident_mib(processes: list[psutil.Process]) -> float:
     return max(sizes) / _MIB
 
 
-def heap_mib(spark: SparkSession) -> float:
+def heap_mib(spark):
     """What the driver's JVM uses after a collection."""
-    jvm: Any = spark.sparkContext._jvm
+    jvm = spark.sparkContext._jvm
     jvm.java.lang.System.gc()
     runtime = jvm.java.lang.Runtime.getRuntime()
     return float((runtime.totalMemory() - runtime.freeMemory()) / _MIB)
 
 
-def connections_count(kafka: LocalKafka) -> int:
+def connections_count(kafka):
     """Connections of clients that the broker has open."""
     port = kafka.address(1)[1]
     broker = psutil.Process(kafka.process_id(1))
@@ -74,7 +70,7 @@ def connections_count(kafka: LocalKafka) -> int:
     )
 
 
-def producer_ids_count(kafka: LocalKafka) -> int:
+def producer_ids_count(kafka):
     """Producer ids that the broker remembers for the topic's first partition."""
     told = kafka.run_tool(
         "org.apache.kafka.tools.TransactionsCommand",
@@ -84,17 +80,15 @@ def producer_ids_count(kafka: LocalKafka) -> int:
     return len([line for line in told.splitlines() if line[:1].isdigit()])
 
 
-def per_minute(samples: list[dict[str, float]], name: str) -> float:
+def per_minute(samples, name):
     """Slope of the line through the samples."""
     minutes = [sample["minute"] for sample in samples]
     return float(np.polyfit(minutes, [sample[name] for sample in samples], 1)[0])
 
 
-def watch(
-    spark: SparkSession, kafka: LocalKafka, query: Any, minutes: float
-) -> list[dict[str, float]]:
+def watch(spark, kafka, query, minutes):
     """Samples, as long as the query is to run."""
-    samples: list[dict[str, float]] = []
+    samples = []
     started = time.monotonic()
     tick = threading.Event()
     while (minute := (time.monotonic() - started) / 60) < minutes:
@@ -114,7 +108,7 @@ def watch(
     return samples
 
 
-def judge(samples: list[dict[str, float]], warm_up_minutes: float) -> dict[str, Any]:
+def judge(samples, warm_up_minutes):
     """Slopes after warm-up, and the extremes of what is counted."""
     warm = [sample for sample in samples if sample["minute"] >= warm_up_minutes]
     names = ("worker_mib", "driver_mib", "heap_mib")
@@ -129,7 +123,7 @@ def judge(samples: list[dict[str, float]], warm_up_minutes: float) -> dict[str, 
     }
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--warm-up-minutes", type=float, default=5)

@@ -18,9 +18,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from pyspark.sql import SparkSession
+from typing import NamedTuple
 
 from benchmarks.measure import SparkProcesses
 from spark_kafka_sink.base.model import TopicPartition
@@ -96,23 +94,23 @@ class Cost:
 class _Sampler(threading.Thread):
     """The most connections that the broker has had open while this ran."""
 
-    def __init__(self, kafka: LocalKafka) -> None:
+    def __init__(self, kafka):
         super().__init__(daemon=True)
         self._kafka = kafka
         self._is_over = threading.Event()
         self.most = 0
 
-    def run(self) -> None:
+    def run(self):
         while not self._is_over.wait(_SAMPLE_EVERY_S):
             self.most = max(self.most, connections_count(self._kafka))
 
-    def stop(self) -> int:
+    def stop(self):
         self._is_over.set()
         self.join()
         return self.most
 
 
-def counts(kafka: LocalKafka, jmx_port: int) -> dict[str, int]:
+def counts(kafka, jmx_port):
     """What the broker has counted since it began."""
     url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{jmx_port}/jmxrmi"
     told = kafka.run_tool(
@@ -128,16 +126,16 @@ def counts(kafka: LocalKafka, jmx_port: int) -> dict[str, int]:
     }
 
 
-def stage_times_ms(spark: SparkSession) -> tuple[int, int]:
+def stage_times_ms(spark):
     """When the newest stage began and ended, by Spark's own clock."""
-    context: Any = spark.sparkContext
+    context = spark.sparkContext
     none = context._gateway.new_array(context._jvm.double, 0)
     found = context._jsc.sc().statusStore().stageList(None, False, False, none, None)
     newest = max((found.apply(i) for i in range(found.size())), key=lambda s: s.stageId())
     return newest.submissionTime().get().getTime(), newest.completionTime().get().getTime()
 
 
-def message_bytes(partitions: int) -> int:
+def message_bytes(partitions):
     """Of the commit message of a task that wrote to so many partitions, pickled as Spark does.
 
     With numbers as large as those of a topic that is in use.
@@ -150,7 +148,7 @@ def message_bytes(partitions: int) -> int:
     return len(pickle.dumps(KafkaCommitMessage(0, 0, None, report)))
 
 
-def run(spark: SparkSession, kafka: LocalKafka, jmx_port: int, job: Job) -> Cost:
+def run(spark, kafka, jmx_port, job):
     """Write the job's rows into topics of its own, and say what it took."""
     prefix = job.name.removesuffix(", again").replace(" ", "-").replace(",", "")
     names = [f"{prefix}-{i}" for i in range(job.topics)]
@@ -203,7 +201,7 @@ def run(spark: SparkSession, kafka: LocalKafka, jmx_port: int, job: Job) -> Cost
     )
 
 
-def main(argv: list[str]) -> int:
+def main(argv):
     """Command line: all jobs, smallest first, after one that warms everything up."""
     (jmx_port,) = free_ports(1, "127.0.0.1")
     jmx = ("port=" + str(jmx_port), "authenticate=false", "ssl=false", "local.only=true")

@@ -4,11 +4,6 @@ Speculation wants a second host for the second attempt, and is off where driver 
 one. Executors are no children of the driver here: they end after it, and write until then.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from pathlib import Path
-
 from tests.clusters.standalone import StandaloneCluster
 
 _HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -27,6 +22,6 @@ SPECULATION = {
 """Spark's settings: one task slot per host, and a second attempt at whatever takes longer."""
 
 
-def on_two_hosts(folder: Path, environment: Mapping[str, str]) -> StandaloneCluster:
+def on_two_hosts(folder, environment):
     """A context manager. ``environment``: added to that of the executors."""
     return StandaloneCluster(folder, environment, hosts=_HOSTS)

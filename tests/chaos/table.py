@@ -3,20 +3,15 @@
 python -m tests.chaos.table     # from the JSON files in tests/chaos and the bugs of tests/simulation
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tests.chaos.exactly_once_table import exactly_once_table, query_faults_table
 from tests.clusters.lost import table as lost
 from tests.simulation import query_bugs
-from tests.simulation.bugs import Bug
 from tests.simulation.refusal_bugs import PRODUCER_BUGS
 from tests.simulation.sasl_bugs import SASL_BUGS
 
@@ -25,7 +20,7 @@ EXACTLY_ONCE = Path(__file__).parent / "exactly_once_results.json"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "reliability.md"
 
 
-def runs_table(results: list[dict[str, Any]]) -> str:
+def runs_table(results):
     """One row per job and fault."""
     lines = [
         "| fault | job | records | read | lost | doubled | out of order | tasks failed "
@@ -41,7 +36,7 @@ def runs_table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def bugs_table(bugs: Mapping[str, Bug]) -> str:
+def bugs_table(bugs):
     """One row per bug that a simulator is made to find, and the scenarios that find it, or seeds."""
     lines = ["| planted bug | what is wrong then | caught by |", "| --- | --- | --- |"]
     for name, bug in bugs.items():
@@ -50,22 +45,22 @@ def bugs_table(bugs: Mapping[str, Bug]) -> str:
     return "\n".join(lines)
 
 
-def replaced(text: str, name: str, table: str) -> str:
+def replaced(text, name, table):
     """``text`` with what stands between the two markers of ``name`` exchanged."""
     begin, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
     before, rest = text.split(begin)
     return f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read(path):
     """The results in a file; none if there is no such file."""
-    results: list[dict[str, Any]] = []
+    results = []
     if path.exists():
         results = json.loads(path.read_text(encoding="utf-8"))
     return results
 
 
-def render(text: str) -> str:
+def render(text):
     """The document with all tables as they are now."""
     exactly_once = read(EXACTLY_ONCE)
     tables = {
@@ -81,14 +76,14 @@ def render(text: str) -> str:
     return text
 
 
-def write_results(results: list[dict[str, Any]]) -> None:
+def write_results(results):
     """Keep ``results``, in place of older ones of the same fault and job."""
     with _alone():
         merged = {(r["fault"], r["job"]): r for r in [*read(RESULTS), *results]}
         _write(RESULTS, list(merged.values()))
 
 
-def write_exactly_once(results: list[dict[str, Any]]) -> None:
+def write_exactly_once(results):
     """Keep ``results``, in place of older ones of the same Kafka and guarantee. Newest Kafka first,
     the control last.
     """
@@ -98,12 +93,12 @@ def write_exactly_once(results: list[dict[str, Any]]) -> None:
         _write(EXACTLY_ONCE, sorted(newest_first, key=lambda r: str(r["guarantee"]), reverse=True))
 
 
-def _version(result: dict[str, Any]) -> list[int]:
+def _version(result):
     return [int(part) for part in result["kafka"].split(".")]
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _alone():
     """One process at a time: runs against several versions may end together."""
     folder = os.open(EXACTLY_ONCE.parent, os.O_RDONLY)
     try:
@@ -113,23 +108,23 @@ def _alone() -> Iterator[None]:
         os.close(folder)
 
 
-def _write(path: Path, results: list[dict[str, Any]]) -> None:
+def _write(path, results):
     _replace(path, json.dumps(results, indent=1) + "\n")
     _write_tables()
 
 
-def _write_tables() -> None:
+def _write_tables():
     _replace(DOCUMENT, render(DOCUMENT.read_text(encoding="utf-8")))
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path, text):
     """Whoever reads it meanwhile finds the old text or the new one, whole."""
     hidden = path.with_name(f".{path.name}")
     hidden.write_text(text, encoding="utf-8")
     hidden.replace(path)
 
 
-def write_tables() -> None:
+def write_tables():
     """Rewrite docs/internals/reliability.md."""
     with _alone():
         _write_tables()

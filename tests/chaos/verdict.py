@@ -20,18 +20,18 @@ class Verdict(NamedTuple):
     out_of_order: int
 
     @property
-    def is_good(self) -> bool:
+    def is_good(self):
         return not (self.lost or self.doubled or self.out_of_order)
 
 
-def judge(bootstrap_servers: str, topic: str, partitions: int, records: int) -> Verdict:
+def judge(bootstrap_servers, topic, partitions, records):
     """Read everything; ids 0 … ``records`` - 1 are expected."""
     copies = np.zeros(records, np.int32)
-    latest: dict[tuple[int, bytes], int] = {}
+    latest = {}
     out_of_order = 0
     reader = consumer(bootstrap_servers)
     reader.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-    ended: set[int] = set()
+    ended = set()
     idle_polls = 0
     try:
         while len(ended) < partitions:

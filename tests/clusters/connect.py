@@ -4,8 +4,6 @@ The server's Python has what the tests have installed, and besides what foreachB
 has the sink only where ``with_sink`` is given. Clients have ``pyspark-client``: no Spark and no Java.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -13,10 +11,8 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Sequence
-from pathlib import Path
 
-from tests.clusters.standalone import CLIENT_CONF, HERE, StandaloneCluster
+from tests.clusters.standalone import CLIENT_CONF, HERE
 from tests.clusters.working import REPOSITORY, clean_environment
 
 CLIENT = "4.2.0"
@@ -30,7 +26,7 @@ _STARTED = re.compile(r"Spark Connect server started at: \S*:(\d+)")
 class Environment:
     """A virtual environment that is made once, and again when what is to be in it changes."""
 
-    def __init__(self, name: str, packages: Sequence[str], sees_packages_of_tests: bool) -> None:
+    def __init__(self, name, packages, sees_packages_of_tests):
         wanted = hashlib.sha256(repr((packages, sys.version)).encode()).hexdigest()[:8]
         self.folder = _ENVIRONMENTS / f"{name}-{wanted}"
         self.python = str(self.folder / "bin" / "python")
@@ -47,27 +43,21 @@ class Environment:
         (self.folder / "complete").touch()
 
 
-def server_python() -> str:
+def server_python():
     return Environment("server", _OF_SERVER, sees_packages_of_tests=True).python
 
 
-def client_python() -> str:
+def client_python():
     return Environment("client", _OF_CLIENT, sees_packages_of_tests=False).python
 
 
-def client_environment(url: str, python: str | None = None, **more: str) -> dict[str, str]:
+def client_environment(url, python=None, **more):
     """Of a client: there is no Java to be found. ``python``: its interpreter."""
     paths = {"PATH": os.path.dirname(python or client_python()), "JAVA_HOME": "/nowhere"}
     return clean_environment(SPARK_REMOTE=url, **paths, **more)
 
 
-def start_server(
-    cluster: StandaloneCluster,
-    name: str,
-    with_sink: bool,
-    python: str | None = None,
-    jars: Sequence[Path] = (),
-) -> str:
+def start_server(cluster, name, with_sink, python=None, jars=()):
     """The address of a new server, whose executors are the cluster's.
 
     ``python``: its interpreter, if the cluster is of another Spark than the tests. ``jars``: what

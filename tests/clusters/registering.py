@@ -1,13 +1,11 @@
 """A client of Spark Connect that prints what a write and ``register`` say."""
 
-from __future__ import annotations
-
 from pyspark.sql import SparkSession
 
 import pyspark_kafka_sink
 
 
-def main() -> None:
+def main():
     spark = SparkSession.builder.getOrCreate()
     rows = spark.range(1).selectExpr("cast(id as string) value")
     try:

@@ -3,8 +3,6 @@
 python sessions.py BOOTSTRAP_SERVERS TOPIC_OF_0 TOPIC_OF_1 FOLDER
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -14,7 +12,7 @@ from pyspark.sql import SparkSession
 WRITES, ROWS = 3, 200
 
 
-def write(number: int, servers: str, topic: str, folder: str) -> None:
+def write(number, servers, topic, folder):
     """In a session of its own. Its options are those of this session's writes alone."""
     spark = SparkSession.builder.remote(os.environ["SPARK_REMOTE"]).create()
     for start in range(0, WRITES * ROWS, ROWS):
@@ -29,11 +27,11 @@ def write(number: int, servers: str, topic: str, folder: str) -> None:
     spark.stop()
 
 
-def main() -> None:
+def main():
     servers, *topics, folder = sys.argv[1:]
-    failures: list[BaseException] = []
+    failures = []
 
-    def attempt(number: int, topic: str) -> None:
+    def attempt(number, topic):
         try:
             write(number, servers, topic, folder)
         except BaseException as error:

@@ -13,9 +13,7 @@ import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 import psutil
@@ -50,15 +48,15 @@ class Executor(NamedTuple):
     worker: int
 
     @property
-    def pid(self) -> int:
-        pid: int = self.process.pid
+    def pid(self):
+        pid = self.process.pid
         return pid
 
-    def python_processes(self) -> list[psutil.Process]:
+    def python_processes(self):
         """The daemon that forks, and the workers that it has forked."""
         return [p for p in _children(self.process) if "python" in _name(p)]
 
-    def python_workers(self) -> list[psutil.Process]:
+    def python_workers(self):
         """Those that run tasks, or wait for the next one."""
         return [p for p in self.python_processes() if p.ppid() != self.pid]
 
@@ -66,25 +64,23 @@ class Executor(NamedTuple):
 class Processes:
     """Processes that end together: each has the mark of all in its environment."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder, environment):
         """``folder``: for what they say. ``environment``: theirs, unless one has its own."""
         self.folder = folder
         self._mark = uuid.uuid4().hex
         self._environment = dict(environment)
-        self._launched: list[subprocess.Popen[bytes]] = []
+        self._launched = []
 
-    def processes(self) -> list[psutil.Process]:
+    def processes(self):
         """All that run now."""
         return [p for p in psutil.process_iter() if self._is_ours(p)]
 
-    def log(self, name: str) -> str:
+    def log(self, name):
         """What a process has said since it was launched last."""
         path = self.folder / f"{name}.log"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
-    def launch(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
+    def launch(self, name, command, environment=None):
         """A process that is ended with the others; its output is in ``log(name)``."""
         self.folder.mkdir(parents=True, exist_ok=True)
         # Where there is such a command: ended with these tests, however they end. Executors end
@@ -103,21 +99,19 @@ class Processes:
         self._launched.append(process)
         return process
 
-    def await_said(
-        self, name: str, process: subprocess.Popen[bytes], is_said: Callable[[str], bool]
-    ) -> None:
+    def await_said(self, name, process, is_said):
         """Wait for something in the output of a process; it is an error if it ends before that."""
         eventually(lambda: is_said(self.log(name)) or process.poll() is not None)
         assert is_said(self.log(name)), f"{name}: {self.log(name)[-3000:]}"
 
-    def end(self) -> None:
+    def end(self):
         """SIGKILL for all, also for those that have lost their parent."""
         for process in self._launched:
             process.kill()
             process.wait()
         self._launched.clear()
 
-        def all_ended() -> bool:
+        def all_ended():
             left = self.processes()
             for process in left:
                 _kill(process)
@@ -125,7 +119,7 @@ class Processes:
 
         assert eventually(all_ended), "there are processes that do not end"
 
-    def _is_ours(self, process: psutil.Process) -> bool:
+    def _is_ours(self, process):
         try:
             is_running = process.status() != psutil.STATUS_ZOMBIE
             return is_running and process.environ().get(_MARK) == self._mark
@@ -138,14 +132,14 @@ class StandaloneCluster(Processes):
 
     def __init__(
         self,
-        folder: Path,
-        environment: Mapping[str, str] | None = None,
+        folder,
+        environment=None,
         *,
-        hosts: Sequence[str] = (HERE, HERE),
-        cores: int = 1,
-        memory: str = "1g",
-        spark_home: Path = SPARK_HOME,
-    ) -> None:
+        hosts=(HERE, HERE),
+        cores=1,
+        memory="1g",
+        spark_home=SPARK_HOME,
+    ):
         """``folder``: for logs and the executors' work. ``environment``: added to that of all
         its processes. ``hosts``: of the workers, one for each. ``spark_home``: of another Spark.
         """
@@ -159,9 +153,9 @@ class StandaloneCluster(Processes):
         self.master = ""
         self._hosts = tuple(hosts)
         self._size = ("--cores", str(cores), "--memory", memory)
-        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._workers = {}
 
-    def __enter__(self) -> StandaloneCluster:
+    def __enter__(self):
         try:
             self._start_master()
             for number in range(len(self._hosts)):
@@ -173,16 +167,11 @@ class StandaloneCluster(Processes):
             raise
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type, exc, traceback):
         self.end()
         self._workers.clear()
 
-    def executors(self, application: str | None = None) -> list[Executor]:
+    def executors(self, application=None):
         """Those that run now, of one application or of all."""
         found = [
             executor
@@ -191,26 +180,26 @@ class StandaloneCluster(Processes):
         ]
         return [one for one in found if application in (None, one.application)]
 
-    def worker(self, number: int) -> psutil.Process:
+    def worker(self, number):
         """The JVM of a worker."""
         return psutil.Process(self._workers[number].pid)
 
-    def kill_worker(self, number: int) -> None:
+    def kill_worker(self, number):
         """SIGKILL for a whole node: the worker, its executors and all below them, at once."""
         worker = self._workers.pop(number)
         for process in [psutil.Process(worker.pid), *_children(psutil.Process(worker.pid))]:
             _kill(process)
         worker.wait()
 
-    def is_worker_running(self, number: int) -> bool:
+    def is_worker_running(self, number):
         """Whether it was started, and has not ended since."""
         return number in self._workers and self._workers[number].poll() is None
 
-    def decommission_worker(self, number: int) -> None:
+    def decommission_worker(self, number):
         """The signal that announces the end of its node."""
         self.worker(number).send_signal(signal.SIGPWR)
 
-    def start_worker(self, number: int, is_waited_for: bool = True) -> None:
+    def start_worker(self, number, is_waited_for=True):
         """One that was killed, again; or one more, if ``number`` is the next one."""
         if number == len(self._hosts):
             self._hosts = (*self._hosts, self._hosts[-1])
@@ -221,36 +210,34 @@ class StandaloneCluster(Processes):
         if is_waited_for:
             self._await_registered(number)
 
-    def submit(self, *arguments: str, conf: Mapping[str, str] = CLIENT_CONF) -> list[str]:
+    def submit(self, *arguments, conf=CLIENT_CONF):
         """A command: this cluster's ``spark-submit``. ``arguments``: further ones, and the job."""
         settings = [word for item in conf.items() for word in ("--conf", "=".join(item))]
         spark_submit = str(self.spark_home / "bin" / "spark-submit")
         return [spark_submit, "--master", self.master, *settings, *arguments]
 
-    def logs_of_work(self) -> str:
+    def logs_of_work(self):
         """All that executors and drivers of this cluster have written to stdout and stderr."""
         paths = sorted(self.folder.glob("work-*/*/**/std*"))
         return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
 
-    def _start_master(self) -> None:
+    def _start_master(self):
         arguments = ("--host", HERE, "--port", "0", "--webui-port", "0")
         process = self._launch("master", "master.Master", arguments)
         self.await_said("master", process, lambda text: _STARTED.search(text) is not None)
         [self.master] = _STARTED.findall(self.log("master"))
 
-    def _await_registered(self, number: int) -> None:
+    def _await_registered(self, number):
         name = f"worker-{number}"
         registered = "Successfully registered with master"
         self.await_said(name, self._workers[number], lambda text: registered in text)
 
-    def _launch(
-        self, name: str, class_name: str, arguments: Sequence[str]
-    ) -> subprocess.Popen[bytes]:
+    def _launch(self, name, class_name, arguments):
         spark_class = str(self.spark_home / "bin" / "spark-class")
         return self.launch(name, [spark_class, f"{_DEPLOY}.{class_name}", *arguments])
 
 
-def _executors(worker: int, pid: int) -> Iterator[Executor]:
+def _executors(worker, pid):
     for process in psutil.Process(pid).children():
         try:
             words = process.cmdline()
@@ -262,23 +249,23 @@ def _executors(worker: int, pid: int) -> Iterator[Executor]:
             yield Executor(process, application, number, worker)
 
 
-def _children(process: psutil.Process) -> list[psutil.Process]:
+def _children(process):
     try:
-        children: list[psutil.Process] = process.children(recursive=True)
+        children = process.children(recursive=True)
         return children
     except psutil.NoSuchProcess:
         return []
 
 
-def _name(process: psutil.Process) -> str:
+def _name(process):
     try:
-        name: str = process.name()
+        name = process.name()
         return name
     except psutil.Error:
         return ""
 
 
-def _kill(process: psutil.Process) -> None:
+def _kill(process):
     try:
         process.kill()
     except psutil.NoSuchProcess:

@@ -1,7 +1,5 @@
 """Ways to bring the sink to a cluster whose Python does not have it: a zip file, a packed environment."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -12,8 +10,8 @@ import pytest
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.record.compiled.library import library_name, platform_name
 from tests.clusters.connect import server_python
-from tests.clusters.standalone import CLIENT_CONF, StandaloneCluster
-from tests.clusters.working import WORK, Job, clean_environment, run
+from tests.clusters.standalone import CLIENT_CONF
+from tests.clusters.working import WORK, clean_environment, run
 from tests.snippets import blocks, command_lines
 
 pytestmark = pytest.mark.long
@@ -34,7 +32,7 @@ if folder:
 """
 
 
-def test_py_files(cluster: StandaloneCluster, job: Job, tmp_path: Path):
+def test_py_files(cluster, job, tmp_path):
     sink_zip = tmp_path / "sink.zip"
     assert main(["package", "--output", str(sink_zip)]) == 0
     command = cluster.submit("--py-files", str(sink_zip), str(WORK), conf=BARE)
@@ -46,7 +44,7 @@ def test_py_files(cluster: StandaloneCluster, job: Job, tmp_path: Path):
 
 
 @pytest.fixture(scope="module")
-def packed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packed(wheel, tmp_path_factory):
     """A folder in which the document's lines were run: the archive, and ./env for the driver."""
     folder = tmp_path_factory.mktemp("packed")
     shutil.copy(wheel, folder)
@@ -65,7 +63,7 @@ def packed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_packed_environment_brings_the_sink_and_its_compiled_kernels(
-    cluster: StandaloneCluster, job: Job, packed: Path, tmp_path: Path
+    cluster, job, packed, tmp_path
 ):
     # Spark looks for sources, and plans, with the path that executors use: there is ./env here, too.
     notes = tmp_path / "notes"

@@ -1,10 +1,7 @@
 """Spark Connect: the sink runs on the server and its executors, the client has no Java."""
 
-from __future__ import annotations
-
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import nbclient
@@ -13,10 +10,9 @@ import pyspark
 import pytest
 
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.clusters.connect import client_environment, client_python, start_server
 from tests.clusters.standalone import StandaloneCluster
-from tests.clusters.working import WORK, Job, check_and_record, run
+from tests.clusters.working import WORK, check_and_record, run
 from tests.reading import read_topic
 from tests.snippets import blocks
 
@@ -27,7 +23,7 @@ REGISTER = Path(__file__).with_name("registering.py")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+def cluster(tmp_path_factory):
     """With cores for two servers."""
     folder = tmp_path_factory.mktemp("standalone")
     with StandaloneCluster(folder, cores=2, memory="2g") as standalone:
@@ -35,32 +31,30 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
 
 @pytest.fixture(scope="module")
-def url(cluster: StandaloneCluster) -> str:
+def url(cluster):
     """Of a server whose Python has the sink."""
     return start_server(cluster, "connect", with_sink=True)
 
 
 @pytest.fixture(scope="module")
-def url_without_sink(cluster: StandaloneCluster) -> str:
+def url_without_sink(cluster):
     """Of a server whose Python has what the sink needs, and not the sink."""
     return start_server(cluster, "connect-without-sink", with_sink=False)
 
 
 @pytest.fixture
-def sink_zip(tmp_path: Path) -> str:
+def sink_zip(tmp_path):
     path = tmp_path / "sink.zip"
     assert main(["package", "--output", str(path)]) == 0
     return str(path)
 
 
-def test_all_kinds_of_writes_from_a_client_that_has_neither_java_nor_the_sink(url: str, job: Job):
+def test_all_kinds_of_writes_from_a_client_that_has_neither_java_nor_the_sink(url, job):
     run([client_python(), str(WORK), *job.arguments()], client_environment(url))
     check_and_record(job, "connect", pyspark.__version__)
 
 
-def test_without_the_sink_on_the_server_register_says_what_is_missing(
-    url_without_sink: str, sink_zip: str
-):
+def test_without_the_sink_on_the_server_register_says_what_is_missing(url_without_sink, sink_zip):
     """Spark sends the name of the class, not its code."""
     own = client_environment(url_without_sink, PYTHONPATH=sink_zip)
     said = run([client_python(), str(REGISTER)], own)
@@ -77,7 +71,7 @@ def test_without_the_sink_on_the_server_register_says_what_is_missing(
     ],
 )
 def test_the_sink_comes_with_the_session_as_an_artifact(
-    what: tuple[str, ...], more: list[str], url_without_sink: str, job: Job, sink_zip: str
+    what, more, url_without_sink, job, sink_zip
 ):
     own = client_environment(url_without_sink, PYTHONPATH=sink_zip)
     brought = ["--artifact", sink_zip, *more]
@@ -86,9 +80,7 @@ def test_the_sink_comes_with_the_session_as_an_artifact(
         job.check(one)
 
 
-def test_tasks_of_a_stream_do_not_get_the_artifacts_of_a_session(
-    url_without_sink: str, job: Job, sink_zip: str
-):
+def test_tasks_of_a_stream_do_not_get_the_artifacts_of_a_session(url_without_sink, job, sink_zip):
     """A limit of Spark: docs/clusters.md names the ways around."""
     own = client_environment(url_without_sink, PYTHONPATH=sink_zip)
     brought = ["--artifact", sink_zip, "--register"]
@@ -103,13 +95,13 @@ def test_tasks_of_a_stream_do_not_get_the_artifacts_of_a_session(
     assert "No module named 'spark_kafka_sink'" in done.stderr
 
 
-def test_register_where_the_server_has_the_sink_changes_nothing(url: str, job: Job, sink_zip: str):
+def test_register_where_the_server_has_the_sink_changes_nothing(url, job, sink_zip):
     own = client_environment(url, PYTHONPATH=sink_zip)
     run([client_python(), str(WORK), *job.arguments("batch"), "--register"], own)
     job.check("batch")
 
 
-def test_sessions_at_once_have_each_their_own_options(url: str, job: Job):
+def test_sessions_at_once_have_each_their_own_options(url, job):
     arguments = [job.kafka.bootstrap_servers, job.topic_of("batch"), job.topic_of("stream")]
     run([client_python(), str(SESSIONS), *arguments, str(job.folder)], client_environment(url))
     records = [read_topic(arguments[0], topic) for topic in arguments[1:]]
@@ -120,9 +112,7 @@ def test_sessions_at_once_have_each_their_own_options(url: str, job: Job):
     assert [len(one) for one in lines] == [3, 3]
 
 
-def test_the_document_in_a_notebook_without_java(
-    url: str, kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_document_in_a_notebook_without_java(url, kafka, tmp_path, monkeypatch):
     """Its first lines for Spark Connect; the second, which bring the sink, are in work.py."""
     documented, _ = (b for b in blocks("docs/clusters.md", "python") if b.is_for_connect)
     code = documented.text.replace("sc://server:15002", url)

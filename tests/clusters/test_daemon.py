@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import psutil
@@ -17,7 +14,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import pandas_udf, udf
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.reading import read_topic, values
 
 pytestmark = pytest.mark.long
@@ -26,7 +22,7 @@ ROWS, TASKS = 20_000, 4
 
 
 @contextmanager
-def session(**conf: str) -> Iterator[SparkSession]:
+def session(**conf):
     """Two task slots, each task tried twice."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     assert SparkSession.getActiveSession() is None
@@ -44,7 +40,7 @@ def session(**conf: str) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark():
     with session() as spark:
         yield spark
 
@@ -52,7 +48,7 @@ def spark() -> Iterator[SparkSession]:
 class TellWorker:
     """An interceptor: values become who writes them, and who forked that process."""
 
-    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+    def on_send(self, arrow_batch):
         told = f"{os.getpid()} {' '.join(psutil.Process(os.getppid()).cmdline())}".encode()
         return with_values(arrow_batch, [told] * arrow_batch.num_rows)
 
@@ -60,39 +56,37 @@ class TellWorker:
 class KillFirst:
     """An interceptor: the first attempt at a task dies with its worker when it has rows."""
 
-    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+    def on_send(self, arrow_batch):
         from pyspark import TaskContext
 
-        context: Any = TaskContext.get()
+        context = TaskContext.get()
         if context.attemptNumber() == 0 and context.partitionId() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         return arrow_batch
 
 
-def with_values(arrow_batch: pa.RecordBatch, new: list[bytes]) -> pa.RecordBatch:
+def with_values(arrow_batch, new):
     return pa.RecordBatch.from_arrays([pa.array(new, pa.binary())], schema=arrow_batch.schema)
 
 
-def write(spark: SparkSession, kafka: LocalKafka, topic: str, **options: str) -> None:
+def write(spark, kafka, topic, **options):
     frame = spark.range(0, ROWS, 1, TASKS).selectExpr("cast(cast(id as string) as binary) value")
     writer = frame.write.format("pykafka-sink").mode("append").option("topic", topic)
     writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     writer.options(**options).save()
 
 
-def numbers(kafka: LocalKafka, topic: str) -> list[int]:
+def numbers(kafka, topic):
     return sorted(int(value) for value in values(read_topic(kafka.bootstrap_servers, topic)))
 
 
-def told_by_workers(kafka: LocalKafka, topic: str) -> dict[str, str]:
+def told_by_workers(kafka, topic):
     """By process id, the command of the process that forked it."""
     told = {bytes(v).decode() for v in values(read_topic(kafka.bootstrap_servers, topic)) if v}
     return dict(line.split(" ", 1) for line in told)
 
 
-def test_a_batch_is_written_by_workers_of_the_daemon_which_are_used_again(
-    spark: SparkSession, kafka: LocalKafka, new_topic: Callable[[], str]
-) -> None:
+def test_a_batch_is_written_by_workers_of_the_daemon_which_are_used_again(spark, kafka, new_topic):
     first, second, plain = new_topic(), new_topic(), new_topic()
     for topic in (first, second):
         write(spark, kafka, topic, interceptors=f"{__name__}:TellWorker")
@@ -104,13 +98,7 @@ def test_a_batch_is_written_by_workers_of_the_daemon_which_are_used_again(
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_stream_is_written_whole(
-    spark: SparkSession,
-    kafka: LocalKafka,
-    new_topic: Callable[[], str],
-    tmp_path: Path,
-    guarantee: str,
-) -> None:
+def test_a_stream_is_written_whole(spark, kafka, new_topic, tmp_path, guarantee):
     topic, source = new_topic(), str(tmp_path / "in")
     spark.range(0, ROWS, 1, 6).write.parquet(source)
     options = {"delivery.guarantee": guarantee, "topic": topic}
@@ -133,15 +121,13 @@ def test_a_stream_is_written_whole(
     assert numbers(kafka, topic) == list(range(ROWS))
 
 
-def test_a_worker_that_is_killed_is_forked_anew(
-    spark: SparkSession, kafka: LocalKafka, new_topic: Callable[[], str]
-) -> None:
+def test_a_worker_that_is_killed_is_forked_anew(spark, kafka, new_topic):
     topic = new_topic()
     write(spark, kafka, topic, interceptors=f"{__name__}:KillFirst")
     assert sorted(set(numbers(kafka, topic))) == list(range(ROWS))
 
 
-def test_other_python_code_of_the_application_runs_in_these_workers(spark: SparkSession) -> None:
+def test_other_python_code_of_the_application_runs_in_these_workers(spark):
     @udf("string", useArrow=False)
     def parent(_: int) -> str:
         return " ".join(psutil.Process(os.getppid()).cmdline())
@@ -152,7 +138,7 @@ def test_other_python_code_of_the_application_runs_in_these_workers(spark: Spark
 
         return float(np.random.random())
 
-    @pandas_udf("bigint")  # type: ignore[call-overload]
+    @pandas_udf("bigint")
     def doubled(column: pd.Series) -> pd.Series:
         return column * 2
 
@@ -164,9 +150,7 @@ def test_other_python_code_of_the_application_runs_in_these_workers(spark: Spark
     assert len(set(draws)) == len(draws), "workers draw the same random numbers"
 
 
-def test_what_cannot_be_loaded_fails_no_other_python_code(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_what_cannot_be_loaded_fails_no_other_python_code(spark, tmp_path):
     (tmp_path / "crc32c.py").write_text("raise ImportError('broken')\n")
 
     @udf("string", useArrow=False)

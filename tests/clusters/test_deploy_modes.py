@@ -1,16 +1,13 @@
 """Batches, streams, foreachBatch and exactly-once on executors in JVMs of their own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pyspark
 import pytest
 
 from tests.clusters.standalone import QUICK_CONF, SPARK_HOME, StandaloneCluster
-from tests.clusters.working import WORK, Job, check_and_record, run, with_this_python
+from tests.clusters.working import WORK, check_and_record, run, with_this_python
 from tests.compatibility import results
 
 pytestmark = pytest.mark.long
@@ -19,27 +16,25 @@ REFUSED = "Cluster deploy mode is currently not supported for python application
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+def cluster(tmp_path_factory):
     """Its workers name the Python that a driver in the cluster takes."""
     own = {"PYSPARK_PYTHON": sys.executable}
     with StandaloneCluster(tmp_path_factory.mktemp("standalone"), own) as standalone:
         yield standalone
 
 
-def test_local_cluster(job: Job):
+def test_local_cluster(job):
     conf = {**QUICK_CONF, "spark.master": "local-cluster[2,1,600]"}
     run([sys.executable, str(WORK), *job.arguments(conf=conf)], with_this_python())
     check_and_record(job, "local-cluster", pyspark.__version__)
 
 
-def test_standalone_client_mode(cluster: StandaloneCluster, job: Job):
+def test_standalone_client_mode(cluster, job):
     run(cluster.submit(str(WORK), *job.arguments()), with_this_python())
     check_and_record(job, "standalone client", pyspark.__version__)
 
 
-def test_standalone_cluster_mode_is_refused_by_spark_for_python(
-    cluster: StandaloneCluster, job: Job
-):
+def test_standalone_cluster_mode_is_refused_by_spark_for_python(cluster, job):
     done = subprocess.run(
         cluster.submit("--deploy-mode", "cluster", str(WORK), *job.arguments(), conf={}),
         env=with_this_python(),
@@ -51,9 +46,7 @@ def test_standalone_cluster_mode_is_refused_by_spark_for_python(
     assert REFUSED in done.stderr
 
 
-def test_standalone_cluster_mode_by_a_submit_within_the_cluster(
-    cluster: StandaloneCluster, job: Job
-):
+def test_standalone_cluster_mode_by_a_submit_within_the_cluster(cluster, job):
     """The way around: the master starts ``spark-submit`` itself on a worker, in client mode."""
     [jar] = (SPARK_HOME / "jars").glob("spark-core_*.jar")
     _, *inner = cluster.submit(str(WORK), *job.arguments())

@@ -1,10 +1,6 @@
 """examples/kubernetes: linted, and in step with each other and with the sink's options."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,34 +18,32 @@ PREFIX = "spark.pykafka."
 
 
 @pytest.fixture(scope="module")
-def linters() -> Path:
+def linters():
     made = Environment("linters", LINTERS, sees_packages_of_tests=False)
     return made.folder / "bin"
 
 
 @pytest.fixture(scope="module")
-def application(linters: Path) -> dict[str, Any]:
+def application(linters):
     code = f"import sys; sys.stdin = open({str(EXAMPLES / 'spark-application.yaml')!r}); {AS_JSON}"
-    read: dict[str, Any] = json.loads(
-        run([str(linters / "python"), "-c", code], with_this_python())
-    )
+    read = json.loads(run([str(linters / "python"), "-c", code], with_this_python()))
     return read
 
 
 @pytest.fixture(scope="module")
-def conf() -> dict[str, str]:
+def conf():
     lines = (EXAMPLES / "kubernetes.conf").read_text(encoding="utf-8").splitlines()
     pairs = [line.split(None, 1) for line in lines if line and not line.startswith("#")]
     return {name: value.strip() for name, value in pairs}
 
 
-def test_the_dockerfile(linters: Path):
+def test_the_dockerfile(linters):
     # DL3013 wants the version of a package that is a file here.
     ignored = ["--ignore", "DL3013"]
     run([str(linters / "hadolint"), *ignored, str(EXAMPLES / "Dockerfile")], with_this_python())
 
 
-def test_the_manifest(linters: Path, application: dict[str, Any]):
+def test_the_manifest(linters, application):
     path = str(EXAMPLES / "spark-application.yaml")
     run([str(linters / "yamllint"), "--strict", "-d", LINES_OF_PATHS, path], with_this_python())
     spec = application["spec"]
@@ -64,9 +58,7 @@ def test_the_manifest(linters: Path, application: dict[str, Any]):
     assert (REPOSITORY / "jobs" / job).is_file()
 
 
-def test_both_ways_have_the_same_settings_and_they_are_options_of_the_sink(
-    application: dict[str, Any], conf: dict[str, str]
-):
+def test_both_ways_have_the_same_settings_and_they_are_options_of_the_sink(application, conf):
     spec = application["spec"]
     for name, value in spec["sparkConf"].items():
         assert conf[name] == value

@@ -1,7 +1,5 @@
 """One run of each way to lose an executor; `make lost` has twenty of the kills."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,11 +1,8 @@
 """The cluster that the other tests of this folder write on."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +24,7 @@ print("sum", spark.sparkContext.parallelize(range(4), 4).map(lambda n: n + 2).su
 """
 
 
-def test_executors_and_their_python_workers_are_known_and_end_with_the_cluster(tmp_path: Path):
+def test_executors_and_their_python_workers_are_known_and_end_with_the_cluster(tmp_path):
     with StandaloneCluster(tmp_path) as cluster:
         settings = [f"{name}={value}" for name, value in CLIENT_CONF.items()]
         driver = subprocess.Popen(

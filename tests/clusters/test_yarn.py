@@ -1,10 +1,6 @@
 """YARN: the driver in a container of the cluster, or outside."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pyspark
 import pytest
@@ -13,7 +9,6 @@ from tests.clusters.standalone import QUICK_CONF, SPARK_HOME
 from tests.clusters.working import (
     REPOSITORY,
     WORK,
-    Job,
     check_and_record,
     clean_environment,
     run,
@@ -24,12 +19,12 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
-def hadoop_conf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def hadoop_conf(tmp_path_factory):
     with yarn_cluster(tmp_path_factory.mktemp("yarn")) as (_, conf):
         yield conf
 
 
-def submit(hadoop_conf: Path, job: Job, mode: str) -> None:
+def submit(hadoop_conf, job, mode):
     """Python and this checkout are named in the environment of containers."""
     own = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)}
     conf = {
@@ -47,11 +42,11 @@ def submit(hadoop_conf: Path, job: Job, mode: str) -> None:
     run(command, clean_environment(HADOOP_CONF_DIR=str(hadoop_conf), **own))
 
 
-def test_cluster_mode(hadoop_conf: Path, job: Job):
+def test_cluster_mode(hadoop_conf, job):
     submit(hadoop_conf, job, "cluster")
     check_and_record(job, "yarn cluster", pyspark.__version__)
 
 
-def test_client_mode(hadoop_conf: Path, job: Job):
+def test_client_mode(hadoop_conf, job):
     submit(hadoop_conf, job, "client")
     check_and_record(job, "yarn client", pyspark.__version__)

@@ -10,13 +10,9 @@ Spark 3.5 has no data sources in Python that write: there it writes with the sin
 its Python must have. FOLDER/refused-stream is made when Spark has refused the stream.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -31,12 +27,12 @@ EXACTLY_ONCE = {
 class Work:
     """The kinds of writes, each to its own topic."""
 
-    def __init__(self, spark: SparkSession, servers: str, topic: str, folder: str) -> None:
+    def __init__(self, spark, servers, topic, folder):
         self._spark = spark
         self._servers = servers
         self._topic = topic
         self._folder = folder
-        self.kinds: dict[str, Callable[[str], None]] = {
+        self.kinds = {
             "batch": self._batch,
             "stream": self._stream,
             "foreachBatch": self._foreach_batch,
@@ -44,11 +40,11 @@ class Work:
             "exactly-once stream": self._exactly_once_stream,
         }
 
-    def run(self, what: str) -> None:
+    def run(self, what):
         self.kinds[what](what)
         print("done:", what, flush=True)
 
-    def _options(self, what: str) -> dict[str, str]:
+    def _options(self, what):
         topic = f"{self._topic}-{what.replace(' ', '-')}"
         path = f"{self._folder}/metrics-{what.replace(' ', '-')}.jsonl"
         return {
@@ -57,20 +53,20 @@ class Work:
             "metrics.path": path,
         }
 
-    def _batch(self, what: str, **more: str) -> None:
+    def _batch(self, what, **more):
         numbers = self._spark.range(0, BATCH_ROWS, 1, 4)
         rows = numbers.selectExpr("cast(id as string) key", "cast(id as string) value")
         writer = rows.write.format("pykafka-sink").mode("append")
         writer.options(**self._options(what), **more).save()
 
-    def _exactly_once_batch(self, what: str) -> None:
+    def _exactly_once_batch(self, what):
         self._batch(what, **{**EXACTLY_ONCE, "transactional.id.prefix": f"{self._topic}-job"})
 
-    def _input(self) -> Any:
+    def _input(self):
         lines = self._spark.readStream.option("maxFilesPerTrigger", "1")
         return lines.text(f"{self._folder}/in").selectExpr("value key", "value")
 
-    def _finish(self, writer: Any, what: str) -> None:
+    def _finish(self, writer, what):
         """Until the end of the input; Spark 4 keeps what has stopped a query for the caller."""
         checkpoint = f"{self._folder}/checkpoint-{what.replace(' ', '-')}"
         query = started(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True))
@@ -79,17 +75,17 @@ class Work:
         if error is not None:
             raise error
 
-    def _stream(self, what: str, **more: str) -> None:
+    def _stream(self, what, **more):
         writer = self._input().writeStream.format("pykafka-sink")
         self._finish(writer.options(**self._options(what), **more), what)
 
-    def _exactly_once_stream(self, what: str) -> None:
+    def _exactly_once_stream(self, what):
         self._stream(what, **{**EXACTLY_ONCE, "transactional.id.prefix": f"{self._topic}-stream"})
 
-    def _foreach_batch(self, what: str) -> None:
+    def _foreach_batch(self, what):
         options = self._options(what)
 
-        def save(rows: Any, batch_id: int) -> None:
+        def save(rows, batch_id):
             rows.write.format("pykafka-sink").mode("append").options(**options).save()
 
         self._finish(self._input().writeStream.foreachBatch(save), what)
@@ -98,14 +94,14 @@ class Work:
 class WorkOfFunctions(Work):
     """The same by ``write`` and ``batch_writer``; a stream by the data source must be refused."""
 
-    def _batch(self, what: str, **more: str) -> None:
+    def _batch(self, what, **more):
         import spark_kafka_sink
 
         numbers = self._spark.range(0, BATCH_ROWS, 1, 4)
         rows = numbers.selectExpr("cast(id as string) key", "cast(id as string) value")
         spark_kafka_sink.write(rows, {**self._options(what), **more})
 
-    def _stream(self, what: str, **more: str) -> None:
+    def _stream(self, what, **more):
         try:
             super()._stream(what, **more)
         except Exception as error:
@@ -115,20 +111,20 @@ class WorkOfFunctions(Work):
         else:
             raise AssertionError("this Spark has data sources")
 
-    def _exactly_once_stream(self, what: str) -> None:
+    def _exactly_once_stream(self, what):
         options = {**EXACTLY_ONCE, "transactional.id.prefix": f"{self._topic}-stream"}
         if "SPARK_REMOTE" in os.environ:
             options["write.id"] = "stream"  # Spark Connect does not tell functions the query's id.
         self._foreach_batch(what, **options)
 
-    def _foreach_batch(self, what: str, **more: str) -> None:
+    def _foreach_batch(self, what, **more):
         import spark_kafka_sink
 
         sink = spark_kafka_sink.batch_writer({**self._options(what), **more})
         self._finish(self._input().writeStream.foreachBatch(sink), what)
 
 
-def started(writer: Any) -> Any:
+def started(writer):
     """Its query. A Spark Connect server gives the process of a function 10 s to begin, whatever
     else the machine does.
     """
@@ -140,7 +136,7 @@ def started(writer: Any) -> Any:
                 raise
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("servers")
     parser.add_argument("topic")

@@ -1,9 +1,6 @@
 """YARN on this machine: Hadoop's MiniYARNCluster, one resource manager and one node, in a JVM."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +21,7 @@ _NEEDED = (
 
 
 @contextmanager
-def yarn_cluster(folder: Path) -> Iterator[tuple[Processes, Path]]:
+def yarn_cluster(folder):
     """Its processes, and the folder that is HADOOP_CONF_DIR for spark-submit. Needs a JDK."""
     jars = SPARK_HOME / "jars"
     (api,) = jars.glob("hadoop-client-api-*.jar")

@@ -18,7 +18,6 @@ import fcntl
 import json
 import os
 import platform
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,22 +60,13 @@ class Result(NamedTuple):
     reason: str = ""
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def key(self):
         """Of the records with one key, only the last is kept."""
         return self[:5]
 
 
 @contextlib.contextmanager
-def of(
-    *,
-    what: str,
-    where: str,
-    kafka: str,
-    command: str,
-    spark: str = "",
-    python: str = "",
-    no: str = "",
-) -> Iterator[None]:
+def of(*, what, where, kafka, command, spark="", python="", no=""):
     """Record that the body passed, or failed. ``python`` is this interpreter's if not given.
 
     ``no``: the body shows that this does not work, and is refused; the reason, for the document.
@@ -96,10 +86,10 @@ def of(
         add(result._replace(outcome=NO if no else PASSED, reason=no))
 
 
-_failed: set[tuple[str, ...]] = set()
+_failed = set()
 
 
-def add(*results: Result, path: Path = RESULTS) -> None:
+def add(*results, path=RESULTS):
     """Keep ``results``, in place of those of the same keys. Other processes may do so too.
 
     Raises ValueError for a result that the document has no place for.
@@ -114,14 +104,14 @@ def add(*results: Result, path: Path = RESULTS) -> None:
         part.replace(path)
 
 
-def read(path: Path = RESULTS) -> list[Result]:
+def read(path=RESULTS):
     """All of them, in the order of their keys."""
     if not path.exists():
         return []
     return [Result(**fields) for fields in json.loads(path.read_text(encoding="utf-8"))]
 
 
-def _check(result: Result) -> None:
+def _check(result):
     if result.outcome not in (PASSED, FAILED, NO):
         raise ValueError(f"outcome '{result.outcome}' is not one of passed, failed, no")
     if (result.outcome == NO) != bool(result.reason):
@@ -132,23 +122,23 @@ def _check(result: Result) -> None:
         raise ValueError(f"{result}: python, kafka, what and command must be given")
 
 
-def _text(results: Iterable[Result]) -> str:
+def _text(results):
     """One line for each, so that two branches that add some can be merged."""
     lines = (json.dumps(result._asdict()) for result in sorted(results, key=_order))
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
-def _order(result: Result) -> tuple[object, ...]:
+def _order(result):
     return (result.where, version(result.spark), version(result.kafka), *result.key)
 
 
-def version(text: str) -> tuple[int, ...]:
+def version(text):
     """Of "4.0.2" its numbers, for sorting."""
     return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path):
     """One process at a time. The folder is what is locked: the file itself is replaced."""
     folder = os.open(path.parent, os.O_RDONLY)
     try:

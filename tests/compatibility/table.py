@@ -3,9 +3,6 @@
 python -m tests.compatibility.table
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
 from pathlib import Path
 
 from tests.compatibility.prose import (
@@ -19,7 +16,6 @@ from tests.compatibility.prose import (
     SPARK_NOTE,
     SUMMARY_OF_BROKERS,
     SUMMARY_OF_SPARK,
-    Runtime,
 )
 from tests.compatibility.refused import IN_BROKERS, IN_SPARK
 from tests.compatibility.results import (
@@ -29,7 +25,6 @@ from tests.compatibility.results import (
     PASSED,
     WHAT,
     WHERE,
-    Result,
     read,
     version,
 )
@@ -54,12 +49,12 @@ BROKER_WHAT = (
 """What is run against every broker: the columns of its table."""
 
 
-def minor(text: str) -> str:
+def minor(text):
     """Of "4.0.2" its "4.0"."""
     return ".".join(text.split(".")[:2])
 
 
-def render(results: Iterable[Result]) -> str:
+def render(results):
     """Return the page for users."""
     everything = list(results)
     in_spark = [result for result in everything if result.where != BROKER]
@@ -71,7 +66,7 @@ def render(results: Iterable[Result]) -> str:
     return "\n".join(part.strip() + "\n" for part in parts)
 
 
-def render_every_run(results: Iterable[Result]) -> str:
+def render_every_run(results):
     """Return the page for maintainers, with a row for each combination."""
     everything = list(results)
     in_spark = [result for result in everything if result.where != BROKER]
@@ -80,7 +75,7 @@ def render_every_run(results: Iterable[Result]) -> str:
     return "\n".join(part.strip() + "\n" for part in parts)
 
 
-def _spark_summary(results: list[Result]) -> str:
+def _spark_summary(results):
     rows = []
     for spark in SPARKS:
         of_spark = [r for r in results if minor(r.spark) == spark]
@@ -96,7 +91,7 @@ def _spark_summary(results: list[Result]) -> str:
     return _table(["Spark", "Python", "Kafka", "tested in", "not there"], rows)
 
 
-def _broker_summary(results: list[Result]) -> str:
+def _broker_summary(results):
     rows = []
     for kafka in _sorted({r.kafka for r in results}):
         of_kafka = {r.what: r.outcome for r in results if r.kafka == kafka}
@@ -109,7 +104,7 @@ def _broker_summary(results: list[Result]) -> str:
     return _table(["Kafka", "at-least-once", "exactly-once"], rows)
 
 
-def _spark_table(results: list[Result]) -> str:
+def _spark_table(results):
     rows = []
     for spark in SPARKS:
         for where in WHERE:
@@ -120,12 +115,12 @@ def _spark_table(results: list[Result]) -> str:
     return _table(["Spark", "where", *WHAT, "versions", "command"], rows)
 
 
-def _cell_of_spark(results: list[Result], spark: str, where: str, what: str) -> str:
+def _cell_of_spark(results, spark, where, what):
     here = [r for r in results if (minor(r.spark), r.where) == (spark, where)]
     return _cell([r for r in here if r.what == what], here, IN_SPARK.get((spark, where, what)))
 
 
-def _cell(of_cell: list[Result], of_row: list[Result], refused: str | None) -> str:
+def _cell(of_cell, of_row, refused):
     """ "tested", with the versions if they are fewer than those of the row; or "no" and why."""
     failed = [r for r in of_cell if r.outcome == FAILED]
     if failed:
@@ -139,7 +134,7 @@ def _cell(of_cell: list[Result], of_row: list[Result], refused: str | None) -> s
     return f"tested ({here})" if here else "tested"
 
 
-def _versions(results: list[Result], of_row: list[Result] | None = None) -> str:
+def _versions(results, of_row=None):
     """Of Spark, Python and Kafka; with ``of_row``, only what is not the same there."""
     texts = []
     for field in ("spark", "python", "kafka"):
@@ -149,22 +144,22 @@ def _versions(results: list[Result], of_row: list[Result] | None = None) -> str:
     return ", ".join(texts)
 
 
-def _all(field: str, results: list[Result]) -> set[str]:
+def _all(field, results):
     versions = {str(getattr(result, field)) for result in results} - {""}
     return {minor(text) for text in versions} if field == "python" else versions
 
 
-def _with_what(results: list[Result]) -> list[str]:
+def _with_what(results):
     """The last two cells of a row: versions and commands."""
     commands = ", ".join(f"`{command}`" for command in sorted({r.command for r in results}))
     return [_versions(results), commands]
 
 
-def _sorted(versions: Iterable[str]) -> list[str]:
+def _sorted(versions):
     return sorted(versions, key=version)
 
 
-def _broker_table(results: list[Result]) -> str:
+def _broker_table(results):
     rows = []
     for kafka in _sorted({r.kafka for r in results} | {kafka for kafka, _ in IN_BROKERS}):
         of_kafka = [r for r in results if r.kafka == kafka]
@@ -178,7 +173,7 @@ def _broker_table(results: list[Result]) -> str:
     return _table(["Kafka", *BROKER_WHAT, "Python", "command"], rows)
 
 
-def _runtimes_table(runtimes: Iterable[Runtime], results: list[Result]) -> str:
+def _runtimes_table(runtimes, results):
     rows = []
     for runtime in runtimes:
         same = [r for r in results if minor(r.spark) == minor(runtime.spark)]
@@ -190,7 +185,7 @@ def _runtimes_table(runtimes: Iterable[Runtime], results: list[Result]) -> str:
     return _table(["runtime", "Spark", "Python", "tested with this Spark", "write with"], rows)
 
 
-def _table(heads: list[str], rows: list[list[str]]) -> str:
+def _table(heads, rows):
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

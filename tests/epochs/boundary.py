@@ -9,26 +9,21 @@ and the driver dies at the point in every second one. Every record must be visib
 client, and nothing may be open.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import time
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import prepare_log_topic
 from spark_kafka_sink.transactions.model import (
     Driver,
-    Plan,
     TaskTransaction,
     Unit,
     WorkerTransactionalIds,
@@ -56,7 +51,7 @@ class _DiedError(BaseException):
 class Prefix:
     """One query whose driver dies at ``point`` in every second micro-batch."""
 
-    def __init__(self, kafka: LocalKafka, point: str) -> None:
+    def __init__(self, kafka, point):
         self.point = point
         self.name = point.replace(".", "-")
         self._servers = kafka.bootstrap_servers
@@ -65,10 +60,10 @@ class Prefix:
         self._config = ExactlyOnceConfig(
             self.name, _TIMEOUT_MS, _LOG_TOPIC, 1, accepts_missing_record=True
         )
-        self._producer_ids: set[int] = set()
+        self._producer_ids = set()
         kafka.create_topic(self.name)
 
-    def age(self) -> None:
+    def age(self):
         """InitProducerId of both ids, again and again."""
         task_id = f"{self.name}.{_WORKER}.0"
         for name in (driver_transactional_id(self.name), task_id):
@@ -78,7 +73,7 @@ class Prefix:
                 found = self._client._init_producer_ids([name], _TIMEOUT_MS, deadline_ms)
                 epoch = found[name].producer_epoch
 
-    def run(self) -> str:
+    def run(self):
         """Micro-batches until both ids have crossed the end; how it went."""
         ids = WorkerTransactionalIds(_WORKER)
         producer = open_producer(self._servers)
@@ -97,8 +92,8 @@ class Prefix:
         assert len(self._producer_ids) == 4, f"{self.name}: {self._producer_ids}"
         return f"{self.name}: {_BATCHES} micro-batches, once each"
 
-    def _die_in(self, producer: ThreadedProducer, ids: WorkerTransactionalIds, number: int) -> None:
-        def hook(reached: str) -> None:
+    def _die_in(self, producer, ids, number):
+        def hook(reached):
             if reached == self.point:
                 raise _DiedError(reached)
 
@@ -110,9 +105,7 @@ class Prefix:
         finally:
             crash_points.set_hook(None)
 
-    def _commit(
-        self, producer: ThreadedProducer, ids: WorkerTransactionalIds, number: int, driver: int
-    ) -> None:
+    def _commit(self, producer, ids, number, driver):
         protocol = CommitProtocol(self._client, self._config, SystemClock(), _PATIENCE_MS)
         who = Driver(f"driver-{driver}", "here", driver, "/checkpoint", None)
         plan = protocol.plan(who, None)
@@ -120,9 +113,7 @@ class Prefix:
         self._producer_ids |= {plan.token.producer_id, written[0].producer_id}
         protocol.commit(plan, Unit("query", number, None), written)
 
-    def _write(
-        self, producer: ThreadedProducer, ids: WorkerTransactionalIds, plan: Plan, number: int
-    ) -> TaskTransaction:
+    def _write(self, producer, ids, plan, number):
         producer.begin_task([self.name])
         producer.begin_transaction(ids.next_id(plan.prefix, plan.token), plan.timeout_ms)
         batch = batch_of(value=[b"%d" % number])
@@ -133,7 +124,7 @@ class Prefix:
         return TaskTransaction(*prepared, 0, 1, "0-0")
 
 
-def run(version: str, points: Iterable[str]) -> None:
+def run(version, points):
     """All prefixes are aged at the same time, and run one after another."""
     with LocalKafka(version=version) as kafka:
         with AdminClient.connect(kafka.bootstrap_servers) as admin:
@@ -148,7 +139,7 @@ def run(version: str, points: Iterable[str]) -> None:
             logger.info(prefix.run())
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments):
     """The version of Kafka, and points."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     version, *points = arguments

@@ -5,15 +5,10 @@
     python -m tests.java_metrics.comparing     # writes results.json, and docs/internals/java-metrics.md of it
 """
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.java_metrics.producers import CLIENT_VERSION, JavaClasses, JavaProducer, OurProducer
 from tests.java_metrics.work import (
     ALL,
@@ -21,8 +16,6 @@ from tests.java_metrics.work import (
     PARTITIONS,
     QUOTA_BYTES_PER_S,
     WORKS,
-    SlowLink,
-    Work,
     slow_kafka,
 )
 from tests.local_kafka import PatientKafka
@@ -31,9 +24,9 @@ RESULTS = Path(__file__).with_name("results.json")
 THROTTLED = "throttled"
 
 
-def measure(works: Sequence[Work]) -> dict[str, Any]:
+def measure(works):
     """By work, group and name: [here, Java]."""
-    measured: dict[str, Any] = {}
+    measured = {}
     with JavaClasses() as classes, slow_kafka(PatientKafka) as (kafka, link):
         for who in ("here", "java"):
             _limit(kafka, f"{THROTTLED}-{who}")
@@ -48,7 +41,7 @@ def measure(works: Sequence[Work]) -> dict[str, Any]:
     return {"kafka": CLIENT_VERSION, "works": measured}
 
 
-def _told(who: str, work: Work, kafka: LocalKafka, link: SlowLink, classes: str) -> Any:
+def _told(who, work, kafka, link, classes):
     topic = f"{work.name}-{who}"
     kafka.create_topic(topic, PARTITIONS)
     settings = {**ALL, **work.settings, "bootstrap.servers": link.address}
@@ -71,7 +64,7 @@ def _told(who: str, work: Work, kafka: LocalKafka, link: SlowLink, classes: str)
         producer.close()
 
 
-def _limit(kafka: LocalKafka, client_id: str) -> None:
+def _limit(kafka, client_id):
     kafka.run_tool(
         "ConfigCommand",
         *("--bootstrap-server", kafka.bootstrap_servers, "--alter"),

@@ -6,10 +6,8 @@ import base64
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -41,12 +39,12 @@ class Told(NamedTuple):
 class OurProducer:
     """What a task does, in one process with the test."""
 
-    def __init__(self, settings: Settings, topic: str) -> None:
+    def __init__(self, settings, topic):
         self._topic = topic
         self._rows = TimedInput(())
         self._producer = ThreadedProducer(ProducerConfig.parse(settings), [topic])
 
-    def send(self, partition: int, values: Sequence[bytes]) -> None:
+    def send(self, partition, values):
         """All of them at once: an Arrow batch."""
         columns = [
             pa.array(values, pa.binary()),
@@ -56,18 +54,18 @@ class OurProducer:
         batch = pa.record_batch(columns, names=["value", "partition", "timestamp"])
         self._producer.append(batch, _POSITIONS._replace(topic_option=self._topic))
 
-    def flush(self) -> None:
+    def flush(self):
         """Wait for all acknowledgements."""
         self._producer.flush()
 
-    def metrics(self) -> Told:
+    def metrics(self):
         """As they follow from the line."""
         metrics, report = self._producer.metrics, dict(self._producer.report)
         self._rows.note_in(metrics)
         nodes = {n: node for n, node in self._producer.nodes.items() if node.requests}
         message = KafkaCommitMessage(0, 0, None, report, metrics, nodes=nodes)
         message.started_at_ms = self._rows.started_at_ms
-        line: dict[str, Any] = BatchSummary.merge([message]).line("commit", None)
+        line = BatchSummary.merge([message]).line("commit", None)
         assert set(report) <= {TopicPartition(self._topic, n) for n in range(100)}
         values = names.values_of(line)
         of_topic = names.topic_or_node_values(line, line["topics"][self._topic])
@@ -78,14 +76,14 @@ class OurProducer:
             {m.name: m.value(of_node) or 0.0 for m in names.NODE_METRICS},
         )
 
-    def close(self) -> None:
+    def close(self):
         self._producer.close()
 
 
 class JavaProducer:
     """Kafka's own, in a process that is told by lines what to do."""
 
-    def __init__(self, settings: Settings, topic: str, classes: str) -> None:
+    def __init__(self, settings, topic, classes):
         self._topic = topic
         java = find_java_for_kafka(CLIENT_VERSION)
         options = [f"{name}={value}" for name, value in settings.items()]
@@ -100,16 +98,16 @@ class JavaProducer:
             text=True,
         )
 
-    def send(self, partition: int, values: Sequence[bytes]) -> None:
+    def send(self, partition, values):
         """One after the other."""
         texts = " ".join(base64.b64encode(value).decode() for value in values)
         self._tell(f"send {self._topic} {partition} {_TIMESTAMP_MS} {texts}")
 
-    def flush(self) -> None:
+    def flush(self):
         """Wait for all acknowledgements."""
         self._tell("flush")
 
-    def metrics(self) -> Told:
+    def metrics(self):
         """All that are numbers."""
         told = Told({}, {}, {})
         for line in self._tell("metrics"):
@@ -122,12 +120,12 @@ class JavaProducer:
                 told.node[name] = float(value)
         return told
 
-    def close(self) -> None:
+    def close(self):
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
-    def _tell(self, command: str) -> list[str]:
+    def _tell(self, command):
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(command + "\n")
@@ -146,7 +144,7 @@ CLIENT_VERSION = "4.3.0"
 class JavaClasses:
     """The compiled program, with Kafka's jars: a class path."""
 
-    def __enter__(self) -> str:
+    def __enter__(self):
         self._folder = tempfile.TemporaryDirectory()
         modules = [f"org.apache.kafka:kafka_2.13:{CLIENT_VERSION}", LOGGER_MODULE]
         jars = [str(jar) for jar in fetch_jars(modules, f"kafka-{CLIENT_VERSION}")]
@@ -157,10 +155,5 @@ class JavaClasses:
         subprocess.run(command, check=True)
         return os.pathsep.join([self._folder.name, path])
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind, error, trace):
         self._folder.cleanup()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spark_kafka_sink.metrics import names
 from tests.java_metrics.comparing import RESULTS
@@ -14,7 +13,7 @@ from tests.java_metrics.work import WORKS
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "internals" / "java-metrics.md"
 WITHIN = 0.1
 
-PRODUCER: dict[str, str] = {
+PRODUCER = {
     "record-send-total": "cut",
     "record-retry-total": "cut",
     "record-error-total": "cut",
@@ -52,13 +51,13 @@ PRODUCER: dict[str, str] = {
     "request-size-avg": "bulk",
     "request-size-max": "bulk",
 }
-TOPIC: dict[str, str] = {
+TOPIC = {
     "record-send-total": "cut",
     "byte-total": "cut",
     "record-retry-total": "cut",
     "compression-rate": "compressed",
 }
-NODE: dict[str, str] = {
+NODE = {
     "request-total": "bulk",
     "response-total": "bulk",
     "outgoing-byte-total": "bulk",
@@ -75,7 +74,7 @@ _ONE_DECIDES = (
     "one decides: the first, for which the JVM has no compiled code yet, or no connection"
 )
 _FASTER = "follows from how fast a producer is: the faster one is made to wait for longer"
-DIFFERENT: dict[str, str] = {
+DIFFERENT = {
     "record-size-max": "Java's has the header of a batch in it, 61 bytes; here it is the record",
     "record-size-avg": "Java's is the average of each batch's largest record, with that header; "
     "here it is all bytes by all records",
@@ -115,11 +114,11 @@ class Compared(NamedTuple):
     java: float
 
     @property
-    def is_same(self) -> bool:
+    def is_same(self):
         return abs(self.here - self.java) <= WITHIN * max(abs(self.java), abs(self.here))
 
 
-def compared(results: dict[str, Any]) -> Iterator[Compared]:
+def compared(results):
     """Each metric, in the work that shows it."""
     for group, shown in (("producer", PRODUCER), ("topic", TOPIC), ("node", NODE)):
         for name, work in shown.items():
@@ -127,7 +126,7 @@ def compared(results: dict[str, Any]) -> Iterator[Compared]:
             yield Compared(group, name, work, here, java)
 
 
-def names_of_java(results: dict[str, Any], group: str) -> set[str]:
+def names_of_java(results, group):
     return {name for work in results["works"].values() for name in work[group]}
 
 
@@ -148,7 +147,7 @@ two cores meanwhile, so that times are those of the links, and the JVM's own tim
 """
 
 
-def render(results: dict[str, Any]) -> str:
+def render(results):
     """The whole document."""
     text = _HEAD.format(version=results["kafka"])
     text += "".join(f"| {work.name} | {work.what} |\n" for work in WORKS)
@@ -164,12 +163,12 @@ def render(results: dict[str, Any]) -> str:
     return text
 
 
-def _row(row: Compared) -> str:
+def _row(row):
     verdict = "same" if row.is_same else DIFFERENT.get(row.name, "differs")
     return f"| {row.name} | {row.work} | {_number(row.here)} | {_number(row.java)} | {verdict} |\n"
 
 
-def _number(value: float) -> str:
+def _number(value):
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.java_metrics.producers import Settings
 from tests.proxy import TcpProxy
 
@@ -21,9 +19,9 @@ QUOTA_BYTES_PER_S = 100_000
 class Producer(Protocol):
     """Either of the two."""
 
-    def send(self, partition: int, values: list[bytes]) -> None: ...
+    def send(self, partition, values): ...
 
-    def flush(self) -> None: ...
+    def flush(self): ...
 
 
 class SlowLink(TcpProxy):
@@ -31,7 +29,7 @@ class SlowLink(TcpProxy):
 
     delay_ms = 0
 
-    def _passage_of(self, client: socket.socket) -> Callable[[], object]:
+    def _passage_of(self, client):
         return lambda: time.sleep(self.delay_ms / 1000)
 
 
@@ -48,7 +46,7 @@ class Work(NamedTuple):
     do: Callable[[Producer, SlowLink], None]
 
 
-ALL: Settings = {
+ALL = {
     "acks": "all",
     "linger.ms": "5",
     "batch.size": "16384",
@@ -58,11 +56,11 @@ ALL: Settings = {
 }
 """Where defaults differ."""
 
-JAVA_ONLY: Settings = {"metrics.sample.window.ms": "600000"}
+JAVA_ONLY = {"metrics.sample.window.ms": "600000"}
 """Averages and maxima of all the work, not of its last 30 seconds."""
 
 
-def texts(count: int, size: int, seed: int) -> list[bytes]:
+def texts(count, size, seed):
     """Values that compress as text does."""
     rng = random.Random(seed)
     words = [
@@ -77,14 +75,14 @@ def texts(count: int, size: int, seed: int) -> list[bytes]:
     return values
 
 
-def _bulk(producer: Producer, link: SlowLink) -> None:
+def _bulk(producer, link):
     values = texts(30_000, 200, seed=1)
     for number, start in enumerate(range(0, len(values), 100)):
         producer.send(number % PARTITIONS, values[start : start + 100])
     producer.flush()
 
 
-def _paced(producer: Producer, link: SlowLink) -> None:
+def _paced(producer, link):
     """One batch of each partition in a request, which nothing waits for but linger.ms."""
     values = texts(20, 100, seed=2)
     producer.send(0, values[:1])
@@ -96,7 +94,7 @@ def _paced(producer: Producer, link: SlowLink) -> None:
     producer.flush()
 
 
-def _cut(producer: Producer, link: SlowLink) -> None:
+def _cut(producer, link):
     """Connections are lost while a request waits for its answer, three times."""
     values = texts(20, 100, seed=3)
     producer.send(0, values[:1])
@@ -108,14 +106,14 @@ def _cut(producer: Producer, link: SlowLink) -> None:
         producer.flush()
 
 
-def _full(producer: Producer, link: SlowLink) -> None:
+def _full(producer, link):
     values = texts(10_000, 200, seed=4)
     for start in range(0, len(values), 100):
         producer.send(0, values[start : start + 100])
     producer.flush()
 
 
-def _throttled(producer: Producer, link: SlowLink) -> None:
+def _throttled(producer, link):
     """A megabyte at once, which is what the quota's first seconds let through, and two more."""
     for seed in (5, 6, 7):
         values = texts(50, 20_000, seed)
@@ -159,9 +157,9 @@ WORKS = (
 
 
 @contextmanager
-def slow_kafka(make: Callable[..., LocalKafka]) -> Iterator[tuple[LocalKafka, SlowLink]]:
+def slow_kafka(make):
     """One broker that is reached through a link."""
-    brokers: list[LocalKafka] = []
+    brokers = []
     with (
         SlowLink(lambda: _target(brokers[0])) as link,
         make(
@@ -174,5 +172,5 @@ def slow_kafka(make: Callable[..., LocalKafka]) -> Iterator[tuple[LocalKafka, Sl
         yield kafka, link
 
 
-def _target(kafka: LocalKafka) -> tuple[str, int]:
+def _target(kafka):
     return kafka.address(1, LISTENER)

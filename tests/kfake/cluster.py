@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
 
 
-def build(go: str, folder: Path) -> Path:
+def build(go, folder):
     """The program, compiled by ``go`` into ``folder``. Its modules are fetched at the first time."""
     program = folder / "kfake"
     command = [go, "build", "-o", str(program), "."]
@@ -32,13 +30,7 @@ class Seen(NamedTuple):
 class KfakeCluster:
     """A context manager. ``version``: of the Kafka whose versions of requests it knows."""
 
-    def __init__(
-        self,
-        program: Path,
-        brokers: int = 1,
-        version: str = "",
-        configs: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, program, brokers=1, version="", configs=None):
         self.version = version
         self._process = subprocess.Popen(
             [
@@ -55,18 +47,13 @@ class KfakeCluster:
             self.close()
             raise
 
-    def __enter__(self) -> KfakeCluster:
+    def __enter__(self):
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type, exc, traceback):
         self.close()
 
-    def close(self) -> None:
+    def close(self):
         """End the program."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -74,21 +61,21 @@ class KfakeCluster:
         self._process.wait()
         self._process.stdout.close()
 
-    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+    def create_topic(self, name, partitions=1, **configs):
         self.do("topic", topic=name, partitions=partitions, configs=configs)
 
-    def do(self, what: str, **more: Any) -> Any:
+    def do(self, what, **more):
         """What main.go lists, done or begun when this returns."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": what, **more}) + "\n")
         self._process.stdin.flush()
         return self._answer()
 
-    def requests(self, api: str) -> list[Seen]:
+    def requests(self, api):
         """All that came so far, in their order."""
         return [Seen(**seen) for seen in self.do("requests") if seen["api"] == api]
 
-    def _answer(self) -> Any:
+    def _answer(self):
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"the program ended with {self._process.wait()}"

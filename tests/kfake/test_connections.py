@@ -1,7 +1,5 @@
 """Connections that end, answers that are late or lost, leaders that move, brokers that throttle."""
 
-from __future__ import annotations
-
 import random
 import threading
 
@@ -40,7 +38,7 @@ def test_an_answer_that_comes_after_its_request_was_sent_again(new_cluster):
     cluster.do("hold", api="Produce", count=1, skip=2)
     released = []
 
-    def release_when_sent_again() -> None:
+    def release_when_sent_again():
         assert eventually(lambda: cluster.do("held") == 1)
         before = len(cluster.requests("Produce"))
         assert eventually(lambda: len(cluster.requests("Produce")) > before)
@@ -60,7 +58,7 @@ def test_leaders_that_move(cluster):
     """Before each chunk, each partition to another broker."""
     numbers = Numbers(cluster, chunks=40).create()
 
-    def move(number: int) -> None:
+    def move(number):
         for partition in range(numbers.partitions):
             node = (number + partition) % BROKERS
             cluster.do("move", topic=numbers.topic, partition=partition, node=node)
@@ -87,7 +85,7 @@ def test_all_of_it_in_any_order(cluster, seed):
     numbers = Numbers(cluster, chunks=30).create()
     errors = ("NOT_LEADER_FOR_PARTITION", "REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
 
-    def disturb(number: int) -> None:
+    def disturb(number):
         when = {"api": "Produce", "count": chance.randint(1, 3), "skip": chance.randint(0, 5)}
         what = chance.choice(["nothing", "fault", "close", "lose", "move"])
         if what == "fault":

@@ -1,7 +1,5 @@
 """Errors that brokers answer: what is tried again arrives once and in order, what is not is told."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError

@@ -1,7 +1,5 @@
 """Metrics that brokers ask for (KIP-714), to brokers that share no code with Apache Kafka."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
@@ -12,13 +10,12 @@ from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import write_rows
 from tests.broker.producing import batch_of, open_producer, plan_of
-from tests.kfake.cluster import KfakeCluster
 from tests.patience import PATIENCE_MS, until
 
 pytestmark = pytest.mark.long
 
 
-def test_the_last_push_is_taken(cluster: KfakeCluster, caplog, monkeypatch) -> None:
+def test_the_last_push_is_taken(cluster, caplog, monkeypatch):
     monkeypatch.setattr(telemetry, "CLOSE_TIMEOUT_MS", PATIENCE_MS)
     caplog.set_level(logging.WARNING, "spark_kafka_sink")
     cluster.create_topic("watched", 3)
@@ -35,9 +32,7 @@ def test_the_last_push_is_taken(cluster: KfakeCluster, caplog, monkeypatch) -> N
 
 
 @pytest.mark.parametrize(("query_id", "tasks_push"), [(None, [1, 2]), ("q", [0, 0])])
-def test_a_jobs_task_pushes_at_its_end_and_a_querys_at_the_interval(
-    cluster: KfakeCluster, query_id: str | None, tasks_push: list[int]
-) -> None:
+def test_a_jobs_task_pushes_at_its_end_and_a_querys_at_the_interval(cluster, query_id, tasks_push):
     """Nobody closes the producer: the process is Spark's."""
     cluster.create_topic("watched", 3)
     given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "watched"}

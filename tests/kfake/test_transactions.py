@@ -1,9 +1,5 @@
 """Exactly-once's commit protocol on kfake: real tasks, the real driver, and coordinators that err."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from spark_kafka_sink.base.clock import SystemClock
@@ -17,7 +13,6 @@ from spark_kafka_sink.transactions.model import Unit
 from tests.broker.processes import eventually
 from tests.broker.test_cli_transactions import LOG_TOPIC, TIMEOUT_MS, Query
 from tests.broker.test_transactions import PARTITIONS, committed, uncommitted
-from tests.kfake.cluster import KfakeCluster
 from tests.patience import PATIENCE_MS
 
 pytestmark = pytest.mark.long
@@ -34,9 +29,7 @@ ASKED = ("InitProducerID", "AddPartitionsToTxn", "EndTxn")
 
 
 @pytest.fixture(params=["3.0", "3.9", ""], ids=["3.0", "3.9", "newest"])
-def query(
-    new_cluster: Callable[..., KfakeCluster], request: pytest.FixtureRequest
-) -> Iterator[Query]:
+def query(new_cluster, request):
     cluster = new_cluster(version=request.param, brokers=3)
     cluster.create_topic("p-rows", PARTITIONS)
     config = ExactlyOnceConfig("p", TIMEOUT_MS, LOG_TOPIC, 1, accepts_missing_record=True)
@@ -49,7 +42,7 @@ def query(
     crash_points.set_hook(None)
 
 
-def commit(query: Query) -> None:
+def commit(query):
     """A unit, which must then be there once."""
     plan, written = query.begin()
     query.protocol.commit(plan, UNIT, written)

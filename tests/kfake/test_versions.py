@@ -1,7 +1,5 @@
 """Brokers that know the requests of every Kafka from 2.1 on, and those that are too old."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from spark_kafka_sink.producer.metrics import ProducerMetrics
-from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.creating import producer_for
 from tests.broker.producing import batch_of, plan_of
 from tests.kfake.cluster import KfakeCluster
@@ -32,13 +29,11 @@ class Numbers(NamedTuple):
     partitions: int = 3
     chunks: int = 10
 
-    def create(self, **configs: str) -> Numbers:
+    def create(self, **configs):
         self.cluster.create_topic(self.topic, self.partitions, **configs)
         return self
 
-    def deliver(
-        self, before: Callable[[int], object] | None = None, **options: str
-    ) -> ProducerMetrics:
+    def deliver(self, before=None, **options):
         """Write all, and check that each is there once and in order.
 
         ``before`` is called with the number of each chunk before it is written.
@@ -49,9 +44,7 @@ class Numbers(NamedTuple):
         self.check()
         return metrics
 
-    def write(
-        self, producer: ThreadedProducer, before: Callable[[int], object] | None = None
-    ) -> None:
+    def write(self, producer, before=None):
         """All chunks, flushed in the middle and at the end."""
         for number in range(self.chunks):
             if before is not None:
@@ -62,12 +55,12 @@ class Numbers(NamedTuple):
                 producer.flush()
         producer.flush()
 
-    def chunk(self, number: int) -> Any:
+    def chunk(self, number):
         rows = range(number * ROWS_PER_CHUNK, (number + 1) * ROWS_PER_CHUNK)
         partitions = [row % self.partitions for row in rows]
         return batch_of(value=[b"%d" % row for row in rows], partition=partitions)
 
-    def check(self) -> None:
+    def check(self):
         """By what confluent-kafka reads, and by what the broker has of each partition."""
         records = read_topic(self.cluster.bootstrap_servers, self.topic)
         for partition in range(self.partitions):

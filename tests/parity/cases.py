@@ -5,18 +5,15 @@ version, writes them with both sinks in one session, and prints a line of JSON f
 what was refused, what the case has seen, and the error that ended it.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import platform
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
 from tests.parity.world import (
@@ -37,7 +34,7 @@ KEYED = ("cast(id as string) as key", "cast(id as string) as value")
 
 
 @case(BATCH, out=1)
-def headers(world: World) -> None:
+def headers(world):
     """Headers in order, with repeated keys, null values, none at all"""
     world.save(
         world.rows(
@@ -54,7 +51,7 @@ def headers(world: World) -> None:
 
 
 @case(BATCH, default=4, column=4, null=4)
-def partition_of_keys_and_column(world: World) -> None:
+def partition_of_keys_and_column(world):
     """A partition column comes before the key; null leaves it to the key"""
     world.save(world.rows(*KEYED, count=500), world.topic("default"))
     world.save(world.rows(*KEYED, "2 as partition"), world.topic("column"))
@@ -63,65 +60,65 @@ def partition_of_keys_and_column(world: World) -> None:
 
 
 @case(BATCH, out=4)
-def partition_column_before_partitioner(world: World) -> None:
+def partition_column_before_partitioner(world):
     """A partition column comes before kafka.partitioner.class"""
     robin = {"kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
     world.save(world.rows(*KEYED, "2 as partition"), world.topic("out"), **robin)
 
 
 @case(BATCH)
-def null_topic(world: World) -> None:
+def null_topic(world):
     """A null topic without the option topic is refused"""
     world.save_refused(world.rows("cast(null as string) as topic", "'v' as value"))
 
 
 @case(BATCH, True, out=1)
-def save_mode_ignore(world: World) -> None:
+def save_mode_ignore(world):
     """Save mode ignore is refused, and nothing written"""
     world.save_refused(world.rows("'v' as value"), world.topic("out"), mode="ignore")
 
 
 @case(BATCH, True, out=1)
-def save_mode_overwrite(world: World) -> None:
+def save_mode_overwrite(world):
     """Save mode overwrite is refused, and nothing written"""
     world.save_refused(world.rows("'v' as value"), world.topic("out"), mode="overwrite")
 
 
 @case("KafkaSourceProvider", True, out=1)
-def default_save_mode(world: World) -> None:
+def default_save_mode(world):
     """Without a save mode"""
     world.save(world.rows("'v' as value"), world.topic("out"), mode="")
 
 
 @case(BATCH, out=3)
-def analyzed_plan(world: World) -> None:
+def analyzed_plan(world):
     """Values computed from all columns, SPARK-20496"""
     numbers = world.spark.range(1, 1000)
     world.save(numbers.selectExpr("to_json(struct(*)) as value"), world.topic("out"))
 
 
 @case(BATCH, out=1)
-def small_buffer(world: World) -> None:
+def small_buffer(world):
     """1,000 records of 15,000 bytes through kafka.buffer.memory=16384"""
     values = world.rows("rpad(cast(id as string), 15000, '.') as value", count=1000)
     world.save(values, world.topic("out"), kafka_buffer_memory=16384)
 
 
 @case("KafkaSinkBatchSuite, SPARK-29500")
-def missing_topic(world: World) -> None:
+def missing_topic(world):
     """A topic that is not there, and that brokers do not create"""
     world.save_refused(world.rows("'v' as value"), "not-there", **WAITS_SHORT)
 
 
 @case("KafkaSinkBatchSuite, SPARK-29500", out=2)
-def partition_that_is_not_there(world: World) -> None:
+def partition_that_is_not_there(world):
     """A partition column with a number that the topic does not have"""
     frame = world.rows("'v' as value", "7 as partition")
     world.save_refused(frame, world.topic("out"), **WAITS_SHORT)
 
 
 @case("KafkaWriter")
-def wrong_types(world: World) -> None:
+def wrong_types(world):
     """Columns of wrong types are refused, each with its types"""
     for columns in (
         ("1 as key", "'v' as value"),
@@ -134,52 +131,52 @@ def wrong_types(world: World) -> None:
 
 
 @case("KafkaWriter")
-def missing_columns(world: World) -> None:
+def missing_columns(world):
     """No value; no topic"""
     world.save_refused(world.rows("'k' as key"), "t")
     world.save_refused(world.rows("'k' as key", "'v' as value"))
 
 
 @case("KafkaWriter")
-def case_of_columns(world: World) -> None:
+def case_of_columns(world):
     """Names of columns are taken as they are written"""
     world.save_refused(world.rows("'v' as VALUE"), "t")
 
 
 @case("KafkaSourceProviderSuite", out=1)
-def case_of_options(world: World) -> None:
+def case_of_options(world):
     """Names of options are taken in any case"""
     options = {"TOPIC": world.topic("out"), "Kafka.Compression.TYPE": "gzip"}
     world.save(world.rows(*KEYED), **options)
 
 
 @case("KafkaSourceProviderSuite", out=1)
-def options_of_others(world: World) -> None:
+def options_of_others(world):
     """Options without kafka. that belong to others have no effect"""
     world.save(world.rows(*KEYED), world.topic("out"), includeHeaders="true", pathGlob="*.x")
 
 
 @case("KafkaSourceProviderSuite")
-def serializers(world: World) -> None:
+def serializers(world):
     """Serializers are refused"""
     for name in ("kafka.key.serializer", "kafka.value.serializer"):
         world.save_refused(world.rows("'v' as value"), "t", **{name: "foo"})
 
 
 @case(out=1)
-def prefix_forgotten(world: World) -> None:
+def prefix_forgotten(world):
     """A producer option whose kafka. was forgotten"""
     world.save(world.rows("'v' as value"), world.topic("out"), linger_ms=5)
 
 
 @case(out=2)
-def empty_frame(world: World) -> None:
+def empty_frame(world):
     """No rows"""
     world.save(world.rows(*KEYED, count=0), world.topic("out"))
 
 
 @case(out=1)
-def tombstones_and_empty(world: World) -> None:
+def tombstones_and_empty(world):
     """Null, empty and absent keys and values stay what they are"""
     world.save(
         world.rows(
@@ -192,7 +189,7 @@ def tombstones_and_empty(world: World) -> None:
 
 
 @case(out=3)
-def columns_in_any_order(world: World) -> None:
+def columns_in_any_order(world):
     """Order does not matter, other columns are ignored, strings and binaries are taken"""
     world.save(
         world.rows(
@@ -206,27 +203,27 @@ def columns_in_any_order(world: World) -> None:
 
 
 @case(one=3, two=4)
-def topic_of_each_row(world: World) -> None:
+def topic_of_each_row(world):
     """Rows go to the topics that they name"""
     one, two = world.topic("one"), world.topic("two")
     world.save(world.rows(*KEYED, f"if(id % 2 = 0, '{one}', '{two}') as topic", count=1000))
 
 
 @case(out=1)
-def option_before_null_topics(world: World) -> None:
+def option_before_null_topics(world):
     """With the option topic the column is not looked at"""
     frame = world.rows(*KEYED, "if(id = 0, null, 'nowhere') as topic")
     world.save(frame, world.topic("out"))
 
 
 @case(out=1)
-def too_large(world: World) -> None:
+def too_large(world):
     """A record larger than kafka.max.request.size"""
     world.save_refused(world.rows("repeat('x', 2000000) as value", count=1), world.topic("out"))
 
 
 @case(out=3)
-def order_in_partition(world: World) -> dict[str, Any]:
+def order_in_partition(world):
     """Rows of a task keep their order in each partition"""
     world.save(
         world.rows("cast(id % 3 as int) as partition", KEYED[1], count=9000), world.topic("out")
@@ -235,7 +232,7 @@ def order_in_partition(world: World) -> dict[str, Any]:
 
 
 @case(**dict.fromkeys(("none", "gzip", "snappy", "lz4", "zstd"), 3))
-def codecs(world: World) -> None:
+def codecs(world):
     """Every codec"""
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         rows = world.rows(*KEYED, count=2000)
@@ -243,7 +240,7 @@ def codecs(world: World) -> None:
 
 
 @case(out=3, leader=3)
-def acks(world: World) -> None:
+def acks(world):
     """kafka.acks=1 and all"""
     world.save(world.rows(*KEYED), world.topic("leader"), kafka_acks="1")
     world.save(world.rows(*KEYED), world.topic("out"), kafka_acks="all")
@@ -256,27 +253,27 @@ _TCP_ESTABLISHED = "01"
 
 
 @case(MICRO_BATCH, out=3)
-def stream_with_topic_field(world: World) -> None:
+def stream_with_topic_field(world):
     """The topic in a column"""
     frame = world.lines(f"'{world.topic('out')}' as topic", "value")
     world.feed(world.start(frame), *_BATCHES)
 
 
 @case(MICRO_BATCH, out=3)
-def stream_with_topic_option(world: World) -> None:
+def stream_with_topic_option(world):
     """The topic as an option"""
     world.feed(world.start(world.lines(), world.topic("out")), *_BATCHES)
 
 
 @case(MICRO_BATCH, out=3)
-def stream_with_field_and_option(world: World) -> None:
+def stream_with_field_and_option(world):
     """The option comes before the column"""
     frame = world.lines("'foo' as topic", "value")
     world.feed(world.start(frame, world.topic("out")), *_BATCHES)
 
 
 @case(MICRO_BATCH)
-def stream_with_bad_schema(world: World) -> None:
+def stream_with_bad_schema(world):
     """No topic; no value"""
     world.put(1)
     world.stream_refused(world.lines("value as key", "value"))
@@ -284,7 +281,7 @@ def stream_with_bad_schema(world: World) -> None:
 
 
 @case(MICRO_BATCH)
-def stream_with_wrong_types(world: World) -> None:
+def stream_with_wrong_types(world):
     """Columns of wrong types are refused, each with its types"""
     world.put(1)
     for columns in (
@@ -297,14 +294,14 @@ def stream_with_wrong_types(world: World) -> None:
 
 
 @case(MICRO_BATCH)
-def stream_to_missing_topic(world: World) -> None:
+def stream_to_missing_topic(world):
     """A topic that is not there, and that brokers do not create"""
     world.put(1)
     world.stream_refused(world.lines(), "not-there-either", **WAITS_SHORT)
 
 
 @case(MICRO_BATCH)
-def stream_with_serializers(world: World) -> None:
+def stream_with_serializers(world):
     """Serializers are refused"""
     world.put(1)
     for name in ("kafka.key.serializer", "kafka.value.serializer"):
@@ -312,7 +309,7 @@ def stream_with_serializers(world: World) -> None:
 
 
 @case(MICRO_BATCH, True, out=1)
-def stream_progress(world: World) -> dict[str, Any]:
+def stream_progress(world):
     """The progress tells how many rows were written"""
     world.put(1, 2, 3)
     query = world.start(world.lines(), world.topic("out"))
@@ -325,7 +322,7 @@ def stream_progress(world: World) -> dict[str, Any]:
 
 
 @case(MICRO_BATCH, True, out=1)
-def stream_in_update_mode(world: World) -> None:
+def stream_in_update_mode(world):
     """Output mode update"""
     world.put(1, 2, 3)
     query = world.start(world.lines(), world.topic("out"), mode="update", trigger=_AVAILABLE)
@@ -333,7 +330,7 @@ def stream_in_update_mode(world: World) -> None:
 
 
 @case("KafkaSinkSuite of Spark 2", out=1)
-def stream_in_complete_mode(world: World) -> None:
+def stream_in_complete_mode(world):
     """Output mode complete: the whole result with each micro-batch"""
     counts = world.lines().groupBy("value").count()
     frame = counts.selectExpr("value as key", "cast(count as string) as value")
@@ -342,7 +339,7 @@ def stream_in_complete_mode(world: World) -> None:
 
 
 @case(out=3)
-def stream_that_is_restarted(world: World) -> None:
+def stream_that_is_restarted(world):
     """Goes on where it was, nothing twice"""
     for batch in _BATCHES:
         query = world.start(world.lines(), world.topic("out"), checkpoint="same")
@@ -350,7 +347,7 @@ def stream_that_is_restarted(world: World) -> None:
 
 
 @case(out=3)
-def stream_of_what_is_available(world: World) -> None:
+def stream_of_what_is_available(world):
     """trigger(availableNow=True), with a restart"""
     for batch in _BATCHES:
         world.put(*batch)
@@ -359,10 +356,10 @@ def stream_of_what_is_available(world: World) -> None:
 
 
 @case(out=3)
-def stream_by_foreach_batch(world: World) -> None:
+def stream_by_foreach_batch(world):
     """A batch write inside foreachBatch"""
 
-    def write(frame: DataFrame, batch_id: int) -> None:
+    def write(frame, batch_id):
         world.save(frame, world.topic("out"))
 
     writer = world.lines().writeStream.foreachBatch(write)
@@ -370,7 +367,7 @@ def stream_by_foreach_batch(world: World) -> None:
     world.feed(writer.start(), *_BATCHES)
 
 
-def _numbers_of_kafka(world: World) -> DataFrame:
+def _numbers_of_kafka(world):
     """A stream of what is written to the topic ``source`` first."""
     source = world.topic("source")
     frame = world.spark.range(0, 100, 1, 1).selectExpr("cast(id as string) as value")
@@ -382,13 +379,13 @@ def _numbers_of_kafka(world: World) -> DataFrame:
     return reader.option("startingOffsets", "earliest").load().select("value")
 
 
-def _written(world: World) -> int:
+def _written(world):
     reader = world.spark.read.format("kafka").option("subscribe", world.topic("out"))
     return reader.option("kafka.bootstrap.servers", world.servers).load().count()
 
 
 @case("KafkaContinuousSinkSuite", True, source=1, out=1)
-def stream_with_continuous_trigger(world: World) -> dict[str, Any]:
+def stream_with_continuous_trigger(world):
     """trigger(continuous=…)"""
     frame = _numbers_of_kafka(world)
     trigger = {"continuous": "1 second"}
@@ -402,7 +399,7 @@ def stream_with_continuous_trigger(world: World) -> dict[str, Any]:
 
 
 @case("KafkaRealTimeModeSuite", True, source=1, out=1)
-def stream_in_real_time_mode(world: World) -> dict[str, Any]:
+def stream_in_real_time_mode(world):
     """trigger(realTime=…)"""
     if "realTime" not in inspect.signature(DataStreamWriter.trigger).parameters:
         return {"skipped": "this Spark has no real-time mode in Python"}
@@ -417,7 +414,7 @@ def stream_in_real_time_mode(world: World) -> dict[str, Any]:
     return {}
 
 
-def _connections(servers: str) -> int:
+def _connections(servers):
     """Connections to the broker, of all processes of this machine."""
     port = int(servers.rsplit(":", 1)[1])
     count = 0
@@ -430,7 +427,7 @@ def _connections(servers: str) -> int:
 
 
 @case("InternalKafkaProducerPoolSuite", out=3)
-def stream_keeps_its_producers(world: World) -> dict[str, Any]:
+def stream_keeps_its_producers(world):
     """Connections do not grow over 12 micro-batches"""
     counts = []
     query = world.start(world.lines("value as key", "value"), world.topic("out"))
@@ -448,7 +445,7 @@ def stream_keeps_its_producers(world: World) -> dict[str, Any]:
 # --- the program ------------------------------------------------------------------------------------
 
 
-def session(jars: str, folder: Path) -> SparkSession:
+def session(jars, folder):
     return (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", jars)
@@ -462,11 +459,11 @@ def session(jars: str, folder: Path) -> SparkSession:
     )
 
 
-def run(spark: SparkSession, servers: str, folder: Path, prefix: str, name: str, sink: str) -> None:
+def run(spark, servers, folder, prefix, name, sink):
     here = folder / name / sink
     here.mkdir(parents=True)
 
-    def named(topic: str) -> str:
+    def named(topic):
         return topic_name(prefix, name, topic, sink)
 
     world = World(spark, servers, sink, here, named)
@@ -479,7 +476,7 @@ def run(spark: SparkSession, servers: str, folder: Path, prefix: str, name: str,
     print(json.dumps(line), flush=True)
 
 
-def main(servers: str, folder: str, prefix: str, jars: str, *names: str) -> None:
+def main(servers, folder, prefix, jars, *names):
     print(json.dumps({"spark": pyspark.__version__, "python": platform.python_version()}))
     spark = session(jars, Path(folder))
     one = partial(run, spark, servers, Path(folder), prefix)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.compatibility.results import version
 from tests.parity import cases
-from tests.parity.world import CASES, Case
+from tests.parity.world import CASES
 
 __all__ = ["cases"]
 RESULTS = Path(__file__).with_name("results.json")
@@ -45,13 +44,13 @@ class Result(NamedTuple):
     date: str
 
 
-def read() -> list[Result]:
+def read():
     if not RESULTS.exists():
         return []
     return [Result(**fields) for fields in json.loads(RESULTS.read_text(encoding="utf-8"))]
 
 
-def replace(results: Iterable[Result], spark: str) -> None:
+def replace(results, spark):
     """Keep ``results`` instead of all that there were of this Spark."""
     kept = [result for result in read() if result.spark != spark]
     ordered = sorted([*kept, *results], key=lambda r: (version(r.spark), [*CASES].index(r.case)))
@@ -59,7 +58,7 @@ def replace(results: Iterable[Result], spark: str) -> None:
     RESULTS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
-def render() -> str:
+def render():
     results = read()
     sparks = sorted({result.spark for result in results}, key=version)
     outcomes = {(result.case, result.spark): result.outcome for result in results}
@@ -81,15 +80,15 @@ def render() -> str:
     return "".join(parts)
 
 
-def _versions(results: list[Result]) -> Iterator[str]:
+def _versions(results):
     yield "| Spark | Python | Spark's own sink | date |\n| --- | --- | --- | --- |\n"
     rows = {(r.spark, r.python, r.sink, r.date) for r in results}
     for spark, python, sink, date in sorted(rows, key=lambda row: version(row[0])):
         yield f"| {spark} | {python} | {sink} | {date} |\n"
 
 
-def _differences() -> Iterator[str]:
-    grouped: dict[str, list[Case]] = {}
+def _differences():
+    grouped = {}
     for name, case in CASES.items():
         expected = EXPECTED.get(name, Expected())
         if expected.outcome == DIFFERS:
@@ -99,7 +98,7 @@ def _differences() -> Iterator[str]:
         yield f"| {'; '.join(shown)} | {why} |\n"
 
 
-def _lower(text: str) -> str:
+def _lower(text):
     return text if text.startswith("kafka.") or text[1:2].isupper() else text[0].lower() + text[1:]
 
 
@@ -121,7 +120,7 @@ class Expected(NamedTuple):
     why: str = ""
 
     @property
-    def outcome(self) -> str:
+    def outcome(self):
         return DIFFERS if self.why else SAME
 
 

@@ -78,7 +78,7 @@ def broker():
 
 @pytest.fixture(scope="module", params=SINKS, ids=str)
 def run(request, broker, tmp_path_factory):
-    pair: Pair = request.param
+    pair = request.param
     python = interpreter(pair.python)
     if python is None:
         pytest.skip(f"there is no Python {pair.python} on this machine")

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
 
 import spark_kafka_sink
 
@@ -40,61 +38,50 @@ class Case(NamedTuple):
     is_of_format: bool
 
     @property
-    def name(self) -> str:
+    def name(self):
         return self.run.__name__
 
     @property
-    def shows(self) -> str:
+    def shows(self):
         return (self.run.__doc__ or "").strip().rstrip(".")
 
 
-CASES: dict[str, Case] = {}
+CASES = {}
 
 
-def case(
-    suite: str = "", is_of_format: bool = False, **topics: int
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def case(suite="", is_of_format=False, **topics):
     """Puts a function into the table. Topics: ``one=4`` is a topic with four partitions."""
 
-    def add(run: Callable[..., Any]) -> Callable[..., Any]:
+    def add(run):
         CASES[run.__name__] = Case(run, suite, topics, is_of_format)
         return run
 
     return add
 
 
-def topic_name(prefix: str, case_name: str, topic: str, sink: str) -> str:
+def topic_name(prefix, case_name, topic, sink):
     return f"{prefix}{case_name}.{topic}.{sink}"
 
 
 class World:
     """The place of one case and one sink. ``errors``: what was refused, in order."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        servers: str,
-        sink: str,
-        folder: Path,
-        named: Callable[[str], str],
-    ) -> None:
+    def __init__(self, spark, servers, sink, folder, named):
         self.spark = spark
         self.servers = servers
         self.sink = sink
         self.folder = folder
         self.topic = named
-        self.errors: list[str] = []
+        self.errors = []
         self._streams = 0
 
     # --- batch --------------------------------------------------------------------------------
 
-    def rows(self, *columns: str, count: int = 5) -> DataFrame:
+    def rows(self, *columns, count=5):
         """``count`` rows in one task, of expressions over ``id``."""
         return self.spark.range(0, count, 1, 1).selectExpr(*columns)
 
-    def save(
-        self, frame: Any, topic: str | None = None, mode: str = "append", **options: Any
-    ) -> None:
+    def save(self, frame, topic=None, mode="append", **options):
         given = self._options(topic, options)
         if self.sink == OURS and not HAS_DATA_SOURCES:
             spark_kafka_sink.write(frame, given)
@@ -104,7 +91,7 @@ class World:
             writer = writer.mode(mode)
         writer.save()
 
-    def refuses(self, attempt: Callable[[], Any]) -> None:
+    def refuses(self, attempt):
         """``attempt`` must fail; what it says is kept in ``errors``."""
         try:
             attempt()
@@ -113,10 +100,10 @@ class World:
         else:
             raise AssertionError("it was not refused")
 
-    def save_refused(self, frame: Any, topic: str | None = None, **options: Any) -> None:
+    def save_refused(self, frame, topic=None, **options):
         self.refuses(lambda: self.save(frame, topic, **options))
 
-    def _options(self, topic: str | None, options: dict[str, Any]) -> dict[str, str]:
+    def _options(self, topic, options):
         given = {"kafka.bootstrap.servers": self.servers, **WAITS_LONG}
         if topic is not None:
             given["topic"] = topic
@@ -126,31 +113,24 @@ class World:
     # --- streams ------------------------------------------------------------------------------
 
     @property
-    def input(self) -> Path:
+    def input(self):
         found = self.folder / "input"
         found.mkdir(exist_ok=True)
         return found
 
-    def put(self, *values: object) -> None:
+    def put(self, *values):
         """A file of these lines appears in the input, at once."""
         number = len(list(self.input.iterdir()))
         hidden = self.folder / f"file-{number}"
         hidden.write_text("".join(f"{value}\n" for value in values), encoding="utf-8")
         hidden.rename(self.input / f"{number:04}")
 
-    def lines(self, *columns: str) -> DataFrame:
+    def lines(self, *columns):
         """The stream of the input's lines, a file in each micro-batch."""
         stream = self.spark.readStream.option("maxFilesPerTrigger", "1").text(str(self.input))
         return stream.selectExpr(*columns) if columns else stream
 
-    def start(
-        self,
-        frame: DataFrame,
-        topic: str | None = None,
-        mode: str = "append",
-        trigger: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> Any:
+    def start(self, frame, topic=None, mode="append", trigger=None, **options):
         """The query; with the checkpoint of the one before if ``checkpoint`` says so."""
         checkpoint = options.pop("checkpoint", None)
         if checkpoint is None:
@@ -166,8 +146,8 @@ class World:
             writer = writer.trigger(**trigger)
         return writer.option("checkpointLocation", str(self.folder / checkpoint)).start()
 
-    def stream_refused(self, frame: DataFrame, topic: str | None = None, **options: Any) -> None:
-        def run() -> None:
+    def stream_refused(self, frame, topic=None, **options):
+        def run():
             query = self.start(frame, topic, **options)
             try:
                 query.processAllAvailable()
@@ -176,7 +156,7 @@ class World:
 
         self.refuses(run)
 
-    def feed(self, query: Any, *batches: tuple[object, ...]) -> None:
+    def feed(self, query, *batches):
         """Each of ``batches`` is a file, processed before the next one is there."""
         try:
             for batch in batches:
@@ -186,7 +166,7 @@ class World:
             query.stop()
 
 
-def until(condition: Callable[[], object]) -> None:
+def until(condition):
     """Wait for ``condition``. Raises TimeoutError."""
     end = time.monotonic() + PATIENCE_S
     while not condition():

@@ -1,7 +1,5 @@
 """A release: its files, its types, its recipe and its bill of materials. ``make test-publishing``."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -34,7 +32,7 @@ pyspark_kafka_sink.register(1)
 CONDA_NAMES = {"isal": "python-isal"}
 
 
-def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(*command, cwd):
     """Without the checkout on the path."""
     return subprocess.run(
         [str(word) for word in command],
@@ -46,7 +44,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def fresh_python(folder: Path, *packages: str | Path) -> Path:
+def fresh_python(folder, *packages):
     """A virtual environment with ``packages``."""
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
@@ -57,14 +55,14 @@ def fresh_python(folder: Path, *packages: str | Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def files(tmp_path_factory):
     """wheel and sdist of the last commit."""
     built = build_twice("HEAD", tmp_path_factory.mktemp("dist"))
     return {"wheel" if path.suffix == ".whl" else "sdist": path for path in built}
 
 
 @pytest.fixture(scope="module")
-def unpacked(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unpacked(files, tmp_path_factory):
     """The folder that is in the sdist."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(files["sdist"]) as archive:
@@ -73,7 +71,7 @@ def unpacked(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
     return found
 
 
-def test_the_wheel_has_the_kernels_for_both_processors(files: dict[str, Path]) -> None:
+def test_the_wheel_has_the_kernels_for_both_processors(files):
     """And the sdist, from which that wheel was built."""
     with zipfile.ZipFile(files["wheel"]) as archive:
         found = {name for name in archive.namelist() if name.endswith(".so")}
@@ -81,7 +79,7 @@ def test_the_wheel_has_the_kernels_for_both_processors(files: dict[str, Path]) -
     assert found == {f"{folder}/{library_name(platform)}" for platform in PLATFORMS}
 
 
-def test_two_builds_are_the_same_and_the_package_index_takes_them(files: dict[str, Path]) -> None:
+def test_two_builds_are_the_same_and_the_package_index_takes_them(files):
     check_metadata(list(files.values()))
     lines = sums(list(files.values())).splitlines()
     version = package_version()
@@ -91,13 +89,13 @@ def test_two_builds_are_the_same_and_the_package_index_takes_them(files: dict[st
     ]
 
 
-def test_builds_that_differ_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_that_differ_are_refused(tmp_path, monkeypatch):
     """The comparison sees a difference: here the second build's times are others."""
     import release.dist as dist
 
     build = dist._build
 
-    def at_another_time(source: Path, output: Path, number: int, epoch: str, *kinds: str) -> None:
+    def at_another_time(source, output, number, epoch, *kinds):
         build(source, output, number, str(int(epoch) + 2 * number), *kinds)
 
     monkeypatch.setattr(dist, "_build", at_another_time)
@@ -105,12 +103,12 @@ def test_builds_that_differ_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
         build_twice("HEAD", tmp_path)
 
 
-def test_metadata_that_the_package_index_would_not_show_is_refused(tmp_path: Path) -> None:
+def test_metadata_that_the_package_index_would_not_show_is_refused(tmp_path):
     with pytest.raises(ReleaseError, match="twine check"):
         check_metadata([tmp_path / "pykafka_sink-0.1.0.tar.gz"])
 
 
-def test_the_sdist_holds_every_file_of_the_commit(unpacked: Path) -> None:
+def test_the_sdist_holds_every_file_of_the_commit(unpacked):
     listed = subprocess.run(
         ["git", "ls-tree", "-r", "--name-only", "HEAD"], cwd=ROOT, check=True, capture_output=True
     ).stdout.decode()
@@ -119,14 +117,14 @@ def test_the_sdist_holds_every_file_of_the_commit(unpacked: Path) -> None:
     assert set(listed.splitlines()) == packed - {"PKG-INFO"} - kernels
 
 
-def test_unit_tests_run_from_the_sdist(unpacked: Path, tmp_path: Path) -> None:
+def test_unit_tests_run_from_the_sdist(unpacked, tmp_path):
     python = fresh_python(tmp_path / "python", f"{unpacked}[dev]", "pip")
     done = run(python, "-m", "pytest", "-q", "-n", "2", "tests/unit", cwd=unpacked)
     assert done.returncode == 0, done.stdout[-4000:]
 
 
 @pytest.mark.parametrize("other", ["", "pyspark"], ids=["alone", "with pyspark"])
-def test_users_get_types(files: dict[str, Path], tmp_path: Path, other: str) -> None:
+def test_users_get_types(files, tmp_path, other):
     packages = [files["wheel"], "mypy", *other.split()]
     python = fresh_python(tmp_path / "python", *packages)
     (tmp_path / "user.py").write_text(USER, encoding="utf-8")
@@ -137,13 +135,13 @@ def test_users_get_types(files: dict[str, Path], tmp_path: Path, other: str) -> 
     assert (refused in done.stdout) == bool(other), done.stdout
 
 
-def normal_name(requirement: str) -> str:
+def normal_name(requirement):
     name = re.split(r"[\s<>=;\[]", requirement, maxsplit=1)[0]
     return CONDA_NAMES.get(name, name)
 
 
 @pytest.mark.parametrize("platform", ["linux-64", "linux-aarch64", "osx-arm64"])
-def test_the_recipe_is_conda_forges_and_needs_what_the_wheel_needs(platform: str) -> None:
+def test_the_recipe_is_conda_forges_and_needs_what_the_wheel_needs(platform):
     tomllib = pytest.importorskip("tomllib")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     recipe = Stage0Recipe.from_file(ROOT / "release" / "recipe" / "recipe.yaml")
@@ -161,7 +159,7 @@ def test_the_recipe_is_conda_forges_and_needs_what_the_wheel_needs(platform: str
     assert rendered["requirements"]["run_constraints"] == [spark.replace(">=", " >=")]
 
 
-def test_the_bill_of_materials_and_the_licences(files: dict[str, Path], tmp_path: Path) -> None:
+def test_the_bill_of_materials_and_the_licences(files, tmp_path):
     output = tmp_path / "sbom.json"
     write_sbom(files["wheel"], output)
     text = output.read_text(encoding="utf-8")

@@ -1,13 +1,10 @@
 """The site of the documents: complete, searchable, readable without a network."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +18,7 @@ _FETCHED = re.compile(
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
@@ -32,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_readme_is_the_first_page_and_each_document_has_one(site: Path) -> None:
+def test_the_readme_is_the_first_page_and_each_document_has_one(site):
     assert "Write PySpark DataFrames and streams to Apache Kafka" in (
         site / "index.html"
     ).read_text(encoding="utf-8")
@@ -40,7 +37,7 @@ def test_the_readme_is_the_first_page_and_each_document_has_one(site: Path) -> N
         assert (site / path.relative_to(ROOT / "docs").with_suffix(".html")).is_file()
 
 
-def test_links_to_the_rest_of_the_repository_lead_to_its_files(site: Path) -> None:
+def test_links_to_the_rest_of_the_repository_lead_to_its_files(site):
     assert 'href="repository/examples/quickstart.py.txt"' in (site / "index.html").read_text(
         "utf-8"
     )
@@ -50,7 +47,7 @@ def test_links_to_the_rest_of_the_repository_lead_to_its_files(site: Path) -> No
     assert 'href="conf/throughput.conf.txt"' in listing
 
 
-def test_every_option_can_be_searched_for(site: Path) -> None:
+def test_every_option_can_be_searched_for(site):
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     options = "".join(
         entry["text"] for entry in index["docs"] if entry["location"].startswith("options.html")
@@ -59,7 +56,7 @@ def test_every_option_can_be_searched_for(site: Path) -> None:
         assert option in options
 
 
-def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+def test_nothing_is_fetched_from_elsewhere(site):
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 15
     for page in pages:

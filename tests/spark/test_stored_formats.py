@@ -5,8 +5,6 @@ letters, lines of metrics.
 micro-batches, and a job with four dead letters. Only its folder is named ``/stored`` there.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -15,7 +13,6 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.patience import PATIENCE_S
 from tests.reading import read_topic
 from tests.spark.test_exactly_once import exactly_once, ids
@@ -26,9 +23,7 @@ FILES = 4
 """As many micro-batches are in the checkpoint, each of one file."""
 
 
-def write_again(
-    kafka: LocalKafka, name: str, topic: str, folder: str = "/stored", **settings: str
-) -> None:
+def write_again(kafka, name, topic, folder="/stored", **settings):
     """Write the records of a file into ``topic``; in a transaction where ``settings`` name its id.
 
     folder: in the place of ``/stored``, as a query is known by the folder of its checkpoint
@@ -46,7 +41,7 @@ def write_again(
         producer.commit_transaction(PATIENCE_S)
 
 
-def restored_checkpoint(folder: Path) -> Path:
+def restored_checkpoint(folder):
     """Return a copy of the checkpoint whose sources are in ``folder``."""
     checkpoint = folder / "checkpoint"
     for path in (STORED / "checkpoint").rglob("*"):

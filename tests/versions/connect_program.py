@@ -3,8 +3,6 @@
 ``python connect_program.py SERVERS FOLDER PREFIX``, as program.py; SPARK_REMOTE is the server.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -18,18 +16,18 @@ from tests.versions.program import FILES, forget_last, write_file
 ROWS = 3000
 
 
-def main() -> None:
+def main():
     servers, folder, prefix = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     spark = SparkSession.builder.getOrCreate()
     rows = spark.range(0, ROWS, 1, 3).selectExpr(
         "cast(id as string) as value", "id as `i.d`", "id as `i``d`", "id as Value"
     )
 
-    def options(way: str, **more: object) -> dict[str, object]:
+    def options(way, **more):
         named = {name.replace("_", "."): value for name, value in more.items()}
         return {"kafka.bootstrap.servers": servers, "topic": f"{prefix}{way}", **named}
 
-    def exactly_once(way: str, **more: object) -> dict[str, object]:
+    def exactly_once(way, **more):
         return options(
             way,
             delivery_guarantee="exactly-once",
@@ -38,7 +36,7 @@ def main() -> None:
             **more,
         )
 
-    def stream(way: str, sink: object) -> None:
+    def stream(way, sink):
         files, checkpoint = folder / way, folder / f"{way}-checkpoint"
         files.mkdir()
         frame = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(str(files))
@@ -51,11 +49,11 @@ def main() -> None:
             if first == 0 and "once" in way:
                 forget_last(checkpoint / "commits")
 
-    def named() -> None:
+    def named():
         way = "foreach-exactly-once"
         stream(way, spark_kafka_sink.batch_writer(exactly_once(way, write_id="w")))
 
-    def without_a_name() -> None:
+    def without_a_name():
         way = "foreach-nameless"
         stream(way, spark_kafka_sink.batch_writer(exactly_once(way)))
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ class Pair(NamedTuple):
     spark: str
     python: str
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"spark-{self.spark}-python-{self.python}"
 
 
@@ -50,7 +49,7 @@ _OF_CONNECT = ("grpcio", "grpcio-status", "googleapis-common-protos")
 """What Spark Connect needs, and the functions of foreachBatch on its server."""
 
 
-def interpreter(version: str) -> str | None:
+def interpreter(version):
     """A Python of that version on this machine: on the PATH, or one of pyenv's."""
     for command in _candidates(version):
         found = subprocess.run(
@@ -64,7 +63,7 @@ def interpreter(version: str) -> str | None:
     return None
 
 
-def _candidates(version: str) -> Iterator[str]:
+def _candidates(version):
     on_path = shutil.which(f"python{version}")
     if on_path is not None:
         yield on_path
@@ -72,7 +71,7 @@ def _candidates(version: str) -> Iterator[str]:
     yield from map(str, sorted(pyenv.glob(f"versions/{version}.*/bin/python")))
 
 
-def environment(pair: Pair, python: str) -> Path:
+def environment(pair, python):
     """The interpreter of an environment with ``pair.spark`` and this repository's package.
 
     pandas: Spark 3.5 asks for it before mapInArrow, and no Spark 4 takes pandas 3. Not as

@@ -5,18 +5,14 @@ prints one line of JSON with the versions, and then one for each way: its name, 
 came out of it, null if there was none. Python 3.9, and nothing but the sink and pyspark.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import spark_kafka_sink
@@ -26,7 +22,7 @@ FILES, ROWS_OF_A_FILE = 4, 50
 TYPED = {"value_format": "json", "key_columns": "id"}
 
 
-def typed(rows: DataFrame) -> DataFrame:
+def typed(rows):
     """Columns of which the sink makes values."""
     return rows.selectExpr(
         *(
@@ -42,12 +38,12 @@ def typed(rows: DataFrame) -> DataFrame:
 class Program:
     """One session, in which each way is tried."""
 
-    def __init__(self, spark: SparkSession, servers: str, folder: Path, prefix: str) -> None:
+    def __init__(self, spark, servers, folder, prefix):
         self.spark = spark
         self.servers = servers
         self.folder = folder
         self.prefix = prefix
-        self.ways: dict[str, Callable[[str], None]] = {
+        self.ways = {
             "write": self.write,
             "write-exactly-once": self.write_exactly_once,
             "write-retried": self.write_retried,
@@ -68,7 +64,7 @@ class Program:
             "stream-exactly-once": self.stream_exactly_once,
         }
 
-    def run(self, names: list[str]) -> None:
+    def run(self, names):
         for name in names or self.ways:
             error = None
             try:
@@ -77,8 +73,8 @@ class Program:
                 error = f"{type(raised).__name__}: {raised}"
             print(json.dumps({"way": name, "error": error}), flush=True)
 
-    def options(self, topic: str, exactly_once: str | None = None, **more: Any) -> dict[str, Any]:
-        options: dict[str, Any] = {"kafka.bootstrap.servers": self.servers, "topic": topic}
+    def options(self, topic, exactly_once=None, **more):
+        options = {"kafka.bootstrap.servers": self.servers, "topic": topic}
         options["metrics.log"] = False
         options["metrics.path"] = str(self.folder / f"{topic}.metrics")
         if exactly_once is not None:
@@ -88,101 +84,95 @@ class Program:
         options.update({name.replace("_", "."): value for name, value in more.items()})
         return options
 
-    def rows(self, tasks: int = 3) -> DataFrame:
+    def rows(self, tasks=3):
         ids = self.spark.range(0, ROWS, 1, tasks)
         return ids.selectExpr("cast(id as string) as key", "cast(id as string) as value", "id")
 
     # --- jobs --------------------------------------------------------------------------------
 
-    def write(self, name: str) -> None:
+    def write(self, name):
         rows = self.rows().selectExpr("*", "id as `i.d`", "id as `i``d`", "id as ID")
         spark_kafka_sink.write(rows, self.options(name))
         spark_kafka_sink.write(self.rows().filter("id < 0"), self.options(name))
 
-    def write_exactly_once(self, name: str) -> None:
+    def write_exactly_once(self, name):
         options = self.options(name, name, write_id="rows", write_version=7)
         for _ in range(2):  # the second one is dropped
             spark_kafka_sink.write(self.rows(), options)
 
-    def write_retried(self, name: str) -> None:
+    def write_retried(self, name):
         spark_kafka_sink.write(failing(self.rows(), attempts=1), self.options(name, name))
 
-    def write_failed(self, name: str) -> None:
+    def write_failed(self, name):
         spark_kafka_sink.write(failing(self.rows(), attempts=99), self.options(name, name))
 
-    def write_bad_schema(self, name: str) -> None:
+    def write_bad_schema(self, name):
         spark_kafka_sink.write(self.rows().select("key"), self.options(name))
 
-    def write_typed(self, name: str) -> None:
+    def write_typed(self, name):
         spark_kafka_sink.write(typed(self.rows()), self.options(name, **TYPED))
 
-    def format(self, name: str) -> None:
+    def format(self, name):
         import pyspark_kafka_sink
 
         # Of no use where Spark finds the sink by itself, and must do no harm there: 4.0 refuses it.
         pyspark_kafka_sink.register(self.spark)
         self.save(self.rows(), self.options(name))
 
-    def format_exactly_once(self, name: str) -> None:
+    def format_exactly_once(self, name):
         self.save(self.rows(), self.options(name, name))
 
-    def format_retried(self, name: str) -> None:
+    def format_retried(self, name):
         self.save(failing(self.rows(), attempts=1), self.options(name, name))
 
-    def format_typed(self, name: str) -> None:
+    def format_typed(self, name):
         self.save(typed(self.rows()), self.options(name, **TYPED))
 
-    def format_bad_schema(self, name: str) -> None:
+    def format_bad_schema(self, name):
         self.save(self.rows().select("key"), self.options(name))
 
-    def save(self, df: DataFrame, options: dict[str, Any]) -> None:
+    def save(self, df, options):
         df.write.format("pykafka-sink").options(**options).mode("append").save()
 
     # --- streams: two runs, the second of which repeats the last micro-batch of the first ------
 
-    def foreach(self, name: str) -> None:
+    def foreach(self, name):
         self.twice(name, lambda: spark_kafka_sink.batch_writer(self.options(name)), repeat=False)
 
-    def foreach_exactly_once(self, name: str) -> None:
+    def foreach_exactly_once(self, name):
         self.twice(name, lambda: spark_kafka_sink.batch_writer(self.options(name, name)))
 
-    def foreach_named(self, name: str) -> None:
+    def foreach_named(self, name):
         options = self.options(name, name, write_id="stream")
         self.twice(name, lambda: spark_kafka_sink.batch_writer(options))
 
-    def foreach_two_sinks(self, name: str) -> None:
+    def foreach_two_sinks(self, name):
         """Two prefixes, one topic: each row is there twice."""
         sinks = [spark_kafka_sink.batch_writer(self.options(name, f"{name}-{n}")) for n in (1, 2)]
 
-        def both(df: DataFrame, batch_id: int) -> None:
+        def both(df, batch_id):
             for sink in sinks:
                 sink(df, batch_id)
 
         self.twice(name, lambda: both)
 
-    def foreach_twice(self, name: str) -> None:
+    def foreach_twice(self, name):
         """One prefix for two writes: refused before the second one."""
         sink = spark_kafka_sink.batch_writer(self.options(name, name))
 
-        def twice(df: DataFrame, batch_id: int) -> None:
+        def twice(df, batch_id):
             sink(df, batch_id)
             sink(df, batch_id)
 
         self.twice(name, lambda: twice)
 
-    def stream(self, name: str) -> None:
+    def stream(self, name):
         self.twice(name, None, self.options(name), repeat=False)
 
-    def stream_exactly_once(self, name: str) -> None:
+    def stream_exactly_once(self, name):
         self.twice(name, None, self.options(name, name))
 
-    def twice(
-        self,
-        name: str,
-        new_function: Callable[[], Callable[[DataFrame, int], None]] | None,
-        options: dict[str, Any] | None = None,
-        repeat: bool = True,
-    ) -> None:
+    def twice(self, name, new_function, options=None, repeat=True):
         folder, checkpoint = self.folder / name, self.folder / f"{name}-checkpoint"
         folder.mkdir()
         for first in (0, FILES):
@@ -199,14 +189,14 @@ class Program:
             if repeat and first == 0:
                 forget_last(checkpoint / "commits")
 
-    def read_stream(self, folder: Path) -> DataFrame:
+    def read_stream(self, folder):
         reader = self.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
         return reader.json(str(folder)).selectExpr(
             "cast(id as string) as key", "cast(id as string) as value"
         )
 
 
-def write_file(folder: Path, number: int) -> None:
+def write_file(folder, number):
     """Named and dated so that Spark takes them one after the other."""
     first = number * ROWS_OF_A_FILE
     lines = "".join(f'{{"id": {n}}}\n' for n in range(first, first + ROWS_OF_A_FILE))
@@ -216,17 +206,17 @@ def write_file(folder: Path, number: int) -> None:
     hidden.rename(folder / f"{number:05}.json")
 
 
-def forget_last(commits: Path) -> None:
+def forget_last(commits):
     """As when the driver dies before Spark has written down that the last micro-batch is done."""
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     (commits / str(last)).unlink()
     (commits / f".{last}.crc").unlink()
 
 
-def failing(df: DataFrame, attempts: int) -> DataFrame:
+def failing(df, attempts):
     """The first ``attempts`` attempts of one task fail after most of its rows."""
 
-    def check(number: int) -> int:
+    def check(number):
         context = TaskContext.get()
         if number == ROWS - 1 and context is not None and context.attemptNumber() < attempts:
             raise ValueError("the row that this task cannot compute")
@@ -236,7 +226,7 @@ def failing(df: DataFrame, attempts: int) -> DataFrame:
     return df.select("key", "value", checked)
 
 
-def main() -> None:
+def main():
     servers, folder, prefix, *names = sys.argv[1:]
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (

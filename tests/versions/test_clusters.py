@@ -3,21 +3,18 @@
 Like test_versions.py, with the jobs of tests/clusters; clients of Spark Connect are of the same version.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.localkafka import LocalKafka, fetch_jars
+from spark_kafka_sink.localkafka import fetch_jars
 from tests.clusters.connect import client_environment, start_server
 from tests.clusters.standalone import StandaloneCluster
 from tests.clusters.working import REPOSITORY, WORK, Job, check_and_record, clean_environment, run
 from tests.reading import read_topic
-from tests.versions.environments import ON_CLUSTERS, Pair, environment, interpreter
+from tests.versions.environments import ON_CLUSTERS, environment, interpreter
 from tests.versions.test_versions import ALL, COMMAND, STREAMED
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
@@ -36,25 +33,25 @@ OF_FUNCTIONS = {
 class Spark:
     """One version: its interpreter, and a cluster with cores for a job beside a server."""
 
-    def __init__(self, pair: Pair, python: Path, folder: Path) -> None:
+    def __init__(self, pair, python, folder):
         self.pair = pair
         self.python = str(python)
         (home,) = python.parents[1].glob("lib/python*/site-packages/pyspark")
         self.cluster = StandaloneCluster(folder, cores=2, memory="2g", spark_home=home)
 
     @property
-    def version_of_python(self) -> str:
+    def version_of_python(self):
         code = "import platform; print(platform.python_version())"
         return run([self.python, "-c", code], clean_environment()).strip()
 
-    def driver_environment(self) -> dict[str, str]:
+    def driver_environment(self):
         return clean_environment(
             SPARK_HOME=str(self.cluster.spark_home),
             PYSPARK_PYTHON=self.python,
             PYTHONPATH=str(REPOSITORY),
         )
 
-    def jars_of_connect(self) -> list[Path]:
+    def jars_of_connect(self):
         """What a server needs that is not in the package of that version."""
         if self.pair.spark.startswith("3."):
             module = f"org.apache.spark:spark-connect_2.12:{self.pair.spark}"
@@ -63,8 +60,8 @@ class Spark:
 
 
 @pytest.fixture(scope="module", params=ON_CLUSTERS, ids=str)
-def spark(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Spark]:
-    pair: Pair = request.param
+def spark(request, tmp_path_factory):
+    pair = request.param
     python = interpreter(pair.python)
     if python is None:
         pytest.skip(f"there is no Python {pair.python} on this machine")
@@ -74,7 +71,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Spark]:
 
 
 @pytest.fixture(scope="module")
-def url(spark: Spark) -> str:
+def url(spark):
     """Of a server whose executors are the cluster's."""
     return start_server(
         spark.cluster, "connect", with_sink=True, python=spark.python, jars=spark.jars_of_connect()
@@ -82,26 +79,26 @@ def url(spark: Spark) -> str:
 
 
 @pytest.fixture
-def job(kafka: LocalKafka, tmp_path: Path) -> Job:
+def job(kafka, tmp_path):
     return Job(kafka, tmp_path / "job")
 
 
-def record(spark: Spark, job: Job, where: str) -> None:
+def record(spark, job, where):
     check_and_record(job, where, spark.pair.spark, spark.version_of_python, COMMAND)
 
 
-def test_standalone_client_mode(spark: Spark, job: Job):
+def test_standalone_client_mode(spark, job):
     run(spark.cluster.submit(str(WORK), *job.arguments()), spark.driver_environment())
     record(spark, job, "standalone client")
 
 
-def test_connect(spark: Spark, url: str, job: Job):
+def test_connect(spark, url, job):
     own = client_environment(url, spark.python, PYTHONPATH=str(REPOSITORY))
     run([spark.python, str(WORK), *job.arguments()], own)
     record(spark, job, "connect")
 
 
-def test_functions_with_connect(spark: Spark, url: str, kafka: LocalKafka, tmp_path: Path):
+def test_functions_with_connect(spark, url, kafka, tmp_path):
     prefix = f"connect-{spark.pair.spark}-"
     for way in OF_FUNCTIONS:
         kafka.create_topic(f"{prefix}{way}", 2)

@@ -9,18 +9,16 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.compatibility import results
 from tests.compatibility.refused import NOT_IN_3_5
 from tests.local_kafka import PatientKafka
 from tests.reading import read_topic
-from tests.versions.environments import PAIRS, Pair, environment, interpreter
+from tests.versions.environments import PAIRS, environment, interpreter
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -83,14 +81,14 @@ class Run(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[LocalKafka]:
+def broker():
     with PatientKafka(version="4.3.0") as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=str)
-def run(request: pytest.FixtureRequest, broker: LocalKafka, tmp_path_factory) -> Run:
-    pair: Pair = request.param
+def run(request, broker, tmp_path_factory):
+    pair = request.param
     python = interpreter(pair.python)
     if python is None:
         pytest.skip(f"there is no Python {pair.python} on this machine")
@@ -111,7 +109,7 @@ def run(request: pytest.FixtureRequest, broker: LocalKafka, tmp_path_factory) ->
 
 
 @pytest.mark.parametrize("what", EXPECTED)
-def test_a_version_of_spark(what: str, run: Run, broker: LocalKafka) -> None:
+def test_a_version_of_spark(what, run, broker):
     where = {"where": "local", "kafka": broker.version, "command": COMMAND}
     expected = dict(EXPECTED[what])
     if run.spark.startswith("3."):
@@ -130,7 +128,7 @@ def test_a_version_of_spark(what: str, run: Run, broker: LocalKafka) -> None:
             assert sorted(number_in(record.value) for record in records) == outcome.rows, way
 
 
-def number_in(value: bytes | None) -> int:
+def number_in(value):
     """The row's, of a text or of JSON with fields."""
     found = json.loads(value or b"-1")
     return int(found["id"] if isinstance(found, dict) else found)

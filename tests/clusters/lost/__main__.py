@@ -9,8 +9,6 @@ instant that its number chooses. What is in the topic then is read back by anoth
 tests/clusters/lost_results.json and the table in docs/internals/reliability.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -21,9 +19,7 @@ import threading
 import time
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.chaos.readers import lingering
 from tests.chaos.verdict import judge
 from tests.clusters.lost import table
@@ -31,10 +27,9 @@ from tests.clusters.lost.application import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
     PARTITIONS,
-    Application,
     application,
 )
-from tests.clusters.lost.faults import CONFS, DYNAMIC, FAULTS, KILLS, Fault, Note
+from tests.clusters.lost.faults import CONFS, DYNAMIC, FAULTS, KILLS
 from tests.clusters.lost.instants import await_instant, choose
 from tests.clusters.lost.jobs import JOBS, RECORDS
 from tests.local_kafka import PatientKafka
@@ -47,14 +42,14 @@ _MOST_ATTEMPTS = 5
 class Running:
     """A job in a thread: Spark waits in it for its end."""
 
-    def __init__(self, app: Application, job: str, options: dict[str, str], fault: Fault) -> None:
+    def __init__(self, app, job, options, fault):
         self.failure = ""
         self._app = app
         self._run = lambda: JOBS[job](app.spark, options, fault.shape, app.folder)
         self._thread = threading.Thread(target=self._note_failure)
         self._thread.start()
 
-    def _note_failure(self) -> None:
+    def _note_failure(self):
         try:
             # Spark finds Python data sources only in threads that have an active session.
             self._app.spark.createDataFrame([], "id BIGINT")
@@ -62,16 +57,14 @@ class Running:
         except Exception as error:
             self.failure = str(error)[:600]
 
-    def is_over(self) -> bool:
+    def is_over(self):
         return not self._thread.is_alive()
 
-    def join(self) -> None:
+    def join(self):
         self._thread.join()
 
 
-def suffer(
-    app: Application, fault: Fault, key: tuple[str, str, str, int], running: Running, topic: str
-) -> Note:
+def suffer(app, fault, key, running, topic):
     """What was done to the job, and when; ``missed`` if it had ended before."""
     _, job, guarantee, _ = key
     rng = random.Random(topic)
@@ -89,7 +82,7 @@ def suffer(
             app.traps.release(held.trap)
 
 
-def run(app: Application, key: tuple[str, str, str, int]) -> dict[str, Any]:
+def run(app, key):
     """One job and its fault; what came out of it.
 
     A job that had ended before its instant came shows nothing: it is run again, with another.
@@ -103,7 +96,7 @@ def run(app: Application, key: tuple[str, str, str, int]) -> dict[str, Any]:
     return result
 
 
-def run_once(app: Application, key: tuple[str, str, str, int], topic: str) -> dict[str, Any]:
+def run_once(app, key, topic):
     """Into ``topic``, whose name decides the instant."""
     name, job, guarantee, number = key
     fault = FAULTS[name]
@@ -134,7 +127,7 @@ def run_once(app: Application, key: tuple[str, str, str, int], topic: str) -> di
     }
 
 
-def is_good(result: dict[str, Any]) -> bool:
+def is_good(result):
     """Nothing lost; with exactly-once nothing doubled, out of order or left open."""
     wrong = result["lost"] or result["failure"] or result.get("missed")
     if result["guarantee"] == EXACTLY_ONCE:
@@ -142,7 +135,7 @@ def is_good(result: dict[str, Any]) -> bool:
     return not wrong
 
 
-def look_for_open(kafka: LocalKafka, results: list[dict[str, Any]]) -> None:
+def look_for_open(kafka, results):
     """Note what Kafka's own tool lists as open under each run's prefix."""
     found = lingering(kafka, "")
     for result in results:
@@ -150,7 +143,7 @@ def look_for_open(kafka: LocalKafka, results: list[dict[str, Any]]) -> None:
             result["left_open"] = [i for i in found if i.startswith(f"{result['topic']}.")]
 
 
-def keys_of(arguments: argparse.Namespace, group: str) -> list[tuple[str, str, str, int]]:
+def keys_of(arguments, group):
     """All runs on one application, so that an interruption leaves some of each kind."""
     runs = {
         name: arguments.runs or (RUNS_OF_KILLS if name in KILLS else RUNS_OF_OTHERS)
@@ -169,7 +162,7 @@ def keys_of(arguments: argparse.Namespace, group: str) -> list[tuple[str, str, s
     ]
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--faults", nargs="*", default=list(FAULTS), choices=list(FAULTS))
     parser.add_argument("--jobs", nargs="*", default=list(JOBS))
@@ -179,7 +172,7 @@ def main() -> int:
     parser.add_argument("--missing", action="store_true", help="only runs that are not kept")
     parser.add_argument("--keep", action="store_true", help="write results and table")
     arguments = parser.parse_args()
-    results: list[dict[str, Any]] = []
+    results = []
     with PatientKafka() as kafka, tempfile.TemporaryDirectory() as folder:
         for group, conf in CONFS.items():
             rounds = [list(keys) for _, keys in groupby(keys_of(arguments, group), lambda k: k[3])]
@@ -198,7 +191,7 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def keep(kafka: LocalKafka, results: list[dict[str, Any]], is_asked: bool) -> None:
+def keep(kafka, results, is_asked):
     """So that what an interruption leaves is whole. What is open is looked for again later: an
     attempt that was killed may not have ended yet.
     """

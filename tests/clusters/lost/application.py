@@ -1,23 +1,18 @@
 """One Spark application on two workers, which serves many runs: starting JVMs is what takes long."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 from pyspark.sql import SparkSession
 
-from spark_kafka_sink.localkafka import LocalKafka
 from tests.broker.processes import eventually
 from tests.chaos.traps import Traps
 from tests.clusters.lost.jobs import ROWS_PER_ARROW_BATCH, prepare
-from tests.clusters.standalone import CLIENT_CONF, Executor, StandaloneCluster
+from tests.clusters.standalone import CLIENT_CONF, StandaloneCluster
 
 WORKERS = 2
 PARTITIONS = 6
@@ -46,9 +41,7 @@ CONF = {
 class Application:
     """The cluster, its application, and a Kafka to write to."""
 
-    def __init__(
-        self, cluster: StandaloneCluster, spark: SparkSession, kafka: LocalKafka, folder: Path
-    ) -> None:
+    def __init__(self, cluster, spark, kafka, folder):
         self.cluster = cluster
         self.spark = spark
         self.kafka = kafka
@@ -56,33 +49,33 @@ class Application:
         self.traps = Traps(folder)
 
     @property
-    def context(self) -> Any:
+    def context(self):
         """Scala's SparkContext."""
-        java: Any = self.spark.sparkContext._jsc
+        java = self.spark.sparkContext._jsc
         return java.sc()
 
-    def executors(self) -> list[Executor]:
+    def executors(self):
         """Of this application, by the processes that run."""
         return self.cluster.executors(self.spark.sparkContext.applicationId)
 
-    def executor_of(self, process_id: int) -> Executor:
+    def executor_of(self, process_id):
         """The one that a Python process belongs to."""
         parents = {p.pid for p in psutil.Process(process_id).parents()}
         (found,) = [one for one in self.executors() if one.pid in parents]
         return found
 
-    def metrics(self, topic: str) -> Path:
+    def metrics(self, topic):
         """Where the sink writes what it commits."""
         return self.folder / f"{topic}.jsonl"
 
-    def committed(self, topic: str) -> int:
+    def committed(self, topic):
         """Micro-batches so far, or jobs."""
         path = self.metrics(topic)
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         lines = text[: text.rfind("\n") + 1].splitlines()
         return sum(json.loads(line)["event"] == "commit" for line in lines)
 
-    def options(self, topic: str, guarantee: str) -> dict[str, str]:
+    def options(self, topic, guarantee):
         """Of the sink. What a task has appended is sent soon, so that it can die with a part of it
         written.
         """
@@ -100,13 +93,13 @@ class Application:
             return {**options, **exactly_once, "transactional.id.prefix": topic}
         return {**options, "interceptors": "tests.chaos.crash:Interceptor"}
 
-    def make_whole(self) -> None:
+    def make_whole(self):
         """Start the workers that are gone, and wait until Spark has an executor on each."""
         for number in range(WORKERS):
             if not self.cluster.is_worker_running(number):
                 self.cluster.start_worker(number)
 
-        def is_whole() -> bool:
+        def is_whole():
             running = {executor.worker for executor in self.executors()}
             known = self.context.getExecutorMemoryStatus().size() - 1  # the driver is one of them
             return len(running) == known == WORKERS
@@ -115,7 +108,7 @@ class Application:
 
 
 @contextmanager
-def application(kafka: LocalKafka, folder: Path, conf: Mapping[str, str]) -> Iterator[Application]:
+def application(kafka, folder, conf):
     """``conf``: of Spark, besides CONF."""
     folder.mkdir(parents=True, exist_ok=True)
     # The driver's processes and the executors' have it from this one.

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import psutil
@@ -17,7 +17,6 @@ from tests.chaos.standalone import SPECULATION
 from tests.clusters.lost.application import WORKERS, Application
 from tests.clusters.lost.instants import Held
 from tests.clusters.lost.jobs import Shape
-from tests.clusters.standalone import Executor
 
 Note = dict[str, Any]
 Happens = Callable[[Application, Held, random.Random], Note]
@@ -43,7 +42,7 @@ class Fault(NamedTuple):
 
 
 DYNAMIC = "dynamic allocation"
-CONFS: dict[str, Mapping[str, str]] = {
+CONFS = {
     # New Python workers start soon then.
     "plain": {"spark.python.daemon.module": "spark_kafka_sink.spark.daemon"},
     "decommissioning": {
@@ -65,7 +64,7 @@ CONFS: dict[str, Mapping[str, str]] = {
 }
 
 
-def _victim(application: Application, held: Held, rng: random.Random) -> Executor:
+def _victim(application, held, rng):
     """The executor of the process that is held; any, if that is the driver's or nobody."""
     executors = application.executors()
     if held.process_id is not None:
@@ -74,20 +73,20 @@ def _victim(application: Application, held: Held, rng: random.Random) -> Executo
     return rng.choice(executors)
 
 
-def kill_python_worker(application: Application, held: Held, rng: random.Random) -> Note:
+def kill_python_worker(application, held, rng):
     """The one that is held in the middle of its task."""
     assert held.process_id is not None
     os.kill(held.process_id, signal.SIGKILL)
     return {}
 
 
-def kill_executor(application: Application, held: Held, rng: random.Random) -> Note:
+def kill_executor(application, held, rng):
     """SIGKILL for its JVM; its Python processes find out by themselves."""
     os.kill(_victim(application, held, rng).pid, signal.SIGKILL)
     return {}
 
 
-def kill_node(application: Application, held: Held, rng: random.Random) -> Note:
+def kill_node(application, held, rng):
     """SIGKILL for Spark's Worker and everything below it; it comes back while the job goes on."""
     number = _victim(application, held, rng).worker
     application.cluster.kill_worker(number)
@@ -95,41 +94,39 @@ def kill_node(application: Application, held: Held, rng: random.Random) -> Note:
     return {}
 
 
-def decommission_executor(application: Application, held: Held, rng: random.Random) -> Note:
+def decommission_executor(application, held, rng):
     """By the signal that an executor takes for it: it takes no more tasks, and ends."""
     os.kill(_victim(application, held, rng).pid, signal.SIGPWR)
     return {}
 
 
-def decommission_node(application: Application, held: Held, rng: random.Random) -> Note:
+def decommission_node(application, held, rng):
     """By the signal that a Worker takes for it, as a cloud's notice would send it."""
     number = _victim(application, held, rng).worker
     application.cluster.decommission_worker(number)
     return {"worker": number}
 
 
-def _exchange_node(application: Application, note: Note) -> None:
+def _exchange_node(application, note):
     """The node is gone, as announced; another one comes."""
     application.cluster.kill_worker(note["worker"])
 
 
-def take_executor(application: Application, held: Held, rng: random.Random) -> Note:
+def take_executor(application, held, rng):
     """As an operator does, or a program: ``SparkContext.killExecutor`` by number."""
     victim = _victim(application, held, rng)
     assert application.context.killExecutor(str(victim.number))
     return {}
 
 
-def _ask_for_another(application: Application, note: Note) -> None:
+def _ask_for_another(application, note):
     # More than there can be: what Spark counts on from differs by how it was started.
     application.context.requestExecutors(WORKERS)
 
 
-def let_come_and_go(
-    application: Application, rng: random.Random, is_over: Callable[[], bool]
-) -> Note:
+def let_come_and_go(application, rng, is_over):
     """Which executors there were."""
-    numbers: set[int] = set()
+    numbers = set()
     most = least = len(application.executors())
     while not is_over():
         now = application.executors()
@@ -139,7 +136,7 @@ def let_come_and_go(
     return {"executors": len(numbers), "least": least, "most": most}
 
 
-def slow_down(application: Application, rng: random.Random, is_over: Callable[[], bool]) -> Note:
+def slow_down(application, rng, is_over):
     """Some first attempts take so long that Spark begins second ones."""
     points = [rng.choice(("task.written", "task.written", "task.flushed")) for _ in range(_SLOW)]
     names = [

@@ -5,15 +5,13 @@ A seed chooses. A process that reaches its point is held there until the fault h
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from tests.chaos.crash import HOLD, Trap
-from tests.clusters.lost.application import EXACTLY_ONCE, PARTITIONS, Application
+from tests.clusters.lost.application import EXACTLY_ONCE, PARTITIONS
 from tests.clusters.lost.jobs import MICRO_BATCHES, RECORDS
 from tests.patience import PATIENCE_S
 from tests.reading import consumer
@@ -37,7 +35,7 @@ class Instant(NamedTuple):
     share: float
     is_held: bool
 
-    def __str__(self) -> str:
+    def __str__(self):
         if self.point == "share":
             return f"{self.share:.0%} of the rows in the log"
         nth = f" for the {self.nth}. time" if self.nth > 1 else ""
@@ -45,7 +43,7 @@ class Instant(NamedTuple):
         return f"{self.point}{nth}{after}"
 
 
-def choose(rng: random.Random, job: str, guarantee: str, of_tasks_only: bool) -> Instant:
+def choose(rng, job, guarantee, of_tasks_only):
     """Any instant; of_tasks_only: while a task runs."""
     points = _POINTS
     if guarantee == EXACTLY_ONCE:
@@ -66,9 +64,7 @@ class Held(NamedTuple):
     trap: str | None
 
 
-def await_instant(
-    application: Application, instant: Instant, topic: str, is_over: Callable[[], bool]
-) -> Held | None:
+def await_instant(application, instant, topic, is_over):
     """Wait for it. None if the job has ended before."""
     if instant.point == "share":
         if not _is_share_written(application, instant.share, topic, is_over):
@@ -81,7 +77,7 @@ def await_instant(
     return _hold(application, Trap(instant.point, HOLD, instant.nth), is_over)
 
 
-def _hold(application: Application, trap: Trap, is_over: Callable[[], bool]) -> Held | None:
+def _hold(application, trap, is_over):
     name = application.traps.set(trap)
     if not _until(lambda: application.traps.sprung(name) is not None, is_over):
         application.traps.clear()
@@ -91,13 +87,11 @@ def _hold(application: Application, trap: Trap, is_over: Callable[[], bool]) -> 
     return Held(sprung["pid"], name)
 
 
-def _is_share_written(
-    application: Application, share: float, topic: str, is_over: Callable[[], bool]
-) -> bool:
+def _is_share_written(application, share, topic, is_over):
     reader = consumer(application.kafka.bootstrap_servers)
     partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
 
-    def is_written() -> bool:
+    def is_written():
         try:
             ends = [reader.get_watermark_offsets(p, timeout=PATIENCE_S)[1] for p in partitions]
         except KafkaException:  # the topic is new: not everything knows its leaders
@@ -110,7 +104,7 @@ def _is_share_written(
         reader.close()
 
 
-def _until(is_so: Callable[[], bool], is_over: Callable[[], bool]) -> bool:
+def _until(is_so, is_over):
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         if is_over():

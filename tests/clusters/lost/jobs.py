@@ -30,7 +30,7 @@ class Shape(NamedTuple):
     trigger: str | None = None
 
 
-def prepare(spark: SparkSession, folder: Path) -> None:
+def prepare(spark, folder):
     """Write the files that streams read."""
     source = folder / "in"
     spark.range(0, RECORDS, 1, _FILES).write.parquet(str(source))
@@ -39,7 +39,7 @@ def prepare(spark: SparkSession, folder: Path) -> None:
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def run_batch(spark: SparkSession, options: dict[str, str], shape: Shape, folder: Path) -> None:
+def run_batch(spark, options, shape, folder):
     """``df.write``."""
     ids = spark.range(0, RECORDS, 1, _TASKS)
     frame = rows_of(ids, "spark_partition_id()", shape.pause_ms)
@@ -48,7 +48,7 @@ def run_batch(spark: SparkSession, options: dict[str, str], shape: Shape, folder
     frame.write.format("pykafka-sink").mode("append").options(**options).save()
 
 
-def run_stream(spark: SparkSession, options: dict[str, str], shape: Shape, folder: Path) -> None:
+def run_stream(spark, options, shape, folder):
     """``df.writeStream``, four micro-batches."""
     ids = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", str(_TASKS))
     frame = rows_of(ids.parquet(str(folder / "in")), f"id div {RECORDS // _FILES}", shape.pause_ms)
@@ -68,4 +68,4 @@ def run_stream(spark: SparkSession, options: dict[str, str], shape: Shape, folde
 
 
 Job = Callable[[SparkSession, dict[str, str], Shape, Path], None]
-JOBS: dict[str, Job] = {"batch": run_batch, "stream": run_stream}
+JOBS = {"batch": run_batch, "stream": run_stream}

@@ -1,34 +1,30 @@
 """The table of runs in which executors were lost, for docs/internals/reliability.md."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 RESULTS = Path(__file__).parents[1] / "lost_results.json"
 
 
-def _kind(result: dict[str, Any]) -> tuple[str, str, str]:
+def _kind(result):
     return result["fault"], result["job"], result["guarantee"]
 
 
-def merged(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def merged(results):
     """The newest of each run, by kind and number."""
     return list({(*_kind(r), r["number"]): r for r in results}.values())
 
 
-def read() -> list[dict[str, Any]]:
+def read():
     """All results that are kept."""
-    results: list[dict[str, Any]] = []
+    results = []
     if RESULTS.exists():
         results = json.loads(RESULTS.read_text(encoding="utf-8"))
     return results
 
 
-def lost_table(results: list[dict[str, Any]]) -> str:
+def lost_table(results):
     """One row for each fault, job and guarantee: sums over its runs."""
     lines = [
         "| what is lost | job | delivery | runs | instants | rows | lost | doubled | left open |",
@@ -47,7 +43,7 @@ def lost_table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def write(results: list[dict[str, Any]]) -> None:
+def write(results):
     """Keep ``results``, in place of older ones of the same runs, and rewrite the document."""
     from tests.chaos.table import write_tables
 
