@@ -273,12 +273,17 @@ def run(steps: Steps, work: Path, arguments: argparse.Namespace) -> bool:
     return read == sent and result.wrong_keys == 0
 
 
-def main() -> int:
-    """Return the exit status: 0 if all flights were read back unchanged."""
+def declare_arguments() -> argparse.ArgumentParser:
+    """Return the demo's arguments."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights")
     parser.add_argument("--schema-registry-url", metavar="URL", help="send Avro, not JSON")
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Return the exit status: 0 if all flights were read back, 1 for a failure, 130 for Ctrl-C."""
+    arguments = declare_arguments().parse_args()
     steps = Steps(SystemClock(), sys.stdout)
     with tempfile.TemporaryDirectory(prefix="pykafka-sink-demo-") as folder:
         try:
