@@ -311,8 +311,8 @@ def ten_million(results: Results) -> list[str]:
     """Return the result of the long run that counts every row."""
     text = (
         f"{results['rows']:,} rows, every one read back: {results['rows_lost']} lost, "
-        f"{results['rows_doubled']} doubled; JVM sink / ours {ranged(results['jvm_over_ours'])}, "
-        f"worker's peak {results['worker_peak_mib']:.0f} MiB."
+        f"{results['rows_doubled']} duplicated; JVM sink / ours {ranged(results['jvm_over_ours'])},"
+        f" worker's peak {results['worker_peak_mib']:.0f} MiB."
     )
     return ["## Ten million rows", "", text, ""]
 

@@ -32,10 +32,10 @@ case-sensitive. In a properties file for the jobs in `jobs/`, put `spark.pykafka
 _SECURITY = """
 ## Secured connections
 
-In options marked with *reference*, all or part of the text may stand elsewhere: `${env:NAME}` is
-an environment variable, `${file:/path:key}` a key in a properties file, `${dir:/path:file}` a file
-in a folder, as with Kafka's configuration providers. It is read by the processes that connect: the
-driver and each Python worker.
+In options marked with *reference*, all or part of the text may be a reference, as with Kafka's
+configuration providers. `${env:NAME}` is an environment variable, `${file:/path:key}` a key in a
+properties file, and `${dir:/path:file}` a file in a folder. The processes that connect resolve it:
+the driver and each Python worker.
 
 """
 
@@ -66,7 +66,7 @@ def render() -> str:
         "\n`kafka.key.serializer` and `kafka.value.serializer` are refused as by Spark's own sink. "
         "Any other key under `kafka.` that is not in these tables is refused, with the nearest "
         "right name. A name without `kafka.` that is close to one in these tables is refused, "
-        "too; any other is only told in the driver's log.\n",
+        "too. The driver's log names any other.\n",
         "\n## Accepted without effect\n\n",
         "The sink says so in the driver's log:\n\n",
         "| option | why |\n| --- | --- |\n",

@@ -24,9 +24,9 @@ row names.
 """
 
 SPARK_NOTE = """\
-Spark 3.5 has no data sources in Python that write: use [the two functions](spark-versions.md). "standalone" is a master
-and two workers, with the driver outside of the cluster (client) or inside (cluster). "connect" is a client of a Spark
-Connect server. "yarn" is Hadoop's MiniYARNCluster. Kafka versions other than 4.3.0 were tested
+Spark 3.5 has no data sources in Python that write: use [the two functions](spark-versions.md). A standalone cluster has
+a master and two workers, and the driver runs outside of it (client) or inside (cluster). "Connect" is a client of a
+Spark Connect server. YARN is Hadoop's MiniYARNCluster. Kafka versions other than 4.3.0 were tested
 in local mode only. Kubernetes was never tested.
 """
 
@@ -60,9 +60,9 @@ record back. "no" has its reason. "not tested" was not run yet.
 SPARK = """\
 ## Spark
 
-Where the sink runs: "local" is `local[…]`; "local-cluster" is Spark's own, with executors in
-processes of their own; "standalone" is a master and two workers, "yarn" Hadoop's MiniYARNCluster,
-with the driver outside ("client") or in the cluster ("cluster"); "connect" is a client of a Spark
+The sink runs in these places. `local` is `local[…]`, and `local-cluster` has executors in processes
+of their own. `standalone` is a master and two workers, and `yarn` is Hadoop's MiniYARNCluster.
+The driver is outside (`client`) or in the cluster (`cluster`). `connect` is a client of a Spark
 Connect server on a standalone cluster. On Spark 3.5 all is written by the functions of
 [spark-versions.md](../spark-versions.md).
 """
@@ -77,7 +77,7 @@ Central; up to 3.0 they ran with ZooKeeper, then without.
   by confluent-kafka as they were written, and the broker's log has them in that codec;
 - idempotence: sequences in the broker's log; acks of 0 and 1 without it; a producer that the broker
   has forgotten, as Kafka before 2.4 does when retention has deleted its records;
-- restart: the broker was killed with SIGKILL and started again in the middle of a task: all records
+- restart: the broker was killed with SIGKILL and started again in the middle of a task. All records
   once and in order. 2.1 and 2.8 also in pairs, each broker leading in turn after clean shutdowns and
   kills;
 - topic creation: `topic.creation.enable`. Before Kafka 2.4 with numbers of partitions and replicas,
@@ -140,7 +140,7 @@ the same version of Apache Spark. From Spark 4.0 on, write with `format("pykafka
 SERVICES = """\
 ## Managed Kafka
 
-**Never tested on these services.** What follows comes from their documents:
+**Never tested on these services.** These facts come from the services' documents:
 
 - **Amazon MSK** runs [Apache Kafka's own versions](https://docs.aws.amazon.com/msk/latest/developerguide/supported-kafka-versions.html),
   3.7 to 4.0 for new clusters.

@@ -69,7 +69,7 @@ NODE = {
 }
 """Which work shows which metric."""
 
-_AT_THE_MOMENT = "Java tells what is so at this moment, a line the most of the batch"
+_AT_THE_MOMENT = "Java gives the value of this moment, a line the maximum of the batch"
 _ONE_DECIDES = (
     "one decides: the first, for which the JVM has no compiled code yet, or no connection"
 )
@@ -136,9 +136,9 @@ _HEAD = """\
 For maintainers: whether each metric says the same as Kafka's Java producer. Written by `make java-metrics`; do not edit.
 
 Kafka's Java producer {version} and the sink's producer (without Spark) do the same work, one after the other,
-with the same settings, through a TCP proxy to the same broker. What both tell of it, under Kafka's
-names ([metrics.md](../metrics.md#kafkas-names)), is compared in the work that shows it. Within 10 % is
-the same; of everything else there is the reason. Rates are not compared: Java's are over a sliding
+with the same settings, through a TCP proxy to the same broker. The table compares the metrics of both under
+Kafka's names ([metrics.md](../metrics.md#kafkas-names)), each in the work that shows it. Values within 10 % count as
+the same, and other rows give the reason. Rates are not compared: Java's are over a sliding
 window, those of a line over its batch; both follow from the totals. Other work had most of the machine's
 two cores meanwhile, so that times are those of the links, and the JVM's own times are long.
 

@@ -22,9 +22,12 @@ _HEAD = """\
 For maintainers: the tests of Spark's own Kafka sink, and more of the same kind, as cases that write through both sinks
 in one Spark session. `make test-parity` writes this page. Users read [what differs](../parity.md).
 
-*same*: another client read the same rows, with the same keys, values and headers, from the same partitions; or both
-sinks rejected them in the same words. *differs*: [the differences](#differences) say how. *none*: this Spark does not
-have it. If a suite is named, the case is one of its tests in Python.
+- *same*: another client read the same rows, with the same keys, values and headers, from the same partitions. Or both
+  sinks rejected the rows in the same words.
+- *differs*: [the differences](#differences) say how.
+- *none*: this Spark does not have it.
+
+If a suite is named, the case is one of its tests in Python.
 
 """
 _CLASSES = """

@@ -1,4 +1,4 @@
-"""Docstrings and comments are plain technical English: the worst patterns, found by machine."""
+"""Docstrings, comments and pages are plain technical English: the worst patterns, found by machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -14,23 +15,40 @@ import pytest
 from tests.unit.test_style import files
 
 PLACES = ("spark_kafka_sink", "pyspark_kafka_sink.py", "jobs", "benchmarks", "release")
+ROOT = Path(__file__).resolve().parents[2]
+NOT_READ = {
+    "docs/commands.md",  # the texts that --help prints
+    "docs/design.md",  # notes for maintainers
+}
+PAGES = sorted(
+    page
+    for pattern in ("*.md", "docs/**/*.md")
+    for page in (path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+    if page not in NOT_READ
+)
+TABLES_OF_PROGRAMS = ("docs/options.md", "docs/internals/")
+"""Pages whose tables hold texts of the package, names of test cases, and results of runs."""
 MOST_WORDS = 35
+_WORD = "a word that has to be decoded"
+_SUBJECT = "a clause as the subject"
+_LONG = f"more than {MOST_WORDS} words"
 _PATTERNS = {
-    "a word that has to be decoded": re.compile(
+    _WORD: re.compile(
         r"\b(is|are|was|were|be|been|being) told\b|\btells?\b|\btold\b|\bof them\b|\bwho (has|have|is|are)\b"
         r"|\b(is|are) there\b(?=[.,;:)]|$)|\bg(?:ave|ive[sn]?) up\b|\banew\b|\bdoubled\b|\bleft away\b"
         r"|\b(no|some)body\b|\bsuch a one\b|\bthat one\b|\bwhoever\b|\bmended\b",
         re.IGNORECASE,
     ),
-    "a clause as the subject": re.compile(
-        r"(?:^|[.:;!?] )(?:Who|Whoever|What|Whatever|Which) (?!.*\?)"
-    ),
+    _SUBJECT: re.compile(r"(?:^|[.:;!?] )(?:Who|Whoever|What|Whatever|Which) (?!.*\?)"),
 }
 _FRAGMENT = re.compile(
     r"^(Of|Whether|What|Who|Whose|Which|That|As|In|For|To|From|By|With|Without|At|On|Those|Such|If|How"
     r"|Where|When|Why|Than|Only|Not|Until|Before|After|Since|Because|The same|Also|And|Or|But|So|None)\b"
 )
-EXCEPTIONS: set[str] = set()
+EXCEPTIONS = {
+    "docs/internals/performance.md: Versions of the matrix: system",  # a list, written by a program
+    "docs/internals/performance.md: Installed anew: the first one",  # the name in stored results
+}
 """``file: first words`` of what is allowed, with the reason beside it."""
 
 
@@ -80,12 +98,44 @@ def faults(source: str) -> Iterator[tuple[int, str, str]]:
             yield text.line, "the first line is a fragment", text.text.strip().splitlines()[0]
         for sentence in sentences(text.text):
             if len(sentence.split()) > MOST_WORDS:
-                yield text.line, f"more than {MOST_WORDS} words", sentence
+                yield text.line, _LONG, sentence
             for wrong, pattern in _PATTERNS.items():
                 if pattern.search(sentence):
                     yield text.line, wrong, sentence
 
 
+_NO_PROSE = re.compile(r"^ *```.*?^ *```$|^#+ [^\n]*$|<!--.*?-->", re.MULTILINE | re.DOTALL)
+_END = re.compile(r"""(?<=[.!?])[*_)"]* (?=[*_("]*[A-Z])""")
+_ITEM = re.compile(r"\n\s*(?:[-*]|\d+\.) |\n\s*\n|\n(?=\|)|(?<!\\)\|")
+
+
+def faults_of_a_page(page: str, markdown: str) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong and the sentence: of paragraphs, items of lists and cells of tables."""
+    text = _NO_PROSE.sub("\n\n", markdown)
+    if page.startswith(TABLES_OF_PROGRAMS):
+        text = re.sub(r"^\|.*", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)
+    text = re.sub(r"(`+)[^`].*?\1", "Code", text, flags=re.DOTALL)
+    for part in _ITEM.split(text):
+        for sentence in _END.split(" ".join(part.split())):
+            if len(sentence.split()) > MOST_WORDS:
+                yield _LONG, sentence
+            for wrong, pattern in _PATTERNS.items():
+                if pattern.search(sentence):
+                    yield wrong, sentence
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_sentences_of_pages(page: str) -> None:
+    found = [
+        f"{wrong}: {sentence}"
+        for wrong, sentence in faults_of_a_page(page, (ROOT / page).read_text(encoding="utf-8"))
+        if f"{page}: {' '.join(sentence.split()[:5])}" not in EXCEPTIONS
+    ]
+    assert not found, f"{len(found)} sentences: rewrite them\n" + "\n".join(found)
+
+
+@pytest.mark.timeout(600)  # seconds of CPU, on a machine of any load
 @pytest.mark.parametrize("place", PLACES)
 def test_sentences(place: str) -> None:
     found = [
@@ -110,3 +160,20 @@ def test_sentences(place: str) -> None:
 )
 def test_what_is_found(source: str, wrong: list[str]) -> None:
     assert [found for _, found, _ in faults(source)] == wrong
+
+
+@pytest.mark.parametrize(
+    ("page", "markdown", "wrong"),
+    [
+        ("docs/a.md", "# Who is told\n\n```\nnobody\n```\n\nA `told` [link](who-has.md).", []),
+        ("docs/a.md", "The broker sends it.\nThe driver is told.", [_WORD]),
+        ("docs/a.md", "- It works.\n- Who reads it must wait.", [_SUBJECT]),
+        ("docs/a.md", "| a | b |\n| --- | --- |\n| c | What is left |", [_SUBJECT]),
+        ("docs/options.md", "| a | What is left |\n\nWhat is left.", [_SUBJECT]),
+        ("docs/a.md", f"{'word ' * 20}\n{'word ' * 16}", [_LONG]),
+        ("docs/a.md", f"{'word ' * 20}\n\n{'word ' * 16}", []),
+        ("docs/a.md", f"{'word ' * 20}. (`Code` {'word ' * 16}.)", []),
+    ],
+)
+def test_what_is_found_in_a_page(page: str, markdown: str, wrong: list[str]) -> None:
+    assert [found for found, _ in faults_of_a_page(page, markdown)] == wrong
