@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 _JAVA_CLIENT = ("unit/test_security_document.py",)
 _KEYS = ("unit/test_security_options.py",)
 _PROPERTIES = ("unit/test_properties.py::test_texts",)
-_REDACTION = ("unit/test_redaction.py",)
+_REDACTION = ("unit/test_security_document.py",)
 _REFERENCES = ("unit/security/test_references.py",)
 _RULES = ("unit/test_security_options.py",)
 

@@ -1,146 +1,159 @@
-"""Secrets that Spark would show: which, and what is said of them. Nothing of ours shows one."""
+"""Text from outside, as it is shown: nothing reaches a terminal as a command, and no secret is in it."""
 
+import base64
+import gc
+import html
+import json
 import pickle
+import re
+from urllib.parse import quote, quote_plus
 
 import pytest
 
 from spark_kafka_sink.base.secret import HIDDEN, Secret
-from spark_kafka_sink.config.security_config import (
-    DEFAULT_REGEX,
-    SUGGESTED_REGEX,
-    clear_secrets,
-    secrets_shown_by_spark,
-    warning_about_shown_secrets,
-)
-from spark_kafka_sink.config.security_keys import SECRET_KEYS
-from spark_kafka_sink.config.sink_options import SinkOptions
-
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-SECRETS = {f"kafka.{name}": "marked-hush" for name in SECRET_KEYS}
-URLS = (
-    "metrics.otlp.endpoint",
-    "metrics.prometheus.push.url",
-    "schema.registry.url",
-    "schema.registry.bearer.auth.issuer.endpoint.url",
-    "kafka.sasl.oauthbearer.token.endpoint.url",
-)
-WORDS = ("api_key", "token", "client_secret", "Password", "auth", "sig", "credentials")
-SECRETS["kafka.sasl.jaas.config"] = f'{PLAIN} username="u" password="marked-hush";'
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "is_clear"),
-    [
-        ("kafka.ssl.keystore.key", "x", True),
-        ("Kafka.SSL.Keystore.Key", "x", True),
-        ("kafka.ssl.keystore.key", "${dir:/run:key}", False),
-        ("kafka.sasl.password", " ", False),
-        ("ssl.keystore.key", "x", False),
-        ("kafka.ssl.truststore.certificates", "x", False),
-        ("schema.registry.ssl.keystore.key", "x", True),
-        ("schema.registry.basic.auth.user.info", "user:x", True),
-        ("schema.registry.bearer.auth.token", "x", True),
-        ("schema.registry.bearer.auth.client.secret", "x", True),
-        ("metrics.otlp.headers", "api-key=x", True),
-        *((name, "https://user:x@h:1/path", True) for name in URLS),
-        *((name, "https://user:1/x@h:1", True) for name in URLS),
-        *((name, "https://h:1/?a=b&API_Key=x", True) for name in URLS),
-        *(("metrics.otlp.endpoint", f"https://h:1/?a=b&{word}=x", True) for word in WORDS),
-        *((name, "https://h:1/path", False) for name in URLS),
-        ("metrics.path", "abfss://container@account.dfs.core.windows.net/lines", False),
-        *((name, "https://h:1/path?tenant=x", False) for name in URLS),
-        *((name, "https://u:${env:P}@h:1/path", False) for name in URLS),
-        ("kafka.sasl.jaas.config", f'{PLAIN} password="x";', True),
-        ("kafka.sasl.jaas.config", f"{PLAIN} password=x;", True),
-        ("kafka.sasl.jaas.config", f"{PLAIN} Password = 'x';", True),
-        ("kafka.sasl.jaas.config", 'x.Y required key.passphrase="x";', True),
-        ("kafka.sasl.jaas.config", f'{PLAIN} password="${{env:P}}";', False),
-        ("kafka.sasl.jaas.config", f'{PLAIN} password="a${{env:P}}";', True),
-        ("kafka.sasl.jaas.config", 'x.Y required clientId="${env:A}" clientSecret="x";', True),
-        ("kafka.sasl.jaas.config", "${file:/run/a:jaas}", False),
-        ("kafka.sasl.jaas.config", 'Krb5LoginModule required keyTab="/etc/key.tab";', False),
-    ],
-)
-def test_what_is_a_secret_in_clear(name, value, is_clear):
-    assert clear_secrets({name: value}) == ([name.lower()] if is_clear else [])
-
-
-def test_what_sparks_default_does_not_hide():
-    """Spark looks at names and at values: a JAAS text with a password in it is hidden."""
-    assert secrets_shown_by_spark(SECRETS) == [
-        "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
-        "kafka.ssl.keystore.key",
-    ]
-
-
-def test_names_are_in_any_case():
-    assert secrets_shown_by_spark({"Kafka.SSL.Keystore.Key": "x"}) == ["kafka.ssl.keystore.key"]
-
-
-def test_the_suggested_expression_hides_everything():
-    assert secrets_shown_by_spark(SECRETS, SUGGESTED_REGEX) == []
-    for url in ("https://user:x@h:1", "https://user:1/x@h", "https://h/?api_key=x"):
-        assert len(secrets_shown_by_spark(dict.fromkeys(URLS, url))) == 4
-        assert secrets_shown_by_spark(dict.fromkeys(URLS, url), SUGGESTED_REGEX) == []
-
-
-def test_another_expression_may_hide_less():
-    assert len(secrets_shown_by_spark(SECRETS, "(?i)token")) == len(SECRETS)
-    assert secrets_shown_by_spark(SECRETS, "spark[.]pykafka", "spark.pykafka.") == []
-    assert secrets_shown_by_spark(SECRETS, "(?i)[[:broken") == secrets_shown_by_spark(SECRETS)
-
-
-def test_the_warning_names_options_and_what_to_do():
-    assert warning_about_shown_secrets(["a", "b"]) == (
-        "a, b: a secret in clear text, which Spark shows in its UI, plans and event logs, for the "
-        "default of spark.redaction.regex does not match. Write a reference, ${file:/path:key}, "
-        "${env:NAME} or ${dir:/path:file}, instead; or start Spark with "
-        f"spark.redaction.regex={SUGGESTED_REGEX}"
-    )
-    assert " for spark.redaction.regex does" in warning_about_shown_secrets(["a"], "x")
-    assert DEFAULT_REGEX in SUGGESTED_REGEX
-
-
-def options(**more):
-    return SinkOptions.parse(
-        {
-            "kafka.bootstrap.servers": "b:9092",
-            "kafka.security.protocol": "SSL",
-            "kafka.ssl.keystore.certificate.chain": "chain",
-            "kafka.ssl.keystore.key": "marked-hush",
-            **more,
-        }
-    )
-
-
-def test_the_sink_warns_of_what_spark_shows():
-    assert options().notes == (warning_about_shown_secrets(["kafka.ssl.keystore.key"]),)
-    assert options(**{"kafka.ssl.keystore.key": "${env:KEY}"}).notes == ()
-
-
-def test_nothing_of_ours_shows_it():
-    parsed = options()
-    assert "marked-hush" not in f"{parsed} {parsed.notes} {parsed.producer!r}"
-    assert b"marked-hush" not in pickle.dumps(parsed)
+from spark_kafka_sink.base.text import MOST_SHOWN, printable, redacted
 
 
 # The last one: a variable of the environment that is not UTF-8, as Python reads it.
-TEXTS = ["", "a password: marked", "pässwörd \U0001f511", "caf\udce9"]
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_any_text_is_kept_compared_and_pickled(text):
+@pytest.mark.parametrize("text", ["", "a password: marked", "pässwörd \U0001f511", "caf\udce9"])
+def test_any_text_is_kept_compared_and_pickled_and_is_in_no_representation(text):
     secret = Secret(text)
     assert secret.reveal() == text
     assert secret == Secret(text)
     assert hash(secret) == hash(Secret(text))
     assert secret != Secret(f"{text}.")
     assert pickle.loads(pickle.dumps(secret)) == secret
-
-
-def test_no_representation_shows_it():
-    secret = Secret("marked")
     for shown in (repr(secret), str(secret), f"{secret}", f"{secret:>20}", f"{[secret]}"):
-        assert "marked" not in shown
+        assert not text or text not in shown
         assert HIDDEN in shown
     assert b"marked" not in pickle.dumps(secret)
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("flights-α 航班", "flights-α 航班"),
+        ("\x1b[2J\x1b[Hdone", r"\x1b[2J\x1b[Hdone"),
+        ("a\r\nERROR forged", r"a\r\nERROR forged"),
+        ("\x9b31m", r"\x9b31m"),
+        ("safe\u202etxt.exe\u2028\u200b", r"safe\u202etxt.exe\u2028\u200b"),
+        ("\ud800\U000e0001", r"\ud800\U000e0001"),
+    ],
+)
+def test_what_is_not_printable_is_escaped(text, escaped):
+    assert printable(text) == escaped
+    assert printable(text).isprintable()
+
+
+SECRETS = ("marked-pass", "pä ss/w?rd#&\"'<>\\ \U0001f511", "tab\tand\nline", "a=b+c/d~e%f")
+
+
+def percents(text):
+    return quote(text, safe="")
+
+
+def base64s(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+ENCODERS = {
+    "as it is": str,
+    "a URL's path": quote,
+    "a URL's query": percents,
+    "lower-case %": lambda text: re.sub(r"%..", lambda m: m[0].lower(), percents(text)),
+    "a form": quote_plus,
+    "each byte with %": lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
+    "twice in a URL": lambda text: percents(percents(text)),
+    "JSON": lambda text: json.dumps(text)[1:-1],
+    "JSON with other letters": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "JSON in JSON": lambda text: json.dumps(json.dumps(text)),
+    "\\u": lambda text: json.dumps(json.dumps("".join(f"\\u{ord(c):04X}" for c in text))),
+    "slashes of JSON": lambda text: text.replace("/", "\\/"),
+    "HTML": html.escape,
+    "HTML's numbers": lambda text: "".join(f"&#{ord(c)};" for c in text),
+    "HTML's hexadecimals": lambda text: "".join(f"&#x{ord(c):04X};" for c in text),
+    "base64": base64s,
+    "base64 without =": lambda text: base64s(text).rstrip("="),
+    "base64 of URLs": lambda text: base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
+    "base64 behind a letter": lambda text: f"x{base64s(text)}",
+    "base64 in lines": lambda text: re.sub("(.{7})", "\\1\n", base64s(text)),
+    "base64 of a form": lambda text: base64s(quote_plus(text)),
+    "base64 in a URL": lambda text: percents(base64s(text)),
+    "base64 twice": lambda text: base64s(base64s(text)),
+    "base64 in JSON": lambda text: base64s(text).replace("/", "\\/"),
+    "hexadecimal": lambda text: text.encode().hex(),
+    "HEXADECIMAL": lambda text: text.encode().hex().upper(),
+    "hexadecimal with colons": lambda text: text.encode().hex(":"),
+    "0x": lambda text: " ".join(f"0x{byte:02X}" for byte in text.encode()),
+    "Python's bytes": lambda text: repr(text.encode()),
+    "\\x": lambda text: "".join(f"\\x{byte:02x}" for byte in text.encode()),
+    "octal": lambda text: "".join(f"\\{byte:03o}" for byte in text.encode()),
+    "capitals": str.upper,
+    "spaced": " ".join,
+}
+
+
+BROKERS_WORDS = (
+    "Authentication failed: SASL handshake of client 10.0.0.7:9093 (code 58), 2026-11-23"
+)
+
+
+@pytest.mark.parametrize("way", ENCODERS)
+@pytest.mark.parametrize("around", ["{}", "app:{}", "client_secret={}&x=y"])
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_that_a_peer_quotes_is_hidden_in_whatever_encoding(secret, around, way):
+    encoded = ENCODERS[way](around.format(secret))
+    text = redacted(f"{BROKERS_WORDS}: <{encoded}> .", [secret])
+    assert HIDDEN in text
+    assert not any(word in text for word in encoded.split() if len(word) > 12)
+    assert secret not in text
+    assert redacted(BROKERS_WORDS, [secret]) == BROKERS_WORDS
+
+
+@pytest.mark.parametrize("first", [way for way in ENCODERS if way != "base64 twice"])
+def test_what_is_encoded_twice_is_hidden(first):
+    for second in ENCODERS.keys() - {"capitals", "spaced", "base64 twice"}:
+        encoded = ENCODERS[second](ENCODERS[first]("app:marked-0815-pass"))
+        assert HIDDEN in redacted(f"refused: <{encoded}>", ["marked-0815-pass"]), (second, encoded)
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.75])
+def test_a_quoted_credential_that_is_cut_is_hidden(kept):
+    secret = "marked-0123456789-abcdefghij-0815"
+    for encoded in (secret, base64s(f"app:{secret}"), secret.encode().hex()):
+        cut = encoded[: round(len(encoded) * kept) + 16]
+        assert HIDDEN in redacted(f"refused: {cut}", [secret])
+
+
+def test_every_secret_that_is_alive_is_hidden_and_one_that_is_gone_is_forgotten():
+    first, second = Secret("marked-twice"), Secret("marked-twice")
+    assert redacted("no marked-twice") == f"no {HIDDEN}"
+    del first
+    assert redacted("no marked-twice") == f"no {HIDDEN}"
+    del second
+    gc.collect()
+    assert redacted("no marked-twice") == "no marked-twice"
+    text = redacted("no such client: app:marked%2dpass in realm x", ["marked-pass"])
+    assert text == f"no such client: {HIDDEN} in realm x", "only the words with a secret"
+    # What one secret hides of another does not leave its rest.
+    text = "refused: CLIENT-SECRET=PART-ONE SS/W?RD-0815"
+    assert redacted(text, ["part-one ss/w?rd-0815", "SS/W?RD-0815"]) == HIDDEN
+
+
+def test_a_long_token_is_hidden_whole_and_before_the_text_is_cut():
+    token = Secret("eyJ" + "x" * 2_000)
+    text = redacted("a" * (MOST_SHOWN - 5) + token.reveal() + "b")
+    assert "eyJ" not in text
+    assert len(text) <= MOST_SHOWN + 2
+
+
+@pytest.mark.parametrize("length", [40, 6_000])
+def test_a_known_secret_is_hidden_where_the_text_is_cut_in_its_middle(length):
+    secret = Secret("".join(f"{number:x}-" for number in range(7_000, 9_000))[:length])
+    assert secret.reveal()[:25] not in redacted("ab" + secret.reveal() * 400)
+
+
+def test_of_a_text_without_end_only_the_beginning_is_shown():
+    text = redacted("\x1b" * 50_000_000)
+    assert text.isprintable()
+    assert len(text) == MOST_SHOWN + 2

@@ -1,6 +1,7 @@
-"""docs/security.md: every recipe is a set of options that the sink takes without a word."""
+"""docs/security.md: recipes are taken without a word; what others' clients write is answered; what Spark shows."""
 
 import ast
+import pickle
 import re
 from importlib.util import find_spec
 
@@ -13,8 +14,10 @@ from spark_kafka_sink.config.security_config import (
     SUGGESTED_REGEX,
     clear_secrets,
     for_java_client,
+    secrets_shown_by_spark,
+    warning_about_shown_secrets,
 )
-from spark_kafka_sink.config.security_keys import MECHANISMS
+from spark_kafka_sink.config.security_keys import MECHANISMS, SECRET_KEYS
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.security.aws import aws_user
 from spark_kafka_sink.security.credentials import unresolved_jaas_entry
@@ -24,12 +27,15 @@ from tests.snippets import REPOSITORY, blocks
 
 DOCUMENT = "docs/security.md"
 TEXT = (REPOSITORY / DOCUMENT).read_text(encoding="utf-8")
+
 RECIPES = [
     *blocks("README.md", "properties"),
     *(block for block in blocks(DOCUMENT, "properties") if "bootstrap" in block.text),
 ]
-TOKEN_PROVIDERS = blocks(DOCUMENT, "py")
+
+
 PACKAGES = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "aws_msk_iam_sasl_signer"}
+SERVERS = {"kafka.bootstrap.servers": "b:9093"}
 
 
 def options_of(block):
@@ -39,7 +45,7 @@ def options_of(block):
 @pytest.mark.parametrize("block", RECIPES, ids=lambda block: block.name)
 def test_recipes_are_taken(block):
     given = options_of(block)
-    options = SinkOptions.parse({"kafka.bootstrap.servers": "b:9093", **given})
+    options = SinkOptions.parse({**SERVERS, **given})
     assert options.notes == ()
     assert clear_secrets(given) == []
     sasl = options.producer.security.sasl
@@ -54,22 +60,17 @@ def test_recipes_are_taken(block):
             check(sasl)
 
 
-def test_there_is_a_recipe_for_each_mechanism():
-    servers = {"kafka.bootstrap.servers": "b:9093"}
-    parsed = [SinkOptions.parse({**servers, **options_of(block)}) for block in RECIPES]
-    securities = [options.producer.security for options in parsed]
+def test_there_is_a_recipe_for_each_mechanism_and_token_provider():
+    given = [options_of(block) for block in RECIPES]
+    securities = [SinkOptions.parse({**SERVERS, **options}).producer.security for options in given]
     mechanisms = {security.sasl.mechanism for security in securities if security.sasl is not None}
     assert mechanisms == set(MECHANISMS)
     assert len(RECIPES) >= 15
-
-
-@pytest.mark.parametrize("block", TOKEN_PROVIDERS, ids=lambda block: block.name)
-def test_token_providers_are_python_that_the_recipes_name(block):
-    functions = [n.name for n in ast.walk(ast.parse(block.text)) if isinstance(n, ast.FunctionDef)]
-    named = [
-        options_of(recipe).get("kafka.sasl.oauthbearer.token.provider", "") for recipe in RECIPES
-    ]
-    assert any(f"tokens:{name}" in named for name in functions)
+    named = [options.get("kafka.sasl.oauthbearer.token.provider", "") for options in given]
+    for block in blocks(DOCUMENT, "py"):
+        nodes = ast.walk(ast.parse(block.text))
+        functions = [node.name for node in nodes if isinstance(node, ast.FunctionDef)]
+        assert any(f"tokens:{name}" in named for name in functions), block.name
 
 
 def test_the_expressions_are_those_of_the_code():
@@ -120,18 +121,27 @@ def test_messages_are_word_for_word_those_of_the_code():
     assert missing == []
 
 
-SERVERS = {"kafka.bootstrap.servers": "b:9093", "kafka.security.protocol": "SASL_SSL"}
-OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-IAM_MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
-IAM_HANDLER = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+# --- what other clients write ----------------------------------------------------------------------
+
+JAAS, MECHANISM = "kafka.sasl.jaas.config", "kafka.sasl.mechanism"
+MODULES = "org.apache.kafka.common.security"
+OAUTH_MODULE = f"{MODULES}.oauthbearer.OAuthBearerLoginModule"
+PLAIN_MODULE, SCRAM_MODULE = (
+    f"{MODULES}.plain.PlainLoginModule",
+    f"{MODULES}.scram.ScramLoginModule",
+)
+IAM = "software.amazon.msk.auth.iam"
+IAM_HANDLER = f"{IAM}.IAMOAuthBearerLoginCallbackHandler"
 LOGIN_HANDLER = "kafka.sasl.login.callback.handler.class"
 CLIENT_HANDLER = "kafka.sasl.client.callback.handler.class"
+OAUTH = {MECHANISM: "OAUTHBEARER"}
+URL = {"kafka.sasl.oauthbearer.token.endpoint.url": "https://idp/token"}
+WHERE_RECIPES_ARE = "docs/security.md (pykafka-sink docs security)"
 
 
 def sasl_of(options):
-    sasl = SinkOptions.parse({**SERVERS, **options}).producer.security.sasl
-    assert sasl is not None
-    return sasl
+    given = {**SERVERS, "kafka.security.protocol": "SASL_SSL", **options}
+    return SinkOptions.parse(given).producer.security.sasl
 
 
 def refusal(options):
@@ -142,11 +152,8 @@ def refusal(options):
 
 
 def iam(options):
-    return {
-        "kafka.sasl.mechanism": "AWS_MSK_IAM",
-        "kafka.sasl.jaas.config": f"{IAM_MODULE} required {options};",
-        CLIENT_HANDLER: "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
-    }
+    handler = {CLIENT_HANDLER: f"{IAM}.IAMClientCallbackHandler"}
+    return {MECHANISM: "AWS_MSK_IAM", JAAS: f"{IAM}.IAMLoginModule required {options};", **handler}
 
 
 def test_event_hubs_with_microsoft_entra_as_databricks_has_it():
@@ -154,58 +161,31 @@ def test_event_hubs_with_microsoft_entra_as_databricks_has_it():
         f'kafkashaded.{OAUTH_MODULE} required clientId="id" clientSecret="S3CRET" '
         'scope="https://demo.servicebus.windows.net/.default" ssl.protocol="SSL";'
     )
-    options = {
-        "kafka.sasl.mechanism": "OAUTHBEARER",
-        "kafka.sasl.jaas.config": jaas,
-        "kafka.sasl.oauthbearer.token.endpoint.url": "https://login.microsoftonline.com/t/token",
-        LOGIN_HANDLER: "kafkashaded.org.apache.kafka.common.security.oauthbearer.secured."
-        "OAuthBearerLoginCallbackHandler",
-    }
-    check(sasl_of(options))
+    handler = f"kafkashaded.{MODULES}.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+    check(sasl_of({**OAUTH, **URL, JAAS: jaas, LOGIN_HANDLER: handler}))
 
 
-@pytest.mark.parametrize("option", [LOGIN_HANDLER, CLIENT_HANDLER])
-def test_msk_by_oauthbearer_as_amazon_has_it(option):
-    options = {
-        "kafka.sasl.mechanism": "OAUTHBEARER",
-        "kafka.sasl.jaas.config": f"{OAUTH_MODULE} required;",
-        LOGIN_HANDLER: IAM_HANDLER,
-        CLIENT_HANDLER: IAM_HANDLER,
-    }
-    sasl = sasl_of(options)
+def test_msk_by_oauthbearer_as_amazon_has_it():
+    handlers = dict.fromkeys((LOGIN_HANDLER, CLIENT_HANDLER), IAM_HANDLER)
+    sasl = sasl_of({**OAUTH, JAAS: f"{OAUTH_MODULE} required;", **handlers})
     assert sasl.mechanism == "AWS_MSK_IAM"
     assert unresolved_jaas_entry(sasl) is not None
-    with pytest.raises(ConfigError, match=f"{option} is for kafka.sasl.mechanism=AWS_MSK_IAM"):
-        sasl_of({option: IAM_HANDLER, "kafka.sasl.mechanism": "PLAIN"})
-
-
-def test_a_region_for_sts_without_a_role_means_nothing():
-    """As in Java's library, which asks STS for a role."""
+    # As in Java's library, which asks STS for a role, a region for it means nothing without one.
     entry = unresolved_jaas_entry(sasl_of(iam('awsProfileName="dev" awsStsRegion="eu-west-1"')))
     assert aws_user(entry.options).profile == "dev"
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("awsStsRegion", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey"),
-        "awsRoleSessionToken",
-    ],
-)
+    ["awsStsRegion", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken"],
+)  # fmt: skip
 def test_what_the_signer_has_nothing_for_is_named(name):
     message = refusal(iam(f'awsRoleArn="arn:aws:iam::1:role/x" {name}="S3CRET"'))
     assert message.startswith(f"kafka.sasl.jaas.config has '{name}', which AWS's signer for Python")
     assert "put it, with the role, into a profile of ~/.aws/config" in message
 
 
-def test_what_is_no_option_of_amazons_is_not_named():
-    message = refusal(iam('awsS3CRET="x"'))
-    assert message.startswith("kafka.sasl.jaas.config has an option that begins with 'aws', which")
-
-
-WHERE_RECIPES_ARE = "docs/security.md (pykafka-sink docs security)"
-
-
+@pytest.mark.parametrize("url", [{}, URL])
 @pytest.mark.parametrize(
     "options",
     [
@@ -214,18 +194,8 @@ WHERE_RECIPES_ARE = "docs/security.md (pykafka-sink docs security)"
         'clientId="id" clientSecret="S3CRET" oauth.ssl.truststore.location="/ca.pem"',
     ],
 )
-@pytest.mark.parametrize(
-    "url", [{}, {"kafka.sasl.oauthbearer.token.endpoint.url": "https://idp/token"}]
-)
 def test_options_of_strimzis_login_handler_are_refused(options, url):
-    message = refusal(
-        {
-            "kafka.sasl.mechanism": "OAUTHBEARER",
-            "kafka.sasl.jaas.config": f"{OAUTH_MODULE} required {options};",
-            **url,
-        }
-    )
-    assert message == (
+    assert refusal({**OAUTH, JAAS: f"{OAUTH_MODULE} required {options};", **url}) == (
         "kafka.sasl.jaas.config has options that begin with 'oauth.': they are those of Strimzi's "
         f"Java classes, and are not read. {WHERE_RECIPES_ARE} has a table of what to write instead"
     )
@@ -240,7 +210,7 @@ def test_options_of_strimzis_login_handler_are_refused(options, url):
     ],
 )
 def test_other_login_handlers_are_refused_with_where_the_recipes_are(java_class):
-    message = refusal({"kafka.sasl.mechanism": "OAUTHBEARER", LOGIN_HANDLER: java_class})
+    message = refusal({**OAUTH, LOGIN_HANDLER: java_class})
     before, _, instead = message.partition(" Instead: ")
     assert before == (
         f"Invalid value {java_class} for configuration {LOGIN_HANDLER}: names a Java class, and "
@@ -249,110 +219,71 @@ def test_other_login_handlers_are_refused_with_where_the_recipes_are(java_class)
     assert WHERE_RECIPES_ARE in instead.partition(". Taken by name: ")[0]
 
 
-def test_other_configuration_providers_are_refused_with_where_the_recipes_are():
-    options = {
-        "kafka.config.providers": "secrets",
-        "kafka.config.providers.secrets.class": "io.strimzi.kafka.KubernetesSecretConfigProvider",
-    }
-    assert f"${{dir:/path:file}}; {WHERE_RECIPES_ARE}" in refusal(options)
+STRIMZIS_PROVIDER = {
+    "kafka.config.providers": "secrets",
+    "kafka.config.providers.secrets.class": "io.strimzi.kafka.KubernetesSecretConfigProvider",
+}
+USER = 'username="a" password="S3CRET"'
+FORGOTTEN = "but kafka.sasl.mechanism is GSSAPI, the default: set kafka.sasl.mechanism="
+OF_PLAIN = f"^{JAAS}: the login module {PLAIN_MODULE} is that of PLAIN, {FORGOTTEN}PLAIN$"
+OF_SCRAM = f"SCRAM-SHA-256 and SCRAM-SHA-512, {FORGOTTEN}SCRAM-SHA-256 or SCRAM-SHA-512$"
+OAUTH_HANDLER = f"{MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
+ENTRY = {MECHANISM: "PLAIN", JAAS: f"KafkaClient {{ {PLAIN_MODULE} required {USER}; }};"}
+ALICE = {MECHANISM: "PLAIN", "kafka.sasl.username": "a"}
+BY_REFERENCE = "a text that holds ${ itself must be given by reference$"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (iam('awsS3CRET="x"'), f"^{JAAS} has an option that begins with 'aws', which"),
+        (STRIMZIS_PROVIDER, f"${{dir:/path:file}}; {WHERE_RECIPES_ARE}"),
+        ({"databricks.serviceCredential": "msk"}, "^option 'databricks.servicecredential' is one"),
+        ({"databricks.serviceCredential.scope": "msk"}, WHERE_RECIPES_ARE),
+        ({"kafka.security.protocol": "PLAINTEXTSASL"}, "name of SASL_PLAINTEXT: write that$"),
+        ({JAAS: f"{PLAIN_MODULE} required {USER};"}, OF_PLAIN),
+        ({JAAS: f"{SCRAM_MODULE} required {USER};"}, OF_SCRAM),
+        ({LOGIN_HANDLER: OAUTH_HANDLER}, "the mechanism is GSSAPI, which is the default$"),
+        (ENTRY, "leave out KafkaClient { before the login module, and }; at the end$"),
+        ({**ALICE, "kafka.sasl.password": "pa${b:S3CRET}"}, BY_REFERENCE),
+        ({**ALICE, "kafka.sasl.password": "${vault:kv/S3CRET:password}"}, BY_REFERENCE),
+    ],
+)
+def test_what_others_write_is_answered(options, told):
+    assert told in f"^{refusal(options)}$"
+
+
+def test_a_file_of_databricks_is_answered_with_its_path():
+    with pytest.raises(
+        ConfigError, match="on Databricks write /dbfs/FileStore/t.jks, or a path in"
+    ):
+        find_file("dbfs:/FileStore/t.jks", "kafka.ssl.truststore.location")
 
 
 @pytest.mark.parametrize("name", ["interceptor.classes", "metric.reporters", "security.providers"])
-@pytest.mark.parametrize("text", ["", " ", ","])
-def test_an_empty_list_counts_as_not_given(name, text):
+def test_an_empty_list_counts_as_not_given(name):
     """As templates leave it."""
-    options = {"kafka.bootstrap.servers": "b:9092", f"kafka.{name}": text}
-    assert SinkOptions.parse(options).notes == ()
+    for text in ("", " ", ","):
+        assert SinkOptions.parse({**SERVERS, f"kafka.{name}": text}).notes == ()
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("sasl.client.callback.handler.class", "sasl.login.callback.handler.class"),
-        *("sasl.login.class", "ssl.engine.factory.class", "partitioner.class"),
+        *("kafka.sasl.login.class", "kafka.ssl.engine.factory.class", "kafka.partitioner.class"),
+        *(LOGIN_HANDLER, CLIENT_HANDLER),
     ],
 )
 def test_an_empty_class_is_refused_as_that(name):
     """In Java, too."""
-    with pytest.raises(ConfigError) as raised:
-        SinkOptions.parse({"kafka.bootstrap.servers": "b:9092", f"kafka.{name}": " "})
-    assert str(raised.value).endswith("is empty: leave it out")
-    assert f"kafka.{name}" in str(raised.value)
+    with pytest.raises(ConfigError, match=f"{name}.* is empty: leave it out$"):
+        SinkOptions.parse({**SERVERS, name: " "})
 
 
-@pytest.mark.parametrize(
-    "name", ["databricks.serviceCredential", "databricks.serviceCredential.scope"]
-)
-def test_a_service_credential_of_databricks_is_refused(name):
-    """Without effect, the job would talk in clear to a TLS port."""
-    options = {"kafka.bootstrap.servers": "b:9093", name: "msk"}
-    with pytest.raises(ConfigError) as raised:
-        SinkOptions.parse(options)
-    assert str(raised.value).startswith(
-        f"option '{name.lower()}' is one of Databricks' own Kafka connector"
-    )
-    assert WHERE_RECIPES_ARE in str(raised.value)
+# --- options for Java's client ---------------------------------------------------------------------
 
+PROVIDER = f"{MODULES.removesuffix('.security')}.config.provider"
 
-def test_a_protocol_of_hortonworks_is_answered_with_kafkas():
-    message = refusal({"kafka.security.protocol": "PLAINTEXTSASL"})
-    assert message.endswith("PLAINTEXTSASL is Hortonworks' name of SASL_PLAINTEXT: write that")
-
-
-def test_a_file_of_databricks_is_answered_with_its_path():
-    with pytest.raises(ConfigError) as raised:
-        find_file("dbfs:/FileStore/t.jks", "kafka.ssl.truststore.location")
-    assert "on Databricks write /dbfs/FileStore/t.jks, or a path in /Volumes" in str(raised.value)
-
-
-PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-
-
-@pytest.mark.parametrize(
-    ("module", "told"),
-    [
-        (PLAIN_MODULE, "is that of PLAIN, {but}: set kafka.sasl.mechanism=PLAIN"),
-        (
-            SCRAM_MODULE,
-            "is that of SCRAM-SHA-256 and SCRAM-SHA-512, {but}: set kafka.sasl.mechanism="
-            "SCRAM-SHA-256 or SCRAM-SHA-512",
-        ),
-    ],
-)
-def test_a_mechanism_that_was_forgotten(module, told):
-    jaas = {"kafka.sasl.jaas.config": f'{module} required username="a" password="S3CRET";'}
-    but = "but kafka.sasl.mechanism is GSSAPI, the default"
-    assert refusal(jaas) == (
-        f"kafka.sasl.jaas.config: the login module {module} {told.format(but=but)}"
-    )
-
-
-def test_a_handler_of_a_mechanism_that_was_forgotten():
-    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
-    assert refusal({LOGIN_HANDLER: handler}).endswith(
-        "is for kafka.sasl.mechanism=OAUTHBEARER, but the mechanism is GSSAPI, which is the default"
-    )
-
-
-def test_an_entry_of_a_jaas_file_is_answered_with_what_to_leave_out():
-    entry = f'KafkaClient {{ {PLAIN_MODULE} required username="a" password="S3CRET"; }};'
-    message = refusal({"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": entry})
-    assert message == (
-        "kafka.sasl.jaas.config is an entry of a JAAS file: leave out KafkaClient { before the "
-        "login module, and }; at the end"
-    )
-
-
-@pytest.mark.parametrize("text", ["pa${b:S3CRET}", "${vault:kv/S3CRET:password}"])
-def test_a_password_that_looks_like_a_reference(text):
-    options = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "a"}
-    assert refusal({**options, "kafka.sasl.password": text}).endswith(
-        "a text that holds ${ itself must be given by reference"
-    )
-
-
-PROVIDER = "org.apache.kafka.common.config.provider"
 JAVAS_PROVIDERS = {
     "kafka.config.providers": "env,file,dir",
     "kafka.config.providers.env.class": f"{PROVIDER}.EnvVarConfigProvider",
@@ -361,82 +292,61 @@ JAVAS_PROVIDERS = {
 }
 
 
+OWN_PROVIDER = {
+    "kafka.config.providers": "env",
+    "kafka.config.providers.env.class": f"{PROVIDER}.EnvVarConfigProvider",
+}
+BY_ENV = {"kafka.ssl.truststore.location": "${env:TRUST}"}
+TRUST, KEY = "kafka.ssl.truststore", "kafka.ssl.keystore"
+PEM_TRUST, PEM_KEY = {f"{TRUST}.type": "PEM"}, {f"{KEY}.type": "PEM"}
+
+
+@pytest.mark.parametrize(
+    ("options", "more"),
+    [
+        ({}, {}),
+        # References get Java's providers.
+        (BY_ENV, JAVAS_PROVIDERS),
+        ({**BY_ENV, **OWN_PROVIDER}, {}),
+        # PEM is told.
+        ({f"{TRUST}.location": "/a/ca.PEM"}, PEM_TRUST),
+        ({f"{TRUST}.location": "/a/ca.crt"}, PEM_TRUST),
+        ({f"{TRUST}.location": "/a/ca.cer"}, PEM_TRUST),
+        ({f"{KEY}.location": "/a/own.key"}, PEM_KEY),
+        ({f"{TRUST}.certificates": "x"}, PEM_TRUST),
+        ({f"{KEY}.certificate.chain": "x"}, PEM_KEY),
+        ({f"{KEY}.location": "/a/key.p12"}, {}),
+        ({f"{KEY}.location": "/a/k.pem", f"{KEY}.type": "JKS"}, {}),
+    ],
+)
+def test_what_java_is_told_beside_the_options(options, more):
+    assert for_java_client(options) == {**options, **more}
+
+
 def test_only_what_secures_connections_is_taken():
-    options = {
-        "topic": "t",
-        "sasl.mechanism": "PLAIN",
-        "kafka.linger.ms": "5",
-        "Kafka.Security.Protocol": "SSL",
-        "kafka.ssl.protocol": "TLSv1.2",
-        "kafka.sasl.oauthbearer.token.provider": "a:b",
-    }
-    assert for_java_client(options) == {
-        "kafka.security.protocol": "SSL",
-        "kafka.ssl.protocol": "TLSv1.2",
-    }
-    assert for_java_client({}) == {}
+    others = {"topic": "t", "sasl.mechanism": "PLAIN", "kafka.linger.ms": "5"}
+    provider = {"kafka.sasl.oauthbearer.token.provider": "a:b"}
+    secured = {"Kafka.Security.Protocol": "SSL", "kafka.ssl.protocol": "TLSv1.2"}
+    taken = {name.lower(): value for name, value in secured.items()}
+    assert for_java_client({**others, **secured, **provider}) == taken
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "of_java", "module"),
-    [
-        ("PLAIN", "PLAIN", "plain.Plain"),
-        ("scram-sha-512", "SCRAM-SHA-512", "scram.Scram"),
-    ],
+    ("mechanism", "module"),
+    [("PLAIN", PLAIN_MODULE), ("scram-sha-512", SCRAM_MODULE), ("GSSAPI", None), (None, None)],
 )
-def test_user_and_password_become_a_jaas_text(mechanism, of_java, module):
-    found = for_java_client(
-        {
-            "kafka.sasl.mechanism": mechanism,
-            "kafka.sasl.username": 'a"b',
-            "kafka.sasl.password": "c\\d",
-        }
-    )
-    assert found == {
-        "kafka.sasl.mechanism": of_java,
-        "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.{module}LoginModule required "
-        'username="a\\"b" password="c\\\\d";',
-    }
+def test_user_and_password_become_a_jaas_text(mechanism, module):
+    user = {"kafka.sasl.username": 'a"b', "kafka.sasl.password": "c\\d"}
+    given = {} if mechanism is None else {MECHANISM: mechanism}
+    jaas = {JAAS: f'{module} required username="a\\"b" password="c\\\\d";'} if module else {}
+    of_java = {name: text.upper() for name, text in given.items()}
+    found = for_java_client({**given, **user})
+    assert found == {**of_java, **jaas}
+    for name, value in user.items():
+        assert JAAS not in for_java_client({**given, name: value}), "half of it"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "a"},
-        {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.password": "b"},
-        {"kafka.sasl.mechanism": "GSSAPI", "kafka.sasl.username": "a", "kafka.sasl.password": "b"},
-        {"kafka.sasl.username": "a", "kafka.sasl.password": "b"},
-    ],
-)
-def test_half_of_it_or_another_mechanism_becomes_no_jaas_text(options):
-    assert "kafka.sasl.jaas.config" not in for_java_client(options)
-
-
-def test_references_get_javas_providers():
-    options = {"kafka.ssl.truststore.location": "${env:TRUST}"}
-    assert for_java_client(options) == {**options, **JAVAS_PROVIDERS}
-    own = {
-        "kafka.config.providers": "env",
-        "kafka.config.providers.env.class": f"{PROVIDER}.EnvVarConfigProvider",
-    }
-    assert for_java_client({**options, **own}) == {**options, **own}
-
-
-@pytest.mark.parametrize(
-    ("options", "types"),
-    [
-        ({"kafka.ssl.truststore.location": "/a/ca.PEM"}, {"kafka.ssl.truststore.type": "PEM"}),
-        ({"kafka.ssl.truststore.location": "/a/ca.crt"}, {"kafka.ssl.truststore.type": "PEM"}),
-        ({"kafka.ssl.truststore.location": "/a/ca.cer"}, {"kafka.ssl.truststore.type": "PEM"}),
-        ({"kafka.ssl.keystore.location": "/a/own.key"}, {"kafka.ssl.keystore.type": "PEM"}),
-        ({"kafka.ssl.truststore.certificates": "x"}, {"kafka.ssl.truststore.type": "PEM"}),
-        ({"kafka.ssl.keystore.certificate.chain": "x"}, {"kafka.ssl.keystore.type": "PEM"}),
-        ({"kafka.ssl.keystore.location": "/a/key.p12"}, {}),
-        ({"kafka.ssl.keystore.location": "/a/k.pem", "kafka.ssl.keystore.type": "JKS"}, {}),
-    ],
-)
-def test_java_is_told_of_pem(options, types):
-    assert for_java_client(options) == {**options, **types}
+SHADED = f"kafkashaded.{OAUTH_HANDLER}"
 
 
 @pytest.mark.parametrize(
@@ -451,14 +361,102 @@ def test_java_is_told_of_pem(options, types):
         ("ssl.protocol", "tlsv1.3", "TLSv1.3"),
         ("sasl.mechanism", "${env:mechanism}", "${env:mechanism}"),
         ("ssl.truststore.location", "/pem/none", "/pem/none"),
-        (
-            "sasl.login.callback.handler.class",
-            "kafkashaded.org.apache.kafka.common.security.oauthbearer."
-            "OAuthBearerLoginCallbackHandler",
-            "kafkashaded.org.apache.kafka.common.security.oauthbearer."
-            "OAuthBearerLoginCallbackHandler",
-        ),
+        ("sasl.login.callback.handler.class", SHADED, SHADED),
     ],
 )
 def test_words_are_those_that_java_compares_with(name, typed, of_java):
     assert for_java_client({f"kafka.{name}": typed})[f"kafka.{name}"] == of_java
+
+
+# --- secrets that Spark would show -----------------------------------------------------------------
+
+PLAIN = f"{PLAIN_MODULE} required"
+SECRETS = {f"kafka.{name}": "marked-hush" for name in SECRET_KEYS}
+
+URLS = (
+    "metrics.otlp.endpoint",
+    "metrics.prometheus.push.url",
+    "schema.registry.url",
+    "schema.registry.bearer.auth.issuer.endpoint.url",
+    "kafka.sasl.oauthbearer.token.endpoint.url",
+)
+
+
+WORDS = ("api_key", "token", "client_secret", "Password", "auth", "sig", "credentials")
+
+SECRETS[JAAS] = f'{PLAIN} username="u" password="marked-hush";'
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_clear"),
+    [
+        ("kafka.ssl.keystore.key", "x", True),
+        ("Kafka.SSL.Keystore.Key", "x", True),
+        ("kafka.ssl.keystore.key", "${dir:/run:key}", False),
+        ("kafka.sasl.password", " ", False),
+        ("ssl.keystore.key", "x", False),
+        ("kafka.ssl.truststore.certificates", "x", False),
+        ("schema.registry.ssl.keystore.key", "x", True),
+        ("schema.registry.basic.auth.user.info", "user:x", True),
+        ("schema.registry.bearer.auth.token", "x", True),
+        ("schema.registry.bearer.auth.client.secret", "x", True),
+        ("metrics.otlp.headers", "api-key=x", True),
+        *((name, "https://user:x@h:1/path", True) for name in URLS),
+        *((name, "https://user:1/x@h:1", True) for name in URLS),
+        *((name, "https://h:1/?a=b&API_Key=x", True) for name in URLS),
+        *(("metrics.otlp.endpoint", f"https://h:1/?a=b&{word}=x", True) for word in WORDS),
+        *((name, "https://h:1/path", False) for name in URLS),
+        ("metrics.path", "abfss://container@account.dfs.core.windows.net/lines", False),
+        *((name, "https://h:1/path?tenant=x", False) for name in URLS),
+        *((name, "https://u:${env:P}@h:1/path", False) for name in URLS),
+        (JAAS, f'{PLAIN} password="x";', True),
+        (JAAS, f"{PLAIN} password=x;", True),
+        (JAAS, f"{PLAIN} Password = 'x';", True),
+        (JAAS, 'x.Y required key.passphrase="x";', True),
+        (JAAS, f'{PLAIN} password="${{env:P}}";', False),
+        (JAAS, f'{PLAIN} password="a${{env:P}}";', True),
+        (JAAS, 'x.Y required clientId="${env:A}" clientSecret="x";', True),
+        (JAAS, "${file:/run/a:jaas}", False),
+        (JAAS, 'Krb5LoginModule required keyTab="/etc/key.tab";', False),
+    ],
+)
+def test_what_is_a_secret_in_clear(name, value, is_clear):
+    assert clear_secrets({name: value}) == ([name.lower()] if is_clear else [])
+
+
+def test_what_sparks_default_does_not_hide():
+    """Spark looks at names and at values: a JAAS text with a password in it is hidden."""
+    assert secrets_shown_by_spark(SECRETS) == [
+        "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
+        "kafka.ssl.keystore.key",
+    ]
+    assert secrets_shown_by_spark({"Kafka.SSL.Keystore.Key": "x"}) == ["kafka.ssl.keystore.key"]
+    assert secrets_shown_by_spark(SECRETS, SUGGESTED_REGEX) == []
+    for url in ("https://user:x@h:1", "https://user:1/x@h", "https://h/?api_key=x"):
+        assert len(secrets_shown_by_spark(dict.fromkeys(URLS, url))) == 4
+        assert secrets_shown_by_spark(dict.fromkeys(URLS, url), SUGGESTED_REGEX) == []
+    # Another expression may hide less.
+    assert len(secrets_shown_by_spark(SECRETS, "(?i)token")) == len(SECRETS)
+    assert secrets_shown_by_spark(SECRETS, "spark[.]pykafka", "spark.pykafka.") == []
+    assert secrets_shown_by_spark(SECRETS, "(?i)[[:broken") == secrets_shown_by_spark(SECRETS)
+
+
+def test_the_warning_names_options_and_what_to_do():
+    assert warning_about_shown_secrets(["a", "b"]) == (
+        "a, b: a secret in clear text, which Spark shows in its UI, plans and event logs, for the "
+        "default of spark.redaction.regex does not match. Write a reference, ${file:/path:key}, "
+        "${env:NAME} or ${dir:/path:file}, instead; or start Spark with "
+        f"spark.redaction.regex={SUGGESTED_REGEX}"
+    )
+    assert " for spark.redaction.regex does" in warning_about_shown_secrets(["a"], "x")
+    assert DEFAULT_REGEX in SUGGESTED_REGEX
+
+
+def test_the_sink_warns_of_what_spark_shows_and_shows_it_nowhere_itself():
+    key = f"{KEY}.key"
+    given = {**SERVERS, "kafka.security.protocol": "SSL", f"{KEY}.certificate.chain": "chain"}
+    parsed = SinkOptions.parse({**given, key: "marked-hush"})
+    assert parsed.notes == (warning_about_shown_secrets([key]),)
+    assert "marked-hush" not in f"{parsed} {parsed.notes} {parsed.producer!r}"
+    assert b"marked-hush" not in pickle.dumps(parsed)
+    assert SinkOptions.parse({**given, key: "${env:KEY}"}).notes == ()

@@ -21,7 +21,7 @@ from tests.unit.registry.server import (
     refusal,
     unused_port,
 )
-from tests.unit.test_printable import ENCODERS
+from tests.unit.test_redaction import ENCODERS
 
 URL = "https://r:1"
 SASL = {

@@ -26,7 +26,7 @@ from tests.unit.security.token_logins import (
     token_answer,
     token_from,
 )
-from tests.unit.test_printable import ENCODERS
+from tests.unit.test_redaction import ENCODERS
 
 pytestmark = pytest.mark.usefixtures("no_proxy")
 
