@@ -177,8 +177,11 @@ def test_msk_by_oauthbearer_as_amazon_has_it():
 
 @pytest.mark.parametrize(
     "name",
-    ["awsStsRegion", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken"],
-)  # fmt: skip
+    [
+        *("awsStsRegion", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey"),
+        "awsRoleSessionToken",
+    ],
+)
 def test_what_the_signer_has_nothing_for_is_named(name):
     message = refusal(iam(f'awsRoleArn="arn:aws:iam::1:role/x" {name}="S3CRET"'))
     assert message.startswith(f"kafka.sasl.jaas.config has '{name}', which AWS's signer for Python")
