@@ -8,7 +8,7 @@ _JAVA_CLIENT = ("unit/test_security_document.py",)
 _KEYS = ("unit/test_security_options.py",)
 _PROPERTIES = ("unit/test_properties.py::test_texts",)
 _REDACTION = ("unit/test_security_document.py",)
-_REFERENCES = ("unit/security/test_references.py",)
+_REFERENCES = ("unit/security/test_credentials.py",)
 _RULES = ("unit/test_security_options.py",)
 
 PLANTED: tuple[str, ...] = ()

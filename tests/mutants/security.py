@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_ASSERTIONS = ("unit/security/test_token_sources.py",)
+_ASSERTIONS = ("unit/security/test_token_endpoint.py",)
 _AWS = ("unit/security/test_kerberos_and_aws.py",)
 _CREDENTIALS = ("unit/security/test_credentials.py",)
 _GUARDS = ("unit/security/test_credentials.py",)
@@ -12,14 +12,14 @@ _GSSAPI = ("unit/security/test_kerberos_and_aws.py",)
 _ITERATIONS = ("unit/security/test_key_formats.py",)
 _JAAS = ("unit/security/test_credentials.py",)
 _JKS = ("unit/security/test_key_formats.py",)
-_LOCATIONS = ("unit/security/test_references.py",)
+_LOCATIONS = ("unit/security/test_credentials.py",)
 _LOGINS = ("unit/security/test_credentials.py",)
 _PEM = ("unit/security/test_key_formats.py",)
 _TLS_ERRORS = ("unit/security/test_tls_errors.py",)
 _PKCS12 = ("unit/security/test_stores.py",)
-_REFERENCES = ("unit/security/test_references.py",)
-_REFRESH = ("unit/security/test_token_refresh.py",)
-_SASL = ("unit/security/test_sasl.py", "unit/security/test_token_sources.py")
+_REFERENCES = ("unit/security/test_credentials.py",)
+_REFRESH = ("unit/security/test_tokens.py",)
+_SASL = ("unit/security/test_sasl.py", "unit/security/test_tokens.py")
 _STORES = ("unit/security/test_stores.py",)
 _SUITES = ("unit/security/test_tls_errors.py",)
 _TLS = ("unit/security/test_tls_context.py", "unit/test_tls_channel.py")
@@ -94,7 +94,7 @@ MUTANTS = (
         "attempt(timeout_ms)",
         (
             "unit/security/test_token_endpoint.py",
-            "unit/security/test_token_refresh.py",
+            "unit/security/test_tokens.py",
         ),
     ),
     Mutant(
@@ -114,7 +114,7 @@ MUTANTS = (
         "isinstance(value, bool) or ",
         "",
         (
-            "unit/security/test_token_sources.py",
+            "unit/security/test_tokens.py",
             "unit/security/test_token_endpoint.py",
         ),
     ),
@@ -123,7 +123,7 @@ MUTANTS = (
         " or len(set(stripped)) < len(stripped)",
         "",
         (
-            "unit/security/test_token_sources.py",
+            "unit/security/test_tokens.py",
             "unit/security/test_token_endpoint.py",
         ),
     ),
@@ -138,7 +138,7 @@ MUTANTS = (
         "prefix=EXTENSION_PREFIX",
         'prefix=""',
         (
-            "unit/security/test_token_sources.py",
+            "unit/security/test_tokens.py",
             "unit/security/test_credentials.py",
         ),
     ),

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.base import secret
 from tests.security.issuer import Issuer
-from tests.unit.security.token_logins import SECRET, forget_proxies
+from tests.unit.security.token_endpoints import SECRET, forget_proxies
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +23,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two use
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def place():
     """A folder below one that all may pass, which pytest's own is not."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         Path(name).chmod(0o755)
@@ -32,7 +31,7 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def folder(place: Path) -> Path:
+def folder(place):
     made = place / "cache" / "kafka"
     made.mkdir(parents=True)
     (made / "a.jar").write_bytes(b"jar")
@@ -42,7 +41,7 @@ def folder(place: Path) -> Path:
     return made
 
 
-def as_nobody(command: str) -> None:
+def as_nobody(command):
     """A command of the shell, run by another user."""
     subprocess.run(
         ["/bin/sh", "-euc", command],
@@ -55,7 +54,7 @@ def as_nobody(command: str) -> None:
 
 
 @contextmanager
-def being_nobody() -> Iterator[None]:
+def being_nobody():
     os.seteuid(NOBODY)
     try:
         yield
@@ -63,20 +62,18 @@ def being_nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
-def mode(path: Path) -> int:
+def mode(path):
     return path.stat().st_mode & 0o7777
 
 
-def test_a_folder_of_this_user_is_taken_below_a_sticky_one(folder: Path) -> None:
+def test_a_folder_of_this_user_is_taken_below_a_sticky_one(folder):
     folder.parent.chmod(0o1777)
     check_code_folder(folder)
     assert mode(folder.parent) == 0o1777
 
 
 @pytest.mark.parametrize("open_mode", [0o777, 0o775, 0o757, 0o1777])
-def test_what_is_too_open_is_tightened_and_told(
-    folder: Path, open_mode: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_too_open_is_tightened_and_told(folder, open_mode, caplog):
     folder.chmod(open_mode)
     (folder / "a.jar").chmod(0o666)
     check_code_folder(folder)
@@ -85,9 +82,7 @@ def test_what_is_too_open_is_tightened_and_told(
     assert f"{folder} was open to other users" in caplog.text
 
 
-def test_others_cannot_replace_the_folder_in_one_above(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_others_cannot_replace_the_folder_in_one_above(folder, caplog):
     folder.parent.chmod(0o777)
     check_code_folder(folder)
     assert mode(folder.parent) == 0o1777
@@ -96,7 +91,7 @@ def test_others_cannot_replace_the_folder_in_one_above(
 
 @AS_ROOT
 @pytest.mark.parametrize("level", ["folder", "parent", "file", "link", "target of a link"])
-def test_another_users_level_is_refused(folder: Path, place: Path, level: str) -> None:
+def test_another_users_level_is_refused(folder, place, level):
     asked, whose = folder, {"folder": folder, "parent": folder.parent, "file": folder / "a.jar"}
     place.chmod(0o1777)
     if level == "link":
@@ -113,7 +108,7 @@ def test_another_users_level_is_refused(folder: Path, place: Path, level: str) -
 
 
 @AS_ROOT
-def test_roots_folder_that_others_may_write_to_is_refused(folder: Path) -> None:
+def test_roots_folder_that_others_may_write_to_is_refused(folder):
     check_as_nobody = folder.parent
     check_as_nobody.chmod(0o777)
     with being_nobody(), pytest.raises(CodeFolderError, match="belongs to root, and others may"):
@@ -124,13 +119,13 @@ def test_roots_folder_that_others_may_write_to_is_refused(folder: Path) -> None:
     assert mode(folder) == 0o755
 
 
-def test_a_jar_that_is_a_link_is_refused(folder: Path) -> None:
+def test_a_jar_that_is_a_link_is_refused(folder):
     (folder / "b.jar").symlink_to(folder / "a.jar")
     with pytest.raises(CodeFolderError, match=r"b\.jar is a link"):
         check_code_folder(folder)
 
 
-def test_links_in_a_circle(place: Path) -> None:
+def test_links_in_a_circle(place):
     (place / "a").symlink_to(place / "b")
     (place / "b").symlink_to(place / "a")
     with pytest.raises(CodeFolderError, match="more than 40 links"):
@@ -142,7 +137,7 @@ MANIFEST = "".join(f"{line}\n" for line in ("transitive=True", *MODULES))
 
 
 @pytest.fixture
-def cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(place, monkeypatch):
     """A cache folder for all, as a mounted volume is."""
     made = place / "shared"
     made.mkdir()
@@ -154,7 +149,7 @@ def cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @AS_ROOT
-def test_jars_that_another_user_has_planted_are_not_loaded(cache: Path) -> None:
+def test_jars_that_another_user_has_planted_are_not_loaded(cache):
     planted = cache / NAME
     as_nobody(f"mkdir {planted}; echo evil > {planted}/a.jar; printf '{MANIFEST}' > {planted}/x")
     as_nobody(f"mv {planted}/x {planted}/modules.txt")
@@ -163,7 +158,7 @@ def test_jars_that_another_user_has_planted_are_not_loaded(cache: Path) -> None:
     assert CACHE_VARIABLE in str(raised.value)
 
 
-def test_a_jar_of_the_default_version_has_the_digest_that_is_shipped(cache: Path) -> None:
+def test_a_jar_of_the_default_version_has_the_digest_that_is_shipped(cache):
     folder = cache / NAME
     folder.mkdir(0o755)
     (folder / "modules.txt").write_text(MANIFEST)
@@ -178,7 +173,7 @@ def test_a_jar_of_the_default_version_has_the_digest_that_is_shipped(cache: Path
         fetch_jars(MODULES, NAME)
 
 
-def test_the_default_version_has_digests() -> None:
+def test_the_default_version_has_digests():
     for name in (NAME, f"kafka-tools-{DEFAULT_VERSION}"):
         digests = jars._digests_of(name)
         assert digests is not None
@@ -197,7 +192,7 @@ exit {code}
 """
 
 
-def fake_java(place: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fake_java(place, code, monkeypatch):
     """A java that notes where it runs."""
     java = place / "home" / "bin" / "java"
     java.parent.mkdir(parents=True)
@@ -208,17 +203,15 @@ def fake_java(place: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> Path:
     return java
 
 
-def test_java_is_not_started_in_the_working_directory(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_java_is_not_started_in_the_working_directory(place, monkeypatch):
     java = fake_java(place, 0, monkeypatch)
     assert java_major_version(str(java)) == 17
     assert (place / "java.cwd").read_text() == "/\n"
 
 
 def test_ivy_uses_nothing_of_the_working_directory_or_the_home_directory(
-    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    place, monkeypatch, caplog
+):
     fake_java(place, 1, monkeypatch)
     monkeypatch.setenv(CACHE_VARIABLE, str(place / "cache"))
     with pytest.raises(LocalKafkaError, match="Ivy could not fetch"):
@@ -231,9 +224,7 @@ def test_ivy_uses_nothing_of_the_working_directory_or_the_home_directory(
     assert "as the repository's own checksums say" in caplog.text
 
 
-def test_the_supervisor_imports_nothing_from_the_working_directory(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_supervisor_imports_nothing_from_the_working_directory(place, monkeypatch):
     for name in ("spark_kafka_sink/__init__.py", "json.py", "subprocess.py"):
         planted = place / name
         planted.parent.mkdir(exist_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -34,10 +33,10 @@ PLAN = ColumnPositions(
 Digest = tuple[int, int, int]
 
 
-def rows(count: int, seed: int = 0) -> list[dict[str, Any]]:
+def rows(count, seed=0):
     rng = random.Random(seed)
 
-    def maybe(value: Any) -> Any:
+    def maybe(value):
         return None if rng.random() < 0.2 else value
 
     return [
@@ -54,18 +53,18 @@ def rows(count: int, seed: int = 0) -> list[dict[str, Any]]:
     ]
 
 
-def digest(*batches: pa.RecordBatch, positions: ColumnPositions = PLAN) -> Digest:
+def digest(*batches, positions=PLAN):
     made = RowsDigest(positions)
     for batch in batches:
         made.add(batch)
     return made.records, made.data_bytes, made.contents
 
 
-def batch_of(data: list[dict[str, Any]]) -> pa.RecordBatch:
+def batch_of(data):
     return pa.RecordBatch.from_pylist(data, SCHEMA)
 
 
-def test_the_cut_into_arrow_batches_does_not_matter() -> None:
+def test_the_cut_into_arrow_batches_does_not_matter():
     whole = batch_of(rows(300))
     parts = [whole.slice(0, 1), whole.slice(1, 150), whole.slice(151, 149)]
     apart = [batch_of(part.to_pylist()) for part in parts]
@@ -73,8 +72,8 @@ def test_the_cut_into_arrow_batches_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("column", ["key", "value", "headers", "topic", "partition", "timestamp"])
-def test_every_column_that_is_written_counts(column: str) -> None:
-    other: dict[str, Any] = {
+def test_every_column_that_is_written_counts(column):
+    other = {
         "key": b"other",
         "value": "other",
         "headers": [{"key": "k", "value": b"other"}],
@@ -88,16 +87,16 @@ def test_every_column_that_is_written_counts(column: str) -> None:
     assert digest(batch_of(data)) != digest(batch_of(changed))
 
 
-def test_columns_that_are_not_written_do_not_count() -> None:
+def test_columns_that_are_not_written_do_not_count():
     data = rows(50)
     changed = [{**row, "ignored": 0.0} for row in data]
     assert digest(batch_of(data)) == digest(batch_of(changed))
 
 
-def test_nulls_and_boundaries_count_and_order_does_not() -> None:
+def test_nulls_and_boundaries_count_and_order_does_not():
     plan = ColumnPositions(value=0, topic_option="t")
 
-    def of(*values: str | None) -> Digest:
+    def of(*values):
         return digest(pa.record_batch([pa.array(values, pa.string())], ["v"]), positions=plan)
 
     assert of("a", "b", None) == of(None, "b", "a")
@@ -105,7 +104,7 @@ def test_nulls_and_boundaries_count_and_order_does_not() -> None:
     assert len(different) == 6
 
 
-def test_bytes_do_not_move_between_columns_unseen() -> None:
+def test_bytes_do_not_move_between_columns_unseen():
     data = {"key": None, "value": None, "headers": None, "topic": "t", "partition": None}
     empty = {**data, "timestamp": None, "ignored": 0.0}
     headers = [{"key": "a", "value": None}], [{"key": "", "value": b"a"}]
@@ -125,7 +124,7 @@ def test_bytes_do_not_move_between_columns_unseen() -> None:
     assert digest(batch_of([{**empty, "headers": []}])) == digest(batch_of([empty]))
 
 
-def test_a_column_that_is_absent_is_one_of_nulls() -> None:
+def test_a_column_that_is_absent_is_one_of_nulls():
     value = pa.array(["a", "b"])
     nulls = pa.nulls(2, pa.binary())
     batch = pa.record_batch([value, nulls], ["value", "key"])
@@ -133,14 +132,14 @@ def test_a_column_that_is_absent_is_one_of_nulls() -> None:
     assert digest(batch, positions=plain) == digest(batch, positions=plain._replace(key=1))
 
 
-def test_the_topic_column_counts_unless_the_option_overrides_it() -> None:
+def test_the_topic_column_counts_unless_the_option_overrides_it():
     batch = pa.record_batch([pa.array(["a"]), pa.array(["t"])], ["value", "topic"])
     plan = ColumnPositions(value=0, topic=1)
     assert digest(batch, positions=plan)[1] == 2
     assert digest(batch, positions=plan._replace(topic_option="o"))[1] == 1
 
 
-def test_timestamps_count_in_milliseconds_as_they_are_written() -> None:
+def test_timestamps_count_in_milliseconds_as_they_are_written():
     [row] = rows(1)
     of = [digest(batch_of([{**row, "timestamp": us}])) for us in (5000, 5999, 6000, None)]
     assert of[0] == of[1]
@@ -164,9 +163,7 @@ ROWS = st.fixed_dictionaries(
 
 
 @given(st.lists(ROWS, min_size=1, max_size=20), st.data())
-def test_any_order_and_any_division_give_the_same_digest(
-    data: list[dict[str, Any]], choices: st.DataObject
-) -> None:
+def test_any_order_and_any_division_give_the_same_digest(data, choices):
     whole = digest(batch_of(data))
     shuffled = batch_of(choices.draw(st.permutations(data)))
     cuts = sorted(choices.draw(st.lists(st.integers(0, len(data)), max_size=4)))
@@ -178,9 +175,7 @@ def test_any_order_and_any_division_give_the_same_digest(
 
 
 @given(st.lists(ROWS, min_size=1, max_size=20), ROWS, st.data())
-def test_another_row_gives_another_digest(
-    data: list[dict[str, Any]], other: dict[str, Any], choices: st.DataObject
-) -> None:
+def test_another_row_gives_another_digest(data, other, choices):
     index = choices.draw(st.integers(0, len(data) - 1))
     column = choices.draw(st.sampled_from(sorted(other)))
     changed = [dict(row) for row in data]
@@ -190,18 +185,18 @@ def test_another_row_gives_another_digest(
     assert digest(batch_of([*data, data[index]]))[2] != digest(batch_of(data))[2]
 
 
-def _as_written(row: dict[str, Any]) -> dict[str, Any]:
+def _as_written(row):
     """Without headers, or with none of them, is the same."""
     return {**row, "headers": row["headers"] or []}
 
 
-def test_large_types_give_the_same_digest() -> None:
+def test_large_types_give_the_same_digest():
     data = batch_of(rows(40))
     large = data.set_column(1, "value", data.column(1).cast(pa.large_string()))
     assert digest(data) == digest(large)
 
 
-def binary(values: list[bytes | None], data: bytes) -> pa.Array:
+def binary(values, data):
     """An array whose values lie in ``data`` one after the other, nulls included."""
     lengths = [len(data) // len(values)] * len(values)
     offsets = [sum(lengths[:index]) for index in range(len(values) + 1)]
@@ -215,7 +210,7 @@ def binary(values: list[bytes | None], data: bytes) -> pa.Array:
 
 
 @pytest.mark.parametrize("behind", [b"one", b"two", b"xyz"])
-def test_bytes_behind_nulls_do_not_count(behind: bytes) -> None:
+def test_bytes_behind_nulls_do_not_count(behind):
     """Arrow lets a null have any bytes: what an operator left there says nothing about rows."""
     values = [b"abc", None, b"def"]
     plan = ColumnPositions(value=0, topic_option="t")
@@ -224,5 +219,5 @@ def test_bytes_behind_nulls_do_not_count(behind: bytes) -> None:
     assert digest(left, positions=plan) == digest(plain, positions=plan)
 
 
-def test_no_rows_are_no_rows() -> None:
+def test_no_rows_are_no_rows():
     assert digest(batch_of([])) == digest() == (0, 0, 0)

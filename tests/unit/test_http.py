@@ -12,11 +12,10 @@ import itertools
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from email.message import Message
 from http.client import HTTPException
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -29,8 +28,7 @@ from spark_kafka_sink.registry.client import RegistryClient
 from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
 from tests.unit.registry.server import TEXT, Registry, options, refusal
 from tests.unit.registry.server import serving as serving_registry
-from tests.unit.scripted_endpoint import HOST, http_proxy
-from tests.unit.security.token_logins import config_for, refused
+from tests.unit.security.token_endpoints import HOST, config_for, http_proxy, refused
 from tests.unit.tls_ends import authority, client_context, server_context
 
 pytestmark = pytest.mark.usefixtures("no_proxy")
@@ -77,23 +75,23 @@ HANDSHAKES = {
 class Dripping:
     """port: of the server; dripped: how many bytes the client was sent of what has no end"""
 
-    def __init__(self, drip: Drip, port: int) -> None:
+    def __init__(self, drip, port):
         self.drip = drip
         self.port = port
         self.dripped = 0
 
     @property
-    def is_reached(self) -> bool:
+    def is_reached(self):
         return self.dripped > 3 or not self.drip.then
 
 
 @contextlib.contextmanager
-def dripping(drip: Drip) -> Iterator[Dripping]:
+def dripping(drip):
     listener = socket.create_server((HOST, 0))
     server = Dripping(drip, listener.getsockname()[1])
     stop = threading.Event()
 
-    def serve(sock: socket.socket) -> None:
+    def serve(sock):
         with contextlib.suppress(OSError):
             sock.settimeout(PATIENCE_S)
             channel = server_context().wrap_socket(sock, server_side=True) if drip.in_tls else sock
@@ -109,7 +107,7 @@ def dripping(drip: Drip) -> Iterator[Dripping]:
                         return
                 stop.wait(PATIENCE_S)
 
-    def accept() -> None:
+    def accept():
         with contextlib.suppress(OSError):
             while True:
                 threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
@@ -122,12 +120,12 @@ def dripping(drip: Drip) -> Iterator[Dripping]:
         listener.close()
 
 
-def asked(url: str, limits: http.Limits, context: ssl.SSLContext | None = None) -> http.Response:
+def asked(url, limits, context=None):
     request = http.Request(urlsplit(url), {"X-Secret": "x"}, b"body", "POST", OPTION, 1000)
     return http.exchange(request, context, limits, SystemClock())
 
 
-def times_out(server: Dripping, url: str, *limits: int, has_tls: bool = False) -> None:
+def times_out(server, url, *limits, has_tls=False):
     """With more time where a busy machine has not come as far as to what is dripped."""
     factor = 1
     while factor == 1 or not server.is_reached:
@@ -143,7 +141,7 @@ LIMITS = {"the answer's": (AN_HOUR_MS, SHORT_MS, AN_HOUR_MS), "the whole": (AN_H
 
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("place", ANSWERS)
-def test_an_answer_that_drips_ends_with_the_request(place: str, limits: str) -> None:
+def test_an_answer_that_drips_ends_with_the_request(place, limits):
     drip = ANSWERS[place]
     with dripping(drip) as server:
         scheme = "https" if drip.in_tls else "http"
@@ -152,7 +150,7 @@ def test_an_answer_that_drips_ends_with_the_request(place: str, limits: str) -> 
 
 
 @pytest.mark.parametrize("place", HANDSHAKES)
-def test_a_handshake_that_drips_ends_with_the_connections_limit(place: str) -> None:
+def test_a_handshake_that_drips_ends_with_the_connections_limit(place):
     with dripping(HANDSHAKES[place]) as server:
         url = f"https://{HOST}:{server.port}/"
         times_out(server, url, SHORT_MS, AN_HOUR_MS, AN_HOUR_MS, has_tls=True)
@@ -161,15 +159,13 @@ def test_a_handshake_that_drips_ends_with_the_connections_limit(place: str) -> N
 
 
 @pytest.mark.parametrize("place", ["nothing at all", "status line", "headers", "100 Continue"])
-def test_a_proxy_that_drips_ends_with_the_connections_limit(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_that_drips_ends_with_the_connections_limit(place, monkeypatch):
     with dripping(ANSWERS[place]) as server:
         monkeypatch.setenv("https_proxy", f"http://{HOST}:{server.port}")
         times_out(server, "https://a.example/", SHORT_MS, AN_HOUR_MS, AN_HOUR_MS, has_tls=True)
 
 
-def test_a_server_that_takes_nothing_ends_with_the_request() -> None:
+def test_a_server_that_takes_nothing_ends_with_the_request():
     """Its socket is full."""
     body = b"x" * 50_000_000
     with socket.create_server((HOST, 0)) as listener:
@@ -183,17 +179,17 @@ def test_a_server_that_takes_nothing_ends_with_the_request() -> None:
 class Counting:
     """A clock that goes on by 1 ms with each look."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.ms = 0
 
-    def now_ms(self) -> int:
+    def now_ms(self):
         self.ms += 1
         return self.ms
 
     timestamp_ms = perf_ns = now_ms
 
 
-def test_no_more_is_read_when_the_clock_is_past_the_end() -> None:
+def test_no_more_is_read_when_the_clock_is_past_the_end():
     """However fast bytes come: the socket's own timeout has no part in it."""
     with dripping(ANSWERS["headers"]) as server:
         request = http.Request(
@@ -207,7 +203,7 @@ def test_no_more_is_read_when_the_clock_is_past_the_end() -> None:
 
 
 @pytest.mark.parametrize("status", [b"301 Moved", b"307 Temporary Redirect"])
-def test_a_redirect_to_itself_is_not_followed(status: bytes) -> None:
+def test_a_redirect_to_itself_is_not_followed(status):
     first = b"HTTP/1.1 " + status + b"\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"
     with dripping(Drip(first, b"")) as server:
         answer = asked(f"http://{HOST}:{server.port}/", http.Limits(*[PATIENCE_MS] * 3))
@@ -215,7 +211,7 @@ def test_a_redirect_to_itself_is_not_followed(status: bytes) -> None:
 
 
 @pytest.mark.parametrize("form", [b"Content-Length: 9999999\r\n\r\n", b"\r\n"])
-def test_a_body_that_is_too_large_is_not_read_to_its_end(form: bytes) -> None:
+def test_a_body_that_is_too_large_is_not_read_to_its_end(form):
     with dripping(Drip(OK + form + b"x" * 2000, b"x")) as server:
         answer = asked(f"http://{HOST}:{server.port}/", http.Limits(*[PATIENCE_MS] * 3))
     assert not answer.is_whole
@@ -223,13 +219,13 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(form: bytes) -> None:
 
 
 @pytest.mark.parametrize("line", [b"X: y\r\n", b"X: " + b"y" * 200_000])
-def test_headers_without_end_are_refused(line: bytes) -> None:
+def test_headers_without_end_are_refused(line):
     with dripping(Drip(OK + line * 200, b"")) as server, pytest.raises(HTTPException):
         asked(f"http://{HOST}:{server.port}/", http.Limits(*[PATIENCE_MS] * 3))
 
 
 @contextlib.contextmanager
-def not_answering() -> Iterator[int]:
+def not_answering():
     """A port whose queue of connections is full: the next one is not answered."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
@@ -242,20 +238,18 @@ def not_answering() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def resolving(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
+def resolving(monkeypatch, *ports):
     """Let each name have these addresses."""
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (HOST, port)) for port in ports]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: found)
 
 
-def test_a_connection_that_does_not_come_about_ends_with_its_limit() -> None:
+def test_a_connection_that_does_not_come_about_ends_with_its_limit():
     with not_answering() as port, pytest.raises(TimeoutError):
         asked(f"http://{HOST}:{port}/", http.Limits(SHORT_MS, AN_HOUR_MS, AN_HOUR_MS))
 
 
-def test_the_next_address_of_a_host_has_its_share_of_the_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_next_address_of_a_host_has_its_share_of_the_time(monkeypatch):
     with not_answering() as silent, dripping(Drip(OK + b"\r\n" + b"x" * 2000, b"")) as good:
         resolving(monkeypatch, silent, good.port)
         for limit_ms in (SHORT_MS, PATIENCE_MS // 10):  # the second for a busy machine
@@ -266,9 +260,7 @@ def test_the_next_address_of_a_host_has_its_share_of_the_time(
     pytest.fail("the second address was not asked")
 
 
-def test_a_name_server_that_does_not_answer_ends_with_the_connections_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_name_server_that_does_not_answer_ends_with_the_connections_limit(monkeypatch):
     never = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: never.wait(PATIENCE_S))
     with pytest.raises(TimeoutError):
@@ -276,7 +268,7 @@ def test_a_name_server_that_does_not_answer_ends_with_the_connections_limit(
     never.set()
 
 
-def test_the_registrys_next_address_is_asked_after_one_that_drips() -> None:
+def test_the_registrys_next_address_is_asked_after_one_that_drips():
     with dripping(ANSWERS["headers"]) as slow, serving_registry(Registry()) as registry:
         registry.add("t-value", {"schema": TEXT})
         more = {"schema_registry_timeout_ms": "900000"}
@@ -287,7 +279,7 @@ def test_the_registrys_next_address_is_asked_after_one_that_drips() -> None:
         assert RegistryClient(config).version("t-value").id == 1
 
 
-def test_a_token_endpoint_that_drips_is_told_in_time() -> None:
+def test_a_token_endpoint_that_drips_is_told_in_time():
     with dripping(ANSWERS["100 Continue"]) as slow:
         config = config_for(f"http://{HOST}:{slow.port}/token")
         login = LoginConfig(read_timeout_ms=SHORT_MS, retry_backoff_max_ms=0)
@@ -296,9 +288,7 @@ def test_a_token_endpoint_that_drips_is_told_in_time() -> None:
     assert "does not answer in time" in str(error)
 
 
-def test_an_issuer_of_the_registrys_tokens_that_drips_is_told_in_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_issuer_of_the_registrys_tokens_that_drips_is_told_in_time(monkeypatch):
     monkeypatch.setenv("TEST_SECRET", "hush")
     with dripping(ANSWERS["headers"]) as slow:
         more = {
@@ -313,7 +303,7 @@ def test_an_issuer_of_the_registrys_tokens_that_drips_is_told_in_time(
 
 
 @pytest.mark.parametrize("mark", ["/", "?", "#"])
-def test_a_password_with_an_unescaped_mark_is_not_taken_for_a_path(mark: str) -> None:
+def test_a_password_with_an_unescaped_mark_is_not_taken_for_a_path(mark):
     with pytest.raises(ConfigError, match="In user and password write %2F") as refused:
         http.host_and_port(urlsplit(f"http://user:1234{mark}hush@host/x"), OPTION)
     assert "hush" not in str(refused.value)
@@ -323,15 +313,13 @@ def test_a_password_with_an_unescaped_mark_is_not_taken_for_a_path(mark: str) ->
 class Still:
     """A clock that stands."""
 
-    def now_ms(self) -> int:
+    def now_ms(self):
         return 0
 
     timestamp_ms = perf_ns = now_ms
 
 
-def exchanged(
-    monkeypatch: pytest.MonkeyPatch, data: bytes, url: str, *limits: int
-) -> tuple[bytes, http.Response]:
+def exchanged(monkeypatch, data, url, *limits):
     """What is sent to a server that answers with ``data`` and ends, and what is made of it."""
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(http, "_open_socket", lambda *_: ours)
@@ -345,24 +333,20 @@ def exchanged(
 
 
 @pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
-def test_a_host_is_told_without_the_port_of_its_scheme(
-    monkeypatch: pytest.MonkeyPatch, scheme: str, port: int
-) -> None:
+def test_a_host_is_told_without_the_port_of_its_scheme(monkeypatch, scheme, port):
     for given, told in (("", ""), (f":{port}", ""), (":8443", ":8443")):
         sent, _ = exchanged(monkeypatch, OK + b"\r\n", f"{scheme}://r.example{given}/")
         assert f"\r\nHost: r.example{told}\r\n".encode() in sent
 
 
 @pytest.mark.parametrize("cut", [OK + b"Content-Length: 9\r\n\r\nab", CHUNKED + b"5\r\nab"])
-def test_an_answer_that_ends_too_soon_is_none(monkeypatch: pytest.MonkeyPatch, cut: bytes) -> None:
+def test_an_answer_that_ends_too_soon_is_none(monkeypatch, cut):
     with pytest.raises(http.TruncatedResponseError):
         exchanged(monkeypatch, cut, "http://r/")
 
 
 @pytest.mark.parametrize(("limits", "ends"), [((9, 8, 7), [7, 7]), ((3, 4, 90), [3, 4])])
-def test_neither_limit_goes_beyond_the_whole(
-    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, ...], ends: list[int]
-) -> None:
+def test_neither_limit_goes_beyond_the_whole(monkeypatch, limits, ends):
     found, made = list[int](), http._Deadline
     monkeypatch.setattr(http, "_Deadline", lambda c, end_ms: found.append(end_ms) or made(c, 9000))
     exchanged(monkeypatch, OK + b"\r\n", "http://r/", *limits)
@@ -371,9 +355,7 @@ def test_neither_limit_goes_beyond_the_whole(
         made(Still(), 0).left_s()
 
 
-def test_a_proxy_gets_its_own_credentials_and_none_of_the_servers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_proxy_gets_its_own_credentials_and_none_of_the_servers(monkeypatch):
     with http_proxy() as (port, received):
         monkeypatch.setenv("http_proxy", f"http://us%20er:pw@{HOST}:{port}")
         asked("http://name:hush@r.example/p?q=1", http.Limits(*[PATIENCE_MS] * 3))
@@ -388,7 +370,7 @@ def test_a_proxy_gets_its_own_credentials_and_none_of_the_servers(
 
 
 @pytest.mark.parametrize("host", ["\u2100@proxy:3128", "@[::1:3128", "@proxy:x", "\udcff@proxy:1"])
-def test_a_proxys_password_is_in_no_error(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+def test_a_proxys_password_is_in_no_error(monkeypatch, host):
     """A message of ``urlsplit`` quotes the user and the password."""
     monkeypatch.setenv("http_proxy", f"http://svc:hush{host}")
     with pytest.raises(ConfigError, match="http_proxy must be of the form") as caught:
@@ -399,9 +381,7 @@ def test_a_proxys_password_is_in_no_error(monkeypatch: pytest.MonkeyPatch, host:
 
 
 @pytest.mark.parametrize(("status", "told"), [(200, "EOF"), (407, "proxy p:1 answers 407")])
-def test_a_tunnel_is_asked_for_and_what_is_refused_leaves_nothing_open(
-    monkeypatch: pytest.MonkeyPatch, status: int, told: str
-) -> None:
+def test_a_tunnel_is_asked_for_and_what_is_refused_leaves_nothing_open(monkeypatch, status, told):
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(http, "_connected", lambda *_: ours)
     route = http._Route("::1", 443, http._Proxy("p", 1, {"Proxy-Authorization": "x"}))
@@ -418,7 +398,7 @@ def test_a_tunnel_is_asked_for_and_what_is_refused_leaves_nothing_open(
     assert b"\r\nHost: [::1]:443\r\nProxy-Authorization: x\r\n" in sent
 
 
-def test_a_port_of_zero_is_none() -> None:
+def test_a_port_of_zero_is_none():
     with pytest.raises(ConfigError, match="must be of the form"):
         http.host_and_port(urlsplit("http://r:0/"), OPTION)
 
@@ -426,22 +406,22 @@ def test_a_port_of_zero_is_none() -> None:
 class Ended:
     """A socket that takes ``most`` bytes at a time, none if that is 0, and is read as ``told``."""
 
-    def __init__(self, told: Exception | None = None, most: int = 0) -> None:
+    def __init__(self, told=None, most=0):
         self.told, self.most = told, most
 
-    def settimeout(self, seconds: float) -> None: ...
+    def settimeout(self, seconds): ...
 
-    def send(self, data: memoryview) -> int:
+    def send(self, data):
         if not self.most:
             raise BrokenPipeError("broken")
         return min(self.most, len(data))
 
-    def recv_into(self, buffer: object) -> int:
+    def recv_into(self, buffer):
         if self.told is not None:
             raise self.told
         return 1
 
-    def close(self) -> None: ...
+    def close(self): ...
 
 
 @pytest.mark.parametrize(
@@ -454,9 +434,7 @@ class Ended:
         (None, "broken"),
     ],
 )
-def test_why_a_server_takes_no_request_is_read(
-    monkeypatch: pytest.MonkeyPatch, told: Exception | None, raised: str
-) -> None:
+def test_why_a_server_takes_no_request_is_read(monkeypatch, told, raised):
     """With TLS 1.3 it refuses a client's certificate when the handshake is over."""
     monkeypatch.setattr(http, "_open_socket", lambda *_: Ended(told))
     request = http.Request(urlsplit("https://r/"), {}, b"body", "POST", OPTION, 1000)
@@ -464,18 +442,18 @@ def test_why_a_server_takes_no_request_is_read(
         http.exchange(request, client_context(authority()), http.Limits(*[9000] * 3), Still())
 
 
-def test_a_server_that_takes_a_byte_at_a_time_ends_with_the_request() -> None:
-    sock: Any = Ended(most=1)
+def test_a_server_that_takes_a_byte_at_a_time_ends_with_the_request():
+    sock = Ended(most=1)
     with pytest.raises(TimeoutError):
         http._DeadlineSocket(sock, http._Deadline(Counting(), 10)).sendall(b"x" * 1000)
 
 
-def test_a_name_that_cannot_be_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_cannot_be_one_is_told(monkeypatch):
     class Thread:
-        def __init__(self, target: Callable[[], None], **_: object) -> None:
+        def __init__(self, target, **_):
             self._target = target
 
-        def start(self) -> None:
+        def start(self):
             with contextlib.suppress(Exception):  # as a thread's ends
                 self._target()
 
@@ -489,39 +467,39 @@ class Parts:
 
     status, length, headers = 200, None, Message()
 
-    def __init__(self, *parts: bytes) -> None:
+    def __init__(self, *parts):
         self._parts = iter(parts)
         self.reads = 0
 
-    def getresponse(self) -> Parts:
+    def getresponse(self):
         return self
 
-    def read1(self, count: int) -> bytes:
+    def read1(self, count):
         self.reads += 1
         return next(self._parts)
 
 
-def test_no_more_of_a_body_is_read_than_is_wanted() -> None:
-    endless: Any = Parts(*[b"x" * 400] * 4)
+def test_no_more_of_a_body_is_read_than_is_wanted():
+    endless = Parts(*[b"x" * 400] * 4)
     answer = http._answer(endless, 1000)
     assert (len(answer.body), answer.is_whole, endless.reads) == (1000, False, 3)
-    exact: Any = Parts(b"x" * 1000, b"")
+    exact = Parts(b"x" * 1000, b"")
     assert http._answer(exact, 1000).is_whole
 
 
-def test_each_address_of_a_host_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_address_of_a_host_has_its_share_of_the_time(monkeypatch):
     shares, closed = list[float](), list[int]()
 
     class Refusing(Ended):
-        def __init__(self, *_: object) -> None: ...
+        def __init__(self, *_): ...
 
-        def settimeout(self, seconds: float) -> None:
+        def settimeout(self, seconds):
             shares.append(seconds)
 
-        def connect(self, address: object) -> None:
+        def connect(self, address):
             raise ConnectionRefusedError("refused")
 
-        def close(self) -> None:
+        def close(self):
             closed.append(1)
 
     monkeypatch.setattr(http, "_addresses", lambda *_: [(0, 0, 0, "", None)] * 3)

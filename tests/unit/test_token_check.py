@@ -168,8 +168,7 @@ def test_an_answer_about_another_number_of_ids_is_not_believed(checked, count):
 
 
 @pytest.mark.parametrize(
-    "error",
-    ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "TRANSACTIONAL_ID_NOT_FOUND", LOST],
+    "error", ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "TRANSACTIONAL_ID_NOT_FOUND", LOST]
 )
 def test_what_passes_is_asked_again(checked, error):
     checked.script(DescribeTransactionsRequest, error, error)

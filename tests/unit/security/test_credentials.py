@@ -1,9 +1,11 @@
-"""Where names and passwords come from: JAAS text or plain options, in clear or by reference."""
+"""Where names and passwords come from: JAAS text, plain options and references; logins, and who waits for them."""
 
 import logging
 import os
+import sys
 import threading
 from dataclasses import replace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.config.config_def import Reference, has_reference, references_in
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.security_config import (
     OAuthConfig,
@@ -41,18 +44,25 @@ from spark_kafka_sink.security.login import LoginManager, check, new_login
 from spark_kafka_sink.security.oauth import TokenRetrieval
 from spark_kafka_sink.security.oauth_endpoint import Tls
 from spark_kafka_sink.security.oauth_tokens import RetryTimer
+from spark_kafka_sink.security.references import find_file, resolve
 from spark_kafka_sink.security.security import Security
 from spark_kafka_sink.spark.preflight import check_cluster
 from spark_kafka_sink.transactions import session
 from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
-from tests.unit.scripted_endpoint import Scripted, scripted
-from tests.unit.security.token_logins import Pauses, jwt, login_for
+from tests.unit.security.token_endpoints import (
+    HOST,
+    Pauses,
+    Scripted,
+    first_message,
+    jwt,
+    login_for,
+    scripted,
+)
 
-MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
+KAFKA = "org.apache.kafka.common.security"
+PLAIN_MODULE, SCRAM_MODULE = f"{KAFKA}.plain.PlainLoginModule", f"{KAFKA}.scram.ScramLoginModule"
+MODULES = {"PLAIN": PLAIN_MODULE, "SCRAM-SHA-256": SCRAM_MODULE, "SCRAM-SHA-512": SCRAM_MODULE}
+ALICE = 'username="alice" password="S3CRET"'
 
 
 def sasl(mechanism="PLAIN", options="", module=""):
@@ -60,208 +70,11 @@ def sasl(mechanism="PLAIN", options="", module=""):
     return SaslConfig(mechanism, jaas_config=Secret(text))
 
 
-ALICE = 'username="alice" password="S3CRET"'
+def in_options(username="alice", password="S3CRET", mechanism="PLAIN"):
+    return SaslConfig(mechanism, username=username, password=Secret(password))
 
 
-class TestJaas:
-    @pytest.mark.parametrize("mechanism", MODULES)
-    @pytest.mark.parametrize("shaded", ["", "kafkashaded."])
-    def test_name_and_password(self, mechanism, shaded):
-        config = sasl(mechanism, ALICE, shaded + MODULES[mechanism])
-        check(config)
-        user = resolve_user(config)
-        assert (user.username, user.password.reveal(), user.is_token) == ("alice", "S3CRET", False)
-        assert "S3CRET" not in repr(user)
-
-    @pytest.mark.parametrize(
-        ("value", "is_token"), [("true", True), ("TRUE", True), ("false", False)]
-    )
-    def test_a_delegation_token(self, value, is_token):
-        assert (
-            resolve_user(sasl("SCRAM-SHA-256", f"{ALICE} tokenauth={value}")).is_token is is_token
-        )
-
-    @pytest.mark.parametrize(
-        ("config", "messages"),
-        [
-            (
-                sasl("PLAIN", ALICE, MODULES["SCRAM-SHA-256"]),
-                ["ScramLoginModule is that of", "PLAIN"],
-            ),
-            (
-                sasl("PLAIN", ALICE, "com.example.MyLoginModule"),
-                ["com.example.MyLoginModule is not"],
-            ),
-            (sasl("PLAIN", ALICE, "S3CRET"), ["its first word is not", "=PLAIN is org.apache"]),
-            (
-                sasl("PLAIN", 'username="alice"'),
-                ["'password' in kafka.sasl.jaas.config is missing"],
-            ),
-            (
-                sasl("PLAIN", 'password="S3CRET"'),
-                ["'username' in kafka.sasl.jaas.config is missing"],
-            ),
-            (sasl("PLAIN", 'username="" password="S3CRET"'), ["'username' in", "is empty"]),
-            (replace(sasl("PLAIN", ALICE), username="alice"), ["say the same"]),
-            (replace(sasl("PLAIN", ALICE), password=Secret("S3CRET")), ["say the same"]),
-            (SaslConfig("PLAIN"), ["needs kafka.sasl.username and kafka.sasl.password, or"]),
-            (SaslConfig("PLAIN", username="alice"), ["kafka.sasl.password is missing"]),
-            (
-                SaslConfig("PLAIN", username="", password=Secret("S3CRET")),
-                ["kafka.sasl.username is empty"],
-            ),
-            (
-                SaslConfig("SCRAM-SHA-1"),
-                ["kafka.sasl.mechanism=SCRAM-SHA-1 is not known", "GSSAPI"],
-            ),
-            (sasl("PLAIN", 'username="alice" password="S3CRET'), ["quotation mark is not closed"]),
-        ],
-    )
-    def test_what_is_known_beforehand(self, config, messages):
-        with pytest.raises(ConfigError) as raised:
-            check(config)
-        for message in messages:
-            assert message in str(raised.value)
-        assert "S3CRET" not in str(raised.value)
-
-
-class TestPlainOptions:
-    @pytest.mark.parametrize("mechanism", MODULES)
-    def test_name_and_password(self, mechanism):
-        config = SaslConfig(mechanism, username="alice", password=Secret("S3CRET"))
-        check(config)
-        assert resolve_user(config).password == Secret("S3CRET")
-        assert not resolve_user(config).is_token
-
-
-class Store:
-    """What references stand for, and how often they were asked for."""
-
-    def __init__(self, **values):
-        self.values = {f"${{env:{name}}}": value for name, value in values.items()}
-
-    def __call__(self, text, option):
-        for reference, value in self.values.items():
-            text = text.replace(reference, value)
-        if "${" in text:
-            raise ConfigError(f"{option}: ${{env:…}} is not set")
-        return text
-
-
-class TestReferences:
-    def test_in_the_plain_options(self):
-        config = SaslConfig("PLAIN", username="${env:U}", password=Secret("${env:P}"))
-        user = resolve_user(config, Store(U="alice", P="S3CRET"))
-        assert (user.username, user.password.reveal()) == ("alice", "S3CRET")
-
-    @pytest.mark.parametrize("password", ['"${env:P}"', "${env:P}", "'${env:P}'"])
-    def test_in_a_value_of_the_jaas_text(self, password):
-        config = sasl("PLAIN", f"username=alice password={password}")
-        check(config)
-        assert resolve_user(config, Store(P='a"b\\c;')).password.reveal() == 'a"b\\c;'
-
-    def test_as_a_part_of_a_value(self):
-        config = sasl("PLAIN", 'username="${env:U}@${env:D}" password="x"')
-        assert (
-            resolve_user(config, Store(U="alice", D="example.org")).username == "alice@example.org"
-        )
-
-    def test_for_the_whole_jaas_text(self):
-        config = SaslConfig("PLAIN", jaas_config=Secret(" ${env:JAAS} "))
-        check(config)
-        text = f'{MODULES["PLAIN"]} required username="alice" password="${{env:no}}";'
-        # What it stands for is not resolved once more: a password may look like a reference.
-        assert resolve_user(config, lambda _text, _option: text).password.reveal() == "${env:no}"
-
-    def test_they_are_resolved_for_each_conversation(self):
-        config = SaslConfig("PLAIN", username="alice", password=Secret("${env:P}"))
-        store = Store(P="old")
-        assert resolve_user(config, store).password.reveal() == "old"
-        store.values["${env:P}"] = "new"
-        assert resolve_user(config, store).password.reveal() == "new"
-
-    @pytest.mark.parametrize(
-        ("config", "store", "message"),
-        [
-            (SaslConfig("PLAIN", username="a", password=Secret("${env:P}")), Store(), "is not set"),
-            (
-                SaslConfig("PLAIN", username="a", password=Secret("${env:P}")),
-                Store(P=""),
-                "is empty",
-            ),
-            (sasl("PLAIN", "username=a password=${env:P}"), Store(), "is not set"),
-            (sasl("PLAIN", "username=a password=${env:P}"), Store(P=""), "is empty"),
-            (
-                SaslConfig("PLAIN", jaas_config=Secret("${env:J}")),
-                Store(J="S3CRET"),
-                "one of required",
-            ),
-            (
-                SaslConfig("PLAIN", jaas_config=Secret("${env:J}")),
-                Store(J=f"{MODULES['SCRAM-SHA-256']} required {ALICE};"),
-                "kafka.sasl.mechanism is PLAIN",
-            ),
-        ],
-    )
-    def test_what_shows_only_when_they_are_resolved(self, config, store, message):
-        check(config)
-        with pytest.raises(AuthenticationError, match=message) as raised:
-            resolve_user(config, store)
-        assert "S3CRET" not in str(raised.value)
-        assert raised.value.__cause__ is None
-
-    @given(st.text(), st.text(alphabet="\ue000\ue0010123${env:P}"))
-    def test_any_value_passes_unchanged(self, password, odd):
-        store = Store(P=password)
-        if "${" in password or "${env" in odd or "${" in odd:
-            return
-        config = sasl("PLAIN", f"username={quoted('x' + odd)} password=${{env:P}}")
-        assert login_options(config, lambda text, _option: store.values.get(text, text)) == {
-            "username": "x" + odd,
-            "password": password,
-        }
-
-
-class TestLogins:
-    def test_a_login_begins_conversations(self):
-        config = SaslConfig("PLAIN", username="alice", password=Secret("S3CRET"))
-        login = new_login(config)
-        login.login(1)
-        assert login.mechanism == "PLAIN"
-        assert login.create_sasl_client("broker-1").initial_response() == b"\0alice\0S3CRET"
-        login.close()
-
-    def test_scram(self):
-        login = new_login(sasl("SCRAM-SHA-512", ALICE))
-        conversation = login.create_sasl_client("broker-1")
-        assert conversation.mechanism == "SCRAM-SHA-512"
-        assert conversation.initial_response().startswith(b"n,,n=alice,r=")
-        assert (
-            conversation.initial_response()
-            != login.create_sasl_client("broker-1").initial_response()
-        )
-
-    def test_what_is_wrong_is_told_when_it_is_made(self):
-        with pytest.raises(ConfigError, match="is missing"):
-            new_login(SaslConfig("PLAIN", username="alice"))
-
-    def test_it_is_shared_by_all_with_the_same_configuration(self):
-        pool = LoginManager()
-        first = SaslConfig("PLAIN", username="alice", password=Secret("a"))
-        same = SaslConfig("PLAIN", username="alice", password=Secret("a"))
-        other = SaslConfig("PLAIN", username="alice", password=Secret("b"))
-        assert pool.login_of(first) is pool.login_of(same)
-        assert pool.login_of(first) is not pool.login_of(other)
-
-    def test_a_forked_child_starts_with_none(self):
-        pool = LoginManager()
-        config = SaslConfig("PLAIN", username="alice", password=Secret("a"))
-        login = pool.login_of(config)
-        pool.forget()
-        assert pool.login_of(config) is not login
-
-
-PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+# --- the text of JAAS ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -346,11 +159,14 @@ def test_what_is_wrong_is_told_without_the_text(text, message):
     assert raised.value.__context__ is None
 
 
-def test_the_representation_shows_no_value():
+def test_what_looks_like_a_secret_or_a_mark_in_an_entry():
     entry = parse_jaas(f'{PLAIN_MODULE} required username="N4ME" password="S3CRET" S3CRET2=a;')
-    assert "S3CRET" not in repr(entry)
-    assert "N4ME" not in repr(entry)
-    assert "S3CRET" not in repr(parse_jaas("S3CRET required;"))
+    shown = f"{entry!r} {parse_jaas('S3CRET required;')!r}"
+    assert "S3CRET" not in shown
+    assert "N4ME" not in shown
+    # A text that looks like the mark of a reference stays as it is.
+    entry = unresolved_entry('M required username="\ue0000\ue000" password="${env:X}";')
+    assert entry.options == {"username": "\ue0000\ue000", "password": "${env:X}"}
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
@@ -367,88 +183,221 @@ def test_any_text_is_read_or_refused(text):
         pass
 
 
-def tls_of(ssl):
-    return Security.of(SecurityConfig("SSL", ssl=ssl)).tls
+# --- users -----------------------------------------------------------------------------------------
 
 
-def test_a_context_is_shared_by_all_with_the_same_configuration():
-    one, other = (StoreConfig(location=name) for name in ("a.pem", "b.pem"))
-    assert tls_of(SslConfig(truststore=one)) is tls_of(SslConfig(truststore=one))
-    assert tls_of(SslConfig(truststore=one)) is not tls_of(SslConfig(truststore=other))
-    assert tls_of(SslConfig(keystore=one)) is not tls_of(SslConfig(keystore=other))
+@pytest.mark.parametrize("mechanism", MODULES)
+def test_name_and_password(mechanism):
+    module = MODULES[mechanism]
+    for config in (
+        in_options(mechanism=mechanism),
+        sasl(mechanism, ALICE),
+        sasl(mechanism, ALICE, f"kafkashaded.{module}"),
+        sasl(mechanism, f"{ALICE} tokenauth=false"),
+    ):
+        check(config)
+        user = resolve_user(config)
+        assert (user.username, user.password.reveal(), user.is_token) == ("alice", "S3CRET", False)
+        assert "S3CRET" not in repr(user)
+    for value in ("true", "TRUE"):
+        assert resolve_user(sasl(mechanism, f"{ALICE} tokenauth={value}")).is_token
 
 
-def test_a_fork_while_another_thread_looks_for_a_context_has_its_own_lock():
-    contexts = security._TlsContextCache()
-    before = contexts.context_of(SslConfig())
-    with contexts._lock:
-        contexts.forget()
-        assert not contexts._lock.locked()
-        assert contexts.context_of(SslConfig()) is not before
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (sasl("PLAIN", ALICE, SCRAM_MODULE), "ScramLoginModule is that of .*PLAIN"),
+        (sasl("PLAIN", ALICE, "com.example.MyLoginModule"), "com.example.MyLoginModule is not"),
+        (sasl("PLAIN", ALICE, "S3CRET"), "its first word is not .*=PLAIN is org.apache"),
+        (sasl("PLAIN", 'username="alice"'), "'password' in kafka.sasl.jaas.config is missing"),
+        (sasl("PLAIN", 'password="S3CRET"'), "'username' in kafka.sasl.jaas.config is missing"),
+        (sasl("PLAIN", 'username="" password="S3CRET"'), "'username' in .*is empty"),
+        (replace(sasl("PLAIN", ALICE), username="alice"), "say the same"),
+        (replace(sasl("PLAIN", ALICE), password=Secret("S3CRET")), "say the same"),
+        (SaslConfig("PLAIN"), "needs kafka.sasl.username and kafka.sasl.password, or"),
+        (SaslConfig("PLAIN", username="alice"), "kafka.sasl.password is missing"),
+        (in_options(username=""), "kafka.sasl.username is empty"),
+        (SaslConfig("SCRAM-SHA-1"), "kafka.sasl.mechanism=SCRAM-SHA-1 is not known.*GSSAPI"),
+        (sasl("PLAIN", 'username="alice" password="S3CRET'), "quotation mark is not closed"),
+    ],
+)
+def test_what_is_known_beforehand(config, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        check(config)
+    assert "S3CRET" not in str(raised.value)
 
 
-def test_a_forked_process_makes_contexts_of_its_own():
-    before = tls_of(SslConfig())
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if tls_of(SslConfig()) is not before else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert tls_of(SslConfig()) is before
+class Store:
+    """What references stand for, and how often they were asked for."""
+
+    def __init__(self, **values):
+        self.values = {f"${{env:{name}}}": value for name, value in values.items()}
+
+    def __call__(self, text, option):
+        for reference, value in self.values.items():
+            text = text.replace(reference, value)
+        if "${" in text:
+            raise ConfigError(f"{option}: ${{env:…}} is not set")
+        return text
 
 
-ALICE_BY_PLAIN = SaslConfig("ALICE_BY_PLAIN", username="alice", password=Secret("a"))
+BY_ENV = in_options("a", "${env:P}")
+JAAS_BY_ENV = sasl("PLAIN", "username=a password=${env:P}")
+TEXT_BY_ENV = SaslConfig("PLAIN", jaas_config=Secret(" ${env:J} "))
 
 
-def test_a_fork_while_another_thread_looks_for_a_login_has_its_own_lock():
-    pool = LoginManager()
-    with pool._lock:
-        pool.forget()
-        assert not pool._lock.locked()
+class TestReferences:
+    def test_what_they_stand_for(self):
+        user = resolve_user(in_options("${env:U}", "${env:P}"), Store(U="alice", P="S3CRET"))
+        assert (user.username, user.password.reveal()) == ("alice", "S3CRET")
+        for password in ('"${env:P}"', "${env:P}", "'${env:P}'"):
+            config = sasl("PLAIN", f"username=alice password={password}")
+            check(config)
+            assert resolve_user(config, Store(P='a"b\\c;')).password.reveal() == 'a"b\\c;'
+        config = sasl("PLAIN", 'username="${env:U}@${env:D}" password="x"')
+        assert resolve_user(config, Store(U="alice", D="example.org")).username == (
+            "alice@example.org"
+        )
+
+    def test_for_the_whole_jaas_text(self):
+        check(TEXT_BY_ENV)
+        text = f'{PLAIN_MODULE} required username="alice" password="${{env:no}}";'
+        # What it stands for is not resolved once more: a password may look like a reference.
+        user = resolve_user(TEXT_BY_ENV, lambda _text, _option: text)
+        assert user.password.reveal() == "${env:no}"
+
+    def test_they_are_resolved_for_each_conversation(self):
+        store = Store(P="old")
+        assert resolve_user(BY_ENV, store).password.reveal() == "old"
+        store.values["${env:P}"] = "new"
+        assert resolve_user(BY_ENV, store).password.reveal() == "new"
+
+    @pytest.mark.parametrize(
+        ("config", "store", "message"),
+        [
+            (BY_ENV, Store(), "is not set"),
+            (BY_ENV, Store(P=""), "is empty"),
+            (JAAS_BY_ENV, Store(), "is not set"),
+            (JAAS_BY_ENV, Store(P=""), "is empty"),
+            (TEXT_BY_ENV, Store(J="S3CRET"), "one of required"),
+            (TEXT_BY_ENV, Store(J=f"{SCRAM_MODULE} required {ALICE};"), "mechanism is PLAIN"),
+        ],
+    )
+    def test_what_shows_only_when_they_are_resolved(self, config, store, message):
+        check(config)
+        with pytest.raises(AuthenticationError, match=message) as raised:
+            resolve_user(config, store)
+        assert "S3CRET" not in str(raised.value)
+        assert raised.value.__cause__ is None
+
+    @given(st.text(), st.text(alphabet="\ue000\ue0010123${env:P}"))
+    def test_any_value_passes_unchanged(self, password, odd):
+        store = Store(P=password)
+        if "${" in password or "${env" in odd or "${" in odd:
+            return
+        config = sasl("PLAIN", f"username={quoted('x' + odd)} password=${{env:P}}")
+        assert login_options(config, lambda text, _option: store.values.get(text, text)) == {
+            "username": "x" + odd,
+            "password": password,
+        }
+
+    def test_a_module_that_a_reference_completes_is_checked_when_it_is_known(self, monkeypatch):
+        monkeypatch.setenv("TEST_MODULE", PLAIN_MODULE)
+        text = '${env:TEST_MODULE} required username="u" password="p";'
+        assert login_options(SaslConfig("PLAIN", jaas_config=Secret(text)))["username"] == "u"
+        with pytest.raises(AuthenticationError, match="is that of PLAIN"):
+            login_options(SaslConfig("SCRAM-SHA-256", jaas_config=Secret(text)))
 
 
-def test_a_pool_that_is_closed_closes_each_login_and_keeps_none():
-    closed = []
+# --- references themselves -------------------------------------------------------------------------
 
-    class Login:
-        mechanism = "ALICE_BY_PLAIN"
-
-        def close(self):
-            closed.append(self)
-
-    pool = LoginManager(lambda _: Login())
-    login = pool.login_of(ALICE_BY_PLAIN)
-    pool.close()
-    assert closed == [login]
-    assert pool.login_of(ALICE_BY_PLAIN) is not login
+OPTION, LOCATION = "kafka.sasl.password", "kafka.ssl.truststore.location"
+A, B = Reference("env", None, "A"), Reference("env", None, "B")
+FORMS = "${env:NAME}, ${file:/path:key} or ${dir:/path:file}"
 
 
-@pytest.mark.parametrize("kind", [AuthenticationError, CredentialsUnavailableError])
-def test_only_what_may_be_had_later_is_no_error_yet(kind):
-    class Login:
-        def login(self, timeout_ms, hosts):
-            raise kind("told")
-
-    secured = Security(login=Login())
-    if kind is CredentialsUnavailableError:
-        secured.prepare_if_possible(1, [])
-    else:
-        with pytest.raises(AuthenticationError, match="told"):
-            secured.prepare_if_possible(1, [])
-    with pytest.raises(kind, match="told"):
-        secured.prepare(1, [])
-
-
-def test_a_module_that_a_reference_completes_is_checked_when_it_is_known(monkeypatch):
-    monkeypatch.setenv("TEST_MODULE", "org.apache.kafka.common.security.plain.PlainLoginModule")
-    text = '${env:TEST_MODULE} required username="u" password="p";'
-    assert login_options(SaslConfig("PLAIN", jaas_config=Secret(text)))["username"] == "u"
-    with pytest.raises(AuthenticationError, match="is that of PLAIN"):
-        login_options(SaslConfig("SCRAM-SHA-256", jaas_config=Secret(text)))
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("${env:A}", [A]),
+        ("${file:/a/b:c.d}", [Reference("file", "/a/b", "c.d")]),
+        ("${dir:/a:tls.key}", [Reference("dir", "/a", "tls.key")]),
+        ("${file:/a:b:c}", [Reference("file", "/a", "b:c")]),
+        ("x${env:A}y${env:B}z", [A, B]),
+        # Not references: they stay as they are.
+        *(
+            (text, [])
+            for text in ("", "plain", "${A}", "${:a}", "${ env:A}", "${env:A", "a$b{c:d}")
+        ),
+    ],
+)
+def test_how_references_are_written(text, found):
+    assert references_in(text) == found
+    assert has_reference(text) is bool(found)
 
 
-def test_a_text_that_looks_like_the_mark_of_a_reference_stays_as_it_is():
-    entry = unresolved_entry('M required username="\ue0000\ue000" password="${env:X}";')
-    assert entry.options == {"username": "\ue0000\ue000", "password": "${env:X}"}
+def refused(text):
+    with pytest.raises(ConfigError) as raised:
+        resolve(f"marked-secret {text}", OPTION)
+    message = str(raised.value)
+    assert message.startswith(OPTION)
+    assert "marked-secret" not in message
+    assert raised.value.__cause__ is None
+    return message
+
+
+@pytest.mark.parametrize(
+    "text", ["${env:}", "${env:a:b}", "${file:a}", "${file:a:}", "${dir::a}", "${vault:a:b}"]
+)
+def test_references_that_are_wrong_are_told_without_showing_them(text):
+    assert refused(text).startswith(f"{OPTION}: it holds a reference ")
+    assert FORMS in refused(text)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with a properties file and a file of its own, and a variable."""
+    (tmp_path / "kafka.properties").write_text("user=alice\npassword=a\\u00fc\\=\\\n  b\n")
+    (tmp_path / "tls.key").write_text("-----BEGIN\nx\n-----END\n")
+    monkeypatch.setenv("KAFKA_PASSWORD", "from ${env:HOME}")
+    return tmp_path
+
+
+def test_values_are_read_anew_each_time_and_not_resolved_again(place, monkeypatch):
+    text = "as it is, ${also this}, ${ env:A} and $1"
+    assert resolve(text, OPTION) == text
+    assert resolve(f"${{file:{place}/kafka.properties:password}}", OPTION) == "aü=b"
+    several = f"a ${{file:{place}/kafka.properties:user}} b ${{env:KAFKA_PASSWORD}}"
+    assert resolve(several, OPTION) == "a alice b from ${env:HOME}"
+    reference = f"${{dir:{place}:tls.key}}"
+    assert resolve(reference, OPTION) == "-----BEGIN\nx\n-----END"
+    (place / "tls.key").write_text("another")
+    assert resolve(reference, OPTION) == "another"
+    # A name without a folder, as spark-submit --files ships it.
+    monkeypatch.chdir(place)
+    assert resolve("${file:kafka.properties:user}", OPTION) == "alice"
+
+
+def test_what_is_missing_is_told_with_where_it_was_looked_for(place):
+    file = place / "kafka.properties"
+    for text, *words in (
+        ("${env:NO_SUCH}", "has no environment variable NO_SUCH. The driver and each executor"),
+        ("${env:NO_SUCH}", "spark.executorEnv.NO_SUCH"),
+        (f"${{file:{file}:pasword}}", f"finds no key 'pasword' in {file}"),
+        (f"${{file:{place}/no:a}}", f"{OPTION}, in a reference: path={place}/no: this process on "),
+        (f"${{file:{place}/no:a}}", "finds no such file"),
+        (f"${{dir:{place}:no}}", f"cannot read {place}/no: No such file or directory"),
+        (f"${{file:{place}:a}}", f"cannot read {place}: Is a directory"),
+        (f"${{dir:{place}:../tls.key}}", "is not the name of a file"),
+    ):
+        for expected in words:
+            assert expected in refused(text)
+    bad = place / "bad"
+    bad.write_bytes(b"password=marked-secret\xfc\n")
+    assert f"{bad}, line 1: not in UTF-8" in refused(f"${{file:{bad}:password}}")
+    assert f"{bad} is not in UTF-8" in refused(f"${{dir:{place}:bad}}")
+    bad.write_text("password=marked-secret\\u1")
+    assert f"{bad}, line 1: \\u without" in refused(f"${{file:{bad}:password}}")
 
 
 def test_a_file_that_is_too_large_for_a_token_is_refused(tmp_path):
@@ -458,6 +407,252 @@ def test_a_file_that_is_too_large_for_a_token_is_refused(tmp_path):
     path.write_text("x" * references.MAX_FILE_BYTES + " ")
     with pytest.raises(AuthenticationError, match="1000000 bytes at most"):
         references.read_text(str(path), "option")
+
+
+PROVIDER = "org.apache.kafka.common.config.provider"
+GIVEN = {"bootstrap.servers": "b:9092", "security.protocol": "SSL"}
+
+
+def providers(**classes):
+    named = {f"config.providers.{name}.class": f"{of}" for name, of in classes.items()}
+    return {"config.providers": " , ".join(classes), **named}
+
+
+def test_providers_of_java_by_their_names():
+    """References beside those of a provider stay as they are."""
+    classes = providers(
+        secrets=f"{PROVIDER}.FileConfigProvider",
+        directory=f"kafkashaded.{PROVIDER}.DirectoryConfigProvider",
+        env=f"{PROVIDER}.EnvVarConfigProvider",
+    )
+    given = {
+        "ssl.truststore.location": "${env:TRUST}/${Secrets:/a:b}",
+        "ssl.key.password": "${directory:/a:secrets:directory}",
+    }
+    config = ProducerConfig.parse({**GIVEN, **classes, **given}).security.ssl
+    assert config.truststore.location == "${env:TRUST}/${file:/a:b}"
+    assert config.keystore.key_password == Secret("${dir:/a:secrets:directory}")
+    files = providers(secrets=f"{PROVIDER}.FileConfigProvider")
+    given = {"ssl.truststore.location": "${env:TRUST}/${secrets:/a:b}"}
+    config = ProducerConfig.parse({**GIVEN, **files, **given}).security.ssl
+    assert config.truststore.location == "${env:TRUST}/${file:/a:b}"
+
+
+def test_other_providers_are_refused_by_name():
+    strimzi = "io.strimzi.kafka.KubernetesSecretConfigProvider"
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse({**GIVEN, **providers(secrets=strimzi)})
+    assert str(raised.value).startswith(
+        f"Invalid value {strimzi} for configuration kafka.config.providers.secrets.class: names a "
+        "Java class, and there is no JVM here"
+    )
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse({**GIVEN, "config.providers": "a"})
+    assert str(raised.value) == (
+        "kafka.config.providers names 'a', but kafka.config.providers.a.class is missing"
+    )
+
+
+def test_providers_among_sparks_options():
+    """Names of options come in lower case, values as they are."""
+    options = SinkOptions.parse(
+        {
+            "kafka.bootstrap.servers": "b:9092",
+            "kafka.security.protocol": "SSL",
+            "kafka.config.providers": "Mine",
+            "kafka.config.providers.mine.class": f"{PROVIDER}.FileConfigProvider",
+            "kafka.config.providers.mine.param.allowed.paths": "/run",
+            "kafka.ssl.truststore.location": "${Mine:/run/a:b}",
+        }
+    )
+    assert options.producer.security.ssl.truststore.location == "${file:/run/a:b}"
+    assert options.notes == (
+        "option 'kafka.config.providers.mine.param.allowed.paths' has no effect: references are "
+        "read from wherever the process may read",
+    )
+    with pytest.raises(ConfigError, match=r"'kafka\.config\.providers\.mine\.clas' is not"):
+        SinkOptions.parse({"kafka.config.providers.mine.clas": "x"})
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def working(tmp_path, monkeypatch):
+    """The working directory."""
+    folder = tmp_path / "working"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def file(folder, name):
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("x")
+    return path
+
+
+def with_spark_files(monkeypatch, name, root):
+    """As in a Python process that Spark has started; ``root`` may be an error."""
+
+    def get_root_directory():
+        if isinstance(root, Exception):
+            raise root
+        return str(root)
+
+    module = ModuleType(name)
+    module.SparkFiles = SimpleNamespace(getRootDirectory=get_root_directory)
+    for loaded in ("pyspark.core.files", "pyspark.files"):
+        monkeypatch.delitem(sys.modules, loaded, raising=False)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file://localhost{}", "FILE:{}"])
+def test_a_path_or_url(form, tmp_path):
+    path = file(tmp_path, "ca.pem")
+    assert find_file(form.format(path), LOCATION) == path
+
+
+def test_a_name_of_the_working_directory_or_a_url_with_escapes(working):
+    path = file(working, "ca.pem")
+    assert find_file("ca.pem", LOCATION) == path
+    assert find_file("./ca.pem", LOCATION) == path
+    assert find_file(file(working, "a:b").name, LOCATION) == working / "a:b"
+    escaped = file(working, "my ca ü.pem")
+    assert find_file(f"file:{working}/my%20ca%20%C3%BC.pem", LOCATION) == escaped
+    # What is there and cannot be looked at is left to whoever opens it.
+    long = working / ("x" * 300)
+    assert find_file(str(long), LOCATION) == long
+
+
+@pytest.mark.parametrize("name", ["pyspark.core.files", "pyspark.files"])
+def test_a_shipped_file_is_found_where_spark_has_put_it(name, working, tmp_path, monkeypatch):
+    with_spark_files(monkeypatch, name, tmp_path / "shipped")
+    path = file(tmp_path / "shipped", "ca.pem")
+    assert find_file("ca.pem", LOCATION) == path
+    nearer = file(working, "ca.pem")
+    assert find_file("ca.pem", LOCATION) == nearer
+
+
+def not_found(location):
+    with pytest.raises(ConfigError) as raised:
+        find_file(location, LOCATION)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("location", "root", "looked"),
+    [
+        ("ca.pem", AssertionError("no context"), "{working}/ca.pem. It"),
+        ("ca.pem", "", "{working}/ca.pem. It"),
+        ("/no/such/file", "/shipped", "/no/such/file. It"),
+        ("ca.pem", "/shipped", "{working}/ca.pem, /shipped/ca.pem. "),
+        ("no\0name", "", ""),
+        ("file/of/a/file", "", ""),
+    ],
+)
+def test_what_is_missing_is_told_with_each_place(location, root, looked, working, monkeypatch):
+    file(working, "file")
+    with_spark_files(monkeypatch, "pyspark.core.files", root)
+    message = not_found(location)
+    assert f"finds no such file: {looked.format(working=working)}" in message
+    assert f" on host {os.uname().nodename} " in message
+    assert message.startswith(f"{LOCATION}=")
+    assert "--files" in message
+
+
+@pytest.mark.parametrize(("in_task", "who"), [(True, "a Spark task"), (False, "this process")])
+def test_whose_process_it_is_is_told(in_task, who, monkeypatch):
+    module = ModuleType("pyspark.taskcontext")
+    context = object() if in_task else None
+    module.TaskContext = SimpleNamespace(get=lambda: context)
+    monkeypatch.setitem(sys.modules, "pyspark.taskcontext", module)
+    with pytest.raises(ConfigError, match=f"{who} on host"):
+        find_file("/no/such/file", LOCATION)
+
+
+def test_files_of_other_systems_and_hosts_are_refused():
+    for location in ("hdfs:///ca.pem", "s3://bucket/ca.pem", "dbfs:/ca.pem"):
+        assert "from the local disk only" in not_found(location)
+    assert "the URL names another host" in not_found("file://elsewhere/ca.pem")
+
+
+# --- logins and contexts ---------------------------------------------------------------------------
+
+
+def test_a_login_begins_conversations():
+    login = new_login(in_options())
+    login.login(1)
+    assert login.mechanism == "PLAIN"
+    assert first_message(login) == "\0alice\0S3CRET"
+    login.close()
+    login = new_login(sasl("SCRAM-SHA-512", ALICE))
+    conversation = login.create_sasl_client("broker-1")
+    assert conversation.mechanism == "SCRAM-SHA-512"
+    assert conversation.initial_response().startswith(b"n,,n=alice,r=")
+    assert conversation.initial_response().decode() != first_message(login)
+    with pytest.raises(ConfigError, match="is missing"):
+        new_login(SaslConfig("PLAIN", username="alice"))
+
+
+def test_a_login_is_shared_by_all_with_the_same_configuration():
+    pool, alice = LoginManager(), in_options()
+    login = pool.login_of(alice)
+    assert pool.login_of(in_options()) is login
+    assert pool.login_of(in_options(password="b")) is not login
+    # A forked child starts with none, also where another thread was looking for one.
+    with pool._lock:
+        pool.forget()
+        assert not pool._lock.locked()
+    assert pool.login_of(alice) is not login
+
+
+def test_a_pool_that_is_closed_closes_each_login_and_keeps_none():
+    closed = []
+    pool = LoginManager(lambda _: SimpleNamespace(close=lambda: closed.append(True)))
+    login = pool.login_of(in_options())
+    pool.close()
+    assert closed == [True]
+    assert pool.login_of(in_options()) is not login
+
+
+@pytest.mark.parametrize("kind", [AuthenticationError, CredentialsUnavailableError])
+def test_only_what_may_be_had_later_is_no_error_yet(kind):
+    def log_in(timeout_ms, hosts):
+        raise kind("told")
+
+    secured = Security(login=SimpleNamespace(login=log_in))
+    if kind is CredentialsUnavailableError:
+        secured.prepare_if_possible(1, [])
+    else:
+        with pytest.raises(AuthenticationError, match="told"):
+            secured.prepare_if_possible(1, [])
+    with pytest.raises(kind, match="told"):
+        secured.prepare(1, [])
+
+
+def tls_of(ssl):
+    return Security.of(SecurityConfig("SSL", ssl=ssl)).tls
+
+
+def test_a_context_is_shared_by_all_with_the_same_configuration():
+    one, other = (StoreConfig(location=name) for name in ("a.pem", "b.pem"))
+    before = tls_of(SslConfig(truststore=one))
+    assert tls_of(SslConfig(truststore=one)) is before
+    assert tls_of(SslConfig(truststore=other)) is not before
+    assert tls_of(SslConfig(keystore=one)) is not tls_of(SslConfig(keystore=other))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if tls_of(SslConfig(truststore=one)) is not before else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert tls_of(SslConfig(truststore=one)) is before
+    contexts = security._TlsContextCache()
+    before = contexts.context_of(SslConfig())
+    with contexts._lock:
+        contexts.forget()
+        assert not contexts._lock.locked(), "a fork while another thread looks for one"
+        assert contexts.context_of(SslConfig()) is not before
 
 
 def test_tls_of_a_token_endpoint_is_kept_until_its_options_are_others():
@@ -476,22 +671,11 @@ def test_tls_of_a_token_endpoint_is_kept_until_its_options_are_others():
     assert len(made) == 2
 
 
-def token():
+# --- credentials that are not there yet ------------------------------------------------------------
+
+
+def gives_token():
     return jwt()
-
-
-def test_the_thread_of_a_login_ends_when_that_is_closed():
-    oauth = OAuthConfig(token_provider=f"{__name__}:token")
-    login = login_for(SaslConfig("OAUTHBEARER", oauth=oauth))
-    login.login(PATIENCE_MS)
-    thread = login._keeper._thread
-    assert thread.is_alive()
-    login.close()
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
-
-
-HOST = "127.0.0.1"
 
 
 def is_away():
@@ -499,6 +683,17 @@ def is_away():
 
 
 def gives_nothing(): ...
+
+
+def test_the_thread_of_a_login_ends_when_that_is_closed():
+    oauth = OAuthConfig(token_provider=f"{__name__}:gives_token")
+    login = login_for(SaslConfig("OAUTHBEARER", oauth=oauth))
+    login.login(PATIENCE_MS)
+    thread = login._keeper._thread
+    assert thread.is_alive()
+    login.close()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
 
 
 def values_with(provider, test):
@@ -518,33 +713,26 @@ def options_with(provider, test, **more):
     return SinkOptions.parse({**values, "topic": "t", **more})
 
 
-def test_a_producer_waits_for_them():
+def test_a_producer_and_an_admin_client_wait_for_them():
     producer = ThreadedProducer(ProducerConfig.parse(values_with("is_away", "producer")))
     try:
         assert producer.is_healthy
     finally:
         producer.close()
-
-
-def test_an_admin_client_waits_for_them():
     config = ProducerConfig.parse(values_with("is_away", "admin"))
     with AdminClient.of(config) as admin, pytest.raises(BootstrapError):
         admin.metadata([], False, admin.deadline_in(0))
+    for make in (ThreadedProducer, AdminClient.of):
+        # What is no token is told at once.
+        with pytest.raises(AuthenticationError, match="returned nothing"):
+            make(ProducerConfig.parse(values_with("gives_nothing", "nothing")))
 
 
-@pytest.mark.parametrize("make", [ThreadedProducer, AdminClient.of])
-def test_what_is_no_token_is_told_at_once(make):
-    with pytest.raises(AuthenticationError, match="returned nothing"):
-        make(ProducerConfig.parse(values_with("gives_nothing", "nothing")))
-
-
-def test_the_check_before_the_first_task_tells_a_new_query():
-    with pytest.raises(CredentialsUnavailableError, match="the issuer is away") as raised:
+def test_the_check_before_the_first_task_tells_a_new_query_and_warns_a_stream(caplog, tmp_path):
+    option = "kafka.sasl.oauthbearer.token.provider"
+    with pytest.raises(CredentialsUnavailableError, match=f"{option}.*the issuer is away"):
         check_cluster(options_with("is_away", "new"), is_stream=False)
-    assert "kafka.sasl.oauthbearer.token.provider" in str(raised.value)
-
-
-def test_and_only_warns_of_a_stream_that_may_have_run_for_weeks(caplog, tmp_path):
+    # The stream may have run for weeks.
     options = options_with("is_away", "stream", checkpointLocation=str(tmp_path))
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         check_cluster(options, is_stream=True)
@@ -555,14 +743,11 @@ def test_and_only_warns_of_a_stream_that_may_have_run_for_weeks(caplog, tmp_path
 EXACTLY_ONCE = {"delivery.guarantee": "exactly-once", "transactional.id.prefix": "p"}
 
 
-def test_the_abort_of_a_failed_task_hides_no_error():
+@pytest.mark.usefixtures("no_proxy")
+def test_the_abort_of_a_failed_task_hides_no_error_and_does_not_wait_for_a_token(monkeypatch):
     """Spark is told why the task failed, not that its transaction could not be aborted."""
     options = options_with("gives_nothing", "abort", **EXACTLY_ONCE)
     session.abort_task(options, "p.1", is_superseded=False)
-
-
-@pytest.mark.usefixtures("no_proxy")
-def test_nor_does_it_wait_longer_for_a_token_than_for_brokers(monkeypatch):
     monkeypatch.setattr(session, "_TASK_ABORT_TIMEOUT_MS", 50)
     is_over = threading.Event()
     with scripted(Scripted(waits=is_over)) as (url, received):

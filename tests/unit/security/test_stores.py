@@ -6,10 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-)
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding
 from cryptography.hazmat.primitives.serialization.pkcs12 import (
     PKCS12Certificate,
     serialize_key_and_certificates,
@@ -98,10 +95,7 @@ def test_a_type_that_is_not_given_or_another_of_java_is_what_the_file_is(tmp_pat
         of_file(tmp_path, store(PASSWORD, trusted_entry("ca", b"DER")), password=password),
         of_file(tmp_path, CLIENT.pkcs12(PASSWORD), password=password, type="JKS"),
         of_file(
-            tmp_path,
-            store(PASSWORD, trusted_entry("ca", b"DER")),
-            password=password,
-            type="PKCS12",
+            tmp_path, store(PASSWORD, trusted_entry("ca", b"DER")), password=password, type="PKCS12"
         ),
     ):
         assert stores.trusted_certificates(config, TRUST_OPTIONS)

@@ -264,12 +264,7 @@ def test_a_name_of_no_suite_is_answered_with_the_nearest(name, message):
 
 @pytest.mark.parametrize(
     ("suites", "lowest", "highest"),
-    [
-        ((), V1_2, V1_3),
-        ((RSA,), V1_2, V1_2),
-        ((CHACHA,), V1_3, V1_3),
-        ((RSA, CHACHA), V1_2, V1_3),
-    ],
+    [((), V1_2, V1_3), ((RSA,), V1_2, V1_2), ((CHACHA,), V1_3, V1_3), ((RSA, CHACHA), V1_2, V1_3)],
 )
 def test_a_version_without_a_suite_is_not_spoken(suites, lowest, highest):
     found = versions_of(SslConfig(cipher_suites=suites), "kafka.")
