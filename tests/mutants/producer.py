@@ -117,7 +117,7 @@ _SEQUENCES = (
         "producer/sequences.py",
         "        if sequences.gap != NO_SEQUENCE:\n            return True\n",
         "",
-        ("unit/test_sequence_gaps.py",),
+        ("unit/test_sequences.py",),
     ),
     Mutant(
         "producer/sequences.py",
@@ -142,26 +142,26 @@ _SEQUENCES = (
         "producer/sequences.py",
         "if self.gap == NO_SEQUENCE or is_before(sequence, self.gap):",
         "if True:",
-        ("unit/test_sequence_gaps.py",),
+        ("unit/test_sequences.py",),
     ),
     Mutant(
         "producer/sequences.py",
         "if self.gap == NO_SEQUENCE or any(batch.is_sent for batch in self.in_flight):",
         "if self.gap == NO_SEQUENCE:",
-        ("unit/test_sequence_gaps.py",),
+        ("unit/test_sequences.py",),
     ),
     Mutant(
         "producer/sequences.py",
         "in_flight[in_flight.index(batch) :])",
         "in_flight[in_flight.index(batch) :][:1])",
-        ("unit/test_sequence_gaps.py",),
+        ("unit/test_sequences.py",),
     ),
     Mutant(
         "producer/sequences.py",
         "        if batch.may_be_appended and sequences.is_behind_gap(batch):\n"
         "            return False  # an attempt that arrives late must keep its sequence\n",
         "",
-        ("unit/test_sequence_gaps.py",),
+        ("unit/test_sequences.py",),
     ),
     Mutant(
         "producer/sequences.py",
@@ -215,7 +215,7 @@ _METADATA = (
         "producer/metadata.py",
         "            self._last_seen.pop(topic, None)\n",
         "            pass\n",
-        ("unit/test_metadata_requests.py",),
+        ("unit/test_metadata.py",),
     ),
 )
 
@@ -242,19 +242,19 @@ _QUOTA_WAITS = (
         "producer/quotas.py",
         "                self._led_since_ms[topic_partition] = now_ms\n",
         "                pass\n",
-        ("unit/test_quota_waits.py",),
+        ("unit/test_accumulator.py",),
     ),
     Mutant(
         "producer/quotas.py",
         "self._between(batch.sent_to, batch.drained_at_ms, now_ms)",
         "self._between(batch.sent_to, batch.created_at_ms, now_ms)",
-        ("unit/test_quota_waits.py",),
+        ("unit/test_accumulator.py",),
     ),
     Mutant(
         "producer/quotas.py",
         "node, batch.drained_at_ms, now_ms)",
         "node, batch.created_at_ms, now_ms)",
-        ("unit/test_quota_waits.py",),
+        ("unit/test_accumulator.py",),
     ),
 )
 
@@ -263,33 +263,37 @@ _BROKER_PAUSES = (
         "network/client.py",
         "            until_ms = max(until_ms, before_ms)\n",
         "",
-        ("unit/test_quota_waits.py",),
+        ("unit/test_accumulator.py",),
     ),
 )
 
-_UNIT = ("unit/test_producer_guards.py",)
+_IN_PRODUCER = ("unit/test_producer.py",)
+_IN_ACCUMULATOR = ("unit/test_accumulator.py",)
+_IN_METADATA = ("unit/test_metadata.py",)
+_IN_MANAGER = ("unit/test_transaction_manager.py",)
 _SIMULATED = ("simulation/test_producer_guards.py",)
-_POOL = ("unit/test_pool.py",)
 
 _GUARDS = (
-    Mutant("producer/appender.py", '            "buffer.memory": memory_bytes,\n', "", _UNIT),
+    Mutant(
+        "producer/appender.py", '            "buffer.memory": memory_bytes,\n', "", _IN_PRODUCER
+    ),
     Mutant(
         "producer/appender.py",
         "return None if self._is_compressed else rules",
         "return rules",
-        _UNIT,
+        _IN_PRODUCER,
     ),
     Mutant(
         "producer/appender.py",
         "return is_absent or key.validity_address != 0",
         "return key.validity_address != 0",
-        _UNIT,
+        _IN_PRODUCER,
     ),
     Mutant(
         "producer/partitioner.py",
         "            return count == self.partitions_count",
         "            return count <= self.partitions_count",
-        _UNIT,
+        _IN_ACCUMULATOR,
     ),
     Mutant(
         "producer/partitioner.py",
@@ -298,43 +302,48 @@ _GUARDS = (
         _SIMULATED,
     ),
     Mutant(
-        "producer/metadata.py", "            self._forget({topic})\n", "            pass\n", _UNIT
+        "producer/metadata.py",
+        "            self._forget({topic})\n",
+        "            pass\n",
+        _IN_METADATA,
     ),
-    Mutant("producer/metadata.py", "has_news or is_old else", "has_news else", _UNIT),
+    Mutant("producer/metadata.py", "has_news or is_old else", "has_news else", _IN_METADATA),
     Mutant(
         "producer/metadata.py",
         "problems = {t: p for t, p in snapshot.problems.items() if t not in topics}",
         "problems = dict(snapshot.problems)",
-        _UNIT,
+        _IN_METADATA,
     ),
     Mutant(
         "producer/metadata.py",
         "topic = self._last_seen[topic_partition.topic] = topic._replace",
         "topic = topic._replace",
-        _UNIT,
+        _IN_METADATA,
     ),
     Mutant(
         "producer/metadata.py",
         "        self._failed_attempts = self._equivalent_responses = 0\n        self._retry_at_ms = None\n",
         "        self._retry_at_ms = None\n",
-        _UNIT,
+        _IN_METADATA,
     ),
-    Mutant("producer/metadata.py", '== "REBOOTSTRAP_REQUIRED"', '== "NONE"', _UNIT),
-    Mutant("producer/metadata.py", "elif not result.response.brokers:", "elif False:", _UNIT),
+    Mutant("producer/metadata.py", '== "REBOOTSTRAP_REQUIRED"', '== "NONE"', _IN_METADATA),
+    Mutant(
+        "producer/metadata.py", "elif not result.response.brokers:", "elif False:", _IN_METADATA
+    ),
     Mutant(
         "producer/metadata.py",
         "            self._has_epochs = (\n"
         "                versions.latest_usable_version(MetadataRequest) >= _RELIABLE_EPOCHS_VERSION\n"
         "            )\n",
         "",
-        _UNIT,
+        _IN_METADATA,
     ),
-    Mutant("producer/metadata.py", "                self.last_failure = None\n", "", _UNIT),
+    Mutant("producer/metadata.py", "                self.last_failure = None\n", "", _IN_METADATA),
     Mutant(
         "producer/metadata.py",
         "        self._metadata.rebootstrap()\n        reasons",
         "        reasons",
-        _UNIT,
+        _IN_METADATA,
     ),
     Mutant("producer/producer.py", " and t not in tried]", "]", _SIMULATED),
     Mutant(
@@ -392,13 +401,13 @@ _GUARDS = (
         "producer/producer.py",
         "self._thread.is_alive() and not self._is_closing",
         "self._thread.is_alive()",
-        _UNIT,
+        _IN_PRODUCER,
     ),
     Mutant(
         "producer/producer.py",
         "            self._close_at_ms = None\n        # Outside",
         "        # Outside",
-        _UNIT,
+        _IN_PRODUCER,
     ),
     Mutant(
         "producer/rejections.py",
@@ -406,22 +415,26 @@ _GUARDS = (
         "not self._is_tolerant",
         _SIMULATED,
     ),
-    Mutant("producer/rejections.py", "        if 0 <= row < records_count\n", "", _UNIT),
-    Mutant("producer/pool.py", "        self.evict()\n        waiting", "        waiting", _POOL),
-    Mutant("producer/pool.py", "os.register_at_fork(after_in_child=POOL.forget)\n", "", _UNIT),
-    Mutant("producer/pool.py", "if limit_ms >= 0 else None", "", _POOL),
-    Mutant("producer/pool.py", "if 0 <= limit_ms <= now", "if limit_ms <= now", _POOL),
+    Mutant("producer/rejections.py", "        if 0 <= row < records_count\n", "", _IN_PRODUCER),
+    Mutant(
+        "producer/pool.py", "        self.evict()\n        waiting", "        waiting", _IN_PRODUCER
+    ),
+    Mutant(
+        "producer/pool.py", "os.register_at_fork(after_in_child=POOL.forget)\n", "", _IN_PRODUCER
+    ),
+    Mutant("producer/pool.py", "if limit_ms >= 0 else None", "", _IN_PRODUCER),
+    Mutant("producer/pool.py", "if 0 <= limit_ms <= now", "if limit_ms <= now", _IN_PRODUCER),
     Mutant(
         "producer/pool.py",
         "            if not waiting:\n                del self._idle[config]\n",
         "",
-        _POOL,
+        _IN_PRODUCER,
     ),
     Mutant(
         "producer/pool.py",
         "            if not self._idle[config]:\n                del self._idle[config]\n",
         "",
-        _POOL,
+        _IN_PRODUCER,
     ),
     Mutant(
         "producer/appender.py",
@@ -439,57 +452,59 @@ _GUARDS = (
         "producer/partitioner.py",
         "            if partition in available:\n                return partition",
         "            return partition",
-        _UNIT,
+        _IN_ACCUMULATOR,
     ),
     Mutant(
         "producer/partitioner.py",
         "        self._next[topic] = (first + count) % len(available)\n",
         "",
-        _UNIT,
+        _IN_ACCUMULATOR,
     ),
     Mutant(
         "producer/accumulator.py",
         "            self._waiting_since_ms.pop(node_id, None)\n",
         "",
-        _UNIT,
+        _IN_ACCUMULATOR,
     ),
     Mutant(
         "producer/accumulator.py",
         "        if self._timeout_ms == _NO_TIMEOUT:\n            return\n",
         "",
-        _UNIT,
+        _IN_ACCUMULATOR,
     ),
-    Mutant("producer/quotas.py", "if self.held or tokens", "if tokens", _UNIT),
+    Mutant("producer/quotas.py", "if self.held or tokens", "if tokens", _IN_ACCUMULATOR),
     Mutant(
         "producer/quotas.py",
         "            if self._sent_since_ms is None:\n                self",
         "            if True:\n                self",
-        _UNIT,
+        _IN_ACCUMULATOR,
     ),
     Mutant(
         "producer/quotas.py",
         "            self._led_since_ms = {p: ms for p, ms in self._led_since_ms.items() if ms > at_ms}\n",
         "",
-        _UNIT,
+        _IN_ACCUMULATOR,
     ),
     Mutant(
         "producer/quotas.py",
         "            self._past_pauses = _after(self._past_pauses, at_ms)\n",
         "",
-        _UNIT,
+        _IN_ACCUMULATOR,
     ),
     Mutant(
         "producer/quotas.py",
         "(from_ms, min(until_ms, queued_until_ms))",
         "(from_ms, until_ms)",
-        _UNIT,
+        _IN_ACCUMULATOR,
     ),
-    Mutant("producer/quotas.py", "        since_ms = max(since_ms, until_ms)\n", "", _UNIT),
+    Mutant(
+        "producer/quotas.py", "        since_ms = max(since_ms, until_ms)\n", "", _IN_ACCUMULATOR
+    ),
     Mutant(
         "producer/producer.py",
         "self._thread.is_alive() and not self._is_closing",
         "not self._is_closing",
-        _UNIT,
+        _IN_PRODUCER,
     ),
 )
 
@@ -514,8 +529,6 @@ _SPLITTER = (
     ),
 )
 
-_TOKEN_CHECK = ("unit/test_token_check.py",)
-_MANAGER = ("unit/test_transaction_manager.py",)
 _NETWORK = ("unit/test_network_guards.py",)
 
 _TRANSACTIONS = (
@@ -523,74 +536,76 @@ _TRANSACTIONS = (
         "producer/transaction_manager.py",
         '        """Forget a former coordinator, and find the current one after a backoff."""\n        self._coordinator = None\n',
         '        """Forget a former coordinator, and find the current one after a backoff."""\n',
-        _TOKEN_CHECK,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/transaction_manager.py",
         "        if delay_ms is None or self._client.api_versions(coordinator) is not None:\n",
         "        if delay_ms is None:\n",
-        _UNIT,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/transaction_manager.py",
         "        return self._retrier.pause_ms(now_ms)\n\n\nCONC",
         "        return None\n\n\nCONC",
-        _UNIT,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/transaction_manager.py",
         "self._failures = self._conflicts = 0\n\n",
         "self._failures = 0\n\n",
-        _UNIT,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/transaction_manager.py",
         "self._failures = self._conflicts = 0\n\n",
         "self._conflicts = 0\n\n",
-        _UNIT,
+        _IN_MANAGER,
     ),
-    Mutant("producer/transaction_manager.py", "            self._conflicts += 1\n", "", _UNIT),
+    Mutant(
+        "producer/transaction_manager.py", "            self._conflicts += 1\n", "", _IN_MANAGER
+    ),
     Mutant(
         "producer/transaction_manager.py",
         "        if len(response.transaction_states) != 1:",
         "        if not response.transaction_states:",
-        _TOKEN_CHECK,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/transaction_manager.py",
         "        if len(response.transaction_states) != 1:",
         "        if len(response.transaction_states) > 1:",
-        _TOKEN_CHECK,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/identity.py",
         "            self._accumulator.monitor.notify_all()",
         "            pass",
-        _UNIT,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/identity.py",
         "        if pause_ms := self._retrier.pause_ms(now_ms):\n            return pause_ms\n",
         "",
-        _UNIT,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/identity.py",
         "self._retrier.is_in_progress or not self._is_wanted()",
         "self._retrier.is_in_progress",
-        _UNIT,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/monitor.py",
         "return not self.is_task_at_work and not self.is_task_waiting",
         "return not self.is_task_at_work",
-        _UNIT,
+        _IN_PRODUCER,
     ),
     Mutant(
         "producer/monitor.py",
         "return not self.is_task_at_work and not self.is_task_waiting",
         "return not self.is_task_waiting",
-        _UNIT,
+        _IN_PRODUCER,
     ),
     Mutant(
         "producer/appender.py",
@@ -626,38 +641,40 @@ _TRANSACTIONS = (
         "producer/transaction_manager.py",
         "        if self._retrier.is_in_progress:\n            return None\n        partitions",
         "        partitions",
-        _UNIT,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/transaction_manager.py",
         "if self.is_done or self._retrier.is_in_progress:",
         "if self.is_done:",
-        _UNIT,
+        _IN_MANAGER,
     ),
-    Mutant("producer/transaction_manager.py", "if tp not in self.state.partitions]", "]", _MANAGER),
+    Mutant(
+        "producer/transaction_manager.py", "if tp not in self.state.partitions]", "]", _IN_MANAGER
+    ),
     Mutant(
         "producer/transaction_manager.py",
         "            if not identity.is_epoch_nearly_exhausted:",
         "            if True:",
-        _MANAGER,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/transaction_manager.py",
         "        if error.refresh_metadata:\n            self._metadata.request_update()\n",
         "",
-        _MANAGER,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/identity.py",
         "if self.state.has_producer_id or self._retrier.is_in_progress or not",
         "if self.state.has_producer_id or not",
-        _UNIT,
+        _IN_MANAGER,
     ),
     Mutant(
         "producer/identity.py",
         "if node is None or not self._client.ready(node, now_ms):",
         "if node is None:",
-        _UNIT,
+        _IN_MANAGER,
     ),
     Mutant(
         "client/coordinators.py",

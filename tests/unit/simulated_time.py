@@ -16,6 +16,9 @@ class Chance:
         return self.value
 
 
+NO_JITTER = Chance(0.5)
+
+
 class SimulatedClock:
     def __init__(self) -> None:
         self.elapsed_ms = 0

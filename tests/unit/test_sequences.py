@@ -1,31 +1,51 @@
-"""Idempotence: sequences, who may be sent, what a broker's refusal leads to, epochs."""
+"""Idempotence: numbers of batches, what may be sent, refusals and epochs; what a produce request
+says of a transaction.
+"""
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
-from spark_kafka_sink.base.errors import error_named
-from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
-from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_sequence
-from spark_kafka_sink.producer.sequences import ProducerState
+from spark_kafka_sink.base.errors import (
+    LocalProtocolError,
+    UnsupportedVersionError,
+    error_named,
+)
+from spark_kafka_sink.base.model import NO_PRODUCER, PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.producer.producer_batch import increment_sequence
+from spark_kafka_sink.producer.sender import check_adds_partitions, highest_version, produce_request
+from spark_kafka_sink.producer.sequences import NoSequences, ProducerState
+from spark_kafka_sink.protocol.api import BrokerApiVersions, VersionRange
+from spark_kafka_sink.protocol.messages.topics import ProduceRequest
 from spark_kafka_sink.record.record_batch import read_header
-from tests.unit.batches import T0, T1, make_batch
+from tests.unit.batches import ALL, NODES, T0, T1, make_accumulator, make_batch
 
 PRODUCER = ProducerIdAndEpoch(42, 0)
+LAST_EPOCH = ProducerIdAndEpoch(42, 2**15 - 1)
 UNKNOWN_PRODUCER_ID = error_named("UNKNOWN_PRODUCER_ID")
 OUT_OF_ORDER = error_named("OUT_OF_ORDER_SEQUENCE_NUMBER")
+NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
+BEFORE_OR_AFTER_APPEND = [
+    "NETWORK_EXCEPTION",
+    "NOT_LEADER_OR_FOLLOWER",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "KAFKA_STORAGE_ERROR",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+]
 LOG_START = 0
 LAST_SEQUENCE = 2**31 - 1
 
 
 @pytest.fixture
-def state() -> ProducerState:
+def state():
     state = ProducerState()
     state.set_producer(PRODUCER)
     return state
 
 
-def drained(state: ProducerState, *counts: int) -> list[ProducerBatch]:
+def drained(state, *counts):
     """Batches of T0 with so many records each, numbered one after the other."""
     batches = [make_batch(T0, count) for count in counts]
     for batch in batches:
@@ -33,40 +53,43 @@ def drained(state: ProducerState, *counts: int) -> list[ProducerBatch]:
     return batches
 
 
-def acknowledge(state: ProducerState, *batches: ProducerBatch) -> None:
+def acknowledge(state, *batches):
     for batch in batches:
         state.handle_completed_batch(batch, 0)
 
 
-def start_at(state: ProducerState, sequence: int) -> None:
+def start_at(state, sequence):
     """Have ``sequence`` be the next one of T0, everything before it acknowledged."""
-    [batch] = drained(state, 1)
-    acknowledge(state, batch)
+    acknowledge(state, *drained(state, 1))
     sequences = state._sequences(T0)
     sequences.next_sequence = sequence
     sequences.last_acked_sequence = sequence - 1
 
 
+def bump_for(state, batch, error=UNKNOWN_PRODUCER_ID):
+    """``batch`` is rejected, which asks for a new epoch."""
+    assert state.can_retry(batch, error, LOG_START)
+    state.bump_epoch_if_needed()
+
+
+def numbers(state):
+    return [batch.base_sequence for batch in state.in_flight(T0)]
+
+
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def test_sequences_follow_the_records_per_partition(state: ProducerState) -> None:
+def test_sequences_follow_the_records_per_partition_and_are_fixed_at_the_first_drain(state):
     batches = [make_batch(T0, 3), make_batch(T1, 5), make_batch(T0, 2), make_batch(T0, 1)]
     for batch in batches:
         assert not batch.has_sequence
         state.assign_sequence(batch)
         assert batch.has_sequence
+    state.assign_sequence(batches[0])
     assert [b.base_sequence for b in batches] == [0, 0, 3, 5]
     assert [b.last_sequence for b in batches] == [2, 4, 4, 5]
     assert all(b.producer == PRODUCER for b in batches)
     assert state.in_flight(T0) == [batches[0], batches[2], batches[3]]
-
-
-def test_a_sequence_is_fixed_at_the_first_drain(state: ProducerState) -> None:
-    first, second = drained(state, 2, 2)
-    state.assign_sequence(first)
-    assert (first.base_sequence, second.base_sequence) == (0, 2)
-    assert state.in_flight(T0) == [first, second]
 
 
 @pytest.mark.parametrize(
@@ -81,11 +104,11 @@ def test_a_sequence_is_fixed_at_the_first_drain(state: ProducerState) -> None:
         (5, 0, 5),
     ],
 )
-def test_increment_wraps_from_the_last_to_0(sequence: int, by: int, expected: int) -> None:
+def test_increment_wraps_from_the_last_to_0(sequence, by, expected):
     assert increment_sequence(sequence, by) == expected
 
 
-def test_sequences_wrap_within_a_batch_and_between_two(state: ProducerState) -> None:
+def test_sequences_wrap_within_a_batch_and_between_two(state):
     start_at(state, LAST_SEQUENCE - 1)
     across, after = drained(state, 4, 3)
     assert (across.base_sequence, across.last_sequence) == (LAST_SEQUENCE - 1, 1)
@@ -95,28 +118,25 @@ def test_sequences_wrap_within_a_batch_and_between_two(state: ProducerState) -> 
     assert state._partitions_to_renumber == {T0}
 
 
-def test_a_batch_that_ends_with_the_last_sequence(state: ProducerState) -> None:
+def test_a_batch_that_ends_with_the_last_sequence(state):
     start_at(state, LAST_SEQUENCE - 1)
     last, first = drained(state, 2, 1)
-    assert last.last_sequence == LAST_SEQUENCE
-    assert first.base_sequence == 0
+    assert (last.last_sequence, first.base_sequence) == (LAST_SEQUENCE, 0)
     acknowledge(state, last)
     assert state.is_next_sequence(first)
 
 
-def test_order_of_sequences_across_the_wrap() -> None:
+def test_order_of_sequences_across_the_wrap():
     sequences = [LAST_SEQUENCE - 1, LAST_SEQUENCE, 0, 1]
     batches = [make_batch() for _ in sequences]
     for batch, sequence in zip(batches, sequences):
         batch.set_producer_state(PRODUCER, sequence)
     for index, batch in enumerate(batches):
-        assert [batch.precedes(other) for other in batches] == [
-            index < other for other in range(len(batches))
-        ]
+        assert [batch.precedes(other) for other in batches] == [index < n for n in range(4)]
     assert not make_batch().precedes(batches[0])
 
 
-def test_the_numbers_reach_the_header(state: ProducerState) -> None:
+def test_the_numbers_reach_the_header(state):
     [_, batch] = drained(state, 7, 3)
     batch.close()
     header = read_header(b"".join(batch.buffers))
@@ -124,10 +144,10 @@ def test_the_numbers_reach_the_header(state: ProducerState) -> None:
     assert header.last_offset_delta == 2
 
 
-# --- who may be sent ------------------------------------------------------------------------------
+# --- what may be sent -----------------------------------------------------------------------------
 
 
-def test_nothing_without_a_producer_id() -> None:
+def test_nothing_without_a_producer_id():
     state = ProducerState()
     assert not state.has_producer_id
     assert state.must_wait(make_batch())
@@ -136,28 +156,20 @@ def test_nothing_without_a_producer_id() -> None:
     assert not state.must_wait(make_batch())
 
 
-def test_one_in_flight_until_the_first_is_acknowledged(state: ProducerState) -> None:
+def test_one_in_flight_until_the_first_is_acknowledged_and_then_five_at_most(state):
     [first] = drained(state, 1)
     assert state.must_wait(make_batch(T0))
     assert not state.must_wait(make_batch(T1))
     acknowledge(state, first)
-    drained(state, 1)
-    assert not state.must_wait(make_batch(T0))
-
-
-def test_five_in_flight_at_most(state: ProducerState) -> None:
-    acknowledge(state, *drained(state, 1))
     batches = drained(state, *[1] * 4)
     assert not state.must_wait(make_batch(T0))
-    batches += drained(state, 1)
+    drained(state, 1)
     assert state.must_wait(make_batch(T0))
     acknowledge(state, batches[0])
     assert not state.must_wait(make_batch(T0))
 
 
-def test_those_acknowledged_out_of_turn_count_until_nothing_is_in_flight(
-    state: ProducerState,
-) -> None:
+def test_those_acknowledged_out_of_turn_count_until_nothing_is_in_flight(state):
     """A new leader has answered; of the first one's answer, brokers remember five numbers."""
     acknowledge(state, *drained(state, 1))
     first, *others = drained(state, *[1] * 5)
@@ -169,7 +181,7 @@ def test_those_acknowledged_out_of_turn_count_until_nothing_is_in_flight(
     assert not state.must_wait(make_batch(T0))
 
 
-def test_a_retry_waits_for_what_is_before_it(state: ProducerState) -> None:
+def test_a_retry_waits_for_what_is_before_it(state):
     acknowledge(state, *drained(state, 1))
     first, second = drained(state, 1, 1)
     assert not state.must_wait(first)
@@ -181,7 +193,7 @@ def test_a_retry_waits_for_what_is_before_it(state: ProducerState) -> None:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def test_a_duplicate_without_offset_counts_as_acknowledged(state: ProducerState) -> None:
+def test_a_duplicate_without_offset_counts_as_acknowledged(state):
     """DUPLICATE_SEQUENCE_NUMBER: the broker has it, and no longer knows where."""
     first, second = drained(state, 1, 1)
     state.handle_completed_batch(first, -1)
@@ -190,168 +202,133 @@ def test_a_duplicate_without_offset_counts_as_acknowledged(state: ProducerState)
     assert state._sequences(T0).last_acked_offset == -1
 
 
-def test_offsets_only_grow(state: ProducerState) -> None:
+def test_offsets_only_grow(state):
     first, second, third = drained(state, 3, 1, 1)
-    state.handle_completed_batch(second, 50)
-    state.handle_completed_batch(first, 10)
-    state.handle_completed_batch(third, -1)
+    for batch, offset in ((second, 50), (first, 10), (third, -1)):
+        state.handle_completed_batch(batch, offset)
     assert state._sequences(T0).last_acked_offset == 50
 
 
-def test_parts_of_a_split_batch_take_its_place(state: ProducerState) -> None:
+@pytest.mark.parametrize("start", [1, LAST_SEQUENCE - 1], ids=["within", "across the wrap"])
+def test_acknowledgements_in_any_order_do_not_go_back(state, start):
+    start_at(state, start)
+    first, second, third = drained(state, 1, 3, 1)
+    acknowledge(state, second, first)
+    assert state.is_next_sequence(third)
+
+
+def test_parts_of_a_split_batch_take_its_place(state):
     first, second, third = drained(state, 1, 4, 1)
-    parts = [make_batch(T0, 1), make_batch(T0, 3)]
-    parts[0].set_producer_state(PRODUCER, second.base_sequence)
-    parts[1].set_producer_state(PRODUCER, second.base_sequence + 1)
+    parts = parts_of(second, 1, 3)
     state.replace(second, parts)
     assert state.in_flight(T0) == [first, *parts, third]
     acknowledge(state, first, *parts)
     assert state.is_next_sequence(third)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("NOT_LEADER_OR_FOLLOWER", True),
-        ("REQUEST_TIMED_OUT", True),
-        ("CORRUPT_MESSAGE", True),
-        ("MESSAGE_TOO_LARGE", False),
-        ("INVALID_PRODUCER_EPOCH", False),
-        ("TOPIC_AUTHORIZATION_FAILED", False),
-    ],
-)
-def test_other_errors_are_retried_by_the_table(
-    state: ProducerState, name: str, expected: bool
-) -> None:
+def test_other_errors_are_retried_by_the_table(state):
     [batch] = drained(state, 1)
-    assert state.can_retry(batch, error_named(name), LOG_START) is expected
+    pass_by_themselves = ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", "CORRUPT_MESSAGE")
+    stay = ("MESSAGE_TOO_LARGE", "INVALID_PRODUCER_EPOCH", "TOPIC_AUTHORIZATION_FAILED")
+    for names, expected in ((pass_by_themselves, True), (stay, False)):
+        for name in names:
+            assert state.can_retry(batch, error_named(name), LOG_START) is expected, name
     assert state._partitions_to_renumber == set()
 
 
 # --- epochs ---------------------------------------------------------------------------------------
 
 
-def test_a_lost_producer_state_is_numbered_anew_under_a_new_epoch(state: ProducerState) -> None:
+def test_a_lost_producer_state_is_numbered_anew_under_a_new_epoch(state):
     acknowledge(state, *drained(state, 10))
-    first, second = drained(state, 2, 3)
-    assert state.can_retry(first, UNKNOWN_PRODUCER_ID, LOG_START)
     state.bump_epoch_if_needed()
+    assert state.producer == PRODUCER  # without need, nothing happens
+    first, second = drained(state, 2, 3)
+    first.close()
+    bump_for(state, first)
     assert state.producer == ProducerIdAndEpoch(42, 1)
     assert [b.base_sequence for b in (first, second)] == [0, 2]
     assert all(b.producer == state.producer and b.is_renumbered for b in (first, second))
+    assert not first.is_closed
+    first.close()
+    assert read_header(b"".join(first.buffers)).producer_epoch == 1
     acknowledge(state, first, second)
     [third] = drained(state, 1)
     assert (third.base_sequence, third.producer) == (5, state.producer)
 
 
-def test_renumbering_writes_the_header_again(state: ProducerState) -> None:
-    [batch] = drained(state, 1)
-    batch.close()
-    state.can_retry(batch, UNKNOWN_PRODUCER_ID, LOG_START)
-    state.bump_epoch_if_needed()
-    assert not batch.is_closed
-    batch.close()
-    assert read_header(b"".join(batch.buffers)).producer_epoch == 1
-
-
-def test_without_log_start_offset_the_epoch_stays(state: ProducerState) -> None:
+def test_without_log_start_offset_the_epoch_stays(state):
     [batch] = drained(state, 1)
     assert state.can_retry(batch, UNKNOWN_PRODUCER_ID, -1)
     state.bump_epoch_if_needed()
-    assert state.producer == PRODUCER
-    assert batch.base_sequence == 0
+    assert (state.producer, batch.base_sequence) == (PRODUCER, 0)
 
 
-def test_a_gap_is_one_only_for_the_next_in_line(state: ProducerState) -> None:
+def test_a_gap_is_one_only_for_the_next_in_line(state):
     acknowledge(state, *drained(state, 1))
     first, second = drained(state, 1, 1)
-    assert state.can_retry(second, OUT_OF_ORDER, LOG_START)
-    state.bump_epoch_if_needed()
+    bump_for(state, second, OUT_OF_ORDER)
     assert state.producer == PRODUCER
-    assert state.can_retry(first, OUT_OF_ORDER, LOG_START)
-    state.bump_epoch_if_needed()
+    bump_for(state, first, OUT_OF_ORDER)
     assert state.producer.producer_epoch == 1
 
 
-def test_a_renumbered_batch_does_not_bump_again(state: ProducerState) -> None:
+def test_a_renumbered_batch_does_not_bump_again(state):
     """It failed for its old number; the answer was on its way."""
     [batch] = drained(state, 1)
-    state.can_retry(batch, UNKNOWN_PRODUCER_ID, LOG_START)
-    state.bump_epoch_if_needed()
-    for error in (UNKNOWN_PRODUCER_ID, OUT_OF_ORDER):
-        assert state.can_retry(batch, error, LOG_START)
-        state.bump_epoch_if_needed()
+    for error in (UNKNOWN_PRODUCER_ID, UNKNOWN_PRODUCER_ID, OUT_OF_ORDER):
+        bump_for(state, batch, error)
         assert state.producer.producer_epoch == 1
 
 
-def test_a_second_gap_after_a_new_epoch_bumps_again(state: ProducerState) -> None:
+def test_a_second_gap_after_a_new_epoch_bumps_again(state):
     """Two truncations: of what the first epoch wrote, then of what the second did."""
     acknowledge(state, *drained(state, 10))
     first, second = drained(state, 2, 3)
-    state.can_retry(first, OUT_OF_ORDER, LOG_START)
-    state.bump_epoch_if_needed()
+    bump_for(state, first, OUT_OF_ORDER)
     for batch in (first, second):
         batch.close()  # as when it is sent again
     acknowledge(state, first)
-    assert state.can_retry(second, OUT_OF_ORDER, LOG_START)
-    state.bump_epoch_if_needed()
+    bump_for(state, second, OUT_OF_ORDER)
     assert state.producer == ProducerIdAndEpoch(42, 2)
     assert (second.producer, second.base_sequence) == (state.producer, 0)
 
 
-def test_a_batch_acknowledged_by_its_old_number_does_not_stop_the_others(
-    state: ProducerState,
-) -> None:
+def test_a_batch_acknowledged_by_its_old_number_does_not_stop_the_others(state):
     """It was renumbered while its acknowledgement was on its way: those after it begin too high
     for the new epoch, which the broker refuses.
     """
     acknowledge(state, *drained(state, 10))
     first, second = drained(state, 2, 3)
-    state.can_retry(first, UNKNOWN_PRODUCER_ID, LOG_START)
-    state.bump_epoch_if_needed()
+    bump_for(state, first)
     state.handle_completed_batch(first, 10)
     second.close()
     assert state.is_next_sequence(second)
-    assert state.can_retry(second, OUT_OF_ORDER, LOG_START)
-    state.bump_epoch_if_needed()
+    bump_for(state, second, OUT_OF_ORDER)
     assert (second.producer.producer_epoch, second.base_sequence) == (2, 0)
 
 
-def test_acknowledgements_in_any_order_do_not_go_back(state: ProducerState) -> None:
-    first, second, third = drained(state, 2, 3, 1)
-    acknowledge(state, second, first)
-    assert state.is_next_sequence(third)
-
-
-def test_acknowledgements_in_any_order_across_the_wrap(state: ProducerState) -> None:
-    start_at(state, LAST_SEQUENCE - 1)
-    before, after, third = drained(state, 1, 3, 1)
-    assert (before.last_sequence, after.last_sequence) == (LAST_SEQUENCE - 1, 1)
-    acknowledge(state, after, before)
-    assert state.is_next_sequence(third)
-
-
-def test_no_epoch_is_made_up_while_a_new_producer_id_is_asked_for(state: ProducerState) -> None:
-    state.set_producer(ProducerIdAndEpoch(42, 2**15 - 1))
+def test_after_the_last_epoch_a_new_producer_id_is_asked_for(state):
+    """No epoch is made up meanwhile."""
+    state.set_producer(LAST_EPOCH)
     [batch] = drained(state, 1)
-    state.can_retry(batch, UNKNOWN_PRODUCER_ID, LOG_START)
-    for _ in range(3):
+    bump_for(state, batch)
+    for _ in range(2):
+        assert state.producer == NO_PRODUCER
+        assert state.must_wait(batch)
         state.bump_epoch_if_needed()
-    assert state.producer == NO_PRODUCER
     state.set_producer(ProducerIdAndEpoch(43, 0))
     assert (batch.producer, batch.base_sequence) == (state.producer, 0)
+    assert not state.must_wait(batch)
 
 
-def test_other_partitions_end_the_old_epoch_before_they_begin_the_new(
-    state: ProducerState,
-) -> None:
+def test_other_partitions_end_the_old_epoch_before_they_begin_the_new(state):
     before, elsewhere = make_batch(T1, 2), make_batch(T1, 4)
     for batch in (before, elsewhere):
         state.assign_sequence(batch)
     acknowledge(state, before)
     [lost] = drained(state, 1)
-    state.can_retry(lost, UNKNOWN_PRODUCER_ID, LOG_START)
-    state.bump_epoch_if_needed()
+    bump_for(state, lost)
     assert (elsewhere.base_sequence, elsewhere.producer) == (2, PRODUCER)
     later = make_batch(T1, 1)
     assert state.must_wait(later)
@@ -361,18 +338,246 @@ def test_other_partitions_end_the_old_epoch_before_they_begin_the_new(
     assert (later.base_sequence, later.producer) == (0, state.producer)
 
 
-def test_after_the_last_epoch_a_new_producer_id_is_asked_for(state: ProducerState) -> None:
-    state.set_producer(ProducerIdAndEpoch(42, 2**15 - 1))
-    [batch] = drained(state, 1)
-    state.can_retry(batch, UNKNOWN_PRODUCER_ID, LOG_START)
-    state.bump_epoch_if_needed()
-    assert state.producer == NO_PRODUCER
-    assert state.must_wait(batch)
-    state.set_producer(ProducerIdAndEpoch(43, 0))
-    assert (batch.producer, batch.base_sequence) == (state.producer, 0)
-    assert not state.must_wait(batch)
+# --- a broker rejects records of a batch: gaps ----------------------------------------------------
 
 
-def test_nothing_happens_without_need(state: ProducerState) -> None:
-    state.bump_epoch_if_needed()
-    assert state.producer == PRODUCER
+def parts_of(batch, *counts):
+    """As the splitter makes them: they have the first of its numbers."""
+    parts, sequence = [], batch.base_sequence
+    for count in counts:
+        part = make_batch(T0, count)
+        part.set_producer_state(batch.producer, sequence)
+        sequence += count
+        parts.append(part)
+    return parts
+
+
+def refused_behind(state, *batches):
+    for batch in batches:
+        assert state.is_behind_rejected(batch, OUT_OF_ORDER)
+
+
+def test_what_is_behind_is_numbered_anew_when_all_of_it_is_answered(state):
+    start_at(state, 100)
+    first, second, third, fourth = drained(state, 10, 10, 10, 10)
+    state.remove_records(second, parts_of(second, 7, 1))
+    assert numbers(state) == [100, 110, 117, 120, 130]
+    refused_behind(state, third, fourth)
+    # The first one's answer may still say that it was refused as well.
+    assert numbers(state) == [100, 110, 117, 120, 130]
+    acknowledge(state, first)
+    assert numbers(state) == [110, 117, 118, 128]
+    (later,) = drained(state, 1)
+    assert later.base_sequence == 138
+
+
+def test_nothing_is_sent_before(state):
+    start_at(state, 0)
+    first, second = drained(state, 5, 5)
+    state.remove_records(first, parts := parts_of(first, 4))
+    assert state.must_wait(parts[0])
+    assert state.must_wait(make_batch(T0, 1))
+    refused_behind(state, second)
+    assert not state.must_wait(parts[0])
+    assert state.must_wait(second)
+
+
+def test_the_first_of_several_gaps_counts(state):
+    start_at(state, 50)
+    batches = drained(state, 10, 10, 10)
+    for index, left in ((1, 9), (2, 8), (0, 7)):
+        state.remove_records(batches[index], parts_of(batches[index], left))
+    assert numbers(state) == [50, 57, 66]
+
+
+def test_a_batch_that_is_gone_leaves_its_numbers_to_the_next(state):
+    start_at(state, 5)
+    (batch,) = drained(state, 3)
+    state.remove_records(batch, [])
+    (later,) = drained(state, 2)
+    assert later.base_sequence == 5
+
+
+def test_a_gap_across_the_wrap(state):
+    start_at(state, LAST_SEQUENCE - 3)
+    first, second = drained(state, 6, 4)
+    state.remove_records(first, parts_of(first, 2))
+    refused_behind(state, second)
+    assert numbers(state) == [LAST_SEQUENCE - 3, LAST_SEQUENCE - 1]
+    assert state._sequences(T0).next_sequence == 2
+
+
+def test_a_batch_before_it_that_is_out_of_order_is_another_matter(state):
+    start_at(state, 0)
+    first, second = drained(state, 5, 5)
+    state.remove_records(second, [])
+    assert not state.is_behind_rejected(first, OUT_OF_ORDER)
+    assert not state.is_behind_rejected(first, NETWORK_EXCEPTION)
+
+
+def test_what_may_still_come_late_keeps_its_numbers(state):
+    """So it cannot be sent again at all: the task fails."""
+    start_at(state, 0)
+    first, second = drained(state, 5, 5)
+    state.remove_records(first, [])
+    second.note_failure(None, NETWORK_EXCEPTION, None)
+    assert not state.can_retry(second, NETWORK_EXCEPTION, LOG_START)
+
+
+@pytest.mark.parametrize("error", BEFORE_OR_AFTER_APPEND)
+@pytest.mark.parametrize("position", [1, 2])
+def test_nothing_is_divided_where_it_or_a_later_one_may_be_appended(state, error, position):
+    start_at(state, 0)
+    batches = drained(state, 5, 5, 5)
+    batches[position].note_failure(None, error_named(error), None)
+    assert not state.can_remove_records(batches[1])
+    assert state.can_remove_records(batches[2]) == (position == 1)
+
+
+def test_a_batch_that_was_out_of_order_may_be_divided(state):
+    start_at(state, 0)
+    (batch,) = drained(state, 5)
+    batch.note_failure(None, OUT_OF_ORDER, None)
+    assert state.can_remove_records(batch)
+
+
+@pytest.mark.parametrize("is_too_large", [False, True])
+def test_what_is_left_of_a_batch_is_queued_before_what_was_behind_it(state, is_too_large):
+    """The last of three is answered first, and numbered anew before the second one is divided."""
+    accumulator = make_accumulator()
+    start_at(state, 1)
+    batches = first, second, third = [make_batch(T0, count) for count in (20, 10, 10)]
+    for batch in batches:
+        accumulator.enqueue(batch)
+    for _ in batches:
+        accumulator.drain([T0], ALL, 0, state)
+    assert state.can_retry(third, OUT_OF_ORDER, LOG_START)
+    accumulator.reenqueue(third, 0)
+    state.remove_records(first, [])
+    accumulator.replace(first, [], 0)
+    parts = parts_of(second, 2)
+    if is_too_large:
+        state.replace(second, parts := [*parts, *parts_of(second, 8)])
+    else:
+        state.remove_records(second, parts)
+    accumulator.replace(second, parts, 0)
+    assert numbers(state) == ([1, 3, 11] if is_too_large else [1, 3])
+    assert list(accumulator._queues[T0]) == [*parts, third]
+    assert not state.must_wait(parts[0])
+
+
+def test_a_new_epoch_has_no_gap(state):
+    start_at(state, 0)
+    first, second, third = drained(state, 5, 5, 5)
+    state.remove_records(second, [])
+    # The broker has lost what it knew, and everything is numbered anew.
+    bump_for(state, first, OUT_OF_ORDER)
+    assert state.producer == (PRODUCER.producer_id, 1)
+    assert numbers(state) == [0, 5]
+    assert not state.must_wait(first)
+    # An answer to its old numbers, which says nothing of the new ones.
+    assert not state.is_behind_rejected(third, OUT_OF_ORDER)
+    assert state.can_retry(third, OUT_OF_ORDER, LOG_START)
+    assert numbers(state) == [0, 5]
+
+
+def test_without_numbers_everything_may_be_divided():
+    batch = make_batch(T0, 5)
+    batch.note_failure(None, NETWORK_EXCEPTION, None)
+    assert NoSequences().can_remove_records(batch)
+    assert not NoSequences().is_behind_rejected(batch, OUT_OF_ORDER)
+
+
+# --- produce requests -----------------------------------------------------------------------------
+
+TRANSACTION = PreparedTransaction("flights.0", 42, 3, 2)
+OLD_TRANSACTION = TRANSACTION._replace(transaction_version=1)
+TRANSACTIONAL = ProducerIdAndEpoch(42, 3)
+
+
+def sealed(producer, transactional_id, topic_partition=T0):
+    batch = make_batch(topic_partition)
+    batch.set_producer_state(producer, 0, transactional_id)
+    batch.close()
+    return batch
+
+
+def request_of(transaction, *batches):
+    return produce_request(batches, -1, 30_000, transaction)
+
+
+def test_id_bit_and_producer_come_together_or_not_at_all():
+    batches = [sealed(TRANSACTIONAL, "flights.0", tp) for tp in (T0, T1)]
+    request = request_of(TRANSACTION, *batches)
+    assert request.transactional_id == "flights.0"
+    assert [p.index for t in request.topic_data for p in t.partition_data] == [0, 1]
+    for producer in (TRANSACTIONAL, NO_PRODUCER):
+        assert request_of(None, sealed(producer, None)).transactional_id is None
+
+
+def test_a_topic_has_the_id_that_its_batches_were_found_ready_with():
+    """The task thread may forget an idle topic's metadata before the request is made."""
+    batch = sealed(TRANSACTIONAL, None)
+    batch.topic_id = UUID(int=7)
+    request = request_of(None, batch)
+    assert [topic.topic_id for topic in request.topic_data] == [UUID(int=7)]
+    assert highest_version(request, None) is None
+
+
+@pytest.mark.parametrize(
+    ("transaction", "producer", "transactional_id"),
+    [
+        (TRANSACTION, TRANSACTIONAL, None),
+        (None, TRANSACTIONAL, "flights.0"),
+        (TRANSACTION, TRANSACTIONAL, "flights.1"),
+        (TRANSACTION, NO_PRODUCER, "flights.0"),
+        (TRANSACTION, ProducerIdAndEpoch(42, 2), "flights.0"),
+        (TRANSACTION, ProducerIdAndEpoch(41, 3), "flights.0"),
+        (PreparedTransaction("flights.0", -1, -1, 2), NO_PRODUCER, "flights.0"),
+        (PreparedTransaction("", 42, 3, 2), TRANSACTIONAL, ""),
+    ],
+)
+def test_a_mixture_is_never_sent(transaction, producer, transactional_id):
+    """Brokers would take some of these as records of no transaction."""
+    with pytest.raises(LocalProtocolError, match="t-0 was about to be sent"):
+        request_of(transaction, sealed(producer, transactional_id))
+
+
+def test_one_wrong_batch_is_enough():
+    right, wrong = sealed(TRANSACTIONAL, "flights.0", T1), sealed(TRANSACTIONAL, None)
+    with pytest.raises(LocalProtocolError, match="t-0 was about to be sent"):
+        request_of(TRANSACTION, right, wrong)
+
+
+@pytest.mark.parametrize("is_transactional", [True, False])
+def test_what_counts_are_the_bytes(is_transactional):
+    batch = sealed(TRANSACTIONAL, "flights.0" if is_transactional else None)
+    batch.buffers[0][22] ^= 0x10
+    with pytest.raises(LocalProtocolError, match="defect"):
+        request_of(TRANSACTION if is_transactional else None, batch)
+
+
+def test_versions_follow_the_transaction_version():
+    batch = sealed(TRANSACTIONAL, "flights.0")
+    assert highest_version(request_of(OLD_TRANSACTION, batch), OLD_TRANSACTION) == 11
+    # This cluster's topics have no ids, which version 13 needs.
+    assert highest_version(request_of(TRANSACTION, batch), TRANSACTION) == 12
+    assert highest_version(request_of(None, sealed(TRANSACTIONAL, None)), None) == 12
+
+
+def test_a_leader_that_would_not_add_partitions_is_refused_where_it_has_to():
+    def check(last, transaction):
+        offered = BrokerApiVersions({ProduceRequest.api_key: VersionRange(0, last)})
+        check_adds_partitions(NODES[1], offered, transaction)
+
+    for last, transaction in (
+        (12, TRANSACTION),
+        (13, TRANSACTION),
+        (9, None),
+        (9, OLD_TRANSACTION),
+    ):
+        check(last, transaction)
+    with pytest.raises(UnsupportedVersionError) as caught:
+        check(11, TRANSACTION)
+    for part in ("broker 1", "11", "transaction.version is 2", "12"):
+        assert part in str(caught.value)
