@@ -156,7 +156,7 @@ class TestVersions:
         assert [r.value for r in read_topic(broker.bootstrap_servers, topic)] == [b"v"]
 
     def test_the_recorded_answers_are_those_of_this_broker(self, broker):
-        """test_negotiation works with them."""
+        """test_network_client works with them."""
         answers = recorded(broker.version)
         for version in (0, 1, 2, FUTURE_VERSION):
             assert ask(broker.address(1), version) == answers[version]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_GUARDS = ("unit/test_network_guards.py",)
+_CLIENT = ("unit/test_network_client.py",)
+_SOCKETS = ("unit/test_sockets.py",)
+_ADMIN = ("unit/test_admin.py",)
+_COORDINATORS = ("unit/test_coordinators.py",)
 _ROTATION = ("unit/test_secured_client.py",)
 _SIZES = ("unit/security/test_sasl.py",)
 
@@ -15,49 +18,49 @@ MUTANTS = (
         "network/client.py",
         "        if connection.is_connected:\n            connection.addresses = []",
         "        if False:\n            connection.addresses = []",
-        _GUARDS,
+        _CLIENT,
     ),
-    Mutant("network/client.py", "if not request.is_own]", "]", _GUARDS),
+    Mutant("network/client.py", "if not request.is_own]", "]", _CLIENT),
     Mutant(
         "network/client.py",
         "if (node.host, node.port) != (connection.node.host, connection.node.port):",
         "if False:",
-        _GUARDS,
+        _CLIENT,
     ),
     Mutant(
         "network/client.py",
         "protocol.is_authenticated or connection.has",
         "connection.has",
-        _GUARDS,
+        _CLIENT,
     ),
     Mutant(
         "network/resolver.py",
         "            self._threads_count -= 1\n            return None",
         "            return None",
-        _GUARDS,
+        _SOCKETS,
     ),
-    Mutant("network/transport.py", "            sock.close()\n", "", _GUARDS),
+    Mutant("network/transport.py", "            sock.close()\n", "", _SOCKETS),
     Mutant(
         "network/client.py",
         "                del pauses[0]",
         "                break",
-        _GUARDS,
+        _CLIENT,
     ),
     Mutant(
         "client/blocking.py",
         "        deadline_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))\n",
         "",
-        _GUARDS,
+        _ADMIN,
     ),
     Mutant(
         "client/blocking.py",
         "patience_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))",
         "patience_ms = deadline_ms",
-        _GUARDS,
+        _ADMIN,
     ),
-    Mutant("client/blocking.py", " or self._api_versions.get(node)", "", _GUARDS),
-    Mutant("client/admin.py", " if c.value is not None}", "}", _GUARDS),
-    Mutant("client/coordinators.py", " and answer.error_code == 0:", ":", _GUARDS),
+    Mutant("client/blocking.py", " or self._api_versions.get(node)", "", _ADMIN),
+    Mutant("client/admin.py", " if c.value is not None}", "}", _ADMIN),
+    Mutant("client/coordinators.py", " and answer.error_code == 0:", ":", _COORDINATORS),
     Mutant(
         "producer/producer.py",
         "            self.client.renew_connections()\n",

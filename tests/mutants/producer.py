@@ -529,7 +529,7 @@ _SPLITTER = (
     ),
 )
 
-_NETWORK = ("unit/test_network_guards.py",)
+_COORDINATORS = ("unit/test_coordinators.py",)
 
 _TRANSACTIONS = (
     Mutant(
@@ -680,19 +680,19 @@ _TRANSACTIONS = (
         "client/coordinators.py",
         "                if verdict is Verdict.FIND_AGAIN:\n                    self.forget(question.ids)\n",
         "",
-        _NETWORK,
+        _COORDINATORS,
     ),
     Mutant(
         "client/coordinators.py",
         "if self._nodes.get(i) not in (None, node)}",
         "if self._nodes.get(i) != node}",
-        _NETWORK,
+        _COORDINATORS,
     ),
     Mutant(
         "client/coordinators.py",
         "min(deadline_ms, self._admin.deadline_in(_LOOK_MS))",
         "deadline_ms",
-        _NETWORK,
+        _COORDINATORS,
     ),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_CUT_OFF = ("unit/test_cut_off_coordinator.py",)
+_CUT_OFF = ("unit/test_coordinators.py",)
 _GUARDS = ("simulation/test_transaction_guards.py",)
 _PROTOCOL = ("simulation/test_commit_protocol.py",)
 _LOST = ("simulation/test_lost_log.py",)

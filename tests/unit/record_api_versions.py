@@ -1,4 +1,4 @@
-"""Records what real brokers answer to ApiVersions, for test_negotiation.
+"""Records what real brokers answer to ApiVersions, for test_network_client.
 
     python -m tests.unit.record_api_versions 3.9.1 4.3.0
 

@@ -1,0 +1,543 @@
+"""The client that asks and waits, against scripted brokers: what it retries, how long it waits for
+whom, and brokers that take requests and never answer: they cost seconds, whichever they are.
+
+No sockets, and time moves only when nothing happens.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+
+import pytest
+
+from spark_kafka_sink.base.errors import BootstrapError, BrokerError, TopicError, error_named
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.client.admin import (
+    DEFAULT_SETTINGS,
+    AdminClient,
+    configs_or_reason,
+    create_missing,
+)
+from spark_kafka_sink.client.blocking import (
+    _ANSWER_MS,
+    _MAX_DOUBLINGS,
+    _UNREACHABLE_PATIENCE_MS,
+    Call,
+    PendingCalls,
+    SentCall,
+)
+from spark_kafka_sink.config.producer_config import TopicCreation
+from spark_kafka_sink.network.client import ClientSettings, NetworkClient
+from spark_kafka_sink.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from spark_kafka_sink.transactions.client import TransactionClient
+from tests.simulation.time import SimClock
+from tests.unit.batches import NODES, answer_of_all_nodes
+from tests.unit.scripted_network import LoseConnection, ScriptedNetwork, Silence
+
+BOOT, BOOT_2 = Node(-1, "boot", 100), Node(-2, "boot", 99)
+CLUSTER = {node.node_id: node for node in (BOOT, BOOT_2, Node(1, "b", 101), Node(2, "b", 102))}
+MINUTE_MS, LONG_MAX = 60_000, 2**63 - 1
+OFFERED = {
+    MetadataRequest: (0, 13),
+    CreateTopicsRequest: (2, 7),
+    DescribeConfigsRequest: (1, 4),
+    FindCoordinatorRequest: (0, 6),
+    InitProducerIdRequest: (0, 5),
+}
+
+
+class Waiting(ScriptedNetwork):
+    """Of a client that must not poll in a loop where nothing happens."""
+
+    idle_polls = 0
+
+    def poll(self, timeout_ms):
+        events = super().poll(timeout_ms)
+        if not events:
+            self.idle_polls = 0 if timeout_ms else self.idle_polls + 1
+            assert self.idle_polls < 3, "the client does not wait"
+        return events
+
+
+class World:
+    """A client, and brokers that answer in turn, each with a message or an exception, or None for
+    silence; or as a function of node and request does.
+    """
+
+    def __init__(self, *answers, by=None, down=(), bootstrap=(BOOT,), settings=DEFAULT_SETTINGS):
+        self.clock = SimClock(0)
+        self.answers, self.by = list(answers), by
+        self.network = Waiting(CLUSTER, self.clock, self._answer, OFFERED)
+        self.network.down |= set(down)
+        addresses = [(node.host, node.port) for node in bootstrap]
+        self.admin = AdminClient(addresses, settings, self.network, self.clock, random.Random(1))
+
+    def _answer(self, asked):
+        found = self.by(asked.node_id, asked.request) if self.by else self.answers.pop(0)
+        if found is None or isinstance(found, type):
+            raise found or Silence
+        return found
+
+    def asked(self, request_type=MetadataRequest):
+        """The nodes that were asked."""
+        return [a.node_id for a in self.network.asked if isinstance(a.request, request_type)]
+
+    def metadata(self, topics=(), may_create=False, deadline_ms=10_000):
+        return self.admin.metadata(list(topics), may_create, deadline_ms)
+
+
+def cluster(controller_id=1, topics=()):
+    brokers = [MetadataResponseBroker(*CLUSTER[node_id][:3]) for node_id in (1, 2)]
+    return MetadataResponse(
+        brokers=brokers, cluster_id="c", controller_id=controller_id, topics=list(topics)
+    )
+
+
+def topic(error):
+    return MetadataResponseTopic(error_named(error).code, "t")
+
+
+class TestMetadata:
+    def test_lost_connection_is_made_again(self):
+        world = World(LoseConnection, LoseConnection, cluster())
+        assert world.metadata() == cluster()
+        assert len(world.asked()) == 3
+        assert 0 < world.clock.ms < 1_000
+
+    def test_topic_without_leader_is_waited_for(self):
+        errors = ["LEADER_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE", "NONE"]
+        world = World(*(cluster(topics=[topic(error)]) for error in errors))
+        assert world.metadata("t").topics == [topic("NONE")]
+        assert len(world.asked()) == 3
+
+    @pytest.mark.parametrize(("may_create", "least_ms"), [(False, 0), (True, 9_000)])
+    def test_missing_topic_is_waited_for_only_if_it_may_be_created(self, may_create, least_ms):
+        missing = topic("UNKNOWN_TOPIC_OR_PARTITION")
+        world = World(by=lambda *_: cluster(topics=[missing]))
+        assert world.metadata("t", may_create).topics == [missing]
+        assert least_ms <= world.clock.ms <= 10_000
+
+    def test_a_broker_that_knows_of_nobody_yet_is_asked_again(self):
+        """It is still starting. A client that takes its word asks nobody, and finds nothing."""
+        world = World(MetadataResponse(), MetadataResponse(), cluster())
+        assert [node.node_id for node in world.admin.nodes(10_000)] == [1, 2]
+        assert len(world.asked()) == 3
+
+    def test_a_broker_that_knows_of_nobody_for_good(self):
+        world = World(by=lambda *_: MetadataResponse())
+        words = "knows of no broker, itself included: it is still"
+        with pytest.raises(BootstrapError, match=words):
+            world.admin.nodes(10_000)
+        assert 9_000 <= world.clock.ms <= 10_000
+
+    def test_error_of_the_whole_request(self):
+        world = World(MetadataResponse(error_code=error_named("REBOOTSTRAP_REQUIRED").code))
+        with pytest.raises(BrokerError, match="metadata: REBOOTSTRAP_REQUIRED"):
+            world.metadata()
+        assert world.clock.ms == 0
+
+    def test_silence_ends_at_the_deadline(self):
+        world = World(by=lambda *_: None)
+        with pytest.raises(BrokerError, match="Metadata: no answer of boot:100: REQUEST_TIMED_OUT"):
+            world.metadata(deadline_ms=7_000)
+        assert world.clock.ms == 7_000
+
+    def test_silence_is_tried_again_after_some_seconds(self):
+        world = World(None, cluster())
+        world.metadata(deadline_ms=60_000)
+        assert 3_000 <= world.clock.ms < 4_000
+
+    def test_an_attempt_is_repeated_although_the_deadline_is_far(self):
+        world = World(None, LoseConnection, cluster())
+        assert len(world.admin.nodes(LONG_MAX)) == 2
+        assert world.clock.ms < 60_000
+
+    @pytest.mark.parametrize("name", [n for n in ClientSettings._fields if n.endswith("_ms")])
+    def test_with_the_longest_of_each_wait(self, name):
+        world = World(cluster(), settings=DEFAULT_SETTINGS._replace(**{name: LONG_MAX}))
+        assert len(world.admin.nodes(world.admin.deadline_in(LONG_MAX))) == 2
+        world.admin.close()
+
+
+class TestUnreachable:
+    def test_dead_addresses_are_told_at_the_deadline(self):
+        world = World(down=[-1, -2], bootstrap=(BOOT, BOOT_2))
+        with pytest.raises(BootstrapError) as raised:
+            world.metadata(deadline_ms=5_000)
+        assert str(raised.value) == (
+            "no broker reachable: boot:100 (Connection refused), boot:99 (Connection refused)"
+        )
+        assert world.clock.ms == 5_000
+
+    def test_one_living_address_is_enough(self):
+        world = World(cluster(), down=[-1], bootstrap=(BOOT, BOOT_2))
+        world.metadata()
+        assert world.clock.ms == 0
+
+    def test_connection_lost_for_good(self):
+        def answer(node_id, request):
+            world.network.down.add(node_id)
+            return LoseConnection
+
+        world = World(by=answer)
+        with pytest.raises(BootstrapError, match="Connection refused"):
+            world.metadata(deadline_ms=5_000)
+
+    def test_nodes_that_cannot_be_reached_are_waited_for_some_seconds_only(self):
+        world = World()
+        world.network.unreachable.add(-1)
+        nodes = world.admin.bootstrap_nodes
+        assert world.admin.await_all(nodes, world.admin.deadline_in(600_000)) == []
+        assert world.clock.ms <= 2 * _UNREACHABLE_PATIENCE_MS
+        calls = [Call(node, MetadataRequest()) for node in nodes]
+        assert world.admin.request_all(calls, world.admin.deadline_in(600_000)) == [None]
+        assert world.clock.ms <= 4 * _UNREACHABLE_PATIENCE_MS
+
+    def test_disconnect_completes_requests_without_waiting(self):
+        world = World(None)
+        client = NetworkClient(DEFAULT_SETTINGS, world.network, world.clock, random.Random(1))
+        node, failures = CLUSTER[1], []
+        while not client.ready(node, 0):
+            client.poll(1, 0)
+        client.send(node, MetadataRequest(), 0, lambda r, _: failures.append(r.failure))
+        client.poll(1_000, 0)  # sent
+        client.disconnect(node, "enough")
+        before_ms = world.clock.ms
+        client.poll(1_000, before_ms)
+        assert failures == ["enough"]
+        assert world.clock.ms == before_ms
+
+
+class TestCreateTopics:
+    def world(self, *answers, controllers=(1,) * 99, **more):
+        """Brokers that name these controllers in turn, and answer CreateTopics so."""
+        controllers, results = iter(controllers), iter(answers)
+
+        def answer(node_id, request):
+            if isinstance(request, MetadataRequest):
+                return cluster(next(controllers))
+            error = next(results)
+            if not isinstance(error, str):
+                return error
+            result = CreatableTopicResult("t", error_code=error_named(error).code)
+            return CreateTopicsResponse(topics=[result])
+
+        return World(by=answer, **more)
+
+    def create(self, world):
+        return world.admin.create_topics([CreatableTopic("t", 1, 1)], 10_000)["t"]
+
+    @pytest.mark.parametrize(
+        ("controllers", "answers", "down", "asked"),
+        [
+            pytest.param([2], ["NONE"], [], [2], id="goes to the controller"),
+            pytest.param(
+                [1, 2], ["NOT_CONTROLLER", "NONE"], [], [1, 2], id="a controller that moved"
+            ),
+            pytest.param([1, 2], ["NONE"], [1], [2], id="a controller that is dead"),
+            pytest.param(
+                [1, 1], [LoseConnection, "NONE"], [], [1, 1], id="a connection that is lost"
+            ),
+        ],
+    )
+    def test_is_asked_of_the_controller(self, controllers, answers, down, asked):
+        world = self.world(*answers, controllers=controllers, down=down)
+        assert self.create(world) is None
+        assert world.asked(CreateTopicsRequest) == asked
+
+    def test_retriable_error_that_stays_is_the_result(self):
+        world = self.world(*["THROTTLING_QUOTA_EXCEEDED"] * 99)
+        assert self.create(world).error.name == "THROTTLING_QUOTA_EXCEEDED"
+        assert len(world.asked(CreateTopicsRequest)) > 3
+        assert world.clock.ms <= 10_000
+
+    def test_topic_that_the_answer_leaves_out(self):
+        assert "the broker did not say" in str(self.create(self.world(CreateTopicsResponse())))
+
+    def test_remaining_time_is_what_the_broker_gets(self):
+        world = self.world("NOT_CONTROLLER", "NONE")
+        self.create(world)
+        requests = [a.request for a in world.network.asked]
+        first, second = (r.timeout_ms for r in requests if isinstance(r, CreateTopicsRequest))
+        assert first == 10_000 > second > 0
+
+    def test_a_topic_that_somebody_else_has_created_meanwhile_is_there(self):
+        class Creating:
+            def __init__(self, **errors):
+                self._errors = errors
+
+            def create_topics(self, topics, timeout_ms):
+                return {
+                    name: error and BrokerError(error_named(error), f"create topic {name}")
+                    for name, error in self._errors.items()
+                }
+
+        creation = TopicCreation()
+        create_missing(Creating(a=None, b="TOPIC_ALREADY_EXISTS"), ["a", "b"], creation)
+        with pytest.raises(TopicError, match="topic 'b' cannot be created"):
+            create_missing(Creating(a=None, b="POLICY_VIOLATION"), ["a", "b"], creation)
+
+
+class TestConfigs:
+    def answer(self, error, *values):
+        configs = [DescribeConfigsResourceResult(f"k{n}", value) for n, value in enumerate(values)]
+        code = error_named(error).code
+        result = DescribeConfigsResult(code, resource_name="t", configs=configs)
+        return DescribeConfigsResponse(results=[result])
+
+    def ask(self, *answers):
+        world = World(*answers)
+        self.world = world
+        node = world.admin.bootstrap_nodes[0]
+        return configs_or_reason(world.admin, node, 2, "t", ["k"], world.admin.deadline_in(60_000))
+
+    def test_settings_without_a_value_are_left_out(self):
+        assert self.ask(self.answer("NONE", "a", None, "")) == ({"k0": "a", "k2": ""}, "")
+
+    def test_a_topic_that_not_every_broker_knows_yet_is_asked_for_again(self):
+        answers = self.answer("UNKNOWN_TOPIC_OR_PARTITION"), self.answer("NONE", "a")
+        assert self.ask(*answers) == ({"k0": "a"}, "")
+
+    def test_settings_that_may_not_be_seen_are_no_error_and_others_are(self):
+        found, reason = self.ask(self.answer("TOPIC_AUTHORIZATION_FAILED"))
+        assert (found, "TOPIC_AUTHORIZATION_FAILED" in reason) == ({}, True)
+        with pytest.raises(BrokerError, match="DescribeConfigs of t"):
+            self.ask(self.answer("INVALID_REQUEST"))
+
+    def test_what_a_node_speaks_is_known_while_it_is_away(self):
+        self.ask(self.answer("NONE", "a"))
+        node = self.world.admin.bootstrap_nodes[0]
+        self.world.admin._client.disconnect(node, "lost")
+        assert self.world.admin.api_versions(node).supports(MetadataRequest)
+
+
+class TestPendingCalls:
+    def test_of_a_round_those_that_are_left_are_neither_sent_nor_awaited(self):
+        calls = [Call(BOOT, MetadataRequest()) for _ in range(3)]
+        pending = PendingCalls(calls, 0)
+        pending.waiting[BOOT].popleft()
+        pending.sent[0] = SentCall(calls[0], 1_000)
+        pending.leave([0, 1])
+        assert pending.open == []
+        assert list(pending.waiting[BOOT]) == [2]
+        pending.leave([2])
+        assert pending.waiting == {}
+
+    def test_a_node_that_answers_some_of_its_calls_is_not_silent(self):
+        calls = [Call(node, MetadataRequest()) for node in (BOOT, BOOT, BOOT_2)]
+        pending = PendingCalls(calls, 0)
+        pending.waiting.clear()
+        pending.sent = {position: SentCall(call, 1_000) for position, call in enumerate(calls)}
+        pending.sent[0].is_open = False
+        assert pending.silent() == [2]
+        assert pending.silent() == [1, 2]
+
+
+# --- brokers that hang ----------------------------------------------------------------------------
+
+AT_MOST_MS = 10_000
+
+
+class Hanging:
+    """Three brokers, all in the bootstrap list, and a client that knows them.
+
+    coordinator: the one they name; moves_at_ms: when broker 3 takes over from it
+    """
+
+    def __init__(self):
+        self.clock = SimClock(0)
+        self.coordinator, self.moves_at_ms = 2, MINUTE_MS
+        self.answers_to_init = []
+        self.network = ScriptedNetwork(NODES, self.clock, self.answer, OFFERED)
+        self.network.features["transaction.version"] = 2
+        bootstrap = [(node.host, node.port) for node in NODES.values()]
+        parts = self.network, self.clock, random.Random(1)
+        self.admin = AdminClient(bootstrap, DEFAULT_SETTINGS, *parts)
+        self.client = TransactionClient(self.admin)
+
+    def answer(self, asked):
+        if isinstance(asked.request, MetadataRequest):
+            return answer_of_all_nodes()
+        if isinstance(asked.request, FindCoordinatorRequest):
+            node = NODES[3 if self.clock.ms >= self.moves_at_ms else self.coordinator]
+            keys = asked.request.coordinator_keys
+            return FindCoordinatorResponse(coordinators=[Coordinator(k, *node[:3]) for k in keys])
+        if self.answers_to_init and (failure := self.answers_to_init.pop(0)):
+            raise failure
+        return InitProducerIdResponse(producer_id=4_000, producer_epoch=1)
+
+    def connect_to_all(self):
+        for node in (*self.admin.bootstrap_nodes, *NODES.values()):
+            assert self.admin.await_all([node], MINUTE_MS) == [node]
+
+    def asked_to_init(self):
+        is_init = InitProducerIdRequest
+        return [a.node_id for a in self.network.asked if isinstance(a.request, is_init)]
+
+    def begin(self, name="q.0"):
+        begun = self.client.init_producer_id(name, 60_000, MINUTE_MS)
+        assert begun.producer == (4_000, 1)
+        return begun
+
+    def ask(self, *node_ids):
+        calls = [Call(NODES[node_id], InitProducerIdRequest()) for node_id in node_ids]
+        return self.admin.request_all(calls, MINUTE_MS)
+
+
+@pytest.fixture
+def hanging():
+    return Hanging()
+
+
+@pytest.fixture
+def connected(hanging):
+    hanging.connect_to_all()
+    return hanging
+
+
+BOTH = pytest.mark.parametrize("world", ["hanging", "connected"])
+
+
+@pytest.mark.parametrize("hung", [1, 2, 3])
+@BOTH
+def test_one_of_the_bootstrap_list_hangs(request, world, hung):
+    world = request.getfixturevalue(world)
+    world.network.hung.add(hung)
+    assert len(world.admin.nodes(MINUTE_MS)) == 3
+    assert world.clock.ms <= 3_500
+
+
+@pytest.mark.parametrize("hung", [1, 3])
+def test_a_broker_that_hangs_and_does_not_coordinate(connected, hung):
+    connected.network.hung.add(hung)
+    connected.begin()
+    assert connected.clock.ms <= 3_500
+
+
+@BOTH
+@pytest.mark.parametrize("moves_at_ms", [1_000, 8_000])
+def test_a_coordinator_that_hangs_until_another_takes_over(request, world, moves_at_ms):
+    """The client is there within two seconds of that, or within the time of one answer."""
+    world = request.getfixturevalue(world)
+    world.moves_at_ms = moves_at_ms
+    world.network.hung.add(2)
+    world.begin()
+    assert world.clock.ms <= AT_MOST_MS + 500
+    assert world.asked_to_init()[-1] == 3
+
+
+@BOTH
+def test_a_broker_that_is_cut_off_from_the_others_and_names_itself(request, world):
+    """It is the first of the list, answers, and does not know that another one coordinates now:
+    what it is asked to write waits for replicas that do not hear it.
+    """
+    world = request.getfixturevalue(world)
+
+    def answer(asked):
+        world.coordinator = 1 if asked.node_id == 1 else 2
+        if asked.node_id == 1 and isinstance(asked.request, InitProducerIdRequest):
+            raise Silence
+        return world.answer(asked)
+
+    world.network._script = answer
+    world.begin()
+    assert world.asked_to_init() == [1, 2]
+    assert world.clock.ms <= AT_MOST_MS
+
+
+def test_a_slow_broker_has_twice_the_time_for_its_next_answer(connected):
+    """A request that takes its time must not be cut off for ever."""
+    started_ms = []
+
+    def note(asked):
+        started_ms.append(connected.clock.ms)
+        raise Silence
+
+    connected.network._script = note
+    with pytest.raises(BrokerError, match="InitProducerId: no answer of"):
+        connected.admin.request(NODES[1], InitProducerIdRequest(), 50_000)
+    pauses = [b - a for a, b in zip(started_ms, started_ms[1:])]
+    assert [round(pause / 1_000) for pause in pauses] == [3, 6, 12, 24]
+    assert connected.clock.ms == 50_000
+    # It does not grow for ever.
+    connected.admin._unanswered[NODES[1]] = 50
+    assert connected.admin._answer_ms(NODES[1]) == _ANSWER_MS << _MAX_DOUBLINGS
+
+
+def test_a_broker_that_stays_slow_keeps_its_longer_time_until_it_is_quick_again(connected):
+    """Else each of its answers would be waited for in vain first."""
+    given_up_ms = []
+    # One request each; its attempts are answered after so many ms, or never.
+    for answers_after_ms in ((None, 4_000), (4_000,), (None, 100), (None, 100)):
+        attempts = iter(answers_after_ms)
+
+        def answer(asked, attempts=attempts):
+            if (after_ms := next(attempts)) is None:
+                raise Silence
+            connected.clock.ms += after_ms
+            return InitProducerIdResponse()
+
+        connected.network._script = answer
+        started_ms = connected.clock.ms
+        connected.admin.request(NODES[1], InitProducerIdRequest(), started_ms + MINUTE_MS)
+        answered_ms = sum(ms or 0 for ms in answers_after_ms)
+        given_up_ms.append(connected.clock.ms - started_ms - answered_ms)
+    assert [round(ms / 1_000) for ms in given_up_ms] == [3, 0, 6, 3]
+
+
+def test_what_one_broker_leaves_unanswered_gives_no_other_more_time(connected):
+    """Else one that hangs later would cost more."""
+    connected.network.hung.add(1)
+    for _ in range(3):
+        connected.ask(1)
+    connected.network.hung.add(2)
+    started_ms = connected.clock.ms
+    connected.ask(2)
+    assert connected.clock.ms - started_ms <= 3_500
+
+
+def test_one_broker_that_hangs_does_not_hold_up_the_answers_of_others(connected):
+    connected.network.hung.add(2)
+    assert [answer is None for answer in connected.ask(1, 2, 3)] == [False, True, False]
+    assert connected.clock.ms <= 3_500
+
+
+@pytest.mark.parametrize("failure", [Silence, LoseConnection])
+def test_the_version_of_a_transaction_is_that_of_its_answer(connected, failure):
+    """Even if the connection is gone when it is looked at: a wrong one ends it the wrong way."""
+    connected.answers_to_init = [None, failure]
+    assert [connected.begin(name).transaction_version for name in ("q.0", "q.1")] == [2, 2]
+
+
+def test_a_real_listener_that_never_answers():
+    """The kernel takes the connection; nobody reads what is sent."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with AdminClient.connect(f"127.0.0.1:{port}") as admin:
+            started = time.monotonic()
+            with pytest.raises(BootstrapError, match=f"127.0.0.1:{port}"):
+                admin.metadata([], False, admin.deadline_in(500))
+            # The client's clock counts whole milliseconds.
+            assert time.monotonic() - started > 0.499

@@ -1,0 +1,632 @@
+"""Connections of the client: the states of one, how long it may take, pauses before the next one,
+what is looked up and asked again, and which versions are spoken by what a broker says of itself.
+
+Real answers to ApiVersions come from ``tests/unit/data``, where ``record_api_versions`` puts them;
+those of brokers that are too old to be started here are built by hand. Their ranges are facts of the
+message definitions, read off Apache Kafka's tags 2.1.1, 2.4.0 and 0.10.2.2.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import NamedTuple
+
+import pytest
+
+from spark_kafka_sink.base.errors import (
+    BootstrapError,
+    LocalProtocolError,
+    UnsupportedVersionError,
+)
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.network.client import ClientSettings, NetworkClient, ThrottleTimes, sasl_hint
+from spark_kafka_sink.network.interface import (
+    Address,
+    Disconnected,
+    Received,
+    Resolved,
+    SendCompleted,
+)
+from spark_kafka_sink.network.node_connection import (
+    TRANSITIONS,
+    ConnectionEvent,
+    ConnectionState,
+    NodeConnection,
+)
+from spark_kafka_sink.protocol import api
+from spark_kafka_sink.protocol.connection import Authentication
+from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.messages.topics import (
+    CreateTopicsRequest,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+)
+from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
+from spark_kafka_sink.protocol.schema import Request
+from spark_kafka_sink.security.mechanisms import PlainSaslClient
+from tests.simulation.time import SimClock
+from tests.unit.batches import NODES
+from tests.unit.frames import ready_connection
+from tests.unit.record_api_versions import FUTURE_VERSION, recorded
+from tests.unit.scripted_network import LoseConnection, ScriptedNetwork
+from tests.unit.simulated_time import NO_JITTER
+
+NODE = NODES[1]
+
+# --- the states of one connection -----------------------------------------------------------------
+
+S, E = ConnectionState, ConnectionEvent
+WAY_TO_READY = (E.CONNECT, E.CONNECTED, E.SENT, E.USABLE)
+
+
+def connection_after(*events):
+    connection = NodeConnection(NODE, protocol=ready_connection())
+    for event in events:
+        connection.change(event)
+    return connection
+
+
+class TestStates:
+    def test_one_row_for_each_state_and_event_and_each_has_a_reason(self):
+        assert len({(t.state, t.event) for t in TRANSITIONS}) == len(TRANSITIONS)
+        assert all(t.reason for t in TRANSITIONS)
+
+    def test_every_state_is_reached_and_left(self):
+        reached, last = {S.DISCONNECTED}, set()
+        while reached != last:
+            last = reached
+            reached = last | {t.next_state for t in TRANSITIONS if t.state in last}
+        assert reached == set(S)
+        assert {t.state for t in TRANSITIONS if t.next_state is not t.state} == set(S)
+
+    def test_whatever_is_going_on_can_fail(self):
+        """Without a connection, and during the pause before the next one, nothing can."""
+        failing = {t.state: t.next_state for t in TRANSITIONS if t.event is E.FAIL}
+        assert failing == dict.fromkeys(set(S) - {S.DISCONNECTED, S.BACKING_OFF}, S.BACKING_OFF)
+
+    @pytest.mark.parametrize("state", S)
+    def test_an_event_without_a_row_is_an_error_of_this_side(self, state):
+        for event in set(E) - {t.event for t in TRANSITIONS if t.state is state}:
+            connection = NodeConnection(NODE, state)
+            with pytest.raises(LocalProtocolError, match=f"{event.name} while {state.name}"):
+                connection.change(event)
+            assert connection.state is state
+
+    def test_only_a_ready_connection_takes_a_request(self):
+        for state in S:
+            protocol = ready_connection()
+            connection = NodeConnection(NODE, state, protocol=protocol, resume_at_ms=1_000)
+            assert connection.can_send(0, 5) is (state is S.READY)
+        assert not connection_after(*WAY_TO_READY).can_send(0, 0)
+
+    @pytest.mark.parametrize("sent_at_ms", [50, 150])
+    def test_a_pause_that_is_asked_for_while_a_request_is_written(self, sent_at_ms):
+        """Nothing is sent before both are over, in whichever order they end."""
+        connection = connection_after(*WAY_TO_READY, E.SEND)
+        connection.throttle(0, 100)
+        assert connection.poll_delay_ms(0) == 100
+        assert not connection.can_send(sent_at_ms, 5)
+        connection.change(E.SENT)
+        assert connection.can_send(99, 5) is (sent_at_ms > 100)
+        assert connection.can_send(max(100, sent_at_ms), 5)
+
+    def test_the_longest_pause_counts(self):
+        connection = connection_after(*WAY_TO_READY)
+        for until_ms in (100, 300, 200):
+            connection.throttle(0, until_ms)
+        assert connection.poll_delay_ms(250) == 50
+        assert not connection.can_send(299, 5)
+        assert connection.can_send(300, 5)
+
+    def test_a_lost_connection_forgets_what_it_learned_and_waits(self):
+        connection = connection_after(*WAY_TO_READY)
+        connection.throttle(0, 10_000)
+        connection.fail("reset by peer", retry_at_ms=50)
+        assert connection.last_failure == "reset by peer"
+        assert not connection.can_connect(49)
+        assert connection.poll_delay_ms(20) == 30
+        assert connection.can_connect(50)
+        assert connection.poll_delay_ms(50) == 0
+
+    def test_an_idle_connection_is_closed_without_back_off(self):
+        connection = connection_after(*WAY_TO_READY)
+        connection.close()
+        assert connection.can_connect(0)
+
+
+def test_pauses_that_overlap_are_one_and_those_of_the_past_are_forgotten():
+    """Else time would be counted twice, and a query of weeks would remember each."""
+    pauses = ThrottleTimes()
+    for from_ms, until_ms in ((0, 100), (50, 80), (100, 120), (500, 600)):
+        pauses.note(1, from_ms, until_ms)
+    assert pauses.between(1, 0, 1_000) == [(0, 120), (500, 600)]
+    pauses.note(2, 0, 10)
+    assert pauses.latest_end_ms == 600
+    pauses.forget_before(130)
+    assert pauses.between(1, 0, 1_000) == [(500, 600)]
+    assert pauses.between(2, 0, 1_000) == []
+
+
+# --- one client, and brokers whose connections break as soon as they are asked something ----------
+
+REQUEST_TIMEOUT_MS, SETUP_MS, LONGEST_SETUP_MS = 30_000, 10_000, 30_000
+BACKOFF_MS, LONGEST_BACKOFF_MS = 50, 1_000
+IDLE_MS, NEVER_MS = 540_000, -1
+MOVED = Node(1, "other.example", 9092)
+
+
+class World:
+    """``addresses_count``: of each name. ``resolved``, ``connected``: names, addresses, in order."""
+
+    def __init__(self, max_idle_ms=IDLE_MS):
+        self.clock = SimClock(0)
+        offered = {InitProducerIdRequest: (0, 5), MetadataRequest: (0, 12)}
+        self.network = ScriptedNetwork(NODES, self.clock, self._answer, offered)
+        self.network.resolve, self.network.connect = self._resolve, self._connect
+        self.resolved, self.connected, self.addresses_count = [], [], 1
+        waits = SETUP_MS, LONGEST_SETUP_MS, max_idle_ms
+        settings = ClientSettings(
+            "test", REQUEST_TIMEOUT_MS, 5, BACKOFF_MS, LONGEST_BACKOFF_MS, *waits
+        )
+        self.client = NetworkClient(settings, self.network, self.clock, NO_JITTER)
+
+    def _answer(self, asked):
+        raise LoseConnection
+
+    def _resolve(self, channel_id, host, port):
+        self.resolved.append(host)
+        numbers = range(self.addresses_count)
+        found = [Address(0, (f"{host}/{number}", port)) for number in numbers]
+        self.network._events.append(Resolved(channel_id, found))
+
+    def _connect(self, channel_id, address, host):
+        self.connected.append(str(address))
+        ScriptedNetwork.connect(self.network, channel_id, Address(0, NODE[1:3]), host)
+
+    def fails_after(self):
+        """Connect, wait until it fails; how long the attempt took."""
+        self.wait_for_back_off()
+        started_ms = self.clock.ms
+        while self.client.poll_delay_ms(NODE, self.clock.ms) in (None, 0):
+            self.client.ready(NODE, self.clock.ms)
+            self.client.poll(1_000_000, self.clock.ms)
+        return self.clock.ms - started_ms
+
+    def wait_for_back_off(self):
+        """How long it was."""
+        delay_ms = self.client.poll_delay_ms(NODE, self.clock.ms)
+        self.clock.ms += delay_ms
+        return delay_ms
+
+    def become_ready(self, node=NODE):
+        while not self.client.ready(node, self.clock.ms):
+            self.client.poll(1_000, self.clock.ms)
+
+    def begin(self, is_far_enough):
+        while not is_far_enough():
+            self.client.ready(NODE, self.clock.ms)
+            self.client.poll(0, self.clock.ms)
+
+    def send(self, request):
+        """What the response will be."""
+        found = []
+        self.client.send(NODE, request, self.clock.ms, lambda result, _: found.append(result))
+        return found
+
+    def lose_when_ready(self):
+        self.wait_for_back_off()
+        self.become_ready()
+        self.send(InitProducerIdRequest())
+        while self.client.in_flight_count(NODE):
+            self.client.poll(1_000, self.clock.ms)
+
+    def lose(self):
+        (channel_id,) = self.client._by_channel
+        self.network._events.append(Disconnected(channel_id, "reset"))
+        self.client.poll(0, self.clock.ms)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+class TestTimeouts:
+    def test_an_address_that_does_not_answer_has_longer_and_longer(self, world):
+        world.network.unreachable.add(1)
+        expected = [SETUP_MS, 2 * SETUP_MS, LONGEST_SETUP_MS, LONGEST_SETUP_MS]
+        assert [world.fails_after() for _ in expected] == expected
+        assert world.client.last_failure(NODE) == "no connection in time"
+
+    def test_the_first_question_has_the_time_of_any_question(self, world):
+        """``socket.connection.setup.timeout.ms`` is for the connection alone, as its name says."""
+        world.network.hung.add(1)
+        assert [world.fails_after() for _ in range(3)] == [REQUEST_TIMEOUT_MS] * 3
+        assert "request.timeout.ms" in world.client.last_failure(NODE)
+
+    @pytest.mark.parametrize("was_ready", [True, False])
+    def test_a_connection_that_was_good_does_not_make_the_next_attempt_longer(
+        self, world, was_ready
+    ):
+        """Nor does a broker that took the connection and said nothing."""
+        if was_ready:
+            world.lose_when_ready()
+        else:
+            world.network.hung.add(1)
+            world.fails_after()
+        world.network.unreachable.add(1)
+        assert world.fails_after() == SETUP_MS
+
+    def test_the_pause_grows_until_a_connection_is_ready_again(self, world):
+        """A lost connection that was ready counts as the first failure, as in the Java client."""
+        world.network.down.add(1)
+        pauses = []
+        for _ in range(6):
+            world.fails_after()
+            pauses.append(world.client.poll_delay_ms(NODE, world.clock.ms))
+        assert pauses == [50, 100, 200, 400, 800, 1_000]
+        world.network.down.clear()
+        world.lose_when_ready()
+        assert world.wait_for_back_off() == BACKOFF_MS
+        world.network.down.add(1)
+        world.fails_after()
+        assert world.wait_for_back_off() == 2 * BACKOFF_MS
+
+    @pytest.mark.parametrize(("max_idle_ms", "is_closed"), [(IDLE_MS, True), (NEVER_MS, False)])
+    def test_a_connection_is_closed_when_it_was_idle_for_so_long(self, max_idle_ms, is_closed):
+        world = World(max_idle_ms)
+        world.become_ready()
+        ready_at_ms = world.clock.ms
+        world.client.poll(10 * IDLE_MS, world.clock.ms)
+        assert world.clock.ms == ready_at_ms + (IDLE_MS if is_closed else 10 * IDLE_MS)
+        assert world.client.is_any_connected([NODE]) != is_closed
+        assert world.client.last_failure(NODE) is None
+
+    def test_the_request_that_was_sent_first_ends_the_wait(self, world):
+        world.become_ready()
+        world.network.hung.add(1)
+        results, started_ms = [], world.clock.ms
+        for _ in range(2):
+            world.become_ready()
+            results.append(world.send(InitProducerIdRequest()))
+            world.client.poll(0, world.clock.ms)
+            world.clock.ms += 10_000
+        world.client.poll(10 * REQUEST_TIMEOUT_MS, world.clock.ms)
+        assert world.clock.ms == started_ms + REQUEST_TIMEOUT_MS
+        assert [result.is_timeout for (result,) in results] == [True, True]
+
+    def test_nothing_is_due_while_a_name_is_looked_up(self, world):
+        """However long that takes: nor is it idle then."""
+        world.network.resolve = lambda channel_id, host, port: None
+        assert not world.client.ready(NODE, world.clock.ms)
+        world.client.poll(10 * IDLE_MS, world.clock.ms)
+        assert world.clock.ms == 10 * IDLE_MS
+
+
+class TestConnections:
+    def test_versions_are_asked_for_again_while_the_broker_wants_a_pause(self, world):
+        """Finalized features change; whatever state the connection is in, the answer counts."""
+        world.become_ready()
+        world.network.features["transaction.version"] = 2
+        answers = world.send(ApiVersionsRequest("test", "1"))
+        world.client._connection(NODE).throttle(world.clock.ms, world.clock.ms + 1_000)
+        world.client.poll(0, world.clock.ms)
+        assert answers[0].failure is None
+        assert world.client.api_versions(NODE).transaction_version == 2
+
+    def test_after_a_connection_that_was_good_the_name_is_looked_up_again(self, world):
+        """KAFKA-12193: what stood behind it may have moved."""
+        world.addresses_count = 3
+        world.become_ready()
+        world.lose()
+        world.become_ready()
+        assert world.resolved == [NODE.host] * 2
+        assert world.connected == [f"{NODE.host}/0"] * 2
+
+    def test_a_broker_that_advertises_another_name_is_not_looked_for_at_the_former_addresses(
+        self, world
+    ):
+        world.addresses_count = 3
+        world.network.down.add(1)
+        world.begin(lambda: world.connected)
+        world.client.poll(0, world.clock.ms)
+        world.network.down.clear()
+        world.become_ready(MOVED)
+        assert world.connected == [f"{NODE.host}/0", f"{MOVED.host}/0"]
+
+    def test_of_a_lost_connection_only_requests_of_others_are_completed(self, world):
+        """Nobody waits for its own, ApiVersions."""
+        world.network.hung.add(1)
+        world.begin(lambda: world.client._connection(NODE).in_flight)
+        world.lose()
+        assert world.client.last_failure(NODE) is not None
+        assert world.client.in_flight_count() == 0
+
+    @pytest.mark.parametrize("throttle_time_ms", [0, 5000])
+    def test_an_answer_before_the_request_is_sent_loses_the_connection(
+        self, world, throttle_time_ms
+    ):
+        """Its memory may be used again as soon as it is completed, and it is still being written."""
+        world.become_ready()
+        answer = MetadataResponse(throttle_time_ms=throttle_time_ms)
+        world.network._script = lambda asked: answer
+        done = world.send(MetadataRequest([]))
+        world.network._events = [e for e in world.network._events if isinstance(e, Received)]
+        world.client.poll(0, 0)
+        words = "the answer to MetadataRequest came before all of it was sent"
+        assert [r.failure for r in done] == [words]
+        world.client.renew_connections()
+        world.client.poll(0, 0)
+        assert not world.client._by_channel
+
+    def test_only_a_broker_that_never_answered_without_authentication_hints_at_sasl(self, world):
+        """Else a broker that restarts would have users look at their options."""
+        world.become_ready()
+        connection = world.client._connection(NODE)
+        world.network.hung.add(1)
+        world.send(MetadataRequest())
+        assert "kafka.security.protocol" in sasl_hint(connection)
+        connection.has_answered = True
+        assert sasl_hint(connection) == ""
+        connection.has_answered = False
+        login = Authentication(lambda: PlainSaslClient("a", Secret("p")), NO_JITTER)
+        connection.protocol._authentication = login
+        assert sasl_hint(connection) == ""
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+PRODUCE, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 3, 18, 19, 22
+REQUESTS = {
+    PRODUCE: ProduceRequest,
+    METADATA: MetadataRequest,
+    API_VERSIONS: ApiVersionsRequest,
+    CREATE_TOPICS: CreateTopicsRequest,
+    INIT_PRODUCER_ID: InitProducerIdRequest,
+}
+NEWEST_API_VERSIONS = 4
+UNSUPPORTED_VERSION, CLUSTER_AUTHORIZATION_FAILED = 35, 31
+BROKER, OLD_BROKER = Node(7, "kafka7.example", 9092), Node(8, "old.example", 9092)
+
+
+def ranges_of(*ranges):
+    """Versions by API, in the order of ``REQUESTS``."""
+    return dict(zip(REQUESTS, ranges))
+
+
+KAFKA_2_1 = ranges_of((0, 7), (0, 7), (0, 2), (0, 3), (0, 1))
+KAFKA_2_4 = ranges_of((0, 8), (0, 9), (0, 3), (0, 5), (0, 2))
+KAFKA_0_10_2 = ranges_of((0, 2), (0, 2), (0, 0), (0, 1))
+# One that has dropped what this client knows, as Kafka 4 dropped what old clients knew (KIP-896).
+KAFKA_OF_THE_FUTURE = {**KAFKA_2_1, API_VERSIONS: (0, 9), PRODUCE: (14, 20)}
+# The highest common versions.
+EXPECTED = {
+    "3.9.1": dict(zip(REQUESTS, (11, 12, 4, 7, 5))),
+    "4.3.0": dict(zip(REQUESTS, (13, 13, 4, 7, 5))),
+}
+
+
+def body_v0(ranges, error_code=0):
+    """An ApiVersions answer in version 0."""
+    entries = b"".join(struct.pack(">hhh", key, *its) for key, its in ranges.items())
+    return struct.pack(">hi", error_code, len(ranges)) + entries
+
+
+def body(ranges, version):
+    """An ApiVersions answer in any version: throttled for no time, without features and tags."""
+    if version < 3:
+        return body_v0(ranges) + (struct.pack(">i", 0) if version else b"")
+    entries = b"".join(struct.pack(">hhhB", key, *its, 0) for key, its in ranges.items())
+    return struct.pack(">hB", 0, len(ranges) + 1) + entries + struct.pack(">iB", 0, 0)
+
+
+def parse_v0(frame):
+    """The ranges of an answer in version 0; reads nothing else."""
+    correlation_id, error_code, count = struct.unpack_from(">ihi", frame)
+    assert (correlation_id, error_code, len(frame)) == (0, 0, 10 + 6 * count)
+    return {key: (first, last) for key, first, last in struct.iter_unpack(">hhh", frame[10:])}
+
+
+class RawVersions(ScriptedNetwork):
+    """Brokers that answer ApiVersions and nothing else.
+
+    ``answer``: the body of the answer, by version of the request. ``asked``: API key and version of
+    each request that came.
+    """
+
+    def __init__(self, answer):
+        self.clock = SimClock(0)
+        super().__init__({7: BROKER, 8: OLD_BROKER}, self.clock, None, {})
+        self._answer = answer
+
+    def send(self, channel_id, buffers):
+        api_key, version, correlation_id = struct.unpack_from(">4xhhi", b"".join(buffers))
+        self.asked.append((api_key, version))
+        self._events.append(SendCompleted(channel_id))
+        if api_key == API_VERSIONS:
+            answer = self._answer(version)
+            frame = struct.pack(">ii", 4 + len(answer), correlation_id) + answer
+            self._events.append(Received(channel_id, frame))
+
+
+class Negotiated(NamedTuple):
+    client: NetworkClient
+    network: RawVersions
+
+    def highest(self, api_key, at_most=None):
+        versions = self.client.api_versions(BROKER)
+        assert versions is not None, self.client.last_failure(BROKER)
+        return versions.latest_usable_version(REQUESTS[api_key], at_most)
+
+    def send(self, request):
+        self.client.send(BROKER, request, self.network.clock.ms, lambda answer, now_ms: None)
+
+
+def negotiate(answer):
+    """Connect, and poll until the broker's versions are known or the connection is lost."""
+    network = RawVersions(answer)
+    client = NetworkClient(DEFAULT_SETTINGS, network, network.clock, NO_JITTER)
+    client.ready(BROKER, network.clock.ms)
+    for _ in range(20):
+        if client.is_ready(BROKER, network.clock.ms) or client.last_failure(BROKER) is not None:
+            break
+        client.poll(0, network.clock.ms)
+    return Negotiated(client, network)
+
+
+def negotiate_recorded(kafka):
+    frames = recorded(kafka)
+    return negotiate(lambda version: frames[version][4:])
+
+
+def broker_of(ranges, unsupported=None):
+    """A broker that offers ``ranges``, and tells ``unsupported`` to a client that asks beyond them."""
+
+    def answer(version):
+        if version > ranges[API_VERSIONS][1]:
+            return body_v0(unsupported or {}, UNSUPPORTED_VERSION)
+        return body(ranges, version)
+
+    return answer
+
+
+def metadata_of(answer):
+    network = RawVersions(answer)
+    servers = [(OLD_BROKER.host, OLD_BROKER.port)]
+    with AdminClient(servers, DEFAULT_SETTINGS, network, network.clock, random.Random(1)) as admin:
+        admin.metadata([], False, admin.deadline_in(5_000))
+
+
+@pytest.mark.parametrize("kafka", EXPECTED)
+class TestRecordedBrokers:
+    """What real brokers answered."""
+
+    def test_requests_go_out_in_the_highest_common_versions(self, kafka):
+        negotiated = negotiate_recorded(kafka)
+        for api_key, version in EXPECTED[kafka].items():
+            assert negotiated.highest(api_key) == version
+        assert negotiated.network.asked == [(API_VERSIONS, NEWEST_API_VERSIONS)]
+        negotiated.send(MetadataRequest([]))
+        assert negotiated.network.asked[-1] == (METADATA, EXPECTED[kafka][METADATA])
+        # Topics without an id are produced to by name: Produce 13 knows topics by id alone.
+        assert negotiated.highest(PRODUCE, 12) == min(EXPECTED[kafka][PRODUCE], 12)
+
+    @pytest.mark.parametrize("version", range(NEWEST_API_VERSIONS + 1))
+    def test_every_version_of_the_answer_says_the_same(self, kafka, version):
+        frames = recorded(kafka)
+        response = api.decode_response(ApiVersionsRequest(), version, frames[version])
+        assert isinstance(response, ApiVersionsResponse)
+        ranges = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
+        assert ranges == parse_v0(frames[0])
+        assert len(ranges) > 50
+        features = {f.name for f in response.finalized_features}
+        assert ("metadata.version" in features) == (version >= 3)
+
+    def test_refusal_of_a_version_that_is_not_known(self, kafka):
+        """A real refusal is in version 0, and offers the versions of ApiVersions alone."""
+        frame = recorded(kafka)[FUTURE_VERSION]
+        assert frame[4:] == body_v0({API_VERSIONS: (0, 4)}, UNSUPPORTED_VERSION)
+        response = api.decode_response(ApiVersionsRequest(), NEWEST_API_VERSIONS, frame)
+        assert response.error_code == UNSUPPORTED_VERSION
+        [offered] = response.api_keys
+        assert (offered.api_key, offered.min_version, offered.max_version) == (API_VERSIONS, 0, 4)
+
+
+class TestOlderBrokers:
+    @pytest.mark.parametrize(
+        ("ranges", "refusal", "asked_again_in"),
+        [
+            # Before KIP-511 a refusal was empty: version 0 is what every broker has.
+            pytest.param(KAFKA_2_1, None, 0, id="2.1 offers nothing when it refuses"),
+            pytest.param(KAFKA_2_4, {API_VERSIONS: (0, 3)}, 3, id="2.4 says what to ask with"),
+            pytest.param(KAFKA_2_1, {PRODUCE: (0, 7)}, 0, id="a refusal offers other APIs alone"),
+        ],
+    )
+    def test_are_asked_again_with_what_they_know(self, ranges, refusal, asked_again_in):
+        negotiated = negotiate(broker_of(ranges, refusal))
+        assert negotiated.network.asked == [(API_VERSIONS, 4), (API_VERSIONS, asked_again_in)]
+        for api_key, (_, last) in ranges.items():
+            assert negotiated.highest(api_key) == last
+        negotiated.send(MetadataRequest([]))
+        assert negotiated.network.asked[-1] == (METADATA, ranges[METADATA][1])
+
+    def test_a_broker_that_refuses_what_it_offers(self):
+        """Asked with a lower version each time, so that it comes to an end."""
+        refusal = body_v0({API_VERSIONS: (0, 4)}, UNSUPPORTED_VERSION)
+        negotiated = negotiate(lambda version: refusal)
+        assert "UNSUPPORTED_VERSION" in negotiated.client.last_failure(BROKER)
+        versions = [version for _, version in negotiated.network.asked]
+        assert versions == sorted(set(versions), reverse=True)
+
+    @pytest.mark.parametrize(
+        ("refusal", "versions", "failure"),
+        [
+            (body_v0({}, UNSUPPORTED_VERSION), [4, 0], "ApiVersions: UNSUPPORTED_VERSION (35)"),
+            (
+                struct.pack(">hBiB", CLUSTER_AUTHORIZATION_FAILED, 1, 0, 0),
+                [4],
+                "ApiVersions: CLUSTER_AUTHORIZATION_FAILED (31)",
+            ),
+        ],
+        ids=["version 0", "for another reason"],
+    )
+    def test_a_broker_that_refuses(self, refusal, versions, failure):
+        negotiated = negotiate(lambda version: refusal)
+        assert negotiated.network.asked == [(API_VERSIONS, version) for version in versions]
+        assert negotiated.client.last_failure(BROKER) == failure
+
+
+class TestNoCommonVersion:
+    @pytest.mark.parametrize(
+        ("ranges", "request_", "said"),
+        [
+            (KAFKA_0_10_2, ProduceRequest(), ["Produce:", "3 to 13", "0 to 2"]),
+            (KAFKA_0_10_2, InitProducerIdRequest(), ["InitProducerId:", "0 to 5", "not offered"]),
+            (KAFKA_0_10_2, CreateTopicsRequest(), ["CreateTopics:", "2 to 7", "0 to 1"]),
+        ],
+        ids=lambda value: type(value).__name__ if isinstance(value, Request) else None,
+    )
+    def test_the_error_names_api_ranges_and_broker(self, ranges, request_, said):
+        negotiated = negotiate(broker_of(ranges))
+        with pytest.raises(UnsupportedVersionError) as raised:
+            negotiated.send(request_)
+        for words in (*said, "Kafka 2.1 or newer is needed", "broker 7 (kafka7.example:9092)"):
+            assert words in str(raised.value)
+        # Nothing was sent, and the connection is as good as before.
+        assert negotiated.network.asked[-1] == (API_VERSIONS, 0)
+        assert negotiated.highest(METADATA) == 2
+
+    def test_a_broker_that_is_too_new_is_not_called_old(self):
+        with pytest.raises(UnsupportedVersionError) as raised:
+            negotiate(broker_of(KAFKA_OF_THE_FUTURE)).send(ProduceRequest())
+        assert "3 to 13" in str(raised.value)
+        assert "14 to 20" in str(raised.value)
+        assert "Kafka 2.1 or newer is needed" not in str(raised.value)
+
+    @pytest.mark.parametrize(
+        ("answer", "error", "said"),
+        [
+            # The connection is useless then: its reason stands beside the address.
+            pytest.param(
+                lambda version: body_v0({API_VERSIONS: (5, 9)}, UNSUPPORTED_VERSION),
+                BootstrapError,
+                ("ApiVersions:", "0 to 4", "5 to 9"),
+                id="of ApiVersions itself",
+            ),
+            pytest.param(
+                broker_of({**KAFKA_0_10_2, METADATA: (0, 0)}),
+                UnsupportedVersionError,
+                ("Metadata:", "1 to 13", "0 to 0"),
+                id="of Metadata",
+            ),
+        ],
+    )
+    def test_what_a_user_reads_who_tries_such_a_broker(self, answer, error, said):
+        with pytest.raises(error) as raised:
+            metadata_of(answer)
+        for words in ("old.example:9092", *said):
+            assert words in str(raised.value)

@@ -1,0 +1,604 @@
+"""Real loopback sockets under the selector: partial writes and reads, ends of all kinds, wake-ups;
+and look-ups of names, which nothing waits for.
+
+Every wait is for an event with a deadline; nothing sleeps.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+import time
+
+import pytest
+
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.client.admin import DEFAULT_SETTINGS
+from spark_kafka_sink.network import resolver
+from spark_kafka_sink.network.channels import PlaintextChannel, RefusedError
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.interface import (
+    Address,
+    Connected,
+    Disconnected,
+    Received,
+    Resolved,
+    SendCompleted,
+)
+from spark_kafka_sink.network.resolver import Resolver, canonical_addresses, look_up
+from spark_kafka_sink.network.transport import SelectorNetwork
+
+DEADLINE_S = 60
+CHANNEL = 7
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def network():
+    network = SelectorNetwork()
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(DEADLINE_S)
+        yield listener
+
+
+def address_of(listener):
+    return Address(socket.AF_INET, listener.getsockname())
+
+
+def until(network, is_done, poll_ms=1_000):
+    """All events up to the one after which ``is_done(events)``."""
+    events = []
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_done(events):
+        assert time.monotonic() < deadline, f"only {events}"
+        events += network.poll(poll_ms)
+    return events
+
+
+def has(kind):
+    return lambda events: any(isinstance(event, kind) for event in events)
+
+
+def received_bytes(events):
+    return b"".join(event.data for event in events if isinstance(event, Received))
+
+
+@pytest.fixture
+def peer(network, listener):
+    """The broker's end of CHANNEL."""
+    network.connect(CHANNEL, address_of(listener), "localhost")
+    assert until(network, bool) == [Connected(CHANNEL)]
+    accepted, _ = listener.accept()
+    accepted.settimeout(DEADLINE_S)
+    with accepted:
+        yield accepted
+
+
+def read_exactly(peer, size):
+    data = bytearray()
+    while len(data) < size:
+        chunk = peer.recv(MIB)
+        assert chunk, f"closed after {len(data)} bytes"
+        data += chunk
+    return bytes(data)
+
+
+def reset(peer):
+    """End the connection with RST instead of FIN."""
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+
+
+# --- connecting -----------------------------------------------------------------------------------
+
+
+def test_a_connection_refused(network):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        network.connect(CHANNEL, address_of(unused), "localhost")
+        [event] = until(network, bool)
+    assert event == Disconnected(CHANNEL, "Connection refused")
+    network.send(CHANNEL, [b"too late"])
+    assert network.poll(0) == []
+
+
+def test_an_address_that_cannot_be_reached_at_all(network):
+    """connect() itself fails; the reason comes with the next poll, which does not wait."""
+    network.connect(CHANNEL, Address(socket.AF_INET, ("255.255.255.255", 1)), "localhost")
+    [event] = until(network, bool)
+    assert (type(event), event.channel_id) == (Disconnected, CHANNEL)
+    assert event.reason
+
+
+def test_several_connections_at_once(network, listener):
+    for channel_id in range(5):
+        network.connect(channel_id, address_of(listener), "localhost")
+    events = until(network, lambda events: len(events) >= 5)
+    assert sorted(events) == [Connected(channel_id) for channel_id in range(5)]
+
+
+def test_socket_options(listener):
+    network = SelectorNetwork(send_buffer_bytes=50_000, receive_buffer_bytes=60_000)
+    try:
+        network.connect(CHANNEL, address_of(listener), "localhost")
+        sock = network._channels[CHANNEL].socket
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        # Linux doubles what it is asked for.
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (50_000, 100_000)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (60_000, 120_000)
+    finally:
+        network.close()
+
+
+def test_a_socket_that_cannot_be_secured_is_closed():
+    made = []
+
+    def refuse(channel_id, sock, host):
+        made.append(sock)
+        raise RefusedError("no certificate")
+
+    network = SelectorNetwork(open_channel=refuse)
+    network.connect(1, Address(socket.AF_INET, ("127.0.0.1", 1)), "b")
+    assert network.poll(0) == [Disconnected(1, "no certificate", is_refused=True)]
+    assert made[0].fileno() == -1
+    network.close()
+
+
+class EndsWithItsHandshake(PlaintextChannel):
+    """As a broker that refuses a certificate after the handshake of TLS 1.3, with bytes before."""
+
+    def finish_connect(self):
+        self.is_connected = True
+        self.failure = RefusedError("bad certificate")
+        return b"bytes"
+
+
+def test_what_ends_a_connection_with_its_handshake_is_told_at_once(listener):
+    network = SelectorNetwork(open_channel=EndsWithItsHandshake)
+    network.connect(1, address_of(listener), "b")
+    events = until(network, bool)
+    network.close()
+    assert events == [
+        Connected(1),
+        Received(1, b"bytes"),
+        Disconnected(1, "bad certificate", is_refused=True),
+    ]
+
+
+# --- sending --------------------------------------------------------------------------------------
+
+
+def test_small_requests_are_sent_at_once(network, peer):
+    network.send(CHANNEL, [b"size", bytearray(b"header"), memoryview(b"records")[:3]])
+    assert network.poll(0) == [SendCompleted(CHANNEL)]
+    assert read_exactly(peer, 13) == b"sizeheaderrec"
+    for index in range(50):
+        network.send(CHANNEL, [bytes([index]) * 10])
+        assert until(network, bool) == [SendCompleted(CHANNEL)]
+    assert read_exactly(peer, 500) == b"".join(bytes([index]) * 10 for index in range(50))
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[8 * MIB], [100] * 5_000 + [4 * MIB], [1] * 3_000, [65_536] * 200],
+    ids=["one buffer", "many small ones and a large one", "more than one sendmsg takes", "pages"],
+)
+def test_a_request_larger_than_the_sockets_buffers(network, peer, sizes):
+    """The peer reads only what it must for the rest to be written: every write is partial."""
+    buffers = [bytes([index % 251]) * size for index, size in enumerate(sizes)]
+    expected = b"".join(buffers)
+    network.send(CHANNEL, buffers)
+    data = bytearray()
+    peer.setblocking(False)
+
+    def is_sent(events):
+        try:
+            data.extend(peer.recv(100_000))
+        except BlockingIOError:
+            pass
+        return SendCompleted(CHANNEL) in events
+
+    # The peer's reading drives it: a poll that waited for the peer would never end.
+    assert until(network, is_sent, poll_ms=0) == [SendCompleted(CHANNEL)]
+    peer.settimeout(DEADLINE_S)
+    data += read_exactly(peer, len(expected) - len(data))
+    assert bytes(data) == expected
+
+
+def test_answers_arrive_while_a_request_is_being_written(network, peer):
+    network.send(CHANNEL, [bytes(16 * MIB)])
+    peer.sendall(b"answer")
+    events = until(network, has(Received))
+    assert received_bytes(events) == b"answer"
+    assert SendCompleted(CHANNEL) not in events
+
+
+class Renewing(PlaintextChannel):
+    """Sends all that is left as soon as it reads, as TLS does with new keys."""
+
+    def read(self):
+        data = super().read()
+        self.socket.settimeout(DEADLINE_S)
+        while self.has_unsent:
+            self.write()
+        self.socket.setblocking(False)
+        return data
+
+
+def test_a_request_whose_rest_goes_with_what_a_channel_sends_by_itself_is_complete(listener):
+    network = SelectorNetwork(open_channel=Renewing)
+    network.connect(CHANNEL, address_of(listener), "localhost")
+    until(network, has(Connected))
+    peer, _ = listener.accept()
+    with peer:
+        peer.settimeout(DEADLINE_S)
+        network.send(CHANNEL, [bytes(16 * MIB)])
+        peer.sendall(b"new keys")
+        reading = threading.Thread(target=read_exactly, args=(peer, 16 * MIB))
+        reading.start()
+        events = until(network, has(Received))
+        reading.join(DEADLINE_S)
+    network.close()
+    assert received_bytes(events) == b"new keys"
+    assert has(SendCompleted)(events), "before its answer, which may come with the next poll"
+
+
+def test_an_idle_channel_does_not_keep_poll_awake(network, peer):
+    """A socket can nearly always be written to: interest in that must end with the request."""
+    network.send(CHANNEL, [bytes(4 * MIB)])
+    reader = threading.Thread(target=read_exactly, args=(peer, 4 * MIB), daemon=True)
+    reader.start()
+    until(network, has(SendCompleted))
+    reader.join(DEADLINE_S)
+    assert network._selector.select(0) == []
+
+
+def test_an_empty_buffer_does_not_stop_the_rest():
+    """sendmsg of nothing but empty buffers returns 0, again and again."""
+
+    class Socket:
+        calls = 0
+
+        def sendmsg(self, buffers):
+            self.calls += 1
+            assert self.calls < 10, "writes nothing for ever"
+            return sum(len(buffer) for buffer in buffers)
+
+    sock = Socket()
+    channel = PlaintextChannel(CHANNEL, sock)
+    channel.queue([b"", b"data", b""])
+    channel.write()
+    assert not channel.has_unsent
+
+
+# --- receiving ------------------------------------------------------------------------------------
+
+
+def test_bytes_arrive_in_order_in_chunks_of_any_size(network, peer):
+    expected = bytes(range(256)) * 4_000
+    writer = threading.Thread(target=peer.sendall, args=(expected,), daemon=True)
+    writer.start()
+    events = until(network, lambda events: len(received_bytes(events)) >= len(expected))
+    writer.join(DEADLINE_S)
+    assert received_bytes(events) == expected
+    assert all(isinstance(event, Received) for event in events)
+
+
+def test_what_arrives_byte_by_byte(network, peer):
+    for byte in b"answer":
+        peer.sendall(bytes([byte]))
+        assert until(network, bool) == [Received(CHANNEL, bytes([byte]))]
+
+
+def test_an_endless_answer_does_not_starve_the_other_channels(network, peer, listener):
+    """One poll reads a bounded amount of each channel."""
+    network.connect(8, address_of(listener), "localhost")
+    until(network, bool)
+    other, _ = listener.accept()
+    with other:
+        writer = threading.Thread(target=peer.sendall, args=(bytes(8 * MIB),), daemon=True)
+        writer.start()
+        other.sendall(b"small")
+        events = until(
+            network,
+            lambda events: any(e.channel_id == 8 for e in events if isinstance(e, Received)),
+        )
+        assert len(received_bytes(events)) < 8 * MIB
+        until(network, lambda events: not writer.is_alive())
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [(socket.socket.close, "closed by the broker"), (reset, "Connection reset by peer")],
+)
+def test_the_peer_ends_the_connection(network, peer, end, reason):
+    end(peer)
+    assert until(network, bool) == [Disconnected(CHANNEL, reason)]
+    assert network._channels == {}
+    assert network._selector.select(0) == []
+
+
+def test_the_last_answer_comes_before_the_end(network, peer):
+    peer.sendall(b"last words")
+    peer.close()
+    events = until(network, has(Disconnected))
+    assert received_bytes(events) == b"last words"
+    assert events[-1] == Disconnected(CHANNEL, "closed by the broker")
+
+
+def test_the_peer_resets_while_a_request_is_being_written(network, peer):
+    network.send(CHANNEL, [bytes(16 * MIB)])
+    peer.recv(1)
+    reset(peer)
+    events = until(network, has(Disconnected))
+    assert SendCompleted(CHANNEL) not in events
+    assert sum(isinstance(event, Disconnected) for event in events) == 1
+
+
+def test_a_send_that_fails_is_told_by_the_next_poll(network, peer):
+    network._channels[CHANNEL].socket.shutdown(socket.SHUT_WR)
+    network.send(CHANNEL, [b"request"])
+    assert network.poll(0) == [Disconnected(CHANNEL, "Broken pipe")]
+
+
+def test_a_channel_that_this_side_closes_tells_nothing_more(network, peer):
+    peer.sendall(b"never read")
+    network.disconnect(CHANNEL)
+    network.disconnect(CHANNEL)
+    network.disconnect(99)
+    assert network.poll(0) == []
+    # Unread bytes make the close a reset.
+    with pytest.raises(ConnectionResetError):
+        peer.recv(1)
+
+
+def test_closing_closes_every_socket(listener):
+    network = SelectorNetwork()
+    for channel_id in range(3):
+        network.connect(channel_id, address_of(listener), "localhost")
+    until(network, lambda events: len(events) >= 3)
+    sockets = [channel.socket for channel in network._channels.values()]
+    network.close()
+    assert [sock.fileno() for sock in sockets] == [-1] * 3
+    network.wakeup()
+
+
+# --- waking up ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 3, 100_000])  # the last is more than a pipe holds
+def test_wakeups_end_the_next_poll_and_write_nothing_to_a_thread_that_is_awake(network, count):
+    for _ in range(count):
+        network.wakeup()
+    assert network._selector.select(0) == []
+    started = time.monotonic()
+    assert network.poll(10 * DEADLINE_S * 1_000) == []
+    assert time.monotonic() - started < DEADLINE_S
+    assert network._selector.select(0) == []
+
+
+def test_a_wakeup_ends_a_poll_that_another_thread_is_in(network):
+    poll = threading.Thread(target=network.poll, args=(60_000,), daemon=True)
+    poll.start()
+    network.wakeup()
+    poll.join(DEADLINE_S)
+    assert not poll.is_alive()
+
+
+def test_what_was_written_to_wake_a_poll_ends_no_other_one(network):
+    for _ in range(2):  # the resolver's threads and the task may both find it waiting
+        network._is_in_select = True
+        network.wakeup()
+    assert len(network._selector.select(0)) == 1
+    assert network.poll(60_000) == []
+    assert network._selector.select(0) == []
+
+
+def test_a_wakeup_ends_one_poll_only(network):
+    network.wakeup()
+    network.poll(60_000)
+    started = time.monotonic()
+    assert network.poll(50) == []
+    assert time.monotonic() - started >= 0.04
+
+
+def test_no_wakeup_is_lost_between_two_threads(network):
+    """Each poll waits for the wake-up that follows it: a lost one would stop both threads."""
+    rounds, seen = 2_000, threading.Semaphore(0)
+
+    def poll_again_and_again():
+        for _ in range(rounds):
+            network.poll(60_000)
+            seen.release()
+
+    poll = threading.Thread(target=poll_again_and_again, daemon=True)
+    poll.start()
+    deadline = time.monotonic() + DEADLINE_S
+    while poll.is_alive() and time.monotonic() < deadline:
+        network.wakeup()
+        assert seen.acquire(timeout=DEADLINE_S)
+    assert not poll.is_alive()
+
+
+FOUND = Address(socket.AF_INET, ("10.0.0.1", 9092))
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+class NameServer:
+    """Answers for names that begin with ``slow`` only when it is told to; addresses go past it."""
+
+    def __init__(self, monkeypatch):
+        self._getaddrinfo = socket.getaddrinfo
+        self.may_answer = threading.Event()
+        self.asked = threading.Semaphore(0)
+        self.addresses = [(FOUND.family, FOUND.sockaddr)]
+        monkeypatch.setattr(socket, "getaddrinfo", self._answer)
+
+    def _answer(self, host, port, **more):
+        if not host.endswith(".example") or more.get("flags"):
+            return self._getaddrinfo(host, port, **more)
+        if host.startswith("slow"):
+            self.asked.release()
+            assert self.may_answer.wait(DEADLINE_S)
+        return [(family, 0, 0, "", sockaddr) for family, sockaddr in self.addresses]
+
+
+@pytest.fixture
+def name_server(monkeypatch):
+    name_server = NameServer(monkeypatch)
+    yield name_server
+    name_server.may_answer.set()
+
+
+def test_a_name_with_several_addresses(network, name_server):
+    four, six = ("10.0.0.1", 9092), ("::1", 9092, 0, 0)
+    name_server.addresses = [(socket.AF_INET6, six), (socket.AF_INET, four), (socket.AF_INET6, six)]
+    network.resolve(7, "broker.example", 9092)
+    addresses = [Address(socket.AF_INET6, six), Address(socket.AF_INET, four)]
+    assert until(network, bool) == [Resolved(7, addresses)]
+    assert [str(address) for address in addresses] == ["::1", "10.0.0.1"]
+
+
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "kafka..test", f"{'k' * 64}.test"])
+def test_a_name_that_does_not_exist(network, name):
+    """Also those that Python refuses to look up: an empty label, or one of 64 characters."""
+    network.resolve(7, name, 9092)
+    [event] = until(network, bool)
+    assert (type(event), event.channel_id) == (Disconnected, 7)
+    assert event.reason.startswith("host name: ")
+
+
+def test_an_address_needs_no_thread(network):
+    network.resolve(7, "127.0.0.1", 9092)
+    assert network.poll(0) == [Resolved(7, [Address(socket.AF_INET, ("127.0.0.1", 9092))])]
+    assert network._resolver._threads_count == 0
+
+
+def test_an_answer_ends_a_poll(network, name_server):
+    network.resolve(7, "slow.example", 9092)
+    assert name_server.asked.acquire(timeout=DEADLINE_S)
+    assert network.poll(0) == []
+    events = []
+
+    def poll():
+        while not events:
+            events.extend(network.poll(DEADLINE_S * 1_000))
+
+    waiting = threading.Thread(target=poll, daemon=True)
+    waiting.start()
+    name_server.may_answer.set()
+    waiting.join(DEADLINE_S)
+    assert events == [Resolved(7, [FOUND])]
+
+
+def test_a_slow_name_holds_up_neither_its_caller_nor_other_names(network, name_server):
+    network.resolve(1, "slow.example", 9092)
+    assert name_server.asked.acquire(timeout=DEADLINE_S)
+    network.resolve(2, "quick.example", 9092)
+    assert until(network, bool) == [Resolved(2, [FOUND])]
+    name_server.may_answer.set()
+    assert until(network, bool) == [Resolved(1, [FOUND])]
+
+
+def test_a_client_serves_its_other_nodes_while_a_name_is_looked_up(network, name_server):
+    """Whoever asks whether a node is ready may hold the producer's monitor."""
+    clock = SystemClock()
+    client = NetworkClient(DEFAULT_SETTINGS, network, clock, random.Random(1))
+    slow = Node(1, "slow.example", 9092)
+    asking = threading.Thread(target=client.ready, args=(slow, clock.now_ms()), daemon=True)
+    asking.start()
+    asking.join(DEADLINE_S / 4)
+    assert not asking.is_alive(), "the look-up is waited for"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(DEADLINE_S)
+        quick = Node(2, *listener.getsockname())
+        assert not client.ready(quick, clock.now_ms())
+        client.poll(0, clock.now_ms())
+        listener.accept()[0].close()
+    assert client.poll_delay_ms(slow, clock.now_ms()) is None
+    assert client.last_failure(slow) is None
+    assert client.why_not_ready(slow) == "its host name is still being looked up"
+
+
+def test_more_slow_names_than_threads_are_all_looked_up(name_server):
+    found = threading.Semaphore(0)
+    names = 3 * resolver._MAX_THREADS
+    looking = Resolver()
+    for index in range(names):
+        looking.resolve(f"slow{index}.example", 9092, lambda _: found.release())
+    for _ in range(resolver._MAX_THREADS):
+        assert name_server.asked.acquire(timeout=DEADLINE_S)
+    assert looking._threads_count == resolver._MAX_THREADS
+    assert not name_server.asked.acquire(blocking=False)
+    name_server.may_answer.set()
+    for _ in range(names):
+        assert found.acquire(timeout=DEADLINE_S)
+
+
+def test_a_closed_resolver_begins_no_look_up(name_server):
+    found = []
+    looking = Resolver()
+    for index in range(2 * resolver._MAX_THREADS):
+        looking.resolve(f"slow{index}.example", 9092, found.append)
+    for _ in range(resolver._MAX_THREADS):
+        assert name_server.asked.acquire(timeout=DEADLINE_S)
+    looking.close()
+    name_server.may_answer.set()
+    deadline = time.monotonic() + DEADLINE_S
+    while looking._threads_count and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    assert len(found) == resolver._MAX_THREADS
+
+
+def test_no_thread_to_be_had(network, monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    network.resolve(7, "broker.example", 9092)
+    assert network.poll(0) == [Disconnected(7, "host name: can't start new thread")]
+
+
+def test_canonical_names(name_server, monkeypatch):
+    name_server.addresses = [(socket.AF_INET, ("10.0.0.1", 1)), (socket.AF_INET, ("10.0.0.2", 1))]
+    names = {"10.0.0.1": "one.example", "10.0.0.2": "two.example"}
+    monkeypatch.setattr(socket, "getnameinfo", lambda addr, flags: (names[addr[0]], "1"))
+    expected = [("one.example", 9092), ("two.example", 9092)]
+    assert canonical_addresses([("brokers.example", 9092)] * 2) == expected
+    unknown = ("no-such-host.invalid", 9092)
+    assert canonical_addresses([unknown]) == [unknown]
+    assert isinstance(look_up(*unknown), OSError)
+
+
+def test_an_address_is_tried_once_however_often_the_name_server_tells_it(name_server):
+    name_server.addresses *= 2
+    assert look_up("b.example", 9092) == [FOUND]
+
+
+def test_names_are_looked_up_for_as_long_as_a_client_lives():
+    """Threads that have ended make room for others: there are 8 at most at a time."""
+    found = []
+
+    def begin(take):
+        while (asked := take()) is not None:
+            asked.on_found(OSError("no such name"))
+
+    resolver = Resolver(begin)
+    for number in range(20):
+        resolver.resolve(f"b{number}.example", 9092, found.append)
+    assert len(found) == 20
