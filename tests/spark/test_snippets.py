@@ -18,11 +18,13 @@ pytestmark = pytest.mark.timeout(1800)
 
 # Its blocks build on each other, and run as one program.
 TUTORIAL = "docs/getting-started.md"
+# tests/spark/test_cookbook.py
+COOKBOOK = "docs/cookbook.md"
 SNIPPETS = [
     block
     for document in documents()
     for block in blocks(document, "python")
-    if not block.is_for_connect and document != TUTORIAL
+    if not block.is_for_connect and document not in (TUTORIAL, COOKBOOK)
 ]
 QUICKSTART, SNIPPETS_IN_A_SESSION = SNIPPETS[0], SNIPPETS[1:]
 EVENTS = 20
