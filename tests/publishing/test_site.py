@@ -30,7 +30,7 @@ def site(tmp_path_factory):
 
 
 def test_the_readme_is_the_first_page_and_each_document_has_one(site):
-    assert "Write PySpark DataFrames and streams to Apache Kafka" in (
+    assert "write PySpark DataFrames and streams to Apache Kafka" in (
         site / "index.html"
     ).read_text(encoding="utf-8")
     for path in (ROOT / "docs").rglob("*.md"):

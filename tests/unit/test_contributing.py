@@ -34,6 +34,25 @@ def test_commands_exist():
     assert targets == set(phony[1].split())
 
 
+def test_commands_of_workflows_exist():
+    """``tests/publishing/test_workflows.py`` reads the workflow files as YAML."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
+    files = [
+        *(ROOT / ".github" / "workflows").glob("*.yml"),
+        ROOT / ".ci/run",
+        ROOT / ".ci/release",
+    ]
+    lines = re.findall(
+        r"^(?: *- run: |exec )?make (.+)$",
+        "\n".join(path.read_text(encoding="utf-8") for path in files),
+        re.MULTILINE,
+    )
+    called = {target for line in lines for target in line.split()}
+    assert {"test", "wheel", "docs-site", "dist"} <= called
+    assert called <= targets
+
+
 def test_names_in_files_exist():
     """Tables and functions that a change has to find, beside the file in which they are."""
     for name, path in (
