@@ -264,6 +264,7 @@ OFFERED = {
 CUT_OFF, COORDINATOR, OTHER = 1, 2, 3
 LOG = TopicPartition("decisions", 0)
 NOT_COORDINATOR, FENCED, UNKNOWN_PRODUCER, NOT_FOUND = 16, 90, 49, 105
+INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE = 47, 48
 COORDINATOR_LOAD_IN_PROGRESS = 14
 UNKNOWN_SERVER_ERROR, AUTHORIZATION_FAILED = -1, 53
 TOPIC_AUTHORIZATION_FAILED = 29
@@ -429,6 +430,39 @@ def test_what_the_true_coordinator_knows_is_known(refusal, known, state):
     """Else a commit is refused although nothing is in its way."""
     found = World(refusal, known, state=state).client.describe_with_fallback([WRITTEN], MINUTE_MS)
     assert found[ID].transaction_state == state
+
+
+def error_of_driver(refusal, state, epoch, version):
+    world = World(refusal, None, state=state, epoch=epoch)
+    with pytest.raises(TransactionError) as raised:
+        world.client.commit_driver_transaction(ID, PRODUCER, version, MINUTE_MS)
+    return raised.value
+
+
+@pytest.mark.parametrize("refusal", [FENCED, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE])
+@pytest.mark.parametrize(
+    ("state", "epoch", "version"),
+    [
+        ("CompleteCommit", 8, 2),
+        ("PrepareCommit", 8, 2),
+        ("PrepareCommit", 7, 2),
+        ("CompleteCommit", 7, 1),
+        ("PrepareCommit", 7, 0),
+    ],
+)
+def test_a_commit_whose_answer_was_lost_is_no_fencing(refusal, state, epoch, version):
+    """The repetition meets the cut-off broker. No other driver has taken over."""
+    error = error_of_driver(refusal, state, epoch, version)
+    assert not isinstance(error, FencedError)
+    assert f"report {state}: an earlier request may have been accepted" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "version"),
+    [("CompleteCommit", 8, 1), ("Empty", 8, 1), ("Empty", 8, 2), ("CompleteCommit", 9, 2)],
+)
+def test_a_later_epoch_is_another_drivers(state, epoch, version):
+    assert isinstance(error_of_driver(FENCED, state, epoch, version), FencedError)
 
 
 def test_what_no_broker_knows_is_unknown():
