@@ -15,15 +15,15 @@ _JKS = ("unit/security/test_key_formats.py",)
 _LOCATIONS = ("unit/security/test_credentials.py",)
 _LOGINS = ("unit/security/test_credentials.py",)
 _PEM = ("unit/security/test_key_formats.py",)
-_TLS_ERRORS = ("unit/security/test_tls_errors.py",)
-_PKCS12 = ("unit/security/test_stores.py",)
+_TLS_ERRORS = ("unit/security/test_tls.py",)
+_PKCS12 = ("unit/security/test_key_formats.py",)
 _REFERENCES = ("unit/security/test_credentials.py",)
 _REFRESH = ("unit/security/test_tokens.py",)
 _SASL = ("unit/security/test_sasl.py", "unit/security/test_tokens.py")
 _STORES = ("unit/security/test_stores.py",)
-_SUITES = ("unit/security/test_tls_errors.py",)
-_TLS = ("unit/security/test_tls_context.py", "unit/test_tls_channel.py")
-_TLS_REFERENCES = ("unit/security/test_tls_context.py",)
+_SUITES = ("unit/security/test_tls.py",)
+_TLS = ("unit/security/test_tls.py", "unit/test_tls_channel.py")
+_TLS_REFERENCES = ("unit/security/test_tls.py",)
 
 PLANTED: tuple[str, ...] = ()
 
@@ -482,7 +482,7 @@ MUTANTS = (
         "security/stores.py",
         '    _warn_of_several_keys(pkcs12.key_count(data), "the first in the file", options)\n',
         "",
-        ("unit/security/test_java_stores.py",),
+        ("unit/security/test_stores.py",),
     ),
     Mutant("security/references.py", "        if root:\n", "        if True:\n", _LOCATIONS),
     Mutant("security/references.py", "if path.is_absolute():", "if False:", _LOCATIONS),

@@ -38,8 +38,15 @@ from spark_kafka_sink.security.mechanisms import PlainSaslClient, ScramSaslClien
 from tests.property.test_protocol_fuzz import SEED, mutated
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl
 from tests.unit.frames import answer_frame
-from tests.unit.security.material import key_entry, store, trusted_entry, with_digest
-from tests.unit.tls_ends import HOST, client_context, server_context
+from tests.unit.security.tls_ends import (
+    HOST,
+    client_context,
+    key_entry,
+    server_context,
+    store,
+    trusted_entry,
+    with_digest,
+)
 
 CASES = int(os.environ.get("FUZZ_CASES", "20000"))
 SASL_CASES, TLS_CASES = max(CASES // 4, 1), max(CASES // 40, 1)

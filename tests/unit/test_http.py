@@ -28,8 +28,8 @@ from spark_kafka_sink.registry.client import RegistryClient
 from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
 from tests.unit.registry.server import TEXT, Registry, options, refusal
 from tests.unit.registry.server import serving as serving_registry
+from tests.unit.security.tls_ends import authority, client_context, server_context
 from tests.unit.security.token_endpoints import HOST, config_for, http_proxy, refused
-from tests.unit.tls_ends import authority, client_context, server_context
 
 pytestmark = pytest.mark.usefixtures("no_proxy")
 

@@ -20,7 +20,7 @@ from spark_kafka_sink.network.interface import (
 )
 from spark_kafka_sink.network.tls import TlsChannel, TlsChannels
 from spark_kafka_sink.network.transport import SelectorNetwork
-from tests.unit.tls_ends import (
+from tests.unit.security.tls_ends import (
     CHANNEL,
     DEADLINE_S,
     HOST,
@@ -29,7 +29,6 @@ from tests.unit.tls_ends import (
     broker,
     client_context,
     explain,
-    limited,
     load_identity,
     other_authority,
     read_exactly,
@@ -58,7 +57,7 @@ def test_bytes_there_and_back(client, version):
         assert channel.version() == version.replace("_", ".")
         channel.sendall(read_exactly(channel, 13).upper())
 
-    with serving(echo, limited(server_context(), version)) as server:
+    with serving(echo, server_context(version=ssl.TLSVersion[version])) as server:
         assert client.connect(server) == Connected(CHANNEL)
         client.network.send(CHANNEL, [b"size", bytearray(b"header"), memoryview(b"records")[:3]])
         events = client.until(lambda events: len(received(events)) == 13)
@@ -285,7 +284,7 @@ def nothing(channel):
 @VERSIONS
 def test_an_authority_that_is_not_trusted(version):
     for client in client_of(client_context(other_authority())):
-        with serving(nothing, limited(server_context(), version)) as server:
+        with serving(nothing, server_context(version=ssl.TLSVersion[version])) as server:
             event = client.connect(server)
             server.join()
     assert event.is_refused
@@ -320,7 +319,7 @@ def test_what_is_no_host_name(client, host):
 @VERSIONS
 def test_no_client_certificate(client, version):
     """With TLS 1.3 the handshake succeeds, and the refusal is what is read first."""
-    context = limited(server_context(wants_client=True), version)
+    context = server_context(None, authority(), ssl.TLSVersion[version])
     with serving(nothing, context) as server:
         first = client.connect(server)
         if isinstance(first, Connected):
@@ -332,7 +331,7 @@ def test_no_client_certificate(client, version):
 
 def test_an_alert_is_told_although_writing_fails_first(client):
     """The broker has hung up when the first request is written: what it said before counts."""
-    context = limited(server_context(wants_client=True), "TLSv1_3")
+    context = server_context(None, authority(), ssl.TLSVersion.TLSv1_3)
     with serving(nothing, context) as server:
         assert client.connect(server) == Connected(CHANNEL)
         server.join()
@@ -352,7 +351,7 @@ def test_a_client_certificate():
         channel.sendall(b"welcome")
 
     for client in client_of(context):
-        with serving(look, server_context(wants_client=True)) as server:
+        with serving(look, server_context(clients=authority())) as server:
             assert client.connect(server) == Connected(CHANNEL)
             assert client.until_received(7) == b"welcome"
     assert "client" in str(seen)

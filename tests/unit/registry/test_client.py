@@ -55,7 +55,7 @@ from tests.unit.registry.server import (
     serving_token,
     unused_port,
 )
-from tests.unit.tls_ends import authority, other_authority, server_context
+from tests.unit.security.tls_ends import authority, other_authority, server_context
 
 LATEST = {"use_latest_version": "true"}
 
@@ -321,7 +321,9 @@ def test_each_fault_is_told_within_seconds(running, name):
     fault = FAULTS[name]
     host = "elsewhere" if name == "another name" else "127.0.0.1"
     shown = authority().issue("registry", [host], expired=name == "expired")
-    context = server_context(shown, "client" in name) if fault.has_tls else None
+    context = (
+        server_context(shown, authority() if "client" in name else None) if fault.has_tls else None
+    )
     registry = running.enter_context(serving(Registry(), context))
     fault.change(registry)
     given = options(fault.url(registry.url), **fault.options)
@@ -339,7 +341,7 @@ def test_each_fault_is_told_within_seconds(running, name):
 
 
 def test_a_client_certificate_is_shown():
-    context = server_context(authority().issue("registry", ["127.0.0.1"]), True)
+    context = server_context(authority().issue("registry", ["127.0.0.1"]), authority())
     with serving(Registry(), context) as registry:
         assert found(registry.url, **TRUST, **showing(authority().issue("client", []))).id == 1
 

@@ -21,7 +21,7 @@ from tests.unit.registry.server import (
     serving,
     serving_token,
 )
-from tests.unit.tls_ends import authority, load_identity, server_context
+from tests.unit.security.tls_ends import authority, load_identity, server_context
 
 FIRST = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","string"]}]}'
 SECOND = FIRST.replace('"R"', '"S"')

@@ -1,38 +1,34 @@
-"""What a store's file is taken for, and what does not go together."""
+"""What a store's file is taken for, what does not go together, and stores that keytool and openssl have written."""
 
 import os
+import shutil
 import stat
-from datetime import timedelta
+import subprocess
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding
-from cryptography.hazmat.primitives.serialization.pkcs12 import (
-    PKCS12Certificate,
-    serialize_key_and_certificates,
-)
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
-from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.security import key_formats, pkcs12, stores, tls
-from spark_kafka_sink.security.key_formats import (
-    DamagedStoreError,
-    KeyPasswordError,
-    StoreError,
-    StorePasswordError,
-)
-from spark_kafka_sink.security.pkcs12 import describe_certificate
+from spark_kafka_sink.localkafka.certificates import Authority, write_private
+from spark_kafka_sink.security import stores, tls
 from spark_kafka_sink.security.stores import key_store_options, trust_store_options
 from spark_kafka_sink.security.tls import TlsContext
 from spark_kafka_sink.security.tls_errors import TOKEN_ENDPOINT
-from tests.unit.security.material import key_entry, store, trusted_entry
+from tests.unit.security.tls_ends import handshake, key_entry, server_context, store, trusted_entry
 
 AUTHORITY = Authority()
 CLIENT = AUTHORITY.issue("client")
 PASSWORD = "the store's password: marked-store"
+STORE = Secret(PASSWORD)
 TRUST_OPTIONS, KEY_OPTIONS = trust_store_options("kafka."), key_store_options("kafka.")
+WITHOUT_PASSWORD = (
+    "SSL key store is specified, but key store password is not specified. "
+    "Set kafka.ssl.keystore.password"
+)
 
 
 def of_file(folder, content, **options):
@@ -83,88 +79,72 @@ def test_a_type_that_is_not_what_the_file_is(said, tmp_path):
     assert "its content is PKCS12, but the store's type is given as PEM" in trust_error(config)
 
 
-def test_a_type_that_is_not_given_or_another_of_java_is_what_the_file_is(tmp_path):
-    password = Secret(PASSWORD)
-    for config in (
-        of_file(tmp_path, AUTHORITY.pem),
-        of_file(tmp_path, AUTHORITY.pem, type="PEM"),
-        of_file(tmp_path, AUTHORITY.pem.replace("CERTIFICATE", "X509 CERTIFICATE")),
-        of_file(tmp_path, b"f\xfcr uns alle\n" + AUTHORITY.pem.encode()),
-        of_file(tmp_path, f"0 is what this comment begins with, as PKCS12 does\n{AUTHORITY.pem}"),
-        of_file(tmp_path, CLIENT.pkcs12(PASSWORD), password=password),
-        of_file(tmp_path, store(PASSWORD, trusted_entry("ca", b"DER")), password=password),
-        of_file(tmp_path, CLIENT.pkcs12(PASSWORD), password=password, type="JKS"),
-        of_file(
-            tmp_path, store(PASSWORD, trusted_entry("ca", b"DER")), password=password, type="PKCS12"
-        ),
-    ):
-        assert stores.trusted_certificates(config, TRUST_OPTIONS)
+JAVAS = store(PASSWORD, trusted_entry("ca", b"DER"))
 
 
-def test_a_pkcs12_store_in_ber_is_read_with_its_password(tmp_path):
-    """As other programs than Java and OpenSSL write it: the outer length is not told."""
-    data = CLIENT.pkcs12(PASSWORD)
-    ber = b"\x30\x80" + key_formats.first_element(data, key_formats.SEQUENCE).value + b"\0\0"
-    material = stores.key_material(of_file(tmp_path, ber, password=Secret(PASSWORD)), KEY_OPTIONS)
-    assert len(material.chain) == 2
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        (AUTHORITY.pem, {}),
+        (AUTHORITY.pem, {"type": "PEM"}),
+        (AUTHORITY.pem.replace("CERTIFICATE", "X509 CERTIFICATE"), {}),
+        (b"f\xfcr uns alle\n" + AUTHORITY.pem.encode(), {}),
+        (f"0 is what this comment begins with, as PKCS12 does\n{AUTHORITY.pem}", {}),
+        (CLIENT.pkcs12(PASSWORD), {"password": STORE}),
+        (JAVAS, {"password": STORE}),
+        (CLIENT.pkcs12(PASSWORD), {"password": STORE, "type": "JKS"}),
+        (JAVAS, {"password": STORE, "type": "PKCS12"}),
+    ],
+)
+def test_a_type_that_is_not_given_or_another_of_java_is_what_the_file_is(
+    content, options, tmp_path
+):
+    assert stores.trusted_certificates(of_file(tmp_path, content, **options), TRUST_OPTIONS)
 
 
-def test_a_pem_file_has_no_password_of_a_store(tmp_path):
-    password = Secret(PASSWORD)
-    assert trust_error(of_file(tmp_path, AUTHORITY.pem, password=password)) == (
+def test_passwords_that_are_not_wanted_or_missing_or_wrong(tmp_path):
+    assert trust_error(of_file(tmp_path, AUTHORITY.pem, password=STORE)) == (
         "SSL trust store password cannot be specified for PEM format. "
         "Leave out kafka.ssl.truststore.password"
     )
-    assert key_error(of_file(tmp_path, CLIENT.pem(), password=password)) == (
+    assert key_error(of_file(tmp_path, CLIENT.pem(), password=STORE)) == (
         "SSL key store password cannot be specified with PEM format, only key password may be "
         "specified. Leave out kafka.ssl.keystore.password; where the key is encrypted, set "
         "kafka.ssl.key.password"
     )
-
-
-@pytest.mark.parametrize("content", [CLIENT.pkcs12(PASSWORD), store(PASSWORD)])
-def test_a_key_store_of_java_wants_a_password(content, tmp_path):
-    assert key_error(of_file(tmp_path, content)) == (
-        "SSL key store is specified, but key store password is not specified. "
-        "Set kafka.ssl.keystore.password"
-    )
+    for content in (CLIENT.pkcs12(PASSWORD), store(PASSWORD)):
+        assert key_error(of_file(tmp_path, content)) == WITHOUT_PASSWORD
+    config = of_file(tmp_path, store(PASSWORD), password=Secret("marked-wrong"))
+    assert trust_error(config).endswith("Check kafka.ssl.truststore.password")
+    assert key_error(config).endswith("Check kafka.ssl.keystore.password")
+    # A key of Java's may have a password of its own.
+    data = store(PASSWORD, key_entry("k", b"key", "its own: marked", [b"of k"]))
+    told = "the key's password is wrong. Check kafka.ssl.key.password"
+    assert told in key_error(of_file(tmp_path, data, password=STORE))
+    own = of_file(tmp_path, data, password=STORE, key_password=Secret("its own: marked"))
+    assert stores.key_material(own, KEY_OPTIONS) is not None
 
 
 def test_a_store_without_what_is_wanted(tmp_path):
-    empty = of_file(tmp_path, store(PASSWORD), password=Secret(PASSWORD))
+    empty = of_file(tmp_path, store(PASSWORD), password=STORE)
     assert "it holds no certificate that could be trusted" in trust_error(empty)
     assert "it holds no private key" in key_error(empty)
-    no_key = of_file(tmp_path, AUTHORITY.pem)
-    assert "Expected one private key, but found 0" in key_error(no_key)
-    no_chain = of_file(tmp_path, CLIENT.private_key())
-    assert "At least one certificate expected, but none found" in key_error(no_chain)
+    for content, message in (
+        (AUTHORITY.pem, "Expected one private key, but found 0"),
+        (CLIENT.private_key(), "At least one certificate expected, but none found"),
+    ):
+        assert message in key_error(of_file(tmp_path, content))
+    assert stores.trusted_certificates(StoreConfig(), TRUST_OPTIONS) is None
+    assert stores.key_material(StoreConfig(), KEY_OPTIONS) is None
 
 
 @pytest.mark.parametrize("aliases", ["a", "ba", "bac"])
 def test_of_several_keys_the_first_by_alias_is_used(aliases, tmp_path, caplog):
     entries = [key_entry(a, a.encode(), PASSWORD, [b"of " + a.encode()]) for a in aliases]
-    config = of_file(tmp_path, store(PASSWORD, *entries), password=Secret(PASSWORD))
-    material = stores.key_material(config, KEY_OPTIONS)
-    assert material.chain == (b"of a",)
+    config = of_file(tmp_path, store(PASSWORD, *entries), password=STORE)
+    assert stores.key_material(config, KEY_OPTIONS).chain == (b"of a",)
     said = f"of {len(aliases)} private keys, a, the first by its alias, is used"
     assert (said in caplog.text) == bool(caplog.records) == (len(aliases) > 1)
-
-
-def test_a_key_of_java_may_have_a_password_of_its_own(tmp_path):
-    data = store(PASSWORD, key_entry("k", b"key", "its own: marked", [b"of k"]))
-    for given, problem in ((None, "the key's password is wrong"), ("its own: marked", None)):
-        key_password = None if given is None else Secret(given)
-        config = of_file(tmp_path, data, password=Secret(PASSWORD), key_password=key_password)
-        if problem is not None:
-            assert f"{problem}. Check kafka.ssl.key.password" in key_error(config)
-        else:
-            assert stores.key_material(config, KEY_OPTIONS) is not None
-
-
-def test_a_wrong_password_of_a_store_names_its_option(tmp_path):
-    config = of_file(tmp_path, store(PASSWORD), password=Secret("marked-wrong"))
-    assert trust_error(config).endswith("Check kafka.ssl.truststore.password")
-    assert key_error(config).endswith("Check kafka.ssl.keystore.password")
 
 
 @pytest.mark.parametrize("key_password", [None, PASSWORD])
@@ -204,23 +184,25 @@ def test_damaged_text_names_its_own_option(option):
     assert key_error(config).startswith(f"kafka.ssl.keystore.{option}: ")
 
 
-def test_nothing_asked_for_is_nothing():
-    assert stores.trusted_certificates(StoreConfig(), TRUST_OPTIONS) is None
-    assert stores.key_material(StoreConfig(), KEY_OPTIONS) is None
-
-
 def test_what_cannot_be_opened_is_told(tmp_path):
-    assert "Is a directory" in trust_error(StoreConfig(str(tmp_path)))
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate(17 << 20)
-    assert "it is larger than 16 MiB" in trust_error(StoreConfig(str(large)))
-    endless = StoreConfig("/dev/zero")
-    assert "it is larger than 16 MiB" in trust_error(endless), "whatever its size is said to be"
-    missing = StoreConfig(str(tmp_path / "missing.jks"), Secret(PASSWORD))
+    # Whatever its size is said to be.
+    for path, told in (
+        (tmp_path, "Is a directory"),
+        (large, "it is larger than 16 MiB"),
+        ("/dev/zero", "it is larger than 16 MiB"),
+    ):
+        assert told in trust_error(StoreConfig(str(path)))
+    missing = StoreConfig(str(tmp_path / "missing.jks"), STORE)
     assert key_error(missing).startswith(
         f"kafka.ssl.keystore.location={missing.location}: this process on host "
     )
+    empty = SslConfig(truststore=of_file(tmp_path, ""))
+    of_jaas = r"^the JAAS option ssl.truststore.location=.*: it is empty"
+    with pytest.raises(ConfigError, match=of_jaas):
+        TlsContext(empty, TOKEN_ENDPOINT).context()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -228,14 +210,6 @@ def test_a_file_of_somebody_else_is_told(tmp_path):
     config = of_file(tmp_path, AUTHORITY.pem)
     (tmp_path / "store-0").chmod(0)
     assert "Permission denied" in trust_error(config)
-
-
-def test_options_of_a_token_endpoint_are_named_as_they_are_given(tmp_path):
-    config = SslConfig(truststore=of_file(tmp_path, ""))
-    with pytest.raises(
-        ConfigError, match=r"^the JAAS option ssl.truststore.location=.*: it is empty"
-    ):
-        TlsContext(config, TOKEN_ENDPOINT).context()
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="Linux has such files")
@@ -262,183 +236,207 @@ def test_where_files_cannot_be_in_memory_one_is_written_and_deleted(lacks, monke
     assert not os.path.exists(path)
 
 
-def der(tag, *parts):
-    """Of less than 128 bytes of content, or of less than 64 KiB."""
-    content = b"".join(parts)
-    size = len(content)
-    length = bytes([size]) if size < 128 else b"\x82" + size.to_bytes(2, "big")
-    return bytes([tag]) + length + content
+# --- stores of other programs ----------------------------------------------------------------------
 
-
-def oid(hexadecimal):
-    return der(6, bytes.fromhex(hexadecimal))
-
-
-DATA, SIGNED, ENCRYPTED = (oid(f"2a864886f70d0107{n}") for n in ("01", "02", "06"))
-KEY, SHROUDED, CERTIFICATE_BAG, CRL = (oid(f"2a864886f70d010c0a01{n}") for n in ("01", "02", "03", "04"))  # fmt: skip
-NAME, OF_A_KEY, TRUSTED = oid("2a864886f70d010914"), oid("2a864886f70d010915"), oid("6086480186f966adca7b0101")  # fmt: skip
-VERSION, NOTHING = der(2, b"\3"), der(0x30)
-
-
-def info(kind, content):
-    return der(0x30, kind, der(0xA0, content))
-
-
-def bag(kind, value, *attributes):
-    marks = [der(0x31, *(der(0x30, mark, der(0x31)) for mark in attributes))]
-    return der(0x30, kind, der(0xA0, value), *(marks if attributes else ()))
-
-
-def certificate(content, *attributes):
-    return bag(CERTIFICATE_BAG, info(oid("2a864886f70d01091601"), der(4, content)), *attributes)
-
-
-def part(*bags):
-    return info(DATA, der(4, der(0x30, *bags)))
-
-
-def pkcs12_store(*parts, kind=DATA):
-    return der(0x30, VERSION, info(kind, der(4, der(0x30, *parts))))
-
-
-@pytest.mark.parametrize(
-    ("data", "trusted"),
-    [
-        (pkcs12_store(part(certificate(b"1"), certificate(b"2"))), [b"1", b"2"]),
-        (pkcs12_store(part(certificate(b"1", TRUSTED), certificate(b"2"))), [b"1", b"2"]),
-        (pkcs12_store(part(bag(KEY, NOTHING), certificate(b"1", OF_A_KEY), certificate(b"2"))), [b"1"]),
-        (pkcs12_store(part(bag(SHROUDED, NOTHING), certificate(b"1", NAME), certificate(b"2", TRUSTED))), [b"2"]),
-        (pkcs12_store(part(bag(CRL, NOTHING), certificate(b"1"))), [b"1"]),
-        (pkcs12_store(info(ENCRYPTED, NOTHING), part(certificate(b"1"))), [b"1"]),
-        (pkcs12_store(part()), []),
-    ],
-)  # fmt: skip
-def test_what_is_trusted_of_a_store_in_clear(data, trusted):
-    """Of a store with a key, what keytool has marked."""
-    assert [*pkcs12.trusted_certificates(data, None)] == trusted
-
-
-OF_NUMBERS = der(0x30, der(2, b"\1"), der(2, b"\1"))
-IN_A_SET = der(0x31, DATA, der(0xA0, der(4, der(0x30, part(certificate(b"1"))))))
-
-
-@pytest.mark.parametrize(
-    ("data", "error", "words"),
-    [
-        (pkcs12_store(info(ENCRYPTED, NOTHING)), StorePasswordError, "has a password, and none"),
-        (
-            pkcs12_store(part(certificate(b"1")), kind=SIGNED),
-            StoreError,
-            "protected by a public key",
-        ),
-        (der(0x30, VERSION), DamagedStoreError, "it is cut"),
-        (NOTHING, DamagedStoreError, "not a PKCS12 store; if it is a certificate"),
-        (der(0x30, NOTHING), DamagedStoreError, "not a PKCS12 store; if it is a"),
-        (der(0x30, VERSION, der(4, b"x")), DamagedStoreError, "or it was altered"),
-        (der(0x30, VERSION, OF_NUMBERS), DamagedStoreError, "or it was altered"),
-        (der(0x30, VERSION, IN_A_SET), DamagedStoreError, "or it was altered"),
-    ],
+KEY_PASSWORD = "the key's password: marked-key"
+WRONG = Secret("another password: marked-wrong")
+# The stores are made by a dozen JVMs, within the limit of the first test that wants them.
+slow = pytest.mark.slow
+long_enough = pytest.mark.timeout(300)
+needs_openssl = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl is not installed"
 )
-def test_what_is_said_of_a_store_that_cannot_be_read(data, error, words):
-    with pytest.raises(error, match=words):
-        pkcs12.trusted_certificates(data, None)
-    assert pkcs12.key_count(data) == 1
+KINDS = pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 
 
-@pytest.mark.parametrize(
-    ("data", "count"),
-    [
-        (pkcs12_store(part(bag(KEY, NOTHING), bag(SHROUDED, NOTHING))), 2),
-        (pkcs12_store(part(bag(KEY, NOTHING)), info(ENCRYPTED, NOTHING)), 1),
-        (pkcs12_store(part(bag(KEY, NOTHING), bag(KEY, NOTHING)), info(ENCRYPTED, NOTHING)), 2),
-        (pkcs12_store(part(certificate(b"1"))), 1),
-    ],
-)
-def test_keys_are_counted_where_they_are_seen(data, count):
-    assert pkcs12.key_count(data) == count
+def run(*command):
+    subprocess.run([str(part) for part in command], check=True, capture_output=True)
 
 
-# --- with a password ----------------------------------------------------------------------------
-
-MARKED = "marked"
-SIGNER = Authority()
-SIGNED_CLIENT = SIGNER.issue("client")
-OWN = SIGNED_CLIENT.certificate
-ABOVE, OTHER = SIGNER.certificate, Authority("other").certificate
+def keytool(*arguments):
+    # The C1 compiler alone: this is the start of a JVM, and little else.
+    run("keytool", "-J-XX:TieredStopAtLevel=1", *arguments, "-noprompt")
 
 
-def written(*others, has_key = True, own = OWN):  # fmt: skip
-    encryption = BestAvailableEncryption(MARKED.encode())
-    key = SIGNED_CLIENT.key if has_key else None
-    return serialize_key_and_certificates(b"key", key, own, others or None, encryption)
+class Material:
+    """An authority, a client's key that it signed, and the stores that other programs make of them."""
+
+    def __init__(self, folder, key_type):
+        self.folder = folder
+        self.authority = Authority(key_type=key_type)
+        self.client = self.authority.issue("client", key_type=key_type)
+        self.server = server_context(self.authority.issue("broker", ["localhost"]))
+        write_private(folder / "client.p12", self.client.pkcs12(PASSWORD))
+        write_private(folder / "client.pem", self.client.pem())
+        write_private(folder / "ca.pem", self.authority.pem)
+        for kind, own in (
+            ("JKS", ("-destkeypass", KEY_PASSWORD)),
+            ("PKCS12", ()),
+            ("JCEKS", ("-destkeypass", KEY_PASSWORD)),
+        ):
+            self.import_key(self.path(f"key.{kind}"), kind, own)
+        for kind in ("JKS", "PKCS12"):
+            self.import_trusted(self.path(f"trust.{kind}"), self.path("ca.pem"), kind)
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def import_key(self, path, kind, own=(), jvm=()):
+        source = ("-srckeystore", self.path("client.p12"), "-srcstorepass", PASSWORD)
+        destination = ("-destkeystore", path, "-deststoretype", kind, "-deststorepass", PASSWORD)
+        keytool(*jvm, "-importkeystore", "-srcalias", "key", *source, *destination, *own)
+
+    def import_trusted(self, path, certificate, kind, jvm=()):
+        store = ("-keystore", path, "-storetype", kind, "-storepass", PASSWORD)
+        keytool(*jvm, "-importcert", "-file", certificate, "-alias", "trusted", *store)
+
+    def of_openssl(self, *options):
+        """A PKCS12 key store; its path."""
+        path = self.path(f"openssl{''.join(options)}.p12")
+        source = ("-in", self.path("client.pem"), "-certfile", self.path("ca.pem"))
+        run(*OPENSSL, *source, "-out", path, *options)
+        return path
+
+    def trust(self, kind, password=STORE, said=None):
+        return StoreConfig(self.path(f"trust.{kind}"), password, said)
+
+    def key(self, kind, password=STORE, **other):
+        own = Secret(KEY_PASSWORD) if kind in ("JKS", "JCEKS") else None
+        key_password = other.get("key_password", own)
+        return StoreConfig(self.path(f"key.{kind}"), password, key_password=key_password)
+
+    def peer_seen_by_server(self, config):
+        """The client's name, out of a handshake in which both sides check the other."""
+        server = self.authority.issue("broker", ["localhost"])
+        outcome = handshake(TlsContext(config).context(), server_context(server, self.authority))
+        assert outcome.error is None
+        return outcome.peer
 
 
-def named(found, name=None):
-    return PKCS12Certificate(found, (name or found.subject.rfc4514_string()).encode())
+OPENSSL = ("openssl", "pkcs12", "-export", "-passout", f"pass:{PASSWORD}")
 
 
-def as_der(*certificates):
-    return tuple(found.public_bytes(Encoding.DER) for found in certificates)
+@pytest.fixture(scope="session", params=["RSA", "EC"])
+def material(request, tmp_path_factory):
+    return Material(tmp_path_factory.mktemp("stores"), request.param)
 
 
-@pytest.mark.parametrize(
-    ("data", "trusted"),
-    [
-        (written(), (OWN,)),
-        (written(ABOVE), (OWN,)),
-        (written(ABOVE, ABOVE), (OWN,)),
-        (written(named(ABOVE, "an alias"), named(OTHER, "x")), (OWN, OTHER)),
-        (written(ABOVE, named(ABOVE, "an alias")), (OWN, ABOVE)),
-        (written(named(ABOVE), named(OTHER)), (OWN,)),
-        (written(ABOVE, OTHER, has_key=False, own=None), (ABOVE, OTHER)),
-    ],
-)
-def test_what_is_trusted_beside_a_key(data, trusted):
-    """What has a name of its own, unless it is in the key's chain alone."""
-    assert pkcs12.trusted_certificates(data, MARKED) == as_der(*trusted)
+def trusted_names(store):
+    """The names in the certificates that are trusted."""
+    found = stores.trusted_certificates(store, TRUST_OPTIONS)
+    subjects = [x509.load_der_x509_certificate(der).subject for der in found]
+    return [subject.rfc4514_string().removeprefix("CN=") for subject in subjects]
 
 
-def test_a_key_comes_with_its_chain_and_has_the_stores_password():
-    data = written(OTHER, ABOVE)
-    assert pkcs12.key_material(data, MARKED, None).chain == as_der(OWN, ABOVE)
-    assert pkcs12.key_material(data, MARKED, MARKED).chain == as_der(OWN, ABOVE)
-    assert pkcs12.key_material(written(OTHER), MARKED, None).chain == as_der(OWN)
-    # It ends with the first authority that has signed itself.
-    same_name = Authority().certificate
-    assert len(pkcs12.key_material(written(ABOVE, same_name), MARKED, None).chain) == 2
-    with pytest.raises(KeyPasswordError):
-        pkcs12.key_material(data, MARKED, "another")
-    for without in (written(OTHER, own=None), written(ABOVE, has_key=False, own=None)):
-        with pytest.raises(DamagedStoreError, match="no private key with a certificate"):
-            pkcs12.key_material(without, MARKED, None)
+def failure(**stores):
+    """What is said; no secret is in it."""
+    with pytest.raises(ConfigError) as raised:
+        TlsContext(SslConfig(**stores)).context()
+    message = str(raised.value)
+    assert not [secret for secret in ("marked", "PRIVATE KEY") if secret in message]
+    assert raised.value.__cause__ is None
+    return message
 
 
-def test_a_damaged_store_is_told_from_a_wrong_password():
-    data = written(ABOVE)
-    for password in ("wrong", "\udc80"):
-        with pytest.raises(StorePasswordError):
-            pkcs12.trusted_certificates(data, password)
-    with pytest.raises(DamagedStoreError):
-        pkcs12.trusted_certificates(der(0x30, VERSION, info(DATA, der(4, b"x"))), MARKED)
-    assert pkcs12.describe_certificate(b"none", 0) == "which cannot be read"
+@slow
+@long_enough
+class TestOthersStores:
+    @KINDS
+    def test_key_store_and_trust_store_in_a_handshake(self, material, kind):
+        for said in ("JKS", "PKCS12", None):
+            config = SslConfig(
+                truststore=material.trust(kind, said=said), keystore=material.key(kind)
+            )
+            assert material.peer_seen_by_server(config) == "client"
+        found = TlsContext(config).context().get_ca_certs(binary_form=True)
+        assert found == [material.authority.certificate.public_bytes(Encoding.DER)]
+        # Of a store with a key, Java trusts the key's own certificate.
+        assert trusted_names(StoreConfig(material.path(f"key.{kind}"), STORE)) == ["client"]
 
+    @KINDS
+    def test_wrong_and_missing_passwords_are_told_with_their_option(self, material, kind):
+        for option, which in (("truststore", material.trust), ("keystore", material.key)):
+            config = which(kind, WRONG)
+            message = failure(**{option: config})
+            assert f"kafka.ssl.{option}.location={config.location}: " in message
+            assert message.endswith(f"Check kafka.ssl.{option}.password")
+        message = failure(keystore=material.key(kind, key_password=WRONG))
+        assert "the key's password is" in message
+        assert message.endswith("Check kafka.ssl.key.password")
+        assert failure(keystore=material.key(kind, None)) == WITHOUT_PASSWORD
 
-CERTIFICATE = Authority("the authority").issue("alice").certificate
-DER = CERTIFICATE.public_bytes(Encoding.DER)
-BEGIN, END = CERTIFICATE.not_valid_before_utc, CERTIFICATE.not_valid_after_utc
-SECOND = timedelta(seconds=1)
+    def test_without_a_key_password_the_stores_is_tried(self, material):
+        message = failure(keystore=material.key("JKS", key_password=None))
+        assert message.endswith("the key's password is wrong. Check kafka.ssl.key.password")
+        keystore = material.key("PKCS12", key_password=STORE)
+        TlsContext(SslConfig(keystore=keystore)).context()
 
+    def test_which_trust_stores_want_a_password(self, material):
+        context = TlsContext(SslConfig(truststore=material.trust("JKS", None))).context()
+        assert handshake(context, material.server).version == "TLSv1.3"
+        assert failure(truststore=material.trust("PKCS12", None)).endswith(
+            "it has a password, and none is given. Check kafka.ssl.truststore.password"
+        )
 
-def at(moment):
-    return describe_certificate(DER, int(moment.timestamp() * 1000))
+    def test_what_is_no_key_store(self, material):
+        message = failure(keystore=material.key("JCEKS"))
+        assert "it is a JCEKS store, which is not read here" in message
+        for kind in ("JKS", "PKCS12"):
+            assert "it holds no private key" in failure(keystore=material.trust(kind))
 
+    @needs_openssl
+    @pytest.mark.parametrize(
+        "options",
+        [(), ("-legacy",), ("-certpbe", "NONE"), ("-nomac",), ("-certpbe", "NONE", "-nomac")],
+        ids=lambda options: " ".join(options) or "as it is by default",
+    )
+    def test_key_stores_of_openssl(self, material, options):
+        store = StoreConfig(material.of_openssl(*options), STORE)
+        trust = StoreConfig(certificates=material.authority.pem)
+        config = SslConfig(truststore=trust, keystore=store)
+        assert material.peer_seen_by_server(config) == "client"
+        # As in Java, the authority that signed a key is not trusted for that.
+        assert trusted_names(store) == ["client"]
 
-def test_whose_it_is_and_until_when():
-    who = "CN=alice, signed by CN=the authority, "
-    assert at(BEGIN - SECOND) == f"{who}which is not valid before {BEGIN:%Y-%m-%d}"
-    assert at(BEGIN) == at(END) == f"{who}valid until {END:%Y-%m-%d}"
-    assert at(END + SECOND) == f"{who}which has expired on {END:%Y-%m-%d}"
+    @needs_openssl
+    def test_certificates_in_clear_are_read_without_a_password(self, material):
+        path = material.path("openssl-authority.p12")
+        run(*OPENSSL, "-nokeys", "-in", material.path("ca.pem"), "-out", path, "-certpbe", "NONE")
+        context = TlsContext(SslConfig(truststore=StoreConfig(path))).context()
+        assert handshake(context, material.server).version == "TLSv1.3"
+        # With a key beside it, it stands for the key.
+        path = material.of_openssl("-certpbe", "NONE")
+        assert trusted_names(StoreConfig(path)) == ["client"]
 
+    @pytest.mark.parametrize("in_clear", [False, True], ids=["encrypted", "in clear"])
+    @pytest.mark.parametrize("entry", ["another", "the authority of the key"])
+    def test_and_what_was_imported_as_trusted(self, material, entry, in_clear):
+        """Also the very authority that stands in the key's chain."""
+        authority = Authority("another") if entry == "another" else material.authority
+        path = material.path(f"both-{entry}-{in_clear}.PKCS12")
+        certificate = write_private(Path(path).with_suffix(".pem"), authority.pem)
+        jvm = ("-J-Dkeystore.pkcs12.certProtectionAlgorithm=NONE",) if in_clear else ()
+        material.import_key(path, "PKCS12", jvm=jvm)
+        material.import_trusted(path, certificate, "PKCS12", jvm)
+        names = trusted_names(StoreConfig(path, None if in_clear else STORE))
+        assert sorted(names) == sorted(
+            ["client", "another" if entry == "another" else "pykafka-sink local authority"]
+        )
 
-def test_what_cannot_be_read_is_said_to_be_so():
-    assert describe_certificate(b"no certificate", 0) == "which cannot be read"
+    def test_of_several_keys_the_first_is_used_and_that_is_told(self, tmp_path, caplog):
+        path = str(tmp_path / "two.PKCS12")
+        own = ("-keystore", path, "-storetype", "PKCS12", "-storepass", PASSWORD)
+        for name in ("first", "second"):
+            keytool("-genkeypair", "-alias", name, "-keyalg", "EC", "-dname", f"CN={name}", *own)
+        TlsContext(SslConfig(keystore=StoreConfig(path, STORE))).context()
+        assert "kafka.ssl.keystore.location: of 2 private keys, the first in the file is used" in (
+            caplog.text
+        )
+
+    @pytest.mark.parametrize("password", [Secret("changeit"), None])
+    def test_the_authorities_that_come_with_java(self, password):
+        """What Java trusts by itself, for those who want the same here."""
+        home = Path(shutil.which("keytool")).resolve().parents[1]
+        truststore = StoreConfig(str(home / "lib" / "security" / "cacerts"), password)
+        context = TlsContext(SslConfig(truststore=truststore)).context()
+        assert len(context.get_ca_certs()) > 20
