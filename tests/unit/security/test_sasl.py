@@ -1,4 +1,4 @@
-"""The bytes of each SASL mechanism, and what a wrong broker gets: an AuthenticationError."""
+"""The bytes of each SASL mechanism, the dialogue of a connection, and what a wrong broker gets: an AuthenticationError."""
 
 import base64
 import hashlib
@@ -44,6 +44,7 @@ from spark_kafka_sink.protocol.messages.client import (
     SaslHandshakeResponse,
 )
 from spark_kafka_sink.protocol.messages.topics import MetadataRequest, MetadataResponse
+from spark_kafka_sink.security import mechanisms
 from spark_kafka_sink.security.mechanisms import (
     OAuthBearerSaslClient,
     PlainSaslClient,
@@ -53,27 +54,46 @@ from spark_kafka_sink.security.mechanisms import (
     new_nonce,
 )
 from tests.unit.frames import answer_frame
+from tests.unit.simulated_time import Chance
 
 # RFC 7677, section 3.
 USER = ScramUser("user", Secret("pencil"))
 NONCE = "rOprNGfwEbeRWgbNEkqO"
+
 SERVER_FIRST = (
     b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
 )
+
+
 CLIENT_FINAL = (
     b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
     b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
 )
+
+
 SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
-def scram(user=USER, mechanism="SCRAM-SHA-256"):
-    return ScramSaslClient(mechanism, user, nonce=lambda: NONCE)
+def scram(user=USER, mechanism="SCRAM-SHA-256", nonce=NONCE):
+    return ScramSaslClient(mechanism, user, nonce=lambda: nonce)
 
 
-def begun(conversation):
+def first_of(name="user", password="x", is_token=False):
+    return scram(ScramUser(name, Secret(password), is_token)).initial_response().decode()
+
+
+def begun(conversation, *challenges):
+    """A conversation after its first message and these challenges."""
     conversation.initial_response()
+    for challenge in challenges:
+        conversation.evaluate_challenge(challenge)
     return conversation
+
+
+def refused(conversation, challenge, told):
+    with pytest.raises(AuthenticationError, match=told) as raised:
+        conversation.evaluate_challenge(challenge)
+    assert "pencil" not in str(raised.value)
 
 
 class TestPlain:
@@ -82,8 +102,7 @@ class TestPlain:
         assert conversation.mechanism == "PLAIN"
         assert conversation.initial_response() == b'\0alice\0Sp"ec,=i\\al \xc3\xbc;'
         assert conversation.evaluate_challenge(b"") is None
-
-    def test_bytes_of_the_environment_that_are_no_utf8_are_sent_as_they_are(self):
+        # Bytes of the environment that are no UTF-8 are sent as they are.
         assert PlainSaslClient("a", Secret("\udcff")).initial_response() == b"\0a\0\xff"
 
     @pytest.mark.parametrize(("name", "password"), [("a\0b", "S3CRET"), ("a", "S3CRET\0")])
@@ -99,33 +118,35 @@ class TestPlain:
         assert raised.value.__cause__ is None
         assert raised.value.__suppress_context__
 
-    def test_a_broker_that_goes_on(self):
-        conversation = begun(PlainSaslClient("a", Secret("b")))
-        conversation.evaluate_challenge(b"ignored, as in Java")
-        with pytest.raises(AuthenticationError, match="goes on with SASL PLAIN"):
-            conversation.evaluate_challenge(b"")
-
 
 class TestScram:
-    def test_the_example_of_rfc_7677(self):
-        conversation = scram()
-        assert conversation.initial_response() == b"n,,n=user,r=" + NONCE.encode()
-        assert conversation.evaluate_challenge(SERVER_FIRST) == CLIENT_FINAL
-        assert conversation.evaluate_challenge(SERVER_FINAL) is None
-
-    def test_the_example_of_rfc_5802_by_its_algorithm(self, monkeypatch):
-        """Its hash, SHA-1, is not one of Kafka's: the messages are the same otherwise."""
-        from spark_kafka_sink.security import mechanisms as module
-
-        monkeypatch.setitem(module.HASHES, "SCRAM-SHA-1", "sha1")
-        conversation = ScramSaslClient(
-            "SCRAM-SHA-1", USER, nonce=lambda: "fyko+d2lbbFgONRv9qkxdawL"
-        )
-        assert conversation.initial_response() == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"
-        assert conversation.evaluate_challenge(
-            b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096"
-        ) == (b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=")
-        assert conversation.evaluate_challenge(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=") is None
+    @pytest.mark.parametrize(
+        ("mechanism", "nonce", "server_first", "client_final", "server_final"),
+        [
+            ("SCRAM-SHA-256", NONCE, SERVER_FIRST, CLIENT_FINAL, SERVER_FINAL),
+            # Extensions of the broker mean nothing.
+            ("SCRAM-SHA-256", NONCE, SERVER_FIRST + b",x=y,zz=a=b", None, None),
+            # RFC 5802. Its hash is not one of Kafka's: the messages are the same otherwise.
+            (
+                "SCRAM-SHA-1",
+                "fyko+d2lbbFgONRv9qkxdawL",
+                b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096",
+                b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,"
+                b"p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=",
+                b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=",
+            ),
+        ],
+    )
+    def test_the_examples_of_the_rfcs(
+        self, mechanism, nonce, server_first, client_final, server_final, monkeypatch
+    ):
+        monkeypatch.setitem(mechanisms.HASHES, "SCRAM-SHA-1", "sha1")
+        conversation = scram(USER, mechanism, nonce)
+        assert conversation.initial_response() == b"n,,n=user,r=" + nonce.encode()
+        final = conversation.evaluate_challenge(server_first)
+        if client_final is not None:
+            assert final == client_final
+            assert conversation.evaluate_challenge(server_final) is None
 
     def test_sha_512_against_a_server_of_the_test(self):
         """A second writing of RFC 5802, the server's side."""
@@ -144,25 +165,11 @@ class TestScram:
         answer = base64.b64encode(hmac.digest(server_key, message, "sha512"))
         assert conversation.evaluate_challenge(b"v=" + answer) is None
 
-    def test_a_delegation_token_is_told_by_an_extension(self):
-        user = ScramUser("kT8qVq3bQSmm1w", Secret("aG1hYw=="), is_token=True)
-        first = scram(user).initial_response()
-        assert first == b"n,,n=kT8qVq3bQSmm1w,r=" + NONCE.encode() + b",tokenauth=true"
-
-    def test_names_are_escaped(self):
-        assert (
-            scram(ScramUser("a=b,c", Secret("x")))
-            .initial_response()
-            .startswith(b"n,,n=a=3Db=2Cc,r=")
-        )
-
-    def test_names_are_sent_without_saslprep(self):
-        assert (
-            "n,,n=Ⅸ\u00ad,r=".encode()
-            in scram(ScramUser("Ⅸ\u00ad", Secret("x"))).initial_response()
-        )
-
-    def test_nonces_are_printable_and_differ(self):
+    def test_names_and_tokens(self):
+        first = first_of("kT8qVq3bQSmm1w", "aG1hYw==", is_token=True)
+        assert first == f"n,,n=kT8qVq3bQSmm1w,r={NONCE},tokenauth=true"
+        assert first_of("a=b,c").startswith("n,,n=a=3Db=2Cc,r=")
+        assert "n,,n=Ⅸ\u00ad,r=" in first_of("Ⅸ\u00ad"), "without SASLprep"
         nonces = {new_nonce() for _ in range(100)}
         assert len(nonces) == 100
         assert all(n.isascii() and n.isprintable() and "," not in n for n in nonces)
@@ -188,10 +195,6 @@ class TestScram:
             conversation.evaluate_challenge(server_first)
         assert "pencil" not in str(raised.value)
 
-    def test_extensions_of_the_broker_mean_nothing(self):
-        conversation = begun(scram())
-        assert conversation.evaluate_challenge(SERVER_FIRST + b",x=y,zz=a=b") is not None
-
     @pytest.mark.parametrize(
         ("server_final", "message"),
         [
@@ -203,27 +206,15 @@ class TestScram:
         ],
     )
     def test_a_broker_that_does_not_know_the_password(self, server_final, message):
-        conversation = begun(scram())
-        conversation.evaluate_challenge(SERVER_FIRST)
-        with pytest.raises(AuthenticationError, match=message):
-            conversation.evaluate_challenge(server_final)
-
-    def test_a_broker_that_goes_on(self):
-        conversation = begun(scram())
-        conversation.evaluate_challenge(SERVER_FIRST)
-        conversation.evaluate_challenge(SERVER_FINAL)
-        with pytest.raises(AuthenticationError, match="goes on with SASL SCRAM-SHA-256"):
-            conversation.evaluate_challenge(SERVER_FINAL)
+        refused(begun(scram(), SERVER_FIRST), server_final, message)
 
 
 class TestOAuthBearer:
-    def test_a_token(self):
+    def test_a_token_with_and_without_extensions(self):
         conversation = OAuthBearerSaslClient(Secret("aa.bb.cc"), {})
         assert conversation.mechanism == "OAUTHBEARER"
         assert conversation.initial_response() == b"n,,\x01auth=Bearer aa.bb.cc\x01\x01"
         assert conversation.evaluate_challenge(b"") is None
-
-    def test_a_token_with_extensions(self):
         own = {"extension_logicalCluster": "lkc-1", "extension_identityPoolId": "p 2"}
         extensions = extensions_of({"clientId": "a", **own})
         conversation = OAuthBearerSaslClient(Secret("aa.bb.cc"), extensions)
@@ -234,16 +225,7 @@ class TestOAuthBearer:
     def test_a_refusal_is_answered_and_then_told(self):
         conversation = begun(OAuthBearerSaslClient(Secret("aa.bb.cc"), {}))
         assert conversation.evaluate_challenge(b'{"status":"invalid_token"}') == b"\x01"
-        with pytest.raises(
-            AuthenticationError, match='refuses the token: {"status":"invalid_token"}'
-        ):
-            conversation.evaluate_challenge(b"")
-
-    def test_a_broker_that_goes_on(self):
-        conversation = begun(OAuthBearerSaslClient(Secret("aa.bb.cc"), {}))
-        conversation.evaluate_challenge(b"")
-        with pytest.raises(AuthenticationError, match="goes on with SASL OAUTHBEARER"):
-            conversation.evaluate_challenge(b"")
+        refused(conversation, b"", 'refuses the token: {"status":"invalid_token"}')
 
     @pytest.mark.parametrize(
         "token", ["", "S3CRET token", "S3CRET\n", "S3CRET\x01auth=Bearer x", "ä"]
@@ -268,6 +250,19 @@ class TestOAuthBearer:
         with pytest.raises(ConfigError) as raised:
             extensions_of(options)
         assert "S3CRET" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("conversation", "last", "mechanism"),
+    [
+        # The answer is ignored, as in Java.
+        (begun(PlainSaslClient("a", Secret("b")), b"ignored"), b"", "PLAIN"),
+        (begun(scram(), SERVER_FIRST, SERVER_FINAL), SERVER_FINAL, "SCRAM-SHA-256"),
+        (begun(OAuthBearerSaslClient(Secret("aa.bb.cc"), {}), b""), b"", "OAUTHBEARER"),
+    ],
+)
+def test_a_broker_that_goes_on(conversation, last, mechanism):
+    refused(conversation, last, f"goes on with SASL {mechanism}")
 
 
 CHALLENGES = st.binary() | st.builds(
@@ -295,10 +290,15 @@ def test_whatever_a_broker_sends_only_an_authentication_error_comes(challenges, 
         pass
 
 
+# --- the dialogue of a connection ------------------------------------------------------------------
+
 DEADLINE_MS = 10_000
 LIFETIME_MS = 60_000
 PASSWORD = b"p@ssw0rd-never-shown"
 VERSIONS = {18: (0, 4), 17: (0, 1), 36: (0, 2), 3: (0, 13)}
+MIDDLE = Chance(0.5)
+HANDSHAKE = SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"])
+CHALLENGE = SaslAuthenticateResponse(auth_bytes=b"challenge")
 
 
 class Rounds:
@@ -319,21 +319,14 @@ class Rounds:
         return next(self._messages, None)
 
 
-class Middle:
-    def random(self):
-        return 0.5
-
-
 class Dialogue:
     """A connection, and a broker's end of it that answers what it is told to."""
 
     def __init__(self, is_authenticated=True, chunk_bytes=0):
         self.conversations = []
         self._chunk_bytes = chunk_bytes
-        authentication = (
-            Authentication(self._create_sasl_client, Middle()) if is_authenticated else None
-        )
-        self.connection = Connection("client", authentication)
+        authentication = Authentication(self._create_sasl_client, MIDDLE)
+        self.connection = Connection("client", authentication if is_authenticated else None)
         self.now_ms = 1_000
 
     def _create_sasl_client(self):
@@ -359,24 +352,23 @@ class Dialogue:
             events += self.connection.receive(frame[at : at + size], self.now_ms)
         return events
 
-    def tell_versions(self, versions=VERSIONS):
+    def tell_versions(self, versions=VERSIONS, **more):
         keys = [ApiVersion(key, *its) for key, its in versions.items()]
-        return self.answer(ApiVersionsResponse(api_keys=keys))
+        return self.answer(ApiVersionsResponse(api_keys=keys, **more))
 
     def authenticate(self, lifetime_ms=0):
         """The rest of the dialogue, from the mechanism on."""
-        self.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
-        self.answer(SaslAuthenticateResponse(auth_bytes=b"challenge"))
-        return self.answer(
-            SaslAuthenticateResponse(auth_bytes=b"signature", session_lifetime_ms=lifetime_ms)
-        )
+        self.answer(HANDSHAKE)
+        self.answer(CHALLENGE)
+        last = {"auth_bytes": b"signature", "session_lifetime_ms": lifetime_ms}
+        return self.answer(SaslAuthenticateResponse(**last))
 
     def at_mechanism(self):
         self.open().tell_versions()
         return self
 
     def at_messages(self):
-        self.at_mechanism().answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
+        self.at_mechanism().answer(HANDSHAKE)
         return self
 
     def become_usable(self, lifetime_ms=0):
@@ -384,31 +376,25 @@ class Dialogue:
         assert self.authenticate(lifetime_ms) == [Ready(0)]
         return self
 
+    def refuses(self, answer, error=AuthenticationError):
+        with pytest.raises(error) as raised:
+            self.answer(answer)
+        return str(raised.value)
+
 
 CHUNKS = pytest.mark.parametrize("chunk_bytes", [0, 1], ids=["whole", "byte by byte"])
 
 
-# --- the table -------------------------------------------------------------------------------------
-
-
-def test_one_row_for_each_stage_and_step_and_each_has_a_reason():
+def test_the_table_of_stages_and_steps():
+    """One row for each, which has a reason; every stage is reached and ends; others are errors."""
     assert len({(c.stage, c.step) for c in STAGE_CHANGES}) == len(STAGE_CHANGES)
     assert all(c.reason for c in STAGE_CHANGES)
-
-
-def test_every_stage_is_reached_and_ends():
     assert {c.next_stage for c in STAGE_CHANGES} == set(Stage) - {Stage.NEW}
     assert {c.stage for c in STAGE_CHANGES if c.next_stage is not c.stage} == set(Stage)
-
-
-@pytest.mark.parametrize("stage", Stage)
-def test_a_step_without_a_row_is_an_error_of_this_side(stage):
-    for step in set(Step) - {c.step for c in STAGE_CHANGES if c.stage is stage}:
+    pairs = set(itertools.product(Stage, Step)) - {(c.stage, c.step) for c in STAGE_CHANGES}
+    for stage, step in pairs:
         with pytest.raises(LocalProtocolError, match=f"{step.name} while {stage.name}"):
             stage_after(stage, step)
-
-
-# --- from the first request on ---------------------------------------------------------------------
 
 
 @CHUNKS
@@ -424,12 +410,12 @@ def test_versions_mechanism_messages(chunk_bytes):
     """Each request of the connection's own has the deadline of all."""
     dialogue = Dialogue(chunk_bytes=chunk_bytes).open()
     asked = [dialogue.asked]
-    for message in (
-        ApiVersionsResponse(api_keys=[ApiVersion(key, *its) for key, its in VERSIONS.items()]),
-        SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]),
-        SaslAuthenticateResponse(auth_bytes=b"challenge"),
+    for step in (
+        dialogue.tell_versions,
+        lambda: dialogue.answer(HANDSHAKE),
+        lambda: dialogue.answer(CHALLENGE),
     ):
-        [event] = dialogue.answer(message)
+        [event] = step()
         assert isinstance(event, OwnRequest)
         asked.append(dialogue.asked)
     assert [sent.request for sent in asked[1:]] == [
@@ -444,47 +430,33 @@ def test_versions_mechanism_messages(chunk_bytes):
     assert not dialogue.connection.in_flight
 
 
-def test_the_bytes_of_a_message_are_what_is_sent():
+def test_a_password_is_in_the_bytes_that_are_sent_and_nowhere_else():
     dialogue = Dialogue().at_mechanism()
-    [outgoing] = dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
+    [outgoing] = dialogue.answer(HANDSHAKE)
     assert PASSWORD in b"".join(outgoing.buffers)
-
-
-def test_nothing_that_may_hold_a_password_shows_it():
-    dialogue = Dialogue().at_mechanism()
-    events = dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
-    shown = f"{events} {dialogue.asked} {SaslAuthenticateResponse(auth_bytes=PASSWORD)}"
+    shown = f"{[outgoing]} {dialogue.asked} {SaslAuthenticateResponse(auth_bytes=PASSWORD)}"
     assert PASSWORD.decode() not in shown
     assert "SaslAuthenticateRequest" in shown
 
 
 def test_no_other_request_before_the_connection_is_usable():
     dialogue = Dialogue().open()
-    with pytest.raises(LocalProtocolError, match="Metadata.* while CHECKING_API_VERSIONS"):
-        dialogue.connection.send(MetadataRequest(), 12, 0, 0, None)
-    dialogue.tell_versions()
-    with pytest.raises(LocalProtocolError, match="Metadata.* while CHOOSING_MECHANISM"):
-        dialogue.connection.send(MetadataRequest(), 12, 0, 0, None)
-
-
-def test_the_pause_that_the_versions_ask_for_comes_when_requests_may():
-    dialogue = Dialogue().open()
-    keys = [ApiVersion(key, *its) for key, its in VERSIONS.items()]
-    dialogue.answer(ApiVersionsResponse(api_keys=keys, throttle_time_ms=70))
+    for stage in ("CHECKING_API_VERSIONS", "CHOOSING_MECHANISM"):
+        with pytest.raises(LocalProtocolError, match=f"Metadata.* while {stage}"):
+            dialogue.connection.send(MetadataRequest(), 12, 0, 0, None)
+        if stage == "CHECKING_API_VERSIONS":
+            # The pause that the versions ask for comes when requests may.
+            dialogue.tell_versions(throttle_time_ms=70)
     assert dialogue.authenticate() == [Ready(70)]
 
 
-def test_a_broker_without_authenticate_v2_is_asked_in_what_it_has():
+def test_a_broker_with_older_or_no_sasl_requests():
     dialogue = Dialogue().open()
     dialogue.tell_versions({**VERSIONS, 36: (0, 0)})
-    dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
+    dialogue.answer(HANDSHAKE)
     assert dialogue.asked.version == 0
-
-
-def test_a_broker_without_sasl_requests():
-    dialogue = Dialogue().open()
     with pytest.raises(UnsupportedVersionError, match="SaslHandshake"):
-        dialogue.tell_versions({18: (0, 4)})
+        Dialogue().open().tell_versions({18: (0, 4)})
 
 
 # --- refusals --------------------------------------------------------------------------------------
@@ -494,30 +466,32 @@ def refusal(error_name, **more):
     return SaslHandshakeResponse(error_named(error_name).code, **more)
 
 
-def test_a_mechanism_that_is_not_enabled():
-    dialogue = Dialogue().at_mechanism()
+def failed(text):
+    return SaslAuthenticateResponse(error_named("SASL_AUTHENTICATION_FAILED").code, text)
+
+
+def test_a_mechanism_that_is_not_enabled_and_a_listener_without_sasl():
     answer = refusal("UNSUPPORTED_SASL_MECHANISM", mechanisms=["PLAIN", "OAUTHBEARER"])
-    with pytest.raises(AuthenticationError) as raised:
-        dialogue.answer(answer)
+    told = Dialogue().at_mechanism().refuses(answer)
     for words in ("SCRAM-SHA-256", "enabled there: PLAIN, OAUTHBEARER", "kafka.sasl.mechanism"):
-        assert words in str(raised.value)
+        assert words in told
+    told = Dialogue().at_mechanism().refuses(refusal("ILLEGAL_SASL_STATE"))
+    assert "has no SASL: use kafka.security.protocol=SSL" in told
 
 
-def test_a_listener_without_sasl():
-    dialogue = Dialogue().at_mechanism()
-    with pytest.raises(AuthenticationError, match="has no SASL: use kafka.security.protocol=SSL"):
-        dialogue.answer(refusal("ILLEGAL_SASL_STATE"))
-
-
-def test_credentials_that_are_refused():
+def test_credentials_that_are_refused_and_a_broker_that_is_not_what_it_says():
     """The broker's own text, and what to look at."""
-    dialogue = Dialogue().at_messages()
     text = "Authentication failed during authentication due to invalid credentials"
-    code = error_named("SASL_AUTHENTICATION_FAILED").code
-    with pytest.raises(AuthenticationError) as raised:
-        dialogue.answer(SaslAuthenticateResponse(code, text))
-    assert text in str(raised.value)
-    assert "kafka.sasl.jaas.config" in str(raised.value)
+    told = Dialogue().at_messages().refuses(failed(text))
+    assert text in told
+    assert "kafka.sasl.jaas.config" in told
+    forged = SaslAuthenticateResponse(auth_bytes=b"forged")
+    assert "signature" in Dialogue().at_messages().refuses(forged)
+    # A new session can be refused, too.
+    dialogue = Dialogue().become_usable(LIFETIME_MS)
+    dialogue.connection.authenticate_again(55_000, 85_000)
+    dialogue.answer(HANDSHAKE)
+    assert "Cannot change principals" in dialogue.refuses(failed("Cannot change principals"))
 
 
 @pytest.mark.parametrize(
@@ -531,28 +505,20 @@ def test_credentials_that_are_refused():
 )
 def test_what_a_refusal_may_mean(mechanism, parts):
     """Brokers say the same for everything."""
-    code = error_named("SASL_AUTHENTICATION_FAILED").code
-    error = _authentication_error(mechanism, SaslAuthenticateResponse(code, "invalid credentials"))
+    error = _authentication_error(mechanism, failed("invalid credentials"))
     assert isinstance(error, AuthenticationError)
     for part in (mechanism, "invalid credentials", *parts):
         assert part in str(error)
 
 
-def test_a_broker_that_is_not_what_it_says():
-    dialogue = Dialogue().at_messages()
-    with pytest.raises(AuthenticationError, match="signature"):
-        dialogue.answer(SaslAuthenticateResponse(auth_bytes=b"forged"))
-
-
 @pytest.mark.parametrize("error_name", ["UNKNOWN_SERVER_ERROR", "COORDINATOR_NOT_AVAILABLE"])
 def test_an_error_that_says_nothing_of_the_credentials_may_pass(error_name):
     code = error_named(error_name).code
-    dialogue = Dialogue().at_mechanism()
-    with pytest.raises(RemoteProtocolError, match=error_name):
-        dialogue.answer(SaslHandshakeResponse(code))
-    dialogue = Dialogue().at_messages()
-    with pytest.raises(RemoteProtocolError, match=error_name):
-        dialogue.answer(SaslAuthenticateResponse(code, "the user database is away"))
+    for dialogue, answer in (
+        (Dialogue().at_mechanism(), SaslHandshakeResponse(code)),
+        (Dialogue().at_messages(), SaslAuthenticateResponse(code, "the user database is away")),
+    ):
+        assert error_name in dialogue.refuses(answer, RemoteProtocolError)
 
 
 # --- sizes -----------------------------------------------------------------------------------------
@@ -571,10 +537,9 @@ def at_each_step():
             yield dialogue
             dialogue.tell_versions()
         yield dialogue
-        dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
-        yield dialogue
-        dialogue.answer(SaslAuthenticateResponse(auth_bytes=b"challenge"))
-        yield dialogue
+        for answer in (HANDSHAKE, CHALLENGE):
+            dialogue.answer(answer)
+            yield dialogue
 
 
 @pytest.mark.parametrize("step", range(7))
@@ -607,35 +572,33 @@ def test_only_versions_of_a_brokers_size_are_remembered(count, is_remembered):
 # --- sessions --------------------------------------------------------------------------------------
 
 
-class Chance:
-    def __init__(self, value):
-        self._value = value
-
-    def random(self):
-        return self._value
-
-
-@pytest.mark.parametrize(("chance", "after_ms"), [(0.0, 51_000), (0.5, 54_000), (0.999, 56_994)])
-def test_it_is_renewed_at_85_to_95_percent_of_its_life(chance, after_ms):
-    session = Session.of(1_000, 1_000, LIFETIME_MS, Chance(chance))
-    assert session == (1_000 + after_ms, 1_000 + LIFETIME_MS)
-
-
-@pytest.mark.parametrize("lifetime_ms", [0, -1])
-def test_a_session_without_end(lifetime_ms):
-    assert Session.of(1_000, 1_000, lifetime_ms, Middle()) == (NEVER_MS, NEVER_MS)
-
-
-@pytest.mark.parametrize(("lifetime_ms", "after_ms"), [(1_150, 1_100), (1_000, 1_000), (1, 1)])
-def test_a_session_is_not_renewed_within_a_second(lifetime_ms, after_ms):
-    """Brokers take that for an error; a life so short ends with the connection."""
-    assert Session.of(0, 0, lifetime_ms, Middle()) == (after_ms, lifetime_ms)
+@pytest.mark.parametrize(
+    ("asked_ms", "answered_ms", "lifetime_ms", "chance", "session"),
+    [
+        # It is renewed at 85 to 95 percent of its life.
+        (1_000, 1_000, LIFETIME_MS, 0.0, (52_000, 61_000)),
+        (1_000, 1_000, LIFETIME_MS, 0.5, (55_000, 61_000)),
+        (1_000, 1_000, LIFETIME_MS, 0.999, (57_994, 61_000)),
+        (1_000, 1_000, 0, 0.5, (NEVER_MS, NEVER_MS)),
+        (1_000, 1_000, -1, 0.5, (NEVER_MS, NEVER_MS)),
+        # Not within a second, which brokers take for an error; a short life ends the connection.
+        (0, 0, 1_150, 0.5, (1_100, 1_150)),
+        (0, 0, 1_000, 0.5, (1_000, 1_000)),
+        (0, 0, 1, 0.5, (1, 1)),
+        # The second counts from a late answer: the broker counts from some instant before it.
+        (0, 900, 10_000, 0.5, (9_000, 10_000)),
+        (0, 900, 1_500, 0.5, (1_500, 1_500)),
+        (0, 900, 2_100, 0.5, (2_000, 2_100)),
+    ],
+)
+def test_when_a_session_is_renewed_and_ends(asked_ms, answered_ms, lifetime_ms, chance, session):
+    assert Session.of(asked_ms, answered_ms, lifetime_ms, Chance(chance)) == session
 
 
 def test_a_session_counts_from_the_question():
     """The broker counts from when it has answered, which is later: this side is never late."""
     dialogue = Dialogue().at_messages()
-    dialogue.answer(SaslAuthenticateResponse(auth_bytes=b"challenge"))
+    dialogue.answer(CHALLENGE)
     dialogue.now_ms += 400
     dialogue.answer(SaslAuthenticateResponse(session_lifetime_ms=LIFETIME_MS))
     assert dialogue.connection.renew_at_ms == 1_000 + 54_000
@@ -660,19 +623,3 @@ def test_a_session_is_begun_anew_while_earlier_requests_are_answered(chunk_bytes
     assert connection.renew_at_ms == 55_000 + 54_000
     assert connection.send(MetadataRequest(), 12, 0, 0, None)
     assert len(dialogue.conversations) == 2
-
-
-def test_a_new_session_can_be_refused():
-    dialogue = Dialogue().become_usable(LIFETIME_MS)
-    dialogue.connection.authenticate_again(55_000, 85_000)
-    dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
-    code = error_named("SASL_AUTHENTICATION_FAILED").code
-    with pytest.raises(AuthenticationError, match="Cannot change principals"):
-        dialogue.answer(SaslAuthenticateResponse(code, "Cannot change principals"))
-
-
-def test_the_second_is_counted_from_an_answer_that_comes_late():
-    """The broker counts from some instant between question and answer."""
-    assert Session.of(0, 900, 10_000, Middle()).renew_at_ms == 9_000
-    assert Session.of(0, 900, 1_500, Middle()) == (1_500, 1_500)
-    assert Session.of(0, 900, 2_100, Middle()).renew_at_ms == 2_000
