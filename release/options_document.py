@@ -45,8 +45,9 @@ def render() -> str:
     parts = [_HEAD, "## The sink's own options\n\n", _table(SINK_OPTIONS)]
     parts += [
         "\n## Producer options: `kafka.*`\n\n",
-        "The names, meanings and defaults are those of Kafka's Java producer; where a default "
-        "differs, the table says why.\n\n",
+        "Names are those of Kafka's Java producer. Meanings and defaults are Java's too, unless a "
+        "row says otherwise. `kafka.batch.size`, `kafka.linger.ms` and `kafka.delivery.timeout.ms` "
+        "count differently: [all differences](parity.md#different).\n\n",
         _table(PRODUCER_CONFIG),
         _SECURITY,
         _table(PROTOCOL_CONFIG),

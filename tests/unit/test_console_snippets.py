@@ -77,6 +77,15 @@ def test_files_of_this_repository(document: str) -> None:
     assert [word for word in words if not (REPOSITORY / word).exists()] == []
 
 
+def test_wheels_have_the_name_that_a_build_gives_them() -> None:
+    """With an underscore: ``pykafka-sink-*.whl`` matches no file."""
+    others = ["CONTRIBUTING.md", "Makefile", "examples/kubernetes/Dockerfile"]
+    texts = [(REPOSITORY / path).read_text(encoding="utf-8") for path in [*documents(), *others]]
+    named = re.findall(r"[\w-]*sink-[^\s`\"/]*\.whl", "\n".join(texts))
+    assert len(named) > 5
+    assert [name for name in named if not name.startswith("pykafka_sink-")] == []
+
+
 def test_the_quickstart_is_the_example() -> None:
     example = (REPOSITORY / "examples" / "quickstart.py").read_text(encoding="utf-8")
     docstring, code = example.split('"""\n\n', 1)
