@@ -6,7 +6,6 @@ machine's load: a client without a deadline is ended by pytest's own timeout.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import socket
@@ -28,13 +27,14 @@ from spark_kafka_sink.registry.client import RegistryClient
 from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
 from tests.unit.registry.server import TEXT, Registry, options, refusal
 from tests.unit.registry.server import serving as serving_registry
-from tests.unit.security.tls_ends import authority, client_context, server_context
-from tests.unit.security.token_endpoints import HOST, config_for, http_proxy, refused
+from tests.unit.security.tls_ends import client_context, server_context
+from tests.unit.security.token_endpoints import HOST, basic, config_for, http_proxy, refused
 
 pytestmark = pytest.mark.usefixtures("no_proxy")
 
 SHORT_MS = 150
 OPTION = "the.option"
+ENOUGH = http.Limits(*[PATIENCE_MS] * 3)
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
@@ -66,6 +66,8 @@ ANSWERS = {
     "status line in TLS": Drip(b"HTTP/1.1 200 ", b"x", in_tls=True),
     "chunk size in TLS": Drip(CHUNKED, b"0", in_tls=True),
 }
+
+
 HANDSHAKES = {
     "no handshake": Drip(b"", b"", has_request=False),
     "handshake": Drip(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc\x03\x03", b"x", has_request=False),
@@ -73,12 +75,16 @@ HANDSHAKES = {
 
 
 class Dripping:
-    """port: of the server; dripped: how many bytes the client was sent of what has no end"""
+    """address: of the server; dripped: how many bytes the client was sent of what has no end"""
 
     def __init__(self, drip, port):
         self.drip = drip
-        self.port = port
+        self.address = f"{HOST}:{port}"
         self.dripped = 0
+
+    @property
+    def url(self):
+        return f"{'https' if self.drip.in_tls else 'http'}://{self.address}/"
 
     @property
     def is_reached(self):
@@ -86,7 +92,8 @@ class Dripping:
 
 
 @contextlib.contextmanager
-def dripping(drip):
+def dripping(*drip, **more):
+    drip = drip[0] if isinstance(drip[0], Drip) else Drip(*drip, **more)
     listener = socket.create_server((HOST, 0))
     server = Dripping(drip, listener.getsockname()[1])
     stop = threading.Event()
@@ -120,108 +127,109 @@ def dripping(drip):
         listener.close()
 
 
-def asked(url, limits, context=None):
-    request = http.Request(urlsplit(url), {"X-Secret": "x"}, b"body", "POST", OPTION, 1000)
-    return http.exchange(request, context, limits, SystemClock())
+def request_of(url, body=b"body"):
+    return http.Request(urlsplit(url), {"X-Secret": "x"}, body, "POST", OPTION, 1000)
 
 
-def times_out(server, url, *limits, has_tls=False):
+def asked(url, limits=ENOUGH, clock=None, body=b"body"):
+    context = client_context() if url.startswith("https") else None
+    return http.exchange(request_of(url, body), context, limits, clock or SystemClock())
+
+
+def times_out(server, url, *limits):
     """With more time where a busy machine has not come as far as to what is dripped."""
     factor = 1
     while factor == 1 or not server.is_reached:
         given = http.Limits(*(limit if limit == AN_HOUR_MS else limit * factor for limit in limits))
         with pytest.raises(TimeoutError):
-            asked(url, given, client_context(authority()) if has_tls else None)
+            asked(url, given)
         factor *= 10
         assert factor * SHORT_MS < PATIENCE_MS
 
 
-LIMITS = {"the answer's": (AN_HOUR_MS, SHORT_MS, AN_HOUR_MS), "the whole": (AN_HOUR_MS, AN_HOUR_MS, SHORT_MS)}  # fmt: skip
+OF_CONNECTION = (SHORT_MS, AN_HOUR_MS, AN_HOUR_MS)
+OF_ANSWER = (AN_HOUR_MS, SHORT_MS, AN_HOUR_MS)
+LIMITS = {"the answer's": OF_ANSWER, "the whole": (AN_HOUR_MS, AN_HOUR_MS, SHORT_MS)}
 
 
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("place", ANSWERS)
 def test_an_answer_that_drips_ends_with_the_request(place, limits):
-    drip = ANSWERS[place]
-    with dripping(drip) as server:
-        scheme = "https" if drip.in_tls else "http"
-        url = f"{scheme}://{HOST}:{server.port}/"
-        times_out(server, url, *LIMITS[limits], has_tls=drip.in_tls)
+    with dripping(ANSWERS[place]) as server:
+        times_out(server, server.url, *LIMITS[limits])
 
 
 @pytest.mark.parametrize("place", HANDSHAKES)
 def test_a_handshake_that_drips_ends_with_the_connections_limit(place):
     with dripping(HANDSHAKES[place]) as server:
-        url = f"https://{HOST}:{server.port}/"
-        times_out(server, url, SHORT_MS, AN_HOUR_MS, AN_HOUR_MS, has_tls=True)
-        plain = urlsplit(url.replace("https:", "http:"))
-        assert not http.speaks_tls(plain, OPTION, SHORT_MS, SystemClock())
+        times_out(server, f"https://{server.address}/", *OF_CONNECTION)
+        assert not http.speaks_tls(urlsplit(server.url), OPTION, SHORT_MS, SystemClock())
 
 
 @pytest.mark.parametrize("place", ["nothing at all", "status line", "headers", "100 Continue"])
 def test_a_proxy_that_drips_ends_with_the_connections_limit(place, monkeypatch):
     with dripping(ANSWERS[place]) as server:
-        monkeypatch.setenv("https_proxy", f"http://{HOST}:{server.port}")
-        times_out(server, "https://a.example/", SHORT_MS, AN_HOUR_MS, AN_HOUR_MS, has_tls=True)
+        monkeypatch.setenv("https_proxy", server.url)
+        times_out(server, "https://a.example/", *OF_CONNECTION)
 
 
 def test_a_server_that_takes_nothing_ends_with_the_request():
     """Its socket is full."""
-    body = b"x" * 50_000_000
     with socket.create_server((HOST, 0)) as listener:
-        url = urlsplit(f"http://{HOST}:{listener.getsockname()[1]}/")
-        request = http.Request(url, {}, body, "POST", OPTION, 1000)
-        limits = http.Limits(AN_HOUR_MS, SHORT_MS, AN_HOUR_MS)
+        url = f"http://{HOST}:{listener.getsockname()[1]}/"
         with pytest.raises(TimeoutError):
-            http.exchange(request, None, limits, SystemClock())
+            asked(url, http.Limits(*OF_ANSWER), body=b"x" * 50_000_000)
 
 
 class Counting:
-    """A clock that goes on by 1 ms with each look."""
+    """A clock that goes on with each look, by 1 ms unless it stands."""
 
-    def __init__(self):
+    def __init__(self, step_ms=1):
         self.ms = 0
+        self._step_ms = step_ms
 
     def now_ms(self):
-        self.ms += 1
+        self.ms += self._step_ms
         return self.ms
 
     timestamp_ms = perf_ns = now_ms
 
 
+STILL = Counting(0)
+
+
 def test_no_more_is_read_when_the_clock_is_past_the_end():
     """However fast bytes come: the socket's own timeout has no part in it."""
-    with dripping(ANSWERS["headers"]) as server:
-        request = http.Request(
-            urlsplit(f"http://{HOST}:{server.port}/"), {}, b"", "GET", OPTION, 1000
-        )
-        clock = Counting()
-        with pytest.raises(TimeoutError):
-            # As many seconds as bytes.
-            http.exchange(request, None, http.Limits(*[60] * 3), clock)
-        assert clock.ms <= 70
+    clock = Counting()
+    with dripping(ANSWERS["headers"]) as server, pytest.raises(TimeoutError):
+        # As many seconds as bytes.
+        asked(server.url, http.Limits(*[60] * 3), clock, body=b"")
+    assert clock.ms <= 70
 
 
 @pytest.mark.parametrize("status", [b"301 Moved", b"307 Temporary Redirect"])
 def test_a_redirect_to_itself_is_not_followed(status):
     first = b"HTTP/1.1 " + status + b"\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"
-    with dripping(Drip(first, b"")) as server:
-        answer = asked(f"http://{HOST}:{server.port}/", http.Limits(*[PATIENCE_MS] * 3))
+    with dripping(first, b"") as server:
+        answer = asked(server.url)
     assert (answer.status, answer.location) == (int(status[:3]), "/")
 
 
 @pytest.mark.parametrize("form", [b"Content-Length: 9999999\r\n\r\n", b"\r\n"])
 def test_a_body_that_is_too_large_is_not_read_to_its_end(form):
-    with dripping(Drip(OK + form + b"x" * 2000, b"x")) as server:
-        answer = asked(f"http://{HOST}:{server.port}/", http.Limits(*[PATIENCE_MS] * 3))
+    with dripping(OK + form + b"x" * 2000, b"x") as server:
+        answer = asked(server.url)
     assert not answer.is_whole
     assert len(answer.body) == 1000
 
 
 @pytest.mark.parametrize("line", [b"X: y\r\n", b"X: " + b"y" * 200_000])
 def test_headers_without_end_are_refused(line):
-    with dripping(Drip(OK + line * 200, b"")) as server, pytest.raises(HTTPException):
-        asked(f"http://{HOST}:{server.port}/", http.Limits(*[PATIENCE_MS] * 3))
+    with dripping(OK + line * 200, b"") as server, pytest.raises(HTTPException):
+        asked(server.url)
+
+
+# --- connections -----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -238,20 +246,22 @@ def not_answering():
         yield listener.getsockname()[1]
 
 
-def resolving(monkeypatch, *ports):
-    """Let each name have these addresses."""
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (HOST, port)) for port in ports]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: found)
-
-
-def test_a_connection_that_does_not_come_about_ends_with_its_limit():
+def test_a_connection_that_does_not_come_about_ends_with_its_limit(monkeypatch):
     with not_answering() as port, pytest.raises(TimeoutError):
-        asked(f"http://{HOST}:{port}/", http.Limits(SHORT_MS, AN_HOUR_MS, AN_HOUR_MS))
+        asked(f"http://{HOST}:{port}/", http.Limits(*OF_CONNECTION))
+    # Nor does a name server answer.
+    never = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: never.wait(PATIENCE_S))
+    with pytest.raises(TimeoutError):
+        asked("http://a.example/", http.Limits(*OF_CONNECTION))
+    never.set()
 
 
 def test_the_next_address_of_a_host_has_its_share_of_the_time(monkeypatch):
-    with not_answering() as silent, dripping(Drip(OK + b"\r\n" + b"x" * 2000, b"")) as good:
-        resolving(monkeypatch, silent, good.port)
+    with not_answering() as silent, dripping(OK + b"\r\n" + b"x" * 2000, b"") as good:
+        ports = (silent, int(good.address.split(":")[1]))
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (HOST, port)) for port in ports]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: found)
         for limit_ms in (SHORT_MS, PATIENCE_MS // 10):  # the second for a busy machine
             with contextlib.suppress(TimeoutError):
                 limits = http.Limits(limit_ms, PATIENCE_MS, PATIENCE_MS)
@@ -260,119 +270,142 @@ def test_the_next_address_of_a_host_has_its_share_of_the_time(monkeypatch):
     pytest.fail("the second address was not asked")
 
 
-def test_a_name_server_that_does_not_answer_ends_with_the_connections_limit(monkeypatch):
-    never = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: never.wait(PATIENCE_S))
-    with pytest.raises(TimeoutError):
-        asked("http://a.example/", http.Limits(SHORT_MS, AN_HOUR_MS, AN_HOUR_MS))
-    never.set()
+def test_each_address_of_a_host_has_its_share_of_the_time(monkeypatch):
+    shares, closed = [], []
+
+    class Refusing(Ended):
+        def __init__(self, *_): ...
+
+        def settimeout(self, seconds):
+            shares.append(seconds)
+
+        def connect(self, address):
+            raise ConnectionRefusedError("refused")
+
+        def close(self):
+            closed.append(1)
+
+    monkeypatch.setattr(http, "_addresses", lambda *_: [(0, 0, 0, "", None)] * 3)
+    monkeypatch.setattr(socket, "socket", Refusing)
+    with pytest.raises(ConnectionRefusedError):
+        http._connected("h", 1, http._Deadline(STILL, 9000))
+    assert shares == [3.0, 4.5, 9.0]
+    assert len(closed) == 3
+
+
+def test_a_name_that_cannot_be_one_is_told(monkeypatch):
+    class Thread:
+        def __init__(self, target, **_):
+            self._target = target
+
+        def start(self):
+            with contextlib.suppress(Exception):  # as a thread's ends
+                self._target()
+
+    monkeypatch.setattr(threading, "Thread", Thread)
+    with pytest.raises(UnicodeError):
+        http._addresses("a" * 64 + ".example", 80, http._Deadline(STILL, 1))
+
+
+# --- who asks: the registry, token endpoints -------------------------------------------------------
 
 
 def test_the_registrys_next_address_is_asked_after_one_that_drips():
     with dripping(ANSWERS["headers"]) as slow, serving_registry(Registry()) as registry:
         registry.add("t-value", {"schema": TEXT})
         more = {"schema_registry_timeout_ms": "900000"}
-        given = options(f"http://{HOST}:{slow.port},{registry.url}", **more).registry
-        assert given is not None
-        assert given.config is not None
+        given = options(f"http://{slow.address},{registry.url}", **more).registry
         config = replace(given.config, request_timeout_ms=1000)
         assert RegistryClient(config).version("t-value").id == 1
 
 
-def test_a_token_endpoint_that_drips_is_told_in_time():
+def test_a_token_endpoint_that_drips_is_told_in_time(monkeypatch):
+    """The sink's, and the one of the registry's tokens."""
     with dripping(ANSWERS["100 Continue"]) as slow:
-        config = config_for(f"http://{HOST}:{slow.port}/token")
         login = LoginConfig(read_timeout_ms=SHORT_MS, retry_backoff_max_ms=0)
-        error = refused(replace(config, login=login))
+        error = refused(replace(config_for(f"{slow.url}token"), login=login))
     assert isinstance(error, CredentialsUnavailableError)
     assert "does not answer in time" in str(error)
-
-
-def test_an_issuer_of_the_registrys_tokens_that_drips_is_told_in_time(monkeypatch):
     monkeypatch.setenv("TEST_SECRET", "hush")
     with dripping(ANSWERS["headers"]) as slow:
-        more = {
-            "issuer_endpoint_url": f"http://{HOST}:{slow.port}/token",
-            "client_id": "app",
-            "client_secret": "${env:TEST_SECRET}",
-        }
+        client = {"client_id": "app", "client_secret": "${env:TEST_SECRET}"}
+        more = {"issuer_endpoint_url": f"{slow.url}token", **client}
         given = {f"schema_registry_bearer_auth_{name}": value for name, value in more.items()}
-        given["schema_registry_timeout_ms"] = str(SHORT_MS)
-        words = refusal("http://registry.example", **given)
+        limit = {"schema_registry_timeout_ms": str(SHORT_MS)}
+        words = refusal("http://registry.example", **given, **limit)
     assert "does not answer in time (schema.registry.timeout.ms)" in words
 
 
-@pytest.mark.parametrize("mark", ["/", "?", "#"])
-def test_a_password_with_an_unescaped_mark_is_not_taken_for_a_path(mark):
-    with pytest.raises(ConfigError, match="In user and password write %2F") as refused:
-        http.host_and_port(urlsplit(f"http://user:1234{mark}hush@host/x"), OPTION)
+# --- what is sent and read -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        *((f"http://user:1234{m}hush@host/x", "In user and password write %2F") for m in "/?#"),
+        ("http://r:0/", "must be of the form"),
+    ],
+)
+def test_a_password_with_an_unescaped_mark_is_not_taken_for_a_path(url, told):
+    with pytest.raises(ConfigError, match=told) as refused:
+        http.host_and_port(urlsplit(url), OPTION)
     assert "hush" not in str(refused.value)
     assert "1234" not in str(refused.value)
 
 
-class Still:
-    """A clock that stands."""
-
-    def now_ms(self):
-        return 0
-
-    timestamp_ms = perf_ns = now_ms
-
-
-def exchanged(monkeypatch, data, url, *limits):
-    """What is sent to a server that answers with ``data`` and ends, and what is made of it."""
+@contextlib.contextmanager
+def answered(monkeypatch, data, seam="_open_socket"):
+    """Another end of a connection, which answers with ``data`` and ends; and this one."""
     ours, theirs = socket.socketpair()
-    monkeypatch.setattr(http, "_open_socket", lambda *_: ours)
+    monkeypatch.setattr(http, seam, lambda *_: ours)
     with theirs:
         theirs.sendall(data)
         theirs.shutdown(socket.SHUT_WR)
-        request = http.Request(urlsplit(url), {}, b"body", "POST", OPTION, 1000)
-        context = client_context(authority()) if url.startswith("https") else None
-        answer = http.exchange(request, context, http.Limits(*limits or [PATIENCE_MS] * 3), Still())
-        return theirs.recv(65_536), answer
+        yield theirs, ours
 
 
 @pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
 def test_a_host_is_told_without_the_port_of_its_scheme(monkeypatch, scheme, port):
     for given, told in (("", ""), (f":{port}", ""), (":8443", ":8443")):
-        sent, _ = exchanged(monkeypatch, OK + b"\r\n", f"{scheme}://r.example{given}/")
-        assert f"\r\nHost: r.example{told}\r\n".encode() in sent
+        with answered(monkeypatch, OK + b"\r\n") as (theirs, _):
+            asked(f"{scheme}://r.example{given}/", clock=STILL)
+            assert f"\r\nHost: r.example{told}\r\n".encode() in theirs.recv(65_536)
 
 
 @pytest.mark.parametrize("cut", [OK + b"Content-Length: 9\r\n\r\nab", CHUNKED + b"5\r\nab"])
 def test_an_answer_that_ends_too_soon_is_none(monkeypatch, cut):
-    with pytest.raises(http.TruncatedResponseError):
-        exchanged(monkeypatch, cut, "http://r/")
+    with answered(monkeypatch, cut), pytest.raises(http.TruncatedResponseError):
+        asked("http://r/", clock=STILL)
 
 
 @pytest.mark.parametrize(("limits", "ends"), [((9, 8, 7), [7, 7]), ((3, 4, 90), [3, 4])])
 def test_neither_limit_goes_beyond_the_whole(monkeypatch, limits, ends):
-    found, made = list[int](), http._Deadline
+    found, made = [], http._Deadline
     monkeypatch.setattr(http, "_Deadline", lambda c, end_ms: found.append(end_ms) or made(c, 9000))
-    exchanged(monkeypatch, OK + b"\r\n", "http://r/", *limits)
+    with answered(monkeypatch, OK + b"\r\n"):
+        asked("http://r/", http.Limits(*limits), STILL)
     assert found == ends
     with pytest.raises(TimeoutError):
-        made(Still(), 0).left_s()
+        made(STILL, 0).left_s()
 
 
 def test_a_proxy_gets_its_own_credentials_and_none_of_the_servers(monkeypatch):
     with http_proxy() as (port, received):
         monkeypatch.setenv("http_proxy", f"http://us%20er:pw@{HOST}:{port}")
-        asked("http://name:hush@r.example/p?q=1", http.Limits(*[PATIENCE_MS] * 3))
+        asked("http://name:hush@r.example/p?q=1")
     assert received[0].line == "POST http://r.example/p?q=1 HTTP/1.1"
-    basic = base64.b64encode(b"us er:pw").decode()
-    assert received[0].headers["proxy-authorization"] == f"Basic {basic}"
+    assert received[0].headers["proxy-authorization"] == basic("us er:pw")
     monkeypatch.setenv("no_proxy", "r.example")
     assert http._proxy("http", "r.example") is None
-    monkeypatch.setenv("http_proxy", "https://proxy:1")
-    with pytest.raises(ConfigError, match="http_proxy must be of the form"):
-        http._proxy("http", "other.example")
 
 
-@pytest.mark.parametrize("host", ["\u2100@proxy:3128", "@[::1:3128", "@proxy:x", "\udcff@proxy:1"])
-def test_a_proxys_password_is_in_no_error(monkeypatch, host):
+NO_PROXIES = ["\u2100@proxy:3128", "@[::1:3128", "@proxy:x", "\udcff@proxy:1"]
+
+
+@pytest.mark.parametrize("proxy", ["https://p:1", *(f"http://svc:hush{h}" for h in NO_PROXIES)])
+def test_a_proxys_password_is_in_no_error(monkeypatch, proxy):
     """A message of ``urlsplit`` quotes the user and the password."""
-    monkeypatch.setenv("http_proxy", f"http://svc:hush{host}")
+    monkeypatch.setenv("http_proxy", proxy)
     with pytest.raises(ConfigError, match="http_proxy must be of the form") as caught:
         http._proxy("http", "other.example")
     assert "hush" not in str(caught.value)
@@ -382,25 +415,15 @@ def test_a_proxys_password_is_in_no_error(monkeypatch, host):
 
 @pytest.mark.parametrize(("status", "told"), [(200, "EOF"), (407, "proxy p:1 answers 407")])
 def test_a_tunnel_is_asked_for_and_what_is_refused_leaves_nothing_open(monkeypatch, status, told):
-    ours, theirs = socket.socketpair()
-    monkeypatch.setattr(http, "_connected", lambda *_: ours)
     route = http._Route("::1", 443, http._Proxy("p", 1, {"Proxy-Authorization": "x"}))
-    with theirs:
-        theirs.sendall(f"HTTP/1.1 {status} So\r\n\r\n".encode())
-        theirs.shutdown(socket.SHUT_WR)
+    answer = f"HTTP/1.1 {status} So\r\n\r\n".encode()
+    with answered(monkeypatch, answer, "_connected") as (theirs, ours):
         with pytest.raises(OSError, match=told):
-            http._open_socket(
-                route, client_context(authority()), http._Deadline(Still(), PATIENCE_MS)
-            )
+            http._open_socket(route, client_context(), http._Deadline(STILL, PATIENCE_MS))
         sent = theirs.recv(65_536)
     assert ours.fileno() == -1
     assert sent.startswith(b"CONNECT [::1]:443 HTTP/1.1\r\n")
     assert b"\r\nHost: [::1]:443\r\nProxy-Authorization: x\r\n" in sent
-
-
-def test_a_port_of_zero_is_none():
-    with pytest.raises(ConfigError, match="must be of the form"):
-        http.host_and_port(urlsplit("http://r:0/"), OPTION)
 
 
 class Ended:
@@ -437,29 +460,14 @@ class Ended:
 def test_why_a_server_takes_no_request_is_read(monkeypatch, told, raised):
     """With TLS 1.3 it refuses a client's certificate when the handshake is over."""
     monkeypatch.setattr(http, "_open_socket", lambda *_: Ended(told))
-    request = http.Request(urlsplit("https://r/"), {}, b"body", "POST", OPTION, 1000)
     with pytest.raises(OSError, match=raised):
-        http.exchange(request, client_context(authority()), http.Limits(*[9000] * 3), Still())
+        asked("https://r/", http.Limits(*[9000] * 3), STILL)
 
 
 def test_a_server_that_takes_a_byte_at_a_time_ends_with_the_request():
-    sock = Ended(most=1)
+    sock = http._DeadlineSocket(Ended(most=1), http._Deadline(Counting(), 10))
     with pytest.raises(TimeoutError):
-        http._DeadlineSocket(sock, http._Deadline(Counting(), 10)).sendall(b"x" * 1000)
-
-
-def test_a_name_that_cannot_be_one_is_told(monkeypatch):
-    class Thread:
-        def __init__(self, target, **_):
-            self._target = target
-
-        def start(self):
-            with contextlib.suppress(Exception):  # as a thread's ends
-                self._target()
-
-    monkeypatch.setattr(threading, "Thread", Thread)
-    with pytest.raises(UnicodeError):
-        http._addresses("a" * 64 + ".example", 80, http._Deadline(Still(), 1))
+        sock.sendall(b"x" * 1000)
 
 
 class Parts:
@@ -483,28 +491,4 @@ def test_no_more_of_a_body_is_read_than_is_wanted():
     endless = Parts(*[b"x" * 400] * 4)
     answer = http._answer(endless, 1000)
     assert (len(answer.body), answer.is_whole, endless.reads) == (1000, False, 3)
-    exact = Parts(b"x" * 1000, b"")
-    assert http._answer(exact, 1000).is_whole
-
-
-def test_each_address_of_a_host_has_its_share_of_the_time(monkeypatch):
-    shares, closed = list[float](), list[int]()
-
-    class Refusing(Ended):
-        def __init__(self, *_): ...
-
-        def settimeout(self, seconds):
-            shares.append(seconds)
-
-        def connect(self, address):
-            raise ConnectionRefusedError("refused")
-
-        def close(self):
-            closed.append(1)
-
-    monkeypatch.setattr(http, "_addresses", lambda *_: [(0, 0, 0, "", None)] * 3)
-    monkeypatch.setattr(socket, "socket", Refusing)
-    with pytest.raises(ConnectionRefusedError):
-        http._connected("h", 1, http._Deadline(Still(), 9000))
-    assert shares == [3.0, 4.5, 9.0]
-    assert len(closed) == 3
+    assert http._answer(Parts(b"x" * 1000, b""), 1000).is_whole

@@ -1,10 +1,9 @@
-"""What a client does when brokers authenticate it, refuse it, or it has no credentials now."""
+"""What a client does when brokers authenticate it, refuse it, quote it, or its credentials are not there or replaced."""
 
 import dataclasses
 import logging
 import random
 import ssl
-from collections.abc import Callable
 from datetime import datetime, timezone
 
 import pytest
@@ -22,12 +21,11 @@ from spark_kafka_sink.base.secret import HIDDEN, Secret
 from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.security_config import SecurityConfig
 from spark_kafka_sink.localkafka import certificates
 from spark_kafka_sink.localkafka.certificates import Authority, write_private
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.interface import Connected, Disconnected, Received
-from spark_kafka_sink.network.resolver import Resolver
+from spark_kafka_sink.network.resolver import LookUp, Resolver, look_up
 from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.messages.client import (
@@ -41,7 +39,6 @@ from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.security.key_formats import expires_at_ms
 from spark_kafka_sink.security.mechanisms import (
     OAuthBearerSaslClient,
@@ -54,35 +51,28 @@ from spark_kafka_sink.security.tls_errors import BROKERS, TlsErrorContext, expla
 from tests.property.message_values import REQUEST_TYPES
 from tests.simulation.time import SimClock
 from tests.unit.frames import answer_frame
-from tests.unit.scripted_network import Asked, LoseConnection, ScriptedNetwork, Silence
+from tests.unit.scripted_network import LoseConnection, ScriptedNetwork, Silence
 
 NODE = Node(1, "broker.example", 9092)
 TIMEOUT_MS = 60_000
 SASL = {SaslHandshakeRequest: (0, 1), SaslAuthenticateRequest: (0, 2)}
-METADATA = MetadataResponse(brokers=[MetadataResponseBroker(1, *NODE[1:3])], cluster_id="c")
-Answer = Callable[[Asked], Message]
-
-
-class OneMessage:
-    """As PLAIN."""
-
-    mechanism = "PLAIN"
-
-    def initial_response(self):
-        return b"\0alice\0secret"
-
-    def evaluate_challenge(self, challenge):
-        return None
+PASSWORD = "marked-p%ss wörd"
 
 
 class World:
-    """A client and one broker, which answers SASL well unless ``answer`` says otherwise."""
+    """A client and one broker, which answers SASL well unless ``answers`` say otherwise."""
 
     def __init__(self, is_authenticated=True):
         self.clock = SimClock(0)
         self.answers = {}
         self.hosts = []
         self.unavailable_until_ms = 0
+        brokers = [MetadataResponseBroker(1, *NODE[1:3])]
+        self.well = {
+            SaslHandshakeRequest: SaslHandshakeResponse(0, ["PLAIN"]),
+            SaslAuthenticateRequest: SaslAuthenticateResponse(session_lifetime_ms=10_000),
+            MetadataRequest: MetadataResponse(brokers=brokers, cluster_id="c"),
+        }
         offered = {MetadataRequest: (0, 12), **SASL}
         self.network = ScriptedNetwork({1: NODE}, self.clock, self._answer, offered)
         self.admin = AdminClient(
@@ -98,20 +88,24 @@ class World:
         self.hosts.append(host)
         if self.clock.ms < self.unavailable_until_ms:
             raise CredentialsUnavailableError("the issuer is away")
-        return OneMessage()
+        return PlainSaslClient("alice", Secret(PASSWORD))
 
     def _answer(self, asked):
-        answer = self.answers.get(type(asked.request))
-        if answer is not None:
-            return answer(asked)
-        if isinstance(asked.request, SaslHandshakeRequest):
-            return SaslHandshakeResponse(0, ["PLAIN"])
-        if isinstance(asked.request, SaslAuthenticateRequest):
-            return SaslAuthenticateResponse(session_lifetime_ms=10_000)
-        return METADATA
+        """An answer that is a function is called, and may raise."""
+        kind = type(asked.request)
+        answer = self.answers.get(kind, self.well[kind])
+        return answer(asked) if callable(answer) else answer
 
     def ask(self):
         self.admin.metadata([], False, self.admin.deadline_in(TIMEOUT_MS))
+
+    def refusal(self, error=AuthenticationError):
+        """What is told; it took no time."""
+        before_ms = self.clock.ms
+        with pytest.raises(error) as raised:
+            self.ask()
+        assert error is not AuthenticationError or self.clock.ms == before_ms
+        return str(raised.value)
 
     @property
     def asked(self):
@@ -123,9 +117,9 @@ def world():
     return World()
 
 
-def refuse(asked):
-    code = error_named("SASL_AUTHENTICATION_FAILED").code
-    return SaslAuthenticateResponse(code, "Authentication failed: Invalid username or password")
+@pytest.fixture
+def in_clear():
+    return World(is_authenticated=False)
 
 
 def lose(asked):
@@ -136,17 +130,17 @@ def say_nothing(asked):
     raise Silence
 
 
+REFUSED = SaslAuthenticateResponse(
+    error_named("SASL_AUTHENTICATION_FAILED").code,
+    "Authentication failed: Invalid username or password",
+)
 LOGIN = ["SaslHandshakeRequest", "SaslAuthenticateRequest"]
-
-
-def test_authenticated_before_the_first_question(world):
-    world.ask()
-    assert world.asked == [*LOGIN, "MetadataRequest"]
-    assert world.hosts == [NODE.host]
 
 
 def test_a_session_is_renewed_when_there_is_something_to_send(world):
     world.ask()
+    assert world.asked == [*LOGIN, "MetadataRequest"]
+    assert world.hosts == [NODE.host]
     world.clock.ms += 9_600
     world.admin.pause(0, world.clock.ms + 1_000)
     assert len(world.network.connects) == 1
@@ -166,42 +160,26 @@ def test_after_a_session_the_connection_is_made_anew(world):
 
 
 def test_a_refusal_is_raised_at_once_and_names_the_broker(world):
-    world.answers[SaslAuthenticateRequest] = refuse
-    with pytest.raises(AuthenticationError) as raised:
-        world.ask()
-    assert world.clock.ms == 0
-    assert NODE.address in str(raised.value)
-    assert "Invalid username or password" in str(raised.value)
-
-
-def test_so_it_is_when_a_session_is_renewed(world):
-    world.ask()
-    world.clock.ms = started_ms = 9_600
-    world.answers[SaslAuthenticateRequest] = refuse
-    with pytest.raises(AuthenticationError):
-        world.ask()
-    assert world.clock.ms == started_ms
-
-
-def test_who_was_refused_may_ask_again(world):
-    """A client that lives on: somebody may have created the user meanwhile."""
-    world.answers[SaslAuthenticateRequest] = refuse
-    with pytest.raises(AuthenticationError):
-        world.ask()
+    world.answers[SaslAuthenticateRequest] = REFUSED
+    told = world.refusal()
+    assert NODE.address in told
+    assert "Invalid username or password" in told
+    # A client that lives on may ask again: somebody may have created the user meanwhile.
     del world.answers[SaslAuthenticateRequest]
     world.ask()
+    # So it is when a session is renewed.
+    world.clock.ms = 9_600
+    world.answers[SaslAuthenticateRequest] = REFUSED
+    world.refusal()
 
 
 def test_credentials_that_are_not_there_yet_are_waited_for(world):
     world.unavailable_until_ms = 20_000
     world.ask()
     assert world.clock.ms >= 20_000
-
-
-def test_credentials_that_never_come(world):
-    world.unavailable_until_ms = TIMEOUT_MS * 10
-    with pytest.raises(BootstrapError, match="the issuer is away"):
-        world.ask()
+    never = World()
+    never.unavailable_until_ms = TIMEOUT_MS * 10
+    assert "the issuer is away" in never.refusal(BootstrapError)
 
 
 def test_a_connection_lost_in_the_middle_of_sasl_is_made_again(world):
@@ -217,9 +195,8 @@ def test_a_connection_lost_in_the_middle_of_sasl_is_made_again(world):
 def test_a_broker_that_hangs_in_the_middle_of_sasl(world):
     """It has the time of setting a connection up, which grows; not that of any request."""
     world.answers[SaslAuthenticateRequest] = say_nothing
-    with pytest.raises(BootstrapError) as raised:
-        world.ask()
-    assert "not authenticated within kafka.socket.connection.setup.timeout.ms" in str(raised.value)
+    told = world.refusal(BootstrapError)
+    assert "not authenticated within kafka.socket.connection.setup.timeout.ms" in told
     assert len(world.network.connects) == 3, "each has longer: 10 s, 20 s, 30 s"
 
 
@@ -229,95 +206,66 @@ def test_tls_that_refuses_ends_the_wait(world):
         world.network._events.append(event)
 
     world.network.connect = connect
-    with pytest.raises(AuthenticationError, match=r"broker\.example: expired"):
-        world.ask()
+    assert "broker.example: expired" in world.refusal()
 
 
-def test_a_listener_with_sasl_that_is_not_asked_for_it():
+def test_a_listener_with_sasl_that_is_not_asked_for_it(in_clear):
     """It answers ApiVersions, and ends the connection at the next request."""
-    world = World(is_authenticated=False)
-    world.answers[MetadataRequest] = lose
-    with pytest.raises((BootstrapError, BrokerError)) as raised:
-        world.ask()
+    in_clear.answers[MetadataRequest] = lose
+    told = in_clear.refusal((BootstrapError, BrokerError))
     for words in ("before the first answer", "kafka.security.protocol", "SASL_SSL"):
-        assert words in str(raised.value)
+        assert words in told
 
 
-def test_a_connection_that_has_answered_is_just_lost():
-    world = World(is_authenticated=False)
-    world.ask()
-    world.answers[MetadataRequest] = lose
-    world.network.lose(1)
-    with pytest.raises(BootstrapError) as raised:
-        world.ask()
-    assert "SASL" not in str(raised.value)
+def test_a_connection_that_has_answered_is_just_lost(in_clear):
+    in_clear.ask()
+    in_clear.answers[MetadataRequest] = lose
+    in_clear.network.lose(1)
+    assert "SASL" not in in_clear.refusal(BootstrapError)
 
+
+# --- brokers that quote what they were sent, and commands for a terminal ----------------------------
 
 BLOW = "\x1b[2J\r\n2026-01-01 ERROR forged\u202e\x9b31m"
-PASSWORD = "marked-p%ss wörd"
 
 
 def is_harmless(text):
     return text.isprintable() and "marked" not in text
 
 
-class Hostile(World):
-    """A broker that quotes what it was sent, and commands for a terminal."""
-
-    def __init__(self, conversation):
-        super().__init__()
-        self._conversation = conversation
-
-    def _create_sasl_client(self, host):
-        return self._conversation
-
-    def refusal(self):
-        with pytest.raises(AuthenticationError) as caught:
-            self.ask()
-        return str(caught.value)
-
-
-def says(**fields):
-    return lambda asked: SaslAuthenticateResponse(**fields)
-
-
-def test_a_broker_that_quotes_the_password_of_plain():
-    world = Hostile(PlainSaslClient("alice", Secret(PASSWORD)))
-    quoted = f"no: \0alice\0{PASSWORD} {BLOW}"
-    world.answers[SaslAuthenticateRequest] = says(error_code=58, error_message=quoted)
+@pytest.mark.parametrize(
+    ("kind", "answer", "told"),
+    [
+        (
+            SaslAuthenticateRequest,
+            SaslAuthenticateResponse(58, f"no: \0alice\0{PASSWORD} {BLOW}"),
+            HIDDEN,
+        ),
+        (SaslHandshakeRequest, SaslHandshakeResponse(33, [BLOW]), "forged"),
+        (SaslHandshakeRequest, SaslHandshakeResponse(33, ["M" * 30] * 9999), "MMM"),
+    ],
+    ids=["the password", "mechanisms", "many mechanisms"],
+)
+def test_a_broker_that_quotes_and_blows(world, kind, answer, told):
+    world.answers[kind] = answer
     refusal = world.refusal()
-    assert HIDDEN in refusal
+    assert told in refusal
     assert is_harmless(refusal)
+    assert len(refusal) < 2 * MOST_SHOWN
 
 
-def test_the_names_of_mechanisms_before_anybody_is_authenticated():
-    world = Hostile(PlainSaslClient("alice", Secret(PASSWORD)))
-    world.answers[SaslHandshakeRequest] = lambda asked: SaslHandshakeResponse(33, [BLOW])
-    assert is_harmless(world.refusal())
-
-
-def test_the_error_of_scram():
-    world = Hostile(ScramSaslClient("SCRAM-SHA-256", ScramUser("alice", Secret(PASSWORD))))
-    conversation = world._conversation
-    first = conversation.initial_response().decode()
-    nonce = first.partition("r=")[2]
-    conversation.evaluate_challenge(f"r={nonce}x,s=c2FsdA==,i=4096".encode())
-    with pytest.raises(AuthenticationError) as caught:
-        conversation.evaluate_challenge(b"e=\x1b[2J\r\n forged")
-    assert is_harmless(str(caught.value))
-    assert "forged" in str(caught.value)
-
-
-def test_the_refusal_of_a_token():
-    conversation = OAuthBearerSaslClient(Secret("marked.jwt.token"), {})
-    conversation.initial_response()
-    assert (
-        conversation.evaluate_challenge(f'{{"status":"marked.jwt.token{BLOW}"}}'.encode())
-        == b"\x01"
-    )
-    with pytest.raises(AuthenticationError) as caught:
-        conversation.evaluate_challenge(b"")
-    assert is_harmless(str(caught.value))
+def test_the_error_of_scram_and_the_refusal_of_a_token():
+    scram = ScramSaslClient("SCRAM-SHA-256", ScramUser("alice", Secret(PASSWORD)))
+    nonce = scram.initial_response().decode().partition("r=")[2]
+    scram.evaluate_challenge(f"r={nonce}x,s=c2FsdA==,i=4096".encode())
+    token = OAuthBearerSaslClient(Secret("marked.jwt.token"), {})
+    token.initial_response()
+    status = f'{{"status":"marked.jwt.token{BLOW}"}}'.encode()
+    assert token.evaluate_challenge(status) == b"\x01"
+    for conversation, last in ((scram, b"e=\x1b[2J\r\n forged"), (token, b"")):
+        with pytest.raises(AuthenticationError, match="forged") as caught:
+            conversation.evaluate_challenge(last)
+        assert is_harmless(str(caught.value))
 
 
 def test_an_advertised_name_in_every_error_that_names_the_broker():
@@ -331,18 +279,16 @@ def test_an_advertised_name_in_every_error_that_names_the_broker():
 @pytest.mark.parametrize("name", ["good.example\0.evil", "a\tb", "x\u202ey"])
 def test_no_name_is_looked_up_that_the_system_would_cut(name):
     found = []
-    Resolver(begin=lambda take: found_by(take, found)).resolve(name, 9092, found.append)
+
+    def begin(take):
+        while isinstance(asked := take(), LookUp):
+            asked.on_found(look_up(asked.host, asked.port))
+
+    Resolver(begin=begin).resolve(name, 9092, found.append)
     (error,) = found
     assert isinstance(error, OSError)
     assert is_harmless(str(error))
     assert "advertised.listeners" in str(error)
-
-
-def found_by(take, found):
-    from spark_kafka_sink.network.resolver import LookUp, look_up
-
-    while isinstance(asked := take(), LookUp):
-        asked.on_found(look_up(asked.host, asked.port))
 
 
 def text_fields(message):
@@ -381,12 +327,6 @@ def test_of_an_answer_full_of_texts_only_some_are_cleaned():
     assert not any(cleaned[10_080:])
 
 
-def test_an_error_names_only_so_many_mechanisms():
-    world = Hostile(PlainSaslClient("alice", Secret(PASSWORD)))
-    world.answers[SaslHandshakeRequest] = lambda asked: SaslHandshakeResponse(33, ["M" * 30] * 9999)
-    assert len(world.refusal()) < 2 * MOST_SHOWN
-
-
 def test_no_words_of_a_broker_are_decoded_as_they_are():
     """A field that Kafka calls a message has the type that cleans it, in every answer."""
     fields = [f for request in REQUEST_TYPES for f in text_fields(request.response_type)]
@@ -394,6 +334,8 @@ def test_no_words_of_a_broker_are_decoded_as_they_are():
     assert len(words) >= 8
     assert [(m.__name__, name) for m, name, spec in words if spec.wire_type is not types.TEXT] == []
 
+
+# --- connections of credentials that were replaced -------------------------------------------------
 
 AUTHORITY = Authority()
 
@@ -450,55 +392,53 @@ class RotatingWorld:
         return len(self.network.connects)
 
 
-def test_no_request_is_sent_on_a_connection_of_before():
-    world = RotatingWorld()
-    world.become_ready()
-    world.send()
-    world.client.renew_connections()
-    assert not world.is_ready()
-    world.become_ready()
-    assert (world.connects, len(world.answered)) == (2, 1)
-    assert world.client.last_failure(NODE) is None, "nothing went wrong: there is no back-off"
-    assert world.clock.now_ms() == 0
-    world.send()
-    assert world.connects == 2
+@pytest.fixture
+def rotating():
+    return RotatingWorld()
 
 
-def test_what_is_in_flight_is_answered_first():
-    world = RotatingWorld()
-    world.become_ready()
-    world.is_silent = True
-    world.send()
-    waiting = world.client._connections[NODE.node_id].in_flight
-    world.client.renew_connections()
+def test_no_request_is_sent_on_a_connection_of_before(rotating):
+    rotating.become_ready()
+    rotating.send()
+    rotating.client.renew_connections()
+    assert not rotating.is_ready()
+    rotating.become_ready()
+    assert (rotating.connects, len(rotating.answered)) == (2, 1)
+    assert rotating.client.last_failure(NODE) is None, "nothing went wrong: there is no back-off"
+    assert rotating.clock.now_ms() == 0
+    rotating.send()
+    assert rotating.connects == 2
+    # One that nobody uses any more is closed, too.
+    rotating.client.renew_connections()
+    rotating.client.poll(0, rotating.clock.now_ms())
+    assert not rotating.client._by_channel
+    assert rotating.connects == 2
+
+
+def test_what_is_in_flight_is_answered_first(rotating):
+    rotating.become_ready()
+    rotating.is_silent = True
+    rotating.send()
+    waiting = rotating.client._connections[NODE.node_id].in_flight
+    rotating.client.renew_connections()
     for _ in range(3):
-        world.client.poll(0, world.clock.now_ms())
-        assert not world.is_ready()
-    assert world.connects == 1
+        rotating.client.poll(0, rotating.clock.now_ms())
+        assert not rotating.is_ready()
+    assert rotating.connects == 1
     assert len(waiting) == 1
-    world.answer_what_waits()
-    world.become_ready()
-    assert (world.connects, len(world.answered)) == (2, 1)
+    rotating.answer_what_waits()
+    rotating.become_ready()
+    assert (rotating.connects, len(rotating.answered)) == (2, 1)
 
 
-def test_a_connection_that_nobody_uses_any_more_is_closed_too():
-    world = RotatingWorld()
-    world.become_ready()
-    world.client.renew_connections()
-    world.client.poll(0, world.clock.now_ms())
-    assert not world.client._by_channel
-    assert world.connects == 1
-
-
-def test_one_that_is_being_made_with_the_former_key_takes_no_request():
-    world = RotatingWorld()
-    while not world.connects:
-        world.is_ready()
-        world.client.poll(0, world.clock.now_ms())
-    assert not world.is_ready()
-    world.client.renew_connections()
-    world.become_ready()
-    assert world.connects == 2
+def test_one_that_is_being_made_with_the_former_key_takes_no_request(rotating):
+    while not rotating.connects:
+        rotating.is_ready()
+        rotating.client.poll(0, rotating.clock.now_ms())
+    assert not rotating.is_ready()
+    rotating.client.renew_connections()
+    rotating.become_ready()
+    assert rotating.connects == 2
 
 
 def test_no_connection_outlives_its_certificate():
@@ -540,47 +480,52 @@ def test_when_a_certificate_expires(year, monkeypatch):
     assert expires_at_ms(bytes.fromhex("300430020500")) is None, "too few parts"
 
 
-# --- what has been replaced ------------------------------------------------------------------------
+# --- which credentials were replaced ---------------------------------------------------------------
 
 
-def secured(folder, **options):
-    files = {
-        "ssl.keystore.location": str(folder / "client.pem"),
+@pytest.fixture
+def folder(tmp_path):
+    write_private(tmp_path / "client.pem", AUTHORITY.issue("alice").pem())
+    write_private(tmp_path / "ca.pem", AUTHORITY.pem)
+    (tmp_path / "secrets").write_text("password=before\n")
+    return tmp_path
+
+
+def config_of(folder, **options):
+    key = {"ssl.keystore.location": str(folder / "client.pem")}
+    given = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SSL", **key}
+    return ProducerConfig.parse({**given, **options})
+
+
+@pytest.fixture
+def security(folder):
+    options = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
         "ssl.truststore.location": str(folder / "ca.pem"),
         "sasl.username": "alice",
         "sasl.password": f"${{file:{folder / 'secrets'}:password}}",
     }
-    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", **files, **options}
-    config = ProducerConfig.parse({"bootstrap.servers": "b:9092", **given})
-    assert isinstance(config.security, SecurityConfig)
-    return Security.of(config.security)
+    return Security.of(config_of(folder, **options).security)
 
 
-def write_all(folder):
+def test_each_replaced_file_is_noticed_once_by_each_producer(folder, security):
+    first, second = security.credentials_watcher(), security.credentials_watcher()
+    assert not first()
     write_private(folder / "client.pem", AUTHORITY.issue("alice").pem())
-    write_private(folder / "ca.pem", AUTHORITY.pem)
-    (folder / "secrets").write_text("password=before\n")
-
-
-def test_each_replaced_file_is_noticed_once(tmp_path):
-    write_all(tmp_path)
-    have_changed = secured(tmp_path).credentials_watcher()
-    assert not have_changed()
-    write_private(tmp_path / "client.pem", AUTHORITY.issue("alice").pem())
-    assert (have_changed(), have_changed()) == (True, False)
-    write_private(tmp_path / "ca.pem", AUTHORITY.pem + Authority("new").pem)
-    assert (have_changed(), have_changed()) == (True, False)
-    (tmp_path / "secrets").write_text("password=after\n")
-    assert (have_changed(), have_changed()) == (True, False)
+    assert (first(), first()) == (True, False)
+    write_private(folder / "ca.pem", AUTHORITY.pem + Authority("new").pem)
+    assert (first(), first()) == (True, False)
+    assert (second(), second()) == (True, False)
+    (folder / "secrets").write_text("password=after\n")
+    assert (first(), second(), first(), second()) == (True, True, False, False)
 
 
 @pytest.mark.parametrize("name", ["client.pem", "ca.pem", "secrets"])
 @pytest.mark.parametrize("content", ["", None], ids=["empty", "gone"])
-def test_a_half_written_file_leaves_the_former_in_use(name, content, tmp_path, caplog):
-    write_all(tmp_path)
-    security = secured(tmp_path)
+def test_a_half_written_file_leaves_the_former_in_use(name, content, folder, security, caplog):
     have_changed = security.credentials_watcher()
-    path = tmp_path / name
+    path = folder / name
     whole = path.read_text()
     path.unlink()
     if content is not None:
@@ -589,58 +534,40 @@ def test_a_half_written_file_leaves_the_former_in_use(name, content, tmp_path, c
         assert [have_changed() for _ in range(3)] == [False] * 3
     (record,) = caplog.records
     assert "What was read before stays in use" in record.getMessage()
-    assert security.create_sasl_client is not None
     security.tls.context()
     assert security.create_sasl_client("b").initial_response() == b"\0alice\0before"
     write_private(path, whole.replace("before", "after") if name == "secrets" else whole)
     assert have_changed()
 
 
-def test_two_producers_each_notice_it(tmp_path):
-    write_all(tmp_path)
-    security = secured(tmp_path)
-    first, second = security.credentials_watcher(), security.credentials_watcher()
-    (tmp_path / "secrets").write_text("password=after\n")
-    assert (first(), second(), first(), second()) == (True, True, False, False)
+def test_a_producer_and_an_admin_client_that_are_kept_notice_it(folder):
+    """Before the next task."""
+    asked, config = [], config_of(folder)
 
+    def renew():
+        asked.append(True)
 
-def test_a_producer_that_is_kept_notices_it_before_the_next_task(tmp_path):
-    write_all(tmp_path)
-    config = ProducerConfig.parse(
-        {
-            "bootstrap.servers": "127.0.0.1:1",
-            "security.protocol": "SSL",
-            "ssl.keystore.location": str(tmp_path / "client.pem"),
-        }
-    )
-    asked = []
+    def notices_once(look):
+        asked.clear()
+        look()
+        assert asked == []
+        write_private(folder / "client.pem", AUTHORITY.issue("alice").pem())
+        look()
+        look()
+        assert asked == [True]
+
     pool = ProducerPool()
     producer = pool.acquire(config, [])
+
+    def next_task():
+        pool.release(config, producer)
+        assert pool.acquire(config, []) is producer
+
     try:
-        producer.client.renew_connections = lambda: asked.append(True)
-        for expected in (0, 1, 1):
-            pool.release(config, producer)
-            assert pool.acquire(config, []) is producer
-            assert len(asked) == expected
-            if not asked:
-                write_private(tmp_path / "client.pem", AUTHORITY.issue("alice").pem())
+        producer.client.renew_connections = renew
+        notices_once(next_task)
     finally:
         producer.close()
-
-
-def test_the_drivers_client_that_is_kept_notices_it(tmp_path):
-    write_all(tmp_path)
-    given = {
-        "bootstrap.servers": "127.0.0.1:1",
-        "security.protocol": "SSL",
-        "ssl.keystore.location": str(tmp_path / "client.pem"),
-    }
-    asked = []
-    with AdminClient.of(ProducerConfig.parse(given)) as admin:
-        admin._client.renew_connections = lambda: asked.append(True)
-        admin.renew_if_credentials_changed()
-        assert asked == []
-        write_private(tmp_path / "client.pem", AUTHORITY.issue("alice").pem())
-        admin.renew_if_credentials_changed()
-        admin.renew_if_credentials_changed()
-        assert asked == [True]
+    with AdminClient.of(config) as admin:
+        admin._client.renew_connections = renew
+        notices_once(admin.renew_if_credentials_changed)

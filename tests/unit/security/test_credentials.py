@@ -40,7 +40,7 @@ from spark_kafka_sink.security.credentials import (
     resolve_user,
     unresolved_entry,
 )
-from spark_kafka_sink.security.login import LoginManager, check, new_login
+from spark_kafka_sink.security.login import LoginManager, check, login_of, new_login
 from spark_kafka_sink.security.oauth import TokenRetrieval
 from spark_kafka_sink.security.oauth_endpoint import Tls
 from spark_kafka_sink.security.oauth_tokens import RetryTimer
@@ -596,8 +596,17 @@ def test_a_login_begins_conversations():
         new_login(SaslConfig("PLAIN", username="alice"))
 
 
+def is_anothers_in_a_fork(find):
+    before = find()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if find() is not before else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and find() is before
+
+
 def test_a_login_is_shared_by_all_with_the_same_configuration():
     pool, alice = LoginManager(), in_options()
+    assert is_anothers_in_a_fork(lambda: login_of(alice))
     login = pool.login_of(alice)
     assert pool.login_of(in_options()) is login
     assert pool.login_of(in_options(password="b")) is not login
@@ -642,11 +651,7 @@ def test_a_context_is_shared_by_all_with_the_same_configuration():
     assert tls_of(SslConfig(truststore=one)) is before
     assert tls_of(SslConfig(truststore=other)) is not before
     assert tls_of(SslConfig(keystore=one)) is not tls_of(SslConfig(keystore=other))
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if tls_of(SslConfig(truststore=one)) is not before else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert tls_of(SslConfig(truststore=one)) is before
+    assert is_anothers_in_a_fork(lambda: tls_of(SslConfig(truststore=one)))
     contexts = security._TlsContextCache()
     before = contexts.context_of(SslConfig())
     with contexts._lock:
