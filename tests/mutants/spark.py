@@ -6,7 +6,8 @@ from tests.mutants.mutant import Mutant
 
 PLANTED = ()
 
-_GUARDS = ("unit/test_spark_guards.py",)
+_IN_TASKS = ("unit/test_tasks.py",)
+_IN_WRITES = ("unit/test_writes.py",)
 _LETTERS = ("simulation/test_dead_letters.py",)
 _NAMES = ("unit/test_topic_names.py",)
 _OPTIONS = ("unit/test_sink_options.py",)
@@ -41,16 +42,19 @@ _CALLS = (
         "spark/frames.py",
         "if self._running.get(identity.scope) is identity:",
         "if identity.scope in self._running:",
-        _GUARDS,
+        _IN_WRITES,
     ),
     Mutant(
-        "spark/frames.py", "return self.prefix, self.write_id", "return self.prefix, None", _GUARDS
+        "spark/frames.py",
+        "return self.prefix, self.write_id",
+        "return self.prefix, None",
+        _IN_WRITES,
     ),
     Mutant(
         "spark/frames.py",
         "is_same_execution and identity.number == earlier.number",
         "is_same_execution",
-        _GUARDS,
+        _IN_WRITES,
     ),
 )
 
@@ -59,17 +63,17 @@ _CACHES = (
         "spark/row_planning.py",
         "if one not in _checked)",
         "if one[0] not in [plan for plan, _ in _checked])",
-        _GUARDS,
+        _IN_TASKS,
     ),
-    Mutant("spark/row_planning.py", "        del _checked[:-_MOST_CHECKED]\n", "", _GUARDS),
-    Mutant("spark/preflight.py", _KEY, _KEY.replace(", options.dead_letters", ""), _GUARDS),
+    Mutant("spark/row_planning.py", "        del _checked[:-_MOST_CHECKED]\n", "", _IN_TASKS),
+    Mutant("spark/preflight.py", _KEY, _KEY.replace(", options.dead_letters", ""), _IN_TASKS),
     Mutant(
         "spark/preflight.py",
         " and now_ms - passed_at_ms < producer.metadata_max_age_ms",
         "",
-        _GUARDS,
+        _IN_TASKS,
     ),
-    Mutant("spark/preflight.py", "if not _is_transient(error) or (", "if (", _GUARDS),
+    Mutant("spark/preflight.py", "if not _is_transient(error) or (", "if (", _IN_TASKS),
 )
 
 _FORKS = (
@@ -77,7 +81,7 @@ _FORKS = (
         "spark/frames.py",
         "os.register_at_fork(after_in_child=_locks.clear)\n",
         "",
-        _GUARDS,
+        _IN_TASKS,
     ),
     Mutant(
         "metrics/background.py",
@@ -122,7 +126,7 @@ _METRICS = (
     ),
 )
 
-_SOURCE = ("unit/test_source.py",)
+_SOURCE = ("unit/test_writes.py",)
 
 _DRIVER = (
     Mutant("spark/source.py", '"_plans": False', '"_plans": True', _SOURCE),
@@ -136,24 +140,24 @@ _DRIVER = (
         "spark/writer.py",
         "    if message.partition_id == 0:\n        message.planned = planned",
         "    message.planned = planned",
-        _GUARDS,
+        _IN_TASKS,
     ),
-    Mutant("spark/commit.py", "plan if self.partition_id == 0 else None", "plan", _GUARDS),
+    Mutant("spark/commit.py", "plan if self.partition_id == 0 else None", "plan", _IN_TASKS),
     Mutant(
-        "spark/preflight.py", "return _with(options, _rules.get(key))", "return options", _GUARDS
+        "spark/preflight.py", "return _with(options, _rules.get(key))", "return options", _IN_TASKS
     ),
-    Mutant("spark/preflight.py", "return _with(options, _rules[key])", "return options", _GUARDS),
+    Mutant("spark/preflight.py", "return _with(options, _rules[key])", "return options", _IN_TASKS),
     Mutant(
         "spark/preflight.py",
         'if described.error_code and error.name != "LEADER_NOT_AVAILABLE":',
         "if described.error_code:",
-        _GUARDS,
+        _IN_TASKS,
     ),
     Mutant(
         "spark/task.py",
         "remaining = [number for row, number in enumerate(remaining) if row not in reasons]",
         "remaining = [row for row, _ in enumerate(remaining) if row not in reasons]",
-        _GUARDS,
+        _IN_TASKS,
     ),
 )
 
@@ -171,13 +175,13 @@ _TASKS = (
         "spark/task.py",
         "        TRANSACTIONAL_IDS.retire(self._transactional_id)\n",
         "",
-        _GUARDS,
+        _IN_TASKS,
     ),
     Mutant(
         "spark/planning.py",
         "registry=replace(options.registry, config=None)",
         "registry=options.registry",
-        _GUARDS,
+        _IN_TASKS,
     ),
 )
 

@@ -9,13 +9,13 @@ _GUARDS = ("simulation/test_transaction_guards.py",)
 _PROTOCOL = ("simulation/test_commit_protocol.py",)
 _LOST = ("simulation/test_lost_log.py",)
 _LOG = ("simulation/test_log_partition.py", "simulation/test_commit_protocol.py")
-_CALLS = ("unit/test_calls.py",)
+_CALLS = ("unit/test_writes.py",)
 _OPERATED = ("simulation/test_operations.py",)
 _TOKEN = ("unit/test_transaction_manager.py",)
-_MODEL = ("unit/test_transaction_model.py",)
+_MODEL = ("unit/test_sessions.py",)
 _REPLAY = ("simulation/test_replay.py",)
 _SESSIONS = ("unit/test_sessions.py",)
-_TASK = ("unit/test_task.py",)
+_TASK = ("unit/test_tasks.py",)
 _WRITES = ("simulation/test_write_id.py",)
 
 PLANTED = (
@@ -411,7 +411,7 @@ _SESSION = (
         "transactions/session.py",
         "    _this_process.update(driver_environment())\n",
         "",
-        ("unit/test_frames.py",),
+        ("unit/test_writes.py",),
     ),
     Mutant(
         "spark/task.py", "        TRANSACTIONAL_IDS.retire(self._transactional_id)\n", "", _TASK
@@ -426,7 +426,7 @@ _SESSION = (
         "spark/commit.py",
         "if plan is None or tokens != {plan.token}:",
         "if plan is None:",
-        ("unit/test_commit_messages.py", "unit/test_commit.py"),
+        ("unit/test_commit.py",),
     ),
     Mutant(
         "spark/writer.py",
@@ -438,13 +438,13 @@ _SESSION = (
         "spark/writer.py",
         "abort_unit(options, None if plan is None else plan.token)",
         "abort_unit(options, None)",
-        ("unit/test_frames.py",),
+        ("unit/test_writes.py",),
     ),
     Mutant(
         "spark/source.py",
         '"_plans": False}',
         '"_plans": True}',
-        ("unit/test_batch_times.py",),
+        ("unit/test_commit.py",),
     ),
 )
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from threading import Event
-from typing import Any
 
 import pytest
 
@@ -15,19 +13,19 @@ from tests.patience import PATIENCE_S
 from tests.unit.simulated_time import SimulatedClock
 
 
-def test_if_too_many_wait_the_oldest_are_lost() -> None:
+def test_if_too_many_wait_the_oldest_are_lost():
     background = BackgroundQueue(most_waiting=2)
-    done: list[int] = []
+    done = []
     begun, may_go_on = Event(), Event()
 
-    def first() -> None:
+    def first():
         begun.set()
         may_go_on.wait(PATIENCE_S)
 
     background.put(first)
     assert begun.wait(PATIENCE_S)
     for number in range(5):
-        background.put(lambda number=number: done.append(number))  # type: ignore[misc]
+        background.put(lambda number=number: done.append(number))
     assert not background.wait(0)
     may_go_on.set()
     assert background.wait(PATIENCE_S)
@@ -38,9 +36,9 @@ def test_if_too_many_wait_the_oldest_are_lost() -> None:
     assert not background._thread.is_alive()
 
 
-def test_a_pause_leaves_python_to_the_commit_and_ends_when_somebody_waits() -> None:
+def test_a_pause_leaves_python_to_the_commit_and_ends_when_somebody_waits():
     background = BackgroundQueue(pause_s=100 * PATIENCE_S)
-    done: list[int] = []
+    done = []
     background.put(lambda: done.append(1))
     assert done == []
     assert background.wait(PATIENCE_S)
@@ -51,7 +49,7 @@ def test_a_pause_leaves_python_to_the_commit_and_ends_when_somebody_waits() -> N
     assert done == [1, 2]
 
 
-def test_nobody_waits_any_more_once_a_wait_is_over() -> None:
+def test_nobody_waits_any_more_once_a_wait_is_over():
     """The pause is for what comes after it again."""
     background = BackgroundQueue()
     assert background.wait(0)
@@ -62,18 +60,18 @@ def test_nobody_waits_any_more_once_a_wait_is_over() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_places() -> Iterator[None]:
+def _no_places():
     yield
     for sender in module._senders.values():
         sender.close()
     module._senders.clear()
 
 
-def line(**more: Any) -> dict[str, Any]:
+def line(**more):
     return {"event": "commit", "time_ms": 0, **more}
 
 
-def test_a_fork_does_not_wait_for_a_thread_that_it_has_not() -> None:
+def test_a_fork_does_not_wait_for_a_thread_that_it_has_not():
     with module._guard:
         child = os.fork()
         if child == 0:
@@ -81,11 +79,11 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_has_not() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_fork_sends_with_a_thread_of_its_own() -> None:
+def test_a_fork_sends_with_a_thread_of_its_own():
     """The sender of the process that it comes from takes lines there, and nobody sends them."""
-    sent: list[Any] = []
+    sent = []
 
-    def send(place: str) -> module.Sender:
+    def send(place):
         return enqueue_line(place, lambda: lambda line, lost: sent.append(line), line(), PATIENCE_S)
 
     assert send("a").wait()
@@ -95,19 +93,19 @@ def test_a_fork_sends_with_a_thread_of_its_own() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_what_is_told_of_partitions_is_not_sent() -> None:
+def test_what_is_told_of_partitions_is_not_sent():
     """With ten thousand partitions it is a megabyte for each line that waits."""
-    sent: list[Any] = []
+    sent = []
     given = line(partitions={"t": {}}, topics={"t": {}})
     sender = enqueue_line("p", lambda: lambda line, lost: sent.append(line), given, PATIENCE_S)
     assert sender.wait()
     assert sent == [line(topics={"t": {}})]
 
 
-def test_a_failure_is_told_again_once_a_line_was_sent(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_told_again_once_a_line_was_sent(caplog):
     fails = iter([True, True, False, True])
 
-    def send(line: dict[str, Any], lost: int) -> None:
+    def send(line, lost):
         if next(fails):
             raise ValueError("no gateway")
 
@@ -116,8 +114,8 @@ def test_a_failure_is_told_again_once_a_line_was_sent(caplog: pytest.LogCaptureF
     assert len(caplog.messages) == 2
 
 
-def test_places_that_are_not_used_any_more_are_left() -> None:
-    def send(place: int) -> module.Sender:
+def test_places_that_are_not_used_any_more_are_left():
+    def send(place):
         return enqueue_line(place, lambda: lambda line, lost: None, line(), PATIENCE_S)
 
     senders = [send(place) for place in range(12)]
@@ -134,17 +132,13 @@ def test_places_that_are_not_used_any_more_are_left() -> None:
 
 @pytest.mark.parametrize(
     ("told", "is_last"),
-    [
-        (line(), True),
-        (line(batch_id=0), False),
-        ({**line(batch_id=0), "event": "abort"}, True),
-    ],
+    [(line(), True), (line(batch_id=0), False), ({**line(batch_id=0), "event": "abort"}, True)],
 )
-def test_only_what_nothing_comes_after_is_waited_for(told: dict[str, Any], is_last: bool) -> None:
+def test_only_what_nothing_comes_after_is_waited_for(told, is_last):
     waited = []
 
     class Sender(module.Sender):
-        def wait(self, most_s: float | None = None) -> bool:
+        def wait(self, most_s=None):
             waited.append(True)
             return True
 
@@ -158,16 +152,14 @@ def test_only_what_nothing_comes_after_is_waited_for(told: dict[str, Any], is_la
     ("timeouts_s", "waits_s"),
     [([3, 3], [3, 1]), ([2, 3], [2, 1]), ([3, 1], [3, 0]), ([10_000, 10_000], [10, 8])],
 )
-def test_all_are_waited_for_at_the_same_time_and_not_for_ever(
-    timeouts_s: list[float], waits_s: list[float]
-) -> None:
+def test_all_are_waited_for_at_the_same_time_and_not_for_ever(timeouts_s, waits_s):
     clock = SimulatedClock()
     waited = []
 
     class Sender(module.Sender):
         """Each takes two seconds."""
 
-        def wait(self, most_s: float | None = None) -> bool:
+        def wait(self, most_s=None):
             clock.sleep(2000)
             waited.append(most_s)
             return True
@@ -180,10 +172,10 @@ def test_all_are_waited_for_at_the_same_time_and_not_for_ever(
 
 
 @pytest.mark.parametrize("told", [line(batch_id=0), line()], ids=["micro-batch", "job"])
-def test_what_takes_long_is_not_waited_for_or_not_for_long(told: dict[str, Any]) -> None:
+def test_what_takes_long_is_not_waited_for_or_not_for_long(told):
     may_go_on = Event()
 
-    def send(line: dict[str, Any], lost: int) -> None:
+    def send(line, lost):
         may_go_on.wait(PATIENCE_S)
 
     sender = enqueue_line("slow", lambda: send, told, timeout_s=0.01)

@@ -22,7 +22,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
         ("my-listener.1://a:1", [("a", 1)]),
     ],
 )
-def test_addresses(text: str, expected: list[tuple[str, int]]) -> None:
+def test_addresses(text, expected):
     assert parse_bootstrap_servers(text) == expected
 
 
@@ -54,14 +54,14 @@ def test_addresses(text: str, expected: list[tuple[str, int]]) -> None:
         ("a b:1", "separate addresses with commas"),
     ],
 )
-def test_what_is_no_address(text: str, message: str) -> None:
+def test_what_is_no_address(text, message):
     with pytest.raises(ConfigError) as raised:
         parse_bootstrap_servers(text)
     assert message in str(raised.value)
     assert str(raised.value).startswith("bootstrap.servers")
 
 
-def test_a_protocol_in_an_address_that_is_not_the_one_used_is_told() -> None:
+def test_a_protocol_in_an_address_that_is_not_the_one_used_is_told():
     """Confluent's command line prints addresses so; Java's client drops it in silence."""
     options = {"kafka.bootstrap.servers": "SSL://b:9093,ssl://c:9093"}
     assert SinkOptions.parse(options).notes == (

@@ -1,28 +1,41 @@
-"""What tasks tell the driver, merged; the JSON line; where it goes."""
+"""What tasks tell the driver, merged; the JSON line of a batch, when it was planned, written and
+committed, and why it was aborted; where the line goes; what 10,000 tasks send; histograms.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import pickle
-from pathlib import Path
-from typing import Any
+import random
+from types import SimpleNamespace
 
+import pyspark
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.base.node_metrics import (
+    add,
+    count_up_to,
+    observe,
+    quantile_ms,
+    upper_bound_ms,
+)
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.line import MOST_LOGGED_PARTITIONS
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
+from spark_kafka_sink.spark import frames, source
 from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_JOB_NOTE,
     AT_LEAST_ONCE_NOTE,
     BatchSummary,
     KafkaCommitMessage,
     Planned,
+    common_plan,
     report_abort,
     report_commit,
 )
@@ -30,28 +43,39 @@ from spark_kafka_sink.spark.writer import (
     KafkaBatchWriter,
     KafkaStreamWriter,
     RowsNotHandedOverError,
+    abort_batch,
+    application_of,
+    commit_batch,
+    write_partition,
 )
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    Driver,
+    DriverToken,
+    Phase,
+    Plan,
+    TaskTransaction,
+    Unit,
+)
+from tests.lines import check_text
+from tests.unit.spark_frame import ONE_COLUMN, OPTIONS, Frame
 
 NOWHERE = MetricsOutputs()
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def message(
-    partitions: dict[TopicPartition, PartitionReport] | None = None,
-    query_id: str | None = None,
-    **metrics: int,
-) -> KafkaCommitMessage:
+def message(partitions=None, query_id=None, **metrics):
     return KafkaCommitMessage(3, 1, query_id, partitions or {}, ProducerMetrics(**metrics))
 
 
-def to(path: Path) -> MetricsOutputs:
-    return MetricsOutputs(str(path))
+def copied(value):
+    return pickle.loads(pickle.dumps(value))
 
 
 # --- counters -------------------------------------------------------------------------------------
 
 
-def test_counters_add_up_and_maxima_do_not() -> None:
+def test_counters_add_up_and_maxima_do_not():
     total = ProducerMetrics(records=1, request_latency_ms=10, request_latency_max_ms=7)
     total.add(ProducerMetrics(records=2, request_latency_ms=20, request_latency_max_ms=5))
     assert total == ProducerMetrics(records=3, request_latency_ms=30, request_latency_max_ms=7)
@@ -61,18 +85,15 @@ def test_counters_add_up_and_maxima_do_not() -> None:
     assert total == ProducerMetrics()
 
 
-def test_times_are_reported_in_milliseconds() -> None:
-    report = ProducerMetrics(
-        records=5, load_ns=15_000_000_000, encode_ns=1_234_567, ack_wait_ns=2_000_000_000
-    ).report()
-    assert report["load_ms"] == 15_000.0
-    assert report["records"] == 5
-    assert report["encode_ms"] == 1.2
-    assert report["ack_wait_ms"] == 2000.0
+def test_times_are_reported_in_milliseconds():
+    times = {"load_ns": 15_000_000_000, "encode_ns": 1_234_567, "ack_wait_ns": 2_000_000_000}
+    report = ProducerMetrics(records=5, **times).report()
+    expected = {"load_ms": 15_000.0, "records": 5, "encode_ms": 1.2, "ack_wait_ms": 2000.0}
+    assert {name: report[name] for name in expected} == expected
     assert not [name for name in report if name.endswith("_ns")]
 
 
-def test_offsets_of_acknowledged_batches() -> None:
+def test_offsets_of_acknowledged_batches():
     report = PartitionReport()
     report.acknowledge(100, 10, 50, 80)
     report.acknowledge(40, 5, 20, 30)
@@ -80,25 +101,20 @@ def test_offsets_of_acknowledged_batches() -> None:
     assert report == PartitionReport(40, 109, 16, 71, 111)
 
 
-def test_offsets_that_the_broker_did_not_tell() -> None:
+def test_offsets_that_the_broker_did_not_tell():
     """acks=0, or a duplicate that the broker no longer knows: counted, at no offset."""
     report = PartitionReport()
     report.acknowledge(-1, 10, 50, 80)
     assert report == PartitionReport(-1, -1, 10, 50, 80)
     report.acknowledge(0, 2, 1, 1)
-    assert (report.first_offset, report.last_offset) == (0, 1)
     report.acknowledge(-1, 1, 1, 1)
-    assert (report.first_offset, report.last_offset, report.records) == (0, 1, 13)
+    assert report == PartitionReport(0, 1, 13, 52, 82)
 
 
-def test_reports_of_one_partition_by_several_tasks() -> None:
-    merged = PartitionReport()
-    for report in (
-        PartitionReport(-1, -1, 1, 1, 1),
-        PartitionReport(10, 19, 10, 5, 8),
-        PartitionReport(3, 7, 5, 2, 3),
-        PartitionReport(-1, -1, 1, 1, 1),
-    ):
+def test_reports_of_one_partition_by_several_tasks():
+    merged, unknown = PartitionReport(), PartitionReport(-1, -1, 1, 1, 1)
+    reports = PartitionReport(10, 19, 10, 5, 8), PartitionReport(3, 7, 5, 2, 3)
+    for report in (unknown, *reports, unknown):
         merged.add(report)
     assert merged == PartitionReport(3, 19, 17, 9, 13)
 
@@ -106,29 +122,23 @@ def test_reports_of_one_partition_by_several_tasks() -> None:
 # --- merging --------------------------------------------------------------------------------------
 
 
-def test_messages_are_merged() -> None:
-    summary = BatchSummary.merge(
-        [
-            message({A0: PartitionReport(0, 4, 5, 50, 60)}, query_id="q", records=5, retries=1),
-            None,
-            message({}),
-            message(
-                {A0: PartitionReport(5, 6, 2, 20, 30), B0: PartitionReport(9, 9, 1, 1, 1)},
-                query_id="q",
-                records=3,
-            ),
-        ]
-    )
+def test_messages_are_merged_and_left_alone():
+    first = message({A0: PartitionReport(0, 4, 5, 50, 60)}, query_id="q", records=5, retries=1)
+    more = {A0: PartitionReport(5, 6, 2, 20, 30), B0: PartitionReport(9, 9, 1, 1, 1)}
+    last, copy = message(more, query_id="q", records=3), copied(first)
+    summary = BatchSummary.merge([first, None, message({}), last])
     assert (summary.tasks, summary.failed_tasks, summary.query_id) == (4, 1, "q")
     assert summary.metrics == ProducerMetrics(records=8, retries=1)
     assert summary.partitions == {
         A0: PartitionReport(0, 6, 7, 70, 90),
         B0: PartitionReport(9, 9, 1, 1, 1),
     }
+    assert first == copy  # and a message survives pickling
+    assert first.records == 5
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_the_planning_of_whichever_task_has_it_is_told(first: bool) -> None:
+def test_the_planning_of_whichever_task_has_it_is_told(first):
     """Of Spark partition 0 alone, whose message may come anywhere."""
     one, other = message(), message()
     one.planned = Planned(1, 2.5)
@@ -136,45 +146,28 @@ def test_the_planning_of_whichever_task_has_it_is_told(first: bool) -> None:
     assert BatchSummary.merge(messages).planned == Planned(1, 2.5)
 
 
-def test_merging_leaves_the_messages_alone() -> None:
-    one = message({A0: PartitionReport(0, 4, 5, 50, 60)}, records=5)
-    copy = pickle.loads(pickle.dumps(one))
-    BatchSummary.merge([one, message({A0: PartitionReport(5, 9, 5, 50, 60)}, records=5)])
-    assert one == copy
-
-
-def test_messages_that_are_not_ours_count_as_failed() -> None:
+def test_messages_that_are_not_ours_count_as_failed():
     summary = BatchSummary.merge([WriterCommitMessage(), None])
     assert (summary.tasks, summary.failed_tasks) == (2, 2)
-
-
-def test_no_messages() -> None:
     assert BatchSummary.merge([]) == BatchSummary()
 
 
-def test_a_message_survives_pickling() -> None:
-    one = message({A0: PartitionReport(0, 4, 5, 50, 60)}, query_id="q", records=5)
-    assert pickle.loads(pickle.dumps(one)) == one
-    assert one.records == 5
-
-
-def test_what_interceptors_are_told() -> None:
+def test_what_interceptors_are_told():
     summary = message({A1: PartitionReport(7, 8, 2, 20, 30)}, records=2).summary()
-    assert summary["records"] == 2
+    assert summary["records"] == summary["metrics"]["records"] == 2
     assert (summary["partition_id"], summary["attempt_number"]) == (3, 1)
     assert summary["query_id"] is None
-    assert summary["metrics"]["records"] == 2
     assert summary["partitions"]["a"][1]["first_offset"] == 7
 
 
 # --- the line -------------------------------------------------------------------------------------
 
 
-def test_the_line() -> None:
-    summary = BatchSummary.merge(
-        [message({B0: PartitionReport(1, 1, 1, 2, 3), A1: PartitionReport(4, 5, 2, 6, 7)}), None]
+def test_the_line():
+    partitions = {B0: PartitionReport(1, 1, 1, 2, 3), A1: PartitionReport(4, 5, 2, 6, 7)}
+    line = json.loads(
+        json.dumps(BatchSummary.merge([message(partitions), None]).line("commit", 12))
     )
-    line = json.loads(json.dumps(summary.line("commit", 12)))
     assert {name: line[name] for name in list(line)[:6]} == {
         "sink": "pykafka-sink",
         "event": "commit",
@@ -183,38 +176,22 @@ def test_the_line() -> None:
         "failed_tasks": 1,
         "records_acknowledged": 3,
     }
+    names = "first_offset", "last_offset", "records", "compressed_bytes", "uncompressed_bytes"
     assert line["partitions"] == {
-        "a": {
-            "1": {
-                "first_offset": 4,
-                "last_offset": 5,
-                "records": 2,
-                "compressed_bytes": 6,
-                "uncompressed_bytes": 7,
-            }
-        },
-        "b": {
-            "0": {
-                "first_offset": 1,
-                "last_offset": 1,
-                "records": 1,
-                "compressed_bytes": 2,
-                "uncompressed_bytes": 3,
-            }
-        },
+        "a": {"1": dict(zip(names, (4, 5, 2, 6, 7)))},
+        "b": {"0": dict(zip(names, (1, 1, 1, 2, 3)))},
     }
     assert line["metrics"]["encode_ms"] == 0
 
 
-def test_what_is_unknown_is_left_out_and_zeros_are_not() -> None:
+def test_what_is_unknown_is_left_out_and_zeros_are_not():
     line = BatchSummary().line("commit", None)
-    assert "query_id" not in line
-    assert "batch_id" not in line
+    assert not {"query_id", "batch_id"} & line.keys()
     assert line["failed_tasks"] == line["records_acknowledged"] == 0
     assert BatchSummary().line("commit", 0)["batch_id"] == 0
 
 
-def test_partitions_are_in_order_of_their_number() -> None:
+def test_partitions_are_in_order_of_their_number():
     partitions = {TopicPartition("a", index): PartitionReport() for index in (10, 2, 1)}
     line = BatchSummary(partitions=partitions).line("commit", None)
     assert list(line["partitions"]["a"]) == [1, 2, 10]
@@ -223,15 +200,32 @@ def test_partitions_are_in_order_of_their_number() -> None:
 # --- where it goes --------------------------------------------------------------------------------
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "metrics.jsonl"
 
 
-def test_commits_and_aborts_are_appended(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
+@pytest.fixture
+def options(path):
+    return SinkOptions.parse({**OPTIONS, "metrics.path": str(path)})
+
+
+@pytest.fixture
+def to_path(path):
+    return MetricsOutputs(str(path))
+
+
+def lines_of(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        check_text(line)
+    return [json.loads(line) for line in lines]
+
+
+def test_commits_and_aborts_are_appended(path, to_path):
     one = message({TopicPartition("Flughäfen", 0): PartitionReport(0, 0, 1, 1, 1)}, query_id="q")
-    report_commit([one], 0, False, to(path))
-    report_abort([one, None], 1, to(path))
+    report_commit([one], 0, False, to_path)
+    report_abort([one, None], 1, to_path)
     commit_line, abort_line = lines_of(path)
     assert (commit_line["event"], commit_line["batch_id"]) == ("commit", 0)
     assert list(commit_line["partitions"]) == ["Flughäfen"]
@@ -239,30 +233,19 @@ def test_commits_and_aborts_are_appended(tmp_path: Path) -> None:
     assert "will be written again when the batch is retried" in abort_line["note"]
 
 
-def test_a_batch_job_is_not_told_of_a_retry() -> None:
+def test_a_batch_job_is_not_told_of_a_retry(options, path):
+    KafkaBatchWriter(options, ColumnPositions(0)).abort([None])
+    KafkaStreamWriter(options, ColumnPositions(0)).abort([None], 3)
+    notes = [AT_LEAST_ONCE_JOB_NOTE, AT_LEAST_ONCE_NOTE]
+    assert [line["note"] for line in lines_of(path)] == notes
     assert AT_LEAST_ONCE_JOB_NOTE == (
         "records_acknowledged by finished tasks are in Kafka and stay there, failed tasks may have "
         "written more; running the job again writes all rows once more"
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "note"), [("batch", AT_LEAST_ONCE_JOB_NOTE), ("stream", AT_LEAST_ONCE_NOTE)]
-)
-def test_what_an_abort_says(kind: str, note: str, tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "metrics.path": str(path)})
-    if kind == "batch":
-        KafkaBatchWriter(options, ColumnPositions(0)).abort([None])
-    else:
-        KafkaStreamWriter(options, ColumnPositions(0)).abort([None], 3)
-    assert [line["note"] for line in lines_of(path)] == [note]
-
-
-def test_rows_that_spark_did_not_hand_over_are_not_committed(tmp_path: Path) -> None:
+def test_rows_that_spark_did_not_hand_over_are_not_committed(options, path):
     """With a continuous trigger Spark drops them, and has no message of any task."""
-    path = tmp_path / "metrics.jsonl"
-    options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "metrics.path": str(path)})
     writer = KafkaStreamWriter(options, ColumnPositions(0))
     with pytest.raises(RowsNotHandedOverError) as raised:
         writer.commit([KafkaCommitMessage(0, 0), None, None], 7)
@@ -277,59 +260,251 @@ def test_rows_that_spark_did_not_hand_over_are_not_committed(tmp_path: Path) -> 
     assert [line["event"] for line in lines_of(path)] == ["commit"]
 
 
-@pytest.mark.parametrize("topics", [1, 10_000])
-def test_a_line_of_the_log_is_bounded_and_the_file_has_everything(
-    topics: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def logged(caplog):
     caplog.set_level(logging.INFO, logger="spark_kafka_sink")
+    return caplog
+
+
+@pytest.mark.parametrize("topics", [1, 10_000])
+def test_a_line_of_the_log_is_bounded_and_the_file_has_everything(topics, path, to_path, logged):
     partitions = {
         TopicPartition(f"{number % topics}".rjust(249, "t"), number // topics): PartitionReport(
             10**12, 10**12 + number, number + 1, 10**11 + number, 10**12 + number
         )
         for number in range(10_000)
     }
-    path = tmp_path / "metrics.jsonl"
     one = message(partitions, "7a1b" * 9, records=10**15)
-    report_commit([one], 10**9, True, to(path), transactions=10_000, commit_ms=10**6)
-    report_abort([one, None], 10**9, to(path), error="\u00e9" * 500, application_id="a" * 64)
-    assert [len(record.message) < 16 * 1024 for record in caplog.records] == [True, True]
-    logged = json.loads(caplog.records[0].message)
-    assert "partitions" not in logged
-    summary = logged["partitions_summary"]
+    report_commit([one], 10**9, True, to_path, transactions=10_000, commit_ms=10**6)
+    report_abort([one, None], 10**9, to_path, error="\u00e9" * 500, application_id="a" * 64)
+    assert [len(record.message) < 16 * 1024 for record in logged.records] == [True, True]
+    line = json.loads(logged.records[0].message)
+    assert "partitions" not in line
+    summary = line["partitions_summary"]
     assert (summary["topics"], summary["partitions"]) == (topics, 10_000)
     assert summary["least_records"]["records"] == 1
     assert summary["most_records"]["records"] == 10_000
     assert len(summary["most_compressed_bytes"]["topic"]) == 249
     for line in lines_of(path):
-        assert sum(len(of_topic) for of_topic in line["partitions"].values()) == 10_000
+        assert sum(map(len, line["partitions"].values())) == 10_000
 
 
-def test_as_many_partitions_as_are_logged_one_by_one_are_within_the_bound(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, logger="spark_kafka_sink")
+def test_as_many_partitions_as_are_logged_one_by_one_are_within_the_bound(logged):
     partitions = {
         TopicPartition(f"{number}".rjust(249, "t"), 10**6): PartitionReport(*[10**15] * 5)
         for number in range(MOST_LOGGED_PARTITIONS)
     }
     report_commit([message(partitions, "7a1b" * 9)], 10**9, True, NOWHERE)
-    (record,) = caplog.records
+    (record,) = logged.records
     assert len(record.message) < 16 * 1024
     assert len(json.loads(record.message)["partitions"]) == MOST_LOGGED_PARTITIONS
 
 
-def test_commits_are_logged_on_demand_and_aborts_always(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="spark_kafka_sink")
+def test_commits_are_logged_on_demand_and_aborts_always(logged):
     report_commit([], None, False, NOWHERE)
-    assert caplog.records == []
+    assert logged.records == []
     report_commit([], 5, True, NOWHERE)
     report_abort([None], 6, NOWHERE)
-    levels = [record.levelname for record in caplog.records]
-    events = [json.loads(record.message) for record in caplog.records]
-    assert levels == ["INFO", "WARNING"]
+    assert [record.levelname for record in logged.records] == ["INFO", "WARNING"]
+    events = [json.loads(record.message) for record in logged.records]
     assert [(e["event"], e["batch_id"]) for e in events] == [("commit", 5), ("abort", 6)]
 
 
-def test_a_metrics_file_that_cannot_be_written_does_not_undo_a_commit(tmp_path: Path) -> None:
+def test_a_metrics_file_that_cannot_be_written_does_not_undo_a_commit(tmp_path):
     """Everything is in Kafka: an exception here makes Spark repeat, and double, the whole batch."""
-    report_commit([message()], 1, False, to(tmp_path / "no such folder" / "metrics.jsonl"))
+    nowhere = tmp_path / "no such folder" / "metrics.jsonl"
+    report_commit([message()], 1, False, MetricsOutputs(str(nowhere)))
+
+
+# --- when it was planned, written and committed, and why it was aborted ---------------------------
+
+STARTED_AT_MS = 1_700_000_000_000
+PLANNED = Planned(STARTED_AT_MS - 80, 12.3)
+
+
+def task(number, started_ms, task_ms, ack_wait_ms):
+    times = {"task_ns": int(task_ms * 1e6), "ack_wait_ns": int(ack_wait_ms * 1e6)}
+    metrics = ProducerMetrics(records=1, request_latency_max_ms=number, **times)
+    done = KafkaCommitMessage(number, 0, "q", metrics=metrics)
+    done.started_at_ms = STARTED_AT_MS + started_ms
+    return done
+
+
+def test_when_the_first_task_had_no_more_rows():
+    tasks = [task(1, 0, 100.9, 40.2), task(2, 20, 30.5, 0.7), KafkaCommitMessage(3, 0)]
+    line = BatchSummary.merge(tasks).line("commit", 7)
+    assert line["flush_started_at_ms"] - STARTED_AT_MS == 20 + 29
+    assert (line["started_at_ms"], line["elapsed_ms"]) == (STARTED_AT_MS, 100)
+    assert [slow["request_latency_max_ms"] for slow in line["slowest_tasks"]] == [1, 2]
+    assert "planning_ms" not in line
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_one_task_tells_when_the_batch_was_planned(partition, monkeypatch):
+    context = SimpleNamespace(
+        partitionId=lambda: partition, attemptNumber=lambda: 0, getLocalProperty=lambda name: None
+    )
+    monkeypatch.setattr(pyspark, "TaskContext", SimpleNamespace(get=lambda: context))
+    options = SinkOptions.parse(OPTIONS)
+    done = write_partition(iter(()), options, ColumnPositions(0), None, PLANNED)
+    assert done.planned == (PLANNED if partition == 0 else None)
+    line = BatchSummary.merge([copied(done)]).line("commit", 7)
+    found = {name: line[name] for name in line if name.startswith("planning")}
+    expected = {"planning_started_at_ms": PLANNED.started_at_ms, "planning_ms": 12.3}
+    assert found == (expected if partition == 0 else {})
+
+
+@pytest.mark.parametrize("method", ["writer", "streamWriter"])
+def test_planning_is_timed_where_it_is_done(method, monkeypatch):
+    monkeypatch.setattr(source, "check_surroundings", lambda options, is_stream: options)
+    planning = source.KafkaSinkDataSource(OPTIONS)
+    assert getattr(planning, method)(ONE_COLUMN, False)._planned.took_ms > 0
+    if method == "streamWriter":
+        assert copied(planning).streamWriter(ONE_COLUMN, False)._planned is None
+
+
+def test_a_line_tells_when_its_commit_began(options, path):
+    commit_batch(options, [task(0, 0, 1, 0)], Unit("q", 7, None))
+    [line] = lines_of(path)
+    assert STARTED_AT_MS < line["commit_started_at_ms"] <= line["time_ms"]
+
+
+def test_a_write_that_fails_tells_why_and_when(path, monkeypatch):
+    class Failing(Frame):
+        def collect(self):
+            raise RuntimeError("executor lost" * 100)
+
+    monkeypatch.setattr(frames, "check_surroundings", lambda options, is_stream: options)
+    with pytest.raises(RuntimeError, match="executor lost"):
+        frames.write(Failing([0]), {**OPTIONS, "metrics.path": path})
+    [line] = lines_of(path)
+    assert line["event"] == "abort"
+    assert line["error"].startswith("RuntimeError: executor lost")
+    assert len(line["error"]) == 500
+    assert line["planning_started_at_ms"] <= line["commit_started_at_ms"] <= line["time_ms"]
+    assert line["application_id"] == "local-1"
+
+
+def test_without_a_reason_none_is_told(options, path):
+    abort_batch(options, [None], 7)
+    [line] = lines_of(path)
+    assert not {"error", "application_id"} & line.keys()
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({}, None),
+        ({"SPARK_APPLICATION_ID": "spark-5f0c"}, "spark-5f0c"),
+        (
+            {"CONTAINER_ID": "container_1410901177871_0001_01_000005"},
+            "application_1410901177871_0001",
+        ),
+        (
+            {"CONTAINER_ID": "container_e17_1410901177871_0001_01_000005"},
+            "application_1410901177871_0001",
+        ),
+        ({"CONTAINER_ID": "something else"}, None),
+    ],
+)
+def test_the_application_is_what_its_platform_says(environment, name):
+    assert application_of(environment) == name
+
+
+# --- 10,000 tasks: Spark keeps all of what they send, pickled, in the driver's memory -------------
+
+TASKS = 10_000
+MOST_BYTES = 32 << 20
+QUERY_ID = "7d0f3b1e-96c4-4f5b-8a53-0d2f6a4c9b77"
+
+
+def transaction(number):
+    name = f"events-to-kafka.{number:012x}.0"
+    digest = f"{number:016x}-{number:016x}"
+    return TaskTransaction(name, 1_000_000 + number, 7, 2, number, 123_456, digest)
+
+
+def repair_plan(tasks, epoch=4):
+    """The largest there is: of a micro-batch of which brokers have aborted a part."""
+    driver = Driver("4f1c9a7d2b3e8c60", "spark-driver-3", 1, "s3://lake/checkpoints/events", None)
+    unit = Unit(QUERY_ID, 118, None)
+    parts = tuple(transaction(number) for number in range(tasks))
+    decision = Decision(driver, Phase.PARTIAL, unit, 1, 1, parts[: tasks // 2], parts[tasks // 2 :])
+    return Plan("events-to-kafka", driver, DriverToken(12, epoch, 0, 2), decision, None, 900_000)
+
+
+def message_of(number, plan):
+    report = PartitionReport(10**12, 10**12 + 30_000, 30_000, 10**7, 10**8)
+    partitions = {TopicPartition("events", n): report for n in range(4)}
+    metrics = ProducerMetrics(10**6, 10**3, 10**9, 10**8, 10**4)
+    done = KafkaCommitMessage(number, 0, QUERY_ID, partitions, metrics, transaction(number))
+    done.belong_to(plan)
+    return done
+
+
+def test_a_repair_of_10_000_tasks_is_small_on_the_driver():
+    plan = repair_plan(TASKS)
+    size = sum(len(pickle.dumps(message_of(number, plan))) for number in range(TASKS))
+    assert size < MOST_BYTES
+    # For comparison: what it would be if each task sent what it was told.
+    assert TASKS * len(pickle.dumps(plan)) > 100 * MOST_BYTES
+
+
+def test_the_plan_arrives_whole_and_once():
+    plan = repair_plan(3)
+    messages = [copied(message_of(number, plan)) for number in range(3)]
+    assert common_plan(messages) == plan
+    assert [m.plan is not None for m in messages] == [True, False, False]
+    assert common_plan([]) is None
+
+
+@pytest.mark.parametrize("tasks", [(1, 2), (0, 1)], ids=["none sent", "two plans"])
+def test_tasks_that_do_not_belong_together_are_not_committed(tasks):
+    """Only with the plan whose token they have: its record is what the decision goes on from."""
+    first, second = repair_plan(3), repair_plan(3, epoch=5)
+    with pytest.raises(TransactionError, match="plan"):
+        common_plan([message_of(tasks[0], first), message_of(tasks[1], second)])
+
+
+# --- histograms of latencies: exact where they are small, within 4.5 % where they are not ---------
+
+
+def histogram(values):
+    latencies = {}
+    for value in values:
+        observe(latencies, value)
+    return latencies
+
+
+def test_buckets_are_those_of_opentelemetry():
+    """Of scale 3: above the lower bound, up to and with the upper one."""
+    for value in [*range(2, 3000), 2**20 - 1, 2**20, 2**20 + 1]:
+        ((index, count),) = histogram([value]).items()
+        assert count == 1
+        assert upper_bound_ms(index - 1) < value <= upper_bound_ms(index) * (1 + 1e-12)
+    assert histogram([0, 1]) == {-1: 2}
+    assert list(histogram([2, 4, 8, 1024])) == [7, 15, 23, 79]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.95, 0.99, 1.0])
+def test_quantiles_are_within_the_promised_error(share):
+    rng = random.Random(7)
+    values = sorted(int(rng.lognormvariate(4, 1.5)) + 1 for _ in range(20_000))
+    exact = values[max(0, int(share * len(values)) - 1)]
+    assert quantile_ms(histogram(values), share) == pytest.approx(exact, rel=0.045)
+
+
+def test_small_values_and_counts_at_powers_of_two_are_exact():
+    for value in range(1, 12):
+        assert quantile_ms(histogram([value]), 0.5) == value
+    assert quantile_ms({}, 0.5) is None
+    counted = histogram(range(1, 5000))
+    for doublings in range(13):
+        assert count_up_to(counted, doublings) == min(2**doublings, 4999)
+
+
+def test_what_is_added_up_is_as_if_counted_at_once():
+    first, second = [1, 5, 900], [5, 7, 60_000]
+    merged = histogram(first)
+    add(merged, histogram(second))
+    assert merged == histogram([*first, *second])

@@ -8,7 +8,6 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -67,7 +66,7 @@ LIMIT = "PYSPARK_EXECUTOR_MEMORY_MB"
 
 
 @contextmanager
-def daemon(*arguments: str, path: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def daemon(*arguments, path=None):
     """As Spark's JVM starts it: it ends when its standard input is closed."""
     folders = [str(folder) for folder in (path, REPOSITORY) if folder is not None]
     environment = {
@@ -90,7 +89,7 @@ def daemon(*arguments: str, path: Path | None = None) -> Iterator[subprocess.Pop
             process.wait(PATIENCE_S)
 
 
-def new_worker(process: subprocess.Popen[bytes]) -> int:
+def new_worker(process):
     """Its process id, by way of the port that the daemon tells, which must be all that it tells."""
     assert process.stdout is not None
     (port,) = struct.unpack("!i", process.stdout.read(4))
@@ -100,7 +99,7 @@ def new_worker(process: subprocess.Popen[bytes]) -> int:
     return int(process_id)
 
 
-def said_by(process: subprocess.Popen[bytes]) -> str:
+def said_by(process):
     """What it has written to standard error until its end."""
     assert process.stdin is not None
     assert process.stderr is not None
@@ -108,7 +107,7 @@ def said_by(process: subprocess.Popen[bytes]) -> str:
     return process.stderr.read().decode()
 
 
-def running(process: subprocess.Popen[bytes]) -> str:
+def running(process):
     command = subprocess.run(
         ["ps", "-ww", "-o", "args=", "-p", str(process.pid)],
         capture_output=True,

@@ -22,7 +22,7 @@ GOOD = {
 }
 
 
-def seen(*steps: tuple[float, int, int, int]):
+def seen(*steps):
     """(second, stable offset, end offset, committed micro-batches) of partition 0."""
     return [(Ends(at, {0: stable}, {0: high}), count) for at, stable, high, count in steps]
 

@@ -86,12 +86,16 @@ def paths(part):
 
 
 def with_fields(*more):
-    return StructType([*PEOPLE.fields, *(StructField(name, kind) for name, kind in more)])  # type: ignore[arg-type]
+    return StructType([*PEOPLE.fields, *(StructField(name, kind) for name, kind in more)])
 
 
-def test_without_options_of_formats_nothing_is_made():
+def test_what_is_raw_or_a_text_already_is_not_encoded():
     schema = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
     assert planned(schema) == PlannedRows(find_columns(schema, "t"))
+    found = planned(PEOPLE, value_format="string", value_column="name", key_columns="name")
+    assert found == PlannedRows(ColumnPositions(value=1, key=1, topic_option="t"))
+    plan = planned(PEOPLE, value_format="string", value_column="id").plan
+    assert plan.value == PartPlan(0, is_text=True)
 
 
 def test_raw_columns_under_other_names_are_appended_as_they_are():
@@ -163,13 +167,6 @@ def test_a_key_of_columns_and_one_that_is_a_struct():
     assert paths(plan.value) == [("id",), ("name",), ("gone",)]
 
 
-def test_a_text_needs_no_making_where_it_is_one():
-    found = planned(PEOPLE, value_format="string", value_column="name", key_columns="name")
-    assert found == PlannedRows(ColumnPositions(value=1, key=1, topic_option="t"))
-    plan = planned(PEOPLE, value_format="string", value_column="id").plan
-    assert plan.value == PartPlan(0, is_text=True)
-
-
 def test_an_empty_name_makes_a_column_one_like_others():
     schema = with_fields(("partition", StringType()), ("key", LongType()))
     plan = planned(schema, value_format="json", partition_column="", key_column="").plan
@@ -177,87 +174,79 @@ def test_an_empty_name_makes_a_column_one_like_others():
     assert plan.key is None
 
 
+# Columns beside those of PEOPLE, options, what the refusal says.
+REFUSALS = [
+    ((), {"value_columns": "id"}, "unsupported type bigint. value must be a(n) string or binary. value.format=string"),
+    ((), {"value_format": "json", "value_columns": "nmae"}, "no column 'nmae'. Did you mean 'name'?"),
+    ((), {"value_format": "json", "value_columns": "ID"}, "no column 'ID'. Did you mean 'id'? Names are exact"),
+    ((), {"value_format": "json", "value_columns": "qqq"}, "no column 'qqq'. There are: id, name, home, gone"),
+    ((), {"value_format": "json", "value_columns": "home.ctiy"}, "'home' has no field 'ctiy'. Did you mean 'city'?"),
+    ((), {"value_format": "json", "value_columns": "home.qqq"}, "'home' has no field 'qqq'. There are: city, zip"),
+    ((), {"value_format": "json", "value_columns": "id.x"}, "'id' has no field 'x', being of type bigint"),
+    ((), {"value_format": "json", "value_columns": "name,name"}, "names a column twice"),
+    ((), {"value_format": "json", "value_column": "name"}, "must be a struct"),
+    ((), {"value_format": "json", "value_column": "home", "value_columns": "id"}, "leave one of them out"),
+    ((), {"value_format": "json", "key_columns": "home"}, "whose text cannot be a key: cast it"),
+    ((), {"value_format": "json", "key_columns": "id,name"}, "no key without key.format: set key.format"),
+    ((), {"value_format": "json", "key_columns": "id,name", "key_format": "raw"}, "with key.format=raw"),
+    ((), {"value_format": "json", "key_format": "json"}, "key.format=json needs columns"),
+    ((), {"value_format": "json", "key_columns": "home.zip"}, "a field of a struct cannot be it alone"),
+    ((), {"value_format": "json", "value_null_when": "id"}, "must be boolean"),
+    ((), {"value_format": "json", "topic_column": "where"}, "topic.column=where: the DataFrame has no column"),
+    ((), {"value_format": "string"}, "makes a value of one column, and 4 are left"),
+    ((), {"value_format": "json", "headers_column": "name"}, "headers.column=name: headers attribute unsupported"),
+    ((), {"value_format": "xml"}, "must be one of raw, string, json, avro, protobuf"),
+    ((), {"value_column": "name", "key_format": "string"}, "key.format=string needs columns"),
+    ((), {"value_columns": "id,name"}, "set value.format to json, avro or protobuf"),
+    ((), {"value_format": "protobuf"}, "value.format=protobuf needs value.protobuf.descriptor.file and value.protobuf.message; or schema.registry.url with use.latest.version=true or use.schema.id"),
+    ((), {"value_format": "protobuf", "schema_registry_url": "http://r"}, "No message is derived from columns"),
+    ((), {"value_format": "protobuf", "use_schema_id": "7", "value_schema_id_prefix": "true"}, "needs value.protobuf.descriptor.file"),
+    ((), {"value_format": "json", "key_columns": "id", "key_format": "protobuf"}, "with use.latest.version=true or key.use.schema.id"),
+    ((), {"value_format": "protobuf", "value_protobuf_descriptor_file": "/nowhere"}, "needs value.protobuf.message, the full name"),
+    ((), {"value_format": "protobuf", "value_protobuf_descriptor_file": "/nowhere", "value_protobuf_message": "M"}, "value.protobuf.descriptor.file=/nowhere: it cannot be read on the driver"),
+    ((), {"value_format": "avro", "value_avro_schema": "/nowhere"}, NO_SCHEMA.format("avro", "/nowhere")),
+    ((), {"value_format": "avro", "value_avro_schema": "string"}, NO_SCHEMA.format("avro", "string")),
+    ((), {"value_format": "avro", "value_avro_schema": "x" * 5000}, f"value.avro.schema={'x' * 100}…: it is no schema as JSON"),
+    ((), {**OF_REGISTRY, "value_json_schema": "true"}, NO_SCHEMA.format("json", "true")),
+    ((), {**OF_REGISTRY, "value_json_schema": '"a"'}, "a JSON Schema of rows must be a JSON object"),
+    ((), {**OF_REGISTRY, "value_json_schema": "{"}, "value.json.schema={: the schema is no JSON"),
+    ([("timestamp", StringType())], {"value_format": "json"}, "set timestamp.column to an empty text"),
+    ([("work", HOME)], {"value_format": "json", "value_columns": "home.zip,work.zip"}, "more than one field the name 'zip'"),
+    ([("x", DoubleType())], {"value_format": "json", "key_columns": "x"}, "cast it in the DataFrame"),
+    ([("x", ArrayType(StringType()))], {"value_format": "json", "key_columns": "x"}, "cast it in the DataFrame"),
+    ((), {"value_format": "avro", "avro_record_name": "my-rec"}, "avro.record.name=my-rec: a name in Avro has letters"),
+    ((), {"value_format": "avro", "avro_record_name": "com.acme.Flight"}, "put what is before the last dot into avro.namespace, as avro.namespace=com.acme and avro.record.name=Flight"),
+    ((), {"value_format": "avro", "avro_namespace": "com-acme"}, "avro.namespace=com-acme: a name in Avro has letters"),
+    ((), {"value_format": "avro", "value_avro_schema": "{"}, "value.avro.schema={: the schema is no JSON"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("columns", "more", "words"), REFUSALS)
+def test_what_is_refused(columns, more, words):
+    found = refusal(with_fields(*columns), **more)
+    assert words in found
+    assert "withColumnRenamed" not in found
+
+
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("given", "option", "text"),
     [
-        ({"value_columns": "id"}, "unsupported type bigint. value must be a(n) string or binary. value.format=string"),
-        ({"value_format": "json", "value_columns": "nmae"}, "no column 'nmae'. Did you mean 'name'?"),
-        ({"value_format": "json", "value_columns": "ID"}, "no column 'ID'. Did you mean 'id'? Names are exact"),
-        ({"value_format": "json", "value_columns": "qqq"}, "no column 'qqq'. There are: id, name, home, gone"),
-        ({"value_format": "json", "value_columns": "home.ctiy"}, "'home' has no field 'ctiy'. Did you mean 'city'?"),
-        ({"value_format": "json", "value_columns": "home.qqq"}, "'home' has no field 'qqq'. There are: city, zip"),
-        ({"value_format": "json", "value_columns": "id.x"}, "'id' has no field 'x', being of type bigint"),
-        ({"value_format": "json", "value_columns": "name,name"}, "names a column twice"),
-        ({"value_format": "json", "value_column": "name"}, "must be a struct"),
-        ({"value_format": "json", "value_column": "home", "value_columns": "id"}, "leave one of them out"),
-        ({"value_format": "json", "key_columns": "home"}, "whose text cannot be a key: cast it"),
-        ({"value_format": "json", "key_columns": "id,name"}, "no key without key.format: set key.format"),
-        ({"value_format": "json", "key_columns": "id,name", "key_format": "raw"}, "with key.format=raw"),
-        ({"value_format": "json", "key_format": "json"}, "key.format=json needs columns"),
-        ({"value_format": "json", "key_columns": "home.zip"}, "a field of a struct cannot be it alone"),
-        ({"value_format": "json", "value_null_when": "id"}, "must be boolean"),
-        ({"value_format": "json", "topic_column": "where"}, "topic.column=where: the DataFrame has no column"),
-        ({"value_format": "string"}, "makes a value of one column, and 4 are left"),
-        ({"value_format": "json", "headers_column": "name"}, "headers.column=name: headers attribute unsupported"),
-        ({"value_format": "xml"}, "must be one of raw, string, json, avro, protobuf"),
-        ({"value_column": "name", "key_format": "string"}, "key.format=string needs columns"),
-        ({"value_columns": "id,name"}, "set value.format to json, avro or protobuf"),
-        ({"value_format": "protobuf"}, "value.format=protobuf needs value.protobuf.descriptor.file and value.protobuf.message; or schema.registry.url with use.latest.version=true or use.schema.id"),
-        ({"value_format": "protobuf", "schema_registry_url": "http://r"}, "No message is derived from columns"),
-        ({"value_format": "protobuf", "use_schema_id": "7", "value_schema_id_prefix": "true"}, "needs value.protobuf.descriptor.file"),
-        ({"value_format": "json", "key_columns": "id", "key_format": "protobuf"}, "with use.latest.version=true or key.use.schema.id"),
-        ({"value_format": "protobuf", "value_protobuf_descriptor_file": "/nowhere"}, "needs value.protobuf.message, the full name"),
-        ({"value_format": "protobuf", "value_protobuf_descriptor_file": "/nowhere", "value_protobuf_message": "M"}, "value.protobuf.descriptor.file=/nowhere: it cannot be read on the driver"),
-        ({"value_format": "avro", "value_avro_schema": "/nowhere"}, NO_SCHEMA.format("avro", "/nowhere")),
-        ({"value_format": "avro", "value_avro_schema": "string"}, NO_SCHEMA.format("avro", "string")),
-        ({"value_format": "avro", "value_avro_schema": "x" * 5000}, f"value.avro.schema={'x' * 100}…: it is no schema as JSON"),
-        ({**OF_REGISTRY, "value_json_schema": "true"}, NO_SCHEMA.format("json", "true")),
-        ({**OF_REGISTRY, "value_json_schema": '"a"'}, "a JSON Schema of rows must be a JSON object"),
-        ({**OF_REGISTRY, "value_json_schema": "{"}, "value.json.schema={: the schema is no JSON"),
+        ({"value_format": "avro"}, "avro_schema", '{"type": "record", "name": "R", "fields": []}'),
+        ({"value_format": "avro"}, "avro_schema", '["null"]'),
+        ({"value_format": "avro"}, "avro_schema", '"int"'),
+        (OF_REGISTRY, "json_schema", '{"title": "Flight"}'),
     ],
-)  # fmt: skip
-def test_what_is_refused(more, words):
-    schema = with_fields() if more != {"value_columns": "id"} else PEOPLE
-    assert words in refusal(schema, **more)
-
-
-@pytest.mark.parametrize(
-    "text", ['{"type": "record", "name": "R", "fields": []}', '["null"]', '"int"']
 )
-def test_a_schema_of_avro_is_text_or_the_path_of_a_file(tmp_path, text):
-    file = tmp_path / "x.avsc"
+def test_a_schema_is_text_or_the_path_of_a_file(tmp_path, given, option, text):
+    file = tmp_path / "x"
     file.write_text(text)
-    for given in (f"  {text}", text, str(file), f" {file} "):
-        rows = planned(PEOPLE, value_format="avro", value_avro_schema=given)
-        assert rows.plan.value.plan.avro_schema == text
-
-
-def test_a_json_schema_is_text_or_the_path_of_a_file(tmp_path):
-    text = '{"title": "Flight"}'
-    file = tmp_path / "x.json"
-    file.write_text(text)
-    for given in (text, str(file)):
-        rows = planned(PEOPLE, **OF_REGISTRY, value_json_schema=given)
-        assert rows.plan.value.plan.json_schema == text
-
-
-@pytest.mark.parametrize("content", [b"{", b"\xff"])
-def test_a_file_that_has_no_schema_is_named(tmp_path, content):
-    file = tmp_path / "x.avsc"
-    file.write_bytes(content)
-    words = refusal(PEOPLE, value_format="avro", value_avro_schema=str(file))
-    assert words.startswith(f"value.avro.schema={file}: ")
-
-
-def test_a_column_named_as_a_part_that_it_cannot_be_is_told_how_to_be_one_like_others():
-    schema = with_fields(("timestamp", StringType()))
-    assert "set timestamp.column to an empty text" in refusal(schema, value_format="json")
-
-
-def test_the_same_name_twice_in_one_value_is_refused():
-    schema = with_fields(("work", HOME))
-    words = refusal(schema, value_format="json", value_columns="home.zip,work.zip")
-    assert "more than one field the name 'zip'" in words
+    for value in (f"  {text}", text, str(file), f" {file} "):
+        plan = planned(PEOPLE, **given, **{f"value_{option}": value}).plan
+        assert getattr(plan.value.plan, option).strip() == text
+    for content in (b"{", b"\xff"):
+        file.write_bytes(content)
+        words = refusal(PEOPLE, **given, **{f"value_{option}": str(file)})
+        assert words.startswith(f"value.{option.replace('_', '.')}={file}: ")
 
 
 @pytest.mark.parametrize("kind", [StringType(), BinaryType()])
@@ -295,50 +284,23 @@ def test_tombstones_without_a_key_are_told():
     assert planned(PEOPLE, value_format="json", **more).notes == ()
 
 
-def test_nothing_is_left_for_the_value():
-    assert "no column is left" in refusal(
-        StructType([StructField("key", StringType())]), value_format="json"
-    )
-
-
 def test_a_topic_is_needed():
     given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
     with pytest.raises(SchemaError, match="topic option required"):
         plan_rows(PEOPLE, given)
 
 
-@pytest.mark.parametrize("kind", [DoubleType(), ArrayType(StringType())])
-def test_no_text_of_floating_point_and_of_what_has_parts(kind):
-    schema = with_fields(("x", kind))
-    assert "cast it in the DataFrame" in refusal(schema, value_format="json", key_columns="x")
-
-
-def test_options_without_effect_are_told():
-    notes = options(value_format="avro", value_json_dateformat="yyyy", avro_namespace="a").notes
-    assert any("value.json.dateformat" in note for note in notes)
-    assert not any("avro.namespace" in note for note in notes)
-    notes = options(value_format="json", avro_namespace="a").notes
-    assert any("option 'avro.namespace' has no effect" in note for note in notes)
-
-
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "name", "is_told"),
     [
-        ({"avro_record_name": "my-rec"}, "avro.record.name=my-rec: a name in Avro has letters"),
-        (
-            {"avro_record_name": "com.acme.Flight"},
-            "put what is before the last dot into avro.namespace, as avro.namespace=com.acme and "
-            "avro.record.name=Flight",
-        ),
-        ({"avro_namespace": "com-acme"}, "avro.namespace=com-acme: a name in Avro has letters"),
-        ({"value_avro_schema": "{"}, "value.avro.schema={: the schema is no JSON"),
+        ({"value_format": "avro", "value_json_dateformat": "yyyy"}, "value.json.dateformat", True),
+        ({"value_format": "avro", "avro_namespace": "a"}, "avro.namespace", False),
+        ({"value_format": "json", "avro_namespace": "a"}, "option 'avro.namespace' has no effect", True),
+        ({"value_format": "json", "value_protobuf_message": "M"}, "option 'value.protobuf.message' has no effect", True),
     ],
-)
-def test_what_is_wrong_with_avros_names_and_schema_names_the_option(given, words):
-    with pytest.raises((SchemaError, ConfigError)) as refused:
-        planned(PEOPLE, value_format="avro", **given)
-    assert words in str(refused.value)
-    assert "withColumnRenamed" not in str(refused.value)
+)  # fmt: skip
+def test_options_without_effect_are_told(given, name, is_told):
+    assert any(name in note for note in options(**given).notes) == is_told
 
 
 @pytest.mark.parametrize("part", ["value", "key"])
@@ -359,11 +321,6 @@ def test_what_is_wrong_with_times_of_json_names_the_option(part, name, value, wo
     assert str(refused.value).startswith(f"{part}.json.{name}={value}: ")
     assert words in str(refused.value)
     assert "spark.sql.session" not in str(refused.value)
-
-
-def test_options_of_another_format_have_no_effect():
-    notes = options(value_format="json", value_protobuf_message="M").notes
-    assert any("option 'value.protobuf.message' has no effect" in note for note in notes)
 
 
 def test_texts_of_decimals_go_by_ansi_as_it_is_where_nobody_sets_it(monkeypatch):
@@ -498,31 +455,83 @@ def find_refusal(columns, topic_option="t"):
     return str(raised.value)
 
 
-def test_all_columns():
-    plan = find_columns(columns_of(**FULL), None)
-    assert plan == ColumnPositions(
-        value=2, key=1, headers=3, topic=0, partition=4, timestamp=5, topic_option=None
-    )
+STRICT_HEADERS = ArrayType(
+    StructType(
+        [StructField("key", StringType(), False), StructField("value", BinaryType(), False)]
+    ),
+    containsNull=False,
+)
+OTHER = MapType(StringType(), LongType())
 
 
-def test_order_does_not_matter_and_other_columns_are_ignored():
-    columns = {"x": MapType(StringType(), LongType()), "value": BinaryType(), "y": LongType()}
-    assert find_columns(columns_of(**columns, key=StringType()), "t") == ColumnPositions(
-        value=1, key=3, topic_option="t"
-    )
+@pytest.mark.parametrize(
+    ("columns", "topic", "expected"),
+    [
+        pytest.param(FULL, None, {"value": 2, "key": 1, "headers": 3, "topic": 0, "partition": 4, "timestamp": 5}, id="all"),
+        pytest.param({"value": StringType()}, "t", {"value": 0}, id="value alone"),
+        pytest.param({"x": OTHER, "value": BinaryType(), "y": LongType(), "key": StringType()}, "t", {"value": 1, "key": 3}, id="any order"),
+        pytest.param({"value": StringType(), "Key": LongType()}, "t", {"value": 0}, id="names are case-sensitive"),
+        pytest.param({"value": StringType(), "headers": STRICT_HEADERS}, "t", {"value": 0, "headers": 1}, id="nullability of headers"),
+        # What does no harm.
+        *(pytest.param({"other": other, "value": StringType()}, "t", {"value": 1}, id=str(other)) for other in (DayTimeIntervalType(), VariantType(), DecimalType(38, 18), ArrayType(YearMonthIntervalType()))),
+    ],
+)  # fmt: skip
+def test_columns_are_found_by_their_names(columns, topic, expected):
+    found = find_columns(columns_of(**columns), topic)
+    assert found == ColumnPositions(**expected, topic_option=topic)
 
 
-def test_value_alone():
-    assert find_columns(columns_of(value=StringType()), "t") == ColumnPositions(
-        value=0, topic_option="t"
-    )
+def test_the_topic_option_overrides_a_topic_column_of_any_type():
+    columns = columns_of(value=StringType(), topic=LongType())
+    assert find_columns(columns, "t").topic_option == "t"
+    assert find_refusal(columns, None).startswith("topic attribute unsupported type bigint")
 
 
-def test_names_are_case_sensitive():
-    assert find_refusal(columns_of(Value=StringType())).startswith(
-        "Required attribute 'value' not found. "
-    )
-    assert find_columns(columns_of(value=StringType(), Key=LongType()), "t").key is None
+def with_headers(kind):
+    words = f"headers attribute unsupported type {kind.simpleString()}. headers must be a(n) "
+    return {
+        "value": StringType(),
+        "headers": kind,
+    }, words + "array<struct<key:string,value:binary>>"
+
+
+NO_TOPIC = "topic option required when no 'topic' attribute is present. "
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"value": StringType()}, NO_TOPIC + "Use the topic option for setting a topic."),
+        ({"topic": StringType()}, "Required attribute 'value' not found"),
+        ({"topic": StringType(), "Value": StringType()}, "Required attribute 'value' not found. "),
+        ({}, NO_TOPIC),
+        ({**FULL, "key": IntegerType()}, "key attribute unsupported type int. key must be a(n) string or binary"),
+        ({**FULL, "value": DecimalType(2, 1)}, "value attribute unsupported type decimal(2,1). value must be a(n) string or binary"),
+        ({**FULL, "topic": BinaryType()}, "topic attribute unsupported type binary. topic must be a(n) string"),
+        ({**FULL, "partition": LongType()}, "partition attribute unsupported type bigint. partition must be a(n) int"),
+        ({**FULL, "partition": ShortType()}, "partition attribute unsupported type smallint. partition must be a(n) int"),
+        ({**FULL, "timestamp": TimestampNTZType()}, "timestamp attribute unsupported type timestamp_ntz. timestamp must be a(n) timestamp"),
+        ({**FULL, "timestamp": LongType()}, "timestamp attribute unsupported type bigint. timestamp must be a(n) timestamp"),
+        *(
+            (({**FULL, **columns}), message)
+            for columns, message in map(
+                with_headers,
+                (
+                    StringType(),
+                    ArrayType(StringType()),
+                    MapType(StringType(), BinaryType()),
+                    headers_of(BinaryType(), BinaryType()),
+                    headers_of(StringType(), StringType()),
+                    headers_of(StringType(), BinaryType(), ("name", "value")),
+                    headers_of(BinaryType(), StringType(), ("value", "key")),
+                    ArrayType(StructType([StructField("key", StringType())])),
+                ),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_columns_that_are_missing_or_of_another_type(columns, message):
+    assert find_refusal(columns_of(**columns), None).startswith(message)
 
 
 def test_two_columns_of_one_name_are_refused():
@@ -531,71 +540,6 @@ def test_two_columns_of_one_name_are_refused():
     assert find_refusal(twice).startswith("column 'value' is there 2 times: ")
     wrong = StructType([StructField("value", LongType()), StructField("value", StringType())])
     assert find_refusal(wrong).startswith("value attribute unsupported type bigint")
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (
-            {"value": StringType()},
-            "topic option required when no 'topic' attribute is present. Use the topic option "
-            "for setting a topic.",
-        ),
-        ({"topic": StringType()}, "Required attribute 'value' not found"),
-        ({}, "topic option required when no 'topic' attribute is present. "),
-    ],
-)
-def test_what_is_missing(columns, message):
-    assert find_refusal(columns_of(**columns), None).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("name", "data_type", "message"),
-    [
-        ("key", IntegerType(), "key attribute unsupported type int. key must be a(n) string or binary"),
-        ("value", DecimalType(2, 1), "value attribute unsupported type decimal(2,1). value must be a(n) string or binary"),
-        ("topic", BinaryType(), "topic attribute unsupported type binary. topic must be a(n) string"),
-        ("partition", LongType(), "partition attribute unsupported type bigint. partition must be a(n) int"),
-        ("partition", ShortType(), "partition attribute unsupported type smallint. partition must be a(n) int"),
-        ("timestamp", TimestampNTZType(), "timestamp attribute unsupported type timestamp_ntz. timestamp must be a(n) timestamp"),
-        ("timestamp", LongType(), "timestamp attribute unsupported type bigint. timestamp must be a(n) timestamp"),
-    ],
-)  # fmt: skip
-def test_types(name, data_type, message):
-    assert find_refusal(columns_of(**{**FULL, name: data_type}), None) == message
-
-
-@pytest.mark.parametrize(
-    "data_type",
-    [
-        StringType(),
-        ArrayType(StringType()),
-        MapType(StringType(), BinaryType()),
-        headers_of(BinaryType(), BinaryType()),
-        headers_of(StringType(), StringType()),
-        headers_of(StringType(), BinaryType(), ("name", "value")),
-        headers_of(BinaryType(), StringType(), ("value", "key")),
-        ArrayType(StructType([StructField("key", StringType())])),
-    ],
-    ids=lambda data_type: data_type.simpleString(),
-)
-def test_what_headers_are_not(data_type):
-    assert find_refusal(columns_of(value=StringType(), headers=data_type)) == (
-        f"headers attribute unsupported type {data_type.simpleString()}. headers must be a(n) "
-        "array<struct<key:string,value:binary>>"
-    )
-
-
-def test_nullability_of_headers_does_not_matter():
-    fields = [StructField("key", StringType(), False), StructField("value", BinaryType(), False)]
-    strict = ArrayType(StructType(fields), containsNull=False)
-    assert find_columns(columns_of(value=StringType(), headers=strict), "t").headers == 1
-
-
-def test_the_topic_option_overrides_a_topic_column_of_any_type():
-    columns = columns_of(value=StringType(), topic=LongType())
-    assert find_columns(columns, "t").topic_option == "t"
-    assert find_refusal(columns, None).startswith("topic attribute unsupported type bigint")
 
 
 # --- what Spark cannot hand over ------------------------------------------------------------------
@@ -637,13 +581,3 @@ def test_a_column_of_the_record_that_cannot_be_handed_over_is_not_advised():
         check_handed_over(columns, ["value", "months"])
     twice = StructType([StructField("value", StringType()), StructField("value", StringType())])
     assert find_refusal(twice).endswith("Rename one of them in the DataFrame, or drop it")
-
-
-@pytest.mark.parametrize(
-    "other",
-    [DayTimeIntervalType(), VariantType(), DecimalType(38, 18), ArrayType(YearMonthIntervalType())],
-    ids=str,
-)
-def test_a_column_that_does_no_harm(other):
-    fields = [StructField("other", other), StructField("value", StringType())]
-    assert find_columns(StructType(fields), "t").value == 1

@@ -1,49 +1,65 @@
-"""What a process keeps between its writes: connections of few configurations, not of all it ever had."""
+"""What a process keeps between its exactly-once writes: connections of few configurations, not of all
+it ever had; ids, decisions and their repair, without a broker.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import pickle
+import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.transactions import session
+from spark_kafka_sink.transactions import fencing, session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.model import Driver
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    Driver,
+    DriverToken,
+    OutcomeError,
+    Phase,
+    Plan,
+    TaskTransaction,
+    Unit,
+    WorkerTransactionalIds,
+    Write,
+    current_driver,
+    driver_transactional_id,
+    is_task_id,
+    task_id_pattern,
+)
 from tests.simulation.time import SimClock
+from tests.unit.spark_frame import EXACTLY_ONCE
 
 
-def options(prefix: str, password: str = "p", servers: str = "127.0.0.1:1") -> SinkOptions:
+def options(prefix, password="p", servers="127.0.0.1:1"):
+    login = {"username": "u", "password": password, "mechanism": "PLAIN"}
     return SinkOptions.parse(
         {
+            **EXACTLY_ONCE,
             "kafka.bootstrap.servers": servers,
-            "topic": "t",
-            "delivery.guarantee": "exactly-once",
             "transactional.id.prefix": prefix,
             "kafka.security.protocol": "SASL_PLAINTEXT",
-            "kafka.sasl.mechanism": "PLAIN",
-            "kafka.sasl.username": "u",
-            "kafka.sasl.password": password,
+            **{f"kafka.sasl.{name}": value for name, value in login.items()},
         }
     )
 
 
-def use(what: SinkOptions) -> CommitProtocol:
+def use(what):
     with session._session(what) as protocol:
         return protocol
 
 
 @pytest.fixture
-def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CommitProtocol]]:
+def closed(monkeypatch):
     """Those that were closed."""
-    found: list[CommitProtocol] = []
+    found = []
     close = CommitProtocol.close
 
-    def note(protocol: CommitProtocol) -> None:
+    def note(protocol):
         found.append(protocol)
         close(protocol)
 
@@ -55,23 +71,17 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CommitProtocol]]:
         close(protocol)
 
 
-def test_the_same_configuration_has_the_same_connections(closed: list[CommitProtocol]) -> None:
-    assert use(options("a")) is use(options("a"))
-    assert closed == []
-
-
-def test_what_is_kept_looks_for_credentials_before_it_is_used_again(
-    closed: list[CommitProtocol], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[CommitProtocol] = []
+def test_what_is_kept_looks_for_credentials_before_it_is_used_again(closed, monkeypatch):
+    looked = []
     monkeypatch.setattr(CommitProtocol, "renew_if_credentials_changed", lambda p: looked.append(p))
     first = use(options("a"))
     assert looked == []
     assert use(options("a")) is first
     assert looked == [first]
+    assert closed == []
 
 
-def test_a_password_that_changes_with_each_write(closed: list[CommitProtocol]) -> None:
+def test_a_password_that_changes_with_each_write(closed):
     elsewhere = use(options("a", servers="127.0.0.1:2"))
     made = []
     for number in range(5):
@@ -83,7 +93,7 @@ def test_a_password_that_changes_with_each_write(closed: list[CommitProtocol]) -
     assert list(session._prepared_at_ms.values()) == [4]
 
 
-def test_a_prefix_for_each_job(closed: list[CommitProtocol]) -> None:
+def test_a_prefix_for_each_job(closed):
     """The one that was used longest ago goes first, but none that another thread is using."""
     with session._session(options("long")) as long:
         first = use(options("first"))
@@ -95,24 +105,20 @@ def test_a_prefix_for_each_job(closed: list[CommitProtocol]) -> None:
     assert len(session._sessions) == session._MAX_UNUSED + 2
 
 
-def test_one_that_two_threads_use_stays_open_when_the_first_leaves(
-    closed: list[CommitProtocol],
-) -> None:
+def test_one_that_two_threads_use_stays_open_when_the_first_leaves(closed):
     with session._session(options("a")) as kept:
-        with session._session(options("a")):
-            pass
+        with session._session(options("a")) as same:
+            assert same is kept
         use(options("a", password="another"))
         assert closed == []
     use(options("a", password="another"))
     assert closed == [kept]
 
 
-def test_of_two_threads_that_make_one_the_second_takes_the_firsts(
-    closed: list[CommitProtocol], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_threads_that_make_one_the_second_takes_the_firsts(closed, monkeypatch):
     connect, others = AdminClient.of, list[CommitProtocol]()
 
-    def connect_later(*arguments: Any) -> AdminClient:
+    def connect_later(*arguments):
         monkeypatch.setattr(AdminClient, "of", connect)
         others.append(use(options("a")))  # as another thread does meanwhile
         return connect(*arguments)
@@ -123,18 +129,7 @@ def test_of_two_threads_that_make_one_the_second_takes_the_firsts(
     assert closed != others
 
 
-def test_one_that_is_in_use_stays_open(closed: list[CommitProtocol]) -> None:
-    """Writes under many other prefixes go on in other threads."""
-    with session._session(options("a")) as used:
-        for number in range(3 * session._MAX_UNUSED):
-            use(options(f"b{number}"))
-        assert used not in closed
-        assert use(options("a")) is used
-
-
-def test_cluster_and_log_are_checked_again_after_a_while(
-    closed: list[CommitProtocol], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cluster_and_log_are_checked_again_after_a_while(closed, monkeypatch):
     clock, checked = SimClock(), []
     monkeypatch.setattr(session, "_clock", clock)
     for name in ("check_brokers", "prepare_log_topic", "warn_of_low_min_isr"):
@@ -150,11 +145,9 @@ def test_cluster_and_log_are_checked_again_after_a_while(
     assert checked[3:] == ["check_brokers", "prepare_log_topic"]
 
 
-def test_a_job_has_no_checkpoint_whatever_the_option_says(
-    closed: list[CommitProtocol], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_has_no_checkpoint_whatever_the_option_says(closed, monkeypatch):
     """Else two jobs with this option and one prefix would be two queries."""
-    planned: list[Driver] = []
+    planned = []
     monkeypatch.setattr(session, "_check_cluster", lambda options: None)
     monkeypatch.setattr(CommitProtocol, "plan", lambda self, driver, *_: planned.append(driver))
     session.plan_unit(replace(options("a"), checkpoint="/ck"), is_job=True)
@@ -162,7 +155,7 @@ def test_a_job_has_no_checkpoint_whatever_the_option_says(
     assert [driver.checkpoint for driver in planned] == [None, "/ck"]
 
 
-def test_a_fork_has_none(closed: list[CommitProtocol]) -> None:
+def test_a_fork_has_none(closed):
     use(options("a"))
     session._prepared_at_ms[session._key(options("a"))] = 0
     with session._lock:
@@ -172,3 +165,138 @@ def test_a_fork_has_none(closed: list[CommitProtocol]) -> None:
             is_usable = is_empty and session._lock.acquire(timeout=60)
             os._exit(0 if is_usable else 1)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+DRIVER = Driver("d1", "host", 17, "/ck", "orders")
+UNIT = Unit("q", 4, None)
+RECORD = Decision(DRIVER).to_json()
+DIGEST = "10-7-w1.0000000000000001"
+OTHER_DIGEST = "10-7-w1.0000000000000002"
+
+
+def task(partition, digest=DIGEST):
+    return TaskTransaction(f"p.aaaaaaaaaaaa.{partition}", 7, 0, 2, partition, 10, digest)
+
+
+def partial(committed, lost):
+    return Decision(
+        DRIVER, Phase.PARTIAL, UNIT, transactions=tuple(lost), committed=tuple(committed)
+    )
+
+
+# --- ids, decisions and their repair --------------------------------------------------------------
+
+
+def test_a_decision_survives_json_and_pickle():
+    decision = Decision(
+        DRIVER, Phase.DECIDED, UNIT, 99, 30, (task(0), task(1)), (task(2),), True, ("d0",)
+    )
+    assert Decision.from_json(decision.to_json()) == decision
+    plan = Plan("p", DRIVER, DriverToken(1, 2, 3, 2), decision, None, 900_000)
+    assert pickle.loads(pickle.dumps(plan)) == plan
+    assert len({plan, pickle.loads(pickle.dumps(plan))}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "Expecting value"),
+        ("{}", "not a decision: KeyError"),
+        ("[]", "not a decision: TypeError"),
+        ('{"format": 2}', "format 2: written by another version"),
+        ('{"format": 1}', "not a decision: KeyError"),
+        (
+            RECORD.replace('"write":null', '"write":["etl",1]').replace(
+                '"topics":{}', '"topics":[]'
+            ),
+            "not a decision: AttributeError",
+        ),
+        ("[" * 100_000, "not a decision: RecursionError"),
+    ],
+)
+def test_what_is_no_decision_is_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        Decision.from_json(text)
+
+
+def test_a_worker_takes_a_new_slot_for_each_task_of_a_plan():
+    slots = WorkerTransactionalIds("0123456789ab")
+    first, second = DriverToken(1, 0, 0, 2), DriverToken(1, 1, 0, 2)
+    taken = [slots.next_id("p", first), slots.next_id("p", first), slots.next_id("other", first)]
+    assert taken == ["p.0123456789ab.0", "p.0123456789ab.1", "other.0123456789ab.0"]
+    slots.retire("p.0123456789ab.1")
+    assert slots.next_id("p", second) == "p.0123456789ab.0"
+    assert slots.next_id("p", second) == "p.0123456789ab.2"
+    slots.renew()
+    assert not slots.next_id("p", second).startswith("p.0123456789ab")
+
+
+@pytest.mark.parametrize("prefix", ["p", "a.b", "we+ird [x] \\ *", "p$"])
+def test_the_pattern_knows_own_tasks_only(prefix):
+    own = WorkerTransactionalIds().next_id(prefix, DriverToken(1, 0, 0, 2))
+    assert is_task_id(prefix, own)
+    assert not is_task_id(prefix, driver_transactional_id(prefix))
+    assert not is_task_id(
+        prefix, WorkerTransactionalIds().next_id(f"{prefix}.x", DriverToken(1, 0, 0, 2))
+    )
+    assert not is_task_id(prefix, "x" + own)
+    assert re.fullmatch(task_id_pattern(prefix), own)
+
+
+def test_a_driver_is_known_by_its_block_manager():
+    def driver(folder):
+        return current_driver({"SPARK_LOCAL_DIRS": folder}, 0, None, None).driver_id
+
+    assert driver("/tmp/blockmgr-1") == driver("/tmp/blockmgr-1") != driver("/tmp/blockmgr-2")
+
+
+def test_owners_are_superseded_and_remembered():
+    decision = Decision(DRIVER, Phase.DECIDED, UNIT)
+    for number in range(2, 100):
+        owner = DRIVER._replace(driver_id=f"d{number}")
+        decision = Decision.claimed_by(decision, owner, is_query=True)
+    assert decision.owner.driver_id == "d99"
+    assert decision.phase is Phase.DECIDED
+    assert "d98" in decision.superseded
+    assert len(decision.superseded) == 64
+
+
+def test_of_each_name_only_the_last_version_is_remembered():
+    """Else a job that runs often enough has too many names."""
+    decision = Decision(DRIVER)
+    for version in range(3):
+        for write_id in ("etl", "other"):
+            decision = replace(decision, write=Write(write_id, version)).done()
+    assert sorted(decision.written) == [Write("etl", 2), Write("other", 2)]
+
+
+def test_a_replay_with_the_same_rows_fills_in_what_is_missing():
+    decision = partial([task(0), task(2)], [task(1)])
+    replay = [task(n)._replace(transactional_id=f"new.{n}") for n in (2, 1, 0)]
+    assert fencing.replacements_of_lost(decision, replay, "p") == [replay[1]]
+
+
+@pytest.mark.parametrize(
+    "replay",
+    [
+        [task(0), task(1, OTHER_DIGEST)],
+        [task(0, OTHER_DIGEST), task(1)],
+        [task(1)],
+        [task(0)],
+        [task(0), task(1), task(2)],
+        [],
+    ],
+)
+def test_another_replay_is_an_error_that_says_what_is_visible(replay):
+    with pytest.raises(OutcomeError, match="10 records are, 10 records of Spark partitions 1") as e:
+        fencing.replacements_of_lost(partial([task(0)], [task(1)]), replay, "p")
+    assert "micro-batch 4 of query q" in str(e.value)
+    assert "differ" in str(e.value)
+
+
+@pytest.mark.parametrize("phase", [Phase.UNKNOWN, Phase.PARTIAL, Phase.VOID])
+def test_explanations_name_the_unit_and_what_to_do(phase):
+    decision = Decision(DRIVER, phase, Unit(None, None, "j1"), 0, 20, (task(0),), (task(1),))
+    text = fencing.explain(decision, "orders")
+    assert "job j1" in text
+    assert phase is Phase.VOID or "pykafka-sink transactions resolve --prefix orders" in text

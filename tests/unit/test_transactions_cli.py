@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+import socket
 from contextlib import contextmanager
 
 import pytest
@@ -31,11 +31,11 @@ COMMANDS = ("list", "describe", "resolve", "abort", "release")
 
 
 @pytest.fixture
-def operated(monkeypatch: pytest.MonkeyPatch) -> Operated:
+def operated(monkeypatch):
     made = Operated()
 
     @contextmanager
-    def client(arguments: object) -> Iterator[object]:
+    def client(arguments):
         yield made.client
 
     monkeypatch.setattr(transactions_cli, "_client", client)
@@ -43,11 +43,11 @@ def operated(monkeypatch: pytest.MonkeyPatch) -> Operated:
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def run(name: str, *more: str) -> int:
+def run(name, *more):
     servers = ("--bootstrap-server", "simulated:1", "--log-topic", LOG_TOPIC)
     prefix = () if name == "list" else ("--prefix", "p")
     return main(["transactions", name, *servers, *prefix, *more])
@@ -133,11 +133,6 @@ def test_wrong_usage(wrong, capsys):
     assert "usage: pykafka-sink transactions" in capsys.readouterr().err
 
 
-def test_an_address_that_is_none(capsys):
-    assert main(["transactions", "list", "--bootstrap-server", "nonsense"]) == 1
-    assert capsys.readouterr().err.startswith("pykafka-sink: ")
-
-
 # --- confirmation -------------------------------------------------------------------------------
 
 
@@ -155,29 +150,22 @@ def test_without_a_terminal_nothing_is_done(operated, monkeypatch, capsys):
     assert operated.visible() == []
 
 
-@pytest.mark.parametrize("answer", ["", "n\n", "\n", "yesterday\n"])
-def test_any_answer_but_yes_is_no(operated, monkeypatch, capsys, answer):
+@pytest.mark.parametrize("answer", ["", "n\n", "\n", "yesterday\n", "y\n", "YES\n"])
+def test_any_answer_on_the_terminal_but_yes_is_no(operated, monkeypatch, capsys, answer):
     operated.batch(7, [A, B], driver(1), "commit.decided")
     monkeypatch.setattr("sys.stdin", Terminal(answer))
-    assert run("resolve") == 2
-    assert capsys.readouterr().err.endswith("pykafka-sink: not confirmed, nothing was done\n")
-    assert operated.visible() == []
-
-
-@pytest.mark.parametrize("answer", ["y\n", "YES\n"])
-def test_yes_on_the_terminal(operated, monkeypatch, capsys, answer):
-    operated.batch(7, [A, B], driver(1), "commit.decided")
-    monkeypatch.setattr("sys.stdin", Terminal(answer))
-    assert run("resolve", "--json") == 0
+    is_yes = answer in ("y\n", "YES\n")
+    assert run("resolve", "--json") == (0 if is_yes else 2)
     shown = capsys.readouterr()
-    assert shown.err.endswith("Go on? [y/N] ")
-    assert json.loads(shown.out)["record"]["phase"] == "DONE"
-    assert operated.visible() == [A, B]
+    words = "Go on? [y/N] " if is_yes else "pykafka-sink: not confirmed, nothing was done\n"
+    assert shown.err.endswith(words)
+    assert not is_yes or json.loads(shown.out)["record"]["phase"] == "DONE"
+    assert operated.visible() == ([A, B] if is_yes else [])
 
 
 def test_an_interrupt_is_no_traceback(operated, monkeypatch, capsys):
     class Interrupted(Terminal):
-        def readline(self, size: int | None = -1, /) -> str:
+        def readline(self, size=-1, /):
             raise KeyboardInterrupt
 
     operated.batch(7, [A, B], driver(1), "commit.decided")
@@ -218,10 +206,30 @@ def test_abort_and_release(operated, capsys):
     assert operated.record() is None
 
 
-def test_a_failure_is_a_message(operated, capsys):
-    servers = ("--bootstrap-server", "simulated:1")
-    assert main(["transactions", "list", *servers, "--log-topic", "nowhere"]) == 1
-    assert "no decision log 'nowhere'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--bootstrap-server", "nonsense"], "pykafka-sink: "),
+        (
+            ["--bootstrap-server", "simulated:1", "--log-topic", "nowhere"],
+            "no decision log 'nowhere'",
+        ),
+    ],
+)
+def test_a_failure_is_a_message(operated, capsys, arguments, words):
+    assert main(["transactions", "list", *arguments]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_wrong_address_is_told_in_seconds(capsys):
+    """An hour's patience is for brokers that answer: otherwise this test would not end."""
+    with socket.socket() as bound:  # not listening: nobody else can
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        arguments = ["--bootstrap-server", address, "--timeout", "3600000"]
+        assert main(["transactions", "list", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert f"no broker reachable: {address} (Connection refused)" in error
 
 
 # --- what is shown ------------------------------------------------------------------------------
@@ -249,7 +257,7 @@ def test_list(operated, capsys):
 
 @pytest.mark.parametrize("command", ["list", "describe"])
 def test_format_json_is_json_and_table_is_the_default(operated, capsys, command):
-    def shown(*more: str) -> str:
+    def shown(*more):
         assert run(command, *more) == 0
         return capsys.readouterr().out
 
@@ -357,22 +365,19 @@ def test_the_text_of_describe():
     ]
 
 
-@pytest.mark.parametrize(
-    ("ms", "text"),
-    [
-        (-5, "0 s"),
-        (999, "0 s"),
-        (59_999, "59 s"),
-        (60_000, "1 min"),
-        (200_000, "3 min 20 s"),
-        (3_600_000, "1 h"),
-        (3_660_000, "1 h 1 min"),
-        (90_000_000, "1 d 1 h"),
-        (86_460_000, "1 d"),
-    ],
-)
-def test_durations(ms, text):
-    assert format_duration(ms) == text
+def test_durations():
+    texts = {
+        -5: "0 s",
+        999: "0 s",
+        59_999: "59 s",
+        60_000: "1 min",
+        200_000: "3 min 20 s",
+        3_600_000: "1 h",
+        3_660_000: "1 h 1 min",
+        90_000_000: "1 d 1 h",
+        86_460_000: "1 d",
+    }
+    assert {ms: format_duration(ms) for ms in texts} == texts
 
 
 def test_many_partitions_are_not_all_shown():

@@ -1,0 +1,460 @@
+"""What a task does with its producer, whatever becomes of it afterwards; plans, schemas and verdicts
+that a process remembers; what is arranged in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+from contextlib import nullcontext
+from threading import Lock
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError
+from spark_kafka_sink.base.errors import (
+    BootstrapError,
+    SupersededError,
+    TopicError,
+    error_named,
+)
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.sink_keys import RowRules
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats import encoder
+from spark_kafka_sink.formats.encoder import RowsEncoder
+from spark_kafka_sink.formats.plan import VALUE, PartPlan, RowsPlan
+from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
+from spark_kafka_sink.producer.pool import ProducerPool
+from spark_kafka_sink.protocol.messages.topics import MetadataResponse, MetadataResponseTopic
+from spark_kafka_sink.spark import frames, preflight, row_planning, task, worker, writer
+from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
+from spark_kafka_sink.spark.planning import plan_schemas
+from spark_kafka_sink.spark.row_planning import plan_rows
+from spark_kafka_sink.spark.task import Interceptors
+from spark_kafka_sink.spark.writer import write_partition
+from spark_kafka_sink.transactions import session
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    Driver,
+    DriverToken,
+    Plan,
+    WorkerTransactionalIds,
+)
+from tests.unit.batches import T0
+from tests.unit.registry.server import fresh_registry
+from tests.unit.simulated_time import SimulatedClock
+from tests.unit.spark_frame import EXACTLY_ONCE
+
+VALUE_ALONE = ColumnPositions(value=0, topic_option="t")
+TOKEN = DriverToken(7, 2, 0, 2)
+
+
+def options(**more):
+    named = {name.replace("_", "."): value for name, value in more.items()}
+    return SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
+
+
+# --- the producer of a task -----------------------------------------------------------------------
+
+
+class FlushedProducer:
+    """Has everything acknowledged, and cannot be given back."""
+
+    is_healthy = True
+
+    def __init__(self, config, topics):
+        self.report = {T0: PartitionReport(first_offset=0, last_offset=9, records=10)}
+        self.metrics = ProducerMetrics()
+        self.nodes = {}
+        self.closed = 0
+
+    def flush(self):
+        pass
+
+    def push_final_telemetry(self):
+        pass
+
+    def mark_idle(self, until_ms):
+        raise RuntimeError("the sender thread is gone")
+
+    def close(self):
+        self.closed += 1
+        raise RuntimeError("nor can it be closed")
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Producers of ``made.kind`` that tasks were given."""
+    found = SimpleNamespace(kind=FlushedProducer, producers=[])
+
+    def create(config, topics):
+        found.producers.append(found.kind(config, topics))
+        return found.producers[-1]
+
+    monkeypatch.setattr(task, "POOL", ProducerPool(create))
+    return found
+
+
+def write_rows(given=None, plan=None):
+    message = KafkaCommitMessage(partition_id=0, attempt_number=0)
+    more = () if plan is None else (plan,)
+    task.write_rows([], given or options(), VALUE_ALONE, message, *more)
+    return message
+
+
+def test_a_producer_that_cannot_be_kept_does_not_fail_what_is_acknowledged(made, caplog):
+    assert write_rows().records == 10
+    assert made.producers[0].closed == 1
+    assert "the next task will have a producer of its own" in caplog.text
+
+
+def test_a_producer_that_fails_is_closed_and_the_task_fails(made):
+    class FailingProducer(FlushedProducer):
+        def flush(self):
+            raise ValueError("not acknowledged")
+
+        def close(self):
+            self.closed += 1
+
+    made.kind = FailingProducer
+    with pytest.raises(ValueError, match="not acknowledged"):
+        write_rows()
+    assert made.producers[0].closed == 1
+
+
+def planned(epoch, **more):
+    owner, token = Driver("d", "h", 0, "/ck", None), TOKEN._replace(producer_epoch=epoch)
+    return Plan("p", owner, token, Decision(owner), None, 60_000, **more)
+
+
+@pytest.mark.parametrize("error", [ValueError("the user's own"), SupersededError("too late")])
+def test_the_transactional_id_of_a_task_that_fails_is_not_taken_again(made, monkeypatch, error):
+    """A request of it may reach the coordinator late, and would fence whoever has the id then.
+    Nobody sweeps after who is superseded: it has more time to abort its transaction.
+    """
+    begun, aborted = [], []
+
+    class TransactionalProducer(FlushedProducer):
+        def begin_transaction(self, transactional_id, timeout_ms, token):
+            begun.append(transactional_id)
+
+        def flush(self):
+            raise error
+
+        def close(self):
+            pass
+
+    made.kind = TransactionalProducer
+    monkeypatch.setattr(task, "TRANSACTIONAL_IDS", WorkerTransactionalIds("0123456789ab"))
+    monkeypatch.setattr(session, "abort_task", lambda *arguments: aborted.append(arguments[1:]))
+    for epoch in range(3):
+        with pytest.raises(type(error)):
+            write_rows(SinkOptions.parse(EXACTLY_ONCE), planned(epoch))
+    names = [f"p.0123456789ab.{n}" for n in range(3)]
+    assert begun == names
+    assert aborted == [(name, isinstance(error, SupersededError)) for name in names]
+
+
+@pytest.fixture
+def properties(monkeypatch):
+    """Local properties of a Spark task, which is that of partition 0."""
+    found = {}
+    context = SimpleNamespace(
+        partitionId=lambda: 0, attemptNumber=lambda: 0, getLocalProperty=found.get
+    )
+    monkeypatch.setattr(pyspark, "TaskContext", SimpleNamespace(get=lambda: context))
+    return found
+
+
+@pytest.mark.usefixtures("properties")
+def test_the_rows_of_a_write_that_is_done_are_only_read(monkeypatch):
+    monkeypatch.setattr(task, "POOL", None)
+    rows = iter([pa.record_batch([pa.array([b"row"])], names=["value"])])
+    plan = planned(0, is_repeated=True)
+    message = write_partition(rows, SinkOptions.parse(EXACTLY_ONCE), ColumnPositions(0), plan)
+    assert next(rows, None) is None
+    assert (message.records, message.transaction, message.plan) == (0, None, plan)
+
+
+@pytest.mark.parametrize(
+    ("of_session", "planned", "expected"),
+    [(None, True, True), (None, False, False), ("true", False, True), ("false", True, False)],
+)
+def test_texts_go_by_ansi_as_the_session_has_it(
+    properties, monkeypatch, of_session, planned, expected
+):
+    properties["spark.sql.ansi.enabled"] = of_session
+    properties["spark.sql.session.timeZone"] = "Asia/Tokyo"
+    given = []
+    monkeypatch.setattr(task, "prepare_process", lambda: None)
+    monkeypatch.setattr(task, "write_rows", lambda *arguments: given.append(arguments[-1]))
+    rows = iter([pa.record_batch({"c": [1]})])
+    plan = RowsPlan(PartPlan(0, is_text=True), is_ansi=planned)
+    write_partition(rows, options(), ColumnPositions(0), None, encoding_plan=plan)
+    assert given == [plan._replace(is_ansi=expected, session_zone="Asia/Tokyo")]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_one_task_alone_tells_of_the_plan(monkeypatch, number):
+    """It may be as large as all messages."""
+    message, when = KafkaCommitMessage(number, 0), Planned(1, 2.5)
+    monkeypatch.setattr(writer, "_message", lambda: message)
+    plan = type("", (), {"token": TOKEN, "is_repeated": True})
+    writer.write_partition(iter([]), options(), ColumnPositions(value=0), plan, when)
+    found = (message.token, message.plan, message.planned)
+    assert found == (TOKEN, *((plan, when) if number == 0 else (None, None)))
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["raw", "string"])
+def test_tombstones_of_values_that_are_no_format(given):
+    kinds = {"key": LongType(), "value": StringType(), "gone": BooleanType()}
+    schema = StructType([StructField(name, kind) for name, kind in kinds.items()])
+    more = {"value_format": given, "value_null_when": "gone", "key_format": "string"}
+    plan = plan_rows(schema, options(**more)).plan
+    keys, values, gone = [1, 2, 3, 4], ["a", "b", None, "d"], [False, True, False, None]
+    batch = pa.record_batch({"key": keys, "value": values, "gone": gone})
+    encoded = RowsEncoder(plan, returns_faulty_rows=False).encode(batch)
+    written = encoded.rows.column(VALUE).cast(pa.binary()).to_pylist()
+    assert written == [b"a", None, None, b"d"]
+
+
+def test_tasks_do_not_get_the_registrys_configuration():
+    """It has its password, and Spark writes options of tasks to its event log and disks."""
+    with fresh_registry() as registry:
+        given = options(
+            value_format="avro",
+            schema_registry_url=registry.url,
+            schema_registry_basic_auth_credentials_source="USER_INFO",
+            schema_registry_basic_auth_user_info="u:hush-4711",
+        )
+        assert given.registry.config is not None
+        schema = StructType([StructField("a", LongType())])
+        _, of_tasks = plan_schemas(plan_rows(schema, given), given)
+    assert of_tasks.registry is not None
+    assert of_tasks.registry.config is None
+
+
+def test_rows_that_an_interceptor_refuses_later_have_their_numbers():
+    """Each time it is given those that are left, whose numbers are others."""
+    refuses = iter([{0: "a"}, {0: "b"}, {1: "c"}])
+
+    def on_send(batch):
+        for rows in refuses:
+            raise RefusedRowsError(rows)
+        return batch
+
+    given = Interceptors([])
+    given._on_send = [Hook("on_send", on_send)]
+    found = {}
+    batch = pa.record_batch([pa.array([b"0", b"1", b"2", b"3"])], names=["value"])
+    left = given.on_send(batch, lambda _, reasons: found.update(reasons))
+    assert found == {0: "a", 1: "b", 3: "c"}
+    assert left.column(0).to_pylist() == [b"2"]
+
+
+# --- what a process remembers ---------------------------------------------------------------------
+
+
+def test_a_topic_without_a_leader_yet_may_be_written_to():
+    for error, is_told in (("LEADER_NOT_AVAILABLE", False), ("INVALID_TOPIC_EXCEPTION", True)):
+        described = MetadataResponse(topics=[MetadataResponseTopic(error_named(error).code, "t")])
+        with pytest.raises(TopicError) if is_told else nullcontext():
+            preflight._check_topic("t", described)
+
+
+def test_a_fork_has_no_turn_of_the_process_that_it_comes_from(monkeypatch):
+    """Whoever has it there does not give it back here."""
+    monkeypatch.setitem(frames._locks, "p", Lock())
+    child = os.fork()
+    if child == 0:
+        os._exit(len(frames._locks))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+class TestWhatWasFoundEncodable:
+    """Plans and schemas that are not looked at again, in this process."""
+
+    @pytest.fixture(autouse=True)
+    def looked_at(self, monkeypatch):
+        done = []
+        monkeypatch.setattr(row_planning, "_checked", [])
+        monkeypatch.setattr(encoder, "RowEncoder", lambda plan, schema: done.append(schema))
+        return done
+
+    def test_another_schema_is_looked_at(self, looked_at):
+        whole = StructType([StructField("a", LongType())])
+        rows = plan_rows(whole, options(value_format="json"))
+        for schema in (whole, whole, StructType([StructField("a", StringType())])):
+            row_planning.check_encodable(rows._replace(schema=schema))
+        assert len(looked_at) == 2
+
+    def test_only_the_latest_are_kept(self):
+        for number in range(row_planning._MOST_CHECKED + 3):
+            schema = StructType([StructField(f"a{number}", LongType())])
+            row_planning.check_encodable(plan_rows(schema, options(value_format="json")))
+        assert len(row_planning._checked) == row_planning._MOST_CHECKED
+
+
+class TestCachedVerdict:
+    """Of the check of a cluster, in this process."""
+
+    @pytest.fixture(autouse=True)
+    def checks(self, monkeypatch):
+        done = []
+        monkeypatch.setattr(preflight, "_passed_at_ms", {})
+        monkeypatch.setattr(preflight, "_rules", {})
+        monkeypatch.setattr(preflight, "_check", lambda asked, clock: done.append(asked))
+        return done
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"topic": "u"},
+            {"kafka_bootstrap_servers": "b:2"},
+            {"kafka_security_protocol": "SSL"},
+            {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "d"},
+        ],
+        ids=lambda more: next(iter(more)),
+    )
+    def test_it_is_of_the_same_options_only(self, checks, more):
+        for given, count in ((options(), 1), (options(), 1), (options(**more), 2)):
+            preflight.check_cluster(given, False)
+            assert len(checks) == count
+
+    def test_what_the_topics_accept_is_remembered_with_it(self, monkeypatch):
+        """Also while brokers are away: each attempt at a batch has the same dead letters."""
+        letters = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "d"}
+        given = options(kafka_metadata_max_age_ms="1000", **letters)
+        found = given.dead_letters._replace(target=RowRules(7))
+
+        def away(*_):
+            raise BootstrapError("away")
+
+        clock = SimulatedClock()
+        for check, passes_ms in ((lambda *_: found, 0), (away, 0), (away, 2000)):
+            monkeypatch.setattr(preflight, "_check", check)
+            clock.sleep(passes_ms)
+            assert preflight.check_cluster(given, True, clock).dead_letters == found
+
+    def test_it_ends_with_the_age_of_metadata(self, checks):
+        clock = SimulatedClock()
+        for passes_ms, expected in ((0, 1), (999, 1), (1, 2), (1000, 3)):
+            clock.sleep(passes_ms)
+            preflight.check_cluster(options(kafka_metadata_max_age_ms="1000"), False, clock)
+            assert len(checks) == expected
+
+    def test_a_failure_that_is_not_transient_is_raised_also_after_a_success(self, monkeypatch):
+        clock = SimulatedClock()
+        preflight.check_cluster(options(kafka_metadata_max_age_ms="1000"), True, clock)
+
+        def gone(*_):
+            raise TopicError("there is no such topic")
+
+        monkeypatch.setattr(preflight, "_check", gone)
+        clock.sleep(2000)
+        with pytest.raises(TopicError):
+            preflight.check_cluster(options(kafka_metadata_max_age_ms="1000"), True, clock)
+
+
+# --- what is arranged in a process, each time in one of its own -----------------------------------
+
+only_with_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc's")
+FAULTS_BY_BLOCK = """
+import resource
+from spark_kafka_sink.spark.worker import keep_large_blocks
+{setup}
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def block():
+    before = faults()
+    bytearray(64 << 20)[::4096] = bytes(16384)
+    return faults() - before
+block()
+print(block())
+"""
+PAGES = (64 << 20) // 4096
+
+
+def run(code, **environment):
+    environment = {**os.environ, **environment}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return done.stdout.split()
+
+
+def test_what_is_loaded_is_frozen_once_and_what_is_loaded_later_too():
+    """As the exporters of metrics are, by a thread, after the first commit."""
+    code = """
+import gc, weakref
+from spark_kafka_sink.spark.worker import freeze_loaded
+freeze_loaded()
+frozen = gc.get_freeze_count()
+class Cycle: pass
+cycle = Cycle(); cycle.itself = cycle; gone = weakref.ref(cycle); del cycle
+freeze_loaded()
+gc.collect()
+print(frozen > 1000, gc.get_freeze_count() <= frozen, gone() is None)
+import http.server, sqlite3, xml.dom.minidom
+freeze_loaded()
+print(gc.get_freeze_count() > frozen + 1000)
+"""
+    assert run(code) == ["True"] * 4
+
+
+@only_with_glibc
+@pytest.mark.parametrize(
+    ("setup", "of_user", "is_kept"),
+    [
+        pytest.param("", {}, False, id="mapped anew each time"),
+        pytest.param("keep_large_blocks()", {}, True, id="kept if asked"),
+        pytest.param(
+            "keep_large_blocks()", {"MALLOC_MMAP_THRESHOLD_": "1048576"}, False, id="the user's"
+        ),
+    ],
+)
+def test_large_blocks_are_kept_if_asked_unless_the_user_has_set_glibc(setup, of_user, is_kept):
+    faults = int(run(FAULTS_BY_BLOCK.format(setup=setup), **of_user)[0])
+    assert faults < PAGES // 10 if is_kept else faults >= PAGES
+
+
+def test_a_glibc_that_refuses_is_left_as_it_is(monkeypatch):
+    """Older versions answer 0 to a block size above 32 MiB."""
+    asked = []
+
+    class OldGlibc:
+        def mallopt(self, threshold, size_bytes):
+            asked.append((threshold, size_bytes))
+            return 0
+
+    for name in worker._OF_THE_USER:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: OldGlibc())
+    worker.keep_large_blocks()
+    assert asked == [(worker._M_MMAP_THRESHOLD, worker.LARGEST_KEPT_BYTES)]
+
+
+PLANNING = """
+from pyspark.sql.types import StringType, StructField, StructType
+from spark_kafka_sink.spark.source import KafkaSinkDataSource
+options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "preflight.timeout.ms": "1"}
+source = KafkaSinkDataSource(options)
+source.streamWriter(StructType([StructField("value", StringType())]), False)
+"""
+TASK = "from spark_kafka_sink.spark.task import prepare_process\nprepare_process()\n"
+
+
+@pytest.mark.parametrize("code", ["", PLANNING, TASK], ids=["neither", "planning", "task"])
+def test_processes_that_plan_or_write_are_arranged(code):
+    """On the driver, where nothing is waited for here, and in a task."""
+    assert run(code + "import gc\nprint(gc.get_freeze_count() > 0)") == [str(bool(code))]

@@ -1,0 +1,546 @@
+"""Writes of a DataFrame: what is settled before Spark is asked to do anything, with a data source and
+without one; and writes that a prefix would take for one another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from threading import Thread
+
+import numpy
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StringType, StructField, StructType
+
+import spark_kafka_sink
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.spark import frames, planning
+from spark_kafka_sink.spark import source as source_module
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.frames import WriteIdentity, WriteRegistry
+from spark_kafka_sink.spark.source import KafkaSinkDataSource
+from spark_kafka_sink.transactions import session
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    Driver,
+    DriverToken,
+    FencedError,
+    MissingRecordError,
+    Plan,
+    Write,
+)
+from tests.unit.spark_frame import EXACTLY_ONCE, ONE_COLUMN, OPTIONS, Frame
+
+NOT_ONE_EACH = "not one for each partition"
+TOKEN = DriverToken(7, 3, 0, 2)
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster(monkeypatch):
+    monkeypatch.setattr(frames, "check_surroundings", lambda options, is_stream: options)
+
+
+def run_python(code, **environment):
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return done.stdout.split()
+
+
+class TestWrite:
+    def test_a_message_from_each_partition(self):
+        frames.write(Frame([1, 0, 2]), OPTIONS)
+        for partitions in ([0, 2], [0, 1, 1], [1]):
+            with pytest.raises(KafkaSinkError, match=NOT_ONE_EACH):
+                frames.write(Frame(partitions), OPTIONS)
+
+    def test_a_stream_is_told_how_it_is_written(self):
+        stream = Frame([])
+        stream.isStreaming = True
+        words = r"foreachBatch\(spark_kafka_sink\.batch_writer\(options"
+        with pytest.raises(ConfigError, match=words):
+            frames.write(stream, OPTIONS)
+
+    @pytest.mark.parametrize(
+        ("given", "texts"),
+        [
+            # As Spark writes them.
+            (
+                {"A": True, "b": 5, "c": 1.5, "d": "Text", "e": None},
+                {"a": "true", "b": "5", "c": "1.5", "d": "Text"},
+            ),
+            ({"topic": "a", "Topic": None, "TOPIC": None}, {"topic": "a"}),
+            ({"Topic": None, "topic": "a"}, {"topic": "a"}),
+            (
+                {"a": Path("/m"), "b": numpy.int64(5), "c": Decimal("1.5")},
+                {"a": "/m", "b": "5", "c": "1.5"},
+            ),
+        ],
+    )
+    def test_values_of_options(self, given, texts):
+        assert frames._as_text(given) == texts
+
+    @pytest.mark.parametrize("value", [["a:1", "b:2"], ("a:1",), {"a": 1}, b"a:1", object()])
+    def test_a_value_that_is_no_text_is_refused(self, value):
+        words = rf"'x' is of type {type(value).__name__}: .*with commas"
+        with pytest.raises(ConfigError, match=words):
+            frames._as_text({"X": value})
+
+    @pytest.mark.parametrize("name", [1, None, b"topic"])
+    def test_a_name_that_is_no_text_is_refused(self, name):
+        with pytest.raises(ConfigError, match=f"names of options are texts: {name!r}"):
+            frames._as_text({name: "x"})
+
+    @pytest.mark.parametrize(
+        ("more", "words"),
+        [
+            ({"kafka.ack": "all"}, r"did you mean|kafka\.acks"),
+            ({"Topic": "u"}, "option 'topic' is there twice"),
+        ],
+    )
+    def test_options_are_refused_before_a_query_starts(self, more, words):
+        with pytest.raises(ConfigError, match=words):
+            spark_kafka_sink.batch_writer({**OPTIONS, **more})
+
+    def test_what_writes_a_micro_batch_can_be_pickled_and_hides_secrets(self):
+        login = {"username": "u", "password": "marked-hush", "mechanism": "PLAIN"}
+        options = {f"kafka.sasl.{name}": value for name, value in login.items()}
+        options["kafka.security.protocol"] = "SASL_PLAINTEXT"
+        sink = spark_kafka_sink.batch_writer({**OPTIONS, **options})
+        pickled = pickle.dumps(sink)
+        assert b"marked-hush" not in pickled
+        assert pickle.loads(pickled)._options == sink._options
+
+    @pytest.mark.parametrize("partitions", [[], [0]])
+    def test_the_line_of_a_micro_batch_names_its_query_also_without_tasks(
+        self, partitions, tmp_path
+    ):
+        metrics = tmp_path / "metrics.jsonl"
+        sink = spark_kafka_sink.batch_writer({**OPTIONS, "metrics.path": metrics})
+        sink(Frame(partitions, query="q"), 7)
+        line = json.loads(metrics.read_text(encoding="utf-8"))
+        assert (line["query_id"], line["batch_id"]) == ("q", 7)
+
+    @pytest.mark.parametrize("options", [OPTIONS, EXACTLY_ONCE])
+    def test_a_failed_abort_does_not_take_the_place_of_the_error(
+        self, options, monkeypatch, caplog
+    ):
+        class Failing(Frame):
+            def collect(self):
+                raise RuntimeError("the job's own")
+
+        def abort(*arguments):
+            raise OSError("of the abort")
+
+        monkeypatch.setattr(frames, "plan_transactions", lambda options, is_job, unit: None)
+        monkeypatch.setattr(frames, "abort_batch", abort)
+        with pytest.raises(RuntimeError, match="the job's own"):
+            frames.write(Failing([0]), options)
+        assert "OSError: of the abort" in caplog.text
+
+    def test_a_task_has_columns_by_their_own_names_and_returns_its_message_as_a_row(
+        self, monkeypatch
+    ):
+        message, got = KafkaCommitMessage(3, 1), []
+
+        def write(arrow_batches, *arguments):
+            got.extend(arrow_batches)
+            return message
+
+        monkeypatch.setattr(frames, "write_partition", write)
+        options = planning.parse_options(OPTIONS)
+        positions = frames.plan_rows(ONE_COLUMN, options).positions
+        types = {"c0": pa.binary(), "c1": pa.list_(pa.field("element", pa.int32(), nullable=False))}
+        fields = [pa.field(name, kind, nullable=name == "c1") for name, kind in types.items()]
+        sent = pa.record_batch([[b"v"], [[1]]], schema=pa.schema(fields))
+        task = frames.Task(options, positions, None, ["value", "a.b"]).function()
+        (row,) = task(iter([sent]))
+        assert row.schema.equals(pa.schema([("message", pa.binary())]))
+        assert pickle.loads(row.column(0)[0].as_py()) == message
+        (written,) = got
+        named = [fields[0].with_name("value"), fields[1].with_name("a.b")]
+        assert written.schema.equals(pa.schema(named), check_metadata=True)
+        assert written.columns == sent.columns
+
+    def test_importing_the_package_imports_nothing_of_it(self):
+        code = "import sys, spark_kafka_sink as s; assert 'write' in dir(s); print(*sys.modules)"
+        loaded = run_python(code)
+        ours = [name for name in loaded if name.startswith("spark_kafka_sink")]
+        assert ours == ["spark_kafka_sink"]
+        assert "pyspark" not in loaded
+        with pytest.raises(AttributeError, match="no attribute 'wrote'"):
+            spark_kafka_sink.wrote  # noqa: B018
+
+
+class TestExactlyOnce:
+    def test_a_micro_batch_needs_a_query(self):
+        sink = spark_kafka_sink.batch_writer(EXACTLY_ONCE)
+        with pytest.raises(ConfigError, match=r"a thread of your own does not tell: .*write\.id"):
+            sink(Frame([0]), 7)
+
+    def test_the_number_of_a_named_write_is_that_of_the_micro_batch(self, monkeypatch):
+        with pytest.raises(ConfigError, match="write.version is the number of the micro-batch"):
+            spark_kafka_sink.batch_writer({**EXACTLY_ONCE, "write.id": "w", "write.version": 1})
+        planned = []
+
+        def plan(options, is_job, unit):
+            planned.append((options.write_id, options.write_version, is_job))
+            raise KafkaSinkError("enough")
+
+        monkeypatch.setattr(frames, "plan_transactions", plan)
+        for guarantee in ("exactly-once", " Exactly-Once "):
+            given = {**EXACTLY_ONCE, "write.id": "w", "delivery.guarantee": guarantee}
+            with pytest.raises(KafkaSinkError, match="enough"):
+                spark_kafka_sink.batch_writer(given)(Frame([0]), 7)
+        assert planned == [("w", 7, True)] * 2
+
+    def test_a_write_that_fails_aborts_its_own_plan(self, monkeypatch):
+        owner = Driver("d", "h", 0, None, None)
+        plan = Plan("p", owner, TOKEN, Decision(owner), "job", 60_000)
+        aborted = []
+
+        class OfOthers:
+            def abort(self, driver, planned):
+                aborted.append(planned)
+                raise FencedError("a later write of this process has taken over")
+
+        monkeypatch.setattr(frames, "plan_transactions", lambda options, is_job, unit: plan)
+        monkeypatch.setattr(session, "_protocol", lambda options: OfOthers())
+        with pytest.raises(KafkaSinkError, match=NOT_ONE_EACH):
+            frames.write(Frame([1]), EXACTLY_ONCE)
+        note = session.abort_unit(SinkOptions.parse(EXACTLY_ONCE), TOKEN)
+        assert note == "nothing was done: a later write of this process has taken over"
+        assert aborted == [TOKEN, TOKEN]
+
+    def test_what_a_micro_batch_may_not_follow_is_refused_before_rows_are_written(
+        self, monkeypatch
+    ):
+        owner = Driver("d", "h", 0, "of query q", None)
+        plan = Plan("p", owner, TOKEN, Decision(owner, is_query=True), None, 9)
+
+        class New(CommitProtocol):
+            def __init__(self):
+                self._config = ExactlyOnceConfig("p", 60_000, "decisions", 1)
+
+            def plan(self, *arguments):
+                return plan
+
+        monkeypatch.setattr(session, "_protocol", lambda options: New())
+        monkeypatch.setattr(session, "_check_cluster", lambda options: None)
+        sink = spark_kafka_sink.batch_writer(EXACTLY_ONCE)
+        frame = Frame([0], "q")
+        monkeypatch.setattr(frame, "mapInArrow", None)
+        with pytest.raises(MissingRecordError, match="did not call the sink for the first micro"):
+            sink(frame, 1)
+
+    def test_all_threads_of_a_process_are_one_driver_and_a_fork_is_another(self):
+        """A module that is loaded anew: the first to ask are threads that begin together."""
+        found = run_python(f"""
+import os, threading
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.transactions import model, session
+options = SinkOptions.parse({EXACTLY_ONCE!r})
+both, read = threading.Barrier(2, timeout=60), threading.Event()
+make = model.driver_environment
+def wait_for_both():
+    made = make()
+    if both.wait(): read.wait(60)
+    return made
+session.driver_environment = wait_for_both
+found = []
+def drive():
+    with session.as_driver(): found.append(session._driver(options).driver_id)
+    read.set()
+def run(count):
+    threads = [threading.Thread(target=drive) for _ in range(count)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+run(2)
+session.driver_environment = make
+run(2)
+assert len(found) == 4 and len(set(found)) == 1, found
+pid = os.fork()
+if pid == 0:
+    found.clear(); run(2); print(*set(found), flush=True); os._exit(0)
+os.waitpid(pid, 0)
+print(*set(found))
+""")
+        assert len(set(found)) == 2
+
+    def test_drivers_beside_each_other_are_told_apart(self):
+        """A cluster may give all of them the same folders, as Kubernetes does."""
+        code = f"""
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.transactions import session
+options = SinkOptions.parse({EXACTLY_ONCE!r})
+def driver():
+    with session.as_driver(): return session._driver(options).driver_id
+assert driver() == driver() != session._driver(options).driver_id
+print(driver())
+"""
+        first, second = (run_python(code, SPARK_LOCAL_DIRS="/var/data/spark") for _ in range(2))
+        assert first != second
+
+
+class TestDataSource:
+    """What it checks on the driver before it asks anybody."""
+
+    @pytest.mark.parametrize("kind", [dict, CaseInsensitiveDict])
+    def test_no_pickle_of_a_source_shows_an_option(self, kind):
+        """Spark keeps it between planning and committing, and ships it."""
+        options = {"kafka.bootstrap.servers": "b:9092", "kafka.sasl.pasword": "marked-hush"}
+        pickled = pickle.dumps(KafkaSinkDataSource(kind(options)))
+        assert b"marked-hush" not in pickled
+        restored = pickle.loads(pickled)
+        assert restored.options == options
+        assert type(restored.options) is kind
+        assert b"marked-hush" not in pickle.dumps(restored)
+
+    def test_credentials_that_are_missing_are_told_before_anybody_is_asked(self):
+        login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+        words = r"needs kafka\.sasl\.username and kafka\.sasl\.password"
+        with pytest.raises(ConfigError, match=words):
+            KafkaSinkDataSource({**OPTIONS, **login}).writer(ONE_COLUMN, False)
+
+    def test_the_process_that_commits_plans_nothing(self, monkeypatch):
+        """All is written: a cluster that is away, or other transactional ids, must not end that."""
+
+        def planned(*_):
+            raise AssertionError("planned")
+
+        source = KafkaSinkDataSource(OPTIONS)
+        for name in ("check_surroundings", "plan_schemas", "plan_transactions"):
+            monkeypatch.setattr(source_module, name, planned)
+        pickle.loads(pickle.dumps(source)).streamWriter(ONE_COLUMN, False)
+        with pytest.raises(AssertionError, match="planned"):
+            source.streamWriter(ONE_COLUMN, False)
+
+
+# --- writes that a prefix would take for one another ----------------------------------------------
+
+
+class WithTopics(Frame):
+    """Its rows say where they go."""
+
+    schema = StructType([*ONE_COLUMN.fields, StructField("topic", StringType())])
+
+
+class Kafka:
+    """Of what reaches the brokers: which writes were planned, committed and dropped."""
+
+    def __init__(self):
+        self.planned = []
+        self.committed = []
+        self.log = Decision(Driver("d", "h", 0, None, None))
+
+    def plan(self, options, is_job, unit):
+        self.planned.append(options.topic)
+        is_repeated = self.log.has(_write(options))
+        return Plan("p", self.log.owner, TOKEN, self.log, None, 0, is_repeated=is_repeated)
+
+    def commit(self, options, *arguments):
+        self.committed.append(options.topic)
+        if not self.log.has(_write(options)):
+            self.log = replace(self.log, write=_write(options)).done()
+
+
+def _write(options):
+    if options.write_id is None or options.write_version is None:
+        return None
+    return Write(options.write_id, options.write_version)
+
+
+@pytest.fixture
+def kafka(monkeypatch):
+    """None that runs: it is about what is settled in this process."""
+    written = Kafka()
+    monkeypatch.setattr(frames, "plan_transactions", written.plan)
+    monkeypatch.setattr(frames, "commit_batch", written.commit)
+    monkeypatch.setattr(frames, "abort_batch", lambda *arguments: None)
+    return written
+
+
+def sink(prefix, **more):
+    """For one micro-batch after the other. Prefixes are of one test each."""
+    named = {name.replace("_", "."): value for name, value in more.items()}
+    options = {**EXACTLY_ONCE, "transactional.id.prefix": prefix, **named}
+    return spark_kafka_sink.batch_writer(options)
+
+
+def to_a_and_b(prefix, **more):
+    return (sink(prefix, topic=topic, **more) for topic in "ab")
+
+
+@pytest.mark.usefixtures("kafka")
+class TestTheSameMicroBatch:
+    """Under one prefix, without a ``write.id``."""
+
+    def test_twice_in_one_call_of_the_function(self, kafka):
+        first, second = to_a_and_b("twice")
+        first(Frame([0], "q"), 0)
+        with pytest.raises(ConfigError, match="micro-batch 0 of query q is written a second time"):
+            second(Frame([0], "q"), 0)
+        assert kafka.planned == ["a"]
+        for batch_id in (1, 2):
+            first(Frame([0], "q", call=batch_id), batch_id)
+
+    def test_in_a_call_that_comes_after_a_failure(self, kafka):
+        """Its rows are compared and dropped; a group of jobs tells nothing of calls."""
+        write = sink("again")
+        for call in (0, 1):
+            write(Frame([0], "q", call), 5)
+        assert len(kafka.committed) == 2
+
+    def test_in_two_threads_of_a_function(self, kafka):
+        """The second one comes when the first one's tasks run."""
+        first, second = to_a_and_b("threads")
+        refused = []
+
+        class Beside(Frame):
+            def collect(self):
+                thread = Thread(target=beside)
+                thread.start()
+                thread.join()
+                return super().collect()
+
+        def beside():
+            try:
+                second(Frame([0], "q"), 0)
+            except ConfigError as error:
+                refused.append(error)
+
+        first(Beside([0], "q"), 0)
+        assert kafka.planned == kafka.committed == ["a"]
+        assert "is written a second time" in str(refused)
+
+    def test_after_a_write_that_failed(self):
+        write = sink("failed")
+        with pytest.raises(KafkaSinkError, match=NOT_ONE_EACH):
+            write(Frame([1], "q"), 5)
+        write(Frame([0], "q"), 5)
+
+
+@pytest.mark.usefixtures("kafka")
+class TestNamedWrites:
+    """That come again are dropped by the decision log, without being looked at."""
+
+    def test_to_another_topic(self, kafka):
+        """As on Spark Connect, which tells nothing of query and call."""
+        first, second = to_a_and_b("topics", write_id="w")
+        first(Frame([0]), 7)
+        for batch_id in (6, 7):
+            with pytest.raises(ConfigError, match="is for topic 'b', .* 7 .* was for topic 'a'"):
+                second(Frame([0]), batch_id)
+        assert kafka.committed == ["a"]
+        sink("topics", topic="b", write_id="v")(Frame([0]), 7)
+        sink("other topics", topic="b", write_id="w")(Frame([0]), 7)
+        second(Frame([0]), 8)
+
+    def test_after_release(self, kafka):
+        """The decision log has forgotten the name: nothing is dropped."""
+        first, second = to_a_and_b("released", write_id="w")
+        first(Frame([0], "q"), 7)
+        kafka.log = Decision(kafka.log.owner)
+        second(Frame([0], "r", call=1), 0)
+        assert kafka.committed == ["a", "b"]
+
+    def test_to_another_topic_beside_each_other(self, kafka):
+        first, second = to_a_and_b("beside", write_id="w")
+
+        class Beside(Frame):
+            def collect(self):
+                with pytest.raises(ConfigError, match="would be dropped"):
+                    second(Frame([0]), 7)
+                return super().collect()
+
+        first(Beside([0]), 7)
+        assert kafka.planned == kafka.committed == ["a"]
+
+    def test_of_jobs_to_another_topic(self):
+        options = {**EXACTLY_ONCE, "transactional.id.prefix": "jobs", "write.id": "w"}
+        for _ in range(2):
+            frames.write(Frame([0]), {**options, "write.version": 7})
+        del options["topic"]
+        words = "is for the topics of its rows, and would be dropped"
+        with pytest.raises(ConfigError, match=words):
+            frames.write(WithTopics([0]), {**options, "write.version": 7})
+
+    def test_a_second_time_in_one_call_of_the_function(self):
+        write = sink("named twice", write_id="w")
+        write(Frame([0], "q"), 7)
+        with pytest.raises(ConfigError, match="version 7 of write.id 'w' is written a second time"):
+            write(Frame([0], "q"), 7)
+        write(Frame([0], "q", call=1), 7)
+        write(Frame([0], "q", call=2), 8)
+
+    def test_of_another_query(self):
+        write = sink("queries", write_id="w")
+        write(Frame([0], "q"), 7)
+        with pytest.raises(ConfigError, match="version 7 .* was one of query q. .*new checkpoint"):
+            write(Frame([0], "r", call=1), 0)
+
+    def test_that_were_written_and_then_failed(self):
+        first, second = to_a_and_b("then failed", write_id="w")
+        first(Frame([0], "q"), 7)
+        with pytest.raises(KafkaSinkError, match=NOT_ONE_EACH):
+            first(Frame([1], "q", call=1), 7)
+        with pytest.raises(ConfigError, match="was for topic 'a'"):
+            second(Frame([0], "q", call=2), 7)
+
+
+class TestWhatAProcessRemembers:
+    NAMED = WriteIdentity("p", 4, "t", write_id="etl", query_id="q", execution_id="1")
+
+    @pytest.fixture
+    def calls(self):
+        return WriteRegistry()
+
+    def test_a_write_that_was_overtaken_does_not_end_the_one_under_way(self, calls):
+        """It fails late: the later one of the same name is still there."""
+        later = self.NAMED._replace(number=5, execution_id="2")
+        calls.begin(self.NAMED)
+        calls.begin(later)
+        calls.forget(self.NAMED)
+        with pytest.raises(ConfigError, match="written a second time"):
+            calls.check(later._replace())
+        calls.forget(later)
+        calls.check(later._replace())
+
+    def test_one_that_failed_does_not_forget_the_one_that_came_after_it(self, calls):
+        first, second, third = (WriteIdentity("p", 1, "t", query_id="q") for _ in range(3))
+        calls.begin(first)
+        calls.begin(second)
+        calls.forget(first)
+        with pytest.raises(ConfigError, match="a second time"):
+            calls.check(third)
+
+    def test_each_name_has_numbers_of_its_own(self, calls):
+        calls.begin(self.NAMED)
+        calls.finish(self.NAMED)
+        calls.check_dropped(self.NAMED._replace(write_id="other", topic="elsewhere"))
+        with pytest.raises(ConfigError, match="is for topic 'elsewhere'"):
+            calls.check_dropped(self.NAMED._replace(topic="elsewhere", execution_id="2"))
+
+    def test_an_earlier_number_in_one_call_is_a_repetition(self, calls):
+        calls.finish(self.NAMED)
+        calls.check_dropped(self.NAMED._replace(number=3))
+
+    @pytest.mark.parametrize(("before", "now"), [("q", None), (None, "q"), ("q", "q")])
+    def test_only_queries_that_are_known_are_told_apart(self, calls, before, now):
+        calls.finish(self.NAMED._replace(query_id=before))
+        calls.check_dropped(self.NAMED._replace(query_id=now, execution_id="2"))
+
+    def test_a_later_version_may_go_elsewhere(self, calls):
+        calls.finish(self.NAMED)
+        calls.check_dropped(self.NAMED._replace(number=5, topic="elsewhere", query_id="q-2"))
