@@ -18,7 +18,6 @@ PLACES = ("spark_kafka_sink", "pyspark_kafka_sink.py", "jobs", "benchmarks", "re
 ROOT = Path(__file__).resolve().parents[2]
 NOT_READ = {
     "docs/commands.md",  # the texts that --help prints
-    "docs/design.md",  # notes for maintainers
 }
 PAGES = sorted(
     page
