@@ -1,9 +1,6 @@
 """Folders from which jars are loaded, tried as another user; where processes are started."""
 
-from __future__ import annotations
-
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,22 +32,16 @@ def folder(place):
     made = place / "cache" / "kafka"
     made.mkdir(parents=True)
     (made / "a.jar").write_bytes(b"jar")
-    for path in (made.parent, made):
-        path.chmod(0o755)
-    (made / "a.jar").chmod(0o644)
+    for path, open_to in ((made.parent, 0o755), (made, 0o755), (made / "a.jar", 0o644)):
+        path.chmod(open_to)
     return made
 
 
 def as_nobody(command):
     """A command of the shell, run by another user."""
-    subprocess.run(
-        ["/bin/sh", "-euc", command],
-        user=NOBODY,
-        group=NOBODY,
-        check=True,
-        cwd="/",
-        env={"PATH": "/usr/bin:/bin"},
-    )
+    shell = ["/bin/sh", "-euc", command]
+    environment = {"PATH": "/usr/bin:/bin"}
+    subprocess.run(shell, user=NOBODY, group=NOBODY, check=True, cwd="/", env=environment)
 
 
 @contextmanager
@@ -66,12 +57,6 @@ def mode(path):
     return path.stat().st_mode & 0o7777
 
 
-def test_a_folder_of_this_user_is_taken_below_a_sticky_one(folder):
-    folder.parent.chmod(0o1777)
-    check_code_folder(folder)
-    assert mode(folder.parent) == 0o1777
-
-
 @pytest.mark.parametrize("open_mode", [0o777, 0o775, 0o757, 0o1777])
 def test_what_is_too_open_is_tightened_and_told(folder, open_mode, caplog):
     folder.chmod(open_mode)
@@ -82,11 +67,12 @@ def test_what_is_too_open_is_tightened_and_told(folder, open_mode, caplog):
     assert f"{folder} was open to other users" in caplog.text
 
 
-def test_others_cannot_replace_the_folder_in_one_above(folder, caplog):
-    folder.parent.chmod(0o777)
+@pytest.mark.parametrize("is_sticky", [True, False])
+def test_others_cannot_replace_the_folder_in_one_above(folder, is_sticky, caplog):
+    folder.parent.chmod(0o1777 if is_sticky else 0o777)
     check_code_folder(folder)
     assert mode(folder.parent) == 0o1777
-    assert f"{folder.parent} was open to other users" in caplog.text
+    assert (f"{folder.parent} was open to other users" in caplog.text) != is_sticky
 
 
 @AS_ROOT
@@ -109,23 +95,19 @@ def test_another_users_level_is_refused(folder, place, level):
 
 @AS_ROOT
 def test_roots_folder_that_others_may_write_to_is_refused(folder):
-    check_as_nobody = folder.parent
-    check_as_nobody.chmod(0o777)
+    folder.parent.chmod(0o777)
     with being_nobody(), pytest.raises(CodeFolderError, match="belongs to root, and others may"):
         check_code_folder(folder)
-    check_as_nobody.chmod(0o1777)
+    folder.parent.chmod(0o1777)
     with being_nobody():
         check_code_folder(folder)
     assert mode(folder) == 0o755
 
 
-def test_a_jar_that_is_a_link_is_refused(folder):
+def test_links_to_jars_and_in_a_circle_are_refused(folder, place):
     (folder / "b.jar").symlink_to(folder / "a.jar")
     with pytest.raises(CodeFolderError, match=r"b\.jar is a link"):
         check_code_folder(folder)
-
-
-def test_links_in_a_circle(place):
     (place / "a").symlink_to(place / "b")
     (place / "b").symlink_to(place / "a")
     with pytest.raises(CodeFolderError, match="more than 40 links"):
@@ -133,6 +115,8 @@ def test_links_in_a_circle(place):
 
 
 MODULES, NAME = broker_jars(DEFAULT_VERSION)
+
+
 MANIFEST = "".join(f"{line}\n" for line in ("transitive=True", *MODULES))
 
 
@@ -158,18 +142,19 @@ def test_jars_that_another_user_has_planted_are_not_loaded(cache):
     assert CACHE_VARIABLE in str(raised.value)
 
 
-def test_a_jar_of_the_default_version_has_the_digest_that_is_shipped(cache):
+@pytest.mark.parametrize(
+    ("jar", "told"),
+    [
+        (f"kafka-clients-{DEFAULT_VERSION}.jar", r"not the jar that this version .* knows"),
+        ("added.jar", "not that of any"),
+    ],
+)
+def test_a_jar_of_the_default_version_has_the_digest_that_is_shipped(cache, jar, told):
     folder = cache / NAME
     folder.mkdir(0o755)
     (folder / "modules.txt").write_text(MANIFEST)
-    (folder / f"kafka-clients-{DEFAULT_VERSION}.jar").write_bytes(b"not this one")
-    with pytest.raises(LocalKafkaError, match=r"not the jar that this version .* knows"):
-        fetch_jars(MODULES, NAME)
-    shutil.rmtree(folder)
-    folder.mkdir(0o755)
-    (folder / "modules.txt").write_text(MANIFEST)
-    (folder / "added.jar").write_bytes(b"not in the list")
-    with pytest.raises(LocalKafkaError, match="not that of any"):
+    (folder / jar).write_bytes(b"not this one")
+    with pytest.raises(LocalKafkaError, match=told):
         fetch_jars(MODULES, NAME)
 
 

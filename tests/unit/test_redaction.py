@@ -1,4 +1,4 @@
-"""Text from outside, as it is shown: nothing reaches a terminal as a command, and no secret is in it."""
+"""Text from outside, as it is shown: no command for a terminal, and no secret."""
 
 import base64
 import gc

@@ -1,4 +1,4 @@
-"""What a client does when brokers authenticate it, refuse it, quote it, or its credentials are not there or replaced."""
+"""A client that brokers authenticate, refuse or quote, or whose credentials are replaced."""
 
 import dataclasses
 import logging

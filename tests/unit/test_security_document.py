@@ -1,4 +1,4 @@
-"""docs/security.md: recipes are taken without a word; what others' clients write is answered; what Spark shows."""
+"""docs/security.md: recipes, what other clients write, and what Spark shows."""
 
 import ast
 import pickle

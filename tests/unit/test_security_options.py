@@ -1,4 +1,4 @@
-"""The keys of TLS and SASL against Kafka 4.3's table; what the options ask for, and what contradicts itself."""
+"""The keys of TLS and SASL against Kafka 4.3's table, and options that contradict each other."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Where names and passwords come from: JAAS text, plain options and references; logins, and who waits for them."""
+"""Names and passwords: JAAS text, options and references; logins, and who waits for them."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Kerberos and AWS_MSK_IAM without a KDC or AWS: options, tickets and tokens, errors and what they advise."""
+"""Kerberos and AWS_MSK_IAM without a KDC or AWS: options, tickets, tokens and errors."""
 
 import importlib.util
 import itertools

@@ -1,4 +1,4 @@
-"""The bytes of each SASL mechanism, the dialogue of a connection, and what a wrong broker gets: an AuthenticationError."""
+"""The bytes of each SASL mechanism, the dialogue of a connection, and wrong brokers."""
 
 import base64
 import hashlib

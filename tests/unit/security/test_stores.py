@@ -1,4 +1,4 @@
-"""What a store's file is taken for, what does not go together, and stores that keytool and openssl have written."""
+"""What a store's file is taken for, and stores that keytool and openssl have written."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a context does in handshakes, when it is made anew, which suites it has, and what errors are said to mean."""
+"""TLS contexts in handshakes, rotation, cipher suites, and what errors are said to mean."""
 
 import errno
 import logging

@@ -1,4 +1,4 @@
-"""Tokens from an HTTP endpoint that really listens: requests, answers, retries, and signed assertions."""
+"""Tokens from an HTTP endpoint that listens: requests, answers, retries and assertions."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Which source of a token wins, what a token must hold, and what is handed out while one is renewed."""
+"""Which source of a token wins, what a token must hold, and how one is renewed."""
 
 import contextlib
 import logging

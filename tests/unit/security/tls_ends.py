@@ -1,4 +1,4 @@
-"""TLS servers and clients over sockets and in memory, what each needs to trust the other, and JKS written by hand."""
+"""TLS servers and clients over sockets and in memory, and JKS written by hand."""
 
 import hashlib
 import itertools

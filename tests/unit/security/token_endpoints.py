@@ -1,4 +1,4 @@
-"""Token endpoints that answer as told, a proxy, and logins that ask them without waiting between attempts."""
+"""Token endpoints that answer as told, a proxy, and logins that ask without waiting."""
 
 import base64
 import contextlib
