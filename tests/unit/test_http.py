@@ -392,17 +392,19 @@ def test_neither_limit_goes_beyond_the_whole(monkeypatch, limits, ends):
 def test_a_proxy_gets_its_own_credentials_and_none_of_the_servers(monkeypatch):
     with http_proxy() as (port, received):
         monkeypatch.setenv("http_proxy", f"http://us%20er:pw@{HOST}:{port}")
-        asked("http://name:hush@r.example/p?q=1")
-    assert received[0].line == "POST http://r.example/p?q=1 HTTP/1.1"
+        asked("http://name:hush@r.example:8080/p?q=1")
+    assert received[0].line == "POST http://r.example:8080/p?q=1 HTTP/1.1"
+    assert received[0].headers["host"] == "r.example:8080"
     assert received[0].headers["proxy-authorization"] == basic("us er:pw")
     monkeypatch.setenv("no_proxy", "r.example")
     assert http._proxy("http", "r.example") is None
 
 
 NO_PROXIES = ["\u2100@proxy:3128", "@[::1:3128", "@proxy:x", "\udcff@proxy:1"]
+OTHERS = ["https://p:1", "http://", "http://h:port", "socks5://h:1"]
 
 
-@pytest.mark.parametrize("proxy", ["https://p:1", *(f"http://svc:hush{h}" for h in NO_PROXIES)])
+@pytest.mark.parametrize("proxy", [*OTHERS, *(f"http://svc:hush{h}" for h in NO_PROXIES)])
 def test_a_proxys_password_is_in_no_error(monkeypatch, proxy):
     """A message of ``urlsplit`` quotes the user and the password."""
     monkeypatch.setenv("http_proxy", proxy)

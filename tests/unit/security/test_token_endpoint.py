@@ -390,24 +390,6 @@ class TestTls:
         assert token_from(config_for(https.token_url, jaas))
 
 
-class TestProxy:
-    def test_http_through_a_proxy(self, monkeypatch):
-        with http_proxy() as (port, received):
-            monkeypatch.setenv("http_proxy", f"{HOST}:{port}")
-            error = refused(asking_once("http://issuer.example:8080/token?a=b"))
-        assert received[0].line == "POST http://issuer.example:8080/token?a=b HTTP/1.1"
-        assert received[0].headers["host"] == "issuer.example:8080"
-        assert "answers 418" in str(error)
-
-    @pytest.mark.parametrize(
-        "proxy", ["https://proxy:1", "http://", "http://h:port", "socks5://h:1"]
-    )
-    def test_what_is_no_proxy(self, proxy, monkeypatch):
-        monkeypatch.setenv("http_proxy", proxy)
-        error = refused(config_for("http://issuer.example/token"))
-        assert "http_proxy must be of the form http://host:port" in str(error)
-
-
 # --- assertions ------------------------------------------------------------------------------------
 
 NOW_MS = 1_700_000_000_123
