@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.connection import Connection, InFlightRequest, Stage
+from spark_kafka_sink.protocol.connection import Connection, Stage
 from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
 
 _HEADER = struct.Struct(">ihhih")
@@ -21,9 +20,7 @@ class RequestFrame(NamedTuple):
     correlation_id: int
 
 
-def read_request(
-    buffers: Sequence[types.Buffer], known: Iterable[type[schema.Request]]
-) -> RequestFrame:
+def read_request(buffers, known):
     """The request in ``buffers``, which is of one of the types ``known``."""
     frame = b"".join(buffers)
     _, api_key, version, correlation_id, client_id_bytes = _HEADER.unpack_from(frame)
@@ -33,9 +30,7 @@ def read_request(
     return RequestFrame(request, version, correlation_id)
 
 
-def answer_frame(
-    request: schema.Request, version: int, correlation_id: int, answer: schema.Message
-) -> bytes:
+def answer_frame(request, version, correlation_id, answer):
     """``answer`` to ``request``, with its size."""
     out = types.Writer()
     out.tail += struct.pack(">i", correlation_id)
@@ -46,16 +41,14 @@ def answer_frame(
     return struct.pack(">i", len(body)) + body
 
 
-def ready_connection(client_id: str = "client") -> Connection:
+def ready_connection(client_id="client"):
     """A connection that takes any request, the first with correlation id 0."""
     connection = Connection(client_id)
     connection.stage = Stage.READY
     return connection
 
 
-def asked(
-    connection: Connection, request: schema.Request, version: int, expects_response: bool = True
-) -> tuple[InFlightRequest, list[types.Buffer]]:
+def asked(connection, request, version, expects_response=True):
     """Send ``request``: what is in flight then, and its bytes."""
     buffers = connection.send(request, version, 0, 30_000, None, expects_response)
     return connection.in_flight[-1], buffers

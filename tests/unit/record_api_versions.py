@@ -26,13 +26,13 @@ _FLEXIBLE_FROM = 3
 _REQUEST_VERSIONS = (0, 1, 2, 3, 4, FUTURE_VERSION)
 
 
-def recorded(kafka_version: str) -> dict[int, bytes]:
+def recorded(kafka_version):
     """Answers by version of the request, as they were recorded."""
     text = (DATA / f"api_versions_{kafka_version}.json").read_text(encoding="ascii")
     return {int(version): bytes.fromhex(frame) for version, frame in json.loads(text).items()}
 
 
-def ask(address: tuple[str, int], version: int) -> bytes:
+def ask(address, version):
     """A broker's answer to ApiVersions, without its size."""
     client_id = b"recorder"
     request = struct.pack(">hhih", _API_KEY, version, 0, len(client_id)) + client_id
@@ -46,7 +46,7 @@ def ask(address: tuple[str, int], version: int) -> bytes:
             return stream.read(size)
 
 
-def record(kafka_version: str) -> None:
+def record(kafka_version):
     with LocalKafka(version=kafka_version) as kafka:
         frames = {version: ask(kafka.address(1), version).hex() for version in _REQUEST_VERSIONS}
     text = json.dumps(frames, indent=1) + "\n"

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
-from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.network.interface import (
     Address,
     Connected,
     Disconnected,
-    NetworkEvent,
     Received,
     Resolved,
     SendCompleted,
 )
-from spark_kafka_sink.protocol import schema, types
+from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
 )
-from tests.simulation.time import SimClock
 from tests.unit.frames import answer_frame, read_request
 
 
@@ -54,33 +51,27 @@ class ScriptedNetwork:
     hung: brokers that take connections and requests, and say nothing
     """
 
-    def __init__(
-        self,
-        nodes: Mapping[int, Node],
-        clock: SimClock,
-        script: Script,
-        offered: Mapping[type[schema.Request], tuple[int, int]],
-    ) -> None:
+    def __init__(self, nodes, clock, script, offered):
         self._node_ids = {(node.host, node.port): node.node_id for node in nodes.values()}
         self._clock = clock
         self._script = script
-        self._events: list[NetworkEvent] = []
-        self._channels: dict[int, int] = {}
+        self._events = []
+        self._channels = {}
         self.offered = {**offered, ApiVersionsRequest: (0, 4)}
-        self.features: dict[str, int] = {}
-        self.down: set[int] = set()
-        self.unreachable: set[int] = set()
-        self.hung: set[int] = set()
-        self.connects: list[int] = []
-        self.asked: list[Asked] = []
+        self.features = {}
+        self.down = set()
+        self.unreachable = set()
+        self.hung = set()
+        self.connects = []
+        self.asked = []
 
     # --- the client's side ---------------------------------------------------------------------
 
-    def resolve(self, channel_id: int, host: str, port: int) -> None:
+    def resolve(self, channel_id, host, port):
         self._events.append(Resolved(channel_id, [Address(0, (host, port))]))
 
-    def connect(self, channel_id: int, address: Address, host: str) -> None:
-        node_id = self._node_ids[address.sockaddr]  # type: ignore[index]
+    def connect(self, channel_id, address, host):
+        node_id = self._node_ids[address.sockaddr]
         self.connects.append(node_id)
         if node_id in self.unreachable:
             return
@@ -90,7 +81,7 @@ class ScriptedNetwork:
         self._channels[channel_id] = node_id
         self._events.append(Connected(channel_id))
 
-    def send(self, channel_id: int, buffers: Sequence[types.Buffer]) -> None:
+    def send(self, channel_id, buffers):
         self._events.append(SendCompleted(channel_id))
         if self._channels[channel_id] in self.down | self.hung:
             return
@@ -109,32 +100,32 @@ class ScriptedNetwork:
         data = answer_frame(request, version, correlation_id, answer)
         self._events.append(Received(channel_id, data))
 
-    def poll(self, timeout_ms: int) -> list[NetworkEvent]:
+    def poll(self, timeout_ms):
         events, self._events = self._events, []
         if not events:
             self._clock.ms += timeout_ms
         return events
 
-    def disconnect(self, channel_id: int) -> None:
+    def disconnect(self, channel_id):
         self._channels.pop(channel_id, None)
 
-    def wakeup(self) -> None: ...
+    def wakeup(self): ...
 
-    def close(self) -> None: ...
+    def close(self): ...
 
     # --- the brokers' side ---------------------------------------------------------------------
 
-    def lose(self, node_id: int) -> None:
+    def lose(self, node_id):
         """The broker dies: its connections break, and there are no new ones."""
         self.down.add(node_id)
         for channel_id in [c for c, n in self._channels.items() if n == node_id]:
             self._events.append(Disconnected(channel_id, "Connection reset by peer"))
 
-    def _ask(self, asked: Asked) -> schema.Message:
+    def _ask(self, asked):
         self.asked.append(asked)
         return self._script(asked)
 
-    def _api_versions(self) -> ApiVersionsResponse:
+    def _api_versions(self):
         keys = [ApiVersion(t.api_key, *versions) for t, versions in self.offered.items()]
         features = [FinalizedFeatureKey(n, level, level) for n, level in self.features.items()]
         return ApiVersionsResponse(api_keys=keys, finalized_features=features)

@@ -9,10 +9,10 @@ START_MS = 1_700_000_000_000
 class Chance:
     """The same number again and again."""
 
-    def __init__(self, value: float) -> None:
+    def __init__(self, value):
         self.value = value
 
-    def random(self) -> float:
+    def random(self):
         return self.value
 
 
@@ -20,17 +20,17 @@ NO_JITTER = Chance(0.5)
 
 
 class SimulatedClock:
-    def __init__(self) -> None:
+    def __init__(self):
         self.elapsed_ms = 0
 
-    def now_ms(self) -> int:
+    def now_ms(self):
         return self.elapsed_ms
 
-    def timestamp_ms(self) -> int:
+    def timestamp_ms(self):
         return START_MS + self.elapsed_ms
 
-    def perf_ns(self) -> int:
+    def perf_ns(self):
         return self.elapsed_ms * 1_000_000
 
-    def sleep(self, milliseconds: int) -> None:
+    def sleep(self, milliseconds):
         self.elapsed_ms += milliseconds

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
-EXACTLY_ONCE = {
-    **OPTIONS,
-    "delivery.guarantee": "Exactly-Once",
-    "transactional.id.prefix": "p",
-}
+EXACTLY_ONCE = {**OPTIONS, "delivery.guarantee": "Exactly-Once", "transactional.id.prefix": "p"}
 ONE_COLUMN = StructType([StructField("value", BinaryType())])
 
 
@@ -25,7 +20,7 @@ class Frame:
     isStreaming = False  # noqa: N815
     applicationId = "local-1"  # noqa: N815
 
-    def __init__(self, partitions: list[int], query: str | None = None, call: int = 0) -> None:
+    def __init__(self, partitions, query=None, call=0):
         self.partitions = partitions
         self.properties = {"spark.jobGroup.id": "the user's own"}
         if query is not None:
@@ -34,17 +29,17 @@ class Frame:
         self.sparkSession = self
         self.sparkContext = self
 
-    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
+    def getLocalProperty(self, name):  # noqa: N802
         return self.properties.get(name)
 
-    def toDF(self, *names: str) -> Frame:  # noqa: N802
+    def toDF(self, *names):  # noqa: N802
         assert len(names) == len(self.schema.fields)
         return self
 
-    def mapInArrow(self, task: Any, schema: str) -> Frame:  # noqa: N802
+    def mapInArrow(self, task, schema):  # noqa: N802
         assert schema == "message binary"
         return self
 
-    def collect(self) -> list[tuple[bytearray]]:
+    def collect(self):
         messages = [KafkaCommitMessage(partition, 0) for partition in self.partitions]
         return [(bytearray(pickle.dumps(message)),) for message in messages]

@@ -31,9 +31,7 @@ def test_if_too_many_wait_the_oldest_are_lost():
     assert background.wait(PATIENCE_S)
     assert (done, background.lost) == ([3, 4], 3)
     background.close()
-    assert background._thread is not None
-    background._thread.join(PATIENCE_S)
-    assert not background._thread.is_alive()
+    assert ends(background)
 
 
 def test_a_pause_leaves_python_to_the_commit_and_ends_when_somebody_waits():
@@ -44,8 +42,7 @@ def test_a_pause_leaves_python_to_the_commit_and_ends_when_somebody_waits():
     assert background.wait(PATIENCE_S)
     background.put(lambda: done.append(2))
     background.close()
-    assert background._thread is not None
-    background._thread.join(PATIENCE_S)
+    assert ends(background)
     assert done == [1, 2]
 
 
@@ -71,12 +68,23 @@ def line(**more):
     return {"event": "commit", "time_ms": 0, **more}
 
 
+def ends(queue):
+    """Whether the queue's thread does."""
+    queue._thread.join(PATIENCE_S)
+    return not queue._thread.is_alive()
+
+
+def answer_of_fork(answer):
+    """Whether ``answer()`` holds in a fork of this process."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if answer() else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
 def test_a_fork_does_not_wait_for_a_thread_that_it_has_not():
     with module._guard:
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if module._guard.acquire(blocking=False) else 1)
-    assert os.waitpid(child, 0)[1] == 0
+        assert answer_of_fork(lambda: module._guard.acquire(blocking=False))
 
 
 def test_a_fork_sends_with_a_thread_of_its_own():
@@ -87,10 +95,7 @@ def test_a_fork_sends_with_a_thread_of_its_own():
         return enqueue_line(place, lambda: lambda line, lost: sent.append(line), line(), PATIENCE_S)
 
     assert send("a").wait()
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if send("a").wait() and len(sent) == 2 else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert answer_of_fork(lambda: send("a").wait() and len(sent) == 2)
 
 
 def test_what_is_told_of_partitions_is_not_sent():
@@ -124,10 +129,7 @@ def test_places_that_are_not_used_any_more_are_left():
     assert send(0) is not senders[0]
     assert list(module._senders)[-2:] == [4, 0]
     for sender in senders[:4]:
-        thread = sender._queue._thread
-        assert thread is not None
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
+        assert ends(sender._queue)
 
 
 @pytest.mark.parametrize(
