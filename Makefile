@@ -101,7 +101,7 @@ quick: lint
 
 # What takes a minute each, beside quicker tests of the same.
 test-long: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_registration.py tests/spark/test_exactly_once.py tests/spark/test_snippets.py tests/spark/test_streaming.py tests/spark/test_upstream.py tests/spark/test_dead_letters.py tests/broker/test_localkafka.py tests/broker/test_quota.py tests/broker/test_secured_localkafka.py tests/broker/test_secured_connections.py tests/simulation/test_queries.py
+	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_documents.py tests/spark/test_exactly_once.py tests/spark/test_streaming.py tests/spark/test_refusals.py tests/broker/test_localkafka.py tests/broker/test_records.py tests/broker/test_connections.py tests/simulation/test_queries.py
 
 # Results go to tests/compatibility/results.json, and from there into the document.
 # Leaves out Pythons that are neither on the PATH nor pyenv's.
@@ -110,7 +110,7 @@ test-versions: $(VENV)/dev.installed
 	$(BIN)/python -m tests.compatibility.table; exit $$tests
 
 test-clusters: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m "long or not long" tests/clusters tests/spark/test_cluster.py
+	$(BIN)/python -m pytest -m "long or not long" tests/clusters
 
 # One file, so that README's commands find this version alone.
 wheel: kernels
@@ -216,7 +216,7 @@ prometheus: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/monitoring
 
 outage: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_outage.py tests/broker/test_hung_brokers.py
+	$(BIN)/python -m pytest -m long tests/spark/test_outage.py tests/broker/test_transactions.py
 
 soak: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.soak

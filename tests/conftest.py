@@ -45,8 +45,8 @@ if (_ports := _ports_of_this_process()) is not None:
 
 # Tests that start Spark, or a part of it, in processes of their own. All others share one session.
 WITH_A_SPARK_OF_THEIR_OWN = (
-    *("test_jobs.py", "test_cluster.py", "TestKilledDriver", "test_demo.py"),
-    *("test_installed_wheel.py", "test_the_notebook", "test_the_quickstart", "test_the_tutorial"),
+    *("test_jobs.py", "TestKilledDriver"),
+    *("test_the_notebook", "test_the_quickstart", "test_the_tutorial"),
 )
 WITH_SPARK = ("tests/spark/", "tests/security/test_spark")
 # These share two secured brokers.

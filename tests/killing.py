@@ -1,4 +1,4 @@
-"""An interceptor that kills the Python worker in which it runs. Spark tries the task again."""
+"""An interceptor that kills its Python worker, and a crash hook that holds the driver's process."""
 
 import os
 import signal
@@ -26,3 +26,22 @@ class KillOnceLater(KillOnce):
     """In its third."""
 
     in_batch = 3
+
+
+HOLD_AT = "HOLD_AT"
+"""Environment variable: which point, and at which time that it is reached, e.g. commit.ending:3."""
+HOLD_FILE = "HOLD_FILE"
+"""Environment variable: the file that appears when it is."""
+
+_times = 0
+
+
+def hold(point):
+    global _times
+    wanted, _, time = os.environ[HOLD_AT].partition(":")
+    if point == wanted:
+        _times += 1
+        if _times == int(time):
+            Path(os.environ[HOLD_FILE]).touch()
+            while True:
+                signal.pause()

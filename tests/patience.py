@@ -5,6 +5,7 @@ the timeout that would end the wait is set to ``AN_HOUR_MS``: a product that wai
 pytest's own timeout.
 """
 
+import subprocess
 import time
 
 import pytest
@@ -34,6 +35,24 @@ def reason_given_time(fails, error, first_ms, *wanted):
         if all(part in message for part in wanted) or timeout_ms >= PATIENCE_MS:
             return message
         timeout_ms *= 10
+
+
+def eventually(condition, timeout_s=PATIENCE_S):
+    """Whether ``condition`` turns true before the deadline."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def is_running(pid):
+    """Whether there is such a process; one that only waits to be reaped does not count."""
+    shown = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return shown.stdout.strip()[:1] not in ("", "Z")
 
 
 def until(condition, meanwhile=lambda: None):

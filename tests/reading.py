@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from tests.broker.processes import eventually
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, eventually
 
 
 class Read(NamedTuple):
@@ -86,3 +85,8 @@ def read_topic(bootstrap_servers, topic, **settings):
 
 def values(records):
     return [record.value for record in records]
+
+
+def read_values(bootstrap_servers, topic, **settings):
+    """The values of all records that are in ``topic`` now."""
+    return values(read_topic(bootstrap_servers, topic, **settings))

@@ -1,17 +1,48 @@
-"""What becomes of connections: idle ones, those to brokers that hang, those to one that was away."""
+"""Connections to real brokers: addresses, idle and hung ones, brokers that come back, TLS and logins."""
 
+import socket
 import threading
+from contextlib import closing
 
 import pytest
 
-from spark_kafka_sink.base.errors import DeliveryError
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    DeliveryError,
+    KafkaSinkError,
+    TopicError,
+)
 from spark_kafka_sink.base.model import Node
-from tests.broker.creating import append, producer_for
-from tests.broker.described import Topics
-from tests.broker.processes import eventually
-from tests.broker.producing import batch_of, plan_of
-from tests.patience import AN_HOUR_MS, NO_OTHER_TIMEOUT, PATIENCE_S
-from tests.reading import read_topic, values
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.localkafka import LocalSecurity
+from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
+from spark_kafka_sink.network import resolver
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.node_connection import ConnectionState
+from spark_kafka_sink.producer.producer import ThreadedProducer
+from tests.broker.conftest import IPV6_LOOPBACK
+from tests.broker.producing import (
+    Topics,
+    append,
+    batch_of,
+    open_producer,
+    plan_of,
+    producer_for,
+    why_unreachable,
+)
+from tests.local_kafka import PatientKafka
+from tests.patience import (
+    AN_HOUR_MS,
+    NO_OTHER_TIMEOUT,
+    PATIENCE_MS,
+    PATIENCE_S,
+    eventually,
+    reason_given_time,
+)
+from tests.proxy import TcpProxy
+from tests.reading import read_topic, read_values
 
 TASKS = 8
 # Nothing that these wait for is ended by a timeout.
@@ -45,7 +76,7 @@ class TestIdleConnections:
             write_to_both(b"2")
             assert accepted() > accepted_before
             assert producer.is_healthy
-        assert values(read_topic(pair.bootstrap_servers, "ad-idle")) == [b"1", b"2"] * 2
+        assert read_values(pair.bootstrap_servers, "ad-idle") == [b"1", b"2"] * 2
 
 
 class TestBrokersThatHang:
@@ -156,5 +187,357 @@ def test_a_broker_that_comes_back_at_the_same_port(kafka_3_9):
         assert kafka_3_9.address(1) == address
         producer.flush()
         assert producer.is_healthy
-    written_values = values(read_topic(kafka_3_9.bootstrap_servers, "ad-back"))
+    written_values = read_values(kafka_3_9.bootstrap_servers, "ad-back")
     assert written_values == [b"%d" % n for n in range(20)]
+
+
+HOST = "127.0.0.1"
+# Also this machine, but no broker listens there.
+OTHER_HOST, THIRD_HOST = "127.0.0.2", "127.0.0.3"
+# What Python refuses to look up: its labels are empty, or longer than 63 characters.
+EMPTY_LABEL, LONG_LABEL = "kafka..example", f"{'k' * 64}.example"
+
+
+def _is_local(host):
+    try:
+        socket.create_server((host, 0)).close()
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(IPV6_LOOPBACK is None, reason="this machine has no IPv6")
+needs_loopback_network = pytest.mark.skipif(
+    not _is_local(OTHER_HOST), reason="127.0.0.1 is this machine's only loopback address"
+)
+
+
+class Names:
+    """Host names that resolve, forwards and backwards, as the test says; all others as ever."""
+
+    def __init__(self, monkeypatch):
+        self._getaddrinfo, self._getnameinfo = socket.getaddrinfo, socket.getnameinfo
+        self._addresses = {}
+        self.canonical = {}
+        self.asked = []
+        monkeypatch.setattr(socket, "getaddrinfo", self._resolve)
+        monkeypatch.setattr(socket, "getnameinfo", self._name)
+
+    def set(self, name, *addresses):
+        self._addresses[name] = addresses
+
+    def _resolve(self, host, port, *args, **kwargs):
+        if host not in self._addresses:
+            return self._getaddrinfo(host, port, *args, **kwargs)
+        if kwargs.get("flags", 0) & socket.AI_NUMERICHOST:
+            raise socket.gaierror(socket.EAI_NONAME, "not an address")
+        self.asked.append(host)
+        addresses = self._addresses[host]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in addresses]
+
+    def _name(self, sockaddr, flags):
+        host, port = sockaddr
+        if host not in self.canonical:
+            return self._getnameinfo(sockaddr, flags)
+        return self.canonical[host], str(port)
+
+
+@pytest.fixture
+def names(monkeypatch):
+    return Names(monkeypatch)
+
+
+def write(kafka, bootstrap_servers, topic, **options):
+    """Write one record to a new topic, and read it back."""
+    kafka.create_topic(topic)
+    with producer_for(bootstrap_servers, **options) as producer:
+        append(producer, topic, [b"v"])
+        producer.flush()
+    assert read_values(kafka.bootstrap_servers, topic) == [b"v"]
+
+
+class TestIpv6:
+    @needs_ipv6
+    def test_bootstrap_and_advertised_addresses(self, pair):
+        """Brokers that are only to be had at [::1]."""
+        pair.create_topic("ad-ipv6", 2, 1)
+        assert pair.forwarded_servers.startswith("[::1]:")
+        before = [forwarder.accepted_count for forwarder in pair.forwarders.values()]
+        with producer_for(pair.forwarded_servers) as producer:
+            batch = batch_of(value=[b"0", b"1"], partition=[0, 1])
+            producer.append(batch, plan_of(batch, "ad-ipv6"))
+            producer.flush()
+        after = [forwarder.accepted_count for forwarder in pair.forwarders.values()]
+        assert all(earlier < later for earlier, later in zip(before, after))
+        assert read_values(pair.bootstrap_servers, "ad-ipv6") == [b"0", b"1"]
+
+    @needs_ipv6
+    def test_errors_have_the_address_in_brackets(self):
+        expected = "no broker reachable: [::1]:1 (Connection refused)"
+        with AdminClient.connect("[::1]:1") as admin:
+            assert why_unreachable(admin, expected) == expected
+
+
+@needs_loopback_network
+class TestNamesWithSeveralAddresses:
+    def test_the_first_refuses(self, kafka, names):
+        names.set("kafka.example", OTHER_HOST, HOST)
+        write(kafka, f"kafka.example:{kafka.address(1)[1]}", "ad-refused")
+        # The second address is out of the same answer.
+        assert names.asked == ["kafka.example"]
+
+    def test_the_first_is_silent(self, kafka, names):
+        """It costs socket.connection.setup.timeout.ms, no more."""
+        names.set("kafka.example", OTHER_HOST, HOST)
+        port = kafka.address(1)[1]
+        with socket.create_server((OTHER_HOST, port)):
+            silence = {"socket_connection_setup_timeout_ms": "300", "request_timeout_ms": "3000"}
+            write(kafka, f"kafka.example:{port}", "ad-silent", **{**NO_OTHER_TIMEOUT, **silence})
+
+    def test_the_first_is_of_a_family_that_this_machine_has_not(self, kafka, monkeypatch):
+        """A resolver gives IPv6 addresses also where the kernel has no IPv6."""
+        addresses_of = resolver._addresses
+
+        def both_addresses_of(host, port, flags=0):
+            [address] = addresses_of(host, port, flags)
+            return [address._replace(family=socket.AF_APPLETALK), address]
+
+        with pytest.raises(OSError):
+            socket.socket(socket.AF_APPLETALK, socket.SOCK_STREAM)
+        monkeypatch.setattr(resolver, "_addresses", both_addresses_of)
+        write(kafka, kafka.bootstrap_servers, "ad-family")
+
+    def test_the_name_is_asked_again_after_a_good_connection(self, kafka, names):
+        """All addresses may have changed since. Source: KAFKA-12193."""
+        host, port = kafka.address(1)
+        names.set("kafka.example", OTHER_HOST, THIRD_HOST)
+        with (
+            socket.create_server((THIRD_HOST, port)),  # would hold us up for 10 s
+            TcpProxy(lambda: (host, port), OTHER_HOST, port) as first,
+            AdminClient.connect(f"kafka.example:{port}") as admin,
+        ):
+            admin.metadata([], False, admin.deadline_in(PATIENCE_MS))
+            first.close()
+            names.set("kafka.example", HOST)
+            admin.metadata([], False, admin.deadline_in(PATIENCE_MS))
+        assert names.asked == ["kafka.example", "kafka.example"]
+
+
+class TestNamesThatAreNone:
+    @pytest.mark.parametrize(
+        "host",
+        ["nohost.invalid", EMPTY_LABEL, LONG_LABEL],
+        ids=["unknown", "empty-label", "long-label"],
+    )
+    def test_the_address_and_the_reason_are_told(self, host):
+        reason = f"{host}:9092 (host name: "
+        with AdminClient.connect(f"{host}:9092") as admin:
+            assert reason in why_unreachable(admin, reason)
+
+    @pytest.mark.parametrize("host", ["nohost.invalid", EMPTY_LABEL])
+    def test_they_do_no_harm_beside_a_good_one(self, kafka, host):
+        topic = f"ad-beside-{host.replace('..', '-')}"
+        write(kafka, f"{host}:9092,{kafka.bootstrap_servers}", topic)
+
+    def test_a_producer_says_it_after_max_block(self):
+        def block(timeout_ms):
+            with producer_for("nohost.invalid:9092", max_block_ms=str(timeout_ms)) as producer:
+                append(producer, "t", [b"v"])
+
+        reason = "nohost.invalid:9092 (host name: "
+        assert reason in reason_given_time(block, TopicError, 1_000, reason)
+
+
+class TestClientDnsLookup:
+    CANONICAL = "resolve_canonical_bootstrap_servers_only"
+
+    @needs_loopback_network
+    def test_canonical_names_take_the_place_of_the_bootstrap_name(self, kafka, names):
+        names.set("alias.example", OTHER_HOST, HOST)
+        names.canonical = {OTHER_HOST: "one.example", HOST: "two.example"}
+        names.set("one.example", OTHER_HOST)
+        names.set("two.example", HOST)
+        servers = f"alias.example:{kafka.address(1)[1]}"
+        write(kafka, servers, "ad-canonical", client_dns_lookup=self.CANONICAL)
+        assert names.asked[0] == "alias.example"
+        assert "two.example" in names.asked
+        assert names.asked.count("alias.example") == 1
+
+    def test_errors_name_the_canonical_names(self, names):
+        names.set("alias.example", OTHER_HOST, THIRD_HOST)
+        names.canonical = {OTHER_HOST: "one.example", THIRD_HOST: "two.example"}
+        names.set("one.example", HOST)
+        names.set("two.example", HOST)
+        values = {"bootstrap.servers": "alias.example:1", "client.dns.lookup": self.CANONICAL}
+        config = ProducerConfig.parse(values)
+        expected = (
+            "no broker reachable: one.example:1 (Connection refused), "
+            "two.example:1 (Connection refused)"
+        )
+        with AdminClient.of(config) as admin:
+            assert why_unreachable(admin, expected) == expected
+
+    @pytest.mark.parametrize("host", ["nohost.invalid", EMPTY_LABEL])
+    def test_a_name_that_is_none_is_told_by_its_own(self, host):
+        values = {"bootstrap.servers": f"{host}:9092", "client.dns.lookup": self.CANONICAL}
+        reason = f"{host}:9092 (host name: "
+        with AdminClient.of(ProducerConfig.parse(values)) as admin:
+            assert reason in why_unreachable(admin, reason)
+
+    def test_another_value(self):
+        with pytest.raises(ConfigError, match=r"client\.dns\.lookup.*use_all_dns_ips"):
+            open_producer("localhost:9092", client_dns_lookup="default")
+
+
+USERS = {"alice": "alices", "bob": "bobs"}
+LIFETIME_MS = 5_000
+
+
+@pytest.fixture(scope="module")
+def secured():
+    security = {
+        "SASL_TLS": LocalSecurity("SASL_SSL", ("PLAIN", "SCRAM-SHA-256"), USERS),
+        "SASL": LocalSecurity("SASL_PLAINTEXT", ("SCRAM-SHA-512",), USERS),
+        "MUTUAL": LocalSecurity("SSL", users=USERS, client_auth="required"),
+        "SHORT": LocalSecurity(
+            "SASL_SSL",
+            ("SCRAM-SHA-256",),
+            USERS,
+            properties={"connections.max.reauth.ms": str(LIFETIME_MS)},
+        ),
+    }
+    with PatientKafka(security=security) as local_kafka:
+        yield local_kafka
+
+
+def options_of(secured, listener, **changed):
+    """The options of a client in Kafka's names; ``None`` leaves one away."""
+    options = {
+        key.removeprefix("kafka."): value
+        for key, value in secured.client_options("alice", listener).items()
+    }
+    return {**options, **{key.replace("_", "."): value for key, value in changed.items()}}
+
+
+def config_of(secured, listener, **changed):
+    return ProducerConfig.parse(options_of(secured, listener, **changed))
+
+
+@pytest.mark.parametrize("listener", ["SASL_TLS", "SASL", "MUTUAL", "SHORT"])
+def test_records_arrive(secured, listener):
+    topic = f"through-{listener}"
+    secured.create_topic(topic)
+    with closing(ThreadedProducer(config_of(secured, listener))) as producer:
+        batch = batch_of(value=[b"%d" % i for i in range(5_000)])
+        producer.append(batch, plan_of(batch, topic))
+        producer.flush()
+    assert len(read_values(secured.bootstrap_servers_of(MAIN_LISTENER), topic)) == 5_000
+
+
+@pytest.mark.long
+def test_sessions_are_renewed_under_load(secured, monkeypatch):
+    """With requests in flight: nothing is lost, nothing out of order, nothing twice."""
+    topic = "renewed"
+    secured.create_topic(topic)
+    renewed = 0
+    usable = NetworkClient._handle_ready
+
+    def counting(client, connection, *more):
+        nonlocal renewed
+        renewed += connection.state is ConnectionState.REAUTHENTICATING
+        usable(client, connection, *more)
+
+    monkeypatch.setattr(NetworkClient, "_handle_ready", counting)
+    producer = ThreadedProducer(config_of(secured, "SHORT", batch_size="1000", linger_ms="0"))
+    sent = 0
+    try:
+        while renewed < 4:
+            batch = batch_of(value=[b"%d" % (sent + i) for i in range(200)])
+            producer.append(batch, plan_of(batch, topic))
+            sent += 200
+        producer.flush()
+    finally:
+        producer.close()
+    values = [
+        int(value) for value in read_values(secured.bootstrap_servers_of(MAIN_LISTENER), topic)
+    ]
+    assert values == list(range(sent))
+
+
+def assert_told(config, *words):
+    """What an admin client is told within 5 s, on a quiet machine."""
+
+    def ask(timeout_ms):
+        with AdminClient.of(config) as admin:
+            admin.metadata([], False, admin.deadline_in(timeout_ms))
+
+    message = reason_given_time(ask, KafkaSinkError, 5_000, *words)
+    for word in words:
+        assert word in message
+
+
+def assert_refused(config, *words):
+    """At once: however much time there is."""
+    with pytest.raises(AuthenticationError) as raised, AdminClient.of(config) as admin:
+        admin.metadata([], False, admin.deadline_in(AN_HOUR_MS))
+    for word in words:
+        assert word in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("listener", "changed", "words"),
+    [
+        ("SASL", {"sasl_jaas_config": "wrong"}, ["!", "SCRAM-SHA-512", "invalid credentials"]),
+        (
+            "SASL",
+            {"sasl_mechanism": "SCRAM-SHA-256"},
+            ["!", "enabled there: SCRAM-SHA-512"],
+        ),
+        ("SASL", {"security_protocol": "PLAINTEXT"}, ["SASL_SSL or SASL_PLAINTEXT"]),
+        ("SASL_TLS", {"security_protocol": "SASL_PLAINTEXT"}, ["!", "TLS"]),
+        ("SASL_TLS", {"security_protocol": "SSL"}, ["SASL_SSL or SASL_PLAINTEXT"]),
+        ("MUTUAL", {"security_protocol": "PLAINTEXT"}, ["!", "TLS listener"]),
+        ("MUTUAL", {"ssl_keystore_location": ""}, ["!", "ssl.keystore"]),
+        ("MUTUAL", {"ssl_truststore_location": ""}, ["!", "ssl.truststore"]),
+    ],
+    ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else None,
+)
+def test_a_refusal_is_told(secured, listener, changed, words):
+    options = options_of(secured, listener)
+    for name, value in changed.items():
+        key = name.replace("_", ".")
+        if value == "wrong":
+            options[key] = options[key].replace(USERS["alice"] + '"', 'nothing"')
+        elif value:
+            options[key] = value
+        else:
+            options = {k: v for k, v in options.items() if not k.startswith(key[: key.rindex(".")])}
+    config = ProducerConfig.parse(options)
+    if words[0] == "!":
+        assert_refused(config, *words[1:])
+    else:
+        assert_told(config, *words)
+
+
+def test_tls_to_a_listener_in_clear_text(secured):
+    options = options_of(
+        secured, "MUTUAL", bootstrap_servers=secured.bootstrap_servers_of(MAIN_LISTENER)
+    )
+    assert_told(ProducerConfig.parse(options), "TLS", "security.protocol")
+
+
+def test_sasl_to_a_listener_without(secured):
+    options = options_of(
+        secured, "SASL", bootstrap_servers=secured.bootstrap_servers_of(MAIN_LISTENER)
+    )
+    assert_refused(ProducerConfig.parse(options), "has no SASL")
+
+
+def test_a_refusal_ends_a_producer_at_once(secured):
+    """Not after ``max.block.ms``, and with what the broker said."""
+    options = options_of(secured, "SASL", **NO_OTHER_TIMEOUT)
+    options["sasl.jaas.config"] = options["sasl.jaas.config"].replace('alices"', 'nothing"')
+    with closing(ThreadedProducer(ProducerConfig.parse(options))) as producer:
+        batch = batch_of(value=[b"lost"])
+        with pytest.raises(AuthenticationError, match="invalid credentials"):
+            producer.append(batch, plan_of(batch, "anything"))

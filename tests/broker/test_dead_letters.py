@@ -1,20 +1,31 @@
-"""Dead letters with a real broker: its topic, what the driver reads of topics, what brokers take."""
+"""Dead letters on a real broker: their topic, what brokers take, and ``pykafka-sink dead-letters``."""
 
+import json
 import random
+import shlex
+import uuid
 from collections import Counter
 
+import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError, TopicError
-from spark_kafka_sink.config.sink_keys import RowRules
+from spark_kafka_sink.cli import main
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig, RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.preflight import check_cluster
 from spark_kafka_sink.spark.task import write_rows
-from tests.broker.described import Topics
-from tests.broker.producing import batch_of, plan_of
+from spark_kafka_sink.transactions.client import TransactionClient
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.decision_log import prepare_log_topic
+from spark_kafka_sink.transactions.model import Driver
+from tests.broker.producing import Topics, batch_of, plan_of
 from tests.broker.refused import Refusing
-from tests.patience import AN_HOUR_MS
+from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
 from tests.reading import read_topic
 
 DEAD = "errors.deadletterqueue.topic."
@@ -118,3 +129,293 @@ def test_what_the_broker_refuses_is_a_dead_letter(strict_kafka, cause):
         transaction_log_replication_factor="1",
     )
     refusing.check(refusing.write())
+
+
+PREFIX = "__connect.errors."
+
+
+def with_partition_0(arrow_batch):
+    """Mends rows; named below."""
+    position = arrow_batch.schema.get_field_index("partition")
+    zeros = pa.array([0] * arrow_batch.num_rows, pa.int32())
+    return arrow_batch.set_column(position, "partition", zeros)
+
+
+class Dead:
+    """A topic with one partition, and dead letters of rows for it."""
+
+    def __init__(self, kafka):
+        self.servers = kafka.bootstrap_servers
+        self.topic = f"cdl-{uuid.uuid4().hex[:8]}"
+        self.name = f"{self.topic}-dead"
+        kafka.create_topic(self.topic, 1)
+        kafka.create_topic(self.name, 2)
+        options = SinkOptions.parse(
+            {
+                "kafka.bootstrap.servers": self.servers,
+                # Partitions that do not exist are waited for as long as that.
+                "kafka.max.block.ms": "10000",
+                "topic": self.topic,
+                "errors.tolerance": "all",
+                "errors.deadletterqueue.topic.name": self.name,
+                "errors.deadletterqueue.max.ratio": "1",
+            }
+        )
+        rules = RowRules(max_message_bytes=3000)
+        config = options.dead_letters._replace(target=rules, own=rules)
+        object.__setattr__(options, "dead_letters", config)
+        batch = batch_of(
+            key=[b"k%d" % n for n in range(10)],
+            value=[b"good", *[b"v%d" % n for n in range(1, 8)], bytes(4000), bytes(5000)],
+            partition=[None, *range(1, 8), None, None],
+        )
+        message = KafkaCommitMessage(3, 0, query_id="q-1")
+        write_rows([batch], options, plan_of(batch, self.topic), message)
+        assert message.dead_letters == {"bad-partition": 7, "too-large": 2}
+
+    def abort_one(self):
+        """A dead letter that nobody is to see."""
+        producer = Producer(
+            {"bootstrap.servers": self.servers, "transactional.id": self.name, "log_level": 0}
+        )
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        producer.produce(self.name, b"aborted", headers=[(PREFIX + "cause", b"too-large")])
+        producer.flush(PATIENCE_S)
+        producer.abort_transaction(PATIENCE_S)
+
+    def run(self, capsys, *arguments):
+        code = main(
+            [
+                *("dead-letters", arguments[0], "--bootstrap-server", self.servers),
+                *("--topic", self.name, "--timeout", str(AN_HOUR_MS), *arguments[1:]),
+            ]
+        )
+        shown = capsys.readouterr()
+        return code, json.loads(shown.out) if "--json" in arguments else shown.out + shown.err
+
+
+@pytest.fixture(scope="module")
+def dead(kafka):
+    """Left as it is by what only looks."""
+    made = Dead(kafka)
+    made.abort_one()
+    return made
+
+
+def test_they_are_counted_by_cause_without_what_was_aborted(dead, capsys):
+    code, found = dead.run(capsys, "count", "--json")
+    assert (code, found["count"]) == (0, 9)
+    groups = [(g["cause"], g["topic"], g["letters"], g["cut"]) for g in found["groups"]]
+    assert groups == [("bad-partition", dead.topic, 7, 0), ("too-large", dead.topic, 2, 2)]
+    _, table = dead.run(capsys, "count", "--cause", "too-large")
+    assert table.splitlines()[0].split() == [
+        "COUNT",
+        "CAUSE",
+        "TOPIC",
+        "CUT",
+        "OFF",
+        "FIRST",
+        "LAST",
+    ]
+    assert table.splitlines()[1].split()[:4] == ["2", "too-large", dead.topic, "2"]
+    assert dead.run(capsys, "count", "--json", "--query-id", "q-2")[1]["count"] == 0
+
+
+def test_single_ones_are_shown(dead, capsys):
+    _, found = dead.run(capsys, "show", "--json", "--cause", "bad-partition", "--limit", "3")
+    assert len(found["dead_letters"]) == 3
+    for letter in found["dead_letters"]:
+        assert letter["told"]["cause"] == "bad-partition"
+        assert letter["told"]["task.id"] == "3"
+        assert letter["value"] == f"v{letter['told']['partition']}"
+        assert letter["headers"] == []
+    _, text = dead.run(capsys, "show", "--cause", "too-large", "--limit", "1")
+    assert "larger than 3000, the topic's max.message.bytes" in text
+    assert r"value \x00" in text
+    assert "bytes)" in text
+
+
+def test_they_are_written_again_once_their_topic_has_the_partitions(kafka, capsys):
+    dead = Dead(kafka)
+    code, text = dead.run(
+        capsys,
+        *("replay", "--cause", "bad-partition", "--allow-topic", dead.topic),
+        *("--without-partition", "--yes"),
+    )
+    assert code == 0
+    assert f"7 written to {dead.topic}" in text
+    values = Counter(r.value for r in read_topic(dead.servers, dead.topic))
+    assert values == Counter([b"good", *[b"v%d" % n for n in range(1, 8)]])
+    replayed = [r for r in read_topic(dead.servers, dead.topic) if r.value != b"good"]
+    assert all(r.key == b"k%d" % int((r.value or b"")[1:]) for r in replayed)
+    assert all(not r.headers for r in replayed)
+    assert "2 not written: of cause too-large, which --cause does not name" in text
+    command = text.split("next time: ")[1].strip()
+    assert command.startswith(
+        f"pykafka-sink dead-letters replay --bootstrap-server {dead.servers} --topic {dead.name} "
+        f"--cause bad-partition --allow-topic {dead.topic} --from 0:"
+    )
+    assert command.endswith(" --without-partition")
+    offsets = shlex.split(command)[shlex.split(command).index("--from") + 1]
+    _, found = dead.run(capsys, "count", "--json", "--from", offsets)
+    assert found["count"] == 0
+    assert main([*shlex.split(command)[1:], "--timeout", str(AN_HOUR_MS)]) == 0  # nothing to ask
+    assert "nothing written" in capsys.readouterr().out
+
+
+def test_any_other_topic_is_not_written_again(kafka, capsys):
+    """Records without the sink's headers, unless they are asked for by name."""
+    dead = Dead(kafka)
+    reading = ("--topic", dead.topic)  # of all rows: it has one, b"good"
+    _, text = dead.run(capsys, "count", *reading)
+    assert "unknown: no __connect.errors.cause header, so perhaps no dead letters" in text
+    elsewhere = ("--to-topic", dead.name)
+    _, found = dead.run(capsys, "replay", *reading, *elsewhere, "--yes", "--json")
+    assert found["written"] == {}
+    (reason,) = found["left_out"]
+    assert (found["left_out"][reason], "--cause unknown" in reason) == (1, True)
+    given = (*reading, *elsewhere, "--cause", "unknown", "--yes", "--json")
+    assert dead.run(capsys, "replay", *given)[1]["written"] == {dead.name: 1}
+
+
+def test_a_topic_is_not_written_behind_itself(dead, capsys):
+    code, text = dead.run(capsys, "replay", "--to-topic", dead.name, "--yes")
+    assert code == 2
+    assert "is the topic that is read" in text
+
+
+@pytest.mark.parametrize(
+    ("offsets", "problem"), [("0:100000", "partition 0 ends at"), ("7:0", "partition 7: it has 2")]
+)
+def test_offsets_that_the_topic_does_not_have(dead, capsys, offsets, problem):
+    for action in ("count", "show", "replay --allow-topic t"):
+        code, text = dead.run(capsys, *action.split(), "--from", offsets)
+        assert code == 2
+        assert problem in text
+
+
+def test_a_cause_that_there_is_not(capsys):
+    given = ["--bootstrap-server", "nowhere:1", "--topic", "t", "--cause", "to-large"]
+    with pytest.raises(SystemExit) as raised:
+        main(["dead-letters", "count", *given])
+    assert raised.value.code == 2
+    assert "'to-large' is none of interceptor, not-encodable, " in capsys.readouterr().err
+
+
+def test_what_was_cut_off_is_left_out(kafka, capsys):
+    dead = Dead(kafka)
+    allowed = ("--allow-topic", dead.topic)
+    _, found = dead.run(capsys, "replay", "--cause", "too-large", *allowed, "--yes", "--json")
+    assert found["written"] == {}
+    assert found["left_out"] == {
+        "a part of the row is missing: it was cut off": 2,
+        "of cause bad-partition, which --cause does not name": 7,
+    }
+
+
+def test_a_function_of_the_users_own_mends_them(kafka, capsys):
+    dead = Dead(kafka)
+    mend = f"{__name__}:with_partition_0"
+    allowed = ("--allow-topic", dead.topic)
+    _, found = dead.run(capsys, "replay", "--mend", mend, *allowed, "--yes", "--json")
+    assert found["written"] == {dead.topic: 9}
+
+
+def test_nothing_is_written_without_a_yes(kafka, capsys):
+    dead = Dead(kafka)
+    code, text = dead.run(capsys, "replay", "--allow-topic", dead.topic)
+    assert code == 2
+    assert f"7 bad-partition to {dead.topic}; 2 too-large to {dead.topic}" in text
+    assert "--yes confirms" in text
+    assert [r.value for r in read_topic(dead.servers, dead.topic)] == [b"good"]
+
+
+def test_a_topic_that_does_not_exist(strict_kafka, capsys):
+    servers = strict_kafka.bootstrap_servers
+    code = main(["dead-letters", "count", "--bootstrap-server", servers, "--topic", "cdl-missing"])
+    assert code == 1
+    assert "topic 'cdl-missing': UNKNOWN_TOPIC_OR_PARTITION" in capsys.readouterr().err
+
+
+REPAINT = "\x1b[2J\x1b[1;1Hflights\x9b31m\u202e"
+"""Clears a terminal, writes another name, and turns its direction."""
+
+
+def forged(kafka, *topics):
+    """A topic of dead letters that somebody else has written."""
+    name = f"forged-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    for topic in topics:
+        told = {"cause": REPAINT, "exception.message": REPAINT + "\nforged line", "topic": topic}
+        headers = [(f"{PREFIX}{key}", value.encode()) for key, value in told.items()]
+        producer.produce(name, b"forged", REPAINT.encode(), headers=headers)
+    producer.flush(PATIENCE_S)
+    return name
+
+
+def test_a_dead_letter_does_not_choose_where_it_is_written(kafka, capsys):
+    log, other = f"log-{uuid.uuid4().hex[:8]}", f"other-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(log, 1)
+    kafka.create_topic(other, 1)
+    name = forged(kafka, log, REPAINT, other)
+    at = ("dead-letters", "replay", "--bootstrap-server", kafka.bootstrap_servers, "--topic", name)
+    given = [*at, "--timeout", str(AN_HOUR_MS), "--yes"]
+    assert main(given) == 2
+    said = capsys.readouterr().err
+    assert "name where the rows go: --to-topic T for all, or --allow-topic T" in said
+    assert said.rstrip("\n").isprintable()
+    assert log in said
+    assert main([*given, "--allow-topic", other]) == 0
+    done = capsys.readouterr().out
+    assert f"1 written to {other}" in done
+    assert "1 not written: it was to go to a topic that --allow-topic does not name" in done
+    assert read_topic(kafka.bootstrap_servers, log) == []
+    assert [r.value for r in read_topic(kafka.bootstrap_servers, other)] == [b"forged"]
+
+
+def test_nothing_is_replayed_into_a_decision_log_or_an_internal_topic(kafka, capsys):
+    """A decision log of any name: its records tell."""
+    log = f"decisions-{uuid.uuid4().hex[:8]}"
+    config = ExactlyOnceConfig("p", 60_000, log, 1, accepts_missing_record=True)
+    with AdminClient.connect(kafka.bootstrap_servers) as admin:
+        prepare_log_topic(admin, config, admin.deadline_in(PATIENCE_MS))
+        protocol = CommitProtocol(TransactionClient(admin), config, SystemClock(), PATIENCE_MS)
+        protocol.plan(Driver("driver-1", "host-1", 1_700_000_000_000, "/ck", "q"), None)
+    name = forged(kafka, "flights")
+    given = ["dead-letters", "replay", "--bootstrap-server", kafka.bootstrap_servers]
+    given += ["--topic", name, "--timeout", str(AN_HOUR_MS), "--yes"]
+    for option in ("--to-topic", "--allow-topic"):
+        for topic, reason in (
+            ("pykafka-sink-transactions", "a decision log"),
+            (log, "a decision log"),
+            ("__consumer_offsets", "internal"),
+            ("__transaction_state", "internal"),
+            (REPAINT, "no topic can have this name"),
+        ):
+            assert main([*given, option, topic]) == 2
+            said = capsys.readouterr().err
+            assert reason in said
+            assert said.rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize("action", ["count", "show", "replay --to-topic flights"])
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_nothing_of_a_record_reaches_the_terminal_as_it_is(kafka, capsys, action, form):
+    name = forged(kafka, REPAINT)
+    main(
+        [
+            *("dead-letters", *action.split(), "--topic", name, "--format", form),
+            *("--bootstrap-server", kafka.bootstrap_servers, "--timeout", str(AN_HOUR_MS)),
+        ]
+    )
+    shown = capsys.readouterr()
+    lines = (shown.out + shown.err).split("\n")
+    assert all(line.isprintable() for line in lines)
+    if action != "replay --to-topic flights":  # it names neither the topic nor a foreign cause
+        assert "\\x1b[2J" in "".join(lines) or "\\u001b[2J" in "".join(lines)
+    if form == "json" and action != "replay --to-topic flights":
+        (found,) = [v for v in json.loads(shown.out).values() if isinstance(v, list)]
+        topic = found[0]["topic"] if action == "count" else found[0]["told"]["topic"]
+        assert topic == REPAINT

@@ -1,20 +1,35 @@
+"""A LocalKafka, also with security, as other clients see it; and the jars that it fetches."""
+
+import importlib.util
 import os
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient as OtherClient
 
 from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError, cluster
+from spark_kafka_sink.localkafka import (
+    AUTHORIZER,
+    FAST_FAILOVER,
+    LocalKafka,
+    LocalKafkaError,
+    LocalSecurity,
+    cluster,
+    fetch_jars,
+)
 from spark_kafka_sink.localkafka.cluster import free_ports
-from tests.broker.confluent import consume, produce
-from tests.broker.processes import eventually, is_running
-from tests.broker.unreachable import why_unreachable
+from spark_kafka_sink.localkafka.jars import CACHE_VARIABLE, IVY_SETTINGS_VARIABLE, cache_folder
+from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
+from tests.broker.producing import produce, why_unreachable
 from tests.local_kafka import PatientKafka
-from tests.patience import PATIENCE_MS
+from tests.patience import PATIENCE_MS, PATIENCE_S, eventually, is_running
+from tests.reading import read_values
 
 VALUES = [b"%d" % i for i in range(100)]
 
@@ -37,11 +52,11 @@ class TestOneBroker:
     def test_holds_what_another_client_writes(self, kafka):
         kafka.create_topic("lk-written", partitions=3)
         produce(kafka.bootstrap_servers, "lk-written", VALUES)
-        assert sorted(consume(kafka.bootstrap_servers, "lk-written", 3)) == sorted(VALUES)
+        assert sorted(read_values(kafka.bootstrap_servers, "lk-written")) == sorted(VALUES)
 
     def test_creates_topics_by_itself_as_kafka_does(self, kafka):
         produce(kafka.bootstrap_servers, "lk-auto", VALUES)
-        assert consume(kafka.bootstrap_servers, "lk-auto") == VALUES
+        assert read_values(kafka.bootstrap_servers, "lk-auto") == VALUES
 
     def test_topics_get_their_configs(self, kafka):
         kafka.create_topic("lk-configured", configs={"max.message.bytes": "1234"})
@@ -103,7 +118,7 @@ class TestFailures:
         mortal.restart(1)
         assert mortal.bootstrap_servers == before[0]
         assert mortal.process_id(1) != before[1]
-        assert consume(mortal.bootstrap_servers, topic) == VALUES
+        assert read_values(mortal.bootstrap_servers, topic) == VALUES
 
     def test_paused_broker_is_silent_until_resumed(self, mortal):
         mortal.pause(1)
@@ -141,7 +156,7 @@ def test_three_brokers_replicate_and_survive_one():
         kafka.await_in_sync()
         partition = partition_0(kafka.bootstrap_servers, "replicated")
         assert sorted(partition.isr_nodes) == [1, 2, 3]
-        assert consume(kafka.bootstrap_servers, "replicated") == VALUES
+        assert read_values(kafka.bootstrap_servers, "replicated") == VALUES
 
 
 def test_older_kafka_with_a_further_listener(tmp_path):
@@ -151,10 +166,10 @@ def test_older_kafka_with_a_further_listener(tmp_path):
         second = kafka.bootstrap_servers_of("SECOND")
         assert second != kafka.bootstrap_servers
         produce(second, "old", VALUES)
-        assert sorted(consume(kafka.bootstrap_servers, "old", 2)) == sorted(VALUES)
+        assert sorted(read_values(kafka.bootstrap_servers, "old")) == sorted(VALUES)
         assert kafka.data_directory(1).is_relative_to(tmp_path)
         kafka.restart(1)
-        assert sorted(consume(second, "old", 2)) == sorted(VALUES)
+        assert sorted(read_values(second, "old")) == sorted(VALUES)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -265,3 +280,250 @@ class TestErrors:
     def test_no_brokers(self):
         with pytest.raises(ValueError, match="at least 1"):
             PatientKafka(0)
+
+
+USERS = {"alice": 'a "password\\, of; some=length ü', "bob": "bobs"}
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@pytest.fixture(scope="module")
+def secured():
+    security = {
+        "SASL_TLS": LocalSecurity("sasl_ssl", MECHANISMS, USERS),
+        "SASL": LocalSecurity("SASL_PLAINTEXT", MECHANISMS, USERS),
+        "MUTUAL": LocalSecurity("SSL", users=USERS, client_auth="required", key_type="RSA"),
+    }
+    properties = {**AUTHORIZER, "auto.create.topics.enable": "false"}
+    with PatientKafka(security=security, server_properties=properties) as kafka:
+        yield kafka
+
+
+def librdkafka(kafka, listener, user, **changed):
+    """Another client's names for the same."""
+    security = kafka.secured(listener).security
+    config = {
+        "bootstrap.servers": kafka.bootstrap_servers_of(listener),
+        "security.protocol": security.protocol,
+    }
+    if security.has_tls:
+        config["ssl.ca.location"] = str(kafka.secured(listener).authority_file)
+    if security.client_auth == "required":
+        file = str(kafka.secured(listener).user_file(user))
+        config |= {"ssl.key.location": file, "ssl.certificate.location": file}
+    if security.has_sasl:
+        config |= {"sasl.username": user, "sasl.password": security.users[user]}
+    return config | {key.replace("_", "."): value for key, value in changed.items()}
+
+
+def brokers_seen(config, timeout_s=PATIENCE_S):
+    return len(OtherClient({**config, "log_level": "0"}).list_topics(timeout=timeout_s).brokers)
+
+
+@pytest.mark.parametrize("listener", ["SASL", "SASL_TLS"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("user", USERS)
+def test_users_log_in(secured, listener, mechanism, user):
+    assert brokers_seen(librdkafka(secured, listener, user, sasl_mechanism=mechanism)) == 1
+
+
+def test_users_show_their_certificates(secured):
+    assert brokers_seen(librdkafka(secured, "MUTUAL", "alice")) == 1
+
+
+@pytest.mark.parametrize(
+    ("listener", "changed"),
+    [
+        ("SASL", {"sasl_mechanism": "SCRAM-SHA-512", "sasl_password": "wrong"}),
+        ("SASL_TLS", {"sasl_mechanism": "PLAIN", "sasl_username": "nobody"}),
+    ],
+)
+def test_others_do_not(secured, listener, changed):
+    with pytest.raises(KafkaException):
+        brokers_seen(librdkafka(secured, listener, "alice", **changed), timeout_s=2)
+
+
+def test_nobody_gets_in_without_a_certificate(secured):
+    config = librdkafka(secured, "MUTUAL", "alice")
+    config = {k: v for k, v in config.items() if "key" not in k and "certificate" not in k}
+    with pytest.raises(KafkaException):
+        brokers_seen(config, timeout_s=2)
+
+
+@pytest.mark.parametrize("listener", ["SASL_TLS", "MUTUAL"])
+def test_its_properties_file_serves_kafkas_own_tools(secured, tmp_path, listener):
+    path = secured.write_client_properties(tmp_path / "client.properties", "bob", listener)
+    assert path.stat().st_mode & 0o777 == 0o600
+    secured.create_topic(f"seen-through-{listener}")
+    principal = "User:CN=bob" if listener == "MUTUAL" else "User:bob"
+    secured.run_tool(
+        "AclCommand",
+        *("--bootstrap-server", secured.bootstrap_servers_of(MAIN_LISTENER)),
+        *("--add", "--allow-principal", principal, "--operation", "Describe", "--topic"),
+        f"seen-through-{listener}",
+    )
+    listed = secured.run_tool(
+        "TopicCommand",
+        *("--bootstrap-server", secured.bootstrap_servers_of(listener)),
+        *("--command-config", str(path), "--list"),
+    )
+    assert listed.split() == [f"seen-through-{listener}"], "the authorizer hides all others"
+
+
+def test_options_are_those_of_both_sinks(secured):
+    options = secured.client_options("bob", "SASL_TLS", "PLAIN")
+    assert options == {
+        "kafka.bootstrap.servers": secured.bootstrap_servers,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+        'required username="bob" password="bobs";',
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": str(secured.secured("SASL_TLS").authority_file),
+    }
+    mutual = secured.client_options("bob", "MUTUAL")
+    assert mutual["kafka.ssl.keystore.location"] == str(secured.secured("MUTUAL").user_file("bob"))
+    assert "kafka.sasl.mechanism" not in mutual
+
+
+def test_keys_are_for_the_owner_alone(secured):
+    folder = secured.secured("MUTUAL").broker_file.parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+def test_names_that_do_not_exist(secured):
+    with pytest.raises(LocalKafkaError, match="there is no user carol, only alice, bob"):
+        secured.client_options("carol", "SASL")
+    with pytest.raises(LocalKafkaError, match="no secured listener SECURED, only SASL_TLS, SASL"):
+        secured.client_options()
+    with pytest.raises(LocalKafkaError, match="no listener OTHER, only SASL_TLS, SASL, MUTUAL, PL"):
+        secured.bootstrap_servers_of("OTHER")
+
+
+@pytest.mark.long
+def test_three_brokers_of_an_older_kafka_are_found_by_metadata():
+    with PatientKafka(3, "3.9.1", security="sasl_ssl") as kafka:
+        config = librdkafka(kafka, "SECURED", "alice", sasl_mechanism="SCRAM-SHA-512")
+        host, port = kafka.address(1)
+        config["bootstrap.servers"] = f"{host}:{port}"
+        assert kafka.bootstrap_servers.startswith(f"{host}:{port},")
+        brokers = OtherClient({**config, "log_level": "0"}).list_topics(timeout=PATIENCE_S).brokers
+        told = {(broker.host, broker.port) for broker in brokers.values()}
+        assert told == {kafka.address(broker_id) for broker_id in (1, 2, 3)}
+
+
+POOL = "org.apache.commons:commons-pool2:2.12.1"
+SLF4J = "org.slf4j:slf4j-simple:1.7.36"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def names(jars):
+    return [jar.name for jar in jars]
+
+
+def test_sparks_own_kafka_sink_without_dependencies(cache):
+    jars = fetch_jars(
+        [
+            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+            "org.apache.kafka:kafka-clients:3.9.1",
+            POOL,
+        ],
+        "jvm-sink",
+        transitive=False,
+    )
+    assert names(jars) == [
+        "commons-pool2-2.12.1.jar",
+        "kafka-clients-3.9.1.jar",
+        "spark-sql-kafka-0-10_2.13-4.2.0.jar",
+        "spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
+    ]
+
+
+def test_is_fetched_once_and_replaced_when_modules_change(cache, monkeypatch):
+    (stale,) = [cache / ".part-killed"]
+    stale.mkdir(parents=True)
+    first = fetch_jars([POOL], "some", transitive=False)
+    assert names(first) == ["commons-pool2-2.12.1.jar"]
+    assert not stale.exists()
+    second = fetch_jars([SLF4J], "some")
+    assert names(second) == ["slf4j-api-1.7.36.jar", "slf4j-simple-1.7.36.jar"]
+    # No Java, no pyspark: what is there needs neither.
+    monkeypatch.setenv("PATH", "")
+    assert fetch_jars([SLF4J], "some") == second
+
+
+def test_two_processes_at_once(cache):
+    code = f"from spark_kafka_sink.localkafka import fetch_jars; fetch_jars([{SLF4J!r}], 'both')"
+    fetching = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+    assert [process.wait(PATIENCE_S) for process in fetching] == [0, 0]
+    found = sorted(path.name for path in cache.iterdir())
+    assert found == [".lock", "both"]
+    jars = sorted((cache / "both").glob("*.jar"))
+    assert names(jars) == ["slf4j-api-1.7.36.jar", "slf4j-simple-1.7.36.jar"]
+
+
+def test_module_that_does_not_exist(cache):
+    with pytest.raises(LocalKafkaError) as raised:
+        fetch_jars(["org.apache.commons:commons-pool2:0.0.0-none"], "none")
+    assert "Ivy could not fetch org.apache.commons:commons-pool2:0.0.0-none" in str(raised.value)
+    assert IVY_SETTINGS_VARIABLE in str(raised.value)
+    assert "not found" in str(raised.value)
+    assert [path.name for path in cache.iterdir()] == [".lock"]
+
+
+def test_own_ivy_settings(cache, tmp_path, monkeypatch):
+    """A mirror on the disk: whatever the settings say is where jars come from."""
+    folder = tmp_path / "mirror/org/example/thing/1.0"
+    folder.mkdir(parents=True)
+    (folder / "thing-1.0.pom").write_text(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId>"
+        "<artifactId>thing</artifactId><version>1.0</version></project>"
+    )
+    (folder / "thing-1.0.jar").write_bytes(b"PK\x05\x06" + bytes(18))
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        f'<ivysettings><settings defaultResolver="mirror"/><caches defaultCacheDir="{tmp_path}/ivy"'
+        f'/><resolvers><ibiblio name="mirror" m2compatible="true" root="file://{tmp_path}/mirror/"/>'
+        "</resolvers></ivysettings>"
+    )
+    monkeypatch.setenv(IVY_SETTINGS_VARIABLE, str(settings))
+    assert names(fetch_jars(["org.example:thing:1.0"], "thing")) == ["thing-1.0.jar"]
+
+
+class TestErrorsOfFetching:
+    def test_coordinates(self):
+        with pytest.raises(LocalKafkaError, match="'a:b' is not group:artifact:version"):
+            fetch_jars(["a:b"], "wrong")
+
+    def test_no_pyspark(self, cache, monkeypatch):
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(LocalKafkaError, match="pyspark is not installed"):
+            fetch_jars([POOL], "some")
+
+    def test_no_java(self, cache, monkeypatch):
+        monkeypatch.setenv("PATH", "")
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        with pytest.raises(LocalKafkaError, match="no java on the PATH"):
+            fetch_jars([POOL], "some")
+
+    def test_cache_that_cannot_be_written(self, tmp_path, monkeypatch):
+        (tmp_path / "file").touch()
+        monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file" / "cache"))
+        with pytest.raises(LocalKafkaError, match=f"cannot be written .* set {CACHE_VARIABLE}"):
+            fetch_jars([POOL], "some")
+
+
+def test_cache_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "pykafka-sink"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache/pykafka-sink"
+    monkeypatch.setenv(CACHE_VARIABLE, "~/elsewhere")
+    assert cache_folder() == Path.home() / "elsewhere"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.broker.processes import eventually
 from tests.local_kafka import PatientKafka
+from tests.patience import eventually
 from tests.reading import read_topic
 
 _MIB = 1 << 20

@@ -1,30 +1,58 @@
-"""Transactions that a producer begins and somebody else ends, on real brokers.
+"""Transactions on real brokers: begun by tasks, ended by others, by commands, and while brokers hang.
 
 What is visible is asked of confluent-kafka; transactions are ended by a client of their own, as the
 driver does.
 """
 
+from __future__ import annotations
+
+import json
 import pickle
 import subprocess
 import sys
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import pytest
 
-from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, error_for_code
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import (
+    DeliveryError,
+    KafkaSinkError,
+    SupersededError,
+    error_for_code,
+)
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.cli import main
+from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.protocol.messages.transactions import (
     TRANSACTION_KEY_TYPE,
     EndTxnRequest,
     FindCoordinatorRequest,
 )
-from tests.broker.creating import producer_for
-from tests.broker.processes import eventually
-from tests.broker.producing import batch_of, plan_of
-from tests.broker.test_broker_versions import batches_of
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.task import write_rows
+from spark_kafka_sink.transactions import crash_points
+from spark_kafka_sink.transactions.client import Outcome, TransactionClient
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.decision_log import (
+    LOG_PARTITION,
+    check_brokers,
+    prepare_log_topic,
+)
+from spark_kafka_sink.transactions.model import (
+    Driver,
+    TaskTransaction,
+    Unit,
+    WorkerTransactionalIds,
+)
+from tests.broker.producing import batch_of, plan_of, producer_for
+from tests.broker.test_records import batches_of
 from tests.local_kafka import PatientKafka
-from tests.patience import PATIENCE_MS
+from tests.patience import PATIENCE_MS, eventually
 from tests.reading import read_topic, values
 
 TIMEOUT_MS = 60_000
@@ -37,18 +65,17 @@ class EndTxnRequestV4(EndTxnRequest):
     max_version = 4
 
 
+def downgrade(kafka, version):
+    servers = ("--bootstrap-server", kafka.bootstrap_servers)
+    feature = ("--feature", f"transaction.version={version}")
+    kafka.run_tool("FeatureCommand", *servers, "downgrade", *feature)
+
+
 @pytest.fixture(scope="module")
 def kafka_tv1():
     """A broker of today whose transaction.version is not: it offers more than it can do."""
     with PatientKafka() as local_kafka:
-        local_kafka.run_tool(
-            "FeatureCommand",
-            "--bootstrap-server",
-            local_kafka.bootstrap_servers,
-            "downgrade",
-            "--feature",
-            "transaction.version=1",
-        )
+        downgrade(local_kafka, 1)
         yield local_kafka
 
 
@@ -86,7 +113,7 @@ def write(producer, topic, transactional_id, batches):
     return producer.transaction
 
 
-def write_rows(producer, topic):
+def append_rows(producer, topic):
     producer.append(rows(0), plan_of(rows(0), topic))
     producer.flush()
 
@@ -115,14 +142,31 @@ def end(kafka, prepared, is_commit=True):
                 return name
 
 
-def committed(kafka, topic):
-    records = read_topic(kafka.bootstrap_servers, topic, **{"isolation.level": "read_committed"})
+def committed(kafka, topic, level="read_committed"):
+    records = read_topic(kafka.bootstrap_servers, topic, **{"isolation.level": level})
     return sorted(int(value or b"") for value in values(records))
 
 
-def uncommitted(kafka, topic):
-    records = read_topic(kafka.bootstrap_servers, topic, **{"isolation.level": "read_uncommitted"})
-    return sorted(int(value or b"") for value in values(records))
+def assert_committed(kafka, topic, expected):
+    """The coordinator answers before the markers are written."""
+    assert eventually(lambda: committed(kafka, topic) == list(expected))
+
+
+def plan_of_driver(protocol):
+    return protocol.plan(Driver("driver-1", "host-1", 1_700_000_000_000, "/ck", "q"), None)
+
+
+def written_by_two_tasks(kafka, plan):
+    """Flushed and open: rows 0 to 299, and 300 to 599."""
+    slots = WorkerTransactionalIds()
+    written = []
+    with producer_for(kafka.bootstrap_servers) as producer:
+        for number in (0, 1):
+            name = slots.next_id(plan.prefix, plan.token)
+            prepared = write(producer, f"{plan.prefix}-rows", name, [rows(300 * number)])
+            assert prepared is not None
+            written.append(TaskTransaction(*prepared, number, 300, f"rows-{number}"))
+    return written
 
 
 def test_a_transaction_is_visible_once_somebody_else_has_committed_it(broker, version):
@@ -134,10 +178,10 @@ def test_a_transaction_is_visible_once_somebody_else_has_committed_it(broker, ve
     assert prepared.transactional_id == name
     assert prepared.transaction_version == version
     assert pickle.loads(pickle.dumps(prepared)) == prepared
-    assert uncommitted(broker, topic) == list(range(600))
+    assert committed(broker, topic, "read_uncommitted") == list(range(600))
     assert committed(broker, topic) == []
     assert end(broker, prepared) == "NONE"
-    assert eventually(lambda: committed(broker, topic) == list(range(600)))
+    assert_committed(broker, topic, range(600))
     for partition in range(PARTITIONS):
         batches = [b for b in batches_of(broker, topic, partition) if b.base_sequence >= 0]
         assert len(batches) > 1
@@ -162,7 +206,7 @@ def test_one_producer_writes_transactions_of_several_ids_and_of_none(broker, ver
         assert end(broker, third) == "NONE"
         assert producer.is_healthy
     expected = [*range(300), *range(2000, 2300), *range(3000, 3300)]
-    assert eventually(lambda: committed(broker, topic) == expected)
+    assert_committed(broker, topic, expected)
     assert third.producer_id == first.producer_id
     assert third.producer_epoch > first.producer_epoch
     producers = {(b.producer_id, b.producer_epoch) for b in batches_of(broker, topic)}
@@ -188,7 +232,7 @@ def test_a_writer_whose_id_was_taken_over_is_told_so(broker, version):
         assert part in str(caught.value)
     assert end(broker, lost) in {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
     assert end(broker, kept) == "NONE"
-    assert eventually(lambda: committed(broker, topic) == list(range(1000, 1300)))
+    assert_committed(broker, topic, range(1000, 1300))
 
 
 def test_a_transaction_outlives_the_process_that_wrote_it(kafka):
@@ -209,7 +253,7 @@ import os; os.kill(os.getpid(), 9)
     assert done.returncode == -9
     assert committed(kafka, topic) == []
     assert end(kafka, pickle.loads(done.stdout)) == "NONE"
-    assert eventually(lambda: committed(kafka, topic) == list(range(300)))
+    assert_committed(kafka, topic, range(300))
 
 
 def test_a_timeout_beyond_the_brokers_maximum_fails_the_task_and_names_the_options(kafka):
@@ -217,6 +261,439 @@ def test_a_timeout_beyond_the_brokers_maximum_fails_the_task_and_names_the_optio
         producer.begin_task([])
         producer.begin_transaction("txn.timeout", 900_001)
         with pytest.raises(KafkaSinkError) as caught:
-            write_rows(producer, "txn-timeout")
+            append_rows(producer, "txn-timeout")
     for part in ("txn.timeout", "INVALID_TRANSACTION_TIMEOUT", "transaction.max.timeout.ms"):
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_transaction_is_committed_after_the_feature_was_downgraded(version):
+    """By a client whose connection is older: as the broker told it then, EndTxn v5 was right. At 0
+    that leaves the transaction open until the broker is restarted.
+    """
+    topic, name = "downgraded", "p.0123456789ab.0"
+    with PatientKafka() as kafka, AdminClient.connect(kafka.bootstrap_servers) as admin:
+        kafka.create_topic(topic, 3)
+        client = TransactionClient(admin)
+        assert client.init_producer_id(
+            "p.driver", 60_000, admin.deadline_in(PATIENCE_MS)
+        ).transaction_version
+        with producer_for(kafka.bootstrap_servers) as producer:
+            prepared = write(producer, topic, name, [rows(0)])
+        assert prepared.transaction_version == 2
+        transaction = TaskTransaction(*prepared, 0, 300, "0-0")
+        client.describe([name], admin.deadline_in(PATIENCE_MS))
+        downgrade(kafka, version)
+        outcomes = client.commit_all([transaction], admin.deadline_in(PATIENCE_MS))
+        assert outcomes == {name: Outcome.COMMITTED}
+        assert_committed(kafka, topic, range(300))
+        again = client.commit_all([transaction], admin.deadline_in(PATIENCE_MS))
+        assert again == {name: Outcome.COMMITTED}
+
+
+class LateQuery:
+    """The driver's part, and attempts at its only task."""
+
+    def __init__(self, kafka, client, prefix):
+        self.topic = f"{prefix}-rows"
+        kafka.create_topic(self.topic, PARTITIONS)
+        self.options = SinkOptions.parse(
+            {
+                "kafka.bootstrap.servers": kafka.bootstrap_servers,
+                "topic": self.topic,
+                "delivery.guarantee": "exactly-once",
+                "transactional.id.prefix": prefix,
+                "transaction.log.topic": f"{prefix}-log",
+                "transaction.log.replication.factor": "1",
+            }
+        )
+        config = self.options.exactly_once
+        assert config is not None
+        deadline_ms = client.admin.deadline_in(MINUTES_MS)
+        prepare_log_topic(client.admin, config, deadline_ms)
+        client.describe([f"{prefix}.driver"], deadline_ms)  # creates __transaction_state
+        self.protocol = CommitProtocol(client, config, SystemClock(), MINUTES_MS)
+
+    def plan(self):
+        return self.protocol.plan(Driver("driver", "host", 1, "/checkpoint", None), None)
+
+    def attempt(self, plan, batches):
+        message = KafkaCommitMessage(partition_id=0, attempt_number=0, query_id="q")
+        positions = plan_of(rows(0), self.topic)
+        write_rows(batches, self.options, positions, message, plan)
+        assert message.transaction is not None
+        return message.transaction
+
+
+@pytest.fixture
+def queries(broker):
+    with AdminClient.connect(broker.bootstrap_servers) as admin:
+        yield lambda prefix: LateQuery(broker, TransactionClient(admin), prefix)
+
+
+def assert_not_blocked(broker, query):
+    """Readers of committed records see the query's, and what others write behind them."""
+    with producer_for(broker.bootstrap_servers) as other:
+        other.append(rows(1000), plan_of(rows(1000), query.topic))
+        other.flush()
+    expected = [*range(300), *range(1000, 1300)]
+    assert_committed(broker, query.topic, expected)
+
+
+def test_it_leaves_nothing_open_that_readers_wait_for(broker, queries):
+    """As the query is idle then, nobody plans and sweeps."""
+    query = queries("late")
+    plan = query.plan()
+
+    def late_rows():
+        winner = query.attempt(plan, iter([rows(0)]))
+        assert query.protocol.commit(plan, Unit("q", 0, None), [winner]) is not None
+        yield rows(0)
+
+    with pytest.raises(SupersededError, match="too late"):
+        query.attempt(plan, late_rows())
+    assert_not_blocked(broker, query)
+
+
+def test_it_leaves_nothing_open_when_it_was_a_replay(broker, queries):
+    """The replay of a micro-batch that is committed is dropped: nothing is decided once more."""
+    query = queries("late-replay")
+    plan = query.plan()
+    query.protocol.commit(plan, Unit("q", 0, None), [query.attempt(plan, iter([rows(0)]))])
+    again = query.plan()
+
+    def late_rows():
+        winner = query.attempt(again, iter([rows(0)]))
+        assert query.protocol.commit(again, Unit("q", 0, None), [winner]) is None
+        yield rows(0)
+
+    with pytest.raises(SupersededError, match="too late"):
+        query.attempt(again, late_rows())
+    assert_not_blocked(broker, query)
+
+
+BROKERS = (1, 2, 3)
+MINUTES_MS = 300_000
+# Brokers are fenced, and their partitions led by others, when they are silent for this long.
+SESSION_TIMEOUT_MS = 3_000
+HUNG_LOG_TOPIC = "hung-decisions"
+LONG_TIMEOUT_MS = 900_000
+
+
+@pytest.fixture(scope="module")
+def trio():
+    properties = {
+        "broker.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        "controller.quorum.election.timeout.ms": "1000",
+        "controller.quorum.fetch.timeout.ms": "2000",
+    }
+    with PatientKafka(3, server_properties=properties) as kafka:
+        yield kafka
+
+
+@pytest.mark.parametrize(
+    "hung", [pytest.param(n, marks=[pytest.mark.long] if n > 1 else []) for n in BROKERS]
+)
+def test_whichever_broker_hangs_the_others_are_asked(trio, hung):
+    """First of the bootstrap list, controller, coordinator: one of these is the one that hangs."""
+    # What waits for the end of a request that hangs does not end in time.
+    settings = DEFAULT_SETTINGS._replace(request_timeout_ms=10 * MINUTES_MS)
+    with AdminClient.connect(trio.bootstrap_servers, settings=settings) as admin:
+        client = TransactionClient(admin)
+        ids = [f"hung-{hung}.{index}" for index in range(6)]
+        client.fence(ids, 60_000, admin.deadline_in(MINUTES_MS))
+        nodes = {node.node_id for node in admin.nodes(admin.deadline_in(MINUTES_MS))}
+        assert nodes == set(BROKERS)
+        trio.pause(hung)
+        try:
+            assert admin.nodes(admin.deadline_in(MINUTES_MS))
+            client.fence(ids, 60_000, admin.deadline_in(MINUTES_MS))
+        finally:
+            trio.resume(hung)
+            trio.await_in_sync()
+
+
+class HungQuery:
+    """A driver whose steps have minutes, and its tasks."""
+
+    def __init__(self, kafka, prefix):
+        self.kafka = kafka
+        self.topic = f"{prefix}-rows"
+        self.config = ExactlyOnceConfig(prefix, LONG_TIMEOUT_MS, HUNG_LOG_TOPIC, 3)
+        kafka.create_topic(self.topic, PARTITIONS, configs={"min.insync.replicas": "2"})
+        with AdminClient.connect(kafka.bootstrap_servers) as admin:
+            prepare_log_topic(admin, self.config, admin.deadline_in(MINUTES_MS))
+            # Brokers create __transaction_state when they are asked for a coordinator.
+            TransactionClient(admin).describe([f"{prefix}.driver"], admin.deadline_in(MINUTES_MS))
+
+    @contextmanager
+    def protocol(self):
+        """Of a process that knows no broker yet."""
+        with AdminClient.connect(self.kafka.bootstrap_servers) as admin:
+            client = TransactionClient(admin)
+            yield CommitProtocol(client, self.config, SystemClock(), MINUTES_MS)
+
+    def written(self, plan):
+        return written_by_two_tasks(self.kafka, plan)
+
+    def broker_that_is(self, role):
+        if role == "first of the bootstrap list":
+            return BROKERS[0]
+        if role == "coordinator":
+            with coordinator_of(self.kafka, f"{self.config.prefix}.driver") as (_, node):
+                return node.node_id
+        with AdminClient.connect(self.kafka.bootstrap_servers) as admin:
+            [topic] = admin.metadata([HUNG_LOG_TOPIC], False, admin.deadline_in(MINUTES_MS)).topics
+            return topic.partitions[LOG_PARTITION].leader_id
+
+
+@contextmanager
+def hung(kafka, broker_id):
+    kafka.pause(broker_id)
+    try:
+        yield
+    finally:
+        kafka.resume(broker_id)
+        kafka.await_in_sync()
+
+
+ROLES = ("coordinator", "leader of the decision log", "first of the bootstrap list")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_micro_batch_is_planned_and_committed_while_a_broker_hangs(trio, role, is_connected):
+    """It hangs from before the plan until after the commit: others take over what it had.
+
+    is_connected: the driver has planned before, and has connections to all
+    """
+    query = HungQuery(trio, f"hung-plan-{ROLES.index(role)}-{is_connected}")
+    with query.protocol() as protocol:
+        if is_connected:
+            assert protocol.commit(plan_of_driver(protocol), Unit("q-1", 0, None), []) is not None
+        with hung(trio, query.broker_that_is(role)):
+            plan = plan_of_driver(protocol)
+            written = query.written(plan)
+            assert protocol.commit(plan, Unit("q-1", int(is_connected), None), written) is not None
+    assert_committed(trio, query.topic, range(600))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_micro_batch_is_committed_while_a_broker_hangs(trio, role, is_connected):
+    """It hangs from after the last task on. Spark commits in another process than it plans in."""
+    query = HungQuery(trio, f"hung-commit-{ROLES.index(role)}-{is_connected}")
+    with query.protocol() as protocol, query.protocol() as of_another_process:
+        plan = plan_of_driver(protocol)
+        written = query.written(plan)
+        committer = protocol if is_connected else of_another_process
+        with hung(trio, query.broker_that_is(role)):
+            assert committer.commit(plan, Unit("q-1", 0, None), written) is not None
+    assert_committed(trio, query.topic, range(600))
+
+
+POINTS = tuple(p for p in crash_points.POINTS if p.startswith(("plan.", "commit.")))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("point", POINTS)
+def test_a_broker_hangs_at_each_step(trio, point, role):
+    """Whose each second is, tests/simulation/test_hung_brokers.py tells; here all of it is real."""
+    query = HungQuery(trio, f"hung-{point.replace('.', '-')}-{ROLES.index(role)}")
+    node = query.broker_that_is(role)
+    with query.protocol() as protocol:
+
+        def hang(reached):
+            if reached == point:
+                crash_points.set_hook(None)
+                trio.pause(node)
+
+        crash_points.set_hook(hang)
+        try:
+            plan = plan_of_driver(protocol)
+            written = query.written(plan)
+            assert protocol.commit(plan, Unit("q-1", 0, None), written) is not None
+        finally:
+            crash_points.set_hook(None)
+            trio.resume(node)
+            trio.await_in_sync()
+    assert_committed(trio, query.topic, range(600))
+
+
+LOG_TOPIC = "cli-transactions"
+
+
+class CrashError(BaseException):
+    """The driver is no more."""
+
+
+def crash_when_decided(point):
+    if point == "commit.decided":
+        raise CrashError(point)
+
+
+class Query(NamedTuple):
+    """A driver, and tasks that write with the real producer."""
+
+    kafka: LocalKafka
+    prefix: str
+    protocol: CommitProtocol
+
+    @property
+    def topic(self):
+        return f"{self.prefix}-rows"
+
+    def begin(self):
+        plan = plan_of_driver(self.protocol)
+        return plan, written_by_two_tasks(self.kafka, plan)
+
+    def decide(self):
+        """Micro-batch 7 is decided, and then the driver dies."""
+        plan, written = self.begin()
+        crash_points.set_hook(crash_when_decided)
+        with pytest.raises(CrashError):
+            self.protocol.commit(plan, Unit("query-1", 7, None), written)
+        crash_points.set_hook(None)
+        return written
+
+    def command(self, name, *more):
+        servers = self.kafka.bootstrap_servers
+        given = ("--bootstrap-server", servers, "--log-topic", LOG_TOPIC)
+        return main(["transactions", name, *given, "--prefix", self.prefix, *more])
+
+
+@contextmanager
+def open_query(kafka, prefix):
+    """A driver of its own; no crash point is left set."""
+    kafka.create_topic(f"{prefix}-rows", PARTITIONS)
+    config = ExactlyOnceConfig(prefix, LONG_TIMEOUT_MS, LOG_TOPIC, 1, accepts_missing_record=True)
+    with AdminClient.connect(kafka.bootstrap_servers) as admin:
+        deadline_ms = admin.deadline_in(PATIENCE_MS)
+        check_brokers(admin, config, deadline_ms)
+        prepare_log_topic(admin, config, deadline_ms)
+        client = TransactionClient(admin)
+        try:
+            yield Query(kafka, prefix, CommitProtocol(client, config, SystemClock(), PATIENCE_MS))
+        finally:
+            crash_points.set_hook(None)
+
+
+@pytest.fixture
+def query(kafka, request):
+    with open_query(kafka, request.node.name.replace("_", "-")) as opened:
+        yield opened
+
+
+def json_of(capsys):
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    return json.loads(shown.out)
+
+
+def test_a_decided_unit_is_shown_and_finished(query, capsys):
+    written = query.decide()
+    names = sorted(t.transactional_id for t in written)
+    assert committed(query.kafka, query.topic) == []
+
+    assert query.command("list", "--json") == 0
+    [shown] = json_of(capsys)["prefixes"]
+    assert shown["prefix"] == query.prefix
+    assert shown["record"]["phase"] == "DECIDED"
+    assert shown["record"]["unit"] == {"query_id": "query-1", "batch_id": 7, "job_id": None}
+    assert shown["record"]["owner"]["driver_id"] == "driver-1"
+    assert [t["transactional_id"] for t in shown["open_transactions"]] == names
+    for transaction, task in zip(shown["open_transactions"], sorted(written)):
+        assert transaction["state"] == "Ongoing"
+        assert (transaction["producer_id"], transaction["producer_epoch"]) == task.producer
+        assert 0 <= transaction["age_ms"] < LONG_TIMEOUT_MS
+        assert transaction["partitions"] == [
+            {"topic": query.topic, "partition": n} for n in range(PARTITIONS)
+        ]
+
+    assert query.command("describe", "--json") == 0
+    described = json_of(capsys)
+    assert [(p["transactional_id"], p["recorded"], p["now"]) for p in described["parts"]] == [
+        (t.transactional_id, "to be committed", "Ongoing") for t in written
+    ]
+    for position in described["partitions"]:
+        assert position["last_stable_offset"] == 0
+        assert position["high_watermark"] == 200
+        assert {p["transactional_id"] for p in position["producers"]} == set(names)
+        assert position["producers"][0]["first_offset"] == 0
+
+    for refused in (["abort"], ["release"], ["resolve"]):
+        assert query.command(*refused, *([] if refused == ["resolve"] else ["--yes"])) == 2
+        assert capsys.readouterr().out == ""
+    assert committed(query.kafka, query.topic) == []
+
+    assert query.command("resolve", "--yes") == 0
+    assert "micro-batch 7 of query query-1 is done, 600 records" in capsys.readouterr().out
+    assert_committed(query.kafka, query.topic, range(600))
+    assert query.command("describe", "--json", "--topic", query.topic) == 0
+    described = json_of(capsys)
+    assert described["record"]["phase"] == "DONE"
+    assert described["open_transactions"] == []
+    assert [p["producers"] for p in described["partitions"]] == [[]] * PARTITIONS
+    assert query.command("resolve", "--yes") == 0
+    assert "nothing to resolve" in capsys.readouterr().out
+    assert query.command("release", "--yes") == 0
+    capsys.readouterr()
+    assert query.command("list", "--json") == 0
+    assert json_of(capsys)["prefixes"][0]["record"] is None
+
+
+def test_undecided_transactions_are_aborted(query, capsys):
+    _, written = query.begin()
+    first, second = (t.transactional_id for t in written)
+    assert query.command("abort", "--transactional-id", first, "--yes", "--json") == 0
+    assert json_of(capsys)["aborted"] == [first]
+    assert query.command("describe") == 0
+    shown = capsys.readouterr().out
+    assert second in shown
+    assert first not in shown
+    assert query.command("abort", "--yes") == 0
+    assert f"aborted {second}" in capsys.readouterr().out
+    assert committed(query.kafka, query.topic) == []
+    assert query.command("describe", "--topic", query.topic, "--json") == 0
+    described = json_of(capsys)
+    assert described["open_transactions"] == []
+    for position in described["partitions"]:
+        assert position["last_stable_offset"] == position["high_watermark"] > 0
+    assert query.command("abort", "--yes") == 0
+    assert "nothing is open" in capsys.readouterr().out
+
+
+def test_a_prefix_is_released(query, capsys):
+    _, written = query.begin()
+    assert query.command("release", "--yes", "--json") == 0
+    result = json_of(capsys)
+    assert result["aborted"] == sorted(t.transactional_id for t in written)
+    assert result["record"] is None
+    servers = ["--bootstrap-server", query.kafka.bootstrap_servers]
+    assert main(["transactions", "list", *servers, "--log-topic", LOG_TOPIC, "--json"]) == 0
+    assert query.prefix not in {p["prefix"] for p in json_of(capsys)["prefixes"]}
+    assert query.command("release", "--yes") == 0
+    assert "nothing to release" in capsys.readouterr().out
+
+
+def test_what_another_application_holds_back(query, capsys):
+    with producer_for(query.kafka.bootstrap_servers) as producer:
+        write(producer, query.topic, "payments-app", [rows(0)])
+        assert query.command("describe", "--topic", query.topic) == 0
+        shown = capsys.readouterr().out
+        assert "No open transactions." in shown
+        [line] = [line for line in shown.splitlines() if line.startswith(f"{query.topic}-0 ")]
+        assert line.split()[1:5] == ["0", "100", "100", "payments-app"]
+
+
+def test_errors_are_messages(kafka, capsys):
+    servers = ["--bootstrap-server", kafka.bootstrap_servers]
+    for command in (["list"], ["describe", "--prefix", "x"], ["abort", "--prefix", "x", "--yes"]):
+        assert main(["transactions", *command, *servers, "--log-topic", "no-such-log"]) == 1
+        assert "no decision log 'no-such-log'" in capsys.readouterr().err
+    nobody = ["--bootstrap-server", "127.0.0.1:1", "--timeout", "200"]
+    assert main(["transactions", "list", *nobody]) == 1
+    assert "127.0.0.1:1" in capsys.readouterr().err

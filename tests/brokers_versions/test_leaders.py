@@ -5,14 +5,12 @@ import threading
 
 import pytest
 
-from tests.broker.creating import producer_for
-from tests.broker.processes import eventually
-from tests.broker.producing import batch_of, plan_of
+from tests.broker.producing import batch_of, plan_of, producer_for
 from tests.brokers_versions.conftest import COMMAND
 from tests.brokers_versions.test_records import acknowledged
 from tests.brokers_versions.zookeeper_kafka import ZooKeeperKafka
 from tests.compatibility import results
-from tests.patience import NO_OTHER_TIMEOUT
+from tests.patience import NO_OTHER_TIMEOUT, eventually
 from tests.reading import read_topic
 
 pytestmark = pytest.mark.long

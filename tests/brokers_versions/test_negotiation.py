@@ -11,8 +11,8 @@ from spark_kafka_sink.protocol.messages.topics import (
     ProduceRequest,
 )
 from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
-from tests.broker.creating import creating, write
-from tests.broker.test_broker_versions import sent  # noqa: F401 (a fixture)
+from tests.broker.producing import creating, write
+from tests.broker.test_records import sent  # noqa: F401 (a fixture)
 from tests.unit.record_api_versions import ask
 
 pytestmark = pytest.mark.long

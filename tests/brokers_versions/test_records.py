@@ -10,13 +10,10 @@ from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.base.errors import DeliveryError, TopicError
 from spark_kafka_sink.columns.positions import ColumnPositions
-from tests.broker.creating import append, creating, producer_for, write
-from tests.broker.described import Topics
-from tests.broker.processes import eventually
-from tests.broker.producing import open_producer
-from tests.broker.test_broker_versions import CODECS, batches_of
-from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, reason_given_time
-from tests.reading import Read, read_topic, values
+from tests.broker.producing import Topics, append, creating, open_producer, producer_for, write
+from tests.broker.test_records import CODECS, batches_of
+from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, eventually, reason_given_time
+from tests.reading import Read, read_topic, read_values
 
 pytestmark = pytest.mark.long
 
@@ -107,7 +104,7 @@ def test_records_are_written_idempotently(broker, shows):
         assert len({b.producer_id for b in batches}) == 1
         assert batches[0].producer_id >= 0
         assert [b.base_sequence for b in batches] == [b.base_offset for b in batches]
-        assert values(read_topic(broker.bootstrap_servers, topic)) == numbered(0, 1000)
+        assert read_values(broker.bootstrap_servers, topic) == numbered(0, 1000)
 
 
 def test_a_broker_may_forget_the_producer(broker, shows):
@@ -156,7 +153,7 @@ def test_a_broker_is_killed_in_the_middle(broker, shows):
             task.join()
         producer.flush()
         assert producer.metrics.retries > 0
-        records = values(read_topic(broker.bootstrap_servers, topic))
+        records = read_values(broker.bootstrap_servers, topic)
         assert [int((value or b"").split(b":")[0]) for value in records] == list(range(written[0]))
 
 
@@ -199,7 +196,7 @@ class TestTopicCreation:
                 "retention.ms": "86400000",
                 "max.message.bytes": "2000000",
             }
-            assert values(read_topic(broker.bootstrap_servers, topic)) == [b"v"]
+            assert read_values(broker.bootstrap_servers, topic) == [b"v"]
 
     def test_by_the_brokers_defaults(self, broker, shows):
         """KIP-464: from Kafka 2.4 on."""
@@ -213,7 +210,7 @@ class TestTopicCreation:
                 assert "topic.creation.replication.factor" in str(raised.value)
             else:
                 write(config, topic, [b"v"])
-                assert values(read_topic(broker.bootstrap_servers, topic)) == [b"v"]
+                assert read_values(broker.bootstrap_servers, topic) == [b"v"]
 
 
 def test_without_idempotence_and_with_fewer_acks(broker, shows):
@@ -225,7 +222,7 @@ def test_without_idempotence_and_with_fewer_acks(broker, shows):
             producer.flush()
             producer.close()
             found = eventually(
-                lambda: values(read_topic(broker.bootstrap_servers, topic)) == numbered(0)  # noqa: B023
+                lambda: read_values(broker.bootstrap_servers, topic) == numbered(0)  # noqa: B023
             )
             assert found
             assert {b.producer_id for b in batches_of(broker, topic)} == {-1}

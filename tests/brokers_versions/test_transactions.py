@@ -5,18 +5,19 @@ What is visible is asked of confluent-kafka.
 
 import pytest
 
-from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
-from spark_kafka_sink.transactions import crash_points
-from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.decision_log import check_brokers, prepare_log_topic
+from spark_kafka_sink.transactions.decision_log import check_brokers
 from spark_kafka_sink.transactions.model import Unit
-from tests.broker.processes import eventually
-from tests.broker.test_cli_transactions import LOG_TOPIC, TIMEOUT_MS, Query, json_of
-from tests.broker.test_transactions import PARTITIONS, committed, uncommitted
+from tests.broker.test_transactions import (
+    LOG_TOPIC,
+    TIMEOUT_MS,
+    assert_committed,
+    committed,
+    json_of,
+    open_query,
+)
 from tests.brokers_versions.conftest import (
     COMMAND,
     ON_BROKERS_THAT_DO_NOT,
@@ -34,16 +35,8 @@ UNIT = Unit("query-1", 7, None)
 @pytest.fixture
 def query(broker, request):
     """A driver of its own."""
-    prefix = request.node.originalname.replace("_", "-")
-    broker.create_topic(f"{prefix}-rows", PARTITIONS)
-    config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 1, accepts_missing_record=True)
-    with AdminClient.connect(broker.bootstrap_servers) as admin:
-        deadline_ms = admin.deadline_in(PATIENCE_MS)
-        check_brokers(admin, config, deadline_ms)
-        prepare_log_topic(admin, config, deadline_ms)
-        client = TransactionClient(admin)
-        yield Query(broker, prefix, CommitProtocol(client, config, SystemClock(), PATIENCE_MS))
-    crash_points.set_hook(None)
+    with open_query(broker, request.node.originalname.replace("_", "-")) as opened:
+        yield opened
 
 
 @ON_BROKERS_THAT_TELL
@@ -51,10 +44,10 @@ class TestTransactions:
     def test_are_invisible_until_they_are_committed(self, query, shows):
         with shows("transactions"):
             plan, written = query.begin()
-            assert uncommitted(query.kafka, query.topic) == list(range(ROWS))
+            assert committed(query.kafka, query.topic, "read_uncommitted") == list(range(ROWS))
             assert committed(query.kafka, query.topic) == []
             query.protocol.commit(plan, UNIT, written)
-            assert eventually(lambda: committed(query.kafka, query.topic) == list(range(ROWS)))
+            assert_committed(query.kafka, query.topic, range(ROWS))
 
     def test_that_are_aborted_are_never_visible(self, query, shows):
         with shows("transactions"):
@@ -62,8 +55,8 @@ class TestTransactions:
             query.protocol.abort(plan.driver)
             plan, written = query.begin()
             query.protocol.commit(plan, UNIT, written)
-            assert eventually(lambda: committed(query.kafka, query.topic) == list(range(ROWS)))
-            assert len(uncommitted(query.kafka, query.topic)) == 2 * ROWS
+            assert_committed(query.kafka, query.topic, range(ROWS))
+            assert len(committed(query.kafka, query.topic, "read_uncommitted")) == 2 * ROWS
 
     def test_that_were_decided_are_committed_after_a_restart_of_the_broker(self, query, shows):
         with shows("transactions"):
@@ -71,7 +64,7 @@ class TestTransactions:
             query.kafka.kill(1)
             query.kafka.restart(1)
             plan, _ = query.begin()
-            assert eventually(lambda: committed(query.kafka, query.topic) == list(range(ROWS)))
+            assert_committed(query.kafka, query.topic, range(ROWS))
             query.protocol.abort(plan.driver)
             assert committed(query.kafka, query.topic) == list(range(ROWS))
 
@@ -87,13 +80,13 @@ class TestCommands:
             assert query.command("describe", "--topic", query.topic, "--json") == 0
             assert sorted(p["transactional_id"] for p in json_of(capsys)["parts"]) == names
             assert query.command("resolve", "--yes") == 0
-            assert eventually(lambda: committed(query.kafka, query.topic) == list(range(ROWS)))
+            assert_committed(query.kafka, query.topic, range(ROWS))
 
     def test_abort_what_was_not(self, query, shows):
         with shows("operators' commands"):
             query.begin()
             assert query.command("abort", "--yes") == 0
-            assert uncommitted(query.kafka, query.topic) == list(range(ROWS))
+            assert committed(query.kafka, query.topic, "read_uncommitted") == list(range(ROWS))
             assert query.command("release", "--yes") == 0
             assert committed(query.kafka, query.topic) == []
 

@@ -16,8 +16,7 @@ from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.localkafka.errors import tail_of
 from spark_kafka_sink.localkafka.jars import fetch_jars, find_java
 from spark_kafka_sink.localkafka.processes import LOGGER_MODULE, BrokerProcess, SupervisorClient
-from tests.broker.processes import eventually
-from tests.patience import PATIENCE_MS, PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S, eventually
 
 SCALA_VERSIONS = {"2.1.1": "2.12"}
 """Of Kafkas that were not built for Scala 2.13."""

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import psutil
 
-from tests.broker.processes import eventually
 from tests.chaos.crash import DRIVER, FOLDER, kill_driver
 from tests.chaos.query import Settings
 from tests.chaos.traps import Traps
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, eventually
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 IN_ONE_JVM = "local[2,2]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -30,12 +31,9 @@ class Situation(NamedTuple):
 
     def leaders(self):
         """Broker id of each partition's leader."""
-        reader = consumer(self.kafka.bootstrap_servers)
-        try:
+        with closing(consumer(self.kafka.bootstrap_servers)) as reader:
             partitions = reader.list_topics(self.topic, timeout=10).topics[self.topic].partitions
             return [partitions[p].leader for p in sorted(partitions)]
-        finally:
-            reader.close()
 
     def records_count(self):
         """Records in the topic now; waits for leaders where there are none."""
@@ -47,14 +45,11 @@ class Situation(NamedTuple):
                     raise
 
     def _records_count(self):
-        reader = consumer(self.kafka.bootstrap_servers)
-        try:
+        with closing(consumer(self.kafka.bootstrap_servers)) as reader:
             return sum(
                 reader.get_watermark_offsets(TopicPartition(self.topic, p), timeout=10)[1]
                 for p in range(self.partitions)
             )
-        finally:
-            reader.close()
 
     def last_for(self, seconds):
         """Let a fault last, at most until the job is over; how long it did."""

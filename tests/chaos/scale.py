@@ -30,7 +30,7 @@ from spark_kafka_sink.protocol.messages.topics import (
 )
 from spark_kafka_sink.protocol.schema import decode_message, encode_message
 from spark_kafka_sink.protocol.types import Writer
-from tests.broker.producing import open_producer, plan_of
+from tests.broker.producing import plan_of, producer_for
 from tests.chaos.verdict import judge
 
 PARTITIONS = 1000
@@ -54,18 +54,15 @@ def arrow_batches():
 
 def cpu_ns_per_record(kafka, topic, batches):
     """Write all ``batches`` with one producer."""
-    producer = open_producer(
+    with producer_for(
         kafka.bootstrap_servers, batch_size="16384", buffer_memory=str(64 << 20)
-    )
-    try:
+    ) as producer:
         producer.append(batches[0].slice(0, 0), plan_of(batches[0], topic))
         started = time.process_time_ns()
         for batch in batches:
             producer.append(batch, plan_of(batch, topic))
         producer.flush()
         return (time.process_time_ns() - started) / ROWS
-    finally:
-        producer.close()
 
 
 def metadata_ms():

@@ -26,7 +26,7 @@ from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.producer.metrics import PartitionReport
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
-from tests.broker.described import Topics
+from tests.broker.producing import Topics
 from tests.chaos.__main__ import session
 from tests.chaos.soak import connections_count
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import psutil
 import pyspark
 
-from tests.broker.processes import eventually
+from tests.patience import eventually
 
 SPARK_HOME = Path(pyspark.__file__).parent
 HERE = "127.0.0.1"

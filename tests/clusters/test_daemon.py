@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import pandas_udf, udf
 
-from tests.reading import read_topic, values
+from tests.reading import read_values
 
 pytestmark = pytest.mark.long
 DAEMON = "spark_kafka_sink.spark.daemon"
@@ -77,12 +77,12 @@ def write(spark, kafka, topic, **options):
 
 
 def numbers(kafka, topic):
-    return sorted(int(value) for value in values(read_topic(kafka.bootstrap_servers, topic)))
+    return sorted(int(value) for value in read_values(kafka.bootstrap_servers, topic))
 
 
 def told_by_workers(kafka, topic):
     """By process id, the command of the process that forked it."""
-    told = {bytes(v).decode() for v in values(read_topic(kafka.bootstrap_servers, topic)) if v}
+    told = {bytes(v).decode() for v in read_values(kafka.bootstrap_servers, topic) if v}
     return dict(line.split(" ", 1) for line in told)
 
 

@@ -29,7 +29,7 @@ from spark_kafka_sink.transactions.model import (
     WorkerTransactionalIds,
     driver_transactional_id,
 )
-from tests.broker.producing import batch_of, open_producer, plan_of
+from tests.broker.producing import batch_of, plan_of, producer_for
 from tests.reading import read_topic, values
 
 logger = logging.getLogger("epochs")
@@ -76,14 +76,11 @@ class Prefix:
     def run(self):
         """Micro-batches until both ids have crossed the end; how it went."""
         ids = WorkerTransactionalIds(_WORKER)
-        producer = open_producer(self._servers)
-        try:
+        with producer_for(self._servers) as producer:
             for number in range(_BATCHES):
                 if number % 2:
                     self._die_in(producer, ids, number)
                 self._commit(producer, ids, number, 2 * number + 1)
-        finally:
-            producer.close()
         records = read_topic(self._servers, self.name, **{"isolation.level": "read_committed"})
         seen = sorted(int(value or b"") for value in values(records))
         assert seen == list(range(_BATCHES)), f"{self.name}: {seen}"

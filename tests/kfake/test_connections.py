@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from tests.broker.processes import eventually
 from tests.kfake.writing import ROWS_PER_CHUNK, Numbers
+from tests.patience import eventually
 
 pytestmark = pytest.mark.long
 

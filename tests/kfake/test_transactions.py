@@ -2,18 +2,8 @@
 
 import pytest
 
-from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
-from spark_kafka_sink.transactions import crash_points
-from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.decision_log import check_brokers, prepare_log_topic
 from spark_kafka_sink.transactions.model import Unit
-from tests.broker.processes import eventually
-from tests.broker.test_cli_transactions import LOG_TOPIC, TIMEOUT_MS, Query
-from tests.broker.test_transactions import PARTITIONS, committed, uncommitted
-from tests.patience import PATIENCE_MS
+from tests.broker.test_transactions import assert_committed, committed, open_query
 
 pytestmark = pytest.mark.long
 
@@ -31,30 +21,23 @@ ASKED = ("InitProducerID", "AddPartitionsToTxn", "EndTxn")
 @pytest.fixture(params=["3.0", "3.9", ""], ids=["3.0", "3.9", "newest"])
 def query(new_cluster, request):
     cluster = new_cluster(version=request.param, brokers=3)
-    cluster.create_topic("p-rows", PARTITIONS)
-    config = ExactlyOnceConfig("p", TIMEOUT_MS, LOG_TOPIC, 1, accepts_missing_record=True)
-    with AdminClient.connect(cluster.bootstrap_servers) as admin:
-        deadline_ms = admin.deadline_in(PATIENCE_MS)
-        check_brokers(admin, config, deadline_ms)
-        prepare_log_topic(admin, config, deadline_ms)
-        client = TransactionClient(admin)
-        yield Query(cluster, "p", CommitProtocol(client, config, SystemClock(), PATIENCE_MS))
-    crash_points.set_hook(None)
+    with open_query(cluster, "p") as opened:
+        yield opened
 
 
 def commit(query):
     """A unit, which must then be there once."""
     plan, written = query.begin()
     query.protocol.commit(plan, UNIT, written)
-    assert eventually(lambda: committed(query.kafka, query.topic) == ROWS)
-    assert uncommitted(query.kafka, query.topic) == ROWS
+    assert_committed(query.kafka, query.topic, ROWS)
+    assert committed(query.kafka, query.topic, "read_uncommitted") == ROWS
 
 
 def test_a_unit_is_invisible_and_then_committed(query):
     plan, written = query.begin()
     assert committed(query.kafka, query.topic) == []
     query.protocol.commit(plan, UNIT, written)
-    assert eventually(lambda: committed(query.kafka, query.topic) == ROWS)
+    assert_committed(query.kafka, query.topic, ROWS)
 
 
 def test_an_aborted_unit_is_never_visible(query):
@@ -62,14 +45,14 @@ def test_an_aborted_unit_is_never_visible(query):
     query.protocol.abort(plan.driver)
     plan, written = query.begin()
     query.protocol.commit(plan, UNIT, written)
-    assert eventually(lambda: committed(query.kafka, query.topic) == ROWS)
-    assert len(uncommitted(query.kafka, query.topic)) == 2 * len(ROWS)
+    assert_committed(query.kafka, query.topic, ROWS)
+    assert len(committed(query.kafka, query.topic, "read_uncommitted")) == 2 * len(ROWS)
 
 
 def test_what_was_decided_is_committed_by_the_next_driver(query):
     query.decide()
     plan, _ = query.begin()
-    assert eventually(lambda: committed(query.kafka, query.topic) == ROWS)
+    assert_committed(query.kafka, query.topic, ROWS)
     query.protocol.abort(plan.driver)
     assert committed(query.kafka, query.topic) == ROWS
 

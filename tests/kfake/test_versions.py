@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
-from tests.broker.test_broker_versions import CODECS
+from tests.broker.test_records import CODECS
 from tests.kfake.writing import Numbers
 
 pytestmark = pytest.mark.long

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.broker.creating import producer_for
-from tests.broker.producing import batch_of, plan_of
+from tests.broker.producing import batch_of, plan_of, producer_for
 from tests.kfake.cluster import KfakeCluster
 from tests.reading import read_topic
 

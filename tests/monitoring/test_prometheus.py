@@ -20,7 +20,7 @@ from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.metrics import listen
 from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.metrics.prometheus import Exposition
-from tests.broker.processes import eventually
+from tests.patience import eventually
 from tests.prometheus import Samples
 from tests.unit.test_metrics_names import a_line, of_a_job
 from tests.unit.test_metrics_prometheus import QUERY, SENT, Spark, of_query, progress

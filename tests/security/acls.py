@@ -10,8 +10,7 @@ from confluent_kafka.admin import (
 )
 
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
-from tests.broker.processes import eventually
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, eventually
 from tests.security.listeners import SECRETS
 
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.localkafka import LocalKafka, LocalKafkaError
 from spark_kafka_sink.localkafka.certificates import Authority, write_private
 from spark_kafka_sink.localkafka.security import jaas_config
 from spark_kafka_sink.localkafka.settings import render_properties
-from tests.broker.processes import eventually
+from tests.patience import eventually
 from tests.security.issuer import Issuer
 from tests.security.listeners import MECHANISMS, SECRETS
 from tests.security.stores import FORMS, Options, Stores

@@ -22,9 +22,8 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka.certificates import write_private
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from spark_kafka_sink.producer.pool import ProducerPool
-from tests.broker.processes import eventually
 from tests.broker.producing import batch_of, plan_of
-from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S
+from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, eventually
 from tests.security.acls import sees
 from tests.security.spark_writing import ids_in
 from tests.security.stores import STORE_PASSWORD

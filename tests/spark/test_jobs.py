@@ -1,22 +1,28 @@
-"""The jobs, run by spark-submit as in production."""
+"""The jobs, run by spark-submit as in production; the demo on a terminal; the installed wheel."""
+
+from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
+from typing import NamedTuple
 
+import pyspark
 import pytest
 from confluent_kafka import Producer
 
 from benchmarks.harness import JVM_SINK
 from spark_kafka_sink.localkafka import fetch_jars
 from spark_kafka_sink.transactions.crash_points import VARIABLE as CRASH_HOOK
-from tests.broker.processes import eventually
-from tests.patience import PATIENCE_S
+from tests.killing import HOLD_AT, HOLD_FILE
+from tests.patience import PATIENCE_S, eventually
 from tests.reading import read_topic
-from tests.spark import holding
 from tests.spark.test_streaming import write_file
 
 # Minutes of CPU, on a machine of any load.
@@ -210,9 +216,9 @@ def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
         },
     )
     environment = {
-        CRASH_HOOK: "tests.spark.holding:hold",
-        holding.POINT: "commit.ending:3",
-        holding.FILE: str(ready),
+        CRASH_HOOK: "tests.killing:hold",
+        HOLD_AT: "commit.ending:3",
+        HOLD_FILE: str(ready),
         "PYTHONPATH": str(REPOSITORY),
     }
     job = submit(settings, "kafka_to_kafka.py", **environment)
@@ -250,3 +256,143 @@ def test_kafka_to_kafka_names_the_jar_that_is_missing(conf, submit, tmp_path):
     )
     assert job.wait() == 2
     assert "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:" in job.text()
+
+
+NOISE = ("WARN", "log4j", "[Stage", "incubator", "Traceback")
+
+
+def run_on_terminal(command):
+    """Exit status, and everything that a terminal is sent."""
+    ours, theirs = pty.openpty()
+    environment = {n: v for n, v in os.environ.items() if n != "NO_COLOR"}
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            part = os.read(ours, 65_536)
+        except OSError:  # Linux says so at the end
+            break
+        if not part:
+            break
+        shown += part
+    os.close(ours)
+    return process.wait(), shown.decode()
+
+
+def test_the_demo_shows_progress_and_results_without_noise():
+    status, shown = run_on_terminal(
+        [sys.executable, str(REPOSITORY / "jobs" / "demo.py"), "--flights", "20000"]
+    )
+    assert status == 0, shown
+    assert not [word for word in NOISE if word in shown], shown
+    for text in (
+        "Starting Kafka",
+        "Starting Spark",
+        "which load the sink",
+        "20,000 of 20,000 flights, 12 micro-batches",
+        "a record: partition ",
+        '"carrier":"',
+        "metrics of 12 micro-batches: 20,000 records",
+        "read 20,000 flights",
+    ):
+        assert text in shown, shown[-3000:]
+    last_line = shown.splitlines()[-1]
+    assert last_line.startswith("\033[32mEqual: every flight arrived once, with its key  (total ")
+
+
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+class Installed(NamedTuple):
+    """A virtual environment. Nothing of the checkout is on its path."""
+
+    folder: Path
+
+    @property
+    def python(self):
+        return self.folder / "bin" / "python"
+
+    @property
+    def site_packages(self):
+        [found] = self.folder.glob("lib/python*/site-packages")
+        return found
+
+    def run(self, *command, **variables):
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment = {
+            **kept,
+            "SPARK_HOME": str(SPARK_HOME),
+            "PYSPARK_PYTHON": str(self.python),
+            **variables,
+        }
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def command(self, *arguments):
+        """What ``pykafka-sink`` prints."""
+        done = self.run(str(self.folder / "bin" / "pykafka-sink"), *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.removesuffix("\n")
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    made = Installed(tmp_path_factory.mktemp("installed"))
+    venv.create(made.folder, with_pip=False, symlinks=True)
+    install = ["-m", "pip", "--python", str(made.python), "install", "--quiet", "--no-deps"]
+    subprocess.run([sys.executable, *install, str(wheel)], check=True)
+    # The other packages are those of this environment; a plain line leaves out its .pth files.
+    others = made.site_packages / "others.pth"
+    others.write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
+    return made
+
+
+def test_jobs_conf_and_docs_are_installed(installed):
+    share = installed.site_packages / "spark_kafka_sink" / "share"
+    for kind, file in [("jobs", "demo.py"), ("conf", "throughput.conf"), ("docs", "options.md")]:
+        assert installed.command(kind, "--where") == str(share / kind)
+        assert (share / kind / file).is_file()
+    job = installed.command("job", "stream_to_kafka")
+    assert job == str(share / "jobs" / "stream_to_kafka.py")
+    assert installed.command("conf", "throughput") == str(share / "conf" / "throughput.conf")
+    assert installed.command("docs", "tuning") == str(share / "docs" / "tuning.md")
+
+
+def test_a_batch_job_of_the_wheel(installed, kafka, new_topic, tmp_path):
+    topic, folder = new_topic(2), tmp_path / "in"
+    folder.mkdir()
+    write_file(folder, 0)
+    conf = tmp_path / "job.conf"
+    shipped = Path(installed.command("conf", "throughput")).read_text(encoding="utf-8")
+    conf.write_text(shipped + QUIET, encoding="utf-8")
+    done = installed.run(
+        str(SPARK_HOME / "bin" / "spark-submit"),
+        "--properties-file",
+        str(conf),
+        installed.command("job", "batch_to_kafka"),
+        "--bootstrap-servers",
+        kafka.bootstrap_servers,
+        "--topic",
+        topic,
+        "--input",
+        str(folder),
+        "--key",
+        "id",
+        "--option",
+        f"metrics.path={tmp_path / 'metrics.jsonl'}",
+    )
+    assert done.returncode == 0, done.stderr
+    written = read_topic(kafka.bootstrap_servers, topic)
+    assert sorted(int(record.key) for record in written if record.key) == list(range(20))
+    [line] = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    metrics = json.loads(line)["metrics"]
+    assert metrics["load_ms"] > 0

@@ -1,18 +1,27 @@
-"""Streams: output modes, restart from a checkpoint, and nothing left behind."""
+"""Streams: output modes, restart from a checkpoint, what OpenTelemetry is told, and nothing left behind."""
 
+import gc
 import json
 import os
 import threading
+import time
 import urllib.request
 
 import psutil
+import pyarrow as pa
 import pytest
 
+import spark_kafka_sink
 from spark_kafka_sink import metrics as metrics_of_sink
-from tests.broker.processes import eventually
-from tests.patience import PATIENCE_S
+from spark_kafka_sink.metrics import names
+from spark_kafka_sink.metrics.otlp import telemetry_name
+from tests.otlp import attributes_of, metrics_in, receiver
+from tests.patience import PATIENCE_S, eventually
 from tests.prometheus import Samples
 from tests.reading import read_topic
+
+# Minutes of CPU, on a machine of any load.
+pytestmark = pytest.mark.timeout(1800)
 
 MICRO_BATCHES = 12
 ROWS_PER_FILE = 20
@@ -282,3 +291,121 @@ def test_a_continuous_trigger_loses_nothing(spark, kafka, new_topic, write, tmp_
     assert ordinary.awaitTermination(PATIENCE_S)
     values = sorted(int(r.value) for r in read_topic(kafka.bootstrap_servers, topic))
     assert values == list(range(100))
+
+
+TRACES = 2
+SIGNALS = 2
+
+
+def lines_of(path):
+    return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+
+
+def totals_of(request):
+    """By name, of the client as a whole."""
+    return {
+        metric.name: metric.sum.data_points[0].as_int
+        for metric in metrics_in(request)
+        if metric.name.startswith("org.apache.kafka.producer.")
+        and metric.WhichOneof("data") == "sum"
+        and attributes_of(metric.sum.data_points[0]).keys() == {"client_id", "query"}
+    }
+
+
+def check_order(spans):
+    """Of what follows, by the one clock of this machine."""
+    root = spans["micro-batch"]
+    assert root.start == spans["planning"].start
+    assert spans["planning"].end <= spans["tasks"].start
+    assert spans["tasks"].start <= spans["task"].start <= spans["task"].end <= spans["tasks"].end
+    assert spans["tasks"].start <= spans["flush"].start <= spans["flush"].end == spans["tasks"].end
+    assert spans["task flush"].end == spans["task"].end
+    assert spans["tasks"].end <= spans["commit"].start <= spans["commit"].end == root.end
+
+
+def test_each_micro_batch_is_a_trace_and_its_sums(spark, kafka, new_topic, tmp_path):
+    topic, folder, metrics = new_topic(3), tmp_path / "in", tmp_path / "metrics.jsonl"
+    folder.mkdir()
+    for number in range(TRACES):
+        write_file(folder, number)
+    began_ns = time.time_ns()
+    with receiver() as collector:
+        query = start(
+            read_files(spark, folder),
+            kafka,
+            topic,
+            tmp_path / "checkpoint",
+            metrics_path=str(metrics),
+            metrics_otlp_endpoint=collector.endpoint,
+        )
+        query.awaitTermination()
+        assert query.exception() is None
+        collector.wait_for(SIGNALS * TRACES)
+    ended_ns = time.time_ns()
+    lines = {line["trace_id"]: line for line in lines_of(metrics)}
+    assert len(lines) == len(collector.traces) == len(collector.metrics) == TRACES
+    for (trace_id, line), request in zip(lines.items(), collector.metrics):
+        spans = {s.name: s for s in collector.spans if s.trace_id.hex() == trace_id}
+        check_order(spans)
+        root = spans["micro-batch"]
+        # Spans begin with a millisecond.
+        assert began_ns - 1_000_000 <= root.start <= root.end <= ended_ns
+        assert root.attributes["pykafka_sink.batch_id"] == line["batch_id"]
+        assert root.attributes["messaging.batch.message_count"] == ROWS_PER_FILE
+        assert root.resource["pykafka_sink.query.id"] == str(query.id)
+        totals = totals_of(request)
+        assert totals["org.apache.kafka.producer.record.send.total"] >= ROWS_PER_FILE
+        values = names.values_of(line)
+        assert totals == {
+            telemetry_name(names.PRODUCER_GROUP, metric.name): round(value)
+            for metric in names.PRODUCER_METRICS
+            if metric.is_total and (value := metric.value(values)) is not None
+        }
+
+
+def test_a_write_that_fails_is_told_with_its_error(spark, kafka, new_topic):
+    rows = spark.range(10).selectExpr("cast(id as string) as value", "99 as partition")
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": new_topic(1)}
+    options["kafka.max.block.ms"] = "5000"
+    with receiver() as collector:
+        with pytest.raises(Exception, match="99"):
+            spark_kafka_sink.write(rows, {**options, "metrics.otlp.endpoint": collector.endpoint})
+        collector.wait_for(SIGNALS)
+    spans = {span.name: span for span in collector.spans}
+    root = spans["job"]
+    assert root.resource["spark.application.id"] == spark.sparkContext.applicationId
+    status = root.message.status
+    assert status.code == status.STATUS_CODE_ERROR
+    (event,) = root.message.events
+    assert attributes_of(event)["exception.message"] in status.message
+    assert root.start == spans["planning"].start <= spans["planning"].end <= spans["abort"].start
+
+
+FEW_OBJECTS = 20_000
+"""A worker that has written: with numba and pandas loaded it has about 170,000."""
+
+
+class CountObjects:
+    """An interceptor: values become the number of objects that a collection walks over."""
+
+    def on_send(self, arrow_batch):
+        count = str(len(gc.get_objects())).encode()
+        values = pa.array([count] * arrow_batch.num_rows, pa.binary())
+        return pa.RecordBatch.from_arrays([values], schema=arrow_batch.schema)
+
+
+def test_a_collection_after_a_task_walks_over_few_objects(spark, kafka, write):
+    """Spark makes one after each task; the next one of the worker waits for it."""
+    frame = spark.range(0, 20, 1, 4).selectExpr("CAST(CAST(id AS STRING) AS BINARY) AS value")
+    topic = "collections"
+    kafka.create_topic(topic, 1)
+    for _ in range(2):
+        write(
+            frame,
+            topic,
+            interceptors=f"{__name__}:CountObjects",
+            kafka_connections_max_idle_ms="1000",
+        )
+    counts = [int(read.value) for read in read_topic(kafka.bootstrap_servers, topic) if read.value]
+    assert len(counts) == 40
+    assert max(counts) < FEW_OBJECTS, counts

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_kafka_sink.producer import telemetry
-from tests.broker.producing import batch_of, open_producer, plan_of, send
+from tests.broker.producing import batch_of, open_producer, plan_of, producer_for, send
 from tests.patience import PATIENCE_MS, PATIENCE_S, until
 from tests.telemetry.cluster import PREFIX, WatchingKafka
 
@@ -62,13 +62,10 @@ def ours(watching):
         producer.flush()
         written += ROWS
 
-    producer = open_producer(
+    with producer_for(
         watching.bootstrap_servers, client_id="ours", client_rack="zone-b", linger_ms="0"
-    )
-    try:
+    ) as producer:
         until(lambda: len(watching.pushes("ours")) >= 4, write)
-    finally:
-        producer.close()
     pushes = watching.pushes("ours")
     sent = sum(sum(push.values("record.send.total")) for push in pushes)
     assert sent == written, "deltas add up"

@@ -4,7 +4,7 @@
 
 starts each Kafka and writes tests/unit/data/api_versions_<version>.json: by version of the request,
 the frame of the answer in hexadecimal, without its size, with correlation id 0. Requests are built
-here by hand. tests/broker/test_broker_versions.py compares the files with the brokers.
+here by hand. tests/broker/test_records.py compares the files with the brokers.
 """
 
 from __future__ import annotations

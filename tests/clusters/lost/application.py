@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 from pyspark.sql import SparkSession
 
-from tests.broker.processes import eventually
 from tests.chaos.traps import Traps
 from tests.clusters.lost.jobs import ROWS_PER_ARROW_BATCH, prepare
 from tests.clusters.standalone import CLIENT_CONF, StandaloneCluster
+from tests.patience import eventually
 
 WORKERS = 2
 PARTITIONS = 6

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from tests.broker.processes import eventually
 from tests.chaos.crash import STRAGGLE, Trap
 from tests.chaos.standalone import SPECULATION
 from tests.clusters.lost.application import WORKERS, Application
 from tests.clusters.lost.instants import Held
 from tests.clusters.lost.jobs import Shape
+from tests.patience import eventually
 
 Note = dict[str, Any]
 Happens = Callable[[Application, Held, random.Random], Note]

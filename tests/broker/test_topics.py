@@ -1,0 +1,663 @@
+"""Topics: described, created, changed and deleted; and the check of them before the first task."""
+
+import itertools
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError, DeliveryError, KafkaSinkError, TopicError
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.client.admin import AdminClient, create_missing
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.producer import producer as producer_module
+from spark_kafka_sink.producer.producer import ThreadedProducer
+from spark_kafka_sink.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
+from tests.broker.producing import (
+    Topics,
+    append,
+    batch_of,
+    creating,
+    open_producer,
+    plan_of,
+    producer_for,
+    why_unreachable,
+    write,
+)
+from tests.local_kafka import PatientKafka
+from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S, eventually, reason_given_time
+from tests.reading import read_topic, read_values
+
+UNKNOWN_TOPIC = 3
+COORDINATOR_LOAD_IN_PROGRESS = 14
+
+
+@pytest.fixture
+def admin(kafka):
+    with AdminClient.connect(kafka.bootstrap_servers) as admin_client:
+        yield admin_client
+
+
+def closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+class TestMetadata:
+    def test_brokers_and_controller(self, kafka, admin):
+        cluster = admin.metadata([], False, admin.deadline_in(PATIENCE_MS))
+        assert [(b.node_id, b.host, b.port) for b in cluster.brokers] == [(1, *kafka.address(1))]
+        assert cluster.controller_id == 1
+        assert cluster.topics == []
+
+    def test_one_topic_and_all(self, kafka, admin):
+        kafka.create_topic("am-one", partitions=4)
+        kafka.create_topic("am-other")
+        (topic,) = admin.metadata(["am-one"], False, admin.deadline_in(PATIENCE_MS)).topics
+        assert topic.name == "am-one"
+        assert sorted(p.partition_index for p in topic.partitions) == [0, 1, 2, 3]
+        names = {t.name for t in admin.metadata(None, False, admin.deadline_in(PATIENCE_MS)).topics}
+        assert names >= {"am-one", "am-other"}
+
+    def test_missing_topic_is_told_at_once(self, admin):
+        (topic,) = admin.metadata(["am-missing"], False, admin.deadline_in(AN_HOUR_MS)).topics
+        assert (topic.name, topic.error_code) == ("am-missing", UNKNOWN_TOPIC)
+
+    def test_waits_for_a_topic_that_is_being_created(self, admin):
+        (topic,) = admin.metadata(["am-auto"], True, admin.deadline_in(PATIENCE_MS)).topics
+        assert topic.error_code == 0
+        assert [partition.leader_id for partition in topic.partitions] == [1]
+
+
+class TestCreateTopics:
+    def test_each_topic_has_its_own_result(self, admin):
+        first = admin.create_topics([CreatableTopic("ac-exists", 1, 1)], 10_000)
+        assert first == {"ac-exists": None}
+        results = admin.create_topics(
+            [
+                CreatableTopic("ac-exists", 1, 1),
+                CreatableTopic("ac new", 1, 1),
+                CreatableTopic("ac-replicas", 1, 5),
+                CreatableTopic(
+                    "ac-new", 2, 1, configs=[CreatableTopicConfig("cleanup.policy", "compact")]
+                ),
+            ],
+            10_000,
+        )
+        assert results["ac-new"] is None
+        errors = {name: error.error.name for name, error in results.items() if error}
+        assert errors == {
+            "ac-exists": "TOPIC_ALREADY_EXISTS",
+            "ac new": "INVALID_TOPIC_EXCEPTION",
+            "ac-replicas": "INVALID_REPLICATION_FACTOR",
+        }
+        assert "create topic ac-exists: TOPIC_ALREADY_EXISTS" in str(results["ac-exists"])
+
+    def test_validate_only(self, admin):
+        topic = CreatableTopic("ac-validated", 1, 1)
+        assert admin.create_topics([topic], 10_000, validate_only=True) == {"ac-validated": None}
+        assert admin.create_topics([topic], 10_000) == {"ac-validated": None}
+
+
+def test_any_request_to_a_broker(kafka, admin):
+    node = Node(1, *kafka.address(1))
+    answers = []
+
+    def is_given_an_id():
+        request = InitProducerIdRequest(None, 60_000)
+        response = admin.request(node, request, admin.deadline_in(PATIENCE_MS))
+        answers.append(response)
+        # A broker that has no block of ids yet says so, and fetches one: errors are not retried.
+        assert response.error_code in (0, COORDINATOR_LOAD_IN_PROGRESS)
+        return response.error_code == 0
+
+    assert eventually(is_given_an_id)
+    assert answers[-1].producer_id >= 0
+
+
+class TestUnreachable:
+    def test_each_address_has_its_own_reason(self):
+        closed = closed_port()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            silent = server.getsockname()[1]
+            servers = f"127.0.0.1:{closed},nohost.invalid:9092,127.0.0.1:{silent}"
+            with AdminClient.connect(servers) as admin:
+                refused = f"127.0.0.1:{closed} (Connection refused), "
+                unknown = "nohost.invalid:9092 (host name: "
+                hangs = f"127.0.0.1:{silent} (no answer yet)"
+                message = why_unreachable(admin, refused, unknown, hangs)
+        assert message.startswith(f"no broker reachable: {refused}{unknown}")
+        assert message.endswith(hangs)
+
+    def test_listener_of_another_protocol(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            thread = threading.Thread(target=answer_as_http, args=(server,))
+            thread.start()
+            port = server.getsockname()[1]
+            with AdminClient.connect(f"127.0.0.1:{port}") as admin:
+                reason = "this address is an HTTP server"
+                message = why_unreachable(admin, reason)
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+        assert reason in message
+
+    def test_one_good_address_is_enough(self, kafka):
+        servers = f"127.0.0.1:{closed_port()},{kafka.bootstrap_servers}"
+        with AdminClient.connect(servers) as admin:
+            assert len(admin.metadata([], False, admin.deadline_in(AN_HOUR_MS)).brokers) == 1
+
+    def test_wrong_address_list(self):
+        with pytest.raises(ConfigError, match="the port is missing"):
+            AdminClient.connect("localhost")
+
+
+def answer_as_http(server):
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection:
+            connection.recv(1024)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+# For brokers that are away: nothing is gained by waiting for them.
+TIMEOUT = "preflight.timeout.ms"
+QUICK = {TIMEOUT: "500"}
+# For brokers that answer, on a machine that is busy.
+PATIENT = {TIMEOUT: "60000"}
+WAITING = "; the tasks will wait for the brokers"
+
+
+class Planned:
+    """What one planning said: the error in one line, or ``planned``; and the driver's log."""
+
+    def __init__(self, kind, options):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.broker.planning", kind, json.dumps(options)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.result = done.stdout.strip()
+        self.log = done.stderr.strip()
+
+    @property
+    def has_gone_on(self):
+        return self.result == "planned" and self.log.endswith(WAITING)
+
+    @classmethod
+    def telling(cls, reason, options):
+        """Of a stream, with as much time as the brokers need to tell ``reason``: all of it is waited
+        for where a topic is missing.
+        """
+        for timeout_ms in (8_000, 80_000, 800_000):
+            planned = cls("stream", {**options, TIMEOUT: str(timeout_ms)})
+            if reason in planned.result + planned.log:
+                break
+        return planned
+
+
+@pytest.fixture(scope="module")
+def stopped():
+    """A broker that was there once."""
+    with PatientKafka() as kafka:
+        kafka.stop(1)
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    """A broker that takes connections and answers nothing."""
+    with PatientKafka() as kafka:
+        kafka.pause(1)
+        yield kafka
+        kafka.resume(1)
+
+
+@pytest.fixture(scope="module")
+def demanding_kafka():
+    """One broker that wants three replicas of every topic."""
+    properties = {"auto.create.topics.enable": "false", "default.replication.factor": "3"}
+    with PatientKafka(server_properties=properties) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """As Spark leaves it before it plans the first micro-batch."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1")
+    (tmp_path / "commits").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def running(checkpoint):
+    """The checkpoint of a stream that has committed a micro-batch."""
+    (checkpoint / "commits" / "0").write_text("v1")
+    return checkpoint
+
+
+def options(kafka, checkpoint=None, **more):
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t", **QUICK}
+    if checkpoint is not None:
+        given["checkpointLocation"] = str(checkpoint)
+    return {**given, **{name.replace("_", "."): value for name, value in more.items()}}
+
+
+def test_a_running_stream_goes_on_while_the_brokers_are_away(stopped, running):
+    planned = Planned("stream", options(stopped, running))
+    assert planned.has_gone_on
+    assert f"no broker reachable: {stopped.bootstrap_servers} (Connection refused" in planned.log
+
+
+def test_a_running_stream_goes_on_while_a_broker_does_not_answer(frozen, running):
+    assert Planned("stream", options(frozen, running)).has_gone_on
+
+
+def test_a_checkpoint_is_found_as_a_uri_too(stopped, checkpoint):
+    refused = Planned("stream", options(stopped, f"file://{checkpoint}"))
+    assert refused.result.startswith("BootstrapError: no broker reachable")
+    (checkpoint / "commits" / "12").write_text("v1")
+    assert Planned("stream", options(stopped, f"file://{checkpoint}")).has_gone_on
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/checkpoints/flights", None])
+def test_a_stream_whose_checkpoint_is_elsewhere_goes_on(stopped, place):
+    """It may have run for weeks."""
+    assert Planned("stream", options(stopped, place)).has_gone_on
+
+
+def test_a_new_stream_with_a_wrong_address_fails_at_once(stopped, checkpoint):
+    refused = Planned("stream", options(stopped, checkpoint))
+    assert refused.result.startswith("BootstrapError: no broker reachable")
+
+
+def test_a_batch_write_fails_at_once(stopped, running):
+    refused = Planned("batch", options(stopped, running))
+    assert refused.result.startswith("BootstrapError: no broker reachable")
+
+
+def test_a_topic_that_is_missing(strict_kafka, checkpoint):
+    """Also what a broker says that has just come back, and has not caught up yet."""
+    given = options(strict_kafka, checkpoint, topic="nowhere")
+    missing = "topic 'nowhere' does not exist, and the brokers did not create it when asked"
+    refused = Planned.telling(missing, given)
+    assert refused.result.startswith(f"TopicError: {missing}")
+    (checkpoint / "commits" / "0").write_text("v1")
+    going_on = Planned.telling(missing, given)
+    assert going_on.has_gone_on
+    assert missing in going_on.log
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"topic": "no spaces"}, "TopicError: topic 'no spaces': INVALID_TOPIC_EXCEPTION (17)"),
+        ({"kafka_batchsize": "1"}, "ConfigError: Kafka option 'kafka.batchsize' is not"),
+    ],
+)
+def test_what_is_permanent_ends_a_running_stream(kafka, running, more, error):
+    given = {**options(kafka, running, **more), **PATIENT}
+    assert Planned("stream", given).result.startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "hint"),
+    [
+        (
+            "3",
+            "topic.creation.replication.factor = 3 is more than there are brokers: set it to their "
+            "number at most, to 1 for a cluster of one broker",
+        ),
+        (
+            "-1",
+            "The brokers' default.replication.factor is more than there are brokers, or they are "
+            "older than Kafka 2.4 and have no default: set topic.creation.replication.factor, to "
+            "1 for a cluster of one broker",
+        ),
+    ],
+)
+def test_a_creation_that_the_brokers_refuse_ends_a_running_stream(
+    demanding_kafka, running, replicas, hint
+):
+    more = {"topic_creation_enable": "true", "topic_creation_replication_factor": replicas}
+    given = {**options(demanding_kafka, running, topic="refused", **more), **PATIENT}
+    refused = Planned("stream", given)
+    assert refused.result.startswith(
+        "TopicError: topic 'refused' cannot be created by topic.creation.enable: "
+        "create topic refused: INVALID_REPLICATION_FACTOR (38)"
+    )
+    assert refused.result.endswith(hint)
+
+
+def test_a_decision_log_that_the_brokers_cannot_replicate(kafka, running):
+    more = {"delivery_guarantee": "exactly-once", "transactional_id_prefix": "alone"}
+    log_topic = {"transaction_log_topic": "log-of-three"}
+    given = {**options(kafka, running, **more, **log_topic), **PATIENT}
+    assert Planned("stream", given).result.endswith(
+        ". Set transaction.log.replication.factor to the number of brokers at most: to 1 for a "
+        "cluster of one broker, where decisions are lost with its disk"
+    )
+
+
+def test_a_commit_does_not_ask_the_brokers_again(stopped, checkpoint):
+    """Everything is written by then: nothing may fail it."""
+    committing = Planned("commit", options(stopped, checkpoint))
+    assert (committing.result, committing.log) == ("planned", "")
+
+
+CREATORS = 8
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def topics(strict_kafka):
+    """What is on ``strict_kafka``."""
+    return Topics(strict_kafka.bootstrap_servers)
+
+
+class TestCreation:
+    def test_partitions_and_configs_are_those_asked_for(self, strict_kafka, topics):
+        config = creating(
+            strict_kafka.bootstrap_servers,
+            partitions="3",
+            replication_factor="1",
+            configs="retention.ms=86400000,cleanup.policy=compact,delete,max.message.bytes=2000000",
+        )
+        producer = ThreadedProducer(config)
+        batch = batch_of(key=[b"%d" % n for n in range(100)], value=[b"v"] * 100)
+        try:
+            producer.append(batch, plan_of(batch, "tc-asked"))
+            producer.flush()
+        finally:
+            producer.close()
+        assert topics.created("tc-asked") == {0: [1], 1: [1], 2: [1]}
+        assert topics.own_configs("tc-asked") == {
+            "retention.ms": "86400000",
+            "cleanup.policy": "compact,delete",
+            "max.message.bytes": "2000000",
+        }
+        records = read_topic(strict_kafka.bootstrap_servers, "tc-asked")
+        assert len(records) == 100
+        assert {r.partition for r in records} == {0, 1, 2}
+
+    def test_numbers_not_given_are_the_brokers(self, strict_kafka, topics):
+        write(creating(strict_kafka.bootstrap_servers), "tc-defaults", [b"v"])
+        assert topics.created("tc-defaults") == {0: [1]}
+        assert topics.own_configs("tc-defaults") == {}
+        assert read_values(strict_kafka.bootstrap_servers, "tc-defaults") == [b"v"]
+
+    def test_replication_factor(self, pair):
+        """By default the pair replicates twice, and then once where that is asked for."""
+        topics = Topics(pair.bootstrap_servers)
+        write(creating(pair.bootstrap_servers, partitions="2"), "tc-twice", [b"v"])
+        config = creating(pair.bootstrap_servers, partitions="2", replication_factor="1")
+        write(config, "tc-once", [b"v"])
+        assert topics.created("tc-twice") == {0: [1, 2], 1: [1, 2]}
+        assert sorted(map(len, topics.created("tc-once").values())) == [1, 1]
+
+    def test_brokers_that_would_create_it_themselves_do_not(self, kafka, topics):
+        """auto.create.topics.enable would make one partition, and be first."""
+        write(creating(kafka.bootstrap_servers, partitions="5"), "tc-auto", [b"v"])
+        assert len(Topics(kafka.bootstrap_servers).created("tc-auto")) == 5
+
+    def test_all_missing_topics_of_an_arrow_batch(self, strict_kafka, topics, monkeypatch):
+        """Together, in one request: each costs a pause for metadata."""
+        asked = []
+
+        def create(admin, topics, creation):
+            asked.append(set(topics))
+            create_missing(admin, topics, creation)
+
+        monkeypatch.setattr(producer_module, "create_missing", create)
+        names = [f"tc-column-{n}" for n in range(12)]
+        strict_kafka.create_topic(names[1])
+        batch = pa.record_batch({"topic": names * 5, "value": [b"%d" % n for n in range(60)]})
+        with closing(
+            ThreadedProducer(creating(strict_kafka.bootstrap_servers, partitions="2"))
+        ) as producer:
+            producer.append(batch, ColumnPositions(topic=0, value=1))
+            producer.flush()
+        assert asked == [{*names} - {names[1]}]
+        assert [len(topics.created(name)) for name in names] == [2, 1] + [2] * 10
+        assert [topics.records_count(name) for name in names] == [5] * 12
+        written = read_values(strict_kafka.bootstrap_servers, names[7])
+        assert sorted(written) == sorted(b"%d" % row for row in range(7, 60, 12))
+
+    def test_other_topics_are_written_meanwhile(self, strict_kafka, monkeypatch):
+        """Creating may take seconds, in which the sender must not wait for the task."""
+        strict_kafka.create_topic("tc-meanwhile")
+        servers = strict_kafka.bootstrap_servers
+        seen = []
+
+        def create_slowly(*arguments):
+            eventually(lambda: read_topic(servers, "tc-meanwhile"))
+            seen.append(read_values(servers, "tc-meanwhile"))
+            create_missing(*arguments)
+
+        monkeypatch.setattr(producer_module, "create_missing", create_slowly)
+        # It lingers until the other topic is being created.
+        with closing(ThreadedProducer(creating(servers, {"linger.ms": "700"}))) as producer:
+            append(producer, "tc-meanwhile", [b"1"])
+            append(producer, "tc-slow", [b"2"])
+            producer.flush()
+        assert read_values(servers, "tc-slow") == [b"2"]
+        assert seen == [[b"1"]]
+
+    def test_an_existing_topic_is_left_as_it_is(self, strict_kafka, topics):
+        strict_kafka.create_topic("tc-there", 2, configs={"retention.ms": "7200000"})
+        config = creating(strict_kafka.bootstrap_servers, partitions="9", configs="retention.ms=1")
+        write(config, "tc-there", [b"v"])
+        assert len(topics.created("tc-there")) == 2
+        assert topics.own_configs("tc-there") == {"retention.ms": "7200000"}
+
+    def test_several_creators_at_once(self, strict_kafka, topics):
+        """As the tasks of a stage do: whoever is second finds the topic there."""
+        config = creating(strict_kafka.bootstrap_servers, partitions="3")
+        barrier = threading.Barrier(CREATORS)
+        failures = []
+        ids = set()
+
+        def create(number):
+            try:
+                barrier.wait(PATIENCE_S)
+                write(config, "tc-race", [b"%d:%d" % (number, n) for n in range(50)])
+                ids.add(str(topics.topic_id("tc-race")))
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=create, args=(number,)) for number in range(CREATORS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert failures == []
+        assert len(ids) == 1
+        assert len(topics.created("tc-race")) == 3
+        expected = Counter(b"%d:%d" % (c, n) for c in range(CREATORS) for n in range(50))
+        written = read_values(strict_kafka.bootstrap_servers, "tc-race")
+        assert Counter(written) == expected
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("creation", "patterns"),
+        [
+            ({"replication_factor": "3"}, ["INVALID_REPLICATION_FACTOR", "1 broker"]),
+            ({"configs": "retenshun.ms=1"}, ["INVALID_CONFIG", r"retenshun\.ms"]),
+            ({"configs": "retention.ms=a week"}, ["INVALID_CONFIG", r"retention\.ms", "a week"]),
+        ],
+        ids=["replication-factor", "unknown-config", "wrong-value"],
+    )
+    def test_the_brokers_reason_is_told(self, strict_kafka, creation, patterns, topics):
+        at_once = {"max.block.ms": str(AN_HOUR_MS)}
+        config = creating(strict_kafka.bootstrap_servers, at_once, **creation)
+        with pytest.raises(TopicError) as raised:
+            write(config, "tc-refused", [b"v"])
+        message = str(raised.value)
+        assert message.startswith("topic 'tc-refused' cannot be created by topic.creation.enable: ")
+        for pattern in patterns:
+            assert raised.match(pattern)
+        assert topics.replicas("tc-refused") == {}
+
+    def test_a_name_that_no_topic_may_have(self, strict_kafka):
+        with pytest.raises(TopicError, match="'no/topic': INVALID_TOPIC_EXCEPTION.*1 to 249"):
+            write(creating(strict_kafka.bootstrap_servers), "no/topic", [b"v"])
+
+    def test_the_producer_goes_on_with_other_topics(self, strict_kafka):
+        """Nothing of the refused Arrow batch was sent, so nothing is lost with it."""
+        strict_kafka.create_topic("tc-goes-on")
+        config = creating(strict_kafka.bootstrap_servers, replication_factor="3")
+        with closing(ThreadedProducer(config)) as producer:
+            append(producer, "tc-goes-on", [b"1"])
+            with pytest.raises(TopicError):
+                append(producer, "tc-goes-not", [b"lost"])
+            append(producer, "tc-goes-on", [b"2"])
+            producer.flush()
+        written = read_values(strict_kafka.bootstrap_servers, "tc-goes-on")
+        assert written == [b"1", b"2"]
+
+
+class TestWithoutTheOption:
+    def test_a_missing_topic_is_an_error_in_time(self, strict_kafka, topics):
+        """It is asked for until max.block.ms is over: somebody may be about to create it."""
+
+        def block(timeout_ms):
+            options = {"max_block_ms": str(timeout_ms)}
+            with producer_for(strict_kafka.bootstrap_servers, **options) as producer:
+                started = time.monotonic()
+                try:
+                    append(producer, "tc-none", [b"v"])
+                finally:
+                    # The producer counts whole milliseconds.
+                    assert time.monotonic() - started >= (timeout_ms - 1) / 1000
+
+        unknown = "'tc-none': UNKNOWN_TOPIC_OR_PARTITION"
+        message = reason_given_time(block, TopicError, 1_000, unknown)
+        assert unknown in message
+        assert "check that the topic exists" in message
+        assert topics.replicas("tc-none") == {}
+
+    def test_a_topic_that_somebody_creates_in_time(self, strict_kafka):
+        producer = open_producer(strict_kafka.bootstrap_servers)
+        written = threading.Thread(target=append, args=(producer, "tc-soon", [b"v"]))
+        try:
+            written.start()
+            assert eventually(lambda: "tc-soon" in producer._metadata.problems)
+            strict_kafka.create_topic("tc-soon")
+            written.join(PATIENCE_S)
+            producer.flush()
+        finally:
+            producer.close()
+        assert read_values(strict_kafka.bootstrap_servers, "tc-soon") == [b"v"]
+
+
+class TestMorePartitions:
+    def test_are_used_after_metadata_max_age(self, strict_kafka, topics):
+        topic = "tc-grows"
+        strict_kafka.create_topic(topic, 2)
+        keyed = batch_of(key=[b"%d" % n for n in range(200)], value=[b"before"] * 200)
+        explicit = batch_of(value=[b"explicit"], partition=[4])
+        soon = {"metadata_max_age_ms": "100", "max_block_ms": "5000"}
+        producer = open_producer(strict_kafka.bootstrap_servers, **soon)
+
+        def is_accepted():
+            try:
+                producer.append(explicit, plan_of(explicit, topic))
+            except TopicError:
+                return False
+            return True
+
+        try:
+            producer.append(keyed, plan_of(keyed, topic))
+            with pytest.raises(TopicError, match="Invalid partition 4 .* 2 partition"):
+                producer.append(explicit, plan_of(explicit, topic))
+            topics.grow(topic, 5)
+            assert eventually(is_accepted)
+            keyed = batch_of(key=[b"%d" % n for n in range(200)], value=[b"after"] * 200)
+            producer.append(keyed, plan_of(keyed, topic))
+            producer.flush()
+        finally:
+            producer.close()
+        by_value = {}
+        for record in read_topic(strict_kafka.bootstrap_servers, topic):
+            by_value.setdefault(record.value, Counter())[record.partition] += 1
+        assert by_value[b"before"].keys() == {0, 1}
+        assert by_value[b"explicit"] == {4: 1}
+        assert by_value[b"after"].keys() == {0, 1, 2, 3, 4}
+        assert by_value[b"before"].total() == by_value[b"after"].total() == 200
+
+
+class TestTopicsThatGoAway:
+    @pytest.fixture
+    def producer_at_work(self, strict_kafka, request):
+        """A producer that has written to a topic, and the topic's name."""
+        topic = f"tc-gone-{next(numbers)}"
+        strict_kafka.create_topic(topic)
+        # Long enough for the first records, which must arrive.
+        options = {"request_timeout_ms": "2000", "delivery_timeout_ms": "10000"}
+        options.update(getattr(request, "param", {}))
+        with producer_for(strict_kafka.bootstrap_servers, **options) as producer:
+            append(producer, topic, [b"old"] * 10)
+            producer.flush()
+            yield producer, topic
+
+    @pytest.mark.parametrize(
+        "producer_at_work",
+        [{}, {"metadata_max_age_ms": "100"}, {"enable_idempotence": "false"}],
+        ids=["stale-metadata", "fresh-metadata", "not-idempotent"],
+        indirect=True,
+    )
+    def test_nothing_goes_into_the_new_incarnation(self, strict_kafka, producer_at_work, topics):
+        producer, topic = producer_at_work
+        first_id = topics.topic_id(topic)
+        topics.delete(topic)
+        strict_kafka.create_topic(topic)
+        second_id = topics.topic_id(topic)
+        assert first_id != second_id
+        failure = failure_of(producer, topic)
+        assert isinstance(failure, (TopicError, DeliveryError))
+        assert f"topic '{topic}' was deleted and created again while the job ran" in str(failure)
+        assert not producer.is_healthy
+        assert read_topic(strict_kafka.bootstrap_servers, topic) == []
+
+    def test_a_deleted_topic_is_an_error_in_time(self, strict_kafka, producer_at_work, topics):
+        producer, topic = producer_at_work
+        topics.delete(topic)
+        failure = failure_of(producer, topic)
+        assert isinstance(failure, DeliveryError)
+        message = str(failure)
+        assert f"{topic}-0" in message
+        assert "kafka.delivery.timeout.ms = 10000" in message
+        assert "UNKNOWN_TOPIC" in message
+        assert topics.topic_id(topic) is None
+
+    def test_a_new_producer_writes_to_the_new_one(self, strict_kafka, producer_at_work, topics):
+        _, topic = producer_at_work
+        topics.delete(topic)
+        strict_kafka.create_topic(topic)
+        with producer_for(strict_kafka.bootstrap_servers) as producer:
+            append(producer, topic, [b"new"])
+            producer.flush()
+        assert read_values(strict_kafka.bootstrap_servers, topic) == [b"new"]
+
+
+def failure_of(producer, topic):
+    """What writing to ``topic`` raises."""
+    try:
+        append(producer, topic, [b"for the old one"] * 10)
+        producer.flush()
+    except KafkaSinkError as error:
+        return error
+    pytest.fail("the producer says that everything was written")
