@@ -133,7 +133,7 @@ test-parity: $(VENV)/dev.installed
 	$(BIN)/python -m tests.parity.results > docs/internals/parity.md
 
 test-report: $(VENV)/browser.installed
-	$(BIN)/python -m pytest -m long tests/browser/test_report.py tests/browser/test_size.py
+	$(BIN)/python -m pytest -m long tests/browser/test_report.py
 
 test-report-cases: $(VENV)/browser.installed
 	$(BIN)/python -m pytest -m long tests/browser/test_cases.py
@@ -225,7 +225,7 @@ scale: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.scale
 	$(BIN)/python -m tests.chaos.spark_scale
 	$(BIN)/python -m tests.simulation.fleet_storms
-	$(BIN)/python -m tests.chaos.scale_table
+	$(BIN)/python -m tests.chaos.table
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff check .

@@ -10,7 +10,6 @@ from tests.patience import PATIENCE_S
 
 _CHUNK_BYTES = 1 << 16
 _NO_LINGER = struct.pack("ii", 1, 0)
-Address = tuple[str, int]
 
 
 class TcpProxy:

@@ -29,7 +29,7 @@ from tests.broker.producing import (
     send,
     write,
 )
-from tests.chaos.verdict import Verdict, judge
+from tests.chaos.jobs import Verdict, judge
 from tests.patience import PATIENCE_S, eventually
 from tests.reading import consumer, read_topic
 from tests.unit.record_api_versions import FUTURE_VERSION, ask, recorded

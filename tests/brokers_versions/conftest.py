@@ -1,16 +1,14 @@
 """One broker of each version after the other."""
 
-from typing import Any
-
 import pytest
 
 from spark_kafka_sink.localkafka.settings import FAST_FAILOVER
-from tests.brokers_versions.versions import (
+from tests.brokers_versions.zookeeper_kafka import (
     TOO_OLD_FOR_TRANSACTIONS,
     VERSIONS,
     WITH_ZOOKEEPER,
+    ZooKeeperKafka,
 )
-from tests.brokers_versions.zookeeper_kafka import ZooKeeperKafka
 from tests.compatibility import results
 from tests.local_kafka import PatientKafka
 from tests.spark.session import spark_session
@@ -26,9 +24,6 @@ ON_BROKERS_THAT_TELL = _on(v for v in VERSIONS if v not in TOO_OLD_FOR_TRANSACTI
 """What became of a transaction, which exactly-once needs: since Kafka 3.0."""
 ON_BROKERS_THAT_DO_NOT = _on(TOO_OLD_FOR_TRANSACTIONS)
 _PROPERTIES = {"auto.create.topics.enable": "false"}
-
-Broker = Any
-"""A LocalKafka or a ZooKeeperKafka."""
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

@@ -26,9 +26,8 @@ from spark_kafka_sink.protocol.messages.topics import (
     CreatableTopicConfig,
 )
 from tests.chaos.faults import FAULTS, Situation
-from tests.chaos.jobs import JOBS
+from tests.chaos.jobs import JOBS, judge
 from tests.chaos.table import write_results
-from tests.chaos.verdict import judge
 from tests.proxy import TcpProxy
 
 RECORDS = 2_000_000

@@ -21,13 +21,11 @@ from pathlib import Path
 
 from spark_kafka_sink.localkafka.cluster import PORTS_VARIABLE, usual_ports
 from tests.chaos.driver import IN_ONE_JVM, SparkDriver
-from tests.chaos.links import linked_brokers
+from tests.chaos.jobs import judge
 from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
-from tests.chaos.readers import EndOffsets, Watch, lingering
-from tests.chaos.scene import Scene
-from tests.chaos.standalone import SPECULATION, on_two_hosts
+from tests.chaos.scene import EndOffsets, Scene, Watch, lingering, linked_brokers
 from tests.chaos.table import write_exactly_once
-from tests.chaos.verdict import judge
+from tests.clusters.standalone import SPECULATION, on_two_hosts
 
 MICRO_BATCHES = 400
 ROWS_PER_BATCH = 800

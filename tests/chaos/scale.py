@@ -31,7 +31,7 @@ from spark_kafka_sink.protocol.messages.topics import (
 from spark_kafka_sink.protocol.schema import decode_message, encode_message
 from spark_kafka_sink.protocol.types import Writer
 from tests.broker.producing import plan_of, producer_for
-from tests.chaos.verdict import judge
+from tests.chaos.jobs import judge
 
 PARTITIONS = 1000
 ROWS = 2_000_000

@@ -1,22 +1,23 @@
-"""The parts of docs/internals/reliability.md that are generated: runs under faults, and planted bugs.
+"""The tables of docs/internals/reliability.md and scale.md: runs under faults, and planted bugs.
 
-python -m tests.chaos.table     # from the JSON files in tests/chaos and the bugs of tests/simulation
+python -m tests.chaos.table     # from the JSON files and the bugs of tests/simulation
 """
 
 import fcntl
 import json
 import os
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 
-from tests.chaos.exactly_once_table import exactly_once_table, query_faults_table
-from tests.clusters.lost import table as lost
-from tests.simulation import query_bugs
+from tests.simulation import fleet_storms, query_bugs
 from tests.simulation.refusal_bugs import PRODUCER_BUGS
 from tests.simulation.sasl_bugs import SASL_BUGS
 
 RESULTS = Path(__file__).parent / "results.json"
-EXACTLY_ONCE = Path(__file__).parent / "exactly_once_results.json"
+EXACTLY_ONCE = RESULTS.with_name("exactly_once_results.json")
+SPARK_SCALE = RESULTS.with_name("spark_scale_results.json")
+LOST = RESULTS.parents[1] / "clusters" / "lost_results.json"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "reliability.md"
 
 
@@ -69,7 +70,7 @@ def render(text):
         "query bugs": bugs_table(query_bugs.BUGS),
         "exactly-once": exactly_once_table(exactly_once),
         "query faults": query_faults_table(exactly_once),
-        "lost": lost.lost_table(lost.read()),
+        "lost": lost_table(read(LOST)),
     }
     for name, table in tables.items():
         text = replaced(text, name, table)
@@ -93,6 +94,12 @@ def write_exactly_once(results):
         _write(EXACTLY_ONCE, sorted(newest_first, key=lambda r: str(r["guarantee"]), reverse=True))
 
 
+def write_lost(results):
+    """Keep ``results``, in place of older ones of the same runs."""
+    with _alone():
+        _write(LOST, merged_lost([*read(LOST), *results]))
+
+
 def _version(result):
     return [int(part) for part in result["kafka"].split(".")]
 
@@ -114,7 +121,8 @@ def _write(path, results):
 
 
 def _write_tables():
-    _replace(DOCUMENT, render(DOCUMENT.read_text(encoding="utf-8")))
+    for document, rendered in ((DOCUMENT, render), (SCALE_DOCUMENT, render_scale)):
+        _replace(document, rendered(document.read_text(encoding="utf-8")))
 
 
 def _replace(path, text):
@@ -124,11 +132,139 @@ def _replace(path, text):
     hidden.replace(path)
 
 
-def write_tables():
-    """Rewrite docs/internals/reliability.md."""
-    with _alone():
-        _write_tables()
+_KINDS = ("driver", "worker", "attempt", "speculation", "broker", "hung", "cut off")
+
+
+def exactly_once_table(results):
+    """One row per run."""
+    lines = [
+        "| Kafka | delivery | micro-batches | rows | drivers killed | workers killed "
+        "| tasks attempted again | coordinators killed | brokers hung | log's leader cut off "
+        "| query stopped by itself | read | lost | doubled | left open "
+        "| recovery, median and longest | readers waited for a killed task, at most | minutes |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: "
+        "| ---: | ---: | ---: | ---: | ---: |",
+    ]
+    lines += [_row(result) for result in results]
+    return "\n".join(lines)
+
+
+def _row(result):
+    faults, recovery = result["faults"], result["recovery_s"]
+    is_control = result["guarantee"] == "at-least-once"
+    left = "–" if is_control else str(len(result["left_open"]) + len(result["found_open"]))
+    lag = (
+        f"{result['reader_lag_s']['max']:.1f} s, {result['reader_lag_batches']['max']} micro-batch"
+    )
+    return (
+        f"| {result['kafka']} | {result['guarantee']} | {result['micro_batches']:,} "
+        f"| {result['records']:,} | {result['driver_kills']} | {faults.get('worker', 0)} "
+        f"| {'–' if is_control else result['attempts']} | {faults.get('broker', 0)} "
+        f"| {faults.get('hung', 0)} | {faults.get('cut off', 0)} | {len(result['failures'])} "
+        f"| {result['read']:,} | {result['lost']:,} | {result['doubled']:,} | {left} "
+        f"| {recovery['median']:.0f} s, {recovery['max']:.0f} s | {lag} "
+        f"| {result['seconds'] / 60:.0f} |"
+    )
+
+
+def query_faults_table(results):
+    """One row per fault, and how often each run with exactly-once delivery went through it."""
+    runs = [r for r in results if r["guarantee"] == "exactly-once"]
+    names = [f"Kafka {r['kafka']}" for r in runs]
+    lines = [
+        f"| what was done | {' | '.join(names)} |",
+        f"| --- | {' | '.join('---:' for _ in runs)} |",
+    ]
+    faults = {event["what"]: event["kind"] for run in runs for event in run["events"]}
+    for what in sorted(faults, key=lambda name: _KINDS.index(faults[name])):
+        counts = [str(sum(e["what"] == what for e in run["events"])) for run in runs]
+        lines.append(f"| {what} | {' | '.join(counts)} |")
+    return "\n".join(lines)
+
+
+def _kind_of_loss(result):
+    return result["fault"], result["job"], result["guarantee"]
+
+
+def merged_lost(results):
+    """The newest of each run, by kind and number."""
+    return list({(*_kind_of_loss(r), r["number"]): r for r in results}.values())
+
+
+def lost_table(results):
+    """One row for each fault, job and guarantee: sums over its runs."""
+    lines = [
+        "| what is lost | job | delivery | runs | instants | rows | lost | doubled | left open |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    order = list(dict.fromkeys(r["fault"] for r in results))
+    by_kind_of_loss = sorted(
+        results, key=lambda r: (order.index(r["fault"]), *_kind_of_loss(r)[1:])
+    )
+    for (_, job, guarantee), runs in (
+        (k, list(g)) for k, g in groupby(by_kind_of_loss, _kind_of_loss)
+    ):
+        instants = len({r["instant"] for r in runs if "instant" in r}) or "–"
+        is_open = "–" if guarantee == "at-least-once" else sum(len(r["left_open"]) for r in runs)
+        rows = sum(r["read"] - r["doubled"] + r["lost"] for r in runs)
+        lines.append(
+            f"| {runs[0]['what']} | {job} | {guarantee} | {len(runs)} | {instants} | {rows:,} "
+            f"| {sum(r['lost'] for r in runs):,} | {sum(r['doubled'] for r in runs):,} | {is_open} |"
+        )
+    return "\n".join(lines)
+
+
+SCALE_DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "scale.md"
+
+
+def jobs_table(costs):
+    """One row per job."""
+    lines = [
+        "| job | rows | seconds | before the first task, ms | after the last task, ms "
+        "| of it transactions, ms | commit message, bytes | largest worker, MiB "
+        "| connections at once | connections made | metadata requests | produce requests "
+        "| InitProducerId |",
+        "| --- |" + " ---: |" * 12,
+    ]
+    for cost in costs:
+        counted = cost["requests"]
+        commit_ms = "" if cost["commit_ms"] is None else f"{cost['commit_ms']:,.0f}"
+        lines.append(
+            f"| {cost['job']} | {cost['records']:,} | {cost['seconds']:,} | {cost['before_ms']:,} "
+            f"| {cost['after_ms']:,} | {commit_ms} | {cost['message_bytes']:,} "
+            f"| {cost['worker_peak_mib']:.0f} | {cost['connections_peak']} "
+            f"| {counted['connections']:,} | {counted['metadata']:,} | {counted['produce']:,} "
+            f"| {counted['init_producer_id']:,} |"
+        )
+    return "\n".join(lines)
+
+
+def storms_table(results):
+    """One row per fleet and step."""
+    lines = [
+        "| producers | connections are | step | all acknowledged after, s | half after, s "
+        "| connections made | most at one broker in 0.1 s | given up "
+        "| longest wait for a broker's thread, s | metadata requests | most in 0.1 s | failed |",
+        "| ---: | --- | --- |" + " ---: |" * 9,
+    ]
+    for result in results:
+        for name, step in result["steps"].items():
+            lines.append(
+                f"| {result['producers']:,} | {result['connections are']} | {name} "
+                f"| {step['last_ms'] / 1000:.1f} | {step['median_ms'] / 1000:.1f} "
+                f"| {step['connections']:,} | {step['connections_peak']:,} | {step['given_up']:,} "
+                f"| {step['longest_wait_of_a_broker_ms'] / 1000:.1f} "
+                f"| {step['metadata_requests']:,} | {step['metadata_peak']:,} | {step['failed']} |"
+            )
+    return "\n".join(lines)
+
+
+def render_scale(text):
+    """The document with its tables as they are now."""
+    text = replaced(text, "jobs", jobs_table(read(SPARK_SCALE)))
+    return replaced(text, "storms", storms_table(read(fleet_storms.RESULTS)))
 
 
 if __name__ == "__main__":
-    write_tables()
+    with _alone():
+        _write_tables()

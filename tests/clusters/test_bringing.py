@@ -9,12 +9,9 @@ import pytest
 
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.record.compiled.library import library_name, platform_name
-from tests.clusters.connect import server_python
 from tests.clusters.standalone import CLIENT_CONF
-from tests.clusters.working import WORK, clean_environment, run
+from tests.clusters.working import WORK, clean_environment, run, server_python
 from tests.snippets import blocks, command_lines
-
-pytestmark = pytest.mark.long
 
 # Executors have no home, and nothing of this checkout on their path.
 BARE = {

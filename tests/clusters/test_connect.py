@@ -10,9 +10,15 @@ import pyspark
 import pytest
 
 from spark_kafka_sink.cli import main
-from tests.clusters.connect import client_environment, client_python, start_server
 from tests.clusters.standalone import StandaloneCluster
-from tests.clusters.working import WORK, check_and_record, run
+from tests.clusters.working import (
+    WORK,
+    check_and_record,
+    client_environment,
+    client_python,
+    run,
+    start_server,
+)
 from tests.reading import read_topic
 from tests.snippets import blocks
 

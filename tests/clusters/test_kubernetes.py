@@ -5,8 +5,7 @@ import json
 import pytest
 
 from spark_kafka_sink.config.sink_options import SinkOptions
-from tests.clusters.connect import Environment
-from tests.clusters.working import REPOSITORY, run, with_this_python
+from tests.clusters.working import REPOSITORY, Environment, run, with_this_python
 
 pytestmark = pytest.mark.long
 

@@ -22,7 +22,6 @@ from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, TimedInput
 from tests.golden.generate import find_javac
 
-Settings = dict[str, str]
 _TIMESTAMP_MS = 1_700_000_000_000
 _POSITIONS = ColumnPositions(value=0, partition=1, timestamp=2, topic_option="")
 _SOURCE = Path(__file__).with_name("Producing.java")

@@ -3,7 +3,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.kfake.cluster import KfakeCluster, build
+from tests.kfake.writing import KfakeCluster, build
 
 WHERE_GO_INSTALLS_ITSELF = "/usr/local/go/bin"
 

@@ -1,12 +1,21 @@
-"""Connections that end, answers that are late or lost, leaders that move, brokers that throttle."""
+"""What kfake's brokers do to connections, answers and leaders, the errors that they answer, and their versions."""
 
+import logging
 import random
 import threading
 
 import pytest
 
+from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.producer import telemetry
+from spark_kafka_sink.producer.pool import POOL
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.task import write_rows
+from tests.broker.producing import batch_of, open_producer, plan_of
+from tests.broker.test_records import CODECS
 from tests.kfake.writing import ROWS_PER_CHUNK, Numbers
-from tests.patience import eventually
+from tests.patience import PATIENCE_MS, eventually, until
 
 pytestmark = pytest.mark.long
 
@@ -112,3 +121,167 @@ def test_without_idempotence_the_same_doubles_records(cluster):
         for n in range(numbers.partitions)
     ]
     assert sum(log_ends) > numbers.chunks * ROWS_PER_CHUNK
+
+
+TRIED_AGAIN = (
+    "NOT_LEADER_FOR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "REPLICA_NOT_AVAILABLE",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "REQUEST_TIMED_OUT",  # the records are in the log all the same
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",  # and here
+    "KAFKA_STORAGE_ERROR",
+    "CORRUPT_MESSAGE",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "THROTTLING_QUOTA_EXCEEDED",
+    "UNKNOWN_TOPIC_ID",
+    "INCONSISTENT_TOPIC_ID",
+)
+NEW_EPOCH = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID")
+REFUSED = (
+    "TOPIC_AUTHORIZATION_FAILED",
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "INVALID_TOPIC_EXCEPTION",
+    "INVALID_RECORD",
+    "INVALID_REQUIRED_ACKS",
+    "INVALID_TIMESTAMP",
+    "POLICY_VIOLATION",
+    "UNSUPPORTED_COMPRESSION_TYPE",
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+    "UNKNOWN_SERVER_ERROR",
+    "INVALID_REQUEST",
+    "INVALID_PRODUCER_EPOCH",
+)
+
+skip = pytest.mark.parametrize("skip", [0, 3], ids=["at first", "after three"])
+
+
+@skip
+@pytest.mark.parametrize("error", TRIED_AGAIN)
+def test_what_may_pass_is_tried_again(cluster, error, skip):
+    numbers = Numbers(cluster).create()
+    cluster.do("fault", api="Produce", error=error, count=3, skip=skip)
+    assert numbers.deliver().retries >= 3
+
+
+@skip
+@pytest.mark.parametrize("error", NEW_EPOCH)
+def test_lost_sequences_begin_anew(cluster, error, skip):
+    """In one partition: other partitions go on with the older epoch while they have batches in
+    flight, as the Java client's do, which Apache Kafka takes and kfake does not.
+    """
+    numbers = Numbers(cluster, partitions=1).create()
+    cluster.do("fault", api="Produce", error=error, count=3, skip=skip)
+    assert numbers.deliver().retries >= 3
+
+
+@pytest.mark.parametrize("error", REFUSED)
+def test_what_will_not_pass_fails_the_task(cluster, error):
+    numbers = Numbers(cluster).create()
+    cluster.do("fault", api="Produce", error=error, count=-1)
+    with pytest.raises(KafkaSinkError) as raised:
+        numbers.deliver()
+    assert error in str(raised.value)
+    assert numbers.topic in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "error", ["LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "KAFKA_STORAGE_ERROR"]
+)
+def test_metadata_that_are_not_there_yet(cluster, error):
+    numbers = Numbers(cluster).create()
+    cluster.do("fault", api="Metadata", error=error, topic=numbers.topic, count=3)
+    numbers.deliver()
+    assert cluster.do("hits") == 3
+
+
+@pytest.mark.parametrize("error", ["TOPIC_AUTHORIZATION_FAILED", "INVALID_TOPIC_EXCEPTION"])
+def test_metadata_that_are_refused(cluster, error):
+    numbers = Numbers(cluster).create()
+    cluster.do("fault", api="Metadata", error=error, topic=numbers.topic, count=-1)
+    with pytest.raises(KafkaSinkError, match=f"{numbers.topic}.*{error}"):
+        numbers.deliver()
+
+
+@pytest.mark.parametrize(
+    "error", ["COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"]
+)
+def test_a_producer_id_is_asked_for_again(cluster, error):
+    numbers = Numbers(cluster).create()
+    cluster.do("fault", api="InitProducerID", error=error, count=3)
+    numbers.deliver()
+    assert cluster.do("hits") == 3
+
+
+def test_a_producer_id_that_is_refused(cluster):
+    numbers = Numbers(cluster).create()
+    cluster.do("fault", api="InitProducerID", error="CLUSTER_AUTHORIZATION_FAILED", count=-1)
+    with pytest.raises(KafkaSinkError, match="CLUSTER_AUTHORIZATION_FAILED") as raised:
+        numbers.deliver()
+    assert "kafka.enable.idempotence=false" in str(raised.value)
+
+
+def test_batches_that_are_too_large_are_split(cluster):
+    numbers = Numbers(cluster).create(**{"max.message.bytes": "1000"})
+    metrics = numbers.deliver(batch_size="16384")
+    assert metrics.batch_splits > 0
+
+
+def test_the_last_push_is_taken(cluster, caplog, monkeypatch):
+    monkeypatch.setattr(telemetry, "CLOSE_TIMEOUT_MS", PATIENCE_MS)
+    caplog.set_level(logging.WARNING, "spark_kafka_sink")
+    cluster.create_topic("watched", 3)
+    producer = open_producer(cluster.bootstrap_servers, linger_ms="0")
+    batch = batch_of(value=[b"a"])
+    producer.append(batch, plan_of(batch, "watched"))
+    producer.flush()
+    told = producer.telemetry
+    assert told is not None
+    until(lambda: told.subscription is not None)
+    producer.close()
+    assert told.state is telemetry.State.TERMINATED
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+@pytest.mark.parametrize(("query_id", "tasks_push"), [(None, [1, 2]), ("q", [0, 0])])
+def test_a_jobs_task_pushes_at_its_end_and_a_querys_at_the_interval(cluster, query_id, tasks_push):
+    """Nobody closes the producer: the process is Spark's."""
+    cluster.create_topic("watched", 3)
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "watched"}
+    options = SinkOptions.parse(given)
+    batch = batch_of(value=[b"a"])
+    subscriptions = [1, 2] if query_id is None else [1, 1]
+    try:
+        for pushes, asked in zip(tasks_push, subscriptions):
+            message = KafkaCommitMessage(0, 0, query_id)
+            write_rows([batch], options, plan_of(batch, "watched"), message)
+            until(lambda asked=asked: len(cluster.requests("GetTelemetrySubscriptions")) == asked)
+            until(lambda pushes=pushes: len(cluster.requests("PushTelemetry")) == pushes)
+    finally:
+        POOL.close()
+    until(lambda: len(cluster.requests("PushTelemetry")) == (2 if query_id is None else 1))
+
+
+VERSIONS = (
+    *(f"2.{minor}" for minor in range(1, 9)),
+    *(f"3.{minor}" for minor in range(10)),
+    *(f"4.{minor}" for minor in range(3)),
+)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_is_spoken_with(new_cluster, version):
+    cluster = new_cluster(version=version, brokers=2)
+    for codec in CODECS:
+        numbers = Numbers(cluster, codec, chunks=3).create()
+        cluster.do("fault", api="Produce", error="NOT_LEADER_FOR_PARTITION", count=1, skip=1)
+        cluster.do("lose", api="Produce", count=1, skip=2)
+        assert numbers.deliver(compression_type=codec).retries > 0
+
+
+def test_too_old(new_cluster):
+    numbers = Numbers(new_cluster(version="0.10.2")).create()
+    with pytest.raises(KafkaSinkError, match="Kafka 2.1 or newer is needed"):
+        numbers.deliver()

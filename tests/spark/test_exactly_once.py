@@ -9,8 +9,8 @@ from pyspark.sql.functions import udf
 from spark_kafka_sink.cli import main
 from tests.chaos.crash import HOLD, KILL_DRIVER, Trap
 from tests.chaos.driver import SparkDriver
-from tests.chaos.readers import EndOffsets, lingering, transactional_ids
-from tests.chaos.verdict import judge
+from tests.chaos.jobs import judge
+from tests.chaos.scene import EndOffsets, lingering, transactional_ids
 from tests.patience import AN_HOUR_MS, PATIENCE_S, eventually
 from tests.reading import read_topic
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, start, write_file

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.brokers_versions.versions import TOO_OLD_FOR_TRANSACTIONS, VERSIONS
+from tests.brokers_versions.zookeeper_kafka import TOO_OLD_FOR_TRANSACTIONS, VERSIONS
 from tests.compatibility import results, table
 from tests.compatibility.results import BROKER, FAILED, NO, PASSED, Result
 

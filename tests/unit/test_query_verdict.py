@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.chaos import crash, table
+from tests.chaos.driver import Traps
 from tests.chaos.exactly_once import VERSIONS, is_good, ports_of, summary
-from tests.chaos.readers import Ends, Lag, lag_of
-from tests.chaos.traps import Traps
+from tests.chaos.scene import Ends, Lag, lag_of
 
 GOOD = {
     "guarantee": "exactly-once",

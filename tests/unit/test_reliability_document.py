@@ -5,13 +5,10 @@ import json
 from spark_kafka_sink.transactions.crash_points import POINTS
 from tests.chaos.exactly_once import VERSIONS, is_good
 from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
-from tests.chaos.table import DOCUMENT, EXACTLY_ONCE, RESULTS, read, render
-from tests.clusters.lost import table as lost
+from tests.chaos.table import DOCUMENT, EXACTLY_ONCE, LOST, RESULTS, read, render
 from tests.clusters.lost.__main__ import is_good as is_good_although_lost
-from tests.clusters.lost.application import AT_LEAST_ONCE
-from tests.clusters.lost.application import EXACTLY_ONCE as TRANSACTIONS
-from tests.clusters.lost.faults import KILLS
-from tests.clusters.lost.jobs import JOBS
+from tests.clusters.lost.faults import AT_LEAST_ONCE, JOBS, KILLS
+from tests.clusters.lost.faults import EXACTLY_ONCE as TRANSACTIONS
 from tests.simulation import query_bugs
 from tests.simulation.refusal_bugs import PRODUCER_BUGS
 from tests.simulation.sasl_bugs import SASL_BUGS
@@ -28,7 +25,7 @@ def test_the_summary_for_users_has_the_figures_of_the_results():
         control = " (control)" if r["guarantee"] == AT_LEAST_ONCE else ""
         kinds = f"| {r['kafka']} | {r['guarantee']}{control} | {r['driver_kills']} |"
         assert f"{kinds} {r['records']:,} | {r['lost']} | {r['doubled']:,} |" in summary
-    killed = [r for r in lost.read() if r["fault"] in KILLS]
+    killed = [r for r in read(LOST) if r["fault"] in KILLS]
     assert f"{len(killed)} runs" in summary
     assert f"{len(killed) * 100_000 // 1_000_000} million rows" in summary
     assert sum(r["lost"] for r in killed) == 0
@@ -71,7 +68,7 @@ def test_the_control_was_killed_at_every_step_too():
 
 
 def test_executors_were_lost_and_no_row_with_them():
-    results = lost.read()
+    results = read(LOST)
     for result in results:
         assert is_good_although_lost(result), result
     done = {(r["fault"], r["job"], r["guarantee"]) for r in results}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.chaos import scale_table
+from tests.chaos.table import SCALE_DOCUMENT, render_scale
 
 
 def test_the_tables_are_up_to_date():
-    text = scale_table.DOCUMENT.read_text(encoding="utf-8")
-    assert text == scale_table.render(text), "run python -m tests.chaos.scale_table"
+    text = SCALE_DOCUMENT.read_text(encoding="utf-8")
+    assert text == render_scale(text), "run python -m tests.chaos.table"

@@ -10,9 +10,17 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.localkafka import fetch_jars
-from tests.clusters.connect import client_environment, start_server
 from tests.clusters.standalone import StandaloneCluster
-from tests.clusters.working import REPOSITORY, WORK, Job, check_and_record, clean_environment, run
+from tests.clusters.working import (
+    REPOSITORY,
+    WORK,
+    Job,
+    check_and_record,
+    clean_environment,
+    client_environment,
+    run,
+    start_server,
+)
 from tests.reading import read_topic
 from tests.versions.environments import ON_CLUSTERS, environment, interpreter
 from tests.versions.test_versions import ALL, COMMAND, STREAMED

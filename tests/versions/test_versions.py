@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.compatibility import results
-from tests.compatibility.refused import NOT_IN_3_5
+from tests.compatibility.table import NOT_IN_3_5
 from tests.local_kafka import PatientKafka
 from tests.reading import read_topic
 from tests.versions.environments import PAIRS, environment, interpreter

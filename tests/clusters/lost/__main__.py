@@ -20,18 +20,23 @@ import time
 from itertools import groupby
 from pathlib import Path
 
-from tests.chaos.readers import lingering
-from tests.chaos.verdict import judge
-from tests.clusters.lost import table
-from tests.clusters.lost.application import (
+from tests.chaos.jobs import judge
+from tests.chaos.scene import lingering
+from tests.chaos.table import LOST, read, write_lost
+from tests.clusters.lost.faults import (
     AT_LEAST_ONCE,
+    CONFS,
+    DYNAMIC,
     EXACTLY_ONCE,
+    FAULTS,
+    JOBS,
+    KILLS,
     PARTITIONS,
+    RECORDS,
     application,
+    await_instant,
+    choose,
 )
-from tests.clusters.lost.faults import CONFS, DYNAMIC, FAULTS, KILLS
-from tests.clusters.lost.instants import await_instant, choose
-from tests.clusters.lost.jobs import JOBS, RECORDS
 from tests.local_kafka import PatientKafka
 
 _KEY = ("fault", "job", "guarantee", "number")
@@ -150,7 +155,7 @@ def keys_of(arguments, group):
         for name in arguments.faults
         if FAULTS[name].group == group
     }
-    done = {tuple(r[k] for k in _KEY) for r in table.read()} if arguments.missing else set()
+    done = {tuple(r[k] for k in _KEY) for r in read(LOST)} if arguments.missing else set()
     return [
         (name, job, guarantee, number)
         for number in range(arguments.first, arguments.first + max(runs.values(), default=0))
@@ -197,7 +202,7 @@ def keep(kafka, results, is_asked):
     """
     look_for_open(kafka, results)
     if is_asked:
-        table.write(results)
+        write_lost(results)
 
 
 if __name__ == "__main__":

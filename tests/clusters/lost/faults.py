@@ -1,26 +1,303 @@
-"""What is lost, and how: a Python worker, an executor, a node; and what Spark takes away itself."""
+"""What is lost, how and when: a Python worker, an executor, a node; and what Spark takes away itself.
+
+One Spark application on two workers serves many runs: starting JVMs is what takes long. A seed
+chooses the instant. A process that reaches its point is held there until the fault has happened.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import random
 import signal
+import sys
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
+from confluent_kafka import KafkaException, TopicPartition
+from pyspark.sql import SparkSession
 
-from tests.chaos.crash import STRAGGLE, Trap
-from tests.chaos.standalone import SPECULATION
-from tests.clusters.lost.application import WORKERS, Application
-from tests.clusters.lost.instants import Held
-from tests.clusters.lost.jobs import Shape
-from tests.patience import eventually
+from tests.chaos.crash import HOLD, STRAGGLE, Trap
+from tests.chaos.driver import Traps
+from tests.chaos.jobs import rows_of
+from tests.clusters.standalone import CLIENT_CONF, SPECULATION, StandaloneCluster
+from tests.patience import PATIENCE_S, eventually
+from tests.reading import consumer
+
+RECORDS = 100_000
+ROWS_PER_ARROW_BATCH = 1000
+MICRO_BATCHES = 4
+_TASKS = 4
+_FILES = MICRO_BATCHES * _TASKS
+
+
+class Shape(NamedTuple):
+    """Of a job. is_shuffled: rows come out of files that executors keep, and that are lost with them.
+
+    pause_ms: after each 1,000 rows of a task; trigger: of a stream, None: one micro-batch at once
+    after the other.
+    """
+
+    is_shuffled: bool = False
+    pause_ms: int = 20
+    trigger: str | None = None
+
+
+def prepare(spark, folder):
+    """Write the files that streams read."""
+    source = folder / "in"
+    spark.range(0, RECORDS, 1, _FILES).write.parquet(str(source))
+    for number, path in enumerate(sorted(source.glob("part-*"))):
+        # A stream takes files in order of their modification time.
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def run_batch(spark, options, shape, folder):
+    """``df.write``."""
+    ids = spark.range(0, RECORDS, 1, _TASKS)
+    frame = rows_of(ids, "spark_partition_id()", shape.pause_ms)
+    if shape.is_shuffled:
+        frame = frame.repartition(_TASKS, "key")
+    frame.write.format("pykafka-sink").mode("append").options(**options).save()
+
+
+def run_stream(spark, options, shape, folder):
+    """``df.writeStream``, four micro-batches."""
+    ids = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", str(_TASKS))
+    frame = rows_of(ids.parquet(str(folder / "in")), f"id div {RECORDS // _FILES}", shape.pause_ms)
+    if shape.is_shuffled:
+        frame = frame.repartition(_TASKS, "key")
+    writer = (
+        frame.writeStream.format("pykafka-sink")
+        .options(**options)
+        .option("checkpointLocation", str(folder / f"checkpoint-{options['topic']}"))
+    )
+    if shape.trigger is None:
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return
+    query = writer.trigger(processingTime=shape.trigger).start()
+    query.processAllAvailable()
+    query.stop()
+
+
+JOBS = {"batch": run_batch, "stream": run_stream}
+
+
+WORKERS = 2
+PARTITIONS = 6
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+_REPOSITORY = Path(__file__).resolve().parents[3]
+# Speculation wants a second host for a second attempt.
+_HOSTS = ("127.0.0.1", "127.0.0.2")
+_DAEMON_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.deploy.maxExecutorRetries=-1 "
+    "-Dspark.decommission.enabled=true"
+)
+CONF = {
+    **CLIENT_CONF,
+    "spark.cores.max": str(WORKERS),
+    "spark.executor.cores": "1",
+    "spark.task.maxFailures": "4",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_ARROW_BATCH),
+    "spark.sql.files.minPartitionNum": "4",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+class Application:
+    """The cluster, its application, and a Kafka to write to."""
+
+    def __init__(self, cluster, spark, kafka, folder):
+        self.cluster = cluster
+        self.spark = spark
+        self.kafka = kafka
+        self.folder = folder
+        self.traps = Traps(folder)
+
+    @property
+    def context(self):
+        """Scala's SparkContext."""
+        java = self.spark.sparkContext._jsc
+        return java.sc()
+
+    def executors(self):
+        """Of this application, by the processes that run."""
+        return self.cluster.executors(self.spark.sparkContext.applicationId)
+
+    def executor_of(self, process_id):
+        """The one that a Python process belongs to."""
+        parents = {p.pid for p in psutil.Process(process_id).parents()}
+        (found,) = [one for one in self.executors() if one.pid in parents]
+        return found
+
+    def metrics(self, topic):
+        """Where the sink writes what it commits."""
+        return self.folder / f"{topic}.jsonl"
+
+    def committed(self, topic):
+        """Micro-batches so far, or jobs."""
+        path = self.metrics(topic)
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        return sum(json.loads(line)["event"] == "commit" for line in lines)
+
+    def options(self, topic, guarantee):
+        """Of the sink. What a task has appended is sent soon, so that it can die with a part of it
+        written.
+        """
+        options = {
+            "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
+            "topic": topic,
+            "kafka.linger.ms": "0",
+            "kafka.batch.size": "16384",
+            "metrics.log": "false",
+            "metrics.path": str(self.metrics(topic)),
+            "delivery.guarantee": guarantee,
+        }
+        if guarantee == EXACTLY_ONCE:
+            exactly_once = {"transaction.log.replication.factor": "1"}
+            return {**options, **exactly_once, "transactional.id.prefix": topic}
+        return {**options, "interceptors": "tests.chaos.crash:Interceptor"}
+
+    def make_whole(self):
+        """Start the workers that are gone, and wait until Spark has an executor on each."""
+        for number in range(WORKERS):
+            if not self.cluster.is_worker_running(number):
+                self.cluster.start_worker(number)
+
+        def is_whole():
+            running = {executor.worker for executor in self.executors()}
+            known = self.context.getExecutorMemoryStatus().size() - 1  # the driver is one of them
+            return len(running) == known == WORKERS
+
+        assert eventually(is_whole), f"executors: {self.executors()}\n{self.cluster.log('master')}"
+
+
+@contextmanager
+def application(kafka, folder, conf):
+    """``conf``: of Spark, besides CONF."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # The driver's processes and the executors' have it from this one.
+    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(_REPOSITORY)}
+    os.environ.update({**Traps(folder).environment, **python})
+    environment = {"SPARK_DAEMON_JAVA_OPTS": _DAEMON_JAVA}
+    with StandaloneCluster(folder / "cluster", environment, hosts=_HOSTS) as cluster:
+        builder = SparkSession.builder.master(cluster.master).appName("lost executors")
+        for name, value in {**CONF, **conf}.items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        try:
+            prepare(spark, folder)
+            yield Application(cluster, spark, kafka, folder)
+        finally:
+            spark.stop()
+
+
+_POINTS = ("task.written", "task.written", "task.written", "task.flushed", "share", "share")
+_WITH_TRANSACTIONS = ("task.begin", "commit.begin", "commit.decided", "commit.ending")
+_MOST_ARROW_BATCHES = {"batch": 12, "stream": 5}
+_LAST_SHARE = 0.8
+
+
+class Instant(NamedTuple):
+    """point: of ``crash_points``, reached for the ``nth`` time by some task, or "share" of the rows.
+
+    after: so many micro-batches are committed by then
+    is_held: some task is held; else, at a share of the rows, whatever runs goes on
+    """
+
+    point: str
+    nth: int
+    after: int
+    share: float
+    is_held: bool
+
+    def __str__(self):
+        if self.point == "share":
+            return f"{self.share:.0%} of the rows in the log"
+        nth = f" for the {self.nth}. time" if self.nth > 1 else ""
+        after = f", after micro-batch {self.after}" if self.after else ""
+        return f"{self.point}{nth}{after}"
+
+
+def choose(rng, job, guarantee, of_tasks_only):
+    """Any instant; of_tasks_only: while a task runs."""
+    points = _POINTS
+    if guarantee == EXACTLY_ONCE:
+        points = (*_POINTS, *_POINTS, *_WITH_TRANSACTIONS)
+    if of_tasks_only:
+        points = tuple(point for point in points if not point.startswith("commit."))
+    point = rng.choice(points)
+    nth = rng.randint(1, _MOST_ARROW_BATCHES[job]) if point == "task.written" else 1
+    after = rng.randrange(MICRO_BATCHES - 1) if job == "stream" and point != "share" else 0
+    is_held = of_tasks_only or point != "share"
+    return Instant(point, nth, after, rng.uniform(0.03, _LAST_SHARE), is_held)
+
+
+class Held(NamedTuple):
+    """The process that is held at the instant; None if it is nobody's point."""
+
+    process_id: int | None
+    trap: str | None
+
+
+def await_instant(application, instant, topic, is_over):
+    """Wait for it. None if the job has ended before."""
+    if instant.point == "share":
+        if not _is_share_written(application, instant.share, topic, is_over):
+            return None
+        if not instant.is_held:
+            return Held(None, None)
+        return _hold(application, Trap("task.written", HOLD), is_over)
+    if not _until(lambda: application.committed(topic) >= instant.after, is_over):
+        return None
+    return _hold(application, Trap(instant.point, HOLD, instant.nth), is_over)
+
+
+def _hold(application, trap, is_over):
+    name = application.traps.set(trap)
+    if not _until(lambda: application.traps.sprung(name) is not None, is_over):
+        application.traps.clear()
+        return None
+    sprung = application.traps.sprung(name)
+    assert sprung is not None
+    return Held(sprung["pid"], name)
+
+
+def _is_share_written(application, share, topic, is_over):
+    reader = consumer(application.kafka.bootstrap_servers)
+    partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+
+    def is_written():
+        try:
+            ends = [reader.get_watermark_offsets(p, timeout=PATIENCE_S)[1] for p in partitions]
+        except KafkaException:  # the topic is new: not everything knows its leaders
+            return False
+        return sum(ends) >= share * RECORDS
+
+    try:
+        return _until(is_written, is_over)
+    finally:
+        reader.close()
+
+
+def _until(is_so, is_over):
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        if is_over():
+            return False
+        assert time.monotonic() < deadline, "the instant does not come"
+        time.sleep(0.01)
+    return True
+
 
 Note = dict[str, Any]
-Happens = Callable[[Application, Held, random.Random], Note]
-Meanwhile = Callable[[Application, random.Random, Callable[[], bool]], Note]
 
 
 class Fault(NamedTuple):
@@ -33,8 +310,8 @@ class Fault(NamedTuple):
     """
 
     what: str
-    happen: Happens | None = None
-    meanwhile: Meanwhile | None = None
+    happen: Callable[..., Note] | None = None
+    meanwhile: Callable[..., Note] | None = None
     group: str = "plain"
     shape: Shape = Shape()
     of_tasks: bool = False
