@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from tests.java_metrics.producers import Settings
 from tests.proxy import TcpProxy
 
 PARTITIONS = 3
@@ -41,7 +40,7 @@ class Work(NamedTuple):
 
     name: str
     what: str
-    settings: Settings
+    settings: dict[str, str]
     delay_ms: int
     do: Callable[[Producer, SlowLink], None]
 
