@@ -28,7 +28,11 @@ from tests.broker.producing import (
     write,
 )
 from tests.broker.refused import Refusing
-from tests.broker.test_records import CODECS, batches_of
+from tests.broker.test_records import (
+    CODECS,
+    batches_of,
+    sent,  # noqa: F401 (a fixture)
+)
 from tests.brokers_versions.conftest import COMMAND, ON_BROKERS_THAT_TELL
 from tests.brokers_versions.zookeeper_kafka import WITH_ZOOKEEPER, ZooKeeperKafka
 from tests.compatibility import results
@@ -309,7 +313,7 @@ def versions_of(address):
     return {key: last for key, _, last in entries}
 
 
-def test_versions_are_the_highest_common_ones(broker, sent):
+def test_versions_are_the_highest_common_ones(broker, sent):  # noqa: F811
     config = creating(broker.bootstrap_servers, partitions="1", replication_factor="1")
     write(config, f"negotiation-{next(_numbers)}", [b"v"])
     theirs = versions_of(broker.address(1))
