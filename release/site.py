@@ -20,6 +20,8 @@ PAGES = (
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
+    "THIRD-PARTY.md",
     "benchmarks/README.md",
     "benchmarks/log/performance.md",
 )

@@ -43,8 +43,8 @@ def test_links_to_the_rest_of_the_repository_lead_to_its_files(site):
     )
     shown = site / "repository" / "examples" / "quickstart.py.txt"
     assert shown.read_text("utf-8") == (ROOT / "examples" / "quickstart.py").read_text("utf-8")
-    listing = (site / "repository" / "conf.html").read_text(encoding="utf-8")
-    assert 'href="conf/throughput.conf.txt"' in listing
+    listing = (site / "repository" / "benchmarks" / "results.html").read_text(encoding="utf-8")
+    assert 'href="results/kernels.json.txt"' in listing
 
 
 def test_every_option_can_be_searched_for(site):
