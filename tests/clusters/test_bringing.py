@@ -13,6 +13,9 @@ from tests.clusters.standalone import CLIENT_CONF
 from tests.clusters.working import WORK, clean_environment, run, server_python
 from tests.snippets import blocks, command_lines
 
+# Minutes each; `make test-clusters` runs them.
+pytestmark = pytest.mark.long
+
 # Executors have no home, and nothing of this checkout on their path.
 BARE = {
     **CLIENT_CONF,

@@ -25,7 +25,7 @@ from tests.kernels.random_layouts import RandomLayouts
 # Minutes of CPU, on a machine of any load.
 pytestmark = pytest.mark.timeout(1800)
 
-CALLS = 1500
+CALLS = 800
 FIELD = (PlannedField(("c",), "c"),)
 TEXT = pa.record_batch({"c": ["some text", None, "more of it"]})
 ENUM = {"type": "enum", "name": "E", "symbols": ["one", "other"]}
