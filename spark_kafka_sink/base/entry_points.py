@@ -6,8 +6,12 @@ RefusedRowsError, the caller handles the rejected rows.
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
+from functools import partialmethod
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
@@ -58,6 +62,93 @@ def load(entry_point: str, what: str) -> Any:
     if not callable(found):
         raise ConfigError(f"{what} '{entry_point}' is not callable")
     return found
+
+
+INTERCEPTOR_METHODS = {"on_send": "the Arrow batch", "on_acknowledgement": "the summary"}
+"""Method of an interceptor -> its only argument."""
+
+_NEAR = 0.75
+
+
+def check_interceptor(entry_point: str) -> None:
+    """Raise ConfigError on the driver for an interceptor whose methods no task could call.
+
+    A class that has the methods is not instantiated. Otherwise the methods are those of an object,
+    which is created once here, as each task does. If its creation fails here, the task reports it.
+    """
+    create = load(entry_point, "interceptor")
+    what = f"interceptor '{entry_point}'"
+    _check_arguments(create, f"{what}: its creation", 0)
+    if isinstance(create, type) and any(hasattr(create, name) for name in INTERCEPTOR_METHODS):
+        _check_methods(create, what)
+        return
+    try:
+        interceptor = create()
+    except Exception:
+        return
+    _check_methods(interceptor, what)
+
+
+def methods_of(interceptor: Any, entry_point: str) -> dict[str, Callable[..., Any]]:
+    """Return the known methods of an interceptor by name. Raises ConfigError as the driver does."""
+    _check_methods(interceptor, f"interceptor '{entry_point}'")
+    found = {name: getattr(interceptor, name, None) for name in INTERCEPTOR_METHODS}
+    return {name: method for name, method in found.items() if method is not None}
+
+
+def _check_methods(owner: Any, what: str) -> None:
+    """Raise ConfigError without a known method, for a misspelt one, or for other arguments."""
+    public = [name for name in dir(owner) if not name.startswith("_")]
+    missing = [name for name in INTERCEPTOR_METHODS if getattr(owner, name, None) is None]
+    for name in missing:
+        near = difflib.get_close_matches(name, public, n=1, cutoff=_NEAR)
+        if near and near[0] not in INTERCEPTOR_METHODS:
+            raise ConfigError(
+                f"{what} has the method '{near[0]}', which the sink never calls. "
+                f"Did you mean '{name}'?"
+            )
+    if len(missing) == len(INTERCEPTOR_METHODS):
+        known = " nor ".join(INTERCEPTOR_METHODS)
+        raise ConfigError(
+            f"{what} has neither {known}: the sink would call nothing. Its methods: "
+            f"{', '.join(public) or 'none'}"
+        )
+    for name, argument in INTERCEPTOR_METHODS.items():
+        if name not in missing:
+            _check_arguments(_as_called(owner, name), f"{what}: {name}", 1, f", {argument}")
+
+
+def _as_called(owner: Any, name: str) -> Any:
+    """Return the method as an object has it, without an object if ``owner`` is a class."""
+    if not isinstance(owner, type):
+        return getattr(owner, name)
+    attribute = inspect.getattr_static(owner, name, None)
+    kinds = (FunctionType, staticmethod, classmethod, partialmethod)
+    if isinstance(attribute, kinds):
+        return attribute.__get__(object(), owner)
+    return None if hasattr(attribute, "__get__") else attribute  # of a property, not known
+
+
+def _check_arguments(function: Any, what: str, count: int, which: str = "") -> None:
+    """Raise ConfigError if ``function`` does not take ``count`` positional arguments.
+
+    None, and a callable whose signature Python does not know, are accepted.
+    """
+    if function is None:
+        return
+    if not callable(function):
+        raise ConfigError(f"{what} is not callable")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as error:
+        given = f"{count} argument{which}" if count else "no argument"
+        raise ConfigError(
+            f"{what} takes {signature}, but the sink passes {given}: {error}"
+        ) from None
 
 
 class Hook(NamedTuple):

@@ -237,6 +237,9 @@ _FORMAT_OPTION_NAMES = [key.name for key in (*FORMAT_KEYS, *REGISTRY_KEYS)]
 # Prefixes that users omit from the names of format and registry options.
 _OMITTED_PREFIXES = ("schema.registry", "schema", "value.json", "value", "use", "auto", "key")
 
+# Only this sink has options that begin so: no unknown one is for Spark or another sink.
+_OWN_PREFIXES = ("value.", "key.", "schema.registry.")
+
 # Kafka's keys that have an effect here.
 _SUPPORTED_KEYS = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
 _REJECTED_WITH_ADVICE = [*JAVA_CLASS_KEYS, *LIBRDKAFKA_KEYS]
@@ -265,8 +268,15 @@ def rejection_reason(name: str, parts: Sequence[str] = ()) -> str | None:
             "here. Set kafka.security.protocol, kafka.sasl.mechanism and what belongs to them: "
             f"{RECIPES} has recipes"
         )
-    closest = (_format_option_for(name, parts) if parts else None) or closest_option(name)
-    return closest and f"option '{name}' is not one of this sink's. {answer(closest)}"
+    is_own = name.startswith(_OWN_PREFIXES)
+    searched = parts or (("value",) if is_own else ())
+    closest = (_format_option_for(name, searched) if searched else None) or closest_option(name)
+    if closest is None and is_own:
+        closest = _nearest_own_option(name)
+    problem = f"option '{name}' is not one of this sink's."
+    if closest is not None:
+        return f"{problem} {answer(closest)}"
+    return f"{problem} See docs/options.md (pykafka-sink docs options)." if is_own else None
 
 
 def is_unknown(name: str) -> bool:
@@ -329,12 +339,25 @@ def _format_option_for(name: str, parts: Sequence[str] = ("value",)) -> str | No
             found = _FOREIGN_FORMAT_NAMES[last]
     if found is None:
         return None
-    head, _, last = found.rpartition(".")
-    found = f"{head}.{_SPELLINGS.get(last, last)}"
+    found = _as_written(found)
     if "value" not in parts or name.startswith("key."):
         found = "key.use.schema.id" if found == "use.schema.id" else found
         found = "key." + found.removeprefix("value.") if found.startswith("value.") else found
     return found
+
+
+def _as_written(option: str) -> str:
+    """Return the name of a format option with Spark's capitals."""
+    head, dot, last = option.rpartition(".")
+    return f"{head}{dot}{_SPELLINGS.get(last, last)}"
+
+
+def _nearest_own_option(name: str) -> str | None:
+    """Return the format or registry option with the first word of ``name`` that is nearest."""
+    prefix = next(prefix for prefix in _OWN_PREFIXES if name.startswith(prefix))
+    candidates = [option for option in _FORMAT_OPTION_NAMES if option.startswith(prefix)]
+    matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    return _as_written(matches[0]) if matches else None
 
 
 def closest_option(name: str) -> str | None:

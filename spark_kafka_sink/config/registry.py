@@ -6,7 +6,7 @@ Source of the names: Confluent's ``SchemaRegistryClientConfig``, ``AbstractKafka
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
@@ -353,17 +353,32 @@ def parse_registry(
     security: of the connections to brokers, for SASL_INHERIT
     option_names: names of the options that are set. Raises ConfigError.
     """
-    if formats is None:
-        return None
     urls = sink["schema_registry_url"]
+    if formats is None:
+        _check_url_is_used(urls, ())
+        return None
     if not urls:
         _check_no_registry(sink, formats, option_names)
     value = _schema_of(sink, formats.value, sink["use_schema_id"])
     key = _schema_of(sink, formats.key, sink["key_use_schema_id"])
     if value is None and key is None:
+        _check_url_is_used(urls, (formats.value, formats.key))
         return None
     config = _config(sink, urls, security) if urls else None
     return RegistryOptions(config, value, key)
+
+
+def _check_url_is_used(urls: Sequence[Secret], parts: Sequence[PartOptions]) -> None:
+    """Raise ConfigError for a registry's address if nothing gets a schema id.
+
+    An explicit ``*.schema.id.prefix=false`` is the user's decision, which a log note confirms.
+    """
+    if urls and all(part.has_id is None for part in parts):
+        raise ConfigError(
+            f"option '{REGISTRY_PREFIX}url' is used by neither value.format nor key.format: no id "
+            "of a schema would be written. Set value.format to avro or protobuf, or set "
+            "value.schema.id.prefix to true, or leave it out"
+        )
 
 
 def _check_no_registry(

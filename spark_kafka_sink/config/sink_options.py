@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.entry_points import load
+from spark_kafka_sink.base.entry_points import check_interceptor, load
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.config.config_def import (
@@ -209,7 +209,7 @@ def _topic_creation(sink: Mapping[str, Any]) -> TopicCreation | None:
 def _check_entry_points(interceptors: list[str], partitioner: str) -> None:
     """Raise ConfigError on the driver for user code that the tasks could not load."""
     for entry_point in interceptors:
-        load(entry_point, "interceptor")
+        check_interceptor(entry_point)
     if ":" in partitioner:
         load(partitioner, "partitioner")
 

@@ -183,6 +183,8 @@ def notes_on_parts(parts: Iterable[str], has_topic: bool) -> Iterator[str]:
     parts: these names; has_topic: whether option ``topic`` is set
     """
     for part in parts:
+        if part == "headers" or (part == "topic" and not has_topic):
+            continue  # the documented use of these columns, which data columns seldom resemble
         where = f"is the record's {part} and is not in the value"
         if part == "topic" and has_topic:
             where = "is written nowhere, as option 'topic' is set"

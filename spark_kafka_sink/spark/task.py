@@ -18,7 +18,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError, load, refused_rows, run
+from spark_kafka_sink.base.entry_points import (
+    Hook,
+    RefusedRowsError,
+    load,
+    methods_of,
+    refused_rows,
+    run,
+)
 from spark_kafka_sink.base.errors import SupersededError
 from spark_kafka_sink.base.model import UnusedProducerIdentity
 from spark_kafka_sink.columns.dead_letters import FROM_INTERCEPTORS, FROM_SPARK
@@ -81,14 +88,10 @@ class Interceptors:
         self._on_send: list[Hook] = []
         self._on_acknowledgement: list[Hook] = []
         for entry_point in entry_points:
-            interceptor = load(entry_point, "interceptor")()
-            for name, hooks in (
-                ("on_send", self._on_send),
-                ("on_acknowledgement", self._on_acknowledgement),
-            ):
-                method = getattr(interceptor, name, None)
-                if method is not None:
-                    hooks.append(Hook(f"{name} of interceptor '{entry_point}'", method))
+            methods = methods_of(load(entry_point, "interceptor")(), entry_point)
+            hooks = {"on_send": self._on_send, "on_acknowledgement": self._on_acknowledgement}
+            for name, method in methods.items():
+                hooks[name].append(Hook(f"{name} of interceptor '{entry_point}'", method))
 
     @property
     def row_origin(self) -> str:

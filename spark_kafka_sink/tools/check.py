@@ -124,12 +124,34 @@ def _parse_options(arguments: argparse.Namespace) -> SinkOptions:
             raise ConfigError(
                 f"--properties-file: cannot read {arguments.properties_file}: {error.strerror}"
             ) from None
+        _check_has_options(arguments.properties_file, [name for name, _, _ in found], arguments)
         # The job's own settings are irrelevant for the target cluster.
         conf = [(name, value) for name, value, _ in found if not name.startswith(JOB_PREFIX)]
     command_line = [text for option in arguments.option for text in ("--option", option)]
     if arguments.topic is not None:
         command_line += ["--topic", arguments.topic]
     return SinkOptions.parse(JobArguments("").parse(command_line, conf).sink_options)
+
+
+def _check_has_options(path: str, names: list[str], arguments: argparse.Namespace) -> None:
+    """Raise ConfigError for a file without options of the sink, as one of another client is.
+
+    If ``--option`` gives options, the file may hold settings of Spark alone: stderr says it.
+    """
+    from spark_kafka_sink.jobs.settings import CONF_PREFIX
+
+    if any(name.startswith(CONF_PREFIX) for name in names):
+        return
+    count = "1 setting, which does not begin"
+    if len(names) != 1:
+        count = f"{len(names)} settings, none begins"
+    problem = (
+        f"--properties-file {path}: {count} with {CONF_PREFIX} Write the sink's options as "
+        f"{CONF_PREFIX}<option>, for example {CONF_PREFIX}kafka.bootstrap.servers"
+    )
+    if not arguments.option:
+        raise ConfigError(problem)
+    print(f"pykafka-sink: {problem}", file=sys.stderr)
 
 
 def _with_usage_exit_code(

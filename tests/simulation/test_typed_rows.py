@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import types
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +33,7 @@ MADE = RowsPlan(
 )
 POSITIONS = ColumnPositions(value=0, key=1, partition=2, topic_option="t")
 HERE = __name__
+ROOT = Path(__file__).parents[2]
 
 
 def columns(count: int) -> pa.RecordBatch:
@@ -129,6 +133,28 @@ def test_interceptors_see_the_columns_before() -> None:
     found = {int(r.key): r.value for r in given.records("t")}
     assert {*found} == {2 * n for n in range(10)}
     assert found[2] == b'{"n":2,"name":"x1"}'
+
+
+@pytest.mark.parametrize("made_of", [MADE, None], ids=["json", "raw"])
+def test_the_documented_interceptor(
+    monkeypatch: pytest.MonkeyPatch, made_of: RowsPlan | None
+) -> None:
+    """With value.format=json it gets the columns, of which none needs to be called value."""
+    text = (ROOT / "docs" / "your-own-code.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(# masking\.py.*?)```", text, re.DOTALL)
+    module = types.ModuleType("masking")
+    exec(compile(code, "masking.py", "exec"), module.__dict__)
+    monkeypatch.setitem(sys.modules, "masking", module)
+    hooks = Interceptors(["masking:DropEmails"])
+    names = pa.array([f"to ann{n}@example.org now" for n in range(3)], pa.string())
+    if made_of is None:
+        changed = hooks.on_send(pa.record_batch({"key": pa.array(["a"] * 3), "value": names}))
+        assert changed.column("value").to_pylist() == ["to *** now"] * 3
+        return
+    given = Task(interceptors="masking:DropEmails")
+    given.write(columns(3).set_column(1, "name", names))
+    found = {r.value for r in given.records("t")}
+    assert found == {f'{{"n":{n},"name":"to *** now"}}'.encode() for n in range(3)}
 
 
 def test_rows_that_an_interceptor_refuses_are_dead_letters_with_the_value_that_they_had() -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.cli import main
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.tools.checks import formats
+from spark_kafka_sink.tools.command import EXIT_REFUSED
 
 
 def found(**given: str) -> list[str]:
@@ -49,3 +51,21 @@ def test_of_what_is_right_nothing_is_told(tmp_path: Path) -> None:
     assert found() == []
     assert found(value_format="avro", value_avro_schema=str(file)) == []
     assert found(value_format="json", value_json_dateFormat="yyyy-MM-dd") == []
+
+
+def test_a_properties_file_of_another_client_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As ``broker --secure`` or Kafka's own tools write it: nothing in it is for the sink."""
+    path = tmp_path / "client.properties"
+    names = ("bootstrap.servers", "security.protocol", "sasl.mechanism", "acks", "a", "b")
+    path.write_text("".join(f"{name}=x\n" for name in names))
+    assert main(["check", "--properties-file", str(path)]) == EXIT_REFUSED
+    assert f"{path}: 6 settings, none begins with spark.pykafka. Write" in capsys.readouterr().err
+    path.write_text("spark.master=local\n")
+    assert main(["check", "--properties-file", str(path)]) == EXIT_REFUSED
+    told = capsys.readouterr().err
+    assert "1 setting, which does not begin with spark.pykafka. Write" in told
+    path.write_text("spark.pykafka.topic=t\nspark.master=local\n")
+    assert main(["check", "--properties-file", str(path)]) == EXIT_REFUSED
+    assert "'kafka.bootstrap.servers' must be specified" in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
@@ -205,7 +207,32 @@ def test_what_others_call_an_option_of_rows_is_refused_where_rows_are_made(
         f"option '{name.lower()}' is not one of this sink's. Did you mean '{near}'?"
     )
     assert rejection_reason(near.lower(), ["value"]) is None
-    assert len(SinkOptions.parse(base).notes) == 1
+    if name.startswith(("value.", "key.")):
+        with pytest.raises(ConfigError, match=re.escape(str(refused.value))):
+            SinkOptions.parse(base)
+    else:
+        assert len(SinkOptions.parse(base).notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("value.json.ignoreNulls", "Did you mean 'value.json.ignoreNullFields'?"),
+        ("key.json.ignoreNulls", "Did you mean 'key.json.ignoreNullFields'?"),
+        ("schema.registry.uri", "Did you mean 'schema.registry.url'?"),
+        ("schema.registry.basic.auth.user", "Did you mean 'schema.registry.basic.auth.user.info'?"),
+        ("value.avro.schemaText", "Did you mean 'value.avro.schema'?"),
+        ("value.zzzzzzzzzzzzzzzzzzzz", "See docs/options.md (pykafka-sink docs options)."),
+    ],
+)
+@pytest.mark.parametrize("format_options", [{}, {"value.format": "json"}])
+def test_an_unknown_name_with_a_prefix_of_ours_is_refused(
+    name: str, advice: str, format_options: dict[str, str]
+) -> None:
+    """A warning alone let rows be written in another way than the user asked for."""
+    with pytest.raises(ConfigError) as refused:
+        SinkOptions.parse({"kafka.bootstrap.servers": "b:9092", name: "x", **format_options})
+    assert str(refused.value) == f"option '{name.lower()}' is not one of this sink's. {advice}"
 
 
 def test_what_is_meant_follows_the_part_that_has_a_format() -> None:

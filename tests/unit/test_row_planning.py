@@ -277,6 +277,19 @@ def test_columns_that_are_parts_for_their_names_are_told():
     assert planned(schema, value_format="json", value_columns="id").notes == ()
 
 
+HEADERS_TYPE = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+
+
+def test_the_documented_columns_topic_and_headers_are_no_warning():
+    schema = with_fields(("topic", StringType()), ("headers", HEADERS_TYPE))
+    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
+    assert plan_rows(schema, given).notes == ()
+    (told,) = planned(schema, value_format="json").notes
+    assert told.startswith("column 'topic' is written nowhere, as option 'topic' is set: ")
+
+
 def test_tombstones_without_a_key_are_told():
     (told,) = planned(PEOPLE, value_format="json", value_null_when="gone").notes
     assert told.startswith("value.null.when without a key: ")

@@ -20,6 +20,69 @@ SERVERS = {"kafka.bootstrap.servers": "b:9092"}
 class Recording:
     """Loadable as an interceptor."""
 
+    def on_send(self, arrow_batch: object) -> object:
+        return arrow_batch
+
+
+class Misspelt:
+    def on_sned(self, arrow_batch: object) -> object:
+        return arrow_batch
+
+
+class HalfMisspelt(Misspelt):
+    def on_acknowledgement(self, summary: object) -> None:
+        pass
+
+
+class Nothing:
+    def mask(self, arrow_batch: object) -> object:
+        return arrow_batch
+
+
+class TooMany:
+    def on_send(self, arrow_batch: object, schema: object) -> object:
+        return arrow_batch
+
+
+class TooFew:
+    @staticmethod
+    def on_acknowledgement() -> None:
+        pass
+
+
+class NotAMethod:
+    on_send = "upper"
+
+
+class NeedsArgument(Recording):
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+
+
+class SetsItsMethods:
+    """The methods are attributes of the object alone, which cannot be seen in the class."""
+
+    def __init__(self) -> None:
+        self.on_send = lambda arrow_batch: arrow_batch
+
+
+class SetsAWrongMethod:
+    def __init__(self) -> None:
+        self.on_send = lambda: None
+
+
+def make_misspelt() -> Misspelt:
+    return Misspelt()
+
+
+def make_recording() -> Recording:
+    return Recording()
+
+
+class OnlyOnExecutors:
+    def __init__(self) -> None:
+        raise FileNotFoundError("/opt/executor/model")
+
 
 def partition_by_hand(keys: object, values: object, partitions_count: int) -> None:
     """Loadable as a partitioner."""
@@ -216,7 +279,7 @@ def test_hooks_are_loaded_on_the_driver() -> None:
         ("interceptors", ":Recording", "is not of the form"),
         ("interceptors", f"{HERE}:", "is not of the form"),
         ("interceptors", "no.such.module:X", "cannot be loaded: No module named 'no'"),
-        ("interceptors", f"{HERE}:Nothing", "cannot be loaded: module"),
+        ("interceptors", f"{HERE}:NotThere", "cannot be loaded: module"),
         ("interceptors", f"{HERE}:SERVERS", "is not callable"),
         ("kafka.partitioner", f"{HERE}:nothing", f"partitioner '{HERE}:nothing' cannot be loaded"),
         ("kafka.partitioner", "sticky", "must be one of default, round-robin"),
@@ -224,6 +287,35 @@ def test_hooks_are_loaded_on_the_driver() -> None:
 )
 def test_hooks_that_cannot_be_had(name: str, value: str, message: str) -> None:
     assert message in refusal({name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Misspelt", "has the method 'on_sned', which the sink never calls. Did you mean 'on_send'?"),
+        ("HalfMisspelt", "Did you mean 'on_send'?"),
+        ("make_misspelt", "Did you mean 'on_send'?"),
+        ("Nothing", "has neither on_send nor on_acknowledgement: the sink would call nothing"),
+        ("TooMany", "on_send takes (arrow_batch: 'object', schema: 'object') -> 'object', but the "
+         "sink passes 1 argument, the Arrow batch: missing a required argument: 'schema'"),
+        ("TooFew", "on_acknowledgement takes () -> 'None', but the sink passes 1 argument"),
+        ("NotAMethod", "on_send is not callable"),
+        ("NeedsArgument", "its creation takes (pattern: 'str')"),
+        ("SetsAWrongMethod", "on_send takes (), but the sink passes 1 argument"),
+    ],
+)  # fmt: skip
+def test_interceptors_that_no_task_could_call_are_refused(name: str, words: str) -> None:
+    refused = refusal({"interceptors": f"{HERE}:{name}"})
+    assert refused.startswith(f"interceptor '{HERE}:{name}'")
+    assert words in refused
+
+
+@pytest.mark.parametrize(
+    "name", ["Recording", "SetsItsMethods", "make_recording", "OnlyOnExecutors"]
+)
+def test_interceptors_of_any_making_are_accepted(name: str) -> None:
+    """The object of the last one exists on executors alone: the task judges it."""
+    assert parse({"interceptors": f"{HERE}:{name}"}).interceptors == (f"{HERE}:{name}",)
 
 
 def test_options_survive_pickling() -> None:

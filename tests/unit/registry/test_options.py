@@ -396,10 +396,19 @@ def test_a_prefix_needs_a_registry_or_an_id():
     assert registry.config is None
 
 
+@pytest.mark.parametrize("given", [{}, {"value.format": "json"}, {"value.column": "v"}])
+def test_an_address_that_nothing_uses_is_refused(given):
+    base = {"kafka.bootstrap.servers": "b:1", "topic": "t", "schema.registry.url": "http://r:1"}
+    with pytest.raises(ConfigError) as refused:
+        SinkOptions.parse({**base, **given})
+    assert "'schema.registry.url' is used by neither value.format nor key.format" in str(
+        refused.value
+    )
+    assert SinkOptions.parse({**base, **given, "value.schema.id.prefix": "true"}).registry
+    assert SinkOptions.parse({**base, "key.format": "avro", "key.columns": "a"}).registry
+
+
 def test_what_has_no_effect_or_is_seen_by_others_is_told():
-    given = {"kafka.bootstrap.servers": "b:1", "topic": "t"}
-    notes = SinkOptions.parse({**given, "schema.registry.url": "http://r:1"}).notes
-    assert any("option 'schema.registry.url' has no effect without a schema" in n for n in notes)
     notes = options("http://r:1", schema_registry_basic_auth_user_info="u:p").notes
     assert any("schema.registry.url begins with http:" in note for note in notes)
     assert any("schema.registry.basic.auth.user.info" in note for note in notes)
