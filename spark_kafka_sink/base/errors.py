@@ -396,5 +396,9 @@ class RemoteProtocolError(ProtocolError):
     """The peer sent bytes that are not the Kafka protocol."""
 
 
+class NotKafkaError(RemoteProtocolError):
+    """The first response of a peer shows that it has another protocol than Kafka's."""
+
+
 class UnsupportedVersionError(ProtocolError):
     """A broker has no version of an API in common with this client."""

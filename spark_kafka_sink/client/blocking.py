@@ -155,6 +155,8 @@ class BlockingClient:
         self._client = NetworkClient(settings, network, clock, rng, create_sasl_client)
         self._client.on_refused = self._note_refusal
         self._refusal: AuthenticationError | None = None
+        self.gives_up_on_other_protocols = False
+        """Raise BootstrapError at once if every node has another protocol than Kafka's."""
         self._backoff = ExponentialBackoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, rng)
         self._api_versions: dict[Node, BrokerApiVersions] = {}
         # Timeouts of each node since its last response within the first time limit.
@@ -229,7 +231,7 @@ class BlockingClient:
             if ready:
                 # A node with requests in flight may hang.
                 return min(ready, key=self._client.in_flight_count)
-            if now_ms >= deadline_ms:
+            if now_ms >= deadline_ms or self._is_hopeless(nodes):
                 raise self._unreachable(nodes)
             self._connect_until(nodes, deadline_ms, now_ms)
 
@@ -259,6 +261,10 @@ class BlockingClient:
         Returns None if ``node`` has reported none yet.
         """
         return self._client.api_versions(node) or self._api_versions.get(node)
+
+    def _is_hopeless(self, nodes: Sequence[Node]) -> bool:
+        """Return True if no deadline is worth waiting for: no node has Kafka's protocol."""
+        return self.gives_up_on_other_protocols and all(map(self._client.is_not_kafka, nodes))
 
     def _unreachable(self, nodes: Sequence[Node]) -> BootstrapError:
         reasons = (
@@ -301,7 +307,7 @@ class BlockingClient:
                 if sent_call.answer is not None:
                     return sent_call.answer
             sent_calls = [sent_call for sent_call in sent_calls if sent_call.is_open]
-            if now_ms >= deadline_ms:
+            if now_ms >= deadline_ms or self._is_hopeless(self.bootstrap_nodes):
                 raise (
                     self._timed_out(sent_calls[0].call)
                     if sent_calls

@@ -15,6 +15,7 @@ from spark_kafka_sink.base.clock import Clock, ExponentialBackoff, RandomSource
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     CredentialsUnavailableError,
+    NotKafkaError,
     RemoteProtocolError,
     UnsupportedVersionError,
 )
@@ -266,6 +267,10 @@ class NetworkClient:
     def last_failure(self, node: Node) -> str | None:
         """Return why the last connection to ``node`` was lost or not set up, if it was."""
         return self._connection(node).last_failure
+
+    def is_not_kafka(self, node: Node) -> bool:
+        """Return True if the last connection to ``node`` reached another protocol than Kafka's."""
+        return self._connection(node).is_not_kafka
 
     def why_not_ready(self, node: Node) -> str | None:
         """Return the last failure; before the first one, that the host name is being resolved."""
@@ -529,6 +534,7 @@ class NetworkClient:
             self._fail_authentication(connection, error, now_ms)
         except (RemoteProtocolError, UnsupportedVersionError) as error:
             self._lose(connection, str(error), now_ms)
+            connection.is_not_kafka = isinstance(error, NotKafkaError)
 
     def _handle_response(
         self, connection: NodeConnection, received: ResponseReceived, now_ms: int
@@ -556,6 +562,7 @@ class NetworkClient:
             self._lose(connection, SESSION_OVER_AT_ONCE, now_ms)  # with a backoff
             return
         connection.change(ConnectionEvent.USABLE)
+        connection.is_not_kafka = False
         connection.last_used_ms = now_ms
         connection.failed_attempts = 0
         if event.throttle_time_ms > 0:

@@ -165,6 +165,7 @@ class NodeConnection:
         the next setup timeout; a connection that was lost later does not
     has_answered: True if a request other than the connection's own was answered
     resume_at_ms: when BACKING_OFF or a throttled state ends
+    is_not_kafka: True if the last failure was a first response of another protocol
     ends_at_ms: no request is sent from then on, even if the session lasts longer. This side's
         certificate expires, or its credentials were replaced
     metrics: counters of the node, across all its connections
@@ -183,6 +184,7 @@ class NodeConnection:
     last_used_ms: int = 0
     resume_at_ms: int = 0
     last_failure: str | None = None
+    is_not_kafka: bool = False
     ends_at_ms: int = NEVER_MS
     metrics: NodeMetrics = field(default_factory=NodeMetrics)
 
@@ -260,6 +262,7 @@ class NodeConnection:
         self.failed_attempts += 1
         self._forget_channel(ConnectionEvent.FAIL)
         self.last_failure = reason
+        self.is_not_kafka = False
         self.resume_at_ms = retry_at_ms
 
     def close(self) -> None:

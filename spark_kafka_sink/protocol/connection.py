@@ -26,6 +26,7 @@ from spark_kafka_sink.base.clock import RandomSource
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     LocalProtocolError,
+    NotKafkaError,
     RemoteProtocolError,
     error_for_code,
 )
@@ -493,7 +494,11 @@ class Connection:
                 "this address is a TLS listener: use kafka.security.protocol=SSL, or SASL_SSL"
             )
         if self._received.startswith(b"HTTP"):
-            raise RemoteProtocolError("this address is an HTTP server, not a Kafka listener")
+            raise NotKafkaError("this address is an HTTP server, not a Kafka listener")
+        if self.api_versions is None:
+            raise NotKafkaError(
+                f"this address is not a Kafka listener: its first response announces {size} bytes"
+            )
         raise RemoteProtocolError(f"response announces {size} bytes")
 
     def _receive_frame(self, frame: bytes) -> ResponseReceived:

@@ -181,6 +181,7 @@ def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
     hosts = [host for host, _ in config.bootstrap_servers]
     Security.of(config.security).prepare(options.preflight_timeout_ms, hosts)
     with AdminClient.of(config, clock) as admin:
+        admin.gives_up_on_other_protocols = True
         deadline_ms = admin.deadline_in(options.preflight_timeout_ms)
         brokers = admin.metadata([], False, deadline_ms)
         _check_advertised(admin, brokers, options.preflight_timeout_ms)

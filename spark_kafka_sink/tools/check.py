@@ -227,6 +227,7 @@ def _run_quota(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     try:
         with AdminClient.of(options.producer, patience_ms=options.preflight_timeout_ms) as admin:
+            admin.gives_up_on_other_protocols = True
             found = granted_quotas(admin, options.producer, options.preflight_timeout_ms)
     except QuotaAccessDeniedError as error:
         print(

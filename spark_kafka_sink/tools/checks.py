@@ -187,6 +187,7 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
     try:
         Security.of(config.security).prepare(timeout_ms, hosts)
         admin = AdminClient.of(config, time, timeout_ms)
+        admin.gives_up_on_other_protocols = True
     except KafkaSinkError as error:
         yield failed("login", str(error))
         return

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import socket
+import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import BootstrapError, ConfigError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import preflight
 from spark_kafka_sink.spark.planning import plan_schemas
@@ -132,3 +135,62 @@ def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(
     clock.ms = options().producer.metadata_max_age_ms
     preflight.check_cluster(options(), True, clock)
     assert len(asked) == len(others) + 1
+
+
+class OtherProtocol(threading.Thread):
+    """A listener that sends the same bytes to each client after its first request."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__(daemon=True)
+        self.answer = answer
+        self.accepted = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def run(self) -> None:
+        while True:
+            try:
+                channel, _ = self.listener.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            with channel, suppress(OSError):
+                channel.recv(1024)
+                channel.sendall(self.answer)
+                channel.recv(1024)  # until the client closes
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "this address is an HTTP server"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "this address is not a Kafka listener"),
+        (b"\xff\xff\xff\xff", "not a Kafka listener: its first response announces -1 bytes"),
+        (b"<!DOCTYPE HTML>", "this address is not a Kafka listener"),
+    ],
+)
+def test_a_port_that_is_not_kafka_is_named_after_its_first_answer(
+    answer: bytes, cause: str
+) -> None:
+    """It is asked once, however long the check might take."""
+    server = OtherProtocol(answer)
+    with server.listener:
+        server.start()
+        given = {"kafka.bootstrap.servers": server.address, "topic": "t"}
+        parsed = SinkOptions.parse({**given, "preflight.timeout.ms": "120000"})
+        with pytest.raises(BootstrapError, match=cause):
+            preflight.check_cluster(parsed, is_stream=False)
+    assert server.accepted == 1
+
+
+def test_a_stream_that_may_have_committed_waits_for_a_port_that_is_not_kafka(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = OtherProtocol(b"HTTP/1.1 503 Service Unavailable\r\n\r\n")
+    with server.listener, caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        server.start()
+        given = {"kafka.bootstrap.servers": server.address, "topic": "t"}
+        preflight.check_cluster(SinkOptions.parse(given), is_stream=True)
+    (told,) = caplog.messages
+    assert "this address is an HTTP server" in told
+    assert told.endswith("the tasks will wait for the brokers")
