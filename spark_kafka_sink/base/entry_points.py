@@ -73,13 +73,16 @@ _NEAR = 0.75
 def check_interceptor(entry_point: str) -> None:
     """Raise ConfigError on the driver for an interceptor whose methods no task could call.
 
-    A class that has the methods is not instantiated. Otherwise the methods are those of an object,
-    which is created once here, as each task does. If its creation fails here, the task reports it.
+    A class that has the methods is not instantiated. A class without them may set them when it is
+    created, so it is created once here; if that fails, the task reports it. A function that creates
+    an interceptor may be expensive, so only the task calls it and checks its result.
     """
     create = load(entry_point, "interceptor")
     what = f"interceptor '{entry_point}'"
     _check_arguments(create, f"{what}: its creation", 0)
-    if isinstance(create, type) and any(hasattr(create, name) for name in INTERCEPTOR_METHODS):
+    if not isinstance(create, type):
+        return
+    if any(hasattr(create, name) for name in INTERCEPTOR_METHODS):
         _check_methods(create, what)
         return
     try:

@@ -377,7 +377,7 @@ def _check_url_is_used(urls: Sequence[Secret], parts: Sequence[PartOptions]) -> 
         raise ConfigError(
             f"option '{REGISTRY_PREFIX}url' is used by neither value.format nor key.format: no id "
             "of a schema would be written. Set value.format to avro or protobuf, or set "
-            "value.schema.id.prefix to true, or leave it out"
+            "value.schema.id.prefix to true, or remove the option"
         )
 
 

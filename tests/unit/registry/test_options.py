@@ -404,7 +404,8 @@ def test_an_address_that_nothing_uses_is_refused(given):
     assert "'schema.registry.url' is used by neither value.format nor key.format" in str(
         refused.value
     )
-    assert SinkOptions.parse({**base, **given, "value.schema.id.prefix": "true"}).registry
+    prefix = {"value.schema.id.prefix": "true", "use.latest.version": "true"}
+    assert SinkOptions.parse({**base, **given, **prefix}).registry
     assert SinkOptions.parse({**base, "key.format": "avro", "key.columns": "a"}).registry
 
 
