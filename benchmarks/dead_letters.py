@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowBatch
-from spark_kafka_sink.config.sink_keys import RowRules
+from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
@@ -28,7 +28,7 @@ BATCH_ROWS = 10_000
 BATCHES = 10
 VALUE_BYTES = 100
 WARM_UP_PAIRS = 5
-RULES = RowRules(max_message_bytes=1_048_588, needs_key=True)
+RULES = TopicLimits(max_message_bytes=1_048_588, needs_key=True)
 """Rules as the driver finds them for a topic, so that tasks make all checks."""
 
 Measured = tuple[float, float]

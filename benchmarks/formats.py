@@ -21,8 +21,8 @@ from spark_kafka_sink.formats.plan import (
     AVRO,
     JSON,
     PROTOBUF,
-    FormatPlan,
-    PlannedField,
+    FieldSpec,
+    FormatSpec,
     ProtobufField,
     ProtobufMessage,
     ProtobufSchema,
@@ -77,10 +77,10 @@ def columns_of_types() -> dict[str, Any]:
 
 
 def encoder_of(batch: pa.RecordBatch, name: str) -> RowEncoder:
-    fields = tuple(PlannedField((column,), column) for column in batch.schema.names)
+    fields = tuple(FieldSpec((column,), column) for column in batch.schema.names)
     schema = avro_schema_of(batch.schema) if name == AVRO else None
     message = Messages(batch.schema).schema if name == PROTOBUF else None
-    plan = FormatPlan(name, fields, avro_schema=schema, protobuf_schema=message)
+    plan = FormatSpec(name, fields, avro_schema=schema, protobuf_schema=message)
     return RowEncoder(plan, batch.schema)
 
 

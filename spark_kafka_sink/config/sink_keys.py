@@ -126,7 +126,7 @@ _TOPIC_NAME = "errors.deadletterqueue.topic.name"
 _TOLERANCE = "errors.tolerance"
 
 
-class RowRules(NamedTuple):
+class TopicLimits(NamedTuple):
     """Topic settings that make brokers reject a row, as far as the driver knows them.
 
     max_message_bytes: the topic's ``max.message.bytes``, None if unknown
@@ -137,7 +137,7 @@ class RowRules(NamedTuple):
     needs_key: bool = False
 
 
-UNKNOWN_RULES = RowRules()
+UNKNOWN_LIMITS = TopicLimits()
 
 
 class DeadLetterConfig(NamedTuple):
@@ -145,8 +145,8 @@ class DeadLetterConfig(NamedTuple):
 
     max_rows: None for no absolute limit
     creation: settings for creating the topic if it is missing
-    target, own: rules of the topic in option ``topic`` and of the dead letter topic; the driver
-    reads them before the first task
+    data_topic_limits, own_topic_limits: of the topic in option ``topic``, of the dead letter topic;
+    the driver reads them before the first task
     """
 
     topic: str
@@ -155,8 +155,8 @@ class DeadLetterConfig(NamedTuple):
     max_rows: int | None
     is_logged: bool
     creation: TopicCreation
-    target: RowRules = UNKNOWN_RULES
-    own: RowRules = UNKNOWN_RULES
+    data_topic_limits: TopicLimits = UNKNOWN_LIMITS
+    own_topic_limits: TopicLimits = UNKNOWN_LIMITS
 
 
 def parse_dead_letters(sink: Mapping[str, Any]) -> DeadLetterConfig | None:

@@ -53,12 +53,12 @@ from spark_kafka_sink.formats.plan import (
     KEY,
     PROTOBUF,
     VALUE,
+    FieldSpec,
     FormatError,
-    FormatPlan,
+    FormatSpec,
     JsonOptions,
-    PartPlan,
-    PlannedField,
-    RowsPlan,
+    PartSpec,
+    RowSpec,
     names_of,
 )
 from spark_kafka_sink.formats.protobuf_layout import protobuf_root
@@ -147,7 +147,7 @@ class RowEncoder:
     Raises FormatError for a missing column or a type that the format does not support.
     """
 
-    def __init__(self, plan: FormatPlan, schema: pa.Schema) -> None:
+    def __init__(self, plan: FormatSpec, schema: pa.Schema) -> None:
         self._plan = plan
         self._check_null_when(schema)
         self._table = Table(_root(plan, schema))
@@ -277,7 +277,7 @@ def _fixed_bytes(node: Node) -> int:
     return size + WIDEST_STEP * len(node.pattern)
 
 
-def _root(plan: FormatPlan, schema: pa.Schema) -> Node:
+def _root(plan: FormatSpec, schema: pa.Schema) -> Node:
     if plan.format == JSON:
         patterns = patterns_of(plan.json_options)
         children = (_json_field(field, schema) for field in plan.fields)
@@ -294,7 +294,7 @@ def _root(plan: FormatPlan, schema: pa.Schema) -> Node:
     raise FormatError(f"format '{plan.format}' is not known")
 
 
-def _json_field(field: PlannedField, schema: pa.Schema) -> Node:
+def _json_field(field: FieldSpec, schema: pa.Schema) -> Node:
     spark_type = json.loads(field.spark_type) if field.spark_type else None
     path = ".".join(field.path)
     return json_node(path, field.name, type_at(schema, field.path), spark_type)
@@ -364,7 +364,7 @@ def _array(values: npt.NDArray[Any], kind: Any) -> Any:
 def _written(column: Any) -> Any:
     """Return the JSON kernel's text of dates or times of day: Arrow's ends with the year 9999."""
     schema = pa.schema([("c", column.type)])
-    encoder = RowEncoder(FormatPlan(JSON, (PlannedField(("c",), ""),)), schema)
+    encoder = RowEncoder(FormatSpec(JSON, (FieldSpec(("c",), ""),)), schema)
     values = encoder.encode(pa.record_batch([column], schema=schema)).values
     texts = pc.binary_slice(values, _BEFORE, -_BEHIND)
     return pc.if_else(column.is_valid(), texts, None) if column.null_count else texts
@@ -400,9 +400,9 @@ def _encoded(arrow_batch: ArrowBatch, time_zone: str | None, are_all_read: bool)
     numbers = [str(number) for number in range(len(columns))]
     schema = pa.schema([(number, column.type) for number, column in zip(numbers, columns)])
     names = zip(numbers, arrow_batch.schema.names)
-    fields = tuple(PlannedField((number,), name) for number, name in names)
+    fields = tuple(FieldSpec((number,), name) for number, name in names)
     options = JsonOptions(ignore_null_fields=False, time_zone=time_zone)
-    encoder = RowEncoder(FormatPlan(JSON, fields, json_options=options), schema)
+    encoder = RowEncoder(FormatSpec(JSON, fields, json_options=options), schema)
     return encoder.encode(pa.record_batch(columns, schema=schema))
 
 
@@ -479,7 +479,7 @@ class RowsEncoder:
     returns_faulty_rows: whether the value of a faulty row is the row as JSON, for its dead letter
     """
 
-    def __init__(self, plan: RowsPlan, returns_faulty_rows: bool = False) -> None:
+    def __init__(self, plan: RowSpec, returns_faulty_rows: bool = False) -> None:
         self._plan = plan
         self._returns_faulty_rows = returns_faulty_rows
         self._names = names_of(plan)
@@ -532,7 +532,7 @@ class _Part:
     """
 
     def __init__(
-        self, name: str, plan: PartPlan, schema: Any, zone: str | None, is_ansi: bool
+        self, name: str, plan: PartSpec, schema: Any, zone: str | None, is_ansi: bool
     ) -> None:
         self._name = name
         self._plan = plan

@@ -27,7 +27,7 @@ PROTOBUF = "protobuf"
 
 
 @dataclass(frozen=True)
-class PlannedField:
+class FieldSpec:
     """One column of the DataFrame, or a field in a column, and its name in the encoded value.
 
     path: the column's name, then the names of nested fields: ``a.b`` is ``("a", "b")``
@@ -56,7 +56,7 @@ class JsonOptions:
 
 
 @dataclass(frozen=True)
-class FormatPlan:
+class FormatSpec:
     """The encoding of a row's key or value from fields.
 
     fields: in the order in which they are written
@@ -68,7 +68,7 @@ class FormatPlan:
     """
 
     format: str
-    fields: tuple[PlannedField, ...]
+    fields: tuple[FieldSpec, ...]
     prefix: bytes = b""
     avro_schema: str | None = None
     json_schema: str | None = None
@@ -77,7 +77,7 @@ class FormatPlan:
     protobuf_schema: ProtobufSchema | None = None
 
 
-class PartPlan(NamedTuple):
+class PartSpec(NamedTuple):
     """The source of the key or the value: a column, or fields.
 
     column: position of the column that holds it; or, with ``plan``, of the struct with its fields,
@@ -89,13 +89,13 @@ class PartPlan(NamedTuple):
     """
 
     column: int | None = None
-    plan: FormatPlan | None = None
+    plan: FormatSpec | None = None
     is_text: bool = False
     prefix: bytes = b""
     takes_session_zone: bool = False
 
 
-class RowsPlan(NamedTuple):
+class RowSpec(NamedTuple):
     """The columns to append, built from Spark's columns.
 
     kept: part of the record and position of its column, for the other parts
@@ -105,8 +105,8 @@ class RowsPlan(NamedTuple):
     is_ansi: spark.sql.ansi.enabled of the Spark session, which decides the texts of decimals
     """
 
-    value: PartPlan
-    key: PartPlan | None = None
+    value: PartSpec
+    key: PartSpec | None = None
     kept: tuple[tuple[str, int], ...] = ()
     null_when: int | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
@@ -117,7 +117,7 @@ class RowsPlan(NamedTuple):
 VALUE, KEY, HEADERS = "value", "key", "headers"
 
 
-def names_of(plan: RowsPlan) -> list[str]:
+def names_of(plan: RowSpec) -> list[str]:
     """Return the names of the appended columns, in order."""
     names = [VALUE]
     if plan.key is not None:

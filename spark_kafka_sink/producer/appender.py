@@ -35,7 +35,7 @@ from spark_kafka_sink.columns.dead_letters import (
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowBatch, ArrowRecords, key_value_headers
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_keys import UNKNOWN_RULES, RowRules
+from spark_kafka_sink.config.sink_keys import UNKNOWN_LIMITS, TopicLimits
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.metrics import ProducerMetrics
@@ -360,7 +360,7 @@ class RowChecks:
                     raise RecordError(illegal_topic(topic))
                 self._legal_topics.add(topic)
 
-    def check(self, records: ArrowRecords, rules: RowRules = UNKNOWN_RULES) -> int:
+    def check(self, records: ArrowRecords, limits: TopicLimits = UNKNOWN_LIMITS) -> int:
         """Raise RecordError if a row may be too large, or lacks a required key.
 
         Returns an upper bound of the records' sizes in bytes, without the batch header.
@@ -371,16 +371,16 @@ class RowChecks:
             if bytes_of_batch > limit:
                 where = f"(row {row} of {records.rows_count} that are appended together)"
                 raise RecordTooLargeError(_too_large(bytes_of_batch, option, limit, where))
-        most = self._max_single_record_bytes(rules)
+        most = self._max_single_record_bytes(limits)
         if most is not None and bytes_of_batch > most:
             raise RecordTooLargeError(_too_large_for_topic(bytes_of_batch, most))
-        if rules.needs_key and _has_nulls(records.columns.key):
+        if limits.needs_key and _has_nulls(records.columns.key):
             raise RecordError(_NO_KEY)
         most_bytes: int = size
         return most_bytes
 
     def find(
-        self, arrow_batch: ArrowBatch, positions: ColumnPositions, rules: RowRules
+        self, arrow_batch: ArrowBatch, positions: ColumnPositions, limits: TopicLimits
     ) -> RowFaults:
         """Return the rows that are too large or lack a required key, and why."""
         faults = RowFaults(arrow_batch.num_rows)
@@ -390,19 +390,19 @@ class RowChecks:
         upper = sizes + MAX_RECORD_OVERHEAD + RECORD_BATCH_OVERHEAD
         for option, most in self._limits.items():
             faults.add(upper > most, TOO_LARGE, partial(_too_large_at, upper, option, most))
-        limit = self._max_single_record_bytes(rules)
+        limit = self._max_single_record_bytes(limits)
         if limit is not None:
             alone = single_record_sizes(sizes)
             faults.add(
                 alone > limit, TOO_LARGE, lambda row: _too_large_for_topic(int(alone[row]), limit)
             )
-        if rules.needs_key:
+        if limits.needs_key:
             faults.add(_null_keys(arrow_batch, positions), NULL_KEY, lambda row: _NO_KEY)
         return faults
 
-    def _max_single_record_bytes(self, rules: RowRules) -> int | None:
+    def _max_single_record_bytes(self, limits: TopicLimits) -> int | None:
         """Return the size limit of a batch with one record; None if compression hides its size."""
-        return None if self._is_compressed else rules.max_message_bytes
+        return None if self._is_compressed else limits.max_message_bytes
 
 
 def largest_when_compressed(size: Any) -> Any:

@@ -98,7 +98,7 @@ class NoIdentity:
         return None
 
 
-class Identities:
+class ProducerIdentities:
     """Creates the identities of one producer."""
 
     def __init__(

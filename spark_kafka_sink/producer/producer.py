@@ -36,13 +36,13 @@ from spark_kafka_sink.columns.dead_letters import (
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowBatch, arrow_records, highest_partitions
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_keys import UNKNOWN_RULES, RowRules
+from spark_kafka_sink.config.sink_keys import UNKNOWN_LIMITS, TopicLimits
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender, RowChecks
-from spark_kafka_sink.producer.identity import Identities
+from spark_kafka_sink.producer.identity import ProducerIdentities
 from spark_kafka_sink.producer.metadata import (
     ClusterAccess,
     ClusterSnapshot,
@@ -114,7 +114,7 @@ class KafkaProducer:
         finishers = BatchFinishers.of(config, accumulator, clock, metrics)
         self._appender = Appender(config, accumulator, finishers, clock, rng, metrics)
         self._row_checks = RowChecks(config, self.pool.memory_bytes)
-        self._identities = Identities(
+        self._identities = ProducerIdentities(
             config, self.client, self._metadata, accumulator, retry_backoff, rng
         )
         self._is_transactional = False
@@ -151,11 +151,11 @@ class KafkaProducer:
         self,
         arrow_batch: ArrowBatch,
         positions: ColumnPositions,
-        rules: RowRules | None = None,
+        limits: TopicLimits | None = None,
     ) -> None:
         """Append the rows of a pyarrow.RecordBatch. Returns when the rows are buffered, not sent.
 
-        rules: reject rows that brokers would reject by these rules; None leaves this check to
+        limits: reject rows that brokers would reject by these limits; None leaves this check to
             brokers
 
         Raises RecordError, RecordTooLargeError or TopicError for rows that no broker would accept;
@@ -168,13 +168,13 @@ class KafkaProducer:
         timestamp_ms = self._clock.timestamp_ms()
         records = arrow_records(arrow_batch, positions, timestamp_ms)
         if positions.topic_option is None:
-            self._row_checks.check_topics(records.topics, checks_names=rules is not None)
+            self._row_checks.check_topics(records.topics, checks_names=limits is not None)
         cluster = self._topics.wait_for(records.topics, highest_partitions(records))
-        most_bytes = self._row_checks.check(records, rules or UNKNOWN_RULES)
+        most_bytes = self._row_checks.check(records, limits or UNKNOWN_LIMITS)
         self._appender.append(records, cluster, timestamp_ms, most_bytes)
 
     def find_faults(
-        self, arrow_batch: ArrowBatch, positions: ColumnPositions, rules: RowRules
+        self, arrow_batch: ArrowBatch, positions: ColumnPositions, limits: TopicLimits
     ) -> CheckedRows:
         """Return the rows that ``append`` rejects, and why. Call it after ``append`` raised.
 
@@ -182,7 +182,7 @@ class KafkaProducer:
         exist.
         """
         rows, faults = content_faults(arrow_batch, positions, self._config.decision_log)
-        faults.add_from(self._row_checks.find(rows, positions, rules))
+        faults.add_from(self._row_checks.find(rows, positions, limits))
         numbers = faults.good
         if len(numbers):
             timestamp_ms = self._clock.timestamp_ms()

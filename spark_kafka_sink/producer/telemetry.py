@@ -48,7 +48,7 @@ from spark_kafka_sink.protocol.messages.client import (
 from spark_kafka_sink.protocol.schema import Request
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.telemetry_figures import TelemetryFigures
+    from spark_kafka_sink.producer.telemetry_figures import TelemetryCollector
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Telemetry:
         self._request_in_flight: Request | None = None
         self._response_deadline_ms: int | None = None
         self._paused_until_ms = 0
-        self._figures: TelemetryFigures | None = None
+        self._figures: TelemetryCollector | None = None
         self._task_began_at_ms = sources.clock.timestamp_ms()
         self._idle_until_ms: int | None = None
 
@@ -300,11 +300,11 @@ class Telemetry:
     def _record_metrics(self) -> None:
         """Record figures from the beginning of the task on."""
         # Imported only if brokers want figures.
-        from spark_kafka_sink.producer.telemetry_figures import TelemetryFigures
+        from spark_kafka_sink.producer.telemetry_figures import TelemetryCollector
 
         with self._sources.accumulator.monitor:
             if self._figures is None:
-                self._figures = TelemetryFigures(self._sources, self._task_began_at_ms)
+                self._figures = TelemetryCollector(self._sources, self._task_began_at_ms)
 
     # --- push ----------------------------------------------------------------------------------
 

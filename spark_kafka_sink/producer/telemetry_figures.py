@@ -169,7 +169,7 @@ class EncodedMetrics(NamedTuple):
     data: bytes
 
 
-class TelemetryFigures:
+class TelemetryCollector:
     """Figures of one client instance."""
 
     def __init__(self, sources: TelemetrySources, began_at_ms: int) -> None:

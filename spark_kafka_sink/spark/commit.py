@@ -33,7 +33,7 @@ from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, P
 from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.versions import WriterCommitMessage
 from spark_kafka_sink.spark.worker import DOCUMENT, ensure_log_handler
-from spark_kafka_sink.transactions.model import DriverToken, Plan, TaskTransaction
+from spark_kafka_sink.transactions.model import DriverToken, TaskTransaction, TransactionPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +95,7 @@ class TimedInput:
 logger = logging.getLogger(__name__)
 
 
-class Planned(NamedTuple):
+class PlanningSpan(NamedTuple):
     """The start of a batch's planning, ms since 1970, and its duration, ms."""
 
     started_at_ms: int
@@ -124,15 +124,15 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     metrics: ProducerMetrics = field(default_factory=ProducerMetrics)
     transaction: TaskTransaction | None = None
     token: DriverToken | None = None
-    plan: Plan | None = None
+    plan: TransactionPlan | None = None
     nodes: NodesMetrics = field(default_factory=dict)
     started_at_ms: int = 0
     host: str = field(default_factory=platform.node)
     batch_id: int | None = None
     dead_letters: dict[str, int] | None = None
-    planned: Planned | None = None
+    planned: PlanningSpan | None = None
 
-    def belong_to(self, plan: Plan) -> None:
+    def belong_to(self, plan: TransactionPlan) -> None:
         """Add the plan's token: Spark commits in a process other than the one that planned."""
         self.token = plan.token
         self.plan = plan if self.partition_id == 0 else None
@@ -169,7 +169,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
         )
 
 
-def common_plan(messages: Sequence[KafkaCommitMessage]) -> Plan | None:
+def common_plan(messages: Sequence[KafkaCommitMessage]) -> TransactionPlan | None:
     """Return the plan of these tasks; None without tasks.
 
     Raises TransactionError for messages of several plans, or if no message has the plan.
@@ -201,7 +201,7 @@ class BatchSummary:
     nodes: NodesMetrics = field(default_factory=dict)
     figures: list[TaskMetrics] = field(default_factory=list)
     dead_letters: dict[str, int] | None = None
-    planned: Planned | None = None
+    planned: PlanningSpan | None = None
 
     @classmethod
     def merge(cls, messages: Iterable[WriterCommitMessage | None]) -> BatchSummary:

@@ -213,11 +213,11 @@ class DeadLetters:
     def _write(self, arrow_batch: ArrowBatch, numbers: Int64Array | None) -> list[ArrowBatch]:
         """Append rows. numbers: int64[n] in the Arrow batch that came in; None for all its rows"""
         self._append_refused()
-        rules = self._config.target
+        limits = self._config.data_topic_limits
         try:
-            self._producer.append(arrow_batch, self._positions, rules)
+            self._producer.append(arrow_batch, self._positions, limits)
         except ROW_ERRORS:
-            readable = self._producer.find_faults(arrow_batch, self._positions, rules)
+            readable = self._producer.find_faults(arrow_batch, self._positions, limits)
         else:
             self._rows_count += arrow_batch.num_rows
             return [arrow_batch]
@@ -235,7 +235,7 @@ class DeadLetters:
     ) -> list[ArrowBatch]:
         good, appended = faults.good, []
         if len(good):
-            # An error here is no fault of these rows. No rules are passed: a row that is too large
+            # An error here is no fault of these rows. No limits are passed: a row that is too large
             # only before compression may be written.
             kept = rows_of(rows, good)
             self._producer.append(kept, self._positions)
@@ -330,8 +330,8 @@ def _summary(counts: Mapping[str, int], examples: Mapping[str, str]) -> str:
 def max_letter_bytes(config: DeadLetterConfig, kafka: ProducerConfig) -> int:
     """Return the largest size of a dead letter's record, bytes, without the batch's header."""
     limits = [kafka.max_request_size, kafka.buffer_memory]
-    if config.own.max_message_bytes is not None:
-        limits.append(config.own.max_message_bytes)
+    if config.own_topic_limits.max_message_bytes is not None:
+        limits.append(config.own_topic_limits.max_message_bytes)
     max_bytes = min(limits) - RECORD_BATCH_OVERHEAD
     if kafka.compression_type == "none":
         return max_bytes

@@ -26,18 +26,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.plan import RowsPlan
+from spark_kafka_sink.formats.plan import RowSpec
 from spark_kafka_sink.record.compiled.library import check_platform
-from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, Planned
+from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, PlanningSpan
 from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.planning import (
-    PlanningTime,
+    PlanningTimer,
     check_surroundings,
     parse_options,
     plan_schemas,
     plan_transactions,
 )
-from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
+from spark_kafka_sink.spark.row_planning import InputLayout, plan_rows
 from spark_kafka_sink.spark.writer import (
     QUERY_ID_PROPERTY,
     abort_batch,
@@ -45,7 +45,7 @@ from spark_kafka_sink.spark.writer import (
     with_names,
     write_partition,
 )
-from spark_kafka_sink.transactions.model import Plan, Unit, Write, substitute_checkpoint
+from spark_kafka_sink.transactions.model import TransactionPlan, Unit, Write, substitute_checkpoint
 
 _OWN_NAME_ADVICE = (
     "give each write of a function for foreachBatch a transactional.id.prefix of its own, or a "
@@ -285,13 +285,13 @@ class _Write:
         self._batch_id = batch_id
         self._query_id = None if batch_id is None else _local_property(df, QUERY_ID_PROPERTY)
         self._identity: WriteIdentity | None = None
-        self._planned: Planned | None = None
+        self._planned: PlanningSpan | None = None
 
     def run(self) -> None:
         """Check, plan, run the tasks, and commit or abort."""
         if self._df.isStreaming:
             raise ConfigError(_STREAM_ADVICE)
-        planning_time = PlanningTime()
+        planning_time = PlanningTimer()
         if _runs_here(self._df):
             check_platform()
         rows = plan_rows(self._df.schema, self._options)
@@ -343,7 +343,7 @@ class _Write:
             execution_id=_local_property(self._df, _EXECUTION_ID_PROPERTY),
         )
 
-    def _plan(self) -> Plan | None:
+    def _plan(self) -> TransactionPlan | None:
         if self._options.exactly_once is None:
             return None
         with self._exclusive():
@@ -357,7 +357,9 @@ class _Write:
                 _writes.begin(self._identity)
         return plan
 
-    def _run_tasks(self, rows: PlannedRows, plan: Plan | None) -> list[KafkaCommitMessage]:
+    def _run_tasks(
+        self, rows: InputLayout, plan: TransactionPlan | None
+    ) -> list[KafkaCommitMessage]:
         """Run the tasks and return their messages. Raises Spark's error if a task failed."""
         names = self._df.schema.names
         task = Task(self._options, rows.positions, plan, names, self._planned, rows.plan).function()
@@ -373,7 +375,7 @@ class _Write:
             )
         return messages
 
-    def _commit(self, messages: list[KafkaCommitMessage], plan: Plan | None) -> None:
+    def _commit(self, messages: list[KafkaCommitMessage], plan: TransactionPlan | None) -> None:
         if self._is_job:
             unit = Unit(None, None, None if plan is None else plan.job_id)
         else:
@@ -383,7 +385,7 @@ class _Write:
             if self._identity is not None:
                 _writes.finish(self._identity)
 
-    def _abort(self, plan: Plan | None, error: BaseException) -> None:
+    def _abort(self, plan: TransactionPlan | None, error: BaseException) -> None:
         """Abort after a failure; errors here are logged so that the user sees the first error."""
         unknown = BatchSummary(None, None, self._query_id, planned=self._planned)
         try:
@@ -410,10 +412,10 @@ class Task(Enveloped):
         self,
         options: SinkOptions,
         positions: ColumnPositions,
-        plan: Plan | None,
+        plan: TransactionPlan | None,
         names: list[str],
-        planned: Planned | None = None,
-        encoding_plan: RowsPlan | None = None,
+        planned: PlanningSpan | None = None,
+        encoding_plan: RowSpec | None = None,
     ) -> None:
         self._options = options
         self._encoding_plan = encoding_plan

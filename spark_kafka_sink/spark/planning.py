@@ -16,12 +16,12 @@ from spark_kafka_sink.base.text import redacted
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
-    from spark_kafka_sink.spark.commit import Planned
-    from spark_kafka_sink.spark.row_planning import PlannedRows
-    from spark_kafka_sink.transactions.model import Plan, Unit
+    from spark_kafka_sink.spark.commit import PlanningSpan
+    from spark_kafka_sink.spark.row_planning import InputLayout
+    from spark_kafka_sink.transactions.model import TransactionPlan, Unit
 
 
-class PlanningTime:
+class PlanningTimer:
     """Measures planning from its construction on."""
 
     def __init__(self) -> None:
@@ -29,11 +29,11 @@ class PlanningTime:
         self._started_at_ms = self._clock.timestamp_ms()
         self._started_ns = self._clock.perf_ns()
 
-    def until_now(self) -> Planned:
+    def until_now(self) -> PlanningSpan:
         """Return start and duration of planning for the metrics line."""
-        from spark_kafka_sink.spark.commit import Planned
+        from spark_kafka_sink.spark.commit import PlanningSpan
 
-        return Planned(
+        return PlanningSpan(
             self._started_at_ms, round((self._clock.perf_ns() - self._started_ns) / 1e6, 1)
         )
 
@@ -55,7 +55,7 @@ def parse_options(texts: Mapping[str, str]) -> SinkOptions:
 def check_surroundings(options: SinkOptions, is_stream: bool) -> SinkOptions:
     """Check the cluster and the metrics outputs; raise their errors.
 
-    Return the options for the tasks, with the topics' rules for dead letters.
+    Return the options for the tasks, with the topics' limits for dead letters.
 
     is_stream: a stream, which continues while brokers are unavailable if it may have committed
     """
@@ -67,12 +67,12 @@ def check_surroundings(options: SinkOptions, is_stream: bool) -> SinkOptions:
 
 
 def plan_schemas(
-    rows: PlannedRows,
+    rows: InputLayout,
     options: SinkOptions,
     owner: int | None = None,
     is_stream: bool = False,
     query: str | None = None,
-) -> tuple[PlannedRows, SinkOptions]:
+) -> tuple[InputLayout, SinkOptions]:
     """Return the rows with a registry's schemas, and the options without the registry's secrets.
 
     owner: for a stream, id of the process that starts all its planning processes
@@ -109,7 +109,7 @@ def _redacted_errors() -> Iterator[None]:
         raise error from None
 
 
-def _check_encodable(rows: PlannedRows) -> None:
+def _check_encodable(rows: InputLayout) -> None:
     if rows.plan is not None:
         from spark_kafka_sink.spark.row_planning import check_encodable
 
@@ -123,7 +123,9 @@ def _log(notes: Sequence[str]) -> None:
         log_once(notes)
 
 
-def plan_transactions(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> Plan | None:
+def plan_transactions(
+    options: SinkOptions, is_job: bool, unit: Unit | None = None
+) -> TransactionPlan | None:
     """Return the plan of exactly-once delivery for the tasks, after earlier units are settled.
 
     unit: the micro-batch if Spark has reported it already

@@ -9,7 +9,7 @@ errors, such as unavailable brokers, must not end such a stream: they are logged
 for ``max.block.ms`` and ``delivery.timeout.ms``. A batch write fails at once, and so does a stream
 that certainly has no committed micro-batch.
 
-The topics' rules for dead letters are read here too, so that all tasks of a batch and all their
+The topics' limits for dead letters are read here too, so that all tasks of a batch and all their
 attempts decide alike about a row.
 """
 
@@ -34,7 +34,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient, configs_of, create_missing
 from spark_kafka_sink.config.producer_config import TopicCreation
-from spark_kafka_sink.config.sink_keys import DeadLetterConfig, RowRules
+from spark_kafka_sink.config.sink_keys import DeadLetterConfig, TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.outputs import check_outputs
 from spark_kafka_sink.protocol.messages.topics import TOPIC_RESOURCE, MetadataResponse
@@ -45,16 +45,16 @@ _SIZE = "max.message.bytes"
 _POLICY = "cleanup.policy"
 
 
-def with_topic_rules(
+def with_topic_limits(
     admin: AdminClient, config: DeadLetterConfig, topic: str | None, deadline_ms: int
 ) -> DeadLetterConfig:
-    """Return ``config`` with the rules of ``topic``, if an option names it, and of its own topic.
+    """Return ``config`` with the limits of ``topic``, if an option names it, and of its own topic.
 
-    Rules are unknown if this principal may not describe the topics' settings.
+    Limits are unknown if this principal may not describe the topics' settings.
 
     Raises ConfigError if the topic of dead letters is compacted.
     """
-    own = _rules_of(admin, config.topic, deadline_ms)
+    own = _limits_of(admin, config.topic, deadline_ms)
     if own.needs_key:
         raise ConfigError(
             f"topic '{config.topic}', of errors.deadletterqueue.topic.name, is compacted: dead "
@@ -62,16 +62,17 @@ def with_topic_rules(
             f"{_POLICY}=delete, or name another topic"
         )
     if topic is None:
-        return config._replace(own=own)
-    return config._replace(own=own, target=_rules_of(admin, topic, deadline_ms))
+        return config._replace(own_topic_limits=own)
+    data = _limits_of(admin, topic, deadline_ms)
+    return config._replace(own_topic_limits=own, data_topic_limits=data)
 
 
-def _rules_of(admin: AdminClient, topic: str, deadline_ms: int) -> RowRules:
+def _limits_of(admin: AdminClient, topic: str, deadline_ms: int) -> TopicLimits:
     node = admin.any_node(deadline_ms)
     configs = configs_of(admin, node, TOPIC_RESOURCE, topic, [_SIZE, _POLICY], deadline_ms)
     size = configs.get(_SIZE)
     policies = [policy.strip() for policy in configs.get(_POLICY, "").split(",")]
-    return RowRules(None if size is None else int(size), "compact" in policies)
+    return TopicLimits(None if size is None else int(size), "compact" in policies)
 
 
 logger = logging.getLogger(__name__)
@@ -81,8 +82,8 @@ _LOCAL_SCHEME = "file:"
 
 # Time of this process's last successful check, by cluster, security, topic and dead letters.
 _passed_at_ms: dict[tuple[object, ...], int] = {}
-# The topics' rules for dead letters, as that check found them.
-_rules: dict[tuple[object, ...], DeadLetterConfig | None] = {}
+# The topics' limits for dead letters, as that check found them.
+_letters_with_limits: dict[tuple[object, ...], DeadLetterConfig | None] = {}
 # Notes that this process has logged.
 _noted: set[str] = set()
 
@@ -111,7 +112,7 @@ def check_metrics_outputs(options: SinkOptions, is_stream: bool) -> None:
 
 
 def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = None) -> SinkOptions:
-    """Check the cluster and return the options with the topics' rules for dead letters.
+    """Check the cluster and return the options with the topics' limits for dead letters.
 
     Raises BootstrapError if no broker can be reached. Raises CredentialsUnavailableError if no
     token or ticket is available within ``preflight.timeout.ms``. Raises TopicError if the topic in
@@ -125,7 +126,7 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
     passed_at_ms = _passed_at_ms.get(key)
     now_ms = clock.now_ms()
     if passed_at_ms is not None and now_ms - passed_at_ms < producer.metadata_max_age_ms:
-        return _with(options, _rules[key])
+        return _with(options, _letters_with_limits[key])
     try:
         found = _check(options, clock)
     except KafkaSinkError as error:
@@ -134,9 +135,9 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
             raise
         ensure_log_handler()
         logger.warning(f"{error}; the tasks will wait for the brokers")
-        return _with(options, _rules.get(key))
+        return _with(options, _letters_with_limits.get(key))
     _passed_at_ms[key] = clock.now_ms()
-    _rules[key] = found
+    _letters_with_limits[key] = found
     return _with(options, found)
 
 
@@ -192,7 +193,7 @@ def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
         letters = options.dead_letters
         _check_named(admin, options, letters.topic, letters.creation)
         deadline_ms = admin.deadline_in(options.preflight_timeout_ms)
-        return with_topic_rules(admin, letters, options.topic, deadline_ms)
+        return with_topic_limits(admin, letters, options.topic, deadline_ms)
 
 
 def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms: int) -> None:

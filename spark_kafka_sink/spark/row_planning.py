@@ -55,13 +55,13 @@ from spark_kafka_sink.config.formats import (
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.plan import (
     HEADERS,
+    FieldSpec,
     FormatError,
-    FormatPlan,
+    FormatSpec,
     JsonOptions,
-    PartPlan,
-    PlannedField,
+    PartSpec,
     ProtobufSchema,
-    RowsPlan,
+    RowSpec,
     names_of,
 )
 from spark_kafka_sink.spark.format_schemas import json_schema_of, read_user_schema
@@ -246,7 +246,7 @@ _TEXT_TYPES = (
 """Types whose text this sink writes as Spark's ``CAST(… AS STRING)`` does."""
 
 
-class PlannedRows(NamedTuple):
+class InputLayout(NamedTuple):
     """The plan of a query's rows.
 
     positions: of the appended columns; plan: how they are built, None if Spark's are appended
@@ -255,7 +255,7 @@ class PlannedRows(NamedTuple):
     """
 
     positions: ColumnPositions
-    plan: RowsPlan | None = None
+    plan: RowSpec | None = None
     schema: StructType | None = None
     notes: tuple[str, ...] = ()
 
@@ -265,18 +265,18 @@ class _Field(NamedTuple):
     field: StructField
 
 
-def plan_rows(schema: StructType, options: SinkOptions) -> PlannedRows:
+def plan_rows(schema: StructType, options: SinkOptions) -> InputLayout:
     """Return the positions of a record's parts in ``schema``, or the plan to build them.
 
     Raises SchemaError for missing columns or wrong types, ConfigError for a schema file that cannot
     be read. ``check_encodable`` checks the types against the formats.
     """
     if options.formats is None:
-        return PlannedRows(find_columns(schema, options.topic))
-    return _Planning(schema, options.formats, options.topic).planned()
+        return InputLayout(find_columns(schema, options.topic))
+    return _RowPlanner(schema, options.formats, options.topic).planned()
 
 
-class _Planning:
+class _RowPlanner:
     """Plans the rows of one schema with its options."""
 
     def __init__(self, schema: StructType, formats: FormatOptions, topic: str | None) -> None:
@@ -287,7 +287,7 @@ class _Planning:
         for number, field in enumerate(schema.fields):
             self._numbers.setdefault(field.name, number)
 
-    def planned(self) -> PlannedRows:
+    def planned(self) -> InputLayout:
         others = {part: self._other(part) for part in OTHER_PARTS}
         kept = tuple((part, n) for part, n in others.items() if n is not None)
         if self._topic is None and others["topic"] is None:
@@ -313,13 +313,13 @@ class _Planning:
                 timestamp=others["timestamp"],
                 topic_option=self._topic,
             )
-            return PlannedRows(positions)
-        plan = RowsPlan(value, key, kept, null_when, is_ansi=is_ansi_by_default())
+            return InputLayout(positions)
+        plan = RowSpec(value, key, kept, null_when, is_ansi=is_ansi_by_default())
         by_name = [part for part, _ in kept if self._formats.other_columns[part] is None]
         notes = [*self._notes_on_parts(by_name)]
         if null_when is not None and key is None:
             notes.append(NULLS_WITHOUT_KEY)
-        return PlannedRows(positions_of(plan, self._topic), plan, self._schema, tuple(notes))
+        return InputLayout(positions_of(plan, self._topic), plan, self._schema, tuple(notes))
 
     def _notes_on_parts(self, by_name: Sequence[str]) -> Iterator[str]:
         """Yield notes on parts whose columns were found by name. by_name: these parts"""
@@ -368,7 +368,7 @@ class _Planning:
             return self._numbers.get(KEY)
         return self._number(key.column, "key.column")
 
-    def _key(self, column: int | None) -> PartPlan | None:
+    def _key(self, column: int | None) -> PartSpec | None:
         options = self._formats.key
         if options.columns:
             fields = [self._field(name, "key.columns") for name in options.columns]
@@ -383,7 +383,7 @@ class _Planning:
             )
         return None
 
-    def _value(self, taken: set[int]) -> PartPlan:
+    def _value(self, taken: set[int]) -> PartSpec:
         options = self._formats.value
         if options.columns:
             fields = [self._field(name, "value.columns") for name in options.columns]
@@ -414,7 +414,7 @@ class _Planning:
             return self._of_column(options, left[0])
         return self._of_left(options, left)
 
-    def _of_left(self, options: PartOptions, left: Sequence[int]) -> PartPlan:
+    def _of_left(self, options: PartOptions, left: Sequence[int]) -> PartSpec:
         """Plan a value with fields from the columns that are no other part of the record."""
         only = self._schema.fields[left[0]]
         if len(left) == 1 and only.name == VALUE:
@@ -429,7 +429,7 @@ class _Planning:
             options, [_Field((self._schema.fields[n].name,), self._schema.fields[n]) for n in left]
         )
 
-    def _of_column(self, options: PartOptions, number: int) -> PartPlan:
+    def _of_column(self, options: PartOptions, number: int) -> PartSpec:
         """Plan a part from one column; a format with fields needs a struct."""
         field = self._schema.fields[number]
         kind = field.dataType
@@ -449,16 +449,16 @@ class _Planning:
                 raise SchemaError(
                     f"{error}. {options.part}.format=string writes its text"
                 ) from None
-            return PartPlan(number)
+            return PartSpec(number)
         if not isinstance(kind, _TEXT_TYPES):
             raise SchemaError(
                 f"column '{field.name}' is of type {kind.simpleString()}, whose text cannot be a "
                 f"{options.part}: cast it in the DataFrame, or set {options.part}.format to json"
             )
         is_bytes = isinstance(kind, (StringType, BinaryType))
-        return PartPlan(number, is_text=not is_bytes)
+        return PartSpec(number, is_text=not is_bytes)
 
-    def _of_fields(self, options: PartOptions, fields: Sequence[_Field]) -> PartPlan:
+    def _of_fields(self, options: PartOptions, fields: Sequence[_Field]) -> PartSpec:
         names = [f.field.name for f in fields]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -468,9 +468,9 @@ class _Planning:
             )
         struct = StructType([f.field for f in fields])
         text = options.json
-        plan = FormatPlan(
+        plan = FormatSpec(
             options.format,
-            tuple(PlannedField(f.path, f.field.name, f.field.dataType.json()) for f in fields),
+            tuple(FieldSpec(f.path, f.field.name, f.field.dataType.json()) for f in fields),
             avro_schema=self._avro_schema(options, struct) if options.format == AVRO else None,
             protobuf_schema=_protobuf_schema(options),
             json_schema=json_schema_of(options, struct),
@@ -483,7 +483,7 @@ class _Planning:
             ),
             null_when=self._formats.null_when if options.part == VALUE else None,
         )
-        return PartPlan(plan=plan, takes_session_zone=text.time_zone is None)
+        return PartSpec(plan=plan, takes_session_zone=text.time_zone is None)
 
     def _avro_schema(self, options: PartOptions, struct: StructType) -> str:
         if options.avro_schema is None:
@@ -522,7 +522,7 @@ class _Planning:
             is_nullable = is_nullable or field.nullable
         return _Field(path, StructField(field.name, field.dataType, is_nullable))
 
-    def _names_of(self, *parts: PartPlan | None) -> Iterator[str]:
+    def _names_of(self, *parts: PartSpec | None) -> Iterator[str]:
         for part in parts:
             if part is not None and part.column is not None:
                 yield self._schema.fields[part.column].name
@@ -530,7 +530,7 @@ class _Planning:
                 yield from (field.path[0] for field in part.plan.fields)
 
 
-def positions_of(plan: RowsPlan, topic_option: str | None) -> ColumnPositions:
+def positions_of(plan: RowSpec, topic_option: str | None) -> ColumnPositions:
     """Return the positions of the columns that ``plan`` builds, in the order of ``names_of``."""
     at = {name: number for number, name in enumerate(names_of(plan))}
     return ColumnPositions(
@@ -553,16 +553,16 @@ def _protobuf_schema(options: PartOptions) -> ProtobufSchema | None:
     return described(options).schema
 
 
-def _is_column(part: PartPlan) -> bool:
+def _is_column(part: PartSpec) -> bool:
     return part.plan is None and not part.is_text and not part.prefix
 
 
 # Plans and schemas that this process has checked: each micro-batch of a stream is planned.
-_checked: list[tuple[FormatPlan, StructType]] = []
+_checked: list[tuple[FormatSpec, StructType]] = []
 _MOST_CHECKED = 20
 
 
-def check_encodable(rows: PlannedRows) -> None:
+def check_encodable(rows: InputLayout) -> None:
     """Raise SchemaError for a column that its format or schema does not support.
 
     Also check the patterns of dates and times.
@@ -584,7 +584,7 @@ def check_encodable(rows: PlannedRows) -> None:
         del _checked[:-_MOST_CHECKED]
 
 
-def _check_times(name: str, part: PartPlan) -> None:
+def _check_times(name: str, part: PartSpec) -> None:
     """Raise FormatError, with the option's name, for JSON patterns and an unknown time zone."""
     if part.plan is None or part.plan.format != JSON:
         return

@@ -14,7 +14,7 @@ from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.config.formats import AVRO, HEADER, JSON, PROTOBUF, FormatOptions, PartOptions
 from spark_kafka_sink.config.registry import RECORD_NAME, RegistryOptions, SchemaOptions
 from spark_kafka_sink.formats.avro_schema import has_field
-from spark_kafka_sink.formats.plan import FormatError, PartPlan, RowsPlan
+from spark_kafka_sink.formats.plan import FormatError, PartSpec, RowSpec
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import (
     SchemaCache,
@@ -26,7 +26,7 @@ from spark_kafka_sink.registry.schemas import (
     schema_id_prefix,
 )
 from spark_kafka_sink.spark.format_schemas import check_json_fits, title_of
-from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
+from spark_kafka_sink.spark.row_planning import InputLayout, positions_of
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 def with_schemas(
-    rows: PlannedRows,
+    rows: InputLayout,
     options: SinkOptions,
     owner: int | None = None,
     is_stream: bool = False,
     query: str | None = None,
-) -> PlannedRows:
+) -> InputLayout:
     """Return ``rows`` with the registry's current schemas and notes.
 
     owner: for a stream, the process at whose end kept answers of a registry are deleted
@@ -89,7 +89,7 @@ def _registry_schema(
     return ask(registry.config, request)
 
 
-def _plan_of(rows: PlannedRows) -> RowsPlan:
+def _plan_of(rows: InputLayout) -> RowSpec:
     """Return the plan of the rows; build one if Spark's columns are appended unchanged."""
     if rows.plan is not None:
         return rows.plan
@@ -100,9 +100,9 @@ def _plan_of(rows: PlannedRows) -> RowsPlan:
         "headers": positions.headers,
         "timestamp": positions.timestamp,
     }
-    return RowsPlan(
-        PartPlan(positions.value),
-        None if positions.key is None else PartPlan(positions.key),
+    return RowSpec(
+        PartSpec(positions.value),
+        None if positions.key is None else PartSpec(positions.key),
         tuple((part, number) for part, number in kept.items() if number is not None),
     )
 
@@ -110,9 +110,9 @@ def _plan_of(rows: PlannedRows) -> RowsPlan:
 def _schema_requests(
     formats: FormatOptions,
     registry: RegistryOptions,
-    parts: Mapping[str, PartPlan | None],
+    parts: Mapping[str, PartSpec | None],
     topic: str | None,
-) -> list[tuple[PartOptions, PartPlan, SchemaRequest]]:
+) -> list[tuple[PartOptions, PartSpec, SchemaRequest]]:
     """Return the schema requests of value and key, as far as needed. Raises ConfigError."""
     requests = []
     for part, schema_options in ((formats.value, registry.value), (formats.key, registry.key)):
@@ -152,7 +152,7 @@ def _check_named(
 
 
 def _schema_request(
-    part: PartOptions, schema_options: SchemaOptions, part_plan: PartPlan, topic: str | None
+    part: PartOptions, schema_options: SchemaOptions, part_plan: PartSpec, topic: str | None
 ) -> SchemaRequest:
     if part.format == PROTOBUF:
         return _protobuf_request(part, schema_options, topic)
@@ -186,7 +186,7 @@ def _protobuf_request(
 
 
 def _compatibility_notes(
-    part: PartOptions, part_plan: PartPlan, schema: Schema, schema_options: SchemaOptions
+    part: PartOptions, part_plan: PartSpec, schema: Schema, schema_options: SchemaOptions
 ) -> list[str]:
     """Compare JSON columns with the registry's schema, and return notes.
 
@@ -207,8 +207,8 @@ def _compatibility_notes(
 
 
 def _with_registry_schema(
-    part: PartOptions, part_plan: PartPlan, schema: Schema, schema_options: SchemaOptions
-) -> PartPlan:
+    part: PartOptions, part_plan: PartSpec, schema: Schema, schema_options: SchemaOptions
+) -> PartSpec:
     """Return the part's plan with the registry's schema, if the options choose it."""
     plan = part_plan.plan
     assert plan is not None
@@ -281,14 +281,14 @@ def _message(part: PartOptions, described: ProtobufSchema | None, schema: Schema
         ) from None
 
 
-def _indexes_of(part_plan: PartPlan) -> tuple[int, ...]:
+def _indexes_of(part_plan: PartSpec) -> tuple[int, ...]:
     """Return the indexes of a Protobuf message in its file; (0,) for other formats."""
     if part_plan.plan is None or part_plan.plan.protobuf_schema is None:
         return (0,)
     return part_plan.plan.protobuf_schema.indexes
 
 
-def _with_prefix(part_plan: PartPlan, prefix: bytes) -> PartPlan:
+def _with_prefix(part_plan: PartSpec, prefix: bytes) -> PartSpec:
     if part_plan.plan is None:
         return part_plan._replace(prefix=prefix)
     return part_plan._replace(plan=replace(part_plan.plan, prefix=prefix))

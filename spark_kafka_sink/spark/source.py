@@ -34,7 +34,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
 from spark_kafka_sink.spark.planning import (
-    PlanningTime,
+    PlanningTimer,
     check_surroundings,
     parse_options,
     plan_schemas,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from spark_kafka_sink.config.sink_options import SinkOptions
-    from spark_kafka_sink.spark.row_planning import PlannedRows
+    from spark_kafka_sink.spark.row_planning import InputLayout
     from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
 
 NAME = "pykafka-sink"
@@ -100,7 +100,7 @@ class KafkaSinkDataSource(DataSource):
         """Check options, columns and cluster, and return the writer of one batch write."""
         from spark_kafka_sink.spark.writer import KafkaBatchWriter
 
-        time = PlanningTime()
+        time = PlanningTimer()
         if overwrite:
             raise ConfigError(
                 "Save mode Overwrite not allowed for Kafka. The only save mode that Spark and this "
@@ -118,13 +118,13 @@ class KafkaSinkDataSource(DataSource):
         """
         from spark_kafka_sink.spark.writer import KafkaStreamWriter
 
-        time = PlanningTime()
+        time = PlanningTimer()
         options, rows = self._checked(schema, is_stream=True)
         transactions = plan_transactions(options, is_job=False) if self._plans else None
         planned = time.until_now() if self._plans else None
         return KafkaStreamWriter(options, rows.positions, transactions, planned, rows.plan)
 
-    def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, PlannedRows]:
+    def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, InputLayout]:
         """Return checked options and rows. Raises errors of options, columns or the cluster."""
         from spark_kafka_sink.spark.row_planning import plan_rows
         from spark_kafka_sink.spark.worker import freeze_loaded

@@ -33,7 +33,7 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowBatch, RowsDigest
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.plan import RowsPlan
+from spark_kafka_sink.formats.plan import RowSpec
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.record.compiled.calls import load_kernels
@@ -43,9 +43,9 @@ from spark_kafka_sink.spark.worker import ensure_log_handler, freeze_loaded, kee
 from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.model import (
     TRANSACTIONAL_IDS,
-    Plan,
     RowSummary,
     TaskTransaction,
+    TransactionPlan,
     driver_transactional_id,
 )
 
@@ -209,8 +209,8 @@ def write_rows(
     options: SinkOptions,
     positions: ColumnPositions,
     message: KafkaCommitMessage,
-    plan: Plan | None = None,
-    encoding_plan: RowsPlan | None = None,
+    plan: TransactionPlan | None = None,
+    encoding_plan: RowSpec | None = None,
 ) -> None:
     """Write all ``arrow_batches`` and set the acknowledged records in ``message``.
 
@@ -354,7 +354,7 @@ class _EncodingWriter(_RowWriter):
         positions: ColumnPositions,
         options: SinkOptions,
         message: KafkaCommitMessage,
-        encoding_plan: RowsPlan,
+        encoding_plan: RowSpec,
     ) -> None:
         super().__init__(interceptors, producer, positions, options, message)
         # Imported here because columns that are appended unchanged do not need it.
@@ -384,7 +384,9 @@ class _EncodingWriter(_RowWriter):
 class _TaskTransaction:
     """The transaction of one task, until the driver gets its commit message."""
 
-    def __init__(self, producer: ThreadedProducer, plan: Plan, positions: ColumnPositions) -> None:
+    def __init__(
+        self, producer: ThreadedProducer, plan: TransactionPlan, positions: ColumnPositions
+    ) -> None:
         self._producer = producer
         self._transactional_id = TRANSACTIONAL_IDS.next_id(plan.prefix, plan.token)
         self._digest = RowsDigest(positions)

@@ -24,14 +24,14 @@ from spark_kafka_sink.base.model import format_address
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.config.sink_options import SinkOptions, effective_settings
-from spark_kafka_sink.formats.plan import RowsPlan
+from spark_kafka_sink.formats.plan import RowSpec
 from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_JOB_NOTE,
     AT_LEAST_ONCE_NOTE,
     UNKNOWN_NOTE,
     BatchSummary,
     KafkaCommitMessage,
-    Planned,
+    PlanningSpan,
     TimedInput,
     common_plan,
     report_abort,
@@ -44,7 +44,7 @@ from spark_kafka_sink.spark.versions import (
     WriterCommitMessage,
 )
 from spark_kafka_sink.spark.worker import freeze_loaded, set_up
-from spark_kafka_sink.transactions.model import Plan, Unit
+from spark_kafka_sink.transactions.model import TransactionPlan, Unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,9 +91,9 @@ def write_partition(
     arrow_batches: Iterator[pa.RecordBatch],
     options: SinkOptions,
     positions: ColumnPositions,
-    transactions: Plan | None,
-    planned: Planned | None = None,
-    encoding_plan: RowsPlan | None = None,
+    transactions: TransactionPlan | None,
+    planned: PlanningSpan | None = None,
+    encoding_plan: RowSpec | None = None,
 ) -> KafkaCommitMessage:
     """Write one Spark partition; return when every record is acknowledged, raise otherwise.
 
@@ -208,7 +208,7 @@ def abort_batch(
     options: SinkOptions,
     messages: Sequence[WriterCommitMessage | None] | BatchSummary,
     batch_id: int | None,
-    plan: Plan | None = None,
+    plan: TransactionPlan | None = None,
     error: BaseException | None = None,
 ) -> None:
     """Abort the transactions of a failed batch, and report it.
@@ -288,9 +288,9 @@ class TaskWriter(Enveloped):
         self,
         options: SinkOptions,
         positions: ColumnPositions,
-        transactions: Plan | None = None,
-        planned: Planned | None = None,
-        encoding_plan: RowsPlan | None = None,
+        transactions: TransactionPlan | None = None,
+        planned: PlanningSpan | None = None,
+        encoding_plan: RowSpec | None = None,
     ) -> None:
         self._options = options
         self._encoding_plan = encoding_plan

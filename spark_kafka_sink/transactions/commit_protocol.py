@@ -38,12 +38,12 @@ from spark_kafka_sink.transactions.model import (
     DriverToken,
     FencedError,
     Phase,
-    Plan,
     ReplayError,
     RowSummary,
     StoredRecord,
     TaskTransaction,
     TransactionLostError,
+    TransactionPlan,
     Unit,
     Write,
     driver_transactional_id,
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 _MIN_TIME_LEFT = 0.1
 
 
-class Completion:
+class DecisionFinisher:
     """Completes the decisions of one prefix. Errors: as :class:`CommitProtocol`'s."""
 
     def __init__(
@@ -248,7 +248,7 @@ class CommitProtocol:
         self._driver_transactional_id = driver_transactional_id(config.prefix)
         self._timeout_ms = config.transaction_timeout_ms
         self.log = DecisionLog(client, config.log_topic, config.prefix, clock)
-        self._completion = Completion(client, self.log, config, clock)
+        self._decision_finisher = DecisionFinisher(client, self.log, config, clock)
         # The plan's token of the last commit -> the token after the commit's own records.
         self._token_after_commit: dict[DriverToken, DriverToken] = {}
 
@@ -268,7 +268,7 @@ class CommitProtocol:
         job_id: str | None,
         write: Write | None = None,
         unit: Unit | None = None,
-    ) -> Plan:
+    ) -> TransactionPlan:
         """Take the prefix, finish what was decided, abort the rest. Called before the first task.
 
         job_id: of a batch job; None for a micro-batch
@@ -310,11 +310,13 @@ class CommitProtocol:
         reached("plan.swept")
         fencing.check_settled(decision, write, self._config.prefix)
         fencing.check_write_id(decision, write, self._config.prefix)
-        plan = Plan(self._config.prefix, driver, token, decision, job_id, self._timeout_ms, write)
+        plan = TransactionPlan(
+            self._config.prefix, driver, token, decision, job_id, self._timeout_ms, write
+        )
         coordinator = self._client.coordinator(self._driver_transactional_id)
         return replace(plan, is_repeated=decision.has(write), coordinator=coordinator)
 
-    def check_may_follow(self, plan: Plan, unit: Unit) -> None:
+    def check_may_follow(self, plan: TransactionPlan, unit: Unit) -> None:
         """Raise before the tasks what ``commit`` would raise after them, for a known unit."""
         self._check_may_follow(plan.decision, unit)
 
@@ -326,7 +328,7 @@ class CommitProtocol:
             token = self.log.write(decision, token, deadline_ms)
             reached("plan.claimed")
         if decision.phase is Phase.DECIDED:
-            self._completion.finish_abandoned(decision, token, deadline_ms)
+            self._decision_finisher.finish_abandoned(decision, token, deadline_ms)
 
     def _check_before_fencing(
         self, driver: Driver, check: Callable[[Decision | None], None], deadline_ms: int
@@ -371,7 +373,7 @@ class CommitProtocol:
     # --- committing ----------------------------------------------------------------------------
 
     def commit(
-        self, plan: Plan, unit: Unit, transactions: Sequence[TaskTransaction]
+        self, plan: TransactionPlan, unit: Unit, transactions: Sequence[TaskTransaction]
     ) -> CommitTimes | None:
         """Make ``transactions``, flushed and open, visible as the output of ``unit``.
 
@@ -396,14 +398,14 @@ class CommitProtocol:
                 replace(decision, write=plan.write), unit, plan.token, deadline_ms
             )
             return CommitTimes()
-        oldest_ms = self._completion.check_open(transactions, deadline_ms)
+        oldest_ms = self._decision_finisher.check_open(transactions, deadline_ms)
         reached("commit.checked")
         decided = decision.deciding(unit, transactions, committed, plan.write)
         decided = replace(decided, decided_ms=self._clock.timestamp_ms())
         token = self.log.write(decided, plan.token, deadline_ms)
         decided_at_ms = self._clock.now_ms()
         reached("commit.decided")
-        decided, token = self._completion.finish(decided, token, deadline_ms)
+        decided, token = self._decision_finisher.finish(decided, token, deadline_ms)
         self._token_after_commit = {plan.token: token}
         if decided.phase is not Phase.DONE:
             raise TransactionLostError(fencing.explain(decided, self._config.prefix))
@@ -420,7 +422,7 @@ class CommitProtocol:
         )
 
     def _drop_replay(
-        self, plan: Plan, transactions: Sequence[TaskTransaction], deadline_ms: int
+        self, plan: TransactionPlan, transactions: Sequence[TaskTransaction], deadline_ms: int
     ) -> None:
         check_replay(plan.decision, transactions, self._config)
         dropped = [t.transactional_id for t in transactions]
@@ -558,7 +560,7 @@ class CommitProtocol:
 
     def resolve(self, decision: Decision, token: DriverToken) -> tuple[Decision, DriverToken]:
         """Finish a DECIDED record and return the record of the outcome."""
-        return self._completion.resolve(decision, token, self._deadline())
+        return self._decision_finisher.resolve(decision, token, self._deadline())
 
     def _deadline(self) -> int:
         return self._client.admin.deadline_in(self._patience_ms)

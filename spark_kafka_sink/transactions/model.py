@@ -406,7 +406,7 @@ def _write_of(found: Sequence[Any], topics: dict[str, str]) -> Write:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TransactionPlan:
     """The result of planning for the tasks and, through them, for ``commit``.
 
     decision: the prefix's record when the token was issued; no other process can have changed it

@@ -34,8 +34,8 @@ from spark_kafka_sink.transactions.model import (
     DriverToken,
     FencedError,
     Phase,
-    Plan,
     TaskTransaction,
+    TransactionPlan,
     Unit,
     Write,
     current_driver,
@@ -140,7 +140,7 @@ def as_driver() -> Iterator[None]:
         _own_environment.reset(token)
 
 
-def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> Plan:
+def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> TransactionPlan:
     """Plan on the driver, before the tasks of a micro-batch or job.
 
     unit: the micro-batch, if the caller knows it; a unit that may not follow is rejected now
@@ -189,7 +189,10 @@ def _check_cluster(options: SinkOptions) -> None:
 
 
 def commit_unit(
-    options: SinkOptions, plan: Plan | None, unit: Unit, transactions: Sequence[TaskTransaction]
+    options: SinkOptions,
+    plan: TransactionPlan | None,
+    unit: Unit,
+    transactions: Sequence[TaskTransaction],
 ) -> dict[str, Any]:
     """Commit on the driver, after the last task; return fields for the batch's JSON line.
 

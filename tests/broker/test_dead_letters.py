@@ -14,7 +14,7 @@ from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError, TopicError
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig, RowRules
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig, TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.preflight import check_cluster
@@ -70,7 +70,7 @@ def test_the_topic_is_created_as_the_options_say(strict_kafka):
         "dl-made",
         **{f"{DEAD}replication.factor": "1", "topic.creation.partitions": "3"},
     )
-    assert rules(checked(given)).own == RowRules(1_048_588, False)
+    assert rules(checked(given)).own_topic_limits == TopicLimits(1_048_588, False)
     topics = Topics(strict_kafka.bootstrap_servers)
     assert topics.created("dl-made-dead") == {0: [1], 1: [1], 2: [1]}
     assert topics.own_configs("dl-made-dead") == {}
@@ -99,7 +99,7 @@ def test_the_broker_takes_what_is_no_dead_letter_and_nothing_else_would_fit(stri
     configs = {"max.message.bytes": "5000", "cleanup.policy": "compact"}
     strict_kafka.create_topic(topic, 2, configs=configs)
     given = checked(options(strict_kafka, topic, **{"kafka.compression.type": codec}))
-    assert rules(given).target == RowRules(5000, True)
+    assert rules(given).data_topic_limits == TopicLimits(5000, True)
     noise = random.Random(1).randbytes(6000)
     values = [*(noise[:size] for size in range(4880, 4960)), bytes(20_000), b"without a key"]
     keys = [b"%02d" % (n % 90) for n in range(81)]
@@ -161,8 +161,8 @@ class Dead:
                 "errors.deadletterqueue.max.ratio": "1",
             }
         )
-        rules = RowRules(max_message_bytes=3000)
-        config = options.dead_letters._replace(target=rules, own=rules)
+        rules = TopicLimits(max_message_bytes=3000)
+        config = options.dead_letters._replace(data_topic_limits=rules, own_topic_limits=rules)
         object.__setattr__(options, "dead_letters", config)
         batch = batch_of(
             key=[b"k%d" % n for n in range(10)],

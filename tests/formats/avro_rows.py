@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import AVRO, FormatPlan, PlannedField
+from spark_kafka_sink.formats.plan import AVRO, FieldSpec, FormatSpec
 from tests.twin import zigzag_varint
 
 
 def encoder(schema: pa.Schema, avro_schema: object, prefix: bytes = b"") -> RowEncoder:
-    fields = tuple(PlannedField((name,), name) for name in schema.names)
+    fields = tuple(FieldSpec((name,), name) for name in schema.names)
     text = avro_schema if isinstance(avro_schema, str) else json.dumps(avro_schema)
-    return RowEncoder(FormatPlan(AVRO, fields, prefix, text), schema)
+    return RowEncoder(FormatSpec(AVRO, fields, prefix, text), schema)
 
 
 def record(**fields: object) -> dict[str, object]:

@@ -16,7 +16,7 @@ from google.protobuf import (
 )
 
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import PROTOBUF, FormatPlan, PlannedField
+from spark_kafka_sink.formats.plan import PROTOBUF, FieldSpec, FormatSpec
 from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
 
 T = descriptor_pb2.FieldDescriptorProto
@@ -176,8 +176,8 @@ def varint(value: int) -> bytes:
 
 
 def protobuf_encoder(schema: pa.Schema, protobuf, prefix: bytes = b"") -> RowEncoder:
-    fields = tuple(PlannedField((name,), name) for name in schema.names)
-    return RowEncoder(FormatPlan(PROTOBUF, fields, prefix, protobuf_schema=protobuf), schema)
+    fields = tuple(FieldSpec((name,), name) for name in schema.names)
+    return RowEncoder(FormatSpec(PROTOBUF, fields, prefix, protobuf_schema=protobuf), schema)
 
 
 def schema_of(file):

@@ -32,10 +32,10 @@ from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import (
     AVRO,
     JSON,
+    FieldSpec,
     FormatError,
-    FormatPlan,
+    FormatSpec,
     JsonOptions,
-    PlannedField,
 )
 from spark_kafka_sink.localkafka import fetch_jars
 from tests.formats import json_twin
@@ -90,8 +90,8 @@ def compare_json(frame: DataFrame, options: JsonOptions, is_single: bool) -> Com
     }
     asked = {name: value for name, value in given.items() if value is not None}
     rows, written = with_written(frame, f.to_json(f.struct("*"), asked))
-    fields = tuple(PlannedField((x.name,), x.name, x.dataType.json()) for x in frame.schema)
-    plan = FormatPlan(JSON, fields, json_options=options)
+    fields = tuple(FieldSpec((x.name,), x.name, x.dataType.json()) for x in frame.schema)
+    plan = FormatSpec(JSON, fields, json_options=options)
     found = encoded(plan, rows)
     other = differing(found, written)
     for index in other:
@@ -136,8 +136,8 @@ def compare_avro(spark: SparkSession, frame: DataFrame) -> Compared:
     rows, written = with_written(frame, to_avro(f.struct("*")))
     schema = derived_schema(frame.schema.json())
     assert schema == spark_avro_schema(spark, frame)
-    fields = tuple(PlannedField((name,), name) for name in frame.columns)
-    found = encoded(FormatPlan(AVRO, fields, avro_schema=schema), rows)
+    fields = tuple(FieldSpec((name,), name) for name in frame.columns)
+    found = encoded(FormatSpec(AVRO, fields, avro_schema=schema), rows)
     other = differing(found, written)
     if other:
         assert "map" in schema
@@ -158,7 +158,7 @@ def with_written(frame: DataFrame, expression: Any) -> tuple[Any, Any]:
     return batch.select([*range(last)]), batch.column(last).cast(pa.large_binary())
 
 
-def encoded(plan: FormatPlan, rows: Any) -> Any:
+def encoded(plan: FormatSpec, rows: Any) -> Any:
     made = RowEncoder(plan, rows.schema).encode(rows)
     assert made.faults is None
     return made.values

@@ -14,7 +14,7 @@ from pyspark.sql.types import DecimalType, StructField, StructType
 
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import AVRO, FormatError, FormatPlan, PlannedField
+from spark_kafka_sink.formats.plan import AVRO, FieldSpec, FormatError, FormatSpec
 from tests.formats.avro_rows import block, encoder, record, row_bytes, sized, twin_schema, written
 from tests.formats.rows import CASES, TYPES, arrow_batch, read, rows, types_of
 from tests.twin import zigzag_varint
@@ -233,9 +233,9 @@ WITHOUT_AVRO = [name for name in CASES if "avro" not in read(name)]
 
 
 def sparks_plan(case):
-    fields = tuple(PlannedField((f["name"],), f["name"]) for f in case["schema"]["fields"])
+    fields = tuple(FieldSpec((f["name"],), f["name"]) for f in case["schema"]["fields"])
     schema = derived_schema(json.dumps(case["schema"]))
-    return FormatPlan(AVRO, fields, avro_schema=schema)
+    return FormatSpec(AVRO, fields, avro_schema=schema)
 
 
 @pytest.mark.parametrize("name", WITH_AVRO)

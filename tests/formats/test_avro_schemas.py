@@ -14,7 +14,7 @@ import pytest
 from spark_kafka_sink.formats.avro_layout import checked_types
 from spark_kafka_sink.formats.avro_schema import derived_schema, has_field, parsed_schema
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import AVRO, FormatError, FormatPlan, PlannedField
+from spark_kafka_sink.formats.plan import AVRO, FieldSpec, FormatError, FormatSpec
 from tests.formats.avro_rows import encoder, record, written
 from tests.formats.generate_avro_schemas import VERDICTS, all_cases
 from tests.formats.generate_avro_schemas import record as judged
@@ -201,8 +201,8 @@ def test_a_column_is_written_as_it_is_beside_another_of_the_same_path():
     inner = pa.StructArray.from_arrays(ints[:1], ["b"])
     names = {"a.b": "c", "a": "a", "d": "d", "e": "e"}
     batch = pa.record_batch([pa.array([1, -1]), inner, *ints[1:]], list(names))
-    fields = tuple(PlannedField((name,), field) for name, field in names.items())
-    made = RowEncoder(FormatPlan(AVRO, fields, avro_schema=json.dumps(schema)), batch.schema)
+    fields = tuple(FieldSpec((name,), field) for name, field in names.items())
+    made = RowEncoder(FormatSpec(AVRO, fields, avro_schema=json.dumps(schema)), batch.schema)
     assert made.encode(batch).values.to_pylist() == [b"\2\4\6\x08", b"\1\3\5\7"]
     without = batch.set_column(3, "e", pa.nulls(2, pa.int32()))
     assert made.fault_text(made.encode(without).faults[0]).startswith("field 'e' is null")

@@ -19,7 +19,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import JSON, FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.formats.plan import JSON, FieldSpec, FormatSpec, JsonOptions
 from tests.formats import variants as twin
 from tests.formats.rows import RandomRows
 from tests.formats.spark_rows import (
@@ -127,7 +127,7 @@ def to_json(spark):
 
 
 def ours(found, zone):
-    plan = FormatPlan(JSON, (PlannedField(("c",), "c"),), json_options=JsonOptions(time_zone=zone))
+    plan = FormatSpec(JSON, (FieldSpec(("c",), "c"),), json_options=JsonOptions(time_zone=zone))
     batch = pa.record_batch([pa.array([found._asdict()], KIND)], ["c"])
     (value,) = RowEncoder(plan, batch.schema).encode(batch).values.to_pylist()
     return None if value is None else value.decode().removeprefix('{"c":').removesuffix("}")

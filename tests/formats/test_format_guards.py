@@ -19,15 +19,15 @@ from spark_kafka_sink.formats.plan import (
     AVRO,
     JSON,
     PROTOBUF,
+    FieldSpec,
     FormatError,
-    FormatPlan,
+    FormatSpec,
     JsonOptions,
-    PartPlan,
-    PlannedField,
+    PartSpec,
     ProtobufField,
     ProtobufMessage,
     ProtobufSchema,
-    RowsPlan,
+    RowSpec,
 )
 from spark_kafka_sink.formats.times import zone_table
 from spark_kafka_sink.record.compiled import nodes
@@ -42,8 +42,8 @@ EMPTY = b"\1\0\0"
 
 
 def json_encoder(schema, prefix=b"", **options):
-    fields = tuple(PlannedField((name,), name) for name in schema.names)
-    plan = FormatPlan(JSON, fields, prefix, json_options=JsonOptions(**options))
+    fields = tuple(FieldSpec((name,), name) for name in schema.names)
+    plan = FormatSpec(JSON, fields, prefix, json_options=JsonOptions(**options))
     return RowEncoder(plan, schema)
 
 
@@ -161,7 +161,7 @@ def test_rows_that_are_null_stay_so_beside_those_that_cannot_be_written_and_faul
         {"c": pa.array([None, 1, 2, 3]), "gone": pa.array([None, True, None, False])}
     )
     schema = json.dumps(avro_rows.record(c="long"))
-    plan = FormatPlan(AVRO, (PlannedField(("c",), "c"),), avro_schema=schema, null_when="gone")
+    plan = FormatSpec(AVRO, (FieldSpec(("c",), "c"),), avro_schema=schema, null_when="gone")
     made = RowEncoder(plan, batch.schema)
     values, faults = made.encode(batch)
     assert values.to_pylist() == [None, None, b"\4", b"\6"]
@@ -199,38 +199,36 @@ REQUIRED = json.dumps(avro_rows.record(x="int"))
 
 
 def test_a_row_whose_struct_is_null_is_null_whatever_its_fields_cannot_be():
-    plan = FormatPlan(AVRO, (PlannedField(("s", "x"), "x"),), avro_schema=REQUIRED)
+    plan = FormatSpec(AVRO, (FieldSpec(("s", "x"), "x"),), avro_schema=REQUIRED)
     rows = pa.record_batch({"s": pa.array([{"x": 1}, None, {"x": None}], OUTER)})
-    found = RowsEncoder(RowsPlan(PartPlan(0, plan))).encode(rows)
+    found = RowsEncoder(RowSpec(PartSpec(0, plan))).encode(rows)
     assert found.rows.column(0).to_pylist() == [b"\2", None, None]
     assert found.faults.bad.tolist() == [2]
 
 
 def test_a_row_that_cannot_be_written_is_told_only_where_it_becomes_a_dead_letter():
-    plan = FormatPlan(AVRO, (PlannedField(("x",), "x"),), avro_schema=REQUIRED)
+    plan = FormatSpec(AVRO, (FieldSpec(("x",), "x"),), avro_schema=REQUIRED)
     rows = pa.record_batch({"x": pa.array([None, 1], INT), "other": ["a", "b"]})
     for tells, value in ((False, None), (True, b'{"x":null,"other":"a"}')):
-        found = RowsEncoder(RowsPlan(PartPlan(plan=plan)), tells).encode(rows)
+        found = RowsEncoder(RowSpec(PartSpec(plan=plan)), tells).encode(rows)
         assert found.rows.column(0).to_pylist() == [value, b"\2"]
 
 
 @pytest.mark.parametrize(("takes", "hour"), [(True, "09"), (False, "01")])
 def test_the_zone_of_an_option_comes_before_that_of_the_column(takes, hour):
     options = JsonOptions(time_zone="+01:00")
-    plan = FormatPlan(JSON, (PlannedField(("at",), "at"),), json_options=options)
+    plan = FormatSpec(JSON, (FieldSpec(("at",), "at"),), json_options=options)
     at = pa.array([datetime.datetime(1970, 1, 1)], pa.timestamp("us", "Asia/Tokyo"))
-    made = RowsEncoder(RowsPlan(PartPlan(plan=plan, takes_session_zone=takes)))
+    made = RowsEncoder(RowSpec(PartSpec(plan=plan, takes_session_zone=takes)))
     [value] = made.encode(pa.record_batch({"at": at})).rows.column(0).to_pylist()
     assert f"T{hour}:00".encode() in value
 
 
 @pytest.mark.parametrize(("is_ansi", "text"), [(True, "0.0000001"), (False, "1E-7")])
 def test_texts_of_keys_and_values_go_by_ansi(is_ansi, text):
-    part = PartPlan(0, is_text=True)
+    part = PartSpec(0, is_text=True)
     number = pa.array(["0.0000001"]).cast(pa.decimal128(10, 7))
-    found = RowsEncoder(RowsPlan(part, part, is_ansi=is_ansi)).encode(
-        pa.record_batch({"n": number})
-    )
+    found = RowsEncoder(RowSpec(part, part, is_ansi=is_ansi)).encode(pa.record_batch({"n": number}))
     assert found.rows.to_pydict() == {"value": [text], "key": [text]}
 
 
@@ -265,13 +263,13 @@ def test_names_that_lead_to_no_zone_are_no_zones(name):
         zone_table(name)
 
 
-ROOM_FIELDS = (PlannedField(("s",), "s"),)
+ROOM_FIELDS = (FieldSpec(("s",), "s"),)
 ROOM_RECORD = '{"type":"record","name":"R","fields":[{"name":"s","type":"string"}]}'
 MESSAGE = ProtobufSchema("M", (ProtobufMessage("M", (ProtobufField("s", 1, "string"),)),))
 PLANS = {
-    JSON: FormatPlan(JSON, ROOM_FIELDS),
-    AVRO: FormatPlan(AVRO, ROOM_FIELDS, avro_schema=ROOM_RECORD),
-    PROTOBUF: FormatPlan(PROTOBUF, ROOM_FIELDS, protobuf_schema=MESSAGE),
+    JSON: FormatSpec(JSON, ROOM_FIELDS),
+    AVRO: FormatSpec(AVRO, ROOM_FIELDS, avro_schema=ROOM_RECORD),
+    PROTOBUF: FormatSpec(PROTOBUF, ROOM_FIELDS, protobuf_schema=MESSAGE),
 }
 MIB = 2**20
 
@@ -320,7 +318,7 @@ def test_rows_of_growing_size_are_copied_a_few_times_at_most(monkeypatch, name, 
 
 GONE = pa.array([True, False, None])
 STRUCT = pa.array([{"x": 1}, None, {"x": 3}], pa.struct([("x", pa.int32())]))
-OF_STRUCT = PartPlan(0, FormatPlan(JSON, (PlannedField(("s", "x"), "x"),)))
+OF_STRUCT = PartSpec(0, FormatSpec(JSON, (FieldSpec(("s", "x"), "x"),)))
 
 
 def written(plan, **columns):
@@ -330,25 +328,25 @@ def written(plan, **columns):
 
 @pytest.mark.parametrize("prefix", [b"", b"\0\0\0\0\7"])
 def test_a_raw_value_is_null_where_a_column_says_so(prefix):
-    plan = RowsPlan(PartPlan(0, prefix=prefix), PartPlan(0), null_when=1)
+    plan = RowSpec(PartSpec(0, prefix=prefix), PartSpec(0), null_when=1)
     found = written(plan, v=pa.array([b"a", b"b", None]), gone=GONE)
     assert found == {"value": [None, prefix + b"b", None], "key": [b"a", b"b", None]}
 
 
 def test_a_text_value_is_null_where_a_column_says_so():
     found = written(
-        RowsPlan(PartPlan(0, is_text=True), null_when=1), n=pa.array([1, 2, 3]), gone=GONE
+        RowSpec(PartSpec(0, is_text=True), null_when=1), n=pa.array([1, 2, 3]), gone=GONE
     )
     assert found == {"value": [None, "2", "3"]}
 
 
 def test_a_struct_that_is_null_is_a_null_and_has_no_fault():
-    found = written(RowsPlan(OF_STRUCT), s=STRUCT)
+    found = written(RowSpec(OF_STRUCT), s=STRUCT)
     assert found == {"value": [b'{"x":1}', None, b'{"x":3}']}
 
 
 def test_batches_of_another_schema_are_made_by_another_encoder():
-    encoder = RowsEncoder(RowsPlan(PartPlan(plan=FormatPlan(JSON, (PlannedField(("a",), "a"),)))))
+    encoder = RowsEncoder(RowSpec(PartSpec(plan=FormatSpec(JSON, (FieldSpec(("a",), "a"),)))))
     for array, text in ((pa.array([1]), b'{"a":1}'), (pa.array(["1"]), b'{"a":"1"}')):
         found = encoder.encode(pa.record_batch({"a": array})).checked("test")
         assert found.to_pydict() == {"value": [text]}
@@ -359,4 +357,4 @@ def test_batches_of_another_schema_are_made_by_another_encoder():
 )
 def test_texts_of_timestamps_have_the_zone_of_the_column(zone, text):
     at = pa.array([datetime.datetime(1970, 1, 1)], pa.timestamp("us", zone or "UTC"))
-    assert written(RowsPlan(PartPlan(0, is_text=True)), at=at) == {"value": [text]}
+    assert written(RowSpec(PartSpec(0, is_text=True)), at=at) == {"value": [text]}

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.formats.encoder import RowEncoder, rows_as_json, text_of
-from spark_kafka_sink.formats.plan import JSON, FormatError, FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.formats.plan import JSON, FieldSpec, FormatError, FormatSpec, JsonOptions
 from tests.formats import json_twin
 from tests.formats.rows import (
     CASES,
@@ -32,8 +32,8 @@ ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Africa/Cas
 
 
 def encoder(schema, **options):
-    fields = tuple(PlannedField((name,), name) for name in schema.names)
-    return RowEncoder(FormatPlan(JSON, fields, json_options=JsonOptions(**options)), schema)
+    fields = tuple(FieldSpec((name,), name) for name in schema.names)
+    return RowEncoder(FormatSpec(JSON, fields, json_options=JsonOptions(**options)), schema)
 
 
 def texts(arrow_batch, **options):
@@ -194,7 +194,7 @@ def test_prefix_nested_columns_and_null_values():
             "deleted": [False, None, True],
         }
     )
-    plan = FormatPlan(JSON, (PlannedField(("a", "b"), "b"),), b"\0\0\0\0\7", null_when="deleted")
+    plan = FormatSpec(JSON, (FieldSpec(("a", "b"), "b"),), b"\0\0\0\0\7", null_when="deleted")
     values = RowEncoder(plan, batch.schema).encode(batch).values
     assert values.to_pylist() == [b'\0\0\0\0\7{"b":1}', b"\0\0\0\0\7{}", None]
     sliced = batch.slice(1)
@@ -262,11 +262,11 @@ def test_options_that_are_refused(options, message):
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (FormatPlan(JSON, (PlannedField(("x",), "x"),)), "there is no column 'x', or several"),
-        (FormatPlan(JSON, (PlannedField(("c", "x"), "x"),)), "'c' has no field 'x': its type is"),
-        (FormatPlan(JSON, (PlannedField(("s", "x"), "x"),)), "'s' has no field 'x', or several"),
-        (FormatPlan(JSON, (), null_when="c"), "column 'c' must be boolean, not int8"),
-        (FormatPlan("xml", ()), "format 'xml' is not known"),
+        (FormatSpec(JSON, (FieldSpec(("x",), "x"),)), "there is no column 'x', or several"),
+        (FormatSpec(JSON, (FieldSpec(("c", "x"), "x"),)), "'c' has no field 'x': its type is"),
+        (FormatSpec(JSON, (FieldSpec(("s", "x"), "x"),)), "'s' has no field 'x', or several"),
+        (FormatSpec(JSON, (), null_when="c"), "column 'c' must be boolean, not int8"),
+        (FormatSpec("xml", ()), "format 'xml' is not known"),
     ],
 )
 def test_plans_that_do_not_fit(plan, message):
@@ -348,13 +348,12 @@ def test_times_that_no_day_has_are_errors_of_their_rows():
 
 def plan_of(case, options):
     fields = tuple(
-        PlannedField((f["name"],), f["name"], json.dumps(f["type"]))
-        for f in case["schema"]["fields"]
+        FieldSpec((f["name"],), f["name"], json.dumps(f["type"])) for f in case["schema"]["fields"]
     )
     ignored = options.get("ignoreNullFields", "true") == "true"
     patterns = (options.get(f"{name}Format") for name in ("timestamp", "timestampNTZ", "date"))
     chosen = JsonOptions(ignored, options["timeZone"], *patterns)
-    return FormatPlan(JSON, fields, json_options=chosen)
+    return FormatSpec(JSON, fields, json_options=chosen)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -23,7 +23,7 @@ from google.protobuf import descriptor_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.formats.plan import PROTOBUF, FormatError, FormatPlan, PlannedField
+from spark_kafka_sink.formats.plan import PROTOBUF, FieldSpec, FormatError, FormatSpec
 from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
 from tests.formats.protobuf_files import (
     PREFIX,
@@ -503,8 +503,8 @@ print(RowEncoder(plan, batch.schema).encode(batch).values.to_pylist())
 
 
 def test_tasks_need_no_package_of_protobuf():
-    plan = FormatPlan(
-        PROTOBUF, (PlannedField(("c",), "c"),), protobuf_schema=schema_of(one_message(c="int64"))
+    plan = FormatSpec(
+        PROTOBUF, (FieldSpec(("c",), "c"),), protobuf_schema=schema_of(one_message(c="int64"))
     )
     command = [sys.executable, "-c", WITHOUT_THE_PACKAGE, pickle.dumps(plan).hex()]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -16,10 +16,10 @@ from spark_kafka_sink.formats.plan import (
     AVRO,
     JSON,
     PROTOBUF,
+    FieldSpec,
     FormatError,
-    FormatPlan,
+    FormatSpec,
     JsonOptions,
-    PlannedField,
     ProtobufField,
     ProtobufMessage,
     ProtobufSchema,
@@ -48,8 +48,8 @@ EMPTY = metadata_of([])
 
 
 def encoder(schema, **options):
-    fields = tuple(PlannedField((name,), name) for name in schema.names)
-    return RowEncoder(FormatPlan(JSON, fields, json_options=JsonOptions(**options)), schema)
+    fields = tuple(FieldSpec((name,), name) for name in schema.names)
+    return RowEncoder(FormatSpec(JSON, fields, json_options=JsonOptions(**options)), schema)
 
 
 def array_of(found):
@@ -329,24 +329,24 @@ def test_a_variant_whose_metadata_somebody_has_lost():
         "fields": [{"name": "x", "type": {"type": "array", "elementType": "variant"}}],
     }
     fields = (
-        PlannedField(("v",), "v", '"variant"'),
-        PlannedField(("s",), "s", json.dumps(spark_type)),
+        FieldSpec(("v",), "v", '"variant"'),
+        FieldSpec(("s",), "s", json.dumps(spark_type)),
     )
     batch = pa.record_batch([pa.array([row], plain), pa.array([{"x": [row]}], kind)], ["v", "s"])
-    values = RowEncoder(FormatPlan(JSON, fields), batch.schema).encode(batch).values
+    values = RowEncoder(FormatSpec(JSON, fields), batch.schema).encode(batch).values
     assert values.to_pylist() == [b'{"v":7,"s":{"x":[7]}}']
 
 
 def test_other_formats_have_none():
     schema = pa.schema([("c", KIND)])
-    fields = (PlannedField(("c",), "c"),)
+    fields = (FieldSpec(("c",), "c"),)
     record = '{"type":"record","name":"R","fields":[{"name":"c","type":"bytes"}]}'
     message = ProtobufSchema("M", (ProtobufMessage("M", (ProtobufField("c", 1, "bytes"),)),))
     what_to_do = r"Make text of it by to_json\(\), or columns by variant_get\(\), or leave it out"
     with pytest.raises(FormatError, match=f"'c' is a VARIANT, .* as Avro. {what_to_do}"):
-        RowEncoder(FormatPlan(AVRO, fields, avro_schema=record), schema)
+        RowEncoder(FormatSpec(AVRO, fields, avro_schema=record), schema)
     with pytest.raises(FormatError, match=f"'c' is a VARIANT, .* the Protobuf .* {what_to_do}"):
-        RowEncoder(FormatPlan(PROTOBUF, fields, protobuf_schema=message), schema)
+        RowEncoder(FormatSpec(PROTOBUF, fields, protobuf_schema=message), schema)
     struct = {"type": "struct", "fields": [{"name": "c", "type": "variant", "nullable": True}]}
     with pytest.raises(FormatError, match=f"variant, which Avro has no type for. {what_to_do}"):
         derived_schema(json.dumps(struct))

@@ -33,7 +33,7 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowRecords, arrow_records
 from spark_kafka_sink.formats import encoder as encoders
 from spark_kafka_sink.formats.encoder import EncodedRows, RowEncoder
-from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatError, FormatPlan
+from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatError, FormatSpec
 from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.compiled.calls import ABSENT_INTEGERS
 from spark_kafka_sink.record.kernels import compiler, memory
@@ -260,7 +260,7 @@ class CheckedEncoder(RowEncoder):
     least_bytes: size of the first output in bytes
     """
 
-    def __init__(self, plan: FormatPlan, schema: pa.Schema) -> None:
+    def __init__(self, plan: FormatSpec, schema: pa.Schema) -> None:
         super().__init__(plan, schema)
         self.calls = 0
         self.least_bytes = 0

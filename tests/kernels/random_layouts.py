@@ -19,9 +19,9 @@ from spark_kafka_sink.formats.plan import (
     JSON,
     MESSAGE,
     PROTOBUF,
-    FormatPlan,
+    FieldSpec,
+    FormatSpec,
     JsonOptions,
-    PlannedField,
     ProtobufEnum,
     ProtobufField,
     ProtobufMessage,
@@ -67,7 +67,7 @@ _WRAPPERS |= {"Bytes": "bytes"}
 class Layout(NamedTuple):
     """A plan, and the schema of its columns."""
 
-    plan: FormatPlan
+    plan: FormatSpec
     schema: pa.Schema
 
 
@@ -89,10 +89,9 @@ class RandomLayouts:
             made["null_when"] = "deleted"
         prefix = self._random.bytes(self._one_of([0, 0, 1, 5, 9, 300]))
         planned = tuple(
-            PlannedField((field.name,), field.name, self._spark_type(field.type))
-            for field in fields
+            FieldSpec((field.name,), field.name, self._spark_type(field.type)) for field in fields
         )
-        return Layout(FormatPlan(name, planned, prefix, **made), schema)
+        return Layout(FormatSpec(name, planned, prefix, **made), schema)
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """Return up to 12 rows, which may be a slice of longer columns."""

@@ -11,7 +11,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.formats.plan import AVRO, JSON, FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.formats.plan import AVRO, JSON, FieldSpec, FormatSpec, JsonOptions
 from tests.kernels.checked import (
     FORMATS,
     CheckedEncoder,
@@ -26,7 +26,7 @@ from tests.kernels.random_layouts import RandomLayouts
 pytestmark = pytest.mark.timeout(1800)
 
 CALLS = 800
-FIELD = (PlannedField(("c",), "c"),)
+FIELD = (FieldSpec(("c",), "c"),)
 TEXT = pa.record_batch({"c": ["some text", None, "more of it"]})
 ENUM = {"type": "enum", "name": "E", "symbols": ["one", "other"]}
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "c", "type": ["null", ENUM]}]}
@@ -43,7 +43,7 @@ def test_the_kernels_of_records_do_not_either():
 
 
 def checked(batch, **plan):
-    made = CheckedEncoder(FormatPlan(plan.pop("format", JSON), FIELD, **plan), batch.schema)
+    made = CheckedEncoder(FormatSpec(plan.pop("format", JSON), FIELD, **plan), batch.schema)
     made.encode(batch)
     return made
 

@@ -279,8 +279,8 @@ _GUARDS = (
     ),
     Mutant(
         "producer/appender.py",
-        "return None if self._is_compressed else rules",
-        "return rules",
+        "return None if self._is_compressed else limits",
+        "return limits",
         _IN_PRODUCER,
     ),
     Mutant(

@@ -144,9 +144,17 @@ _DRIVER = (
     ),
     Mutant("spark/commit.py", "plan if self.partition_id == 0 else None", "plan", _IN_TASKS),
     Mutant(
-        "spark/preflight.py", "return _with(options, _rules.get(key))", "return options", _IN_TASKS
+        "spark/preflight.py",
+        "return _with(options, _letters_with_limits.get(key))",
+        "return options",
+        _IN_TASKS,
     ),
-    Mutant("spark/preflight.py", "return _with(options, _rules[key])", "return options", _IN_TASKS),
+    Mutant(
+        "spark/preflight.py",
+        "return _with(options, _letters_with_limits[key])",
+        "return options",
+        _IN_TASKS,
+    ),
     Mutant(
         "spark/preflight.py",
         'if described.error_code and error.name != "LEADER_NOT_AVAILABLE":',
@@ -193,8 +201,8 @@ _SCHEMAS = (
     Mutant("spark/schemas.py", " if number is not None)", ")", _CHOICES),
     Mutant(
         "spark/schemas.py",
-        "None if positions.key is None else PartPlan(positions.key)",
-        "PartPlan(positions.key)",
+        "None if positions.key is None else PartSpec(positions.key)",
+        "PartSpec(positions.key)",
         _CHOICES,
     ),
     Mutant(

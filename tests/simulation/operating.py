@@ -19,9 +19,9 @@ from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import (
     Decision,
     Driver,
-    Plan,
     RowSummary,
     TaskTransaction,
+    TransactionPlan,
     Unit,
     WorkerTransactionalIds,
 )
@@ -73,7 +73,7 @@ class Prefix:
         )
         return CommitProtocol(self.client, config, self.world.clock, PATIENCE_MS)
 
-    def write(self, plan: Plan, partition: int, value: bytes) -> TaskTransaction:
+    def write(self, plan: TransactionPlan, partition: int, value: bytes) -> TaskTransaction:
         """What a task does: a transaction with one record, left open."""
         version = self.world.transactions.transaction_version
         name = self.slots.next_id(plan.prefix, plan.token)
@@ -136,7 +136,7 @@ class Operated(Prefix):
     def operations_of(self, prefix: str) -> Operations:
         return Operations(self.client, LOG_TOPIC, prefix, self.world.clock, PATIENCE_MS)
 
-    def written(self, plan: Plan, values: list[bytes]) -> list[TaskTransaction]:
+    def written(self, plan: TransactionPlan, values: list[bytes]) -> list[TaskTransaction]:
         """A task with one record for each value, open."""
         return [self.write(plan, partition, value) for partition, value in enumerate(values)]
 
@@ -159,7 +159,7 @@ class Operated(Prefix):
     def commit(
         self,
         protocol: CommitProtocol,
-        plan: Plan,
+        plan: TransactionPlan,
         what: Unit,
         transactions: list[TaskTransaction],
         crash_at: str | None,

@@ -171,7 +171,7 @@ def _create(seed: int, settings: Settings, rng: random.Random) -> Life:
         kills_losers=not settings.idles,
     )
     checkpoint = Checkpoint(settings.batches)
-    parsed = query_dead_letters.with_rules(SinkOptions.parse(options))
+    parsed = query_dead_letters.with_topic_limits(SinkOptions.parse(options))
     life = Life(seed, settings, world, cluster, state, checkpoint, fates, parsed)
     if is_spoilt:
         life.refusing = query_dead_letters.Refusing(seed, cluster)

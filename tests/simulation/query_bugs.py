@@ -9,7 +9,7 @@ from functools import partial
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.client.coordinators import CoordinatorRequest
-from spark_kafka_sink.producer.identity import Identities
+from spark_kafka_sink.producer.identity import ProducerIdentities
 from spark_kafka_sink.producer.transaction_manager import TokenCheck
 from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest
 from spark_kafka_sink.spark import task, writer
@@ -358,7 +358,7 @@ BUGS: dict[str, Bug] = {
     ),
     "late losers do not look": Bug(
         "an attempt that begins to write after the sweep leaves its transaction open",
-        Identities,
+        ProducerIdentities,
         "transactional",
         _nobody_looks,
     ),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from spark_kafka_sink.columns import dead_letters as headers
 from spark_kafka_sink.columns.dead_letters import NULL_KEY, REFUSED, TOO_LARGE
-from spark_kafka_sink.config.sink_keys import RowRules
+from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from tests import twin
 from tests.simulation.cluster import SimCluster
@@ -33,11 +33,14 @@ def has_dead_letters(seed: int) -> bool:
     return random.Random(f"dead letters of {seed}").random() < 0.3
 
 
-def with_rules(options: SinkOptions) -> SinkOptions:
+def with_topic_limits(options: SinkOptions) -> SinkOptions:
     """As planning on the driver finds out: the topic is compacted."""
     if options.dead_letters is None:
         return options
-    return replace(options, dead_letters=options.dead_letters._replace(target=RowRules(None, True)))
+    return replace(
+        options,
+        dead_letters=options.dead_letters._replace(data_topic_limits=TopicLimits(None, True)),
+    )
 
 
 class Refusing:

@@ -31,9 +31,9 @@ from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import (
     MissingRecordError,
-    Plan,
     ReplayError,
     TaskTransaction,
+    TransactionPlan,
     is_task_id,
 )
 from tests.simulation.operating import (
@@ -72,7 +72,7 @@ def late_sweep(transaction_version: int) -> None:
     """
     lives = Lives(transaction_version)
     _begin(lives, lives.protocol.plan(driver(1), None))
-    found: list[tuple[Plan, TaskTransaction]] = []
+    found: list[tuple[TransactionPlan, TaskTransaction]] = []
 
     def plan_again() -> None:
         plan = lives.protocol.plan(driver(1), None)
@@ -286,7 +286,7 @@ def _killed(action: Callable[[], None]) -> None:
     raise AssertionError("the driver was to be killed, and lives")
 
 
-def _begin(lives: Lives, plan: Plan) -> TaskTransaction:
+def _begin(lives: Lives, plan: TransactionPlan) -> TaskTransaction:
     """A task opens a transaction with the first of its rows."""
     return lives.write(plan, _OUT.partition, _FIRST)
 

@@ -21,7 +21,7 @@ from spark_kafka_sink import RefusedRowsError
 from spark_kafka_sink.base.errors import KafkaSinkError, RecordError, TopicError
 from spark_kafka_sink.columns import dead_letters as faults
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.sink_keys import RowRules
+from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
@@ -40,7 +40,7 @@ COLUMNS = ColumnPositions(value=0, key=1, headers=2, topic=3, partition=4, times
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TYPES = (pa.binary(), pa.binary(), HEADERS, pa.string(), pa.int32(), pa.timestamp("us", "UTC"))
 PREFIX = "__connect.errors."
-RULES = RowRules(max_message_bytes=None, needs_key=True)
+RULES = TopicLimits(max_message_bytes=None, needs_key=True)
 
 
 # --- the user's own, named below by entry points ----------------------------------------------
@@ -106,7 +106,9 @@ def number_of(value: bytes | None) -> int:
 class Task:
     """What a task does with its rows, on a simulated cluster."""
 
-    def __init__(self, positions: ColumnPositions = COLUMNS, rules: RowRules = RULES, **more: str):
+    def __init__(
+        self, positions: ColumnPositions = COLUMNS, rules: TopicLimits = RULES, **more: str
+    ):
         given = {
             "kafka.bootstrap.servers": "b:1",
             "errors.tolerance": "all",
@@ -123,7 +125,7 @@ class Task:
             self.simulation.cluster.create_topic(topic, 2)
         config = options.dead_letters
         if config is not None:
-            object.__setattr__(options, "dead_letters", config._replace(target=rules))
+            object.__setattr__(options, "dead_letters", config._replace(data_topic_limits=rules))
         self.message = KafkaCommitMessage(4, 0, query_id="q-1", batch_id=17)
         interceptors = Interceptors(options.interceptors)
         producer = self.simulation.producer
@@ -229,7 +231,7 @@ def test_the_topics_own_limit_counts_for_what_the_broker_gets(codec: str) -> Non
     """The broker takes every row that is not a dead letter, and no other."""
     given = Task(
         ONE,
-        RowRules(max_message_bytes=3000),
+        TopicLimits(max_message_bytes=3000),
         kafka_compression_type=codec,
         errors_deadletterqueue_max_ratio="1",
     )

@@ -11,7 +11,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.sink_keys import RowRules
+from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.spark.dead_letters import TooManyDeadLettersError
 from tests import twin
 from tests.simulation.harness import simulate
@@ -104,7 +104,7 @@ def test_a_batch_of_which_all_records_are_refused_leaves_no_trace() -> None:
 
 def test_one_that_is_too_large_alone_is_a_dead_letter() -> None:
     """The topic's settings are not known here, as with a topic column."""
-    given = Task(ONE, RowRules(), **ALL)
+    given = Task(ONE, TopicLimits(), **ALL)
     given.simulation.cluster.topics["t0"].max_message_bytes = 4000
     given.write(plain((b"k", b"." * 100), (b"k", b"y" * 5000), (b"k", b"." * 99)))
     assert sorted(map(len, values(given, "t0"))) == [99, 100]

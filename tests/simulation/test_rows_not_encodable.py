@@ -11,19 +11,19 @@ import pytest
 from spark_kafka_sink.base.errors import RecordError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.formats.plan import (
-    FormatPlan,
-    PartPlan,
-    PlannedField,
+    FieldSpec,
+    FormatSpec,
+    PartSpec,
     ProtobufField,
     ProtobufMessage,
     ProtobufSchema,
-    RowsPlan,
+    RowSpec,
 )
 from tests.simulation.test_typed_rows import DEAD, Task
 
 NEEDS_N = '{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}'
-N_OF_AVRO = RowsPlan(
-    PartPlan(plan=FormatPlan("avro", (PlannedField(("n",), "n"),), avro_schema=NEEDS_N))
+N_OF_AVRO = RowSpec(
+    PartSpec(plan=FormatSpec("avro", (FieldSpec(("n",), "n"),), avro_schema=NEEDS_N))
 )
 TO_T = ColumnPositions(value=0, topic_option="t")
 FAR = 2**63 - 1
@@ -94,14 +94,14 @@ def test_columns_of_one_name_are_all_told() -> None:
 def test_text_of_a_protobuf_field_that_is_not_utf8() -> None:
     message = ProtobufMessage("M", (ProtobufField("s", 1, "string"),))
     schema = ProtobufSchema("M", (message,))
-    plan = FormatPlan("protobuf", (PlannedField(("s",), "s"),), protobuf_schema=schema)
+    plan = FormatSpec("protobuf", (FieldSpec(("s",), "s"),), protobuf_schema=schema)
     batch = pa.record_batch([not_utf8(b"ok", b"a\xff\xfeb")], ["s"])
-    given = Task(RowsPlan(PartPlan(plan=plan)), TO_T, **DEAD)
+    given = Task(RowSpec(PartSpec(plan=plan)), TO_T, **DEAD)
     given.write(batch)
     assert [r.value.decode() for r in given.records("dead")] == ['{"s":"a\ufffd\ufffdb"}']
     assert len(given.records("t")) == 1
     with pytest.raises(RecordError, match="row 1 of .* field 's' is a string that is not UTF-8"):
-        Task(RowsPlan(PartPlan(plan=plan)), TO_T).write(batch)
+        Task(RowSpec(PartSpec(plan=plan)), TO_T).write(batch)
 
 
 def test_a_row_that_is_cut_may_have_a_time_of_any_year() -> None:
@@ -129,7 +129,7 @@ DAMAGED = pa.array(
     ],
     VARIANT,
 )
-V_AS_JSON = RowsPlan(PartPlan(plan=FormatPlan("json", (PlannedField(("v",), "v"),))))
+V_AS_JSON = RowSpec(PartSpec(plan=FormatSpec("json", (FieldSpec(("v",), "v"),))))
 
 
 def test_a_damaged_variant_is_told_by_its_parts() -> None:
@@ -153,12 +153,12 @@ def test_without_dead_letters_a_damaged_variant_fails_the_task() -> None:
 def test_a_time_in_a_variant_without_a_known_time_zone() -> None:
     value = b"\x30" + bytes(8)
     times = pa.array([{"value": value, "metadata": b"\1\0\0"}], VARIANT)
-    part = PartPlan(plan=V_AS_JSON.value.plan, takes_session_zone=True)
+    part = PartSpec(plan=V_AS_JSON.value.plan, takes_session_zone=True)
     for zone, letters in (
         (None, [b'{"v":{"value":"MAAAAAAAAAAA","metadata":"AQAA"}}']),
         ("UTC", []),
     ):
-        given = Task(RowsPlan(part, session_zone=zone), TO_T, **DEAD)
+        given = Task(RowSpec(part, session_zone=zone), TO_T, **DEAD)
         given.write(pa.record_batch([times], ["v"]))
         assert [r.value for r in given.records("dead")] == letters
         texts = [r.value for r in given.records("t")]

@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.producer import telemetry
 from spark_kafka_sink.producer.telemetry import RESPONSE_MS, Telemetry
-from spark_kafka_sink.producer.telemetry_figures import TelemetryFigures
+from spark_kafka_sink.producer.telemetry_figures import TelemetryCollector
 from spark_kafka_sink.producer.telemetry_subscription import (
     DEFAULT_PUSH_INTERVAL_MS,
     State,
@@ -31,7 +31,7 @@ def test_a_mistake_ends_it_and_not_the_task(step, caplog, monkeypatch):
     watched = TelemetrySources()
 
     def fail():
-        where = {"of": Subscription, "_record_metrics": Telemetry}.get(step, TelemetryFigures)
+        where = {"of": Subscription, "_record_metrics": Telemetry}.get(step, TelemetryCollector)
         monkeypatch.setattr(where, step, lambda *_: 1 / 0)
 
     if step in ("of", "_record_metrics"):
@@ -127,7 +127,7 @@ def test_a_mistake_in_the_last_push_takes_no_time(monkeypatch):
     watched = TelemetrySources()
     watched.write()
     watched.run_for(100)
-    monkeypatch.setattr(TelemetryFigures, "collect", lambda *_: 1 / 0)
+    monkeypatch.setattr(TelemetryCollector, "collect", lambda *_: 1 / 0)
     started_ms = watched.simulation.clock.ms
     watched.producer.telemetry.finish()
     assert watched.simulation.clock.ms == started_ms

@@ -12,12 +12,17 @@ from spark_kafka_sink.protocol.messages.transactions import (
     TransactionState,
 )
 from spark_kafka_sink.transactions import crash_points
-from spark_kafka_sink.transactions.model import FencedError, Phase, Plan, TransactionLostError
+from spark_kafka_sink.transactions.model import (
+    FencedError,
+    Phase,
+    TransactionLostError,
+    TransactionPlan,
+)
 from tests.simulation.operating import PATIENCE_MS, CrashError, Lives, crash_at, driver, unit
 from tests.simulation.transactional import Transactional
 
 
-def is_unused(lives: Lives, plan: Plan) -> bool:
+def is_unused(lives: Lives, plan: TransactionPlan) -> bool:
     """As tasks find out."""
     name, deadline_ms = f"{plan.prefix}.driver", lives.world.clock.ms + PATIENCE_MS
     state = lives.client.describe([name], deadline_ms)[name]

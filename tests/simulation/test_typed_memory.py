@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.columns.record_columns import RowsDigest
-from spark_kafka_sink.formats.plan import FormatPlan, PartPlan, PlannedField, RowsPlan
+from spark_kafka_sink.formats.plan import FieldSpec, FormatSpec, PartSpec, RowSpec
 from spark_kafka_sink.spark import task
 from tests.simulation.test_typed_rows import DEAD, MADE, POSITIONS, STRICT, Task, columns, faulty
 
 BOTH = MADE._replace(
-    value=PartPlan(plan=FormatPlan("json", (PlannedField(("n",), "n"),))),
-    key=PartPlan(plan=FormatPlan("json", (PlannedField(("name",), "name"),))),
+    value=PartSpec(plan=FormatSpec("json", (FieldSpec(("n",), "n"),))),
+    key=PartSpec(plan=FormatSpec("json", (FieldSpec(("name",), "name"),))),
 )
 
 
@@ -28,13 +28,13 @@ class Digesting:
 
 @pytest.mark.parametrize("plan", [MADE, BOTH, MADE._replace(headers=(("id", b"\1"),))])
 @pytest.mark.parametrize("is_transaction", [False, True])
-def test_of_rows_in_order(plan: RowsPlan, is_transaction: bool) -> None:
+def test_of_rows_in_order(plan: RowSpec, is_transaction: bool) -> None:
     positions = POSITIONS._replace(headers=3) if plan.headers else POSITIONS
     check(Task(plan, positions), columns(1000), is_transaction)
 
 
 @pytest.mark.parametrize("plan", [MADE, STRICT])
-def test_of_rows_with_dead_letters(plan: RowsPlan) -> None:
+def test_of_rows_with_dead_letters(plan: RowSpec) -> None:
     check(Task(plan, **DEAD), faulty(1000), False)
 
 

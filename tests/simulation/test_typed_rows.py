@@ -17,18 +17,18 @@ from spark_kafka_sink.base.errors import RecordError, SchemaError
 from spark_kafka_sink.columns.dead_letters import CAUSE
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import RowsDigest
-from spark_kafka_sink.config.sink_keys import RowRules
+from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.plan import FormatPlan, PartPlan, PlannedField, RowsPlan
+from spark_kafka_sink.formats.plan import FieldSpec, FormatSpec, PartSpec, RowSpec
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import Interceptors
 from tests.simulation.harness import Simulation, simulate
 
-FIELDS = (PlannedField(("n",), "n"), PlannedField(("name",), "name"))
-MADE = RowsPlan(
-    PartPlan(plan=FormatPlan("json", FIELDS, null_when="gone")),
-    PartPlan(0, is_text=True),
+FIELDS = (FieldSpec(("n",), "n"), FieldSpec(("name",), "name"))
+MADE = RowSpec(
+    PartSpec(plan=FormatSpec("json", FIELDS, null_when="gone")),
+    PartSpec(0, is_text=True),
     (("partition", 3),),
 )
 POSITIONS = ColumnPositions(value=0, key=1, partition=2, topic_option="t")
@@ -82,14 +82,14 @@ class RefusesTwice:
 
 
 class Task:
-    def __init__(self, plan: RowsPlan = MADE, positions: ColumnPositions = POSITIONS, **more: str):
+    def __init__(self, plan: RowSpec = MADE, positions: ColumnPositions = POSITIONS, **more: str):
         self.simulation: Simulation = simulate()
         for topic in ("t", "dead"):
             self.simulation.cluster.create_topic(topic, 2)
         named = {name.replace("_", "."): value for name, value in more.items()}
         options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
         if options.dead_letters is not None:
-            config = options.dead_letters._replace(target=RowRules())
+            config = options.dead_letters._replace(data_topic_limits=TopicLimits())
             object.__setattr__(options, "dead_letters", config)
         self.message = KafkaCommitMessage(0, 0)
         hooks = Interceptors(options.interceptors)
@@ -137,7 +137,7 @@ def test_interceptors_see_the_columns_before() -> None:
 
 @pytest.mark.parametrize("made_of", [MADE, None], ids=["json", "raw"])
 def test_the_documented_interceptor(
-    monkeypatch: pytest.MonkeyPatch, made_of: RowsPlan | None
+    monkeypatch: pytest.MonkeyPatch, made_of: RowSpec | None
 ) -> None:
     """With value.format=json it gets the columns, of which none needs to be called value."""
     text = (ROOT / "docs" / "your-own-code.md").read_text(encoding="utf-8")
@@ -175,7 +175,7 @@ AVRO = (
     '{"type":"record","name":"R","fields":[{"name":"n","type":"long"},'
     '{"name":"name","type":"string"}]}'
 )
-STRICT = MADE._replace(value=PartPlan(plan=FormatPlan("avro", FIELDS, avro_schema=AVRO)))
+STRICT = MADE._replace(value=PartSpec(plan=FormatSpec("avro", FIELDS, avro_schema=AVRO)))
 
 
 def test_a_row_of_which_no_value_can_be_made_fails_the_task() -> None:
@@ -206,8 +206,8 @@ def test_a_prefix_goes_before_bytes_and_headers_beside_those_that_are_there() ->
             ),
         }
     )
-    plan = RowsPlan(
-        PartPlan(0, prefix=b"\0\0\0\0\5"), None, (("headers", 1),), headers=(("id", b"\1"),)
+    plan = RowSpec(
+        PartSpec(0, prefix=b"\0\0\0\0\5"), None, (("headers", 1),), headers=(("id", b"\1"),)
     )
     given = Task(plan, ColumnPositions(value=0, headers=1, topic_option="t"))
     given.write(batch)
@@ -222,7 +222,7 @@ def test_a_prefix_goes_before_bytes_and_headers_beside_those_that_are_there() ->
 def test_a_column_whose_text_nobody_can_write_is_refused() -> None:
     batch = columns(3).set_column(0, "n", pa.array([0.5, 1, 2]))
     with pytest.raises(SchemaError, match="column 'n' of the Arrow type double has no text"):
-        Task(RowsPlan(PartPlan(0, is_text=True))).write(batch)
+        Task(RowSpec(PartSpec(0, is_text=True))).write(batch)
 
 
 def test_rows_are_told_by_their_numbers_in_the_arrow_batch(
@@ -251,7 +251,7 @@ def test_a_header_that_is_null_stays_null_beside_an_id(is_tolerant: bool) -> Non
     batch = pa.record_batch({"value": pa.array([b"a", b"b"]), "headers": headers})
     told = []
     for added in ((), (("id", b"\1"),)):
-        plan = RowsPlan(PartPlan(0), None, (("headers", 1),), headers=added)
+        plan = RowSpec(PartSpec(0), None, (("headers", 1),), headers=added)
         positions = ColumnPositions(value=0, headers=1, topic_option="t")
         given = Task(plan, positions, **(DEAD if is_tolerant else {}))
         if is_tolerant:

@@ -34,7 +34,7 @@ from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_NOTE,
     BatchSummary,
     KafkaCommitMessage,
-    Planned,
+    PlanningSpan,
     common_plan,
     report_abort,
     report_commit,
@@ -53,8 +53,8 @@ from spark_kafka_sink.transactions.model import (
     Driver,
     DriverToken,
     Phase,
-    Plan,
     TaskTransaction,
+    TransactionPlan,
     Unit,
 )
 from tests.lines import check_text
@@ -141,9 +141,9 @@ def test_messages_are_merged_and_left_alone():
 def test_the_planning_of_whichever_task_has_it_is_told(first):
     """Of Spark partition 0 alone, whose message may come anywhere."""
     one, other = message(), message()
-    one.planned = Planned(1, 2.5)
+    one.planned = PlanningSpan(1, 2.5)
     messages = [one, other] if first else [other, one]
-    assert BatchSummary.merge(messages).planned == Planned(1, 2.5)
+    assert BatchSummary.merge(messages).planned == PlanningSpan(1, 2.5)
 
 
 def test_messages_that_are_not_ours_count_as_failed():
@@ -319,7 +319,7 @@ def test_a_metrics_file_that_cannot_be_written_does_not_undo_a_commit(tmp_path):
 # --- when it was planned, written and committed, and why it was aborted ---------------------------
 
 STARTED_AT_MS = 1_700_000_000_000
-PLANNED = Planned(STARTED_AT_MS - 80, 12.3)
+PLANNED = PlanningSpan(STARTED_AT_MS - 80, 12.3)
 
 
 def task(number, started_ms, task_ms, ack_wait_ms):
@@ -430,7 +430,9 @@ def repair_plan(tasks, epoch=4):
     unit = Unit(QUERY_ID, 118, None)
     parts = tuple(transaction(number) for number in range(tasks))
     decision = Decision(driver, Phase.PARTIAL, unit, 1, 1, parts[: tasks // 2], parts[tasks // 2 :])
-    return Plan("events-to-kafka", driver, DriverToken(12, epoch, 0, 2), decision, None, 900_000)
+    return TransactionPlan(
+        "events-to-kafka", driver, DriverToken(12, epoch, 0, 2), decision, None, 900_000
+    )
 
 
 def message_of(number, plan):

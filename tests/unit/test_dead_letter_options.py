@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.base.entry_points import Hook, HookError, RefusedRowsError, refused_rows
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.sink_keys import DeadLetterConfig, RowRules
+from spark_kafka_sink.config.sink_keys import DeadLetterConfig, TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.dead_letters import max_letter_bytes
 
@@ -37,7 +37,7 @@ def test_defaults() -> None:
     assert found.has_context_headers
     assert not found.is_logged
     assert found.creation[:3] == (-1, -1, ())
-    assert found.target == found.own == RowRules(None, False)
+    assert found.data_topic_limits == found.own_topic_limits == TopicLimits(None, False)
     assert parse(**{**ALL, "errors.tolerance": "ALL"}).dead_letters == found
 
 
@@ -104,7 +104,7 @@ def test_a_typing_error_is_refused() -> None:
 def test_a_dead_letter_fits_where_it_goes() -> None:
     config = letters()
     assert max_letter_bytes(config, parse().producer) == 1_048_576 - 61
-    own = config._replace(own=RowRules(max_message_bytes=10_061))
+    own = config._replace(own_topic_limits=TopicLimits(max_message_bytes=10_061))
     assert max_letter_bytes(own, parse().producer) == 10_000
     zstd = parse(**{"kafka.compression.type": "zstd"}).producer
     assert max_letter_bytes(own, zstd) == 10_000 - 156 - 64

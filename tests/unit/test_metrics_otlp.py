@@ -16,7 +16,7 @@ from spark_kafka_sink.metrics.names import OWN_METRICS
 from spark_kafka_sink.metrics.otlp import telemetry_name
 from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
-from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, Planned
+from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, PlanningSpan
 from tests.lines import VALIDATOR
 from tests.otlp import Receiver, Span, attributes_of, metrics_in, receiver
 from tests.unit.test_metrics_names import PRODUCER, a_line, of_a_job
@@ -383,7 +383,7 @@ def test_a_batch_that_failed_says_so(more: dict[str, Any], why: str, collector: 
 
 
 def test_what_is_unknown_of_an_abort_is_not_made_up(collector: Receiver) -> None:
-    unknown = BatchSummary(None, None, planned=Planned(T - 80, 30.0))
+    unknown = BatchSummary(None, None, planned=PlanningSpan(T - 80, 30.0))
     put(collector, json.loads(json.dumps(unknown.line("abort", 3, commit_started_at_ms=T))))
     spans = spans_of(collector)
     assert spans.keys() == {"micro-batch", "planning", "abort"}

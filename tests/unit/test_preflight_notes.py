@@ -115,7 +115,7 @@ def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(
 ) -> None:
     asked: list[SinkOptions] = []
     monkeypatch.setattr(preflight, "_passed_at_ms", {})
-    monkeypatch.setattr(preflight, "_rules", {})
+    monkeypatch.setattr(preflight, "_letters_with_limits", {})
     monkeypatch.setattr(preflight, "_check", lambda options, _: asked.append(options))
     others = (
         {},

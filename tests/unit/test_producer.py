@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import RecordError, RecordTooLargeError, error
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_keys import RowRules
+from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.producer import pool as pool_module
 from spark_kafka_sink.producer.appender import RowChecks
@@ -224,11 +224,11 @@ def test_a_broker_that_rejects_records_which_a_batch_has_not():
 @pytest.mark.parametrize(
     ("rules", "memory_bytes", "more", "error", "words"),
     [
-        pytest.param(RowRules(), 1 << 20, {}, None, "", id="none has a key"),
-        pytest.param(RowRules(needs_key=True), 1 << 20, {}, RecordError, "key is null", id="no column of keys"),
-        pytest.param(RowRules(), 1000, {}, RecordTooLargeError, r"buffer\.memory", id="the memory is a limit too"),
-        pytest.param(RowRules(100), 1 << 20, {}, RecordTooLargeError, r"max\.message\.bytes", id="too large"),
-        pytest.param(RowRules(100), 1 << 20, {"compression.type": "zstd"}, None, "", id="what gets smaller"),
+        pytest.param(TopicLimits(), 1 << 20, {}, None, "", id="none has a key"),
+        pytest.param(TopicLimits(needs_key=True), 1 << 20, {}, RecordError, "key is null", id="no column of keys"),
+        pytest.param(TopicLimits(), 1000, {}, RecordTooLargeError, r"buffer\.memory", id="the memory is a limit too"),
+        pytest.param(TopicLimits(100), 1 << 20, {}, RecordTooLargeError, r"max\.message\.bytes", id="too large"),
+        pytest.param(TopicLimits(100), 1 << 20, {"compression.type": "zstd"}, None, "", id="what gets smaller"),
     ],
 )  # fmt: skip
 def test_row_checks(rules, memory_bytes, more, error, words):

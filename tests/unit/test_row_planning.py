@@ -34,10 +34,10 @@ from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import FormatError, FormatPlan, PartPlan, PlannedField
+from spark_kafka_sink.formats.plan import FieldSpec, FormatError, FormatSpec, PartSpec
 from spark_kafka_sink.spark import versions
 from spark_kafka_sink.spark.row_planning import (
-    PlannedRows,
+    InputLayout,
     check_encodable,
     check_handed_over,
     find_columns,
@@ -91,11 +91,11 @@ def with_fields(*more):
 
 def test_what_is_raw_or_a_text_already_is_not_encoded():
     schema = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-    assert planned(schema) == PlannedRows(find_columns(schema, "t"))
+    assert planned(schema) == InputLayout(find_columns(schema, "t"))
     found = planned(PEOPLE, value_format="string", value_column="name", key_columns="name")
-    assert found == PlannedRows(ColumnPositions(value=1, key=1, topic_option="t"))
+    assert found == InputLayout(ColumnPositions(value=1, key=1, topic_option="t"))
     plan = planned(PEOPLE, value_format="string", value_column="id").plan
-    assert plan.value == PartPlan(0, is_text=True)
+    assert plan.value == PartSpec(0, is_text=True)
 
 
 def test_raw_columns_under_other_names_are_appended_as_they_are():
@@ -113,7 +113,7 @@ def test_raw_columns_under_other_names_are_appended_as_they_are():
     found = planned(
         schema, value_columns="body", key_columns="id", key_format="raw", timestamp_column=""
     )
-    assert found == PlannedRows(ColumnPositions(value=0, key=1, topic_option="t"))
+    assert found == InputLayout(ColumnPositions(value=0, key=1, topic_option="t"))
 
 
 def test_a_value_of_a_format_has_all_columns_but_those_of_other_parts():
@@ -122,7 +122,7 @@ def test_a_value_of_a_format_has_all_columns_but_those_of_other_parts():
     )
     rows = planned(schema, value_format="json")
     assert paths(rows.plan.value) == [("id",), ("name",), ("home",), ("gone",)]
-    assert rows.plan.key == PartPlan(4)
+    assert rows.plan.key == PartSpec(4)
     assert rows.plan.kept == (("topic", 5), ("timestamp", 6))
     assert rows.positions == ColumnPositions(value=0, key=1, topic=2, timestamp=3, topic_option="t")
     assert rows.schema == schema
@@ -132,7 +132,7 @@ def test_columns_of_the_key_stay_in_the_value_and_that_of_tombstones_does_not():
     plan = planned(PEOPLE, value_format="json", key_columns="id", value_null_when="gone").plan
     assert paths(plan.value) == [("id",), ("name",), ("home",)]
     assert plan.value.plan.null_when == "gone"
-    assert plan.key == PartPlan(0, is_text=True)
+    assert plan.key == PartSpec(0, is_text=True)
 
 
 def test_chosen_columns_keep_their_order_and_fields_of_structs_their_nullability():
@@ -369,7 +369,7 @@ def test_places_on_earth_are_refused_as_by_to_json(name, is_nested):
     kind = pa.list_(pa.struct(fields)) if is_nested else pa.struct(fields)
     path = "g[]" if is_nested else "g"
     with pytest.raises(FormatError) as refused:
-        RowEncoder(FormatPlan("json", (PlannedField(("g",), "g"),)), pa.schema([("g", kind)]))
+        RowEncoder(FormatSpec("json", (FieldSpec(("g",), "g"),)), pa.schema([("g", kind)]))
     assert str(refused.value) == (
         f"column '{path}' is a {name.upper()}, which cannot be written as JSON. "
         "Write ST_AsBinary() of it, or leave it out"

@@ -21,8 +21,8 @@ from spark_kafka_sink.transactions.model import (
     DriverToken,
     OutcomeError,
     Phase,
-    Plan,
     TaskTransaction,
+    TransactionPlan,
     Unit,
     WorkerTransactionalIds,
     Write,
@@ -192,7 +192,7 @@ def test_a_decision_survives_json_and_pickle():
         DRIVER, Phase.DECIDED, UNIT, 99, 30, (task(0), task(1)), (task(2),), True, ("d0",)
     )
     assert Decision.from_json(decision.to_json()) == decision
-    plan = Plan("p", DRIVER, DriverToken(1, 2, 3, 2), decision, None, 900_000)
+    plan = TransactionPlan("p", DRIVER, DriverToken(1, 2, 3, 2), decision, None, 900_000)
     assert pickle.loads(pickle.dumps(plan)) == plan
     assert len({plan, pickle.loads(pickle.dumps(plan))}) == 1
 

@@ -26,16 +26,16 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.sink_keys import RowRules
+from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats import encoder
 from spark_kafka_sink.formats.encoder import RowsEncoder
-from spark_kafka_sink.formats.plan import VALUE, PartPlan, RowsPlan
+from spark_kafka_sink.formats.plan import VALUE, PartSpec, RowSpec
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.protocol.messages.topics import MetadataResponse, MetadataResponseTopic
 from spark_kafka_sink.spark import frames, preflight, row_planning, task, worker, writer
-from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
+from spark_kafka_sink.spark.commit import KafkaCommitMessage, PlanningSpan
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.task import Interceptors
@@ -45,7 +45,7 @@ from spark_kafka_sink.transactions.model import (
     Decision,
     Driver,
     DriverToken,
-    Plan,
+    TransactionPlan,
     WorkerTransactionalIds,
 )
 from tests.unit.batches import T0
@@ -132,7 +132,7 @@ def test_a_producer_that_fails_is_closed_and_the_task_fails(made):
 
 def planned(epoch, **more):
     owner, token = Driver("d", "h", 0, "/ck", None), TOKEN._replace(producer_epoch=epoch)
-    return Plan("p", owner, token, Decision(owner), None, 60_000, **more)
+    return TransactionPlan("p", owner, token, Decision(owner), None, 60_000, **more)
 
 
 @pytest.mark.parametrize("error", [ValueError("the user's own"), SupersededError("too late")])
@@ -197,7 +197,7 @@ def test_texts_go_by_ansi_as_the_session_has_it(
     monkeypatch.setattr(task, "prepare_process", lambda: None)
     monkeypatch.setattr(task, "write_rows", lambda *arguments: given.append(arguments[-1]))
     rows = iter([pa.record_batch({"c": [1]})])
-    plan = RowsPlan(PartPlan(0, is_text=True), is_ansi=planned)
+    plan = RowSpec(PartSpec(0, is_text=True), is_ansi=planned)
     write_partition(rows, options(), ColumnPositions(0), None, encoding_plan=plan)
     assert given == [plan._replace(is_ansi=expected, session_zone="Asia/Tokyo")]
 
@@ -205,7 +205,7 @@ def test_texts_go_by_ansi_as_the_session_has_it(
 @pytest.mark.parametrize("number", [0, 1])
 def test_one_task_alone_tells_of_the_plan(monkeypatch, number):
     """It may be as large as all messages."""
-    message, when = KafkaCommitMessage(number, 0), Planned(1, 2.5)
+    message, when = KafkaCommitMessage(number, 0), PlanningSpan(1, 2.5)
     monkeypatch.setattr(writer, "_message", lambda: message)
     plan = type("", (), {"token": TOKEN, "is_repeated": True})
     writer.write_partition(iter([]), options(), ColumnPositions(value=0), plan, when)
@@ -313,7 +313,7 @@ class TestCachedVerdict:
     def checks(self, monkeypatch):
         done = []
         monkeypatch.setattr(preflight, "_passed_at_ms", {})
-        monkeypatch.setattr(preflight, "_rules", {})
+        monkeypatch.setattr(preflight, "_letters_with_limits", {})
         monkeypatch.setattr(preflight, "_check", lambda asked, clock: done.append(asked))
         return done
 
@@ -336,7 +336,7 @@ class TestCachedVerdict:
         """Also while brokers are away: each attempt at a batch has the same dead letters."""
         letters = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "d"}
         given = options(kafka_metadata_max_age_ms="1000", **letters)
-        found = given.dead_letters._replace(target=RowRules(7))
+        found = given.dead_letters._replace(data_topic_limits=TopicLimits(7))
 
         def away(*_):
             raise BootstrapError("away")

@@ -26,7 +26,7 @@ from spark_kafka_sink.base.model import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
-from spark_kafka_sink.producer.identity import Identities, ProducerIdRequester
+from spark_kafka_sink.producer.identity import ProducerIdentities, ProducerIdRequester
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.sequences import ProducerState
@@ -684,6 +684,8 @@ def test_a_task_that_waits_for_the_check_of_its_token_is_woken(monkeypatch):
     accumulator = SimpleNamespace(monitor=monitor, queued_partitions=tuple)
     backoff = ExponentialBackoff(100, 1_000, NO_JITTER)
     parts = config, world.client, world.metadata, accumulator, backoff, NO_JITTER
-    transaction = Identities(*parts).transactional(TransactionSettings("flights.0", 1_000), TOKEN)
+    transaction = ProducerIdentities(*parts).transactional(
+        TransactionSettings("flights.0", 1_000), TOKEN
+    )
     transaction._check._on_done()
     assert notified == [True]

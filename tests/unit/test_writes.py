@@ -37,7 +37,7 @@ from spark_kafka_sink.transactions.model import (
     DriverToken,
     FencedError,
     MissingRecordError,
-    Plan,
+    TransactionPlan,
     Write,
 )
 from tests.unit.spark_frame import EXACTLY_ONCE, ONE_COLUMN, OPTIONS, Frame
@@ -207,7 +207,7 @@ class TestExactlyOnce:
 
     def test_a_write_that_fails_aborts_its_own_plan(self, monkeypatch):
         owner = Driver("d", "h", 0, None, None)
-        plan = Plan("p", owner, TOKEN, Decision(owner), "job", 60_000)
+        plan = TransactionPlan("p", owner, TOKEN, Decision(owner), "job", 60_000)
         aborted = []
 
         class OfOthers:
@@ -227,7 +227,7 @@ class TestExactlyOnce:
         self, monkeypatch
     ):
         owner = Driver("d", "h", 0, "of query q", None)
-        plan = Plan("p", owner, TOKEN, Decision(owner, is_query=True), None, 9)
+        plan = TransactionPlan("p", owner, TOKEN, Decision(owner, is_query=True), None, 9)
 
         class New(CommitProtocol):
             def __init__(self):
@@ -347,7 +347,9 @@ class Kafka:
     def plan(self, options, is_job, unit):
         self.planned.append(options.topic)
         is_repeated = self.log.has(_write(options))
-        return Plan("p", self.log.owner, TOKEN, self.log, None, 0, is_repeated=is_repeated)
+        return TransactionPlan(
+            "p", self.log.owner, TOKEN, self.log, None, 0, is_repeated=is_repeated
+        )
 
     def commit(self, options, *arguments):
         self.committed.append(options.topic)
