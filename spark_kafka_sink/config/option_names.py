@@ -82,10 +82,12 @@ JAVA_PARTITIONERS = {
 _IN_A_JVM = "it chooses among parts of a JVM, and there is none here"
 _KINIT = "kinit is not called: a key tab is used anew, a ticket cache is read anew"
 _BROKERS_CHECK = "what it sets is how brokers check tokens"
+_LOOKED_UP_AGAIN = "a host name is looked up again until kafka.max.block.ms is over"
+_MEMORY_AS_NEEDED = "pages of kafka.buffer.memory take memory when rows fill them, as incremental"
 _CONSUMER_OPTION = "it is a consumer's option, and this is a writer"
 _ADMIN_OPTION = "it is an option of admin clients, and this is a writer"
 
-# Names of ConsumerConfig, ShareConsumerConfig and AdminClientConfig of Kafka 4.3 that a producer
+# Names of ConsumerConfig, ShareConsumerConfig and AdminClientConfig of Kafka 4.4 that a producer
 # does not have: jobs pass one set of options to Spark's reader and to the writer.
 _CONSUMER_KEYS = (
     *("allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
@@ -111,6 +113,10 @@ KEYS_WITHOUT_EFFECT = {
     "sasl.kerberos.kinit.cmd": _KINIT,
     "sasl.kerberos.ticket.renew.window.factor": _KINIT,
     "sasl.kerberos.ticket.renew.jitter": _KINIT,
+    "bootstrap.resolve.timeout.ms": _LOOKED_UP_AGAIN,
+    "buffer.memory.allocation.strategy": _MEMORY_AS_NEEDED,
+    "sasl.oauthbearer.allow.unverified.audience": _BROKERS_CHECK,
+    "sasl.oauthbearer.allow.unverified.issuer": _BROKERS_CHECK,
     "sasl.oauthbearer.clock.skew.seconds": _BROKERS_CHECK,
     "sasl.oauthbearer.expected.audience": _BROKERS_CHECK,
     "sasl.oauthbearer.expected.issuer": _BROKERS_CHECK,

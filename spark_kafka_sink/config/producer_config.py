@@ -4,7 +4,7 @@ Names are Kafka's. Defaults are the Java client's unless a sink that writes in b
 ``TopicCreation`` holds the settings for missing topics that the sink creates.
 
 Source: ``ProducerConfig``, ``CommonClientConfigs``, ``ClientUtils.parseAndValidateAddresses``,
-``Utils.HOST_PORT_PATTERN`` of Kafka 4.3.
+``Utils.HOST_PORT_PATTERN`` of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -351,6 +351,13 @@ PRODUCER_CONFIG = ConfigDef(
             "Rows without key avoid partitions whose broker has kept batches waiting for so long. "
             "0: never.",
         ),
+        flag(
+            "partitioner.rack.aware",
+            False,
+            LOW,
+            "Rows without key go to partitions whose leader is in kafka.client.rack, and to all "
+            "while no leader of that rack is available (KIP-1123). Rows with a key never move.",
+        ),
         ConfigKey(
             "metadata.max.age.ms",
             LONG,
@@ -485,8 +492,9 @@ PRODUCER_CONFIG = ConfigDef(
             "",
             None,
             LOW,
-            "Rack or zone of the executors, which pushed metrics are labelled with. Nothing else "
-            "depends on it.",
+            "Rack or zone of a task, for kafka.partitioner.rack.aware and as a label of pushed "
+            "metrics. Each task resolves ${env:AZ} or ${file:/path:key} on its own machine.",
+            takes_references=True,
         ),
     ],
     KAFKA_PREFIX,
@@ -526,6 +534,7 @@ class ProducerConfig:
     partitioner: str
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: int
+    partitioner_rack_aware: bool
     metadata_max_age_ms: int
     metadata_max_idle_ms: int
     metadata_recovery_strategy: str

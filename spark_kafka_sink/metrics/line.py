@@ -62,6 +62,7 @@ COUNTERS = (
     Field("throttle_time_max_ms", "integer", "longest pause that a broker requested"),
     Field("throttle_left_ms", "integer", "rest of earlier pauses at the start of tasks"),
     Field("limit_wait_ms", "integer", "time waiting for max.bytes.per.second.per.task"),
+    Field("same_rack_bytes", "integer", "acknowledged bytes of leaders in `kafka.client.rack`"),
     Field("connections", "integer", "connections open at the end of tasks"),
     Field("metadata_age_max_ms", "integer", "age of the oldest metadata at the end of a task"),
     Field("buffer_total_bytes", "integer", "`kafka.buffer.memory` of all tasks"),

@@ -82,15 +82,22 @@ class ClusterSnapshot(NamedTuple):
         """Return the number of partitions of a known topic."""
         return len(self.topics[topic].partitions)
 
-    def available_partitions(self, topic: str, slow_nodes: Set[int] = frozenset()) -> list[int]:
+    def available_partitions(
+        self, topic: str, slow_nodes: Set[int] = frozenset(), rack: str = ""
+    ) -> list[int]:
         """Return the partitions with a known leader that is not in ``slow_nodes``.
 
-        If there are none, return the partitions with a known leader; without these, return all.
+        If there are none, return the partitions with a known leader; without these, return all. If
+        some of these leaders are in ``rack``, return only their partitions (KIP-1123).
         """
         partitions = self.topics[topic].partitions
         led = [index for index, p in enumerate(partitions) if p.leader_id in self.nodes]
         quick = [index for index in led if partitions[index].leader_id not in slow_nodes]
-        return quick or led or list(range(len(partitions)))
+        usable = quick or led
+        in_rack = []
+        if rack:
+            in_rack = [i for i in usable if self.nodes[partitions[i].leader_id].rack == rack]
+        return in_rack or usable or list(range(len(partitions)))
 
     def topic_id(self, topic: str) -> UUID:
         """Return the topic's id; all zeros if the topic or its id is unknown."""

@@ -48,6 +48,7 @@ class ProducerMetrics:
     throttle_time_max_ms: int = 0
     throttle_left_ms: int = 0
     limit_wait_ms: int = 0
+    same_rack_bytes: int = 0
     connections: int = 0
     metadata_age_max_ms: int = 0
     buffer_total_bytes: int = 0

@@ -10,8 +10,11 @@ Java producer's independent draws. If queues differ in length, the brokers of lo
 slower. The next partition is then drawn with a preference for short queues, as in the Java
 producer.
 
+With ``kafka.partitioner.rack.aware``, sticky rows go to partitions whose leader is in the rack of
+the task while there is such a leader. The rack never moves a row with a key or a partition.
+
 Source: ``BuiltInPartitioner``, ``RoundRobinPartitioner``, ``KafkaProducer.partition``,
-``RecordAccumulator.TopicInfo``; KIP-480, KIP-794.
+``RecordAccumulator.TopicInfo``; KIP-480, KIP-794, KIP-1123.
 """
 
 from __future__ import annotations
@@ -310,7 +313,8 @@ class TopicSlots:
         self.partitions_count = partitions_count
         self.sticky_slot = NO_SLOT
         self.partitioner = StickyPartitioner(rng)
-        self._availability: Availability | None = None
+        # By preferred rack, because partitioners that read columns prefer none.
+        self._availability: dict[str, Availability] = {}
         self.compression = CompressionRatio()
         # The limit in the table of open batches; None for the limit at creation.
         self.current_limit_bytes: int | None = None
@@ -334,12 +338,17 @@ class TopicSlots:
         """Return all slots of the topic."""
         return range(self.first_slot, self.first_slot + self.partitions_count)
 
-    def available(self, cluster: ClusterSnapshot, slow_nodes: frozenset[int]) -> list[int]:
-        """Return the partitions with a known leader that is not slow. Cached for every batch."""
-        known = self._availability
+    def available(
+        self, cluster: ClusterSnapshot, slow_nodes: frozenset[int], rack: str = ""
+    ) -> list[int]:
+        """Return the partitions with a known leader that is not slow. Cached for every batch.
+
+        rack: prefer leaders in this rack; empty for no preference
+        """
+        known = self._availability.get(rack)
         if known is None or known.cluster is not cluster or known.slow_nodes != slow_nodes:
-            partitions = cluster.available_partitions(self.name, slow_nodes)
-            known = self._availability = Availability(cluster, slow_nodes, partitions)
+            partitions = cluster.available_partitions(self.name, slow_nodes, rack)
+            known = self._availability[rack] = Availability(cluster, slow_nodes, partitions)
         return known.partitions
 
     def limit_bytes(self, batch_size: int) -> int:
@@ -395,6 +404,7 @@ class SlotAssigner:
     def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator) -> None:
         self._accumulator = accumulator
         self._is_adaptive = config.partitioner_adaptive_partitioning_enable
+        self._rack = config.client_rack if config.partitioner_rack_aware else ""
         self._key_hash = key_hash(config)
         self._computed = computed_partitions(config)
 
@@ -485,12 +495,13 @@ class SlotAssigner:
         """Choose a sticky partition for a topic that has none."""
         if topic.sticky_slot != NO_SLOT:
             return
-        available = topic.available(cluster, self._accumulator.slow_nodes)
+        available = topic.available(cluster, self._accumulator.slow_nodes, self._rack)
         queued = {}
         if self._is_adaptive and len(available) > 1:
             queued = self._accumulator.queue_sizes(topic.name)
             if len(available) < topic.partitions_count:
-                # The queue of a slow node grows, and is no measure for the other nodes.
+                # The queue of a slow node grows, and is no measure for the other nodes. Neither is
+                # a queue in another rack.
                 queued = {index: queued[index] for index in available if index in queued}
         partition = topic.partitioner.next_partition(available, queued)
         topic.sticky_slot = topic.first_slot + partition

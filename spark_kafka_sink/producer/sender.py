@@ -383,6 +383,9 @@ class Sender:
             base_offset, batch.records_count, batch.size_bytes, batch.uncompressed_bytes
         )
         report.record_retries += batch.record_retries
+        rack, leader = self._config.client_rack, batch.sent_to
+        if rack and leader is not None and leader.rack == rack:
+            self._metrics.same_rack_bytes += batch.size_bytes
         self._accumulator.unmute(batch.topic_partition)
         self._accumulator.complete(batch)
 

@@ -37,6 +37,7 @@ from spark_kafka_sink.formats.plan import RowSpec
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.record.compiled.calls import load_kernels
+from spark_kafka_sink.security.references import resolve
 from spark_kafka_sink.spark.commit import KafkaCommitMessage, TimedInput
 from spark_kafka_sink.spark.dead_letters import DeadLetters
 from spark_kafka_sink.spark.worker import ensure_log_handler, freeze_loaded, keep_large_blocks
@@ -223,7 +224,8 @@ def write_rows(
     rows = TimedInput.of(arrow_batches)
     interceptors = Interceptors(options.interceptors)
     topics = [] if positions.topic_option is None else [positions.topic_option]
-    producer = POOL.acquire(options.producer, topics)
+    config = with_own_rack(options.producer)
+    producer = POOL.acquire(config, topics)
     transaction = None
     try:
         if plan is not None:
@@ -245,7 +247,17 @@ def write_rows(
         if transaction is not None:
             transaction.abort(options, error)
         raise
-    _return_to_pool(producer, options.producer, is_job=message.query_id is None)
+    _return_to_pool(producer, config, is_job=message.query_id is None)
+
+
+def with_own_rack(config: ProducerConfig) -> ProducerConfig:
+    """Return the configuration with the rack of this machine, on which a task runs.
+
+    A rack that a file names may change, so each task resolves it. Raises ConfigError.
+    """
+    if not config.client_rack:
+        return config
+    return replace(config, client_rack=resolve(config.client_rack, "kafka.client.rack").strip())
 
 
 def _write_all(

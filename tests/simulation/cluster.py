@@ -63,6 +63,7 @@ class SimCluster:
         self.scheduler = scheduler
         self.rng = rng
         self.api_versions = dict(KAFKA_4_3)
+        self.racks: dict[int, str] = {}
         self.topics: dict[str, Topic] = {}
         self.brokers = {i: SimBroker(i, self) for i in range(1, brokers + 1)}
         for broker in self.brokers.values():
@@ -372,7 +373,7 @@ class SimCluster:
         self, broker: SimBroker, request: topics.MetadataRequest
     ) -> topics.MetadataResponse:
         brokers = [
-            topics.MetadataResponseBroker(b.node_id, b.host, b.port)
+            topics.MetadataResponseBroker(b.node_id, b.host, b.port, self.racks.get(b.node_id))
             for b in (self.brokers[i] for i in broker.alive)
         ]
         described = [self._describe(broker, t.name or "", request) for t in request.topics or []]

@@ -13,7 +13,7 @@ import pytest
 from spark_kafka_sink.base import entry_points
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.spark.task import Interceptors
-from tests.simulation.harness import Simulation, arrow_batch, keyed
+from tests.simulation.harness import Simulation, arrow_batch, keyed, partition_of
 from tests.simulation.harness import simulate as simulate_seed
 
 
@@ -172,6 +172,66 @@ def test_partitions_of_a_broker_that_keeps_batches_waiting_are_avoided():
     simulation.cluster.brokers[2].resume()
     simulation.producer.flush()
     assert len(simulation.all_values()) == 2010
+
+
+def without_keys(simulation: Simulation) -> dict[int, int]:
+    """Write rows without keys; return how many more rows each partition has."""
+    before = {partition: len(values) for partition, values in simulation.values().items()}
+    simulation.append([(None, b"x" * 100)] * 300)
+    simulation.producer.flush()
+    return {p: len(v) - before.get(p, 0) for p, v in simulation.values().items()}
+
+
+def refresh_metadata(simulation: Simulation) -> None:
+    simulation.run_for(1_000)
+    simulation.producer._metadata.request_update_now()
+    simulation.run_for(1_000)
+
+
+def test_rows_without_key_stay_in_the_rack_and_follow_its_leaders():
+    simulation = simulate(
+        partitions=3, partitioner_rack_aware="true", client_rack="b", batch_size="500"
+    )
+    simulation.cluster.racks = {1: "a", 2: "b", 3: "c"}
+    assert without_keys(simulation) == {0: 0, 1: 300, 2: 0}  # broker 2 leads partition 1
+    metrics = simulation.producer.metrics
+    assert metrics.same_rack_bytes == metrics.compressed_bytes > 0
+    simulation.cluster.move_leader("t", 1, 3)
+    refresh_metadata(simulation)
+    assert all(without_keys(simulation).values())  # no leader is in the rack
+    simulation.cluster.move_leader("t", 1, 2)
+    refresh_metadata(simulation)
+    without_keys(simulation)  # the first batch may be that of the last partition
+    assert without_keys(simulation) == {0: 0, 1: 300, 2: 0}
+    simulation.cluster.racks = {1: "b", 2: "a", 3: "c"}
+    refresh_metadata(simulation)
+    without_keys(simulation)
+    assert without_keys(simulation) == {0: 300, 1: 0, 2: 0}
+
+
+def test_the_rack_moves_no_row_with_a_key_or_a_partition():
+    simulation = simulate(partitions=3, partitioner_rack_aware="true", client_rack="b")
+    simulation.cluster.racks = {1: "a", 2: "b", 3: "c"}
+    simulation.append(keyed(300))
+    simulation.producer.flush()
+    for partition, records in simulation.cluster.records("t").items():
+        assert {partition_of(record.key, 3) for record in records} == {partition}
+    for partition in range(3):
+        simulation.append_to(partition, [b"mine"])
+    simulation.producer.flush()
+    assert all(b"mine" in values for values in simulation.values().values())
+    metrics = simulation.producer.metrics
+    assert 0 < metrics.same_rack_bytes < metrics.compressed_bytes
+
+
+@pytest.mark.parametrize(
+    "options", [{"client_rack": "b"}, {"partitioner_rack_aware": "true"}], ids=["off", "no rack"]
+)
+def test_without_the_option_or_a_rack_all_partitions_have_rows(options):
+    simulation = simulate(partitions=3, batch_size="500", **options)
+    simulation.cluster.racks = {1: "a", 2: "b", 3: "c"}
+    assert all(without_keys(simulation).values())
+
 
 
 # --- interceptors -----------------------------------------------------------------------------

@@ -547,7 +547,7 @@ CHOICES, AVAILABILITY_TIMEOUT_MS = 3000, 100
 EACH_ITS_NODE = make_cluster({"t": [(1, 0), (2, 0), (3, 0)]})
 
 
-def chosen(*queued, slow=()):
+def chosen(*queued, slow=(), cluster=EACH_ITS_NODE, **options):
     """How often each partition is chosen, of one, where queues have so many batches."""
     accumulator = make_accumulator(AVAILABILITY_TIMEOUT_MS)
     for topic_partition, count in zip((T0, T1, T2), queued):
@@ -555,11 +555,13 @@ def chosen(*queued, slow=()):
     for node_id in slow:
         for now_ms in (0, AVAILABILITY_TIMEOUT_MS + 1):
             accumulator.update_node_latency(node_id, could_send=False, now_ms=now_ms)
-    assigner = SlotAssigner(ProducerConfig.parse({"bootstrap.servers": "h:1"}), accumulator)
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    config = ProducerConfig.parse({"bootstrap.servers": "h:1", **named})
+    assigner = SlotAssigner(config, accumulator)
     topic, counts = TopicSlots("t", 0, 3, random.Random(7)), Counter()
     for _ in range(CHOICES):
         topic.sticky_slot = NO_SLOT
-        assigner.choose_sticky(topic, EACH_ITS_NODE)
+        assigner.choose_sticky(topic, cluster)
         counts[topic.sticky_slot] += 1
     return {slot: count / CHOICES for slot, count in counts.items()}
 
@@ -570,6 +572,24 @@ def test_a_queue_counts_by_how_much_shorter_it_is_than_the_longest():
     assert chosen(3, 1) == pytest.approx({0: 1 / 8, 1: 3 / 8, 2: 4 / 8}, abs=0.03)
     # The queue of a slow node does not count.
     assert chosen(3, 50, slow=[2]) == pytest.approx({0: 1 / 5, 2: 4 / 5}, abs=0.03)
+
+
+def test_in_a_rack_only_its_queues_count():
+    racks = dict(zip((1, 2, 3), "aab"))
+    nodes = {i: node._replace(rack=racks[i]) for i, node in EACH_ITS_NODE.nodes.items()}
+    cluster = EACH_ITS_NODE._replace(nodes=nodes)
+    aware = {"cluster": cluster, "partitioner_rack_aware": "true"}
+    assert chosen(**aware, client_rack="a") == {0: 1 / 2, 1: 1 / 2}
+    assert chosen(9, 9, 9, **aware, client_rack="b") == {2: 1}
+    # weights 1 and 3, whatever waits in the other rack
+    weighted = chosen(3, 1, 50, **aware, client_rack="a")
+    assert weighted == pytest.approx({0: 1 / 4, 1: 3 / 4}, abs=0.03)
+    # A rack without a leader, or with slow ones only, is none.
+    everywhere = dict.fromkeys(range(3), 1 / 3)
+    assert chosen(**aware, client_rack="c") == chosen(**aware) == everywhere
+    assert chosen(slow=[3], **aware, client_rack="b") == {0: 1 / 2, 1: 1 / 2}
+    assert chosen(cluster=cluster, client_rack="a") == everywhere
+
 
 
 def test_what_is_remembered_ends_with_the_snapshot_and_with_slow_nodes():

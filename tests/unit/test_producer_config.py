@@ -1,4 +1,4 @@
-"""The producer's keys against Kafka 4.3's ProducerConfig: defaults, bounds, rules across keys."""
+"""The producer's keys against Kafka 4.4's ProducerConfig: defaults, bounds, rules across keys."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from spark_kafka_sink.config.producer_config import ACKS_ALL, PRODUCER_CONFIG, P
 INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 BOOLEAN = ConfigType.BOOLEAN
 
-# From the sources of Kafka 4.3.0: ProducerConfig.CONFIG, CommonClientConfigs, CompressionType.
+# From the ConfigDef of Kafka 4.4.0: ProducerConfig.CONFIG, CommonClientConfigs, CompressionType.
 JAVA = {
     "acks": (STRING, "all"),
     "batch.size": (INT, 16384),
     "buffer.memory": (LONG, 33554432),
     "client.dns.lookup": (STRING, "use_all_dns_ips"),
+    "client.rack": (STRING, ""),
     "compression.gzip.level": (INT, -1),
     "compression.lz4.level": (INT, 9),
     "compression.type": (STRING, "none"),
@@ -39,6 +40,7 @@ JAVA = {
     "partitioner.adaptive.partitioning.enable": (BOOLEAN, True),
     "partitioner.availability.timeout.ms": (LONG, 0),
     "partitioner.ignore.keys": (BOOLEAN, False),
+    "partitioner.rack.aware": (BOOLEAN, False),
     "receive.buffer.bytes": (INT, 32768),
     "reconnect.backoff.max.ms": (LONG, 1000),
     "reconnect.backoff.ms": (LONG, 50),
@@ -77,7 +79,7 @@ def test_types_and_defaults_are_javas_or_the_difference_is_told(name: str) -> No
 
 def test_keys_that_java_does_not_have_as_such() -> None:
     others = {name for name in PRODUCER_CONFIG.keys if name not in JAVA}
-    assert others == {"bootstrap.servers", "client.id", "partitioner", "client.rack"}
+    assert others == {"bootstrap.servers", "client.id", "partitioner"}
     assert PRODUCER_CONFIG.keys["bootstrap.servers"].default is REQUIRED
     assert PRODUCER_CONFIG.keys["client.id"].java_default == "producer-N"
 

@@ -21,6 +21,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError
 from spark_kafka_sink.base.errors import (
     BootstrapError,
+    ConfigError,
     SupersededError,
     TopicError,
     error_named,
@@ -458,3 +459,22 @@ TASK = "from spark_kafka_sink.spark.task import prepare_process\nprepare_process
 def test_processes_that_plan_or_write_are_arranged(code):
     """On the driver, where nothing is waited for here, and in a task."""
     assert run(code + "import gc\nprint(gc.get_freeze_count() > 0)") == [str(bool(code))]
+
+
+def test_a_rack_is_resolved_by_the_task_alone(monkeypatch, tmp_path):
+    """The driver may lack the variable, and machines have different values."""
+
+    def rack_of(text):
+        options = {"kafka.bootstrap.servers": "h:1", "kafka.client.rack": text}
+        return task.with_own_rack(SinkOptions.parse(options).producer).client_rack
+
+    monkeypatch.delenv("RACK_OF_TEST", raising=False)
+    with pytest.raises(ConfigError, match=r"kafka\.client\.rack.*RACK_OF_TEST"):
+        rack_of("${env:RACK_OF_TEST}")
+    for zone in ("a", "b"):
+        monkeypatch.setenv("RACK_OF_TEST", f"zone-{zone}")
+        assert rack_of("${env:RACK_OF_TEST}") == f"zone-{zone}"
+    (tmp_path / "rack.properties").write_text("az=c\n")
+    assert rack_of(f"${{file:{tmp_path}/rack.properties:az}}") == "c"
+    assert rack_of("zone-d") == "zone-d"
+    assert rack_of("") == ""
