@@ -400,5 +400,9 @@ class NotKafkaError(RemoteProtocolError):
     """The first response of a peer shows that it has another protocol than Kafka's."""
 
 
+class MisroutedConnectionError(RemoteProtocolError):
+    """A connection has reached another cluster or broker than the client meant (KIP-1242)."""
+
+
 class UnsupportedVersionError(ProtocolError):
     """A broker has no version of an API in common with this client."""

@@ -389,6 +389,14 @@ PRODUCER_CONFIG = ConfigDef(
             LOW,
             "After how long without metadata kafka.bootstrap.servers is asked again in any case.",
         ),
+        flag(
+            "metadata.cluster.check.enable",
+            True,
+            LOW,
+            "Let brokers reject a connection that was meant for another cluster or broker "
+            "(KIP-1242). Without effect on brokers before Kafka 4.4, and with "
+            "kafka.metadata.recovery.strategy=none.",
+        ),
         ConfigKey(
             "client.dns.lookup",
             STRING,
@@ -539,6 +547,7 @@ class ProducerConfig:
     metadata_max_idle_ms: int
     metadata_recovery_strategy: str
     metadata_recovery_rebootstrap_trigger_ms: int
+    metadata_cluster_check_enable: bool
     client_dns_lookup: str
     transaction_timeout_ms: int
     client_id: str

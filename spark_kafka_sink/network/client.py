@@ -3,7 +3,7 @@
 One thread calls ``poll`` repeatedly. Other threads may call only ``wakeup`` and
 ``renew_connections``. Time and sockets are passed in.
 
-Source: ``NetworkClient``, ``ClusterConnectionStates``; KIP-219, KIP-601.
+Source: ``NetworkClient``, ``ClusterConnectionStates``; KIP-219, KIP-601, KIP-1242.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from spark_kafka_sink.base.clock import Clock, ExponentialBackoff, RandomSource
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     CredentialsUnavailableError,
+    MisroutedConnectionError,
     NotKafkaError,
     RemoteProtocolError,
     UnsupportedVersionError,
 )
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
+from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.network.interface import (
     Connected,
     Disconnected,
@@ -41,12 +43,14 @@ from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import (
     Authentication,
     Connection,
+    ExpectedBroker,
     InFlightRequest,
     OwnRequest,
     Ready,
     ResponseReceived,
     SaslClientFactory,
 )
+from spark_kafka_sink.protocol.messages.topics import MetadataResponse
 from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.protocol.types import Buffer
 
@@ -62,11 +66,17 @@ class ClientSettings(NamedTuple):
     socket_connection_setup_timeout_ms: int
     socket_connection_setup_timeout_max_ms: int
     connections_max_idle_ms: int
+    checks_cluster: bool = False
 
     @classmethod
     def of(cls, config: Any) -> ClientSettings:
         """Return the settings from a configuration that has fields of the same names."""
-        return cls(**{name: getattr(config, name) for name in cls._fields})
+        names = (name for name in cls._fields if name != "checks_cluster")
+        checks = (
+            config.metadata_cluster_check_enable
+            and config.metadata_recovery_strategy == "rebootstrap"
+        )
+        return cls(**{name: getattr(config, name) for name in names}, checks_cluster=checks)
 
 
 class ThrottleTimes:
@@ -142,6 +152,7 @@ class Connector:
         self._network = network
         self._rng = rng
         self._create_sasl_client = create_sasl_client
+        self.cluster_id: str | None = None
         self._pause = ExponentialBackoff(
             settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, rng
         )
@@ -189,11 +200,22 @@ class Connector:
             create_sasl_client, host = self._create_sasl_client, connection.node.host
             authentication = Authentication(lambda: create_sasl_client(host), self._rng)
             deadline_ms = connection.set_up_deadline_ms
-        connection.protocol = Connection(self._settings.client_id, authentication)
+        connection.protocol = Connection(
+            self._settings.client_id, authentication, self._expected(connection.node)
+        )
         connection.metrics.connected()
         buffers = connection.protocol.open(now_ms, deadline_ms)
         connection.note_sent(buffers, now_ms)
         self._network.send(connection.channel_id, buffers)
+
+    def _expected(self, node: Node) -> ExpectedBroker | None:
+        """Return what the broker of ``node`` checks; None while the cluster or broker is unknown.
+
+        An address of ``bootstrap.servers`` (with a negative id) may lead to any broker.
+        """
+        if self.cluster_id is None or node.node_id < 0:
+            return None
+        return ExpectedBroker(self.cluster_id, node.node_id)
 
 
 def sasl_hint(connection: NodeConnection) -> str:
@@ -237,6 +259,8 @@ class NetworkClient:
         """Called when a connection was lost or could not be set up."""
         self.on_refused: Callable[[AuthenticationError], None] | None = None
         """Called when a broker rejects this client for good, or this client the broker."""
+        self.on_misrouted: Callable[[], None] | None = None
+        """Called when a connection has reached another cluster or broker than the one meant."""
 
     # --- state of the nodes --------------------------------------------------------------------
 
@@ -535,6 +559,8 @@ class NetworkClient:
         except (RemoteProtocolError, UnsupportedVersionError) as error:
             self._lose(connection, str(error), now_ms)
             connection.is_not_kafka = isinstance(error, NotKafkaError)
+            if isinstance(error, MisroutedConnectionError) and self.on_misrouted is not None:
+                self.on_misrouted()
 
     def _handle_response(
         self, connection: NodeConnection, received: ResponseReceived, now_ms: int
@@ -544,12 +570,37 @@ class NetworkClient:
             reason = f"the answer to {what} came before all of it was sent"
             self._complete(connection.node, received.sent, now_ms, failure=reason)
             raise RemoteProtocolError(reason)
+        if isinstance(received.response, MetadataResponse):
+            self._check_cluster(connection, received, now_ms)
         connection.note_response(now_ms)
         throttle_time_ms = getattr(received.response, "throttle_time_ms", 0)
         sent = received.sent
         if throttle_time_ms > 0 and sent.version >= sent.request.throttled_from:
             self._throttle(connection, throttle_time_ms, now_ms)
         self._complete(connection.node, sent, now_ms, received)
+
+    def _check_cluster(
+        self, connection: NodeConnection, received: ResponseReceived, now_ms: int
+    ) -> None:
+        """Note the cluster at the first metadata from a broker that checks identities.
+
+        Later metadata of another cluster, which an address of ``bootstrap.servers`` may lead to,
+        is rejected, because records must not go to two clusters. The Java client follows it.
+        """
+        versions = connection.api_versions
+        assert isinstance(received.response, MetadataResponse)
+        found, known = received.response.cluster_id, self._connector.cluster_id
+        if not self._settings.checks_cluster or found is None:
+            return
+        if known is None and versions is not None and versions.checks_identity:
+            self._connector.cluster_id = found
+        elif known is not None and found != known:
+            reason = (
+                f"the broker is of the cluster {redacted(found)}, and this client writes to "
+                f"{redacted(known)}: check kafka.bootstrap.servers, DNS and proxies"
+            )
+            self._complete(connection.node, received.sent, now_ms, failure=reason)
+            raise MisroutedConnectionError(reason)
 
     def _throttle(self, connection: NodeConnection, throttle_time_ms: int, now_ms: int) -> None:
         connection.throttle(now_ms, now_ms + throttle_time_ms)

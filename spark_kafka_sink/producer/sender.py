@@ -114,6 +114,7 @@ class Sender:
         self._quota_waits = ThrottleTracker(self._client.pauses, self._metadata.snapshot)
         self._client.on_disconnect = lambda node: self._metadata.request_update()
         self._client.on_refused = self.fail
+        self._client.on_misrouted = self._metadata.rebootstrap
 
     @property
     def _state(self) -> SequenceTracker:

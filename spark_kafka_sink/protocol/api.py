@@ -18,6 +18,9 @@ IMPLICIT_PARTITIONS_VERSION = 2
 """transaction.version from which a produce request adds its partitions to the transaction, and the
 end of each transaction raises the epoch (KIP-890)."""
 
+IDENTITY_VERSION = 5
+"""Version of ApiVersions from which a request names the expected cluster and broker (KIP-1242)."""
+
 _TRANSACTION_VERSION = "transaction.version"
 _REQUEST_HEADER = struct.Struct(">hhi")
 _CORRELATION_ID = struct.Struct(">i")
@@ -55,6 +58,12 @@ class BrokerApiVersions:
     def from_response(cls, response: ApiVersionsResponse) -> BrokerApiVersions:
         ranges = {a.api_key: VersionRange(a.min_version, a.max_version) for a in response.api_keys}
         return cls(ranges, {f.name: f.max_version_level for f in response.finalized_features})
+
+    @property
+    def checks_identity(self) -> bool:
+        """Return True if the broker rejects connections that were meant for another (KIP-1242)."""
+        own = self._ranges.get(ApiVersionsRequest.api_key)
+        return own is not None and own.last >= IDENTITY_VERSION
 
     def supports(self, request_type: type[schema.Request]) -> bool:
         return self._common(request_type) is not None
@@ -186,3 +195,4 @@ def _api_versions_version(frame: bytes, at: int, version: int) -> int:
 
 
 UNSUPPORTED_VERSION_CODE = 35
+REBOOTSTRAP_REQUIRED_CODE = 129

@@ -26,6 +26,7 @@ from spark_kafka_sink.base.clock import RandomSource
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     LocalProtocolError,
+    MisroutedConnectionError,
     NotKafkaError,
     RemoteProtocolError,
     error_for_code,
@@ -354,6 +355,13 @@ class Ready(NamedTuple):
     throttle_time_ms: int
 
 
+class ExpectedBroker(NamedTuple):
+    """The broker that a connection is meant for, as metadata names it."""
+
+    cluster_id: str
+    node_id: int
+
+
 ProtocolEvent = Union[ResponseReceived, OwnRequest, Ready]
 
 
@@ -365,13 +373,20 @@ class Connection:
     ends_at_ms: from then on the broker accepts nothing, and the connection must be closed
     """
 
-    def __init__(self, client_id: str, authentication: Authentication | None = None) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        authentication: Authentication | None = None,
+        expected: ExpectedBroker | None = None,
+    ) -> None:
+        """``expected``: the broker rejects this connection if it is another; None: no check."""
         self.stage = Stage.NEW
         self.in_flight: deque[InFlightRequest] = deque()
         self.api_versions: api.BrokerApiVersions | None = None
         self.renew_at_ms = self.ends_at_ms = NEVER_MS
         self._client_id = client_id
         self._authentication = authentication
+        self._expected = expected
         self._next_correlation_id = 0
         self._received = bytearray()
         self._deadline_ms = 0
@@ -396,8 +411,15 @@ class Connection:
         deadline_ms: of all requests before Ready
         """
         self._deadline_ms = deadline_ms
+        # Without an expected broker, the version before saves older brokers a second request.
+        version = api.IDENTITY_VERSION - (self._expected is None)
+        return self._send_own(self._versions_request(), version, now_ms)
+
+    def _versions_request(self) -> ApiVersionsRequest:
         request = ApiVersionsRequest(SOFTWARE_NAME, __version__)
-        return self._send_own(request, request.max_version, now_ms)
+        if self._expected is not None:
+            request.cluster_id, request.node_id = self._expected
+        return request
 
     def authenticate_again(self, now_ms: int, deadline_ms: int) -> list[Buffer]:
         """Begin another session. Raises AuthenticationError without credentials."""
@@ -539,14 +561,25 @@ class Connection:
     ) -> tuple[Request | None, int | None]:
         """Return the request after ApiVersions, and its version if that is not the highest one."""
         if response.error_code == api.UNSUPPORTED_VERSION_CODE and version > 0:
-            again = ApiVersionsRequest(SOFTWARE_NAME, __version__)
+            again = self._versions_request()
             return again, api.fallback_version(response, version)
+        if response.error_code == api.REBOOTSTRAP_REQUIRED_CODE:
+            raise MisroutedConnectionError(self._misrouting())
         if response.error_code:
             raise RemoteProtocolError(f"ApiVersions: {error_for_code(response.error_code)}")
         self._take_versions(response)
         if version >= ApiVersionsRequest.throttled_from:
             self._throttle_time_ms = response.throttle_time_ms
         return None if self._authentication is None else self._authentication.begin(), None
+
+    def _misrouting(self) -> str:
+        expected = self._expected
+        meant = "" if expected is None else f" of the cluster {redacted(expected.cluster_id)}"
+        return (
+            "the connection has reached another broker, or a broker of another cluster, than the "
+            f"one meant{meant} (REBOOTSTRAP_REQUIRED): check DNS, proxies and load balancers "
+            "between this machine and the brokers"
+        )
 
     def _take_versions(self, response: ApiVersionsResponse) -> None:
         if response.error_code == 0:

@@ -32,6 +32,7 @@ from tests.simulation.transactions import KAFKA_4_3 as TRANSACTIONS_OF_4_3
 from tests.simulation.transactions import Transactions
 
 KAFKA_4_3 = {0: (0, 13), 3: (0, 13), 18: (0, 4), 22: (0, 5)}
+KAFKA_4_4 = {**KAFKA_4_3, 18: (0, 5)}
 KAFKA_2_1 = {0: (0, 7), 3: (0, 7), 18: (0, 2), 22: (0, 1)}
 
 # A follower's next fetch after an election.
@@ -63,6 +64,7 @@ class SimCluster:
         self.scheduler = scheduler
         self.rng = rng
         self.api_versions = dict(KAFKA_4_3)
+        self.cluster_id = "sim"
         self.racks: dict[int, str] = {}
         self.topics: dict[str, Topic] = {}
         self.brokers = {i: SimBroker(i, self) for i in range(1, brokers + 1)}
@@ -317,7 +319,9 @@ class SimCluster:
         self, broker: SimBroker, request: schema.Request, version: int, reply: Reply
     ) -> None:
         if isinstance(request, client.ApiVersionsRequest):
-            reply(self.api_versions_response(0))
+            meant = request.cluster_id, request.node_id
+            is_other = meant[0] is not None and meant != (self.cluster_id, broker.node_id)
+            reply(self.api_versions_response(code("REBOOTSTRAP_REQUIRED") if is_other else 0))
         elif isinstance(request, topics.MetadataRequest):
             self.metadata_requests += 1
             reply(self._metadata(broker, request))
@@ -378,7 +382,7 @@ class SimCluster:
         ]
         described = [self._describe(broker, t.name or "", request) for t in request.topics or []]
         return topics.MetadataResponse(
-            brokers=brokers, cluster_id="sim", controller_id=1, topics=described
+            brokers=brokers, cluster_id=self.cluster_id, controller_id=1, topics=described
         )
 
     def _describe(

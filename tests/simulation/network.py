@@ -93,6 +93,11 @@ class SimNetwork:
         self._servers[address, old[1]] = self._servers.pop(old)
         self.cut_all(server, "Connection reset by peer")
 
+    def route(self, server: Server, other: Server) -> None:
+        """Connections to ``server`` lead to ``other`` from now on; the open ones are cut."""
+        self._servers[self._address_of(server)] = other
+        self.cut_all(server, "Connection reset by peer")
+
     def tell_address(self, server: Server) -> None:
         """Who looks the server's name up from now on gets its address."""
         self.names.addresses[server.host] = [self._address_of(server)[0]]

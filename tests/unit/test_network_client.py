@@ -50,7 +50,7 @@ from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.security.mechanisms import PlainSaslClient
 from tests.simulation.time import SimClock
 from tests.unit.batches import NODES
-from tests.unit.frames import ready_connection
+from tests.unit.frames import read_request, ready_connection
 from tests.unit.record_api_versions import FUTURE_VERSION, recorded
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork
 from tests.unit.simulated_time import NO_JITTER
@@ -630,3 +630,33 @@ class TestNoCommonVersion:
             metadata_of(answer)
         for words in ("old.example:9092", *said):
             assert words in str(raised.value)
+
+
+def test_a_version_that_kafka_has_not_released_is_not_used():
+    """InitProducerId 6 (KIP-939) is unstable in Kafka 4.4: brokers offer it by a test setting."""
+    offered = api.BrokerApiVersions({InitProducerIdRequest.api_key: api.VersionRange(0, 6)})
+    assert offered.latest_usable_version(InitProducerIdRequest) == 5
+    alone = api.BrokerApiVersions({InitProducerIdRequest.api_key: api.VersionRange(6, 6)})
+    assert not alone.supports(InitProducerIdRequest)
+
+
+class TestMisroutedConnections:
+    """KIP-1242, with brokers that offer ApiVersions 5."""
+
+    def connections(self, cluster_id=None):
+        world = World()
+        world.network.offered[ApiVersionsRequest] = (0, 5)
+        world.client._connector.cluster_id = cluster_id
+        sent, send = [], world.network.send
+
+        def record(channel_id, buffers):
+            sent.append(read_request(buffers, world.network.offered))
+            send(channel_id, buffers)
+
+        world.network.send = record
+        world.become_ready()
+        return [(version, request.cluster_id, request.node_id) for request, version, _ in sent]
+
+    def test_a_connection_names_the_broker_once_the_cluster_is_known(self):
+        assert self.connections() == [(4, None, -1)]
+        assert self.connections("c") == [(5, "c", NODE.node_id)]

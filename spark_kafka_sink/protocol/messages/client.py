@@ -45,7 +45,7 @@ class FinalizedFeatureKey:
 class ApiVersionsResponse(Message):
     api_key = 18
     min_version = 0
-    max_version = 4
+    max_version = 5
     flexible_from = 3
 
     error_code: int = wire(INT16)
@@ -63,17 +63,22 @@ class ApiVersionsResponse(Message):
 
 @dataclass(slots=True)
 class ApiVersionsRequest(Request):
-    """ApiVersions (18): the API versions of a broker. Versions 0-4; KIP-35, KIP-511, KIP-584."""
+    """ApiVersions (18): the API versions of a broker. Versions 0-5; KIP-35, KIP-511, KIP-584.
+
+    cluster_id, node_id: the expected broker, which rejects the request if it is another (KIP-1242)
+    """
 
     api_key = 18
     min_version = 0
-    max_version = 4
+    max_version = 5
     flexible_from = 3
     response_type = ApiVersionsResponse
     throttled_from = 2
 
     client_software_name: str = wire(STRING, "3+", ignorable=True)
     client_software_version: str = wire(STRING, "3+", ignorable=True)
+    cluster_id: str | None = wire(STRING, "5+", nullable="5+", ignorable=True)
+    node_id: int = wire(INT32, "5+", default=-1, ignorable=True)
 
 
 @dataclass(slots=True)
