@@ -57,7 +57,8 @@ def test_nothing_is_written_to_the_other_cluster_and_nothing_is_lost(node_ids):
     assert clusters.astray == 0
     producer = clusters.simulation.producer
     failure = producer.client.last_failure(producer._metadata.snapshot.nodes[1])
-    assert failure is not None and "REBOOTSTRAP_REQUIRED" in failure
+    assert failure is not None
+    assert "REBOOTSTRAP_REQUIRED" in failure
     clusters.mend(*node_ids)
     producer.flush()
     assert clusters.astray == 0

@@ -233,7 +233,6 @@ def test_without_the_option_or_a_rack_all_partitions_have_rows(options):
     assert all(without_keys(simulation).values())
 
 
-
 # --- interceptors -----------------------------------------------------------------------------
 
 

@@ -591,7 +591,6 @@ def test_in_a_rack_only_its_queues_count():
     assert chosen(cluster=cluster, client_rack="a") == everywhere
 
 
-
 def test_what_is_remembered_ends_with_the_snapshot_and_with_slow_nodes():
     topic = TopicSlots("t", 0, 3, random.Random(7))
     lost = make_cluster({"t": [(9, 0), (2, 0), (3, 0)]})

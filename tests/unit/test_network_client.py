@@ -612,9 +612,9 @@ class TestNoCommonVersion:
         [
             # The connection is useless then: its reason stands beside the address.
             pytest.param(
-                lambda version: body_v0({API_VERSIONS: (5, 9)}, UNSUPPORTED_VERSION),
+                lambda version: body_v0({API_VERSIONS: (6, 9)}, UNSUPPORTED_VERSION),
                 BootstrapError,
-                ("ApiVersions:", "0 to 4", "5 to 9"),
+                ("ApiVersions:", "0 to 5", "6 to 9"),
                 id="of ApiVersions itself",
             ),
             pytest.param(
