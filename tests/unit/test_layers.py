@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "transactions": {"client", "config", "record", "protocol"},
     "spark": {
         *("columns", "config", "client", "formats", "metrics", "producer", "protocol", "record"),
-        *("registry", "transactions"),
+        *("registry", "security.references", "transactions"),
     },
     "localkafka": {"client", "network", "protocol"},
     "jobs": {"config"},
@@ -82,7 +82,8 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
         "transactions",
     },
     "spark.task": {
-        *("columns", "config", "formats", "producer", "record", "spark", "transactions"),
+        *("columns", "config", "formats", "producer", "record", "security.references", "spark"),
+        "transactions",
     },
 }
 """Modules of the room ``spark``: what the driver loads knows little, ``task`` knows both sides."""
