@@ -7,6 +7,7 @@ milliseconds.
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Callable, Sequence
 from random import Random
@@ -249,6 +250,19 @@ class AdminClient(BlockingClient):
                 if response is not None:
                     return response
             self._controller = None
+
+
+_MAX_SIMILAR = 3
+
+
+def similar_topics(admin: AdminClient, name: str, deadline_ms: int) -> list[str]:
+    """Return existing topics with names like ``name``, the nearest first.
+
+    Brokers list the topics that this principal may DESCRIBE. Raises as ``AdminClient.metadata``.
+    """
+    described = admin.metadata(None, False, deadline_ms).topics
+    names = [topic.name for topic in described if topic.name and not topic.is_internal]
+    return difflib.get_close_matches(name, set(names) - {name}, n=_MAX_SIMILAR)
 
 
 def brokers_of(response: MetadataResponse) -> list[Node]:

@@ -90,7 +90,7 @@ _ADMIN_OPTION = "it is an option of admin clients, and this is a writer"
 # Names of ConsumerConfig, ShareConsumerConfig and AdminClientConfig of Kafka 4.4 that a producer
 # does not have: jobs pass one set of options to Spark's reader and to the writer.
 _CONSUMER_KEYS = (
-    *("allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
+    *("auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
     *("default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics"),
     *("fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "group.id", "group.instance.id"),
     *("group.protocol", "group.remote.assignor", "heartbeat.interval.ms", "isolation.level"),

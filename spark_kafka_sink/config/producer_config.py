@@ -488,6 +488,14 @@ PRODUCER_CONFIG = ConfigDef(
             "TCP receive buffer. -1: the operating system decides.",
         ),
         flag(
+            "allow.auto.create.topics",
+            True,
+            LOW,
+            "Ask brokers to create missing topics, which they do with auto.create.topics.enable. "
+            "false: reject a missing topic, and name existing topics with similar names. Kafka's "
+            "consumer has this option; the Java producer always asks.",
+        ),
+        flag(
             "enable.metrics.push",
             True,
             LOW,
@@ -558,6 +566,7 @@ class ProducerConfig:
     socket_connection_setup_timeout_max_ms: int
     send_buffer_bytes: int
     receive_buffer_bytes: int
+    allow_auto_create_topics: bool
     enable_metrics_push: bool
     client_rack: str
     # security.protocol, ssl.*, sasl.*

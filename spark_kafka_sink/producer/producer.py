@@ -98,7 +98,7 @@ class KafkaProducer:
         self._metadata = Metadata(
             bootstrap_addresses(config), metadata_settings(config), retry_backoff
         )
-        creates_by_asking = config.topic_creation is None
+        creates_by_asking = config.topic_creation is None and config.allow_auto_create_topics
         updater = MetadataUpdater(self._metadata, self.client, monitor, creates_by_asking)
         cluster = ClusterAccess(self.client, self._metadata, updater)
         self.pool = BufferPool(config.buffer_memory, _page_size(config.buffer_memory))

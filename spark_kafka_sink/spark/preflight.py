@@ -30,9 +30,10 @@ from spark_kafka_sink.base.errors import (
     TopicError,
     advice_for,
     error_for_code,
+    error_named,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.admin import AdminClient, configs_of, create_missing
+from spark_kafka_sink.client.admin import AdminClient, configs_of, create_missing, similar_topics
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.config.sink_keys import DeadLetterConfig, TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -214,12 +215,52 @@ def _check_named(
 ) -> None:
     """Check a topic that an option names. creation: None if brokers may create it"""
     timeout_ms = min(options.preflight_timeout_ms, options.producer.max_block_ms)
-    described = admin.metadata([topic], creation is None, admin.deadline_in(timeout_ms))
-    if creation is not None and _is_missing(described):
+    described = admin.metadata([topic], False, admin.deadline_in(timeout_ms))
+    if not _is_missing(described):
+        _check_topic(topic, described)
+        return
+    if creation is not None:
         create_missing(admin, [topic], creation, options.preflight_timeout_ms)
-        # Ask again: not every broker knows a new topic at once.
+    if creation is not None or options.producer.allow_auto_create_topics:
+        # Not every broker knows a new topic at once.
         described = admin.metadata([topic], True, admin.deadline_in(timeout_ms))
+    if _is_missing(described):
+        raise _missing_error(admin, options, topic)
     _check_topic(topic, described)
+    if creation is None:
+        log_once([_creation_warning(topic, _similar(admin, topic, timeout_ms))])
+
+
+def _missing_error(admin: AdminClient, options: SinkOptions, topic: str) -> TopicError:
+    if options.producer.allow_auto_create_topics:
+        problem = ", and the brokers did not create it when asked"
+        cure = "create it, or allow auto.create.topics.enable on the brokers"
+    else:
+        problem = ", and kafka.allow.auto.create.topics=false forbids its creation"
+        cure = "create it, or correct its name"
+    similar = _similar(admin, topic, options.preflight_timeout_ms)
+    return TopicError(
+        f"topic '{topic}' does not exist{problem}: {cure}; if it does exist, the principal may "
+        f"not DESCRIBE it{similar}",
+        error_named("UNKNOWN_TOPIC_OR_PARTITION"),
+    )
+
+
+def _creation_warning(topic: str, similar: str) -> str:
+    return (
+        f"topic '{topic}' did not exist, and the brokers created it just now, because this write "
+        f"asked for it{similar}. If the name is a typing error, delete the topic; "
+        "kafka.allow.auto.create.topics=false rejects missing topics"
+    )
+
+
+def _similar(admin: AdminClient, topic: str, timeout_ms: int) -> str:
+    """Return a part of a message that names similar topics; empty if there is none."""
+    try:
+        names = similar_topics(admin, topic, admin.deadline_in(timeout_ms))
+    except KafkaSinkError:
+        return ""  # the message must not wait for what is only advice
+    return f". Topics with similar names: {', '.join(names)}" if names else ""
 
 
 def _is_missing(response: MetadataResponse) -> bool:
@@ -230,12 +271,5 @@ def _is_missing(response: MetadataResponse) -> bool:
 def _check_topic(topic: str, response: MetadataResponse) -> None:
     for described in response.topics:
         error = error_for_code(described.error_code)
-        if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
-            raise TopicError(
-                f"topic '{topic}' does not exist, and the brokers did not create it when asked: "
-                "create it, or allow auto.create.topics.enable on the brokers; if it does exist, "
-                "the principal may not DESCRIBE it",
-                error,
-            )
         if described.error_code and error.name != "LEADER_NOT_AVAILABLE":
             raise TopicError(f"topic '{topic}': {error}: {advice_for(error)}", error)

@@ -503,8 +503,7 @@ def _missing(
         return failed(
             subject,
             "does not exist, or this principal may not DESCRIBE it",
-            "create it, or set topic.creation.enable=true; brokers with auto.create.topics.enable "
-            "create it when the job starts",
+            f"create it, or set topic.creation.enable=true{by_brokers}{similar}",
         )
     brokers = len(admin.nodes(admin.deadline_in(timeout_ms)))
     if creation.replication_factor > brokers:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import logging
 import socket
 import subprocess
 import sys
@@ -17,10 +18,12 @@ from spark_kafka_sink.base.errors import ConfigError, DeliveryError, KafkaSinkEr
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient, create_missing
 from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
+from spark_kafka_sink.spark import preflight
 from tests.broker.producing import (
     Topics,
     append,
@@ -298,6 +301,56 @@ def test_a_topic_that_is_missing(strict_kafka, checkpoint):
     going_on = Planned.telling(missing, given)
     assert going_on.has_gone_on
     assert missing in going_on.log
+
+
+def checked(kafka, topic, **more):
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic, **more}
+    preflight.check_cluster(SinkOptions.parse(options), is_stream=False)
+
+
+def test_a_topic_that_brokers_create_because_of_a_typing_error_is_one_warning(kafka, caplog):
+    for name in ("paid-orders-eu", "paid-orders-us"):
+        kafka.create_topic(name)
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        checked(kafka, "paid-order-eu")
+        checked(kafka, "paid-order-eu", **{"kafka.client.id": "again"})
+        checked(kafka, "paid-orders-eu")
+    (warning,) = caplog.messages
+    assert warning.startswith(
+        "topic 'paid-order-eu' did not exist, and the brokers created it just now, because this "
+        "write asked for it. Topics with similar names: paid-orders-eu, paid-orders-us. If the "
+    )
+    assert "kafka.allow.auto.create.topics=false rejects missing topics" in warning
+
+
+def test_topics_that_brokers_may_not_create(kafka, admin):
+    """Neither the driver nor a task asks for the topic to be created."""
+    kafka.create_topic("sold-items")
+    never = {"kafka.allow.auto.create.topics": "false"}
+    with pytest.raises(TopicError) as refused:
+        checked(kafka, "sold-itens", **never)
+    assert str(refused.value).startswith(
+        "topic 'sold-itens' does not exist, and kafka.allow.auto.create.topics=false forbids its "
+        "creation: create it, or correct its name; "
+    )
+    assert str(refused.value).endswith(". Topics with similar names: sold-items")
+
+    def write_within(timeout_ms):
+        more = {"max_block_ms": str(timeout_ms), "allow_auto_create_topics": "false"}
+        with producer_for(kafka.bootstrap_servers, **more) as producer:
+            append(producer, "sold-itens", [b"1"])
+
+    reason = "topic 'sold-itens': UNKNOWN_TOPIC_OR_PARTITION"
+    assert reason in reason_given_time(write_within, TopicError, 1_000, reason)
+    (topic,) = admin.metadata(["sold-itens"], False, admin.deadline_in(PATIENCE_MS)).topics
+    assert topic.error_code == UNKNOWN_TOPIC
+
+
+def test_topics_with_similar_names_are_named_where_brokers_create_none(strict_kafka):
+    strict_kafka.create_topic("returned-items")
+    with pytest.raises(TopicError) as refused:
+        checked(strict_kafka, "return-items", **{"kafka.max.block.ms": "500"})
+    assert str(refused.value).endswith(". Topics with similar names: returned-items")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_a_misspelt_consumers_option_is_answered_with_its_own_name(name: str, ne
 
 
 CONSUMERS_AND_ADMINS = [
-    *("allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
+    *("auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
     *("default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics"),
     *("fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "group.id", "group.instance.id"),
     *("group.protocol", "group.remote.assignor", "heartbeat.interval.ms", "isolation.level"),
@@ -49,7 +49,7 @@ CONSUMERS_AND_ADMINS = [
     *("partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode"),
     *("share.acquire.mode", "value.deserializer", "bootstrap.controllers"),
 ]
-"""Of ConsumerConfig and AdminClientConfig of kafka-clients 4.3.0, without the producer's."""
+"""Of ConsumerConfig and AdminClientConfig of kafka-clients 4.3.0, without this sink's own."""
 
 
 @pytest.mark.parametrize("name", CONSUMERS_AND_ADMINS)

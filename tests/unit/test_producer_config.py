@@ -80,7 +80,8 @@ def test_types_and_defaults_are_javas_or_the_difference_is_told(name: str) -> No
 
 def test_keys_that_java_does_not_have_as_such() -> None:
     others = {name for name in PRODUCER_CONFIG.keys if name not in JAVA}
-    assert others == {"bootstrap.servers", "client.id", "partitioner"}
+    own = {"bootstrap.servers", "client.id", "partitioner"}
+    assert others == own | {"allow.auto.create.topics"}
     assert PRODUCER_CONFIG.keys["bootstrap.servers"].default is REQUIRED
     assert PRODUCER_CONFIG.keys["client.id"].java_default == "producer-N"
 
