@@ -25,8 +25,8 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
 )
 from spark_kafka_sink.base.model import NO_NODE_ID, Node
-from spark_kafka_sink.client.admin import AdminClient, configs_or_reason
-from spark_kafka_sink.config.producer_config import ACKS_ALL, ProducerConfig, TopicCreation
+from spark_kafka_sink.client.admin import AdminClient, configs_or_reason, similar_topics
+from spark_kafka_sink.config.producer_config import ACKS_ALL, ProducerConfig
 from spark_kafka_sink.config.security_config import SecurityConfig
 from spark_kafka_sink.config.security_keys import PLAINTEXT
 from spark_kafka_sink.config.sink_keys import DeadLetterConfig, ExactlyOnceConfig
@@ -444,7 +444,7 @@ def topic(
         described = admin.metadata([name], False, admin.deadline_in(timeout_ms)).topics[0]
         error = error_for_code(described.error_code)
         if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
-            yield _missing(admin, subject, config.topic_creation, timeout_ms)
+            yield _missing(admin, subject, name, config, timeout_ms)
             return
     except KafkaSinkError as failure:
         yield failed(subject, str(failure))
@@ -497,14 +497,18 @@ def dead_letters(
 
 
 def _missing(
-    admin: AdminClient, subject: str, creation: TopicCreation | None, timeout_ms: int
+    admin: AdminClient, subject: str, name: str, config: ProducerConfig, timeout_ms: int
 ) -> Finding:
+    creation = config.topic_creation
     if creation is None:
-        return failed(
-            subject,
-            "does not exist, or this principal may not DESCRIBE it",
-            f"create it, or set topic.creation.enable=true{by_brokers}{similar}",
-        )
+        cure = "create it, or set topic.creation.enable=true"
+        if config.allow_auto_create_topics:
+            cure += "; brokers with auto.create.topics.enable create it when the job starts"
+        similar = similar_topics(admin, name, admin.deadline_in(timeout_ms))
+        if similar:
+            cure += f". Topics with similar names: {', '.join(similar)}"
+        problem = "does not exist, or this principal may not DESCRIBE it"
+        return failed(subject, problem, cure)
     brokers = len(admin.nodes(admin.deadline_in(timeout_ms)))
     if creation.replication_factor > brokers:
         return failed(

@@ -141,7 +141,6 @@ BOUNDS = {
     "compression.lz4.level": (1, 17),
     "compression.zstd.level": (-131072, 22),
     "partitioner.availability.timeout.ms": (0, None),
-    "metadata.cluster.check.enable": (BOOLEAN, True),
     "metadata.max.age.ms": (0, None),
     "metadata.max.idle.ms": (5000, None),
     "metadata.recovery.rebootstrap.trigger.ms": (0, None),
