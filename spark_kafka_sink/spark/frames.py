@@ -38,6 +38,7 @@ from spark_kafka_sink.spark.planning import (
     plan_transactions,
 )
 from spark_kafka_sink.spark.row_planning import InputLayout, plan_rows
+from spark_kafka_sink.spark.versions import check_pandas
 from spark_kafka_sink.spark.writer import (
     QUERY_ID_PROPERTY,
     abort_batch,
@@ -224,6 +225,7 @@ def write(df: DataFrame, options: Mapping[str, object]) -> None:
             {"kafka.bootstrap.servers": "broker:9092", "topic": "events"},
         )
     """
+    check_pandas()
     _Write(df, parse_options(_as_text(options)), is_job=True).run()
 
 
@@ -233,8 +235,8 @@ def batch_writer(options: Mapping[str, object]) -> BatchWriter:
     options: as for ``write``. With exactly-once delivery, query and number identify a micro-batch;
     or ``write.id`` and the number if that option is set
 
-    Raises ConfigError for options. The function raises the same errors as ``write``, which end the
-    query.
+    Raises ConfigError for options, and without pandas. The function raises the same errors as
+    ``write``, which end the query.
 
     Example::
 
@@ -250,6 +252,7 @@ class BatchWriter(Enveloped):
     """Writes micro-batches. It can be pickled, and the user's own function may call it."""
 
     def __init__(self, options: Mapping[str, object]) -> None:
+        check_pandas()
         texts = _as_text(options)
         name, value = _EXACTLY_ONCE
         self._has_write_id = _WRITE_ID in texts and texts.get(name, "").strip().lower() == value

@@ -22,6 +22,8 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_sink.base.errors import ConfigError
+
 try:
     import pyspark
 except ImportError as error:
@@ -97,6 +99,19 @@ def require_data_sources() -> None:
             "and df.writeStream.foreachBatch(spark_kafka_sink.batch_writer(options)) a stream, "
             "with the same options"
         )
+
+
+def check_pandas() -> None:
+    """Raise ConfigError if ``DataFrame.mapInArrow`` would fail because pandas is missing or old."""
+    from pyspark.sql.pandas.utils import require_minimum_pandas_version
+
+    try:
+        require_minimum_pandas_version()
+    except ImportError as error:
+        raise ConfigError(
+            "spark_kafka_sink.write and batch_writer need pandas on the driver, because Spark's "
+            f'mapInArrow does: pip install "pykafka-sink[spark]" ({error})'
+        ) from None
 
 
 def lacks_unix_sockets() -> bool:

@@ -155,7 +155,7 @@ def test_the_recipe_is_conda_forges_and_needs_what_the_wheel_needs(platform):
     }
     needed.add(f"python {project['requires-python']}")
     assert set(rendered["requirements"]["run"]) == needed
-    [spark] = project["optional-dependencies"]["spark"]
+    spark, _ = project["optional-dependencies"]["spark"]
     assert rendered["requirements"]["run_constraints"] == [spark.replace(">=", " >=")]
 
 

@@ -55,6 +55,14 @@ def test_the_wheel_holds_the_kernels_of_the_platforms_that_its_name_tells(wheel)
     assert not any(name.startswith("spark_kafka_sink/record/kernels/") for name in names)
 
 
+def test_the_extra_that_the_readme_installs_has_what_mapinarrow_needs():
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extra = project["optional-dependencies"]["spark"]
+    assert {one.partition(">=")[0] for one in extra} == {"pyspark", "pandas"}
+    assert "[spark]" in (REPOSITORY / "README.md").read_text("utf-8")
+
+
 def test_the_compiler_is_the_one_that_the_sources_name():
     tomllib = pytest.importorskip("tomllib")  # Python 3.11
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]

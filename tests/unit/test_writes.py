@@ -58,6 +58,19 @@ def run_python(code, **environment):
     return done.stdout.split()
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: spark_kafka_sink.batch_writer(OPTIONS),
+        lambda: spark_kafka_sink.write(Frame([0]), OPTIONS),
+    ],
+)
+def test_missing_pandas_is_an_error_before_anything_runs(monkeypatch, made):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigError, match=r'need pandas .*pip install "pykafka-sink\[spark\]"'):
+        made()
+
+
 class TestWrite:
     def test_a_message_from_each_partition(self):
         frames.write(Frame([1, 0, 2]), OPTIONS)
