@@ -39,6 +39,7 @@ from spark_kafka_sink.network.node_connection import (
     NodeConnection,
     OnComplete,
 )
+from spark_kafka_sink.network.outages import Outages
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import (
     Authentication,
@@ -261,6 +262,8 @@ class NetworkClient:
         """Called when a broker rejects this client for good, or this client the broker."""
         self.on_misrouted: Callable[[], None] | None = None
         """Called when a connection has reached another cluster or broker than the one meant."""
+        self.outages: Outages | None = None
+        """Logs which brokers are away; None logs none."""
 
     # --- state of the nodes --------------------------------------------------------------------
 
@@ -395,6 +398,8 @@ class NetworkClient:
         """Wait up to ``timeout_ms`` for events; call ``on_complete`` of completed requests."""
         if self._is_renewal_asked:
             self._end_connections()
+        if self.outages is not None:
+            timeout_ms = self.outages.wait_ms(timeout_ms, now_ms)
         deadline_ms = self._next_deadline_ms()
         if deadline_ms is not None:
             timeout_ms = min(timeout_ms, deadline_ms - now_ms)
@@ -408,6 +413,8 @@ class NetworkClient:
         if deadline_ms is not None and now_ms >= deadline_ms:
             for connection in list(self._by_channel.values()):
                 self._check_deadlines(connection, now_ms)
+        if self.outages is not None:
+            self.outages.log(now_ms)
         completed, self._completed = self._completed, []
         for on_complete, response in completed:
             on_complete(response, now_ms)
@@ -479,6 +486,8 @@ class NetworkClient:
         if connection.is_connected:
             connection.addresses = []  # may have changed: resolve the host name again (KAFKA-12193)
         connection.fail(reason, now_ms + self._connector.pause_ms(connection))
+        if self.outages is not None:
+            self.outages.note_failure(connection, now_ms)
         if self.on_disconnect is not None:
             self.on_disconnect(connection.node)
         for request in lost:
@@ -616,6 +625,8 @@ class NetworkClient:
         connection.is_not_kafka = False
         connection.last_used_ms = now_ms
         connection.failed_attempts = 0
+        if self.outages is not None:
+            self.outages.note_usable(connection.node, now_ms)
         if event.throttle_time_ms > 0:
             self._throttle(connection, event.throttle_time_ms, now_ms)
 

@@ -39,6 +39,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import UNKNOWN_LIMITS, TopicLimits
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.interface import Network
+from spark_kafka_sink.network.outages import Outages
 from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender, RowChecks
@@ -335,6 +336,7 @@ class ThreadedProducer(KafkaProducer):
         network = SelectorNetwork(*sizes, open_channel)
         monitor, create_topics = ThreadMonitor(), topic_creator(config)
         super().__init__(config, network, SystemClock(), random.Random(), monitor, create_topics)
+        self.client.outages = Outages()
         self.begin_task(topics)
         self._is_closing = False
         self._close_at_ms: int | None = None

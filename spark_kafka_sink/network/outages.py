@@ -1,0 +1,117 @@
+"""Log one WARNING when a broker goes away and one when it is back, once per executor.
+
+Each task slot of an executor has its own Python process, and each process its own connections. A
+process that finds a broker away locks one byte of a file, whose position stands for the executor
+and the broker. Only the process that gets the lock logs. The system releases the lock when the
+process ends, so no outage can stay marked as logged.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from functools import cache
+from zlib import crc32
+
+from spark_kafka_sink.base.machine import PrivateFolderError, private_folder
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.network.node_connection import NodeConnection
+
+logger = logging.getLogger(__name__)
+
+LOGGED_AFTER_MS = 3_000
+"""A connection that is replaced within this time is no outage."""
+
+# Address of a broker -> since when it is away. Its next client may be of another task.
+_logged: dict[str, int] = {}
+
+
+class Outages:
+    """Brokers that one client has lost, or could not connect to, and that it still needs."""
+
+    def __init__(self) -> None:
+        # Broker id -> its connection, and since when it is away; until it is logged.
+        self._lost: dict[int, tuple[NodeConnection, int]] = {}
+
+    def note_failure(self, connection: NodeConnection, now_ms: int) -> None:
+        """Record a lost connection. ``bootstrap.servers`` have errors of their own."""
+        if connection.node.node_id >= 0 and connection.node.address not in _logged:
+            self._lost.setdefault(connection.node.node_id, (connection, now_ms))
+
+    def note_usable(self, node: Node, now_ms: int) -> None:
+        """Record that requests can be sent to ``node``; log it if its outage was logged."""
+        self._lost.pop(node.node_id, None)
+        since_ms = _logged.pop(node.address, None)
+        if since_ms is not None:
+            _unlock(node.address)
+            logger.warning(f"{node} is back, after {(now_ms - since_ms) / 1000:.0f} s")
+
+    def wait_ms(self, timeout_ms: int, now_ms: int) -> int:
+        """Return ``timeout_ms``, or the shorter time after which an outage is to be logged."""
+        for connection, since_ms in self._lost.values():
+            left_ms = since_ms + LOGGED_AFTER_MS - now_ms
+            if left_ms > 0 and _is_needed(connection):
+                timeout_ms = min(timeout_ms, left_ms)
+        return timeout_ms
+
+    def log(self, now_ms: int) -> None:
+        """Log the brokers that have been away for LOGGED_AFTER_MS and are still tried."""
+        for node_id, (connection, since_ms) in list(self._lost.items()):
+            if now_ms - since_ms < LOGGED_AFTER_MS or not _is_needed(connection):
+                continue
+            del self._lost[node_id]
+            node = connection.node
+            if node.address not in _logged and _lock(node.address):
+                _logged[node.address] = since_ms
+                logger.warning(
+                    f"{node} cannot be reached: {connection.last_failure}. Records for its "
+                    "partitions wait for it, or for another leader, up to "
+                    "kafka.delivery.timeout.ms"
+                )
+
+
+def _is_needed(connection: NodeConnection) -> bool:
+    """Return True if the client has tried to connect again since it lost the connection."""
+    return connection.failed_attempts > 1 or connection.has_channel
+
+
+# --- one process of an executor logs --------------------------------------------------------------
+
+
+@cache
+def _lock_file() -> int | None:
+    """Return the descriptor of this user's lock file; None if there is no folder for it."""
+    try:
+        path = private_folder("outages") / "lock"
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except (OSError, PrivateFolderError):
+        return None
+
+
+def _position(address: str) -> int:
+    """Return the byte of the file that stands for a broker and this executor.
+
+    All Python workers of an executor are children of one process, Spark's daemon.
+    """
+    return os.getppid() << 32 | crc32(address.encode())
+
+
+def _lock(address: str) -> bool:
+    """Return True if this process is to log; also if the machine cannot lock files."""
+    file = _lock_file()
+    if file is None:
+        return True
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _position(address))
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _unlock(address: str) -> None:
+    file = _lock_file()
+    if file is not None:
+        fcntl.lockf(file, fcntl.LOCK_UN, 1, _position(address))
