@@ -20,9 +20,18 @@ This page is for engineers who read or collect metrics: it is the reference of a
 `spark_kafka_sink/metrics/`; do not edit it.
 
 Each task counts its work and returns the counts to the driver in its commit message. The driver adds
-the counts up and writes **one JSON line for each micro-batch or job**, to its log (`metrics.log`) and to
-the places that the options `metrics.*` name. When a line `commit` appears, all its records are in Kafka,
-and with exactly-once they are visible.
+the counts up and writes **one JSON line for each micro-batch or job** to the places that the options
+`metrics.*` name, such as `metrics.path`. When a line `commit` appears, all its records are in Kafka, and with
+exactly-once they are visible.
+
+The driver's log gets one line of at most 160 characters for each batch (`metrics.log`):
+
+```
+2026-11-24 10:02:11,480 INFO spark_kafka_sink.spark.commit: batch 12 of orders: 24,000,000 records, 1.1 GiB in 4.0 s, 62 % waiting for acknowledgements
+```
+
+It has the number of the batch, the query, records, bytes after compression, the time from planning to committing, and
+the largest part of that time. With `log.format=json` the log gets the JSON line instead.
 
 ## The line
 
@@ -30,7 +39,7 @@ The schema has version {LINE_VERSION}. Later versions of the sink may add fields
 or disappears, the line gets another version. Unknown values are omitted. The line has sums and counts
 instead of averages, so that lines can be added up. `pykafka-sink metrics schema` prints the JSON Schema.
 
-A line in the log has at most 16 KiB: with many partitions it has only their extremes, and it omits
+A JSON line in the log has at most 16 KiB: with many partitions it has only their extremes, and it omits
 topics and brokers. Files get everything.
 
 """  # noqa: E501

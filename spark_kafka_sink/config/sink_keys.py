@@ -284,8 +284,9 @@ METRICS_KEYS = (
         "metrics.log",
         True,
         LOW,
-        "Log a JSON line for every committed batch on the driver. Aborts are always logged. "
-        "A line in the log has at most 16 KiB: with many partitions, only the extremes.",
+        "Log one line for every committed batch on the driver: its number, records, bytes, time, "
+        "and what took most of the time. With log.format=json, log the JSON line of metrics "
+        "instead, with at most 16 KiB. Aborts are always logged.",
     ),
     ConfigKey(
         "metrics.path",
@@ -294,7 +295,7 @@ METRICS_KEYS = (
         _problem_of_path,
         MEDIUM,
         "File on the driver to which the JSON line of every committed or aborted batch is "
-        "appended, besides the log, with all partitions: docs/metrics.md. Or the URI of a "
+        "appended, with all partitions: docs/metrics.md. Or the URI of a "
         "folder, as s3://bucket/folder, in which each line becomes a file of its own: of any "
         "file system that pyarrow.fs knows on the driver.",
         hides_value=True,
@@ -668,9 +669,9 @@ SINK_OPTIONS = ConfigDef(
             "text",
             one_of("text", "json"),
             LOW,
-            "text, or json: each line is a JSON document with time, level, logger and message, or "
-            "in place of the message the line of metrics. Where the application has set up "
-            "Python's logging, its own format counts.",
+            "text, or json: each line is a JSON document with time, level, logger and message. For "
+            "a batch it has the JSON line of metrics instead of the message. If the application "
+            "has set up Python's logging, its own format applies.",
         ),
         *FORMAT_KEYS,
         *REGISTRY_KEYS,

@@ -19,6 +19,7 @@ from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
+from spark_kafka_sink.metrics.figures import abort_text, batch_text
 from spark_kafka_sink.metrics.line import (
     LINE_VERSION,
     BatchMetrics,
@@ -32,7 +33,7 @@ from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.versions import WriterCommitMessage
-from spark_kafka_sink.spark.worker import DOCUMENT, ensure_log_handler
+from spark_kafka_sink.spark.worker import DOCUMENT, ensure_log_handler, logs_json
 from spark_kafka_sink.transactions.model import DriverToken, TaskTransaction, TransactionPlan
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ def report_commit(
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     line = summary.line("commit", micro_batch_id, **more)
     if is_logged:
-        _log(logging.INFO, log_line(line))
+        _log(logging.INFO, batch_text(line), line)
     _write_outputs(outputs, line)
 
 
@@ -298,13 +299,18 @@ def report_abort(
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     more["note"] = note
     line = summary.line("abort", micro_batch_id, **more)
-    _log(logging.WARNING, log_line(line))
+    _log(logging.WARNING, abort_text(line), line)
     _write_outputs(outputs, line)
 
 
-def _log(level: int, line: Line) -> None:
+def _log(level: int, text: str, line: Line) -> None:
+    """Log the text; with ``log.format=json`` log the line instead."""
     ensure_log_handler()
-    logger.log(level, json.dumps(line), extra={DOCUMENT: line})
+    if logs_json():
+        document = log_line(line)
+        logger.log(level, json.dumps(document), extra={DOCUMENT: document})
+    else:
+        logger.log(level, text)
 
 
 def _write_outputs(outputs: MetricsOutputs, line: Line) -> None:

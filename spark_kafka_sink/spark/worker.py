@@ -33,7 +33,7 @@ else:
 logger = logging.getLogger("spark_kafka_sink")
 
 DOCUMENT = "spark_kafka_sink_document"
-"""Attribute of a log record whose message is a JSON document: the document."""
+"""Attribute of a log record about a batch: the batch's line of metrics."""
 _is_json = False  # log.format of this process
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -45,6 +45,11 @@ def set_up(options: SinkOptions) -> None:
     if options.log_level is not None:
         logger.setLevel(options.log_level.upper())
     ensure_log_handler()
+
+
+def logs_json() -> bool:
+    """Return True if this process logs JSON: ``log.format``."""
+    return _is_json
 
 
 def ensure_log_handler() -> None:

@@ -150,8 +150,9 @@ def _run_top(arguments: argparse.Namespace) -> int:
 # --- metrics -------------------------------------------------------------------------------------
 
 _METRICS = """\
-The sink writes one JSON line for each micro-batch or job: to the log, and to the file that option
-metrics.path names. docs/metrics.md has every field of it, and which of Kafka's metrics it gives.
+The sink writes one JSON line for each micro-batch or job to the file that option metrics.path
+names, and with log.format=json to the log. docs/metrics.md has every field of it, and which of
+Kafka's metrics it gives.
 """
 _METRICS_EXAMPLES = (
     ("the JSON Schema of a line", "pykafka-sink metrics schema"),

@@ -12,20 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.tools.report_figures import (
+from spark_kafka_sink.metrics.figures import (
     OTHER,
-    WAITING,
+    QUOTA_WAIT,
+    batch_duration_ms,
+    count,
+    duration,
+    percent,
+    size,
+)
+from spark_kafka_sink.tools.report_figures import (
     Broker,
     Facts,
     Finding,
     Line,
-    batch_duration_ms,
     brokers,
-    count,
-    duration,
     partition_skew,
-    percent,
-    size,
     slow_broker,
     task_skew,
 )
@@ -163,16 +165,14 @@ def _throttled(facts: Facts) -> Iterator[Finding]:
         "kafka.client.id, compress more, or take less per micro-batch (maxOffsetsPerTrigger, "
         "maxFilesPerTrigger). More tasks do not help: they share the quota"
     )
-    # In a batch with other troubles pauses may be few: they explain no more than they took.
-    taken = (pauses_ms + left_ms) / max(facts.number("task_ms"), 1)
     title = "throttled by a quota of the brokers"
-    yield Finding("throttled", title, text, advice, min(facts.waiting, taken, 1.0))
+    yield Finding("throttled", title, text, advice, facts.shares[QUOTA_WAIT])
 
 
 def _limited(facts: Facts) -> Iterator[Finding]:
-    waited_ms = facts.number("limit_wait_ms")
-    share = min(waited_ms / max(facts.number("task_ms"), 1), facts.waiting)
-    if not facts.is_waiting or share < WAITING:
+    share = facts.shares["limit_wait_ms"]
+    waited_ms = share * facts.number("task_ms")
+    if not facts.is_long(share):
         return
     name = "max.bytes.per.second.per.task"
     limit = facts.setting(name)

@@ -1,52 +1,13 @@
-"""Figures of one line of metrics, and their text for people."""
+"""Facts about one line of metrics for the rules of the report: brokers, and uneven load."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from statistics import median
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.node_metrics import quantile_ms
-
-# --- numbers for people --------------------------------------------------------------------------
-
-_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def count(number: float) -> str:
-    """Return a whole number with separated thousands."""
-    return f"{number:,.0f}"
-
-
-def size(number: float) -> str:
-    """Return bytes in the largest unit that gives at least 1."""
-    for unit in _BYTES:
-        if abs(number) < 1024 or unit == _BYTES[-1]:
-            break
-        number /= 1024
-    return f"{number:,.0f} {unit}" if unit == "B" or number >= 100 else f"{number:,.1f} {unit}"
-
-
-def duration(ms: float) -> str:
-    """Return milliseconds in a suitable unit."""
-    if ms < 1000:
-        return f"{ms:,.0f} ms"
-    seconds = ms / 1000
-    if seconds < 120:
-        return f"{seconds:,.1f} s"
-    minutes = seconds / 60
-    return f"{minutes:,.1f} min" if minutes < 120 else f"{minutes / 60:,.1f} h"
-
-
-def percent(share: float) -> str:
-    """Return a share of 1 in percent."""
-    return f"{100 * share:.0f} %"
-
-
-def moment(time_ms: float) -> str:
-    """Return milliseconds since 1970 as a time in UTC."""
-    return f"{datetime.fromtimestamp(time_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
+from spark_kafka_sink.metrics.figures import QUOTA_WAIT, count, shares
 
 
 def left_out(texts: int) -> str:
@@ -54,66 +15,6 @@ def left_out(texts: int) -> str:
     if texts == 1:
         return "1 text left out: no line of this sink"
     return f"{count(texts)} texts left out: no lines of this sink"
-
-
-# --- the parts of a batch's time -----------------------------------------------------------------
-
-
-class Part(NamedTuple):
-    """A part of task time. field: of ``metrics``"""
-
-    field: str
-    name: str
-
-
-PARTS = (
-    Part("input_wait_ms", "waiting for Spark's rows"),
-    Part("encode_ms", "encoding"),
-    Part("compress_ms", "compressing"),
-    Part("metadata_wait_ms", "waiting for metadata"),
-    Part("buffer_wait_ms", "waiting for buffer memory"),
-    Part("ack_wait_ms", "waiting for acknowledgements"),
-    Part("transaction_begin_ms", "beginning transactions"),
-    Part("load_ms", "loading"),
-)
-OTHER = "other"
-COMMIT = "committing"
-PLANNING = "planning"
-NAMES = (*(part.name for part in PARTS), OTHER, COMMIT, PLANNING)
-"""The parts of a batch's seconds, in the order of display."""
-
-
-def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return each field's share of the tasks' time, for ``PARTS`` and ``OTHER``: together 1.
-
-    Compression beside the task's thread may make the parts longer than the tasks; then the shares
-    are those of the parts' sum. All shares are 0 without a time.
-    """
-    times = {part.field: float(metrics.get(part.field) or 0) for part in PARTS}
-    known = sum(times.values())
-    whole = max(known, float(metrics.get("task_ms") or 0))
-    if not whole:
-        return {**dict.fromkeys(times, 0.0), OTHER: 0.0}
-    return {**{field: ms / whole for field, ms in times.items()}, OTHER: (whole - known) / whole}
-
-
-def batch_duration_ms(line: Mapping[str, Any]) -> float:
-    """Return planning, elapsed (first task's start to last task's end) and commit time, in ms."""
-    return sum(float(line.get(name) or 0) for name in ("planning_ms", "elapsed_ms", "commit_ms"))
-
-
-def largest_part(line: Mapping[str, Any]) -> str:
-    """Return the name of the largest part of a batch's time; "" if nothing is known."""
-    found = shares(line.get("metrics") or {})
-    elapsed_ms = float(line.get("elapsed_ms") or 0)
-    times = [(found[part.field] * elapsed_ms, part.name) for part in PARTS]
-    times += [
-        (found[OTHER] * elapsed_ms, OTHER),
-        (float(line.get("commit_ms") or 0), COMMIT),
-        (float(line.get("planning_ms") or 0), PLANNING),
-    ]
-    most_ms, name = max(times)
-    return name if most_ms > 0 else ""
 
 
 # --- input and output of rules -------------------------------------------------------------------
@@ -124,6 +25,9 @@ WAITING = 0.2
 """Least share of task time in waiting for brokers that is reported."""
 LEAST_WAITING_MS = 100.0
 """Least ms of the mean task. Each waits some ms for its last acknowledgement, however fast."""
+
+
+_BROKER_WAITS = ("buffer_wait_ms", "ack_wait_ms", QUOTA_WAIT)
 
 
 class Finding(NamedTuple):
@@ -146,7 +50,7 @@ class Finding(NamedTuple):
 class Facts(NamedTuple):
     """A line, and values that several rules need.
 
-    waiting: share of task time that tasks waited for brokers
+    waiting: share of task time that tasks waited for brokers, quotas included
     """
 
     line: Line
@@ -159,7 +63,7 @@ class Facts(NamedTuple):
         """Return the facts of one line."""
         metrics = line.get("metrics") or {}
         found = shares(metrics)
-        return cls(line, metrics, found, found["buffer_wait_ms"] + found["ack_wait_ms"])
+        return cls(line, metrics, found, sum(found[name] for name in _BROKER_WAITS))
 
     def number(self, name: str) -> float:
         """Return one of ``metrics``; 0 if the line lacks it."""
@@ -171,10 +75,13 @@ class Facts(NamedTuple):
 
     @property
     def is_waiting(self) -> bool:
-        """True if waiting for brokers is long enough to report, as a share and per mean task."""
-        times_ms = self.number("buffer_wait_ms") + self.number("ack_wait_ms")
-        tasks = float(self.line.get("tasks") or 1)
-        return self.waiting >= WAITING and times_ms / tasks >= LEAST_WAITING_MS
+        """True if waiting for brokers is long enough to report."""
+        return self.is_long(self.waiting)
+
+    def is_long(self, share: float) -> bool:
+        """Return True if a wait is long enough to report: of task time, and of the mean task."""
+        mean_ms = self.number("task_ms") / float(self.line.get("tasks") or 1)
+        return share >= WAITING and share * mean_ms >= LEAST_WAITING_MS
 
     def setting(self, name: str) -> str | None:
         """Return the value of an option, None if the line lacks it."""

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.metrics.figures import PART_FIELDS
 from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS, COUNTERS, LATENCY, LINE
 from spark_kafka_sink.metrics.reading import (
     LARGEST,
@@ -32,7 +33,6 @@ from spark_kafka_sink.metrics.reading import (
     read_line,
 )
 from spark_kafka_sink.tools.report_advice import Causes
-from spark_kafka_sink.tools.report_figures import PARTS
 
 PIECE_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 16 * 1024 * 1024
@@ -346,9 +346,9 @@ LINE_COLUMNS = (
     "failed_attempts",
 )
 METRICS_COLUMNS = (
-    *(part.field for part in PARTS),
-    *("task_ms", "uncompressed_bytes", "compressed_bytes", "record_retries", "throttle_time_ms"),
-    *("record_errors", "request_latency_max_ms", "throttle_left_ms"),
+    *PART_FIELDS,
+    *("task_ms", "uncompressed_bytes", "compressed_bytes", "record_retries"),
+    *("record_errors", "request_latency_max_ms"),
 )
 LATENCY_COLUMNS = ("p50_ms", "p95_ms", "p99_ms")
 TIMES = ("planning_ms", "elapsed_ms", "commit_ms")

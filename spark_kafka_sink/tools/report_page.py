@@ -18,22 +18,22 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.metrics.reading import LineTail
-from spark_kafka_sink.tools.report_advice import batch_name, line_findings, overall_findings
-from spark_kafka_sink.tools.report_figures import (
+from spark_kafka_sink.metrics.figures import (
     NAMES,
+    PART_FIELDS,
     PARTS,
-    Finding,
     batch_duration_ms,
-    brokers,
     count,
     duration,
     largest_part,
-    left_out,
     moment,
+    part_times,
     percent,
     size,
 )
+from spark_kafka_sink.metrics.reading import LineTail
+from spark_kafka_sink.tools.report_advice import batch_name, line_findings, overall_findings
+from spark_kafka_sink.tools.report_figures import Finding, brokers, left_out
 from spark_kafka_sink.tools.report_lines import (
     MOST_LATEST,
     TIMES,
@@ -190,7 +190,8 @@ def _rates(columns: dict[str, Values], at: _PointReducer) -> dict[str, Values]:
 
 def _parts(columns: dict[str, Values], at: _PointReducer) -> dict[str, Values]:
     """Return the parts' seconds: tasks run in parallel, so their shares divide the elapsed time."""
-    times = [np.nan_to_num(columns[part.field]) for part in PARTS]
+    found = {name: np.nan_to_num(columns[name]) for name in PART_FIELDS}
+    times = list(part_times(found, np.minimum).values())
     known = np.sum(times, axis=0)
     whole = np.fmax(known, np.nan_to_num(columns["task_ms"]))
     seconds = columns["elapsed_ms"] / 1000

@@ -26,9 +26,10 @@ from spark_kafka_sink.base.node_metrics import (
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.metrics.figures import MOST_IN_LOG, batch_text
 from spark_kafka_sink.metrics.line import MOST_LOGGED_PARTITIONS
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
-from spark_kafka_sink.spark import frames, source
+from spark_kafka_sink.spark import frames, source, worker
 from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_JOB_NOTE,
     AT_LEAST_ONCE_NOTE,
@@ -266,8 +267,16 @@ def logged(caplog):
     return caplog
 
 
+@pytest.fixture
+def logged_json(logged, monkeypatch):
+    monkeypatch.setattr(worker, "_is_json", True)
+    return logged
+
+
 @pytest.mark.parametrize("topics", [1, 10_000])
-def test_a_line_of_the_log_is_bounded_and_the_file_has_everything(topics, path, to_path, logged):
+def test_a_line_of_the_log_is_bounded_and_the_file_has_everything(
+    topics, path, to_path, logged_json
+):
     partitions = {
         TopicPartition(f"{number % topics}".rjust(249, "t"), number // topics): PartitionReport(
             10**12, 10**12 + number, number + 1, 10**11 + number, 10**12 + number
@@ -277,8 +286,8 @@ def test_a_line_of_the_log_is_bounded_and_the_file_has_everything(topics, path, 
     one = message(partitions, "7a1b" * 9, records=10**15)
     report_commit([one], 10**9, True, to_path, transactions=10_000, commit_ms=10**6)
     report_abort([one, None], 10**9, to_path, error="\u00e9" * 500, application_id="a" * 64)
-    assert [len(record.message) < 16 * 1024 for record in logged.records] == [True, True]
-    line = json.loads(logged.records[0].message)
+    assert [len(record.message) < 16 * 1024 for record in logged_json.records] == [True, True]
+    line = json.loads(logged_json.records[0].message)
     assert "partitions" not in line
     summary = line["partitions_summary"]
     assert (summary["topics"], summary["partitions"]) == (topics, 10_000)
@@ -289,13 +298,13 @@ def test_a_line_of_the_log_is_bounded_and_the_file_has_everything(topics, path, 
         assert sum(map(len, line["partitions"].values())) == 10_000
 
 
-def test_as_many_partitions_as_are_logged_one_by_one_are_within_the_bound(logged):
+def test_as_many_partitions_as_are_logged_one_by_one_are_within_the_bound(logged_json):
     partitions = {
         TopicPartition(f"{number}".rjust(249, "t"), 10**6): PartitionReport(*[10**15] * 5)
         for number in range(MOST_LOGGED_PARTITIONS)
     }
     report_commit([message(partitions, "7a1b" * 9)], 10**9, True, NOWHERE)
-    (record,) = logged.records
+    (record,) = logged_json.records
     assert len(record.message) < 16 * 1024
     assert len(json.loads(record.message)["partitions"]) == MOST_LOGGED_PARTITIONS
 
@@ -306,8 +315,50 @@ def test_commits_are_logged_on_demand_and_aborts_always(logged):
     report_commit([], 5, True, NOWHERE)
     report_abort([None], 6, NOWHERE)
     assert [record.levelname for record in logged.records] == ["INFO", "WARNING"]
-    events = [json.loads(record.message) for record in logged.records]
+    committed, aborted = (record.message for record in logged.records)
+    assert committed == "batch 5: 0 records, 0 B in 0 ms"
+    expected = "batch 6 was aborted: 1 of 1 tasks did not end, 0 records acknowledged. "
+    assert aborted == expected + AT_LEAST_ONCE_NOTE
+
+
+def test_json_goes_to_the_log_on_demand(logged_json):
+    report_commit([], 5, True, NOWHERE)
+    report_abort([None], 6, NOWHERE)
+    events = [json.loads(record.message) for record in logged_json.records]
     assert [(e["event"], e["batch_id"]) for e in events] == [("commit", 5), ("abort", 6)]
+
+
+def test_an_abort_in_the_log_has_note_and_error_in_one_line(logged):
+    more = {"note": "See `pykafka-sink transactions list`", "error": "Error: a\n  b\x1b[2J"}
+    report_abort([message()], None, NOWHERE, query_name="q\nINFO forged", **more)
+    assert logged.messages == [
+        "job of q\\nINFO forged was aborted: 0 of 1 tasks did not end, 0 records acknowledged. "
+        "See `pykafka-sink transactions list`. Error: a b\\x1b[2J"
+    ]
+
+
+@pytest.mark.parametrize("batch_id", [None, 0, 10**12])
+@pytest.mark.parametrize("query_name", [None, "orders", "é" * 300])
+@pytest.mark.parametrize("records", [0, 1, 10**12])
+@pytest.mark.parametrize("more", [{}, {"commit_ms": 10**9, "replay": "dropped: before"}])
+def test_a_batch_in_the_log_has_few_characters(batch_id, query_name, records, more):
+    partitions = {A0: PartitionReport(0, 0, records, 10**15, 10**15)}
+    done = message(partitions, "7a1b" * 9, ack_wait_ns=10**13, compressed_bytes=10**15)
+    done.started_at_ms, done.dead_letters = 10**12, {"too-large": records}
+    line = BatchSummary.merge([done]).line("commit", batch_id, query_name=query_name, **more)
+    text = batch_text(line)
+    assert len(text) <= MOST_IN_LOG
+    assert text.startswith("job" if batch_id is None else f"batch {batch_id}")
+    assert f"{records:,} record" in text
+
+
+def test_what_a_batch_in_the_log_has():
+    done = message({A0: PartitionReport(0, 11, 12, 50, 60)}, compressed_bytes=50)
+    done.started_at_ms, done.dead_letters = 10**12, {"too-large": 2, "null-key": 1}
+    done.metrics.task_ns, done.metrics.input_wait_ns = 2 * 10**9, 10**9 + 10**7
+    line = BatchSummary.merge([done]).line("commit", 7, query_name="orders")
+    expected = "12 records, 50 B in 2.0 s, 3 dead letters, 50 % waiting for Spark's rows"
+    assert batch_text(line) == f"batch 7 of orders: {expected}"
 
 
 def test_a_metrics_file_that_cannot_be_written_does_not_undo_a_commit(tmp_path):

@@ -14,6 +14,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import commit, worker
 from spark_kafka_sink.spark.commit import report_commit
 from spark_kafka_sink.spark.worker import ensure_log_handler, set_up
+from tests.unit.report_lines import task, times
 
 NOWHERE = MetricsOutputs()
 
@@ -48,8 +49,8 @@ class TestWhere:
         report_commit([], 5, True, NOWHERE)
         report_commit([], 6, True, NOWHERE)
         first, second = capsys.readouterr().err.splitlines()
-        assert " INFO spark_kafka_sink.spark.commit: {" in first
-        assert json.loads(second[second.index("{") :])["batch_id"] == 6
+        assert " INFO spark_kafka_sink.spark.commit: batch 5: 0 records" in first
+        assert " INFO spark_kafka_sink.spark.commit: batch 6: 0 records" in second
         assert len(bare_logger.handlers) == 1
 
     def test_logging_that_is_set_up_is_left_alone(self, bare_logger: logging.Logger) -> None:
@@ -71,9 +72,9 @@ class TestWhere:
         application.setLevel(logging.WARNING)
         report_commit([], 7, True, NOWHERE)
         first, second, third = capsys.readouterr().err.splitlines()
-        assert " INFO spark_kafka_sink.spark.commit: {" in first
+        assert " INFO spark_kafka_sink.spark.commit: batch 5: " in first
         assert second == "written by another module"
-        assert json.loads(third)["batch_id"] == 6
+        assert third.startswith("batch 6: ")
         assert bare_logger.handlers == []
 
     def test_all_loggers_are_below_one(self) -> None:
@@ -104,10 +105,22 @@ class TestHowMuch:
         assert capsys.readouterr().err == ""
         set_up(options(log_level="Info"))
         report_commit([], 6, True, NOWHERE)
-        assert "commit" in capsys.readouterr().err
+        assert " batch 6: " in capsys.readouterr().err
 
 
 class TestForm:
+    def test_a_batch_is_one_short_line(
+        self, bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        done = task(0, [3_000_000] * 8, **times(4000, ack_wait=2500))
+        report_commit([done], 12, True, NOWHERE)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.endswith(
+            ": batch 12 of 0b1c: 24,000,000 records, 1.1 GiB in 4.0 s, "
+            "62 % waiting for acknowledgements"
+        )
+        assert len(line) <= 160
+
     def test_json(self, bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
         set_up(options(log_format="json"))
         report_commit([], 5, True, NOWHERE)

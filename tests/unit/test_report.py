@@ -13,11 +13,11 @@ import pytest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.columns.dead_letters import CAUSES
+from spark_kafka_sink.metrics.figures import NAMES, count, duration, moment, percent, size
 from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS
 from spark_kafka_sink.spark.commit import BatchSummary
 from spark_kafka_sink.tools import report_lines
 from spark_kafka_sink.tools.report_advice import line_findings, overall_findings
-from spark_kafka_sink.tools.report_figures import NAMES, count, duration, moment, percent, size
 from spark_kafka_sink.tools.report_lines import LineAggregate, collect, files_of, parse
 from spark_kafka_sink.tools.report_page import MOST_POINTS, points, render
 from tests.unit.report_lines import (

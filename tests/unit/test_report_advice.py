@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.metrics.figures import OTHER, largest_part, shares
 from spark_kafka_sink.tools import report_advice
 from spark_kafka_sink.tools.report_advice import line_findings
-from spark_kafka_sink.tools.report_figures import OTHER, Finding, largest_part, shares
+from spark_kafka_sink.tools.report_figures import Finding
 from tests.unit.report_lines import (
     CODEC_BOUND,
     EVEN,

@@ -7,9 +7,9 @@ import sys
 
 import pyarrow as pa
 
+from spark_kafka_sink.metrics.figures import shares
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.spark.commit import TimedInput
-from spark_kafka_sink.tools.report_figures import shares
 
 ROWS = pa.record_batch([pa.array([b"v"])], names=["value"])
 MODULE = "spark_kafka_sink.localkafka.processes"

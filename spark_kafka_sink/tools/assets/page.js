@@ -22,7 +22,7 @@
       line("MiB/s", "bytes_per_s", "main", {scale: 1 / MIB}),
       line("slowest batch of the point", "least_bytes_per_s", 4, {many: true, thin: true, scale: 1 / MIB}),
       line("fastest", "most_bytes_per_s", 1, {many: true, thin: true, scale: 1 / MIB})]},
-    rate: {unit: "%", lines: [line("size after compression", "rate", 9, {scale: 100})]},
+    rate: {unit: "%", lines: [line("size after compression", "rate", 11, {scale: 100})]},
   };
   const MARKS = [["aborted", "A", "--bad", "aborted"], ["errors", "E", "--bad", "records refused"], ["dead", "D", "--bad", "dead letters"],
     ["attempts", "F", "--bad", "task attempts failed"], ["retries", "R", "--slow", "records sent again"],
