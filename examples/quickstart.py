@@ -5,13 +5,17 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from spark_kafka_sink.jobs.progress import Steps
 from spark_kafka_sink.localkafka import LocalKafka
 
 os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark's Python workers run in this environment
-spark = SparkSession.builder.master("local[2]").getOrCreate()
-with LocalKafka() as kafka:  # a real broker; its data are removed at the end
+step = Steps(out=sys.stderr).step  # shows each step and its time
+with step("Starting Spark"):
+    spark = SparkSession.builder.master("local[2]").getOrCreate()
+with LocalKafka(step=step) as kafka:  # a real broker; its data are removed at the end
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "value.format": "json"}
     sink = spark.range(1000).coalesce(1).write.format("pykafka-sink").mode("append")
-    sink.options(**options).save(topic="numbers")
+    with step("Writing 1,000 rows"):
+        sink.options(**options).save(topic="numbers")
     reader = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", "numbers"]
     print(kafka.run_tool("ConsoleConsumer", *reader, "--from-beginning", "--max-messages", "5"))

@@ -33,10 +33,9 @@ from typing import Any
 
 from demo_parts.reading import PARTITIONS, TOPIC, Content, ReadBack, read_back, value_reader
 
-from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.machine import child_environment
 from spark_kafka_sink.jobs.progress import Steps
-from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafka
+from spark_kafka_sink.localkafka import LocalKafka
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FILES = 24
@@ -252,12 +251,8 @@ def run(steps: Steps, work: Path, arguments: argparse.Namespace) -> bool:
         with steps.step("Unpacking the flights that left New York City in 2013") as step:
             sent = write_input(input_folder, arguments.flights)
             step.say(f"{sent.rows:,} flights in {FILES} CSV files")
-        with steps.step(
-            f"Starting Kafka {DEFAULT_VERSION}: the first time, 45 MB are downloaded"
-        ) as step:
-            kafka = stack.enter_context(LocalKafka())
-            kafka.create_topic(TOPIC, partitions=PARTITIONS)
-            step.say(f"Kafka {DEFAULT_VERSION} is at {kafka.bootstrap_servers}")
+        kafka = stack.enter_context(LocalKafka(step=steps.step))
+        kafka.create_topic(TOPIC, partitions=PARTITIONS)
         process = stack.enter_context(
             Stream(kafka.bootstrap_servers, input_folder, work, format_options(url))
         )
@@ -284,7 +279,7 @@ def declare_arguments() -> argparse.ArgumentParser:
 def main() -> int:
     """Return the exit status: 0 if all flights were read back, 1 for a failure, 130 for Ctrl-C."""
     arguments = declare_arguments().parse_args()
-    steps = Steps(SystemClock(), sys.stdout)
+    steps = Steps()
     with tempfile.TemporaryDirectory(prefix="pykafka-sink-demo-") as folder:
         try:
             is_equal = run(steps, Path(folder), arguments)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.clock import Clock, SystemClock
 
 # --- lag of a stream behind its input topics -----------------------------------------------------
 
@@ -185,14 +185,17 @@ class Step:
 
 
 class Steps:
-    """Shows steps, one after the other, and the total time since this object was created."""
+    """Shows steps, one after the other, and the total time since this object was created.
 
-    def __init__(self, clock: Clock, out: TextIO) -> None:
-        self._clock = clock
-        self._out = out
-        self._is_terminal = out.isatty()
+    out: standard output by default
+    """
+
+    def __init__(self, clock: Clock | None = None, out: TextIO | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._out = out or sys.stdout
+        self._is_terminal = self._out.isatty()
         self._is_coloured = self._is_terminal and "NO_COLOR" not in os.environ
-        self._started_at_ms = clock.now_ms()
+        self._started_at_ms = self._clock.now_ms()
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:

@@ -23,6 +23,7 @@ from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.localkafka import settings
 from spark_kafka_sink.localkafka.certificates import write_private
 from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
+from spark_kafka_sink.localkafka.jars import Step, print_step
 from spark_kafka_sink.localkafka.processes import BrokerProcess, SupervisorClient, Toolbox
 from spark_kafka_sink.localkafka.security import (
     SECURED_LISTENER,
@@ -253,6 +254,8 @@ class LocalKafka:
     jvm_options: for every broker.
     folder: parent of the temporary folder.
     start_timeout_ms, stop_timeout_ms: ms until brokers must serve, and must have shut down.
+    step: called with a title before each step that downloads, starts or waits; its result is a
+        context manager around the step. By default, titles are lines on standard error.
 
     Example
     -------
@@ -277,6 +280,7 @@ class LocalKafka:
         folder: str | Path | None = None,
         start_timeout_ms: int = 90_000,
         stop_timeout_ms: int = 60_000,
+        step: Step = print_step,
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers must be at least 1, not {brokers}")
@@ -294,7 +298,8 @@ class LocalKafka:
         self._stop_timeout_ms = stop_timeout_ms
         self._clock: Clock = SystemClock()
         self._supervisor: SupervisorClient | None = None
-        self._toolbox = Toolbox(self.version)
+        self._step = step
+        self._toolbox = Toolbox(self.version, step)
         self._secured: dict[str, SecuredListener] = {}
         self._brokers: dict[int, BrokerProcess] = {}
 
@@ -317,6 +322,11 @@ class LocalKafka:
         if self._supervisor is not None:
             return
         self._toolbox.fetch()
+        count = "a broker" if len(self.broker_ids) == 1 else f"{len(self.broker_ids)} brokers"
+        with self._step(f"Starting {count} of Kafka {self.version}"):
+            self._start_brokers()
+
+    def _start_brokers(self) -> None:
         self._supervisor = SupervisorClient(self._parent_folder)
         try:
             folder = self._supervisor.folder

@@ -5,8 +5,9 @@ Every set of jars has its own folder in the cache folder: ``PYKAFKA_SINK_CACHE``
 only when it is complete, so a download may be interrupted, or run twice at once.
 
 Jars are code. Jars of another user are not loaded (``base/machine.py``), and Ivy's own caches
-in the home directory are not used. Jars named in ``digests/`` must have the digest there. Ivy
-compares all others with the repository's checksums while it fetches.
+in the home directory are not used: Ivy's files are in the folder of the download, under its lock.
+Jars named in ``digests/`` must have the digest there. Ivy compares all others with the repository's
+checksums while it fetches.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +37,19 @@ from spark_kafka_sink.base.machine import (
     user_cache_folder,
 )
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
+
+# --- what is shown while a first run waits ------------------------------------------------------
+
+Step = Callable[[str], AbstractContextManager[object]]
+"""Called with a title before each step that downloads, starts or waits for a process."""
+
+
+@contextmanager
+def print_step(title: str) -> Iterator[None]:
+    """Print the title on standard error before the block runs."""
+    print(f"{title} …", file=sys.stderr, flush=True)
+    yield
+
 
 # --- Java: where it is, and whether it is new enough ---------------------------------------------
 
@@ -97,7 +112,14 @@ IVY_SETTINGS_VARIABLE = "PYKAFKA_SINK_IVY_SETTINGS"
 _MANIFEST = "modules.txt"
 _PART_PREFIX = ".part-"
 _IVY_TIMEOUT_S = 900
+_IVY_ATTEMPTS = 2
 _IVY_OUTPUT_LINES = 40
+_IVY_CAUSES = (
+    re.compile(r"Server access error[^\n]*|SERVER ERROR[^\n]*", re.IGNORECASE),
+    re.compile(r"(?<=\[FAILED     \] )[^\n]+"),
+    re.compile(r"(?<=:: )[\w.-]+#[^\n]+: [^\n]+"),
+)
+"""What Ivy prints about the cause of a failure, the most exact first."""
 _READ_BYTES = 1024 * 1024
 
 _LOG = logging.getLogger(__name__)
@@ -137,11 +159,18 @@ def cache_folder() -> Path:
     return folder
 
 
-def fetch_jars(modules: Sequence[str], name: str, transitive: bool = True) -> list[Path]:
+def fetch_jars(
+    modules: Sequence[str],
+    name: str,
+    transitive: bool = True,
+    title: str | None = None,
+    step: Step = print_step,
+) -> list[Path]:
     """Return the jars of Maven ``modules`` (``group:artifact:version``), from cache or network.
 
     ``name`` is their folder in the cache; jars of other modules in the folder are replaced. If
-    ``transitive`` is False, dependencies are omitted. Needs Java and pyspark.
+    ``transitive`` is False, dependencies are omitted. ``title`` describes the jars for ``step``,
+    which is called only if there is something to wait for. Needs Java and pyspark.
 
     Raises LocalKafkaError if something is missing or the download fails.
     """
@@ -150,12 +179,14 @@ def fetch_jars(modules: Sequence[str], name: str, transitive: bool = True) -> li
     root = cache_folder()
     folder = root / name
     digests = _digests_of(name)
+    what = title or ", ".join(modules)
     if folder.exists():
         _check_folder(folder)
     if not _has_manifest(folder, manifest):
-        with _cache_lock(root):
+        with _cache_lock(root, what, step):
             if not _has_manifest(folder, manifest):
-                _fetch_into(folder, parsed, manifest, transitive, digests)
+                with step(f"Downloading {what}"):
+                    _fetch_into(folder, parsed, manifest, transitive, digests)
     _check_folder(folder)
     jars = sorted(folder.glob("*.jar"))
     _check_digests(jars, digests)
@@ -204,7 +235,7 @@ def _has_manifest(folder: Path, manifest: str) -> bool:
 
 
 @contextmanager
-def _cache_lock(root: Path) -> Iterator[None]:
+def _cache_lock(root: Path, what: str, step: Step) -> Iterator[None]:
     """Hold a lock that admits one process at a time. The lock ends with its process."""
     try:
         root.mkdir(0o755, parents=True, exist_ok=True)
@@ -216,7 +247,11 @@ def _cache_lock(root: Path) -> Iterator[None]:
             "to a folder that can"
         ) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with step(f"Waiting for {what}: another process downloads into {root}"):
+                fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
@@ -240,7 +275,7 @@ def _fetch_into(
                 "no digests of %s are shipped: its jars are as the repository's own checksums say",
                 names,
             )
-        _run_ivy(part, modules, transitive)
+        _run_ivy_with_retry(part, modules, transitive)
         for module in modules:
             if not (part / module.jar_name).is_file():
                 raise LocalKafkaError(f"Ivy fetched no {module.jar_name}")
@@ -254,6 +289,18 @@ def _fetch_into(
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _run_ivy_with_retry(part: Path, modules: Sequence[MavenModule], transitive: bool) -> None:
+    """Fetch; after a failure, such as a connection that broke, fetch once more from nothing."""
+    for attempts_left in reversed(range(_IVY_ATTEMPTS)):
+        try:
+            return _run_ivy(part, modules, transitive)
+        except LocalKafkaError as error:
+            if not attempts_left:
+                raise
+            _LOG.warning("%s. Ivy is run once more", error)
+            shutil.rmtree(part / ".ivy", ignore_errors=True)
 
 
 def _run_ivy(part: Path, modules: Sequence[MavenModule], transitive: bool) -> None:
@@ -311,13 +358,17 @@ def _ivy_xml(modules: Sequence[MavenModule], transitive: bool) -> str:
 
 def _ivy_failure(output: str, modules: Sequence[MavenModule]) -> str:
     wanted = ", ".join(":".join(module) for module in modules)
+    advice = (
+        "Check the versions and the connection to Maven Central; where only a mirror can be "
+        f"reached, set {IVY_SETTINGS_VARIABLE} to an ivysettings.xml that names it"
+    )
+    for cause in _IVY_CAUSES:
+        found = cause.search(output)
+        if found is not None:
+            return f"Ivy could not fetch {wanted}: {found[0].strip()}. {advice}"
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     tail = "\n".join(f"    {line}" for line in lines[-_IVY_OUTPUT_LINES:])
-    return (
-        f"Ivy could not fetch {wanted}. Check the versions and the connection to Maven Central; "
-        f"where only a mirror can be reached, set {IVY_SETTINGS_VARIABLE} to an ivysettings.xml "
-        f"that names it. Ivy said:\n{tail}"
-    )
+    return f"Ivy could not fetch {wanted}. {advice}. Ivy said:\n{tail}"
 
 
 def find_ivy() -> Path:

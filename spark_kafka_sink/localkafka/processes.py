@@ -25,7 +25,7 @@ from spark_kafka_sink.base.machine import child_environment
 from spark_kafka_sink.localkafka import settings
 from spark_kafka_sink.localkafka.certificates import write_private
 from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
-from spark_kafka_sink.localkafka.jars import fetch_jars, find_java_for_kafka
+from spark_kafka_sink.localkafka.jars import Step, fetch_jars, find_java_for_kafka
 
 # --- the parent's side of the supervisor process -------------------------------------------------
 
@@ -279,11 +279,12 @@ def tool_jars(version: str) -> tuple[list[str], str]:
 class Toolbox:
     """Kafka's Java programs of one version. Java and jars are found when they are first needed.
 
-    All methods raise LocalKafkaError.
+    All methods raise LocalKafkaError. step: shows what is waited for
     """
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, step: Step) -> None:
         self._version = version
+        self._step = step
         self._runs = 0
 
     @cached_property
@@ -292,7 +293,8 @@ class Toolbox:
 
     @cached_property
     def _jars(self) -> list[Path]:
-        return fetch_jars(*broker_jars(self._version))
+        title = f"Kafka {self._version}, about 45 MB"
+        return fetch_jars(*broker_jars(self._version), title=title, step=self._step)
 
     def fetch(self) -> None:
         """Find Java and fetch the brokers' jars."""
@@ -311,14 +313,16 @@ class Toolbox:
         timeout_ms: int,
     ) -> str:
         """Run a command-line class and return its stdout. The first call fetches its jars."""
-        jars = fetch_jars(*tool_jars(self._version))
+        title = f"the tools of Kafka {self._version}, about 55 MB"
+        jars = fetch_jars(*tool_jars(self._version), title=title, step=self._step)
         full_name = find_tool_class(jars, class_name)
         self._runs += 1
         name = f"tool-{self._runs}"
         stdout, stderr = supervisor.folder / f"{name}.out", supervisor.folder / f"{name}.err"
         command = settings.tool_command(self._java, jars, supervisor.folder, full_name, arguments)
-        supervisor.start(name, command, stdout, stderr)
-        code = supervisor.wait([name], timeout_ms).get(name)
+        with self._step(f"Running {full_name.rpartition('.')[2]}"):
+            supervisor.start(name, command, stdout, stderr)
+            code = supervisor.wait([name], timeout_ms).get(name)
         if code is None:
             supervisor.signal(name, signal.SIGKILL)
             raise LocalKafkaError(

@@ -134,7 +134,6 @@ def _run_broker(parser: argparse.ArgumentParser, arguments: argparse.Namespace) 
         print(
             f"Apache Kafka {version} was never tried here. Known to work: {known}", file=sys.stderr
         )
-    print(f"Starting Apache Kafka {version} …", file=sys.stderr, flush=True)
     try:
         with _stop_signals_raise():
             return _serve(arguments, version)

@@ -6,6 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,14 +20,17 @@ from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import (
     AUTHORIZER,
     FAST_FAILOVER,
+    KNOWN_VERSIONS,
     LocalKafka,
     LocalKafkaError,
     LocalSecurity,
     cluster,
     fetch_jars,
 )
+from spark_kafka_sink.localkafka import jars as jars_module
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.localkafka.jars import CACHE_VARIABLE, IVY_SETTINGS_VARIABLE, cache_folder
+from spark_kafka_sink.localkafka.processes import broker_jars, tool_jars
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from tests.broker.producing import produce, why_unreachable
 from tests.local_kafka import PatientKafka
@@ -527,3 +533,127 @@ def test_cache_folder(tmp_path, monkeypatch):
     assert cache_folder() == Path.home() / ".cache/pykafka-sink"
     monkeypatch.setenv(CACHE_VARIABLE, "~/elsewhere")
     assert cache_folder() == Path.home() / "elsewhere"
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_a_word_precedes_each_step_of_a_start(tmp_path, brokers):
+    running = []
+    shown = []
+
+    @contextmanager
+    def step(title):
+        shown.append(title)
+        running.append(title)
+        yield
+        running.pop()
+
+    with PatientKafka(brokers, folder=tmp_path, step=step) as kafka:
+        assert not running
+        kafka.run_tool("TopicCommand", "--bootstrap-server", kafka.bootstrap_servers, "--list")
+    count = "a broker" if brokers == 1 else "3 brokers"
+    own = [title for title in shown if not title.startswith(("Downloading", "Waiting"))]
+    assert own == [f"Starting {count} of Kafka {kafka.version}", "Running TopicCommand"]
+
+
+class Mirror(BaseHTTPRequestHandler):
+    """A repository of one module, which answers 503 as often as ``failures`` says."""
+
+    failures = 0
+
+    def do_GET(self):
+        if type(self).failures:
+            type(self).failures -= 1
+            self.send_error(503)
+        elif self.path == "/org/example/thing/1.0/thing-1.0.pom":
+            self.answer(
+                b"<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId>"
+                b"<artifactId>thing</artifactId><version>1.0</version></project>"
+            )
+        elif self.path == "/org/example/thing/1.0/thing-1.0.jar":
+            self.answer(b"PK\x05\x06" + bytes(18))
+        else:
+            self.send_error(404)
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def answer(self, body):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch):
+    monkeypatch.setattr(Mirror, "failures", 0)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Mirror) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        settings = tmp_path / "ivysettings.xml"
+        settings.write_text(
+            '<ivysettings><settings defaultResolver="mirror"/><resolvers><ibiblio name="mirror" '
+            f'm2compatible="true" root="http://127.0.0.1:{server.server_port}/"/></resolvers>'
+            "</ivysettings>"
+        )
+        monkeypatch.setenv(IVY_SETTINGS_VARIABLE, str(settings))
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_a_repository_that_fails_once_is_asked_again(cache, mirror, monkeypatch, caplog):
+    monkeypatch.setattr(Mirror, "failures", 2)  # Ivy asks for the descriptor, then for the jar
+    assert names(fetch_jars(["org.example:thing:1.0"], "thing")) == ["thing-1.0.jar"]
+    assert "Service Unavailable" in caplog.text
+    assert caplog.text.count("Ivy is run once more") == 1
+
+
+def test_a_failure_names_its_cause_in_one_sentence(cache, mirror, monkeypatch):
+    monkeypatch.setattr(Mirror, "failures", -1)
+    with pytest.raises(LocalKafkaError, match="Service Unavailable") as raised:
+        fetch_jars(["org.example:thing:1.0"], "thing")
+    assert str(raised.value).startswith("Ivy could not fetch org.example:thing:1.0: ")
+    assert "\n" not in str(raised.value)
+    mirror.shutdown()
+    mirror.server_close()
+    with pytest.raises(LocalKafkaError, match="Connection refused"):
+        fetch_jars(["org.example:thing:1.0"], "thing")
+
+
+def test_ivy_leaves_nothing_outside_of_the_cache(cache, tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Duser.home={home}")
+    assert names(fetch_jars([POOL], "some", transitive=False)) == ["commons-pool2-2.12.1.jar"]
+    assert list(home.iterdir()) == []
+    assert sorted(path.name for path in cache.iterdir()) == [".lock", "some"]
+
+
+def test_a_word_precedes_a_download_and_a_wait_for_one(cache, mirror):
+    shown = []
+
+    @contextmanager
+    def step(title):
+        shown.append(title)
+        yield
+
+    thing = ["org.example:thing:1.0"]
+    with jars_module._cache_lock(cache, "another", step):
+        fetching = threading.Thread(target=fetch_jars, args=(thing, "thing"), kwargs={"step": step})
+        fetching.start()
+        assert eventually(lambda: shown)
+    fetching.join()
+    fetch_jars(thing, "thing", step=step)
+    waits = f"Waiting for org.example:thing:1.0: another process downloads into {cache}"
+    assert shown == [waits, "Downloading org.example:thing:1.0"]
+
+
+@pytest.mark.parametrize("version", KNOWN_VERSIONS)
+def test_digests_of_known_versions_are_shipped(version):
+    for _, name in (broker_jars(version), tool_jars(version)):
+        assert jars_module._digests_of(name), name
