@@ -46,7 +46,7 @@ def aborted(facts: Facts) -> Iterator[Finding]:
         error = facts.line.get("error")
         text = f"{note}. {error}" if error else f"{note}."
         advice = "The first error of a task, in the driver's log, says why: docs/troubleshooting.md"
-        yield Finding("aborted", title, text, advice, 0.0, True)
+        yield Finding("aborted", title, text, advice, 1.0, True)
 
 
 def refused(facts: Facts) -> Iterator[Finding]:
@@ -134,19 +134,32 @@ BARELY_COMPRESSED = 0.9
 
 
 def line_findings(line: Line) -> list[Finding]:
-    """Return the findings about a line: trouble first, then the largest shares of its time."""
+    """Return the findings about a line, main cause first: the one that explains most time."""
     facts = Facts.of(line)
-    found = [finding for rule in RULES for finding in rule(facts)]
-    kinds = {finding.kind for finding in found}
-    found = [finding for finding in found if not kinds & _SUPERSEDED_BY.get(finding.kind, set())]
-    return sorted(found, key=lambda finding: (not finding.is_trouble, -finding.weight))
+    found = [finding for rule in BATCH_RULES for finding in rule(facts)]
+    found += [
+        finding._replace(weight=facts.of_batch(finding.weight))
+        for rule in TASK_RULES
+        for finding in rule(facts)
+    ]
+    weights = {finding.kind: finding.weight for finding in found}
+    found = [
+        finding
+        for finding in found
+        if all(
+            weights.get(kind, -1.0) < finding.weight
+            for kind in _SUPERSEDED_BY.get(finding.kind, ())
+        )
+    ]
+    return sorted(found, key=lambda finding: -finding.weight)
 
 
 def _throttled(facts: Facts) -> Iterator[Finding]:
     pauses_ms, left_ms = facts.number("throttle_time_ms"), facts.number("throttle_left_ms")
     if not pauses_ms and not left_ms:
         return
-    tasks_waited = f"tasks waited for brokers {percent(facts.waiting)} of their time."
+    share = facts.shares[QUOTA_WAIT]
+    tasks_waited = f"tasks waited for that {percent(share)} of their time."
     if pauses_ms:
         asked = [broker for broker in brokers(facts.line) if broker.throttle_time_ms]
         by = ", ".join(f"{broker.name} {duration(broker.throttle_time_ms)}" for broker in asked)
@@ -166,7 +179,7 @@ def _throttled(facts: Facts) -> Iterator[Finding]:
         "maxFilesPerTrigger). More tasks do not help: they share the quota"
     )
     title = "throttled by a quota of the brokers"
-    yield Finding("throttled", title, text, advice, facts.shares[QUOTA_WAIT])
+    yield Finding("throttled", title, text, advice, share)
 
 
 def _limited(facts: Facts) -> Iterator[Finding]:
@@ -361,7 +374,8 @@ def _commit(facts: Facts) -> Iterator[Finding]:
         f"{count(float(facts.line.get('transactions') or 0))} transactions were committed."
     )
     advice = "Fewer tasks mean fewer transactions; longer micro-batches, fewer commits"
-    yield Finding("committing", "transactions cost most", text, advice, max(share, begin))
+    weight = max(commit_ms / (batch_duration_ms(facts.line) or 1), facts.of_batch(begin))
+    yield Finding("committing", "transactions cost most", text, advice, weight)
 
 
 def _planning(facts: Facts) -> Iterator[Finding]:
@@ -382,13 +396,17 @@ def _partitions_written(line: Line) -> float:
     return float(summary.get("partitions") or sum(map(len, by_topic.values())) or 1)
 
 
-RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
+BATCH_RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
     aborted,
     refused,
     retried,
     failed_attempts,
     dead_letters,
     split,
+    _commit,
+    _planning,
+)
+TASK_RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
     _throttled,
     _limited,
     _slow_broker,
@@ -399,15 +417,14 @@ RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
     _codec,
     _input,
     _own_work,
-    _commit,
-    _planning,
 )
+"""Rules whose findings have a weight that is a share of task time."""
 _SUPERSEDED_BY = {
     "brokers-are-the-limit": {
         *("throttled", "limited", "slow-broker", "skewed-partitions", "tiny-batches"),
     },
 }
-"""A finding is omitted beside another finding that names its cause."""
+"""A finding is omitted beside another one that names its cause and explains as much time."""
 
 
 # --- causes of the time of many batches ----------------------------------------------------------
@@ -450,6 +467,10 @@ class Causes:
             if explained_ms > known[2]:
                 known[2:] = explained_ms, finding, batch_name(line)
 
+    def share(self, kind: str) -> float:
+        """Return the share of the time of all batches that findings of this kind explain."""
+        return float(self._found[kind][0]) / (self._whole_ms or 1.0) if kind in self._found else 0.0
+
     def slow(self) -> list[Cause]:
         """Return the causes with most time first, without trouble, which is counted elsewhere."""
         whole_ms = self._whole_ms or 1.0
@@ -462,9 +483,14 @@ class Causes:
 
 
 def overall_findings(total: Mapping[str, Any], causes: Causes) -> list[Finding]:
-    """Return the findings about many batches. total: the sum of all batches"""
-    counted = [found for found in line_findings(total) if found.is_trouble or not found.weight]
-    return [*counted, *(_as_finding(cause, causes.lines) for cause in causes.slow())]
+    """Return the findings about many batches, main cause first. total: the sum of all batches"""
+    counted = [
+        found._replace(weight=causes.share(found.kind))
+        for found in line_findings(total)
+        if found.is_trouble or not found.weight
+    ]
+    slow = [_as_finding(cause, causes.lines) for cause in causes.slow()]
+    return sorted([*counted, *slow], key=lambda finding: -finding.weight)
 
 
 def _as_finding(cause: Cause, lines: int) -> Finding:

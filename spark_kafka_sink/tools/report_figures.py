@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.node_metrics import quantile_ms
-from spark_kafka_sink.metrics.figures import QUOTA_WAIT, count, shares
+from spark_kafka_sink.metrics.figures import batch_duration_ms, count, shares
 
 
 def left_out(texts: int) -> str:
@@ -25,9 +25,6 @@ WAITING = 0.2
 """Least share of task time in waiting for brokers that is reported."""
 LEAST_WAITING_MS = 100.0
 """Least ms of the mean task. Each waits some ms for its last acknowledgement, however fast."""
-
-
-_BROKER_WAITS = ("buffer_wait_ms", "ack_wait_ms", QUOTA_WAIT)
 
 
 class Finding(NamedTuple):
@@ -50,7 +47,7 @@ class Finding(NamedTuple):
 class Facts(NamedTuple):
     """A line, and values that several rules need.
 
-    waiting: share of task time that tasks waited for brokers, quotas included
+    waiting: share of task time that tasks waited for brokers, without quotas
     """
 
     line: Line
@@ -63,7 +60,7 @@ class Facts(NamedTuple):
         """Return the facts of one line."""
         metrics = line.get("metrics") or {}
         found = shares(metrics)
-        return cls(line, metrics, found, sum(found[name] for name in _BROKER_WAITS))
+        return cls(line, metrics, found, found["buffer_wait_ms"] + found["ack_wait_ms"])
 
     def number(self, name: str) -> float:
         """Return one of ``metrics``; 0 if the line lacks it."""
@@ -82,6 +79,11 @@ class Facts(NamedTuple):
         """Return True if a wait is long enough to report: of task time, and of the mean task."""
         mean_ms = self.number("task_ms") / float(self.line.get("tasks") or 1)
         return share >= WAITING and share * mean_ms >= LEAST_WAITING_MS
+
+    def of_batch(self, share: float) -> float:
+        """Return a share of task time as a share of the batch's time, with planning and commit."""
+        whole_ms = batch_duration_ms(self.line)
+        return share * float(self.line.get("elapsed_ms") or 0) / whole_ms if whole_ms else share
 
     def setting(self, name: str) -> str | None:
         """Return the value of an option, None if the line lacks it."""

@@ -244,11 +244,10 @@ _NOTHING = "Nothing stands out: no trouble, and no part that takes far more than
 
 
 def advice_section(found: Sequence[Finding], lines: int) -> Html:
-    """Return what to change, most important first."""
+    """Return what to change: the main cause, and the others."""
     of_what = "the batch" if lines == 1 else f"all {count(lines)} batches together"
     intro = f"<p>Of {of_what}; each of the slowest and latest ones has its own words below.</p>"
-    items = "".join(_finding(finding) for finding in found)
-    return Html(f"{intro}<ol class='advice'>{items}</ol>" if items else f"<p>{_NOTHING}</p>")
+    return Html(f"{intro}{_main_cause(found)}" if found else f"<p>{_NOTHING}</p>")
 
 
 def outliers_section(aggregate: LineAggregate, median_ms: float) -> Html:
@@ -351,9 +350,22 @@ def _batch_cell(number: int | None) -> Value:
 def _why(found: Sequence[Finding]) -> Html:
     if not found:
         return Html("")
-    said = escape("; ".join(finding.title for finding in found))
-    items = "".join(_finding(finding) for finding in found)
-    return Html(f"<details><summary>{said}</summary><ul class='advice'>{items}</ul></details>")
+    said = escape(found[0].title)
+    return Html(f"<details><summary>{said}</summary>{_main_cause(found)}</details>")
+
+
+def _main_cause(found: Sequence[Finding]) -> str:
+    """Return the first finding; the others are folded, and their titles are shown."""
+    main, *others = found
+    shown = f"<ul class='advice'>{_finding(main)}</ul>"
+    if not others:
+        return shown
+    titles = escape("; ".join(finding.title for finding in others))
+    items = "".join(_finding(finding) for finding in others)
+    return (
+        f"{shown}<details class='others'><summary>Also: {titles}</summary>"
+        f"<ul class='advice'>{items}</ul></details>"
+    )
 
 
 def brokers_table(total: Line) -> Html:

@@ -199,9 +199,9 @@ def _batches(lines: list[dict[str, Any]], width: int) -> Table:
     table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1)
     table.expand = True
     for line in lines:
-        titles = [finding.title for finding in line_findings(line)]
-        why = Text("; ".join(titles if width >= _WIDE else titles[:1]), style="yellow")
-        table.add_row(*(column.of(line) for column in shown), why)
+        found = line_findings(line)
+        why = found[0].title + (f" (+{len(found) - 1})" if found[1:] else "") if found else ""
+        table.add_row(*(column.of(line) for column in shown), Text(why, style="yellow"))
     return table
 
 
@@ -290,11 +290,19 @@ def _brokers(total: dict[str, Any], width: int) -> Table:
 
 
 def _words(total: dict[str, Any], lines: list[dict[str, Any]]) -> list[Text]:
-    words, causes = [], Causes()
+    """Return the main cause with its advice, and the titles of the others."""
+    causes = Causes()
     for line in lines:
         causes.add(line)
-    for finding in overall_findings(total, causes)[:2]:
-        style = "bold red" if finding.is_trouble else "bold yellow"
-        words.append(Text.assemble((finding.title, style), ": ", finding.text))
-        words.append(Text(f"→ {finding.advice}"))
+    found = overall_findings(total, causes)
+    if not found:
+        return []
+    main, *others = found
+    style = "bold red" if main.is_trouble else "bold yellow"
+    words = [
+        Text.assemble((main.title, style), ": ", main.text),
+        Text(f"→ {main.advice}"),
+    ]
+    if others:
+        words.append(Text("also: " + "; ".join(finding.title for finding in others)))
     return words

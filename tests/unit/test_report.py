@@ -29,6 +29,7 @@ from tests.unit.report_lines import (
     TINY_BATCHES,
     line,
     task,
+    times,
     with_fields,
 )
 
@@ -282,6 +283,28 @@ class TestPage:
         assert "Look at broker 2: disk" in row
         assert "waiting for buffer memory" in row
 
+    def test_a_batch_has_one_main_cause_and_the_others_are_folded(self) -> None:
+        letters = {"dead_letters": {"too-large": 2}}
+        lines = [numbered(HEALTHY, number) for number in range(40)]
+        lines[17] = numbered(SLOW_BROKER, 17, **letters)
+        page = render(aggregate(text(*lines)))
+        row = next(row for row in page.split("<tr>") if ">17</th>" in row)
+        main, others = row.split("<details class='others'>")
+        assert "<summary>broker 2 is slow</summary>" in main
+        assert "dead-letters" not in main
+        assert others.startswith("<summary>Also: rows became dead letters</summary>")
+        assert "data-kind='dead-letters'" in others
+
+    def test_a_limit_is_where_the_time_goes(self) -> None:
+        waiting = times(12_500, encode=300, buffer_wait=4_000, ack_wait=8_000)
+        limited = line(task(0, EVEN, limit_wait_ms=12_000, **waiting))
+        seconds = points(aggregate(text(limited)).columns())
+        assert seconds[f"part_{NAMES.index('waiting for the task limit')}"] == [12.0]
+        assert seconds[f"part_{NAMES.index('waiting for acknowledgements')}"] == [0]
+        page = render(aggregate(text(limited)))
+        assert "<summary>the limit that you have set</summary>" in page
+        assert "<td>waiting for the task limit</td>" in page
+
     def test_batches_that_stand_out_come_first(self) -> None:
         lines = [numbered(HEALTHY, number) for number in range(40)]
         lines[17] = numbered(SLOW_BROKER, 17)
@@ -298,11 +321,13 @@ class TestPage:
         lines[17] = numbered(TINY_BATCHES, 17, elapsed_ms=20_000)
         found = aggregate(text(*lines, ABORTED))
         assert [each.kind for each in overall_findings(found.total(), found.causes)] == [
-            "aborted",
             "tiny-batches",
+            "aborted",
         ]
         page = render(found)
-        said = page.split("<ol class='advice'>")[1].split("</ol>")[0]
+        said, others = page.split("<ul class='advice'>")[1:3]
+        assert "Also: aborted" in said
+        assert "data-kind='aborted'" in others
         assert "It explains 44 % of the time of all batches, in 1 of 23. As in batch 17:" in said
         alone = aggregate(text(lines[17]))
         assert overall_findings(alone.total(), alone.causes) == line_findings(lines[17])

@@ -134,10 +134,10 @@ def test_a_codec_that_gains_nothing() -> None:
 def test_what_is_left_of_a_pause_of_the_batch_before() -> None:
     waiting = times(6000, ack_wait=5800)
     left = task(0, EVEN, throttle_left_ms=5500, **waiting)
-    found = line_findings(line(left, task(1, EVEN, **waiting)))
+    found = line_findings(line(left, task(1, EVEN, throttle_left_ms=5500, **waiting)))
     assert kinds(found) == ["throttled"]
     assert "pauses that brokers had asked for before" in found[0].text
-    assert "5.5 s" in found[0].text
+    assert "11.0 s" in found[0].text
 
 
 def test_the_limit_that_is_set() -> None:
@@ -148,6 +148,49 @@ def test_the_limit_that_is_set() -> None:
     assert "max.bytes.per.second.per.task is 1000000." in found.advice
     made["metrics"]["limit_wait_ms"] = 500
     assert kinds(line_findings(made)) == ["brokers-are-the-limit"]
+
+
+def test_a_limit_is_the_cause_and_no_quota_is_named() -> None:
+    """Batches that a limit holds are waited for as acknowledgements; brokers have paused nothing."""
+    waiting = times(12_500, encode=300, buffer_wait=4_000, ack_wait=8_000)
+    (found,) = line_findings(line(task(0, EVEN, limit_wait_ms=12_000, **waiting)))
+    assert found.kind == "limited"
+    assert "quota" not in found.text + found.advice
+    assert largest_part(line(task(0, EVEN, limit_wait_ms=12_000, **waiting))) == (
+        "waiting for the task limit"
+    )
+
+
+def test_waits_for_limits_and_quotas_are_parts_of_their_own() -> None:
+    waiting = {"task_ms": 1000, "buffer_wait_ms": 200, "ack_wait_ms": 600}
+    found = shares(
+        {**waiting, "limit_wait_ms": 300, "throttle_time_ms": 60, "throttle_left_ms": 40}
+    )
+    assert found["limit_wait_ms"] == pytest.approx(0.3)
+    assert found["quota_wait_ms"] == pytest.approx(0.1)
+    assert found["buffer_wait_ms"] == pytest.approx(0.1)
+    assert found["ack_wait_ms"] == pytest.approx(0.3)
+    assert found[OTHER] == pytest.approx(0.2)
+    # Several brokers may pause at once, and a task may encode while the limit holds batches.
+    found = shares({**waiting, "limit_wait_ms": 700, "throttle_time_ms": 5000})
+    assert found["limit_wait_ms"] == pytest.approx(0.7)
+    assert found["quota_wait_ms"] == pytest.approx(0.1)
+    assert found["ack_wait_ms"] == found["buffer_wait_ms"] == 0
+    assert shares({"task_ms": 1000, "limit_wait_ms": 500})["limit_wait_ms"] == 0
+
+
+def test_what_cost_most_time_is_the_main_cause() -> None:
+    some, waiting = {"too-large": 3}, times(3000, buffer_wait=2000)
+    assert of(task(0, EVEN, **waiting), dead_letters=some) == [
+        *("brokers-are-the-limit", "dead-letters")
+    ]
+    short = task(0, EVEN, throttle_time_ms=5, throttle_time_max_ms=5, **waiting)
+    assert of(short) == ["brokers-are-the-limit", "throttled"]
+    # Shares of task time count as much as tasks took of the batch.
+    driver = {"planning_ms": 7000.0, "planning_started_at_ms": 1, "commit_ms": 2500}
+    found = line_findings(line(task(0, EVEN, **waiting), **driver))
+    assert kinds(found) == ["planning", "committing", "brokers-are-the-limit"]
+    assert sum(finding.weight for finding in found) == pytest.approx(1.0, abs=0.1)
 
 
 def test_waiting_that_is_worth_no_words() -> None:
@@ -190,12 +233,12 @@ def test_why_a_batch_was_aborted() -> None:
     assert text == "n. E: x"
 
 
-def test_trouble_comes_first() -> None:
+def test_trouble_that_takes_no_time_comes_last() -> None:
     waiting = times(3000, buffer_wait=2000)
     retried = task(0, EVEN, record_retries=500, **waiting)
-    assert of(retried) == ["retried", "brokers-are-the-limit"]
+    assert of(retried) == ["brokers-are-the-limit", "retried"]
     found = line_findings(line(retried, event="abort", note="a task has failed"))
-    assert kinds(found) == ["aborted", "retried", "brokers-are-the-limit"]
+    assert kinds(found) == ["aborted", "brokers-are-the-limit", "retried"]
     assert found[0].text == "a task has failed."
     assert of(task(0, EVEN, record_errors=2)) == ["records-refused"]
     assert of(task(0, EVEN), failed_attempts=2) == ["failed-attempts"]

@@ -35,6 +35,17 @@ def test_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "█" in shown
 
 
+def test_one_main_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(text(numbered(SLOW_BROKER, 29, dead_letters={"too-large": 2})))
+    assert main(["top", str(path), "--once"]) == 0
+    shown = capsys.readouterr().out
+    (row,) = [row for row in shown.splitlines() if row.lstrip().startswith("29 ")]
+    assert row.rstrip().endswith("broker 2 is slow (+1)")
+    assert "broker 2 is slow: broker 2 answered" in shown
+    assert "also: rows became dead letters" in shown
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
 def test_narrow_terminals(
     tmp_path: Path,

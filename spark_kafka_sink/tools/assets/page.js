@@ -198,7 +198,7 @@
   let unfolded = [];
   addEventListener("beforeprint", () => {
     root.classList.add("print");
-    unfolded = [...document.querySelectorAll("#outliers details:not([open])")];
+    unfolded = [...document.querySelectorAll("#outliers details:not([open]), section > .others:not([open])")];
     for (const one of unfolded) one.open = true;
     redraw();
   });
