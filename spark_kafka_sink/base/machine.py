@@ -47,6 +47,13 @@ def private_folder(purpose: str) -> Path:
     return path
 
 
+def private_folders() -> list[Path]:
+    """Return this user's existing private folders of all purposes."""
+    parent = Path(os.path.realpath(tempfile.gettempdir()))
+    found = sorted(parent.glob(f"pykafka-sink-*-{os.geteuid()}-*"))
+    return [path for path in found if path.is_dir() and path.lstat().st_uid == os.geteuid()]
+
+
 def read_owned_file(path: Path) -> bytes:
     """Return the content of this user's own file. Raises OSError for any other file."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:

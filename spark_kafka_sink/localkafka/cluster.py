@@ -424,6 +424,19 @@ class LocalKafka:
         properties = {key.removeprefix("kafka."): value for key, value in options.items()}
         return write_private(Path(path), settings.render_properties(properties))
 
+    def write_spark_properties(self, path: str | Path, client_properties: Path) -> Path:
+        """Write the client options as a properties file for jobs, private to this user.
+
+        Passwords are references to the file that ``write_client_properties`` has written.
+        """
+        properties = {
+            f"spark.pykafka.{key}": f"${{file:{client_properties}:{key.removeprefix('kafka.')}}}"
+            if key == "kafka.sasl.jaas.config"
+            else value
+            for key, value in self.client_options().items()
+        }
+        return write_private(Path(path), settings.render_properties(properties))
+
     # --- topics and tools ----------------------------------------------------------------------
 
     def create_topic(

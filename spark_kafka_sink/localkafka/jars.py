@@ -110,6 +110,7 @@ def find_java_for_kafka(kafka_version: str) -> str:
 IVY_SETTINGS_VARIABLE = "PYKAFKA_SINK_IVY_SETTINGS"
 
 _MANIFEST = "modules.txt"
+_LOCK = ".lock"
 _PART_PREFIX = ".part-"
 _IVY_TIMEOUT_S = 900
 _IVY_ATTEMPTS = 2
@@ -193,6 +194,41 @@ def fetch_jars(
     return jars
 
 
+def cached_folders() -> list[Path]:
+    """Return the folders of complete and interrupted downloads. Raises LocalKafkaError.
+
+    Other folders are omitted, because the user chooses the cache folder.
+    """
+    try:
+        found = sorted(path for path in cache_folder().iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise LocalKafkaError(f"{error.filename} cannot be read: {error.strerror}") from None
+    return [
+        path for path in found if path.name.startswith(_PART_PREFIX) or (path / _MANIFEST).is_file()
+    ]
+
+
+def clear_cache(step: Step = print_step) -> None:
+    """Remove ``cached_folders``, and the cache folder if nothing else is in it.
+
+    Waits for a download of another process. Raises LocalKafkaError.
+    """
+    root = cache_folder()
+    if not root.exists():
+        return
+    with _cache_lock(root, "the cache", step):
+        try:
+            for folder in cached_folders():
+                shutil.rmtree(folder)
+            (root / _LOCK).unlink()
+        except OSError as error:
+            raise LocalKafkaError(f"{error.filename}: {error.strerror}") from None
+    if not any(root.iterdir()):
+        root.rmdir()
+
+
 def _check_folder(folder: Path) -> None:
     try:
         check_code_folder(folder)
@@ -240,7 +276,7 @@ def _cache_lock(root: Path, what: str, step: Step) -> Iterator[None]:
     try:
         root.mkdir(0o755, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        lock = os.fdopen(os.open(root / ".lock", flags, 0o644), "w")
+        lock = os.fdopen(os.open(root / _LOCK, flags, 0o644), "w")
     except OSError as error:
         raise LocalKafkaError(
             f"the cache folder {root} cannot be written ({error.strerror}): set {CACHE_VARIABLE} "

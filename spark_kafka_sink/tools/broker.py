@@ -1,17 +1,27 @@
-"""``pykafka-sink broker``: a real Apache Kafka on this machine until Ctrl-C."""
+"""``pykafka-sink broker``, a real Apache Kafka until Ctrl-C; ``cache``, what such runs keep."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_kafka_sink.tools.command import EXIT_FAILED, EXIT_OK, add_command, add_json, print_json
+from spark_kafka_sink.base.machine import private_folders
+from spark_kafka_sink.tools.command import (
+    EXIT_FAILED,
+    EXIT_OK,
+    add_command,
+    add_json,
+    print_json,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from spark_kafka_sink.localkafka import LocalSecurity
@@ -26,9 +36,10 @@ Run a real Apache Kafka on this machine, print its bootstrap address and stay un
 SIGTERM. Needs Java 17 and pyspark. The first run of a version downloads its jars (45 MB); data are
 removed at the end.
 
-With --secure, certificates and a user are made on the fly, and the second line that is printed is
-the path of a properties file with all that a client needs, for Kafka's tools (--command-config)
-and for jobs. Nobody else may read it. It is removed at the end too.
+With --secure, certificates and a user are made for this run, and two more lines are printed: the
+paths of two properties files with all that a client needs. The first is for Kafka's tools
+(--command-config), the second for jobs and for pykafka-sink check (--properties-file). Only this
+user can read the files. They are removed at the end too.
 """
 _EXAMPLES = (
     ("one broker, two topics", "pykafka-sink broker --topic flights:6 alerts"),
@@ -74,6 +85,56 @@ def _kafka_version(text: str) -> str:
         return check_version(text)
     except LocalKafkaError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+# --- what is kept on this machine ----------------------------------------------------------------
+
+_CACHE = """\
+Show what the sink keeps on this machine: downloaded jars of pykafka-sink broker and LocalKafka, and
+temporary files of jobs. PYKAFKA_SINK_CACHE names the folder of the downloads. With --clear, remove
+all of it; a job or a broker that runs keeps what it has loaded.
+"""
+_CACHE_EXAMPLES = (
+    ("what is kept where", "pykafka-sink cache"),
+    ("before pip uninstall pykafka-sink", "pykafka-sink cache --clear"),
+)
+_MB = 1_000_000
+
+
+def add_cache(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command and its options."""
+    summary = "what the sink keeps on this machine; --clear removes it"
+    parser = add_command(subparsers, "cache", summary, _CACHE, _CACHE_EXAMPLES)
+    parser.add_argument("--clear", action="store_true", help="remove all of it")
+    add_json(parser)
+    parser.set_defaults(command=_run_cache)
+
+
+def _run_cache(arguments: argparse.Namespace) -> int:
+    from spark_kafka_sink.localkafka.jars import cached_folders, clear_cache
+
+    folders = [*cached_folders(), *private_folders()]
+    found: list[dict[str, Any]] = [{"path": str(path), "bytes": _size(path)} for path in folders]
+    if arguments.clear:
+        clear_cache()
+        for path in private_folders():
+            shutil.rmtree(path, ignore_errors=True)
+    if arguments.json:
+        print_json({"cleared" if arguments.clear else "kept": found})
+    elif not found:
+        print("nothing is kept on this machine")
+    else:
+        rows = [(f"{one['bytes'] / _MB:,.1f} MB", one["path"]) for one in found]
+        print_table(("SIZE", "REMOVED" if arguments.clear else "FOLDER"), rows)
+    return EXIT_OK
+
+
+def _size(folder: Path) -> int:
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(path.stat().st_size for path in files)
+
+
+# --- a broker ------------------------------------------------------------------------------------
 
 
 class _StoppedError(Exception):
@@ -152,6 +213,8 @@ def _serve(arguments: argparse.Namespace, version: str) -> int:
         if arguments.secure is not None:
             path = kafka.folder / "client.properties"
             found["client_properties"] = str(kafka.write_client_properties(path))
+            jobs = kafka.write_spark_properties(kafka.folder / "pykafka-sink.conf", path)
+            found["spark_properties"] = str(jobs)
         if arguments.json:
             print_json(found)
         else:

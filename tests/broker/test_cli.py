@@ -86,6 +86,18 @@ def test_secured_it_tells_what_a_client_needs():
     assert not path.parent.exists()
 
 
+@pytest.mark.parametrize("protocol", ["sasl_ssl", "ssl"])
+def test_secured_it_writes_the_properties_file_of_a_job(protocol, capsys):
+    with running("--secure", protocol, "--topic", "a", "--json") as process:
+        path = json.loads(process.stdout.readline())["spark_properties"]
+        assert Path(path).stat().st_mode & 0o777 == 0o600
+        assert "password" not in Path(path).read_text("ascii")
+        properties = ["--properties-file", path, "--topic", "a", "--write", "--json"]
+        code = main(["check", *PATIENT, *properties])
+        document = json.loads(capsys.readouterr().out)
+        assert (code, document["passed"]) == (0, True), document
+
+
 def test_secured_by_certificates_as_json():
     with running("--secure", "SSL", "--json") as process:
         found = json.loads(process.stdout.readline())

@@ -7,10 +7,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.base import machine
 from spark_kafka_sink.cli import main
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -85,3 +87,42 @@ def test_a_wrong_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture
     assert shown.out == ""
     assert "there is no 'stream_to_kafak' in" in shown.err
     assert "Did you mean stream_to_kafka? There are: batch_to_kafka, demo" in shown.err
+
+
+class TestCache:
+    @pytest.fixture
+    def cache(self, tmp_path, monkeypatch):
+        folder, temporary = tmp_path / "cache", tmp_path / "temporary"
+        temporary.mkdir()
+        monkeypatch.setenv("PYKAFKA_SINK_CACHE", str(folder))
+        monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+        return folder
+
+    def download(self, cache, name):
+        (cache / name).mkdir(parents=True)
+        (cache / name / "modules.txt").write_text("transitive=True\n")
+        (cache / name / "a.jar").write_bytes(bytes(2_500_000))
+
+    def test_shows_what_is_kept_and_removes_it(self, cache, capsys):
+        self.download(cache, "kafka-4.3.0")
+        (cache / ".part-killed").mkdir()
+        memory = machine.private_folder("registry")
+        shown = printed(capsys, "cache").splitlines()
+        assert [line.split() for line in shown[1:]] == [
+            ["0.0", "MB", str(cache / ".part-killed")],
+            ["2.5", "MB", str(cache / "kafka-4.3.0")],
+            ["0.0", "MB", str(memory)],
+        ]
+        kept = json.loads(printed(capsys, "cache", "--json"))["kept"]
+        assert json.loads(printed(capsys, "cache", "--clear", "--json"))["cleared"] == kept
+        assert not cache.exists()
+        assert not memory.exists()
+        assert printed(capsys, "cache") == "nothing is kept on this machine\n"
+
+    def test_leaves_what_is_not_the_sinks(self, cache, capsys):
+        self.download(cache, "kafka-4.3.0")
+        (cache / "photographs").mkdir()
+        shown = printed(capsys, "cache", "--clear")
+        assert "REMOVED" in shown
+        assert "photographs" not in shown
+        assert [path.name for path in cache.iterdir()] == ["photographs"]
