@@ -13,10 +13,7 @@ records written until then stay in the topic.
 from __future__ import annotations
 
 import sys
-
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError
@@ -26,10 +23,12 @@ from spark_kafka_sink.jobs.records import (
     input_schema,
     with_record_options,
 )
-from spark_kafka_sink.jobs.session import open_session
 from spark_kafka_sink.jobs.settings import JobArguments
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 from spark_kafka_sink.jobs.watched import CancellableAction
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def declare_arguments() -> JobArguments:
@@ -41,6 +40,9 @@ def declare_arguments() -> JobArguments:
 
 def run(spark: SparkSession) -> int:
     """Write all rows, or cancel the write if a stop is requested."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
     conf = spark.sparkContext.getConf().getAll()
     settings = declare_arguments().parse(sys.argv[1:], conf)
     rows = (
@@ -65,6 +67,9 @@ def run(spark: SparkSession) -> int:
 
 def main() -> int:
     """Return the exit status: 0 for success, 1 for a failed write, 2 for wrong settings."""
+    declare_arguments().answer(sys.argv[1:])
+    from spark_kafka_sink.jobs.session import open_session
+
     spark = open_session()
     try:
         return run(spark)

@@ -21,15 +21,15 @@ same checkpoint, it continues there.
 from __future__ import annotations
 
 import sys
-
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.security_config import for_java_client
-from spark_kafka_sink.jobs.session import open_session
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 BOOTSTRAP_SERVERS = "kafka.bootstrap.servers"
 SECURITY_PROTOCOL = "kafka.security.protocol"
@@ -54,6 +54,8 @@ def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
     By default the job reads committed records of the cluster that it writes to, with the same
     security settings. A reader with its own servers or protocol needs its own settings.
     """
+    from pyspark.errors import AnalysisException
+
     defaults = {"includeHeaders": "true", "kafka.isolation.level": "read_committed"}
     if BOOTSTRAP_SERVERS in settings.sink_options:
         defaults[BOOTSTRAP_SERVERS] = settings.sink_options[BOOTSTRAP_SERVERS]
@@ -77,6 +79,8 @@ def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
 
 def transform(rows: DataFrame, settings: JobSettings) -> DataFrame:
     """Return the rows to write. Put your own code here."""
+    from pyspark.errors import AnalysisException
+
     rows.createOrReplaceTempView("records")
     select, where = settings.get("select", DEFAULT_SELECT), settings.get("where", "true")
     try:
@@ -95,6 +99,9 @@ def run(spark: SparkSession) -> int:
 
 def main() -> int:
     """Return the exit status: 0 for a stop as requested, 1 for a failure, 2 for wrong settings."""
+    declare_arguments().answer(sys.argv[1:])
+    from spark_kafka_sink.jobs.session import open_session
+
     spark = open_session()
     try:
         return run(spark)

@@ -15,8 +15,7 @@ same checkpoint, it continues there.
 from __future__ import annotations
 
 import sys
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.jobs.file_lag import FileLag
@@ -26,9 +25,11 @@ from spark_kafka_sink.jobs.records import (
     input_schema,
     with_record_options,
 )
-from spark_kafka_sink.jobs.session import open_session
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def declare_arguments() -> JobArguments:
@@ -65,6 +66,9 @@ def run(spark: SparkSession) -> int:
 
 def main() -> int:
     """Return the exit status: 0 for a stop as requested, 1 for a failure, 2 for wrong settings."""
+    declare_arguments().answer(sys.argv[1:])
+    from spark_kafka_sink.jobs.session import open_session
+
     spark = open_session()
     try:
         return run(spark)

@@ -100,6 +100,10 @@ class JobArguments:
         self._names.append(name)
         self._parser.add_argument(f"--{name.replace('_', '-')}", help=help_text)
 
+    def answer(self, arguments: Sequence[str]) -> None:
+        """Answer ``--help`` and wrong arguments, which end the process, before Spark starts."""
+        self._parser.parse_args(arguments)
+
     def parse(self, arguments: Sequence[str], conf: Iterable[tuple[str, str]]) -> JobSettings:
         """Merge the command line over Spark's configuration.
 

@@ -3,6 +3,8 @@
 import io
 import shlex
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -684,3 +686,22 @@ def test_the_files_in_conf_are_understood(path):
     assert settings.sink_options
     options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", **settings.sink_options})
     assert options.notes == ()
+
+
+JOBS = sorted(path.stem for path in (CONF.parent / "jobs").glob("*_to_kafka.py"))
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize(("argument", "code"), [("--help", 0), ("--inputt", 2)])
+def test_help_and_wrong_arguments_are_answered_without_spark(tmp_path, job, argument, code):
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text("raise AssertionError('Spark is imported')")
+    done = subprocess.run(
+        [sys.executable, str(CONF.parent / "jobs" / f"{job}.py"), argument],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "", "PYTHONPATH": f"{tmp_path}:{CONF.parent}"},
+    )
+    assert done.returncode == code, done.stderr
+    assert "--bootstrap-servers" in (done.stderr if code else done.stdout)
