@@ -47,6 +47,7 @@ from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.machine import (
     PrivateFolderError,
+    check_parents,
     private_folder,
     process_identity,
     read_owned_file,
@@ -465,6 +466,8 @@ def check_subjects(requests: Iterable[SchemaRequest]) -> None:
 
 
 _PURPOSE = "registry"
+# Spark's own folder of a driver. A user's value of SPARK_LOCAL_DIRS may outlive the driver.
+_BLOCK_MANAGER = "blockmgr-"
 
 
 class SchemaCache:
@@ -500,7 +503,8 @@ class SchemaCache:
         if self._identity is None:
             return None
         digest = hashlib.sha256(cache_key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return private_folder(_PURPOSE) / f"{self._identity}_{digest}.json"
+        folder = _folder_of_spark() or private_folder(_PURPOSE)
+        return folder / f"{self._identity}_{digest}.json"
 
     def _remove_others(self, folder: Path) -> None:
         """Delete the files of processes that have ended."""
@@ -509,6 +513,24 @@ class SchemaCache:
             number = owner.partition("-")[0]
             if number.isdecimal() and process_identity(int(number)) != owner:
                 path.unlink(missing_ok=True)
+
+
+def _folder_of_spark() -> Path | None:
+    """Return a folder in the local folder of Spark's driver, which Spark removes at its end.
+
+    Return None if Spark has told no such folder, or if other users may replace what is in it.
+    """
+    local = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0])
+    if not local.name.startswith(_BLOCK_MANAGER):
+        return None
+    folder = local / f"pykafka-sink-{_PURPOSE}"
+    try:
+        check_parents(local)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        check_parents(folder)
+    except (OSError, PrivateFolderError):
+        return None
+    return folder
 
 
 def _parse_cached(document: Any) -> Schema:

@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -281,7 +281,7 @@ def _show(arguments: argparse.Namespace, admin: AdminClient) -> int:
 
 
 def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
-    from spark_kafka_sink.tools.dead_letter_replay import grouped
+    from spark_kafka_sink.tools.dead_letter_replay import Replayed, grouped
 
     if arguments.to_topic == arguments.topic:
         raise RefusedError(
@@ -290,19 +290,14 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
         )
     replay = _replay_of(arguments)
     topic, wanted = _opened(arguments, admin, asks_for_unknown=True)
-    groups = grouped(topic.letters(wanted))
-    _check_destinations(arguments, admin, groups)
-    counts = Counter[str]()
-    for group in groups:
-        if arguments.to_topic or arguments.mend or group.topic in arguments.allowed:
-            where = arguments.to_topic or _shown(group.topic)
-            counts[f"{_shown(group.cause)} to {where}"] += group.letters
-    if counts:
-        confirmation(arguments, RefusedError)(
-            f"Dead letters are written again: {_most_frequent(counts)}"
-        )
+    preview = _ReplayPreview(replay, arguments)
     not_wanted: Counter[str] = Counter()
-    done = replay.write(topic.letters(wanted, not_wanted))
+    groups = grouped(preview.counted(topic.letters(wanted, not_wanted)))
+    _check_destinations(arguments, admin, groups)
+    done = Replayed(Counter(), preview.left_out)
+    if preview.replayable:
+        confirmation(arguments, RefusedError)(preview.question())
+        done = replay.write(topic.letters(wanted))
     left_out = done.left_out + not_wanted
     next_offsets = ",".join(f"{number}:{end}" for number, end in topic.ends.items())
     command = _next_command(arguments, next_offsets)
@@ -315,6 +310,43 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
     lines += [f"{count} not written: {reason}" for reason, count in left_out.most_common()]
     print_lines([*lines, f"next time: {command}"])
     return EXIT_OK
+
+
+class _ReplayPreview:
+    """Counts the dead letters that a replay would write, and those that it would omit.
+
+    replayable: by cause and destination; left_out: by reason
+    """
+
+    def __init__(self, replay: Replay, arguments: argparse.Namespace) -> None:
+        self._replay = replay
+        self._to_topic: str | None = arguments.to_topic
+        self._allowed: Sequence[str] = arguments.allowed
+        self.replayable = Counter[str]()
+        self.left_out = Counter[str]()
+
+    def counted(self, letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
+        """Yield all letters and count each."""
+        from spark_kafka_sink.tools.dead_letter_replay import ALL_CAUSES, OTHER_CAUSE
+
+        for letter in letters:
+            reason = self._replay.skip_reason(letter)
+            if reason is None:
+                cause = letter.cause if letter.cause in ALL_CAUSES else OTHER_CAUSE
+                # Records may name any number of topics; only a function of the user's reads those.
+                named = letter.topic if letter.topic in self._allowed else None
+                where = self._to_topic or named or "a topic that --mend names"
+                self.replayable[f"{_shown(cause)} to {where}"] += 1
+            else:
+                self.left_out[reason] += 1
+            yield letter
+
+    def question(self) -> str:
+        """Return what the operator confirms: what is written, and what is not and why."""
+        text = f"Dead letters are written again: {_most_frequent(self.replayable)}"
+        if self.left_out:
+            text += f"\nNot written: {_most_frequent(self.left_out)}"
+        return text
 
 
 def _most_frequent(counts: Counter[str]) -> str:

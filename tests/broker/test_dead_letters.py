@@ -326,9 +326,19 @@ def test_nothing_is_written_without_a_yes(kafka, capsys):
     dead = Dead(kafka)
     code, text = dead.run(capsys, "replay", "--allow-topic", dead.topic)
     assert code == 2
-    assert f"7 bad-partition to {dead.topic}; 2 too-large to {dead.topic}" in text
+    assert f"written again: 7 bad-partition to {dead.topic}\n" in text
+    assert "Not written: 2 a part of the row is missing: it was cut off" in text
     assert "--yes confirms" in text
     assert [r.value for r in read_topic(dead.servers, dead.topic)] == [b"good"]
+
+
+def test_nothing_is_asked_where_nothing_can_be_replayed(kafka, capsys):
+    """The dead letters were announced, and then none was written."""
+    dead = Dead(kafka)
+    code, text = dead.run(capsys, "replay", "--cause", "too-large", "--allow-topic", dead.topic)
+    assert code == 0
+    assert "nothing written" in text
+    assert "2 not written: a part of the row is missing: it was cut off" in text
 
 
 def test_a_topic_that_does_not_exist(strict_kafka, capsys):

@@ -60,6 +60,27 @@ def test_nothing_secret_is_kept_and_nobody_else_reads_it(registry, folder):
     assert json.loads(path.read_text())["text"] == TEXT
 
 
+def test_files_are_where_spark_removes_them_at_the_end_of_its_driver(tmp_path, folder, monkeypatch):
+    local = tmp_path / "blockmgr-1"
+    local.mkdir(mode=0o700)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{local},/elsewhere")
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
+    assert SchemaCache(os.getpid()).read("asked") == SCHEMA
+    assert [path.parent.stat().st_mode & 0o777 for path in local.rglob("*.json")] == [0o700]
+    assert [*folder.iterdir()] == []
+
+
+@pytest.mark.parametrize(("name", "mode"), [("scratch", 0o700), ("blockmgr-1", 0o777)])
+def test_other_local_folders_are_not_used(tmp_path, folder, monkeypatch, name, mode):
+    local = tmp_path / name
+    local.mkdir()
+    local.chmod(mode)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(local))
+    SchemaCache(os.getpid()).write("asked", SCHEMA)
+    assert len([*folder.iterdir()]) == 1
+    assert [*local.iterdir()] == []
+
+
 def test_files_of_processes_that_have_ended_are_removed(folder):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with child:
