@@ -1,4 +1,4 @@
-"""Progress of a job: one line that updates itself on a terminal, plain lines in a log."""
+"""Progress of a job in lines, and of the demo in steps that update themselves on a terminal."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ def _offsets(text: str | None) -> dict[tuple[str, str], int]:
 
 # --- progress ------------------------------------------------------------------------------------
 
-_LOG_INTERVAL_MS = 5000
-_CLEAR_LINE = "\r\033[K"
+_INTERVAL_MS = 5000
 
 
 @dataclass
@@ -93,21 +92,6 @@ class Totals:
         return " | ".join(parts)
 
 
-def progress_output(spark: Any) -> TextIO:
-    """Return the stream for progress: the terminal if one exists, else standard error, the log.
-
-    Under spark-submit the JVM holds the terminal and Python gets only pipes, so ask the JVM.
-    """
-    if sys.stderr.isatty():
-        return sys.stderr
-    if spark.sparkContext._jvm.java.lang.System.console() is None:
-        return sys.stderr
-    try:
-        return open("/dev/tty", "w", encoding="utf-8")
-    except OSError:
-        return sys.stderr
-
-
 class BestEffort:
     """Runs code that only displays, so that its errors do not replace the job's result.
 
@@ -128,39 +112,36 @@ class BestEffort:
 
 
 class ProgressLine:
-    """Shows a changing text. If the output is no terminal, writes a line every few seconds."""
+    """Shows a changing text: a line at once, and then every few seconds if the text has changed.
+
+    Each line is whole, on a terminal too: Spark's JVM, and the driver's other Python processes,
+    write their log to the same terminal at any time.
+    """
 
     def __init__(self, clock: Clock, out: TextIO) -> None:
         self._clock = clock
         self._out = out
-        self._is_terminal = self._out.isatty()
         self._shown = ""
         self._shown_at_ms: int | None = None
 
     def show(self, text: str) -> None:
-        """Show ``text`` now (terminal) or when it is time for another line (log)."""
-        if text == self._shown:
-            return
+        """Show ``text`` if it has changed and it is time for another line."""
         now_ms = self._clock.now_ms()
-        if self._is_terminal:
-            self._out.write(_CLEAR_LINE + text)
-        elif self._shown_at_ms is None or now_ms - self._shown_at_ms >= _LOG_INTERVAL_MS:
-            self._out.write(text + "\n")
-        else:
-            return
-        self._out.flush()
-        self._shown = text
-        self._shown_at_ms = now_ms
+        is_due = self._shown_at_ms is None or now_ms - self._shown_at_ms >= _INTERVAL_MS
+        if text != self._shown and is_due:
+            self._shown, self._shown_at_ms = text, now_ms
+            self.finish(text)
 
     def finish(self, text: str) -> None:
-        """Write the final text on its own line."""
-        self._out.write((_CLEAR_LINE if self._is_terminal else "") + text + "\n")
+        """Write the final text."""
+        self._out.write(text + "\n")
         self._out.flush()
 
 
 # --- steps ---------------------------------------------------------------------------------------
 
 _REFRESH_S = 0.1
+_CLEAR_LINE = "\r\033[K"
 _BLUE, _GREEN, _RED, _PLAIN = "\033[34m", "\033[32m", "\033[31m", "\033[0m"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.jobs.file_lag import FileLag
-from spark_kafka_sink.jobs.progress import BestEffort, ProgressLine, Totals, progress_output
+from spark_kafka_sink.jobs.progress import BestEffort, ProgressLine, Totals
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 
@@ -130,7 +130,7 @@ def run_stream(
     """
     with GracefulStop(spark) as stop:
         query = start_stream(records, settings)
-        Follower(query, lag, stop, SystemClock(), progress_output(spark)).follow()
+        Follower(query, lag, stop, SystemClock(), sys.stderr).follow()
         failure = query.exception()
         return None if failure is None else f"the query failed: {failure}"
 

@@ -120,7 +120,7 @@ def test_batch_job(kafka, new_topic, conf, submit, tmp_path):
     job = submit(settings, "batch_to_kafka.py", "--input", str(folder), "--topic", topic)
     assert job.wait() == 0, job.text()
     assert ids(kafka, topic) == list(range(60))
-    assert "rows read" in job.text()
+    assert "\n60 rows written | " in job.text()
     assert re.search(r" INFO spark_kafka_sink.spark.commit: job: 60 records, ", job.text())
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.jobs.progress import ProgressLine, Steps, Totals, progress_output
+from spark_kafka_sink.jobs.progress import ProgressLine, Steps, Totals
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 from spark_kafka_sink.jobs.streams import Follower
@@ -100,54 +100,16 @@ def test_the_lag_of_a_stream_from_kafka(sources, lag):
 # --- the line -------------------------------------------------------------------------------------
 
 
-def test_on_a_terminal_the_line_replaces_itself():
-    clock, out = SimClock(), Terminal()
-    line = ProgressLine(clock, out)
-    for text in ("one", "one", "two"):
-        line.show(text)
-    line.finish("done")
-    assert out.getvalue() == "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[Kdone\n"
-
-
-def test_in_a_log_a_line_every_five_seconds_if_it_has_changed():
-    clock, out = SimClock(), io.StringIO()
+@pytest.mark.parametrize("output", [io.StringIO, Terminal])
+def test_a_whole_line_every_five_seconds_if_it_has_changed(output):
+    """On a terminal too, where lines of the log may come at any time."""
+    clock, out = SimClock(), output()
     line = ProgressLine(clock, out)
     for text, ms in (("one", 0), ("two", 4_999), ("three", 1), ("three", 9_000), ("four", 0)):
         clock.ms += ms
         line.show(text)
     line.finish("done")
     assert out.getvalue() == "one\nthree\nfour\ndone\n"
-
-
-class JavaSystem:
-    """``spark.sparkContext._jvm.java.lang.System`` of a driver with or without a terminal."""
-
-    def __init__(self, console):
-        self.sparkContext = self._jvm = self.java = self.lang = self.System = self
-        self._console = console
-
-    def console(self):
-        return self._console
-
-
-def test_progress_goes_to_standard_error(monkeypatch):
-    log, terminal = io.StringIO(), Terminal()
-    monkeypatch.setattr("sys.stderr", log)
-    assert progress_output(JavaSystem(None)) is log
-    monkeypatch.setattr("sys.stderr", terminal)
-    assert progress_output(JavaSystem(None)) is terminal
-
-
-def test_no_terminal_after_all(monkeypatch):
-    """The JVM reports a terminal that cannot be opened."""
-
-    def cannot_open(*_, **__):
-        raise OSError("no such device")
-
-    log = io.StringIO()
-    monkeypatch.setattr("sys.stderr", log)
-    monkeypatch.setattr("builtins.open", cannot_open)
-    assert progress_output(JavaSystem(object())) is log
 
 
 # --- following a stream ---------------------------------------------------------------------------
@@ -280,18 +242,32 @@ def test_a_micro_batch_without_end_is_given_up_after_twenty_seconds():
 # --- watching an action ---------------------------------------------------------------------------
 
 
+def a_stage(number, records):
+    return SimpleNamespace(
+        stageId=lambda: number,
+        inputRecords=lambda: records,
+        numCompleteTasks=lambda: 3,
+        numTasks=lambda: 8,
+    )
+
+
 class Store:
-    """The way from a session to its status store, which has one stage."""
+    """The way from a session to its status store, which has the stage of an earlier action."""
 
     def __init__(self):
         self.cancelled = threading.Event()
-        stage = SimpleNamespace(
-            inputRecords=lambda: 1_500, numCompleteTasks=lambda: 3, numTasks=lambda: 8
+        self.stages = [a_stage(4, 1_500)]
+        stages = SimpleNamespace(
+            size=lambda: len(self.stages), apply=lambda index: self.stages[index]
         )
-        stages = SimpleNamespace(size=lambda: 1, apply=lambda index: stage)
         store = SimpleNamespace(stageList=lambda *_: stages)
         self.sparkContext = SimpleNamespace(
-            _jsc=SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: store)),
+            _jsc=SimpleNamespace(
+                sc=lambda: SimpleNamespace(
+                    statusStore=lambda: store,
+                    listenerBus=lambda: SimpleNamespace(waitUntilEmpty=lambda timeout_ms: None),
+                )
+            ),
             _gateway=SimpleNamespace(
                 jvm=SimpleNamespace(double=float), new_array=lambda kind, length: []
             ),
@@ -302,7 +278,7 @@ class Store:
 def watched(monkeypatch, stop):
     out = io.StringIO()
     store, clock = Store(), SimClock()
-    monkeypatch.setattr("spark_kafka_sink.jobs.watched.progress_output", lambda spark: out)
+    monkeypatch.setattr("sys.stderr", out)
     action = CancellableAction(store, stop, clock)
     clock.ms += 3_000
     return action, store, out
@@ -311,11 +287,11 @@ def watched(monkeypatch, stop):
 def test_a_watched_action_is_described_at_its_end(monkeypatch):
     action, store, out = watched(monkeypatch, Stream(SimClock()))
     done = []
-    action.run(lambda: done.append(1))
+    action.run(lambda: (done.append(1), store.stages.append(a_stage(5, 1_200))))
     assert done == [1]
     assert not action.was_cancelled
     assert not store.cancelled.is_set()
-    assert out.getvalue() == "1,500 rows read | 500 rows/s | 5 of 8 tasks left\n"
+    assert out.getvalue() == "1,200 rows written | 400 rows/s | 3.0 s\n"
 
 
 def test_what_an_action_raises_is_raised(monkeypatch):
@@ -333,15 +309,14 @@ def broken(*arguments):
     raise TypeError("'JavaPackage' object is not callable")
 
 
-def test_progress_that_fails_does_not_replace_the_result(monkeypatch, capsys):
+def test_progress_that_fails_does_not_replace_the_result(monkeypatch):
     """Spark's status store is private: another version may not have it."""
     action, store, out = watched(monkeypatch, Stream(SimClock()))
     store.sparkContext._jsc = SimpleNamespace(sc=broken)
     done = []
     action.run(lambda: done.append(1))
     assert done == [1]
-    assert out.getvalue() == ""
-    assert capsys.readouterr().err == (
+    assert out.getvalue() == (
         "progress cannot be shown: TypeError(\"'JavaPackage' object is not callable\")\n"
     )
 
