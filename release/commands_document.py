@@ -270,7 +270,7 @@ def _prose(text: str) -> str:
 
 
 def _marked(text: str) -> str:
-    text = re.sub(r"docs/([\w-]+)\.md", r"[\1](\1.md)", text)
+    text = re.sub(r"`pykafka-sink docs ([\w-]+)`", r"[\1](\1.md)", text)
     text = re.sub(r"(?<![\w`-])(--[a-z][\w-]*(?: [\w.]+=…)?)", r"`\1`", text)
     return text.replace("<", "&lt;")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -144,6 +145,11 @@ def _largest_part(line: Mapping[str, Any]) -> tuple[str, float]:
 
 MOST_IN_LOG = 98
 """Characters of a batch's text: with time, level and logger, a line of the log has 160."""
+UNKNOWN_CAUSE = "a task failed, or the query or job was stopped"
+"""Spark does not pass the cause of an abort to a Python data source."""
+_STOPPED = re.compile(
+    r"^KeyboardInterrupt\b|\n: java\.lang\.InterruptedException\b|\bJob \d+ cancel"
+)
 _LEAST_OF_QUERY = 4
 _LETTERS_OF_ID = 8
 
@@ -170,19 +176,27 @@ def batch_text(line: Mapping[str, Any]) -> str:
 
 
 def abort_text(line: Mapping[str, Any]) -> str:
-    """Return the text of an aborted batch: number, failed tasks, records, what remains, the error.
+    """Return the text of an aborted batch: number, why, failed tasks, records, what remains.
 
     The note may have commands for the operator: the text is never cut.
     """
-    text = _with_query(_batch(line), line, MOST_IN_LOG) + " was aborted"
+    name = _with_query(_batch(line), line, MOST_IN_LOG)
+    if was_stopped(line):
+        return f"{name} was stopped. {line.get('note', '')}".rstrip()
+    text = f"{name} was aborted" + f": {UNKNOWN_CAUSE}" * ("error" not in line)
     if "failed_tasks" in line:
-        text += f": {count(line['failed_tasks'])} of {count(line['tasks'])} tasks did not end, "
+        text += f". {count(line['failed_tasks'])} of {count(line['tasks'])} tasks did not end, "
         text += f"{_records(line)} acknowledged"
     if "note" in line:
         text += f". {line['note']}"
     if "error" in line:
         text += f". {printable(' '.join(line['error'].split()))}"
     return text
+
+
+def was_stopped(line: Mapping[str, Any]) -> bool:
+    """Return True if the error says that a user stopped the query or job, or cancelled its jobs."""
+    return _STOPPED.search(line.get("error") or "") is not None
 
 
 def _records(line: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
-from spark_kafka_sink.metrics.figures import abort_text, batch_text
+from spark_kafka_sink.metrics.figures import abort_text, batch_text, was_stopped
 from spark_kafka_sink.metrics.line import (
     LINE_VERSION,
     BatchMetrics,
@@ -299,7 +299,7 @@ def report_abort(
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     more["note"] = note
     line = summary.line("abort", micro_batch_id, **more)
-    _log(logging.WARNING, abort_text(line), line)
+    _log(logging.INFO if was_stopped(line) else logging.WARNING, abort_text(line), line)
     _write_outputs(outputs, line)
 
 

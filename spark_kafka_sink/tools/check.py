@@ -200,7 +200,7 @@ def _spark_settings(properties_file: str | None) -> Iterator[Finding]:
     values = {name: value.strip().lower() for name, value, _ in read_properties(properties_file)}
     if values.get(UNIX_SOCKETS) is None:
         text = f"{UNIX_SOCKETS} is not set: with Spark 4.1 and later each task may take 40 ms less"
-        yield warned("Spark's workers", text, "set it to true: docs/tuning.md")
+        yield warned("Spark's workers", text, "set it to true: pykafka-sink docs tuning")
 
 
 def _document(finding: Finding) -> dict[str, str]:

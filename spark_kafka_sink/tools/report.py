@@ -18,7 +18,7 @@ from spark_kafka_sink.tools.command import EXIT_FAILED, EXIT_OK, Examples, add_c
 _REPORT = """\
 Make a page of the lines that the sink has written to option metrics.path: throughput, latency,
 where the time of each micro-batch goes, partitions, brokers, slowest tasks, and what to change.
-One HTML file that needs nothing from elsewhere. docs/report.md explains it.
+One HTML file that needs nothing from elsewhere. `pykafka-sink docs report` explains it.
 """
 _HIGHEST_PORT = 65_535
 _REPORT_EXAMPLES: Examples = (
@@ -151,8 +151,8 @@ def _run_top(arguments: argparse.Namespace) -> int:
 
 _METRICS = """\
 The sink writes one JSON line for each micro-batch or job to the file that option metrics.path
-names, and with log.format=json to the log. docs/metrics.md has every field of it, and which of
-Kafka's metrics it gives.
+names, and with log.format=json to the log. `pykafka-sink docs metrics` has every field of it,
+and which of Kafka's metrics it gives.
 """
 _METRICS_EXAMPLES = (
     ("the JSON Schema of a line", "pykafka-sink metrics schema"),

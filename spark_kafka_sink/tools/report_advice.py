@@ -20,6 +20,7 @@ from spark_kafka_sink.metrics.figures import (
     duration,
     percent,
     size,
+    was_stopped,
 )
 from spark_kafka_sink.tools.report_figures import (
     Broker,
@@ -36,16 +37,26 @@ from spark_kafka_sink.tools.report_figures import (
 
 
 def aborted(facts: Facts) -> Iterator[Finding]:
-    """Report that Spark has aborted the batch."""
+    """Report that Spark has aborted the batch, or that the user has stopped it."""
     number = facts.line.get("aborted", facts.line.get("event") == "abort")
-    if number:
+    if number and was_stopped(facts.line):
+        text = (
+            f"The query or job was stopped while it wrote. {facts.line.get('note') or ''}".rstrip()
+        )
+        yield Finding("stopped", "stopped", text, "", 1.0, True)
+    elif number:
         title = f"{count(number)} batches were aborted" if number > 1 else "aborted"
         note = (
             facts.line.get("note") or "Spark gave up; what it wrote again since is in other lines"
         )
         error = facts.line.get("error")
         text = f"{note}. {error}" if error else f"{note}."
-        advice = "The first error of a task, in the driver's log, says why: docs/troubleshooting.md"
+        advice = (
+            "If you stopped the query, its next start writes the batch again. If a task failed, "
+            "its first error in the driver's log says why: `pykafka-sink docs troubleshooting`"
+        )
+        if error:
+            advice = "`pykafka-sink docs troubleshooting` explains errors"
         yield Finding("aborted", title, text, advice, 1.0, True)
 
 
@@ -54,7 +65,7 @@ def refused(facts: Facts) -> Iterator[Finding]:
     number = facts.number("record_errors")
     if number and not any((facts.line.get("dead_letters") or {}).values()):
         text = f"Brokers refused {count(number)} records for good."
-        advice = "The task's error names the cause: docs/troubleshooting.md"
+        advice = "The task's error names the cause: `pykafka-sink docs troubleshooting`"
         yield Finding("records-refused", "records were refused", text, advice, 0.0, True)
 
 
@@ -108,7 +119,7 @@ def dead_letters(facts: Facts) -> Iterator[Finding]:
     text = f"{count(number)} rows could not be written, {_share(of_all)} of all: {by_cause}."
     advice = (
         "`pykafka-sink dead-letters show --topic …` tells why, with the rows; `replay` writes them "
-        "again when they are mended: docs/dead-letters.md"
+        "again when they are mended. See `pykafka-sink docs dead-letters`"
     )
     title = "rows became dead letters"
     yield Finding("dead-letters", title, text, advice, 0.0, True)

@@ -74,8 +74,8 @@ def add_conf(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def add_docs(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare ``docs``: the list, or the path of one file."""
-    _add_list(subparsers, DOCS, "the documents of this version; with a name, its path", "NAME")
+    """Declare ``docs``: the list, or one of the documents."""
+    _add_list(subparsers, DOCS, "the documents of this version; with a name, its text", "NAME")
 
 
 def _add_list(
@@ -86,16 +86,22 @@ def _add_list(
 ) -> None:
     command = f"pykafka-sink {kind.folder}"
     examples = [("all of them", command), ("their folder", f"{command} --where")]
-    if name_metavar is not None:
+    is_text = kind is DOCS
+    if is_text:
+        examples.append(("read one", f"{command} {kind.example}"))
+        examples.append(("its path", f"{command} {kind.example} --where"))
+    elif name_metavar is not None:
         examples.append(("the path of one", f"{command} {kind.example}"))
     parser = add_command(
         subparsers, kind.folder, summary, f"{summary[0].upper()}{summary[1:]}.", examples
     )
     if name_metavar is not None:
-        parser.add_argument("name", metavar=name_metavar, nargs="?", help="print the path of this")
+        what = "print the text of this" if is_text else "print the path of this"
+        parser.add_argument("name", metavar=name_metavar, nargs="?", help=what)
     else:
         parser.set_defaults(name=None)
-    parser.add_argument("--where", action="store_true", help="print only the folder")
+    where = "print the path instead" if is_text else "print only the folder"
+    parser.add_argument("--where", action="store_true", help=where)
     add_json(parser)
     parser.set_defaults(command=lambda arguments: _run_list(kind, arguments))
 
@@ -114,11 +120,14 @@ def _add_path(
 
 
 def _run_list(kind: _Kind, arguments: argparse.Namespace) -> int:
+    if arguments.name is not None:
+        if kind is not DOCS or arguments.where:
+            return _print_path(kind, arguments.name)
+        print(path_of(kind, arguments.name).read_text("utf-8"), end="")
+        return EXIT_OK
     if arguments.where:
         print(folder_of(kind))
         return EXIT_OK
-    if arguments.name is not None:
-        return _print_path(kind, arguments.name)
     rows = [(name, path_of(kind, name)) for name in names(kind)]
     described = [(name, kind.summary(path.read_text("utf-8")), str(path)) for name, path in rows]
     if arguments.json:
@@ -174,7 +183,7 @@ _PACKAGE = """\
 Write the sink's own modules into a zip file, for Spark's --py-files and for addArtifacts of Spark
 Connect. Only those: the packages that the sink needs have compiled parts, which Python cannot load
 from a zip file. Every node's Python must have them already; they are listed when the file is made.
-Where it does not, ship a packed environment with --archives instead: docs/clusters.md.
+Where it does not, ship a packed environment with --archives: `pykafka-sink docs clusters`.
 
 Spark does not find a sink by itself that comes this way. Call pyspark_kafka_sink.register(spark)
 once in the session. The file serves the platforms whose kernels this installation has; they are

@@ -299,10 +299,9 @@ def _words(total: dict[str, Any], lines: list[dict[str, Any]]) -> list[Text]:
         return []
     main, *others = found
     style = "bold red" if main.is_trouble else "bold yellow"
-    words = [
-        Text.assemble((main.title, style), ": ", main.text),
-        Text(f"→ {main.advice}"),
-    ]
+    words = [Text.assemble((main.title, style), ": ", main.text)]
+    if main.advice:
+        words.append(Text(f"→ {main.advice}"))
     if others:
         words.append(Text("also: " + "; ".join(finding.title for finding in others)))
     return words

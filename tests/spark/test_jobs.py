@@ -371,7 +371,8 @@ def test_jobs_conf_and_docs_are_installed(installed):
     job = installed.command("job", "stream_to_kafka")
     assert job == str(share / "jobs" / "stream_to_kafka.py")
     assert installed.command("conf", "throughput") == str(share / "conf" / "throughput.conf")
-    assert installed.command("docs", "tuning") == str(share / "docs" / "tuning.md")
+    assert installed.command("docs", "tuning", "--where") == str(share / "docs" / "tuning.md")
+    assert installed.command("docs", "dead-letters").startswith("# Dead letters\n")
 
 
 def test_a_batch_job_of_the_wheel(installed, kafka, new_topic, tmp_path):

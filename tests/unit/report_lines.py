@@ -78,6 +78,16 @@ def with_fields(made: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 EVEN = [2000] * 6
 
+INTERRUPTED = (
+    "Py4JJavaError: An error occurred while calling o157.collectToPython.\n"
+    ": java.lang.InterruptedException\n\tat java.base/java.util.concurrent.locks",
+    "PySparkException: [SPARK_JOB_CANCELLED] Job 12 cancelled part of cancelled job group 4a1b",
+    "Py4JJavaError: An error occurred while calling o9.collectToPython.\n: org.apache.spark."
+    "SparkException: Job 3 cancelled as part of cancellation of all jobs",
+    "KeyboardInterrupt: ",
+)
+"""Errors of a write that a user stops, from Spark 3.5 to 4.3."""
+
 SLOW_BROKER = line(
     *(
         task(

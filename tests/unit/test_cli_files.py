@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -48,13 +50,39 @@ def test_all_files_of_a_kind(kind: str, capsys: pytest.CaptureFixture[str]) -> N
         (["job", "stream-to-kafka.py"], "jobs/stream_to_kafka.py"),
         (["conf", "throughput"], "conf/throughput.conf"),
         (["conf", "kafka_to_kafka.conf"], "conf/kafka-to-kafka.conf"),
-        (["docs", "tuning"], "docs/tuning.md"),
+        (["docs", "tuning", "--where"], "docs/tuning.md"),
     ],
 )
 def test_the_path_of_one(
     arguments: list[str], file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert printed(capsys, *arguments) == f"{REPOSITORY / file}\n"
+
+
+def test_a_document_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (REPOSITORY / "docs" / "dead-letters.md").read_text("utf-8")
+    assert printed(capsys, "docs", "dead-letters") == text
+
+
+ROOMS_WITH_TEXTS = ("jobs", "localkafka", "metrics", "spark", "tools", "transactions")
+
+
+def test_texts_name_documents_as_an_installed_package_shows_them() -> None:
+    """A wheel has no folder docs/ that its user knows of."""
+    package, named = REPOSITORY / "spark_kafka_sink", set()
+    for path in package.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        texts = {id(node): node.value for node in nodes if isinstance(node.value, str)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr):  # a docstring
+                texts.pop(id(node.value), None)
+        for text in texts.values():
+            named.update(re.findall(r"pykafka-sink docs ([a-z][\w-]+)", text))
+            if path.relative_to(package).parts[0] in ROOMS_WITH_TEXTS:
+                assert not re.search(r"\bdocs/[\w-]+\.md", text), (path, text)
+    assert {"dead-letters", "troubleshooting", "tuning"} <= named
+    assert named <= {path.stem for path in (REPOSITORY / "docs").glob("*.md")}
 
 
 def shown_on_a_terminal(*arguments: str) -> str:

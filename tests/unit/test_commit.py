@@ -59,6 +59,7 @@ from spark_kafka_sink.transactions.model import (
     Unit,
 )
 from tests.lines import check_text
+from tests.unit.report_lines import INTERRUPTED
 from tests.unit.spark_frame import ONE_COLUMN, OPTIONS, Frame
 
 NOWHERE = MetricsOutputs()
@@ -317,7 +318,10 @@ def test_commits_are_logged_on_demand_and_aborts_always(logged):
     assert [record.levelname for record in logged.records] == ["INFO", "WARNING"]
     committed, aborted = (record.message for record in logged.records)
     assert committed == "batch 5: 0 records, 0 B in 0 ms"
-    expected = "batch 6 was aborted: 1 of 1 tasks did not end, 0 records acknowledged. "
+    expected = (
+        "batch 6 was aborted: a task failed, or the query or job was stopped. "
+        "1 of 1 tasks did not end, 0 records acknowledged. "
+    )
     assert aborted == expected + AT_LEAST_ONCE_NOTE
 
 
@@ -332,9 +336,16 @@ def test_an_abort_in_the_log_has_note_and_error_in_one_line(logged):
     more = {"note": "See `pykafka-sink transactions list`", "error": "Error: a\n  b\x1b[2J"}
     report_abort([message()], None, NOWHERE, query_name="q\nINFO forged", **more)
     assert logged.messages == [
-        "job of q\\nINFO forged was aborted: 0 of 1 tasks did not end, 0 records acknowledged. "
+        "job of q\\nINFO forged was aborted. 0 of 1 tasks did not end, 0 records acknowledged. "
         "See `pykafka-sink transactions list`. Error: a b\\x1b[2J"
     ]
+
+
+@pytest.mark.parametrize("error", INTERRUPTED)
+def test_what_the_user_has_stopped_is_no_failure(error, logged):
+    report_abort([], 5, NOWHERE, note="n", error=error)
+    (record,) = logged.records
+    assert (record.levelname, record.message) == ("INFO", "batch 5 was stopped. n")
 
 
 @pytest.mark.parametrize("batch_id", [None, 0, 10**12])

@@ -16,6 +16,7 @@ from tests.unit.report_lines import (
     CODEC_BOUND,
     EVEN,
     HEALTHY,
+    INTERRUPTED,
     SKEWED_KEY,
     SLOW_BROKER,
     THROTTLED,
@@ -229,8 +230,22 @@ def test_what_the_settings_are() -> None:
 
 
 def test_why_a_batch_was_aborted() -> None:
-    text = line_findings(line(task(0, EVEN), event="abort", note="n", error="E: x"))[0].text
-    assert text == "n. E: x"
+    found = line_findings(line(task(0, EVEN), event="abort", note="n", error="E: x"))[0]
+    assert found.text == "n. E: x"
+    assert "stopped" not in found.advice
+
+
+@pytest.mark.parametrize("error", INTERRUPTED)
+def test_a_batch_that_the_user_has_stopped_is_no_failure(error: str) -> None:
+    found = line_findings(line(task(0, EVEN), event="abort", note="n", error=error))[0]
+    assert (found.kind, found.advice) == ("stopped", "")
+    assert found.text == "The query or job was stopped while it wrote. n"
+
+
+def test_an_abort_without_a_reason_may_be_a_stop() -> None:
+    """Spark tells a data source no reason."""
+    found = line_findings(line(task(0, EVEN), event="abort", note="n"))[0]
+    assert found.advice.startswith("If you stopped the query, its next start writes")
 
 
 def test_trouble_that_takes_no_time_comes_last() -> None:
