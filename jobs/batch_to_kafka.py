@@ -16,7 +16,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.jobs.records import (
     declare_input,
     file_format,
@@ -40,8 +39,7 @@ def declare_arguments() -> JobArguments:
 
 def run(spark: SparkSession) -> int:
     """Write all rows, or cancel the write if a stop is requested."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
+    from spark_kafka_sink.jobs.failures import EXIT_FAILED, EXIT_OK, SPARK_ERRORS, report
 
     conf = spark.sparkContext.getConf().getAll()
     settings = declare_arguments().parse(sys.argv[1:], conf)
@@ -57,27 +55,21 @@ def run(spark: SparkSession) -> int:
         write = CancellableAction(spark, stop, SystemClock())
         try:
             write.run(writer.save)
-        except (PySparkException, Py4JJavaError) as error:
-            cancelled = "cancelled; what was written stays in the topic"
-            reason = cancelled if write.was_cancelled else f"the write failed: {error}"
-            print(f"batch_to_kafka: {reason}", file=sys.stderr)
-            return 1
-    return 0
+        except SPARK_ERRORS as error:
+            if not write.was_cancelled:
+                return report("batch_to_kafka", error, "the write failed: ")
+            cancelled = "batch_to_kafka: cancelled; what was written stays in the topic"
+            print(cancelled, file=sys.stderr)
+            return EXIT_FAILED
+    return EXIT_OK
 
 
 def main() -> int:
     """Return the exit status: 0 for success, 1 for a failed write, 2 for wrong settings."""
     declare_arguments().answer(sys.argv[1:])
-    from spark_kafka_sink.jobs.session import open_session
+    from spark_kafka_sink.jobs.failures import run_job
 
-    spark = open_session()
-    try:
-        return run(spark)
-    except ConfigError as error:
-        print(f"batch_to_kafka: {error}", file=sys.stderr)
-        return 2
-    finally:
-        spark.stop()
+    return run_job("batch_to_kafka", run)
 
 
 if __name__ == "__main__":

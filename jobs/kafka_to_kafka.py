@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.security_config import for_java_client
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
-from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
+from spark_kafka_sink.jobs.streams import declare_stream, run_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,7 @@ def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
         defaults[BOOTSTRAP_SERVERS] = settings.sink_options[BOOTSTRAP_SERVERS]
     if not {BOOTSTRAP_SERVERS, SECURITY_PROTOCOL} & settings.reader_options.keys():
         defaults.update(for_java_client(settings.sink_options))
-    max_offsets = settings.get("max_offsets")
+    max_offsets = settings.count("max_offsets")
     if max_offsets is not None:
         defaults["maxOffsetsPerTrigger"] = max_offsets
     reader = spark.readStream.format("kafka").options(**{**defaults, **settings.reader_options})
@@ -94,22 +94,15 @@ def run(spark: SparkSession) -> int:
     conf = spark.sparkContext.getConf().getAll()
     settings = declare_arguments().parse(sys.argv[1:], conf)
     records = transform(read_stream(spark, settings), settings)
-    return report("kafka_to_kafka", run_stream(spark, records, settings))
+    return run_stream("kafka_to_kafka", records, settings)
 
 
 def main() -> int:
     """Return the exit status: 0 for a stop as requested, 1 for a failure, 2 for wrong settings."""
     declare_arguments().answer(sys.argv[1:])
-    from spark_kafka_sink.jobs.session import open_session
+    from spark_kafka_sink.jobs.failures import run_job
 
-    spark = open_session()
-    try:
-        return run(spark)
-    except ConfigError as error:
-        print(f"kafka_to_kafka: {error}", file=sys.stderr)
-        return 2
-    finally:
-        spark.stop()
+    return run_job("kafka_to_kafka", run)
 
 
 if __name__ == "__main__":

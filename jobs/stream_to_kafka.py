@@ -17,7 +17,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.jobs.file_lag import FileLag
 from spark_kafka_sink.jobs.records import (
     declare_input,
@@ -26,7 +25,7 @@ from spark_kafka_sink.jobs.records import (
     with_record_options,
 )
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
-from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
+from spark_kafka_sink.jobs.streams import declare_stream, run_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +47,7 @@ def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
         .schema(input_schema(spark, settings))
         .options(**settings.reader_options)
     )
-    max_files = settings.get("max_files")
+    max_files = settings.count("max_files")
     if max_files is not None:
         reader = reader.option("maxFilesPerTrigger", max_files)
     return reader.load(settings.require("input"))
@@ -61,22 +60,15 @@ def run(spark: SparkSession) -> int:
     rows = read_stream(spark, settings)
     settings = with_record_options(rows, settings)
     lag = FileLag(spark, settings.require("input"), settings.require("checkpoint"))
-    return report("stream_to_kafka", run_stream(spark, rows, settings, lag))
+    return run_stream("stream_to_kafka", rows, settings, lag)
 
 
 def main() -> int:
     """Return the exit status: 0 for a stop as requested, 1 for a failure, 2 for wrong settings."""
     declare_arguments().answer(sys.argv[1:])
-    from spark_kafka_sink.jobs.session import open_session
+    from spark_kafka_sink.jobs.failures import run_job
 
-    spark = open_session()
-    try:
-        return run(spark)
-    except ConfigError as error:
-        print(f"stream_to_kafka: {error}", file=sys.stderr)
-        return 2
-    finally:
-        spark.stop()
+    return run_job("stream_to_kafka", run)
 
 
 if __name__ == "__main__":

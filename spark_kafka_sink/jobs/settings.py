@@ -54,6 +54,13 @@ class JobSettings:
         value = self.job.get(name)
         return default if value is None else value
 
+    def count(self, name: str) -> str | None:
+        """Return an argument that is a positive whole number. Raises ConfigError."""
+        value = self.job.get(name)
+        if value is not None and not (value.isascii() and value.isdigit() and int(value) > 0):
+            raise ConfigError(f"--{name.replace('_', '-')}: '{value}' is not a positive number")
+        return value
+
     def require(self, name: str) -> str:
         """Return a mandatory argument of the job. Raises ConfigError, which names both ways."""
         value = self.job.get(name)

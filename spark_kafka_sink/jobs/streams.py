@@ -12,7 +12,7 @@ from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -122,22 +122,17 @@ def start_stream(records: DataFrame, settings: JobSettings) -> StreamingQuery:
 
 
 def run_stream(
-    spark: SparkSession, records: DataFrame, settings: JobSettings, lag: FileLag | None = None
-) -> str | None:
-    """Write until the input ends (available-now) or a stop is requested.
+    job: str, records: DataFrame, settings: JobSettings, lag: FileLag | None = None
+) -> int:
+    """Write until the input ends (available-now) or a stop is requested; return the exit status.
 
-    lag: for a stream of files. Returns why the query failed, None if it did not.
+    job: its name, for the line about a failure; lag: for a stream of files
     """
+    from spark_kafka_sink.jobs.failures import EXIT_OK, report  # Spark's, so not for --help
+
+    spark = records.sparkSession
     with GracefulStop(spark) as stop:
         query = start_stream(records, settings)
         Follower(query, lag, stop, SystemClock(), sys.stderr).follow()
         failure = query.exception()
-        return None if failure is None else f"the query failed: {failure}"
-
-
-def report(job: str, failure: str | None) -> int:
-    """Print why ``job`` failed, if it did; return the exit status."""
-    if failure is None:
-        return 0
-    print(f"{job}: {failure}", file=sys.stderr)
-    return 1
+        return EXIT_OK if failure is None else report(job, failure, "the query failed: ")
