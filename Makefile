@@ -37,6 +37,7 @@
 # make golden-formats   what Spark's to_json and to_avro make of rows of all types, and which schemas Java's Avro
 #                 takes: tests/formats/cases, avro_schemas.json
 # make fuzz   1 million broken responses, 1 million dialogues of SASL, 100,000 of TLS
+# make mistakes   the mistakes of users in tests/spark/mistakes.txt, made for real: what is shown, in how many lines; 2 minutes
 # make outage   brokers that are away or hang while a stream plans and commits: 12 minutes
 # make security   every login and store through both of Spark's sinks, and a search for secrets: 30 minutes;
 #                 make security KAFKA_VERSION=3.9.1 for brokers of another version
@@ -65,7 +66,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
+.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry mistakes
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -214,6 +215,9 @@ telemetry: $(VENV)/dev.installed
 
 prometheus: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/monitoring
+
+mistakes: $(VENV)/dev.installed
+	$(BIN)/python -m pytest -m long tests/spark/test_mistakes.py
 
 outage: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/spark/test_outage.py tests/broker/test_transactions.py
