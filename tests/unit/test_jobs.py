@@ -10,9 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pyspark.errors import AnalysisException, PySparkException
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.jobs.failures import EXIT_FAILED, EXIT_REFUSED, report
 from spark_kafka_sink.jobs.progress import ProgressLine, Steps, Totals
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.shutdown import GracefulStop
@@ -680,3 +682,53 @@ def test_help_and_wrong_arguments_are_answered_without_spark(tmp_path, job, argu
     )
     assert done.returncode == code, done.stderr
     assert "--bootstrap-servers" in (done.stderr if code else done.stdout)
+
+
+# --- how a job fails ------------------------------------------------------------------------------
+
+PLANNING = """[PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source writer: Traceback:
+  File "source.py", line 109, in writer
+spark_kafka_sink.base.errors.{}: the sentence
+ SQLSTATE: 38000"""
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (AnalysisException(PLANNING.format("ConfigError")), EXIT_REFUSED, "the sentence"),
+        (AnalysisException(PLANNING.format("SchemaError")), EXIT_REFUSED, "the sentence"),
+        (AnalysisException(PLANNING.format("BootstrapError")), EXIT_FAILED, "failed: the sentence"),
+        (
+            PySparkException(f"a task failed\n{PLANNING.format('DeliveryError')}\n\tat org.x.Y"),
+            EXIT_FAILED,
+            "failed: the sentence",
+        ),
+        (
+            AnalysisException("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03"),
+            EXIT_REFUSED,
+            "[PATH_NOT_FOUND] Path does not exist: file:/x.",
+        ),
+        (
+            PySparkException(
+                "[STREAM_FAILED] Query [id = 1] terminated with exception: a disk is full "
+                "SQLSTATE: 38000 SQLSTATE: XXKST\n=== Streaming Query ==="
+            ),
+            EXIT_FAILED,
+            "failed: a disk is full",
+        ),
+        (PySparkException(""), EXIT_FAILED, "failed: Spark gives no reason"),
+    ],
+)
+def test_a_failure_is_one_line_and_a_users_mistake_has_a_status_of_its_own(
+    error, status, line, capsys
+):
+    assert report("the_job", error, "failed: ") == status
+    assert capsys.readouterr().err == f"the_job: {line}\n"
+
+
+@pytest.mark.parametrize("value", ["many", "0", "-1", "1.5", "٣", ""])
+def test_an_argument_that_counts_is_a_positive_number(value):
+    with pytest.raises(ConfigError, match=f"--max-files: '{value}' is not a positive number"):
+        JobSettings({"max_files": value}, {}).count("max_files")
+    assert JobSettings({"max_files": "7"}, {}).count("max_files") == "7"
+    assert JobSettings({"max_files": None}, {}).count("max_files") is None
