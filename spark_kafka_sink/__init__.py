@@ -3,7 +3,7 @@
 ``format("pykafka-sink")`` needs an import of nothing. ``write`` and ``batch_writer`` do the same
 where Spark has no data sources in Python, or does not find this one. ``metrics.listen`` serves
 Prometheus. They are loaded, with pyspark, when they are first used. ``RefusedRowsError`` is for
-interceptors and partitioners of your own.
+interceptors and partitioners of your own. ``await_termination`` ends a query on Ctrl-C and SIGTERM.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["RefusedRowsError", "batch_writer", "metrics", "write"]
+__all__ = ["RefusedRowsError", "await_termination", "batch_writer", "metrics", "write"]
 
 if TYPE_CHECKING:
     from spark_kafka_sink import metrics
     from spark_kafka_sink.base.entry_points import RefusedRowsError
+    from spark_kafka_sink.jobs.streams import await_termination
     from spark_kafka_sink.spark.frames import batch_writer, write
 else:
 
@@ -29,6 +30,10 @@ else:
             from spark_kafka_sink.base.entry_points import RefusedRowsError
 
             return RefusedRowsError
+        if name == "await_termination":
+            from spark_kafka_sink.jobs.streams import await_termination
+
+            return await_termination
         try:
             from spark_kafka_sink.spark.frames import batch_writer, write
         except ImportError as error:

@@ -16,6 +16,7 @@ from typing import Any
 # Spark stops its context at priority 50 and removes its temporary folders after that.
 _BEFORE_SPARK = 100
 _FINISH_TIMEOUT_S = 25.0
+_LOOKS_FOR_TASKS, _LOOK_S = 20, 0.2
 
 
 class GracefulStop:
@@ -41,6 +42,26 @@ class GracefulStop:
     def pause(self, timeout_s: float) -> None:
         """Wait for ``timeout_s`` seconds, even after a request."""
         self._finished.wait(timeout_s)
+
+    def end(self, query: Any) -> None:
+        """Stop ``query``, without the errors that Spark logs of a micro-batch that it interrupts.
+
+        A busy query has begun its next micro-batch by now. Its next start repeats that one.
+        """
+        context = self._spark.sparkContext
+        root = context._jvm.org.apache.logging.log4j.LogManager.getRootLogger()
+        level = root.getLevel().toString()
+        context.setLogLevel("OFF")
+        try:
+            query.stop()
+            # Interrupted tasks log after the query has ended. Other queries may run tasks for ever.
+            for _ in range(_LOOKS_FOR_TASKS):
+                self.pause(_LOOK_S)
+                executors = context._jsc.sc().statusTracker().getExecutorInfos()
+                if not any(executor.numRunningTasks() for executor in executors):
+                    break
+        finally:
+            context.setLogLevel(level)
 
     def __enter__(self) -> GracefulStop:
         try:

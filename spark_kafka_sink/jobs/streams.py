@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -54,7 +55,7 @@ class Follower:
         if self._query.isActive:
             self._best_effort.run(lambda: self._line.show(f"{self.totals.describe()} | stopping"))
             self._best_effort.run(self._finish_batch)
-            self._query.stop()
+            self._stop.end(self._query)
         self._lag_counted_at_ms = None
         self._best_effort.run(self._look)
         self._best_effort.run(lambda: self._line.finish(self.totals.describe()))
@@ -136,3 +137,26 @@ def run_stream(
         Follower(query, lag, stop, SystemClock(), sys.stderr).follow()
         failure = query.exception()
         return EXIT_OK if failure is None else report(job, failure, "the query failed: ")
+
+
+def await_termination(query: StreamingQuery) -> None:
+    """Wait for the end of ``query`` like ``query.awaitTermination()``; a signal ends it cleanly.
+
+    Ctrl-C and SIGTERM end the query after the micro-batch in progress, without a traceback. The
+    function then returns, so that the program can go on to ``spark.stop()``. Call it in the main
+    thread, not with Spark Connect. Raises the query's StreamingQueryException if it failed.
+
+    Example::
+
+        query = events.writeStream.format("pykafka-sink").options(**options).start()
+        spark_kafka_sink.await_termination(query)
+        spark.stop()
+    """
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession()
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, GracefulStop(spark) as stop:
+        Follower(query, None, stop, SystemClock(), nowhere).follow()
+    failure = query.exception()
+    if failure is not None:
+        raise failure

@@ -120,7 +120,7 @@ _IVY_CAUSES = (
     re.compile(r"(?<=\[FAILED     \] )[^\n]+"),
     re.compile(r"(?<=:: )[\w.-]+#[^\n]+: [^\n]+"),
 )
-"""What Ivy prints about the cause of a failure, the most exact first."""
+"""Patterns find the cause of a failure in the output of Ivy. The most exact one is first."""
 _READ_BYTES = 1024 * 1024
 
 _LOG = logging.getLogger(__name__)

@@ -518,7 +518,7 @@ class SchemaCache:
 def _folder_of_spark() -> Path | None:
     """Return a folder in the local folder of Spark's driver, which Spark removes at its end.
 
-    Return None if Spark has told no such folder, or if other users may replace what is in it.
+    Return None without such a folder, or if other users may replace its content.
     """
     local = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0])
     if not local.name.startswith(_BLOCK_MANAGER):

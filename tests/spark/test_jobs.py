@@ -404,3 +404,58 @@ def test_a_batch_job_of_the_wheel(installed, kafka, new_topic, tmp_path):
     [line] = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     metrics = json.loads(line)["metrics"]
     assert metrics["load_ms"] > 0
+
+
+OWN_SCRIPT = """
+import os, sys
+from pyspark.sql import SparkSession
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config(
+    "spark.log.level", "WARN").getOrCreate()
+query = (
+    spark.readStream.format("rate").option("rowsPerSecond", "100").load()
+    .selectExpr("CAST(value AS STRING) AS value").writeStream.format("pykafka-sink")
+    .option("kafka.bootstrap.servers", sys.argv[1]).option("topic", sys.argv[2])
+    .option("checkpointLocation", sys.argv[3]).start()
+)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_script_of_ones_own_ends_its_query_without_noise(kafka, new_topic, tmp_path, number):
+    """Follow the recipe while micro-batches run without a pause.
+
+    Ctrl-C of a terminal goes to all processes of the script.
+    """
+    page = (REPOSITORY / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    recipe = (
+        page.partition("## Stop a query with Ctrl-C")[2].split("```python\n")[1].split("```")[0]
+    )
+    script, topic = tmp_path / "own.py", new_topic(1)
+    script.write_text(f"{OWN_SCRIPT}{recipe}print('ended', flush=True)\n", encoding="utf-8")
+    output = tmp_path / "output.txt"
+    with output.open("w", encoding="utf-8") as out:
+        process = subprocess.Popen(
+            [sys.executable, str(script), kafka.bootstrap_servers, topic, str(tmp_path / "c")],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=REPOSITORY,
+            start_new_session=True,
+        )
+        try:
+            assert eventually(lambda: len(list(tmp_path.glob("c/commits/*"))) > 1), (
+                output.read_text()
+            )
+            before = output.read_text(encoding="utf-8")
+            if number == signal.SIGINT:
+                os.killpg(process.pid, number)
+            else:
+                process.send_signal(number)
+            assert process.wait(PATIENCE_S) == 0, output.read_text()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    shown = output.read_text(encoding="utf-8")[len(before) :].splitlines()
+    # A micro-batch that has begun just now is aborted, which is one line of the sink's.
+    expected = " INFO | WARNING .* batch [0-9]+ was aborted: .* was stopped"
+    assert [line for line in shown if not re.search(expected, line)] == ["ended"], shown

@@ -149,7 +149,8 @@ class Stream:
         self.files_counted += 1
         return self.files
 
-    def stop(self):
+    def end(self, query):
+        assert query is self
         self.was_stopped = True
         self.isActive = False
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_kafka_sink"
 
 ALLOWED: dict[str, set[str]] = {
-    "__init__": {"metrics", "spark.frames"},
+    "__init__": {"jobs.streams", "metrics", "spark.frames"},
     "base": set(),
     "config": set(),
     "protocol": set(),
