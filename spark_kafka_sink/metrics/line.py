@@ -25,6 +25,8 @@ LINE_VERSION = 1
 """Version of the line; raised when a field changes its meaning or is removed."""
 
 MOST_SLOW_TASKS = 5
+OPTIONAL_OF_SLOW_TASK = ("limit_wait_ms", "throttle_time_ms", "throttle_left_ms")
+"""Fields that the first lines of this version lack."""
 MOST_LOGGED_PARTITIONS = 32
 """A topic's name has up to 249 characters; with more partitions, a line could exceed 16 KiB."""
 
@@ -139,6 +141,9 @@ SLOW_TASK = (
     Field("buffer_wait_ms", "number", "see `metrics`"),
     Field("metadata_wait_ms", "number", "see `metrics`"),
     Field("ack_wait_ms", "number", "see `metrics`"),
+    Field("limit_wait_ms", "integer", "see `metrics`"),
+    Field("throttle_time_ms", "integer", "see `metrics`"),
+    Field("throttle_left_ms", "integer", "see `metrics`"),
 )
 """``slowest_tasks``: up to five of those that have written rows, the slowest first."""
 

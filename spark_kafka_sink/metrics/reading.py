@@ -24,6 +24,7 @@ from spark_kafka_sink.metrics.line import (
     LINE_VERSION,
     MOST_SLOW_TASKS,
     NODE,
+    OPTIONAL_OF_SLOW_TASK,
     PARTITION,
     REQUIRED,
     SLOW_TASK,
@@ -139,7 +140,7 @@ def _definitions() -> dict[str, Schema]:
         "tasks_summary": _summary(("with_rows",), EXTREMES_OF_TASKS, {}, "task"),
         "slowest_tasks": {
             "type": "array",
-            "items": _object(SLOW_TASK, field_names(SLOW_TASK)),
+            "items": _object(SLOW_TASK, field_names(SLOW_TASK[: -len(OPTIONAL_OF_SLOW_TASK)])),
             "maxItems": MOST_SLOW_TASKS,
         },
     }

@@ -131,6 +131,7 @@ def _share(share: float) -> str:
 
 # --- slowness ------------------------------------------------------------------------------------
 
+THROTTLED = 0.05
 COMPRESSING = 0.3
 INPUT = 0.5
 ENCODING = 0.5
@@ -167,9 +168,9 @@ def line_findings(line: Line) -> list[Finding]:
 
 def _throttled(facts: Facts) -> Iterator[Finding]:
     pauses_ms, left_ms = facts.number("throttle_time_ms"), facts.number("throttle_left_ms")
-    if not pauses_ms and not left_ms:
-        return
     share = facts.shares[QUOTA_WAIT]
+    if share < THROTTLED:
+        return
     tasks_waited = f"tasks waited for that {percent(share)} of their time."
     if pauses_ms:
         asked = [broker for broker in brokers(facts.line) if broker.throttle_time_ms]

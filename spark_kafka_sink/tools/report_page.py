@@ -7,6 +7,7 @@ Users can sort its tables, and screen readers can read them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -89,6 +90,24 @@ def _row(row: Sequence[Value]) -> str:
         else:
             cells.append(f"<{tag}{scope}>{text(value)}</{tag}>")
     return "".join(cells)
+
+
+_TOGETHER = re.compile(
+    r"(?P<option>\(?[a-z][\w-]*(?:\.[\w*-]*[\w*])+(?:=[\w.*-]*\w)?[.,;:)]*)"
+    r"|\d[\d.,]* (?:(?:ms|s|min|h|[KMGT]?i?B)\b|%)"
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: UTC)?"
+)
+
+
+def unbroken(value: str) -> str:
+    """Return text as HTML whose options, values and moments move to the next line as a whole."""
+    found, at = "", 0
+    for match in _TOGETHER.finditer(value):
+        kind = "option" if match["option"] else "value"
+        found += escape(value[at : match.start()])
+        found += f"<span class='{kind}'>{escape(match[0])}</span>"
+        at = match.end()
+    return found + escape(value[at:])
 
 
 # --- points of charts ----------------------------------------------------------------------------
@@ -270,7 +289,8 @@ def _outlier(ms: float, line: Line, median_ms: float) -> str:
     name = batch_name(line)
     times = f", {ms / median_ms:,.0f} times the median" if median_ms else ""
     why = _why(line_findings(line)) or f"most of it {escape(largest_part(line))}"
-    return f"<li><b>{name}</b>, {moment(line['time_ms'])} UTC: {duration(ms)}{times}. {why}</li>"
+    when = unbroken(f"{moment(line['time_ms'])} UTC: {duration(ms)}{times}.")
+    return f"<li><b>{unbroken(name)}</b>, {when} {why}</li>"
 
 
 def _finding(finding: Finding) -> str:
@@ -278,14 +298,14 @@ def _finding(finding: Finding) -> str:
     advice = f"<p class='do'>→ {_code(finding.advice)}.</p>" if finding.advice else ""
     return (
         f"<li class='{kind}' data-kind='{finding.kind}'><h3>{escape(finding.title)}</h3>"
-        f"<p>{escape(finding.text)}</p>{advice}</li>"
+        f"<p>{unbroken(finding.text)}</p>{advice}</li>"
     )
 
 
 def _code(advice: str) -> str:
     """Return the advice with the text between backticks as code."""
-    parts = escape(advice).split("`")
-    return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
+    parts = enumerate(advice.split("`"))
+    return "".join(f"<code>{escape(part)}</code>" if n % 2 else unbroken(part) for n, part in parts)
 
 
 def summary_section(aggregate: LineAggregate, total: Line, span: tuple[float, float]) -> Html:
@@ -388,31 +408,36 @@ def brokers_table(total: Line) -> Html:
 
 
 def tasks_table(total: Line) -> Html:
-    """Return the slowest tasks of the slowest batches, with the parts of their time."""
+    """Return the slowest tasks of the slowest batches, with the parts of their time.
+
+    Columns without any figure but 0 are omitted.
+    """
     rows: list[list[Value]] = []
     for task in total.get("slowest_tasks") or ():
-        ms = [float(task.get(name) or 0) for name in ("task_ms", *_TASK_TIMES)]
+        parts = part_times({name: float(task.get(name) or 0) for name in PART_FIELDS})
         rows.append(
             [
                 _batch_cell(task.get("batch_id")),
                 Cell(str(task["task"]), float(task["task"])),
-                Cell(str(task["attempt"]), float(task["attempt"])),
                 str(task["host"]),
                 Cell(moment(task["started_at_ms"]), float(task["started_at_ms"])),
                 Cell(count(task["records"]), float(task["records"])),
-                *map(_time, ms),
+                _time(float(task.get("task_ms") or 0)),
+                Cell(str(task["attempt"]), float(task["attempt"])),
+                *map(_time, parts.values()),
             ]
         )
-    names = {part.field: part.name for part in PARTS}
-    columns = ("batch", "task", "attempt", "host", "started, UTC", "records", "took")
-    caption = "Slowest tasks of the slowest batches"
-    return table("tasks", caption, (*columns, *(names[name] for name in _TASK_TIMES)), rows)
+    columns = ["batch", "task", "host", "started, UTC", "records", "took", "attempt"]
+    always = len(columns) - 1
+    columns += [part.name.removeprefix(_WAITING) for part in PARTS]
+    shown = [n for n in range(len(columns)) if n < always or any(row[n][1] for row in rows)]
+    waits = ", ".join(columns[n] for n in shown if _WAITING + columns[n] in NAMES)
+    caption = "Slowest tasks of the slowest batches" + f". Waiting for: {waits}" * bool(waits)
+    heads = [columns[n].replace("gements", "ge\u00adments") for n in shown]
+    return table("tasks", caption, heads, ([row[n] for n in shown] for row in rows))
 
 
-_TASK_TIMES = (
-    *("input_wait_ms", "encode_ms", "compress_ms", "metadata_wait_ms", "buffer_wait_ms"),
-    *("ack_wait_ms", "load_ms"),
-)
+_WAITING = "waiting for "
 
 
 def _time(ms: float) -> Cell:
@@ -611,7 +636,7 @@ _CHARTS_HELP = (
     "<p>Point at a chart, or reach it with the Tab key and use the arrow keys, for its figures; "
     "drag to enlarge a part, press twice to see all. Marks: <b>A</b> aborted, <b>D</b> dead "
     "letters, <b>E</b> records refused, <b>F</b> task attempts failed, <b>R</b> records sent "
-    "again, <b>T</b> throttled.</p>"
+    "again, <b>T</b> throttled. <span id='unmarked'></span></p>"
 )
 
 

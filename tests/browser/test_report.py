@@ -9,13 +9,24 @@ import pytest
 from spark_kafka_sink.tools import report_lines
 from spark_kafka_sink.tools.report_lines import LineAggregate, collect
 from spark_kafka_sink.tools.report_page import FollowedReport, ReportServer, render
-from tests.unit.report_lines import CODEC_BOUND, HEALTHY, SKEWED_KEY, SLOW_BROKER, THROTTLED
+from tests.unit.report_lines import (
+    CODEC_BOUND,
+    EVEN,
+    HEALTHY,
+    SKEWED_KEY,
+    SLOW_BROKER,
+    THROTTLED,
+    line,
+    task,
+    times,
+)
 from tests.unit.test_report import numbered, text
 
 pytestmark = pytest.mark.long
 
 CHARTS = ("throughput", "time", "latency", "bytes", "rate")
 _TIMEOUT_MS = 60_000
+SCHEMES = ("light", "dark")
 
 
 @pytest.fixture
@@ -175,7 +186,120 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+LIMITED = line(
+    *(
+        task(
+            number,
+            EVEN,
+            limit_wait_ms=12_000,
+            **times(12_500, encode=300, buffer_wait=4_000, ack_wait=8_000),
+        )
+        for number in range(4)
+    )
+)
+PARTS_MS = {
+    **dict.fromkeys(("input_wait", "encode", "compress", "metadata_wait", "load"), 115_000),
+    **dict.fromkeys(("buffer_wait", "ack_wait", "transaction_begin"), 118_000),
+}
+WIDEST = line(
+    *(
+        task(number, EVEN, limit_wait_ms=300, throttle_time_ms=20, **times(1_250_000, **PARTS_MS))
+        for number in range(5)
+    )
+)
+OPTIONS = {
+    "kafka.max.in.flight.requests.per.connection": "5",
+    "kafka.partitioner.adaptive.partitioning.enable": "true",
+    "max.bytes.per.second.per.task": "1000000",
+}
+
+
+@pytest.fixture
+def page_of_a_limit(tmp_path):
+    """60 batches: most with a few dead letters, one that a limit held, one with all columns."""
+    letters = {"dead_letters": {"too-large": 2}, "settings": OPTIONS}
+    lines = [numbered(HEALTHY, number, **letters) for number in range(60)]
+    lines[17] = numbered(LIMITED, 17, **letters)
+    lines[23] = numbered({**HEALTHY, "event": "abort"}, 23, settings=OPTIONS)
+    lines[31] = numbered(WIDEST, 1_234_567, settings=OPTIONS)
+    for each in lines[31]["slowest_tasks"]:
+        host = "ip-10-12-113-204.eu-central-1.compute.internal"
+        each.update(host=host, attempt=1, records=123_456_789)
+    aggregate = LineAggregate()
+    aggregate.add(text(*lines).splitlines())
+    path = tmp_path / "report.html"
+    path.write_text(render(aggregate), encoding="utf-8")
+    return path
+
+
+SEEN = pytest.mark.parametrize(
+    "seen",
+    [{"width": width, "color_scheme": scheme} for width in (400, 1280) for scheme in SCHEMES],
+    ids=lambda seen: f"{seen['width']} {seen['color_scheme']}",
+)
+
+
+@SEEN
+def test_a_batch_that_a_limit_held_has_one_main_cause(open_page, page_of_a_limit, seen):
+    page = open_page(page_of_a_limit, **seen)
+    said = page.locator("#outliers li", has_text="batch 17,")
+    assert said.locator("summary").first.inner_text() == "the limit that you have set"
+    said.locator("summary").first.click()
+    shown = said.locator("[data-kind]:visible")
+    assert [one.get_attribute("data-kind") for one in shown.all()] == ["limited"]
+    assert "quota" not in shown.inner_text()
+    said.locator(".others > summary").click()
+    kinds = [one.get_attribute("data-kind") for one in said.locator("[data-kind]:visible").all()]
+    assert kinds == ["limited", "dead-letters"]
+    row = page.locator("#slowest tbody tr", has=page.locator("th", has_text="17"))
+    assert "waiting for the task limit" in row.inner_text()
+    page.locator("#time .chart").focus()
+    for _ in range(18):
+        page.keyboard.press("ArrowRight")
+    told = page.locator("#time .readout").inner_text()
+    assert "waiting for the task limit 12" in told
+    assert "quotas" not in told
+    tasks = page.locator("#tasks tbody tr", has=page.locator("th", has_text="17")).first
+    assert tasks.inner_text().count("12.0 s") == 1
+    assert page.problems == []
+
+
+@SEEN
+def test_only_what_is_rare_is_marked(open_page, page_of_a_limit, seen):
+    page = open_page(page_of_a_limit, **seen)
+    told = page.locator("#unmarked").inner_text()
+    assert told == "Not marked, because frequent: dead letters (58 of 60 points)."
+    page.evaluate(
+        "(() => { window.drawn = []; const of = CanvasRenderingContext2D.prototype, fill = of.fillText;"
+        " of.fillText = function(text, ...at) { drawn.push(text); return fill.call(this, text, ...at); };"
+        " dispatchEvent(new Event('afterprint')); })()"
+    )
+    page.wait_for_function("window.drawn.length > 0", timeout=_TIMEOUT_MS)
+    page.wait_for_function(f"drawn.filter(t => t === 'A').length === {len(CHARTS)}")
+    assert not page.evaluate("drawn.filter(text => text.includes('D'))")
+
+
+@SEEN
+def test_values_and_options_are_in_one_line(open_page, page_of_a_limit, seen):
+    page = open_page(page_of_a_limit, **seen)
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    broken = page.evaluate(
+        "[...document.querySelectorAll('.value, .option, .figures dd, #settings th')]"
+        ".filter(one => one.getClientRects().length > 1 || one.offsetHeight > 40)"
+        ".map(one => one.textContent)"
+    )
+    assert broken == []
+    sideways = (
+        "name => { const one = document.getElementById(name).closest('.wide');"
+        " return one.scrollWidth - one.clientWidth; }"
+    )
+    assert page.evaluate(sideways, "settings") <= 0
+    if seen["width"] == 1280:
+        assert page.evaluate(sideways, "tasks") <= 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= seen["width"]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_dark_and_light(open_page, page_file, scheme):
     page = open_page(page_file, color_scheme=scheme)
     paper = rgb(page, "body", "backgroundColor")

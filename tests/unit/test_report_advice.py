@@ -186,7 +186,9 @@ def test_what_cost_most_time_is_the_main_cause() -> None:
         *("brokers-are-the-limit", "dead-letters")
     ]
     short = task(0, EVEN, throttle_time_ms=5, throttle_time_max_ms=5, **waiting)
-    assert of(short) == ["brokers-are-the-limit", "throttled"]
+    assert of(short) == ["brokers-are-the-limit"]
+    longer = task(0, EVEN, throttle_time_ms=400, throttle_time_max_ms=5, **waiting)
+    assert of(longer) == ["brokers-are-the-limit", "throttled"]
     # Shares of task time count as much as tasks took of the batch.
     driver = {"planning_ms": 7000.0, "planning_started_at_ms": 1, "commit_ms": 2500}
     found = line_findings(line(task(0, EVEN, **waiting), **driver))

@@ -36,15 +36,25 @@
   const troubles = i => MARKS.filter(([key]) => data.points[key][i] > 0)
     .map(([key, , , words]) => shown(data.points[key][i]) + " " + words);
 
+  /* Marks of what is rare: in at most 5 points, or a tenth of them. What is frequent would bury the curves. */
+  const rare = () => MARKS.filter(([key]) => often(key) <= Math.max(5, data.points.first.length / 10));
+  const often = key => data.points[key].filter(v => v > 0).length;
+  const tellFrequent = () => {
+    const kept = rare(), left = MARKS.filter(one => !kept.includes(one));
+    document.getElementById("unmarked").textContent = left.length ? "Not marked, because frequent: "
+      + left.map(([key, , , words]) => `${words.replace(/^ms of /, "")} (${often(key)} of ${data.points.first.length} points)`).join(", ") + "." : "";
+  };
+
   /* Letters and dashed lines where something went wrong, in every chart alike. */
   const marks = u => {
     const {ctx, bbox} = u, ratio = devicePixelRatio;
+    const shownMarks = rare();
     let free = -1e9;
     ctx.save();
     ctx.font = `bold ${11 * ratio}px sans-serif`;
     ctx.textAlign = "center";
     for (let i = 0; i < u.data[0].length; i++) {
-      const found = MARKS.filter(([key]) => data.points[key][i] > 0);
+      const found = shownMarks.filter(([key]) => data.points[key][i] > 0);
       const x = found.length ? u.valToPos(i, "x", true) : 0;
       if (!found.length || x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.strokeStyle = ctx.fillStyle = colour(found[0][2]);
@@ -113,7 +123,8 @@
       event.preventDefault();
       const i = Math.min(Math.max((chart.cursor.idx ?? (step > 0 ? -1 : count)) + step, 0), count - 1);
       chart.setCursor({left: chart.valToPos(i, "x"), top: 20});
-      readout.textContent = [named(i), ...lines.map(one => one.name + " " + shown(one.raw[i])), ...troubles(i)].join(", ");
+      const told = lines.filter(one => !one.bars || one.raw[i] > 0);
+      readout.textContent = [named(i), ...told.map(one => one.name + " " + shown(one.raw[i])), ...troubles(i)].join(", ");
     };
     asTable(figure, lines);
   };
@@ -181,6 +192,7 @@
   const redraw = () => {
     for (const chart of charts) chart.destroy();
     charts = [];
+    if (data && data.points.first) tellFrequent();
     if (data && data.points.first) for (const [name, spec] of Object.entries(CHARTS)) draw(name, spec);
   };
   const start = () => {
