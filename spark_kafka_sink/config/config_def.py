@@ -149,7 +149,10 @@ def _type_problem(config_type: ConfigType, text: str) -> str:
         return f"must be between {lowest} and {highest}"
     if config_type in _INTEGER_RANGES and _WITH_UNIT.fullmatch(text):
         return "not a whole number: write it without a unit, in milliseconds or bytes"
-    return f"not a {config_type.value}"
+    if config_type in _INTEGER_RANGES:
+        return "must be a whole number"
+    # No text is invalid for the other types.
+    return "must be true or false" if config_type is ConfigType.BOOLEAN else "must be a number"
 
 
 def _parse(config_type: ConfigType, text: str) -> Any:

@@ -184,8 +184,7 @@ def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
     Security.of(config.security).prepare(options.preflight_timeout_ms, hosts)
     with AdminClient.of(config, clock) as admin:
         admin.gives_up_on_other_protocols = True
-        deadline_ms = admin.deadline_in(options.preflight_timeout_ms)
-        brokers = admin.metadata([], False, deadline_ms)
+        brokers = _brokers(admin, options.preflight_timeout_ms)
         _check_advertised(admin, brokers, options.preflight_timeout_ms)
         if options.topic is not None:
             _check_named(admin, options, options.topic, config.topic_creation)
@@ -195,6 +194,16 @@ def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
         _check_named(admin, options, letters.topic, letters.creation)
         deadline_ms = admin.deadline_in(options.preflight_timeout_ms)
         return with_topic_limits(admin, letters, options.topic, deadline_ms)
+
+
+def _brokers(admin: AdminClient, timeout_ms: int) -> MetadataResponse:
+    try:
+        return admin.metadata([], False, admin.deadline_in(timeout_ms))
+    except BootstrapError as error:
+        raise BootstrapError(
+            f"{error}. Check that the brokers run, and that kafka.bootstrap.servers has addresses "
+            "of their listeners that can be reached from the driver"
+        ) from None
 
 
 def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms: int) -> None:

@@ -76,9 +76,8 @@ def test_values(config_type: ConfigType, text: str, value: Any) -> None:
 def test_what_is_not_of_the_type(config_type: ConfigType, text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         key(config_type).parse(text)
-    assert str(raised.value) == (
-        f"Invalid value {text} for configuration some.key: not a {config_type.value}"
-    )
+    valid = "true or false" if config_type is ConfigType.BOOLEAN else "a whole number"
+    assert str(raised.value) == f"Invalid value {text} for configuration some.key: must be {valid}"
 
 
 @pytest.mark.parametrize(

@@ -222,15 +222,15 @@ def test_other_java_classes_are_refused_by_name(name, java_class):
         ("ssl.endpoint.identification.algorithm", "LDAPS", "must be one of https"),
         ("ssl.truststore.location", "", "must not be empty"),
         ("sasl.username", " ", "must not be empty"),
-        ("sasl.login.refresh.window.factor", "0,8", "not a double"),
-        ("sasl.login.refresh.window.factor", "NaN", "not a double"),
+        ("sasl.login.refresh.window.factor", "0,8", "must be a number"),
+        ("sasl.login.refresh.window.factor", "NaN", "must be a number"),
         ("sasl.login.refresh.buffer.seconds", "40000", "must be between -32768 and 32767"),
         ("sasl.login.connect.timeout.ms", "0", "must be at least 1"),
         ("sasl.oauthbearer.token.endpoint.url", "idp/token", "must begin with https://, http://"),
         ("sasl.oauthbearer.token.provider", "module", "must be package.module:callable"),
         ("sasl.oauthbearer.token.provider", "module:", "must be package.module:callable"),
         ("sasl.oauthbearer.token.provider", ":callable", "must be package.module:callable"),
-        ("sasl.login.retry.backoff.ms", "${env:MS}", "not a long"),
+        ("sasl.login.retry.backoff.ms", "${env:MS}", "must be a whole number"),
     ],
 )
 def test_values_that_are_refused(name, text, problem):

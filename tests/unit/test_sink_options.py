@@ -224,8 +224,8 @@ def test_a_guarantee_in_capitals_is_that_guarantee() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"includeHeaders": "yes"}, "configuration includeheaders: not a boolean"),
-        ({"metrics.log": "1"}, "configuration metrics.log: not a boolean"),
+        ({"includeHeaders": "yes"}, "configuration includeheaders: must be true or false"),
+        ({"metrics.log": "1"}, "configuration metrics.log: must be true or false"),
         ({"topic.creation.partitions": "0"}, "must be -1 or at least 1"),
         ({"topic.creation.replication.factor": "-2"}, "must be -1 or between 1 and 32767"),
         ({"topic.creation.replication.factor": "32768"}, "must be -1 or between 1 and 32767"),
