@@ -161,6 +161,11 @@ CASES = (
         hurt=lambda world: world.quota("report-cases", 100_000),
         hurts_next=True,
     ),
+    Case(
+        "limited",
+        "limited",
+        hurt_options={"max.bytes.per.second.per.task": "150000", "kafka.linger.ms": "0"},
+    ),
     Case("skewed-key", "skewed-partitions", is_skewed=True, bytes_per_s=2_000_000),
     Case(
         "tiny-batches",
@@ -269,7 +274,7 @@ def test_why_was_batch_17_slow(case, a_world, tmp_path, open_page):
     assert kinds(row)[0] == case.kind
     advice = row.locator(f"[data-kind={case.kind}] .do")
     assert not advice.is_visible()
-    row.locator("summary").click()
+    row.locator("summary").first.click()
     assert advice.is_visible()
     # Of no other batch this is said; what is left of a pause hurts the next one too.
     others = rows.filter(has_not=page.locator("th", has_text=f"{HURT}"))
@@ -279,14 +284,20 @@ def test_why_was_batch_17_slow(case, a_world, tmp_path, open_page):
         changed = page.locator("#changes tbody tr").all_inner_texts()
         for name, value in case.hurt_options.items():
             assert [text for text in changed if text.split("\t")[2::2] == [name, value]], changed
-    if case.kind == "throttled":
+    waits = {"throttled": "waiting for broker quotas", "limited": "waiting for the task limit"}
+    if case.kind in waits:
         chart = page.locator("#time .chart")
         chart.focus()
         for _ in range(HURT + 1):
             page.keyboard.press("ArrowRight")
         told = page.locator("#time .readout").inner_text()
         assert told.startswith(f"batch {HURT}, ")
-        assert told.endswith("ms of pauses for quotas")
+        assert waits[case.kind] in told
+        assert told.endswith("ms of pauses for quotas") == (case.kind == "throttled")
+        assert ("quota" in told) == (case.kind == "throttled")
+        assert waits[case.kind] in row.inner_text()
+    if case.kind == "limited":
+        assert page.locator("[data-kind=throttled]").count() == 0
     assert (page.outside, page.problems) == ([], [])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 import time
 import urllib.request
@@ -13,6 +14,7 @@ import spark_kafka_sink
 from spark_kafka_sink import metrics as metrics_of_sink
 from spark_kafka_sink.metrics import names
 from spark_kafka_sink.metrics.otlp import telemetry_name
+from spark_kafka_sink.tools.report_advice import line_findings
 from tests.otlp import attributes_of, metrics_in, receiver
 from tests.patience import PATIENCE_S, eventually
 from tests.prometheus import Samples
@@ -398,3 +400,41 @@ def test_a_collection_after_a_task_walks_over_few_objects(spark, kafka, write):
     counts = [int(read.value) for read in read_topic(kafka.bootstrap_servers, topic) if read.value]
     assert len(counts) == 40
     assert max(counts) < FEW_OBJECTS, counts
+
+
+def test_a_batch_that_the_user_stops_is_no_failure(spark, kafka, new_topic, tmp_path, caplog):
+    """The error of the write says so: in foreachBatch it is known, to a data source Spark passes none."""
+    caplog.set_level("INFO", logger="spark_kafka_sink")
+    folder, metrics = tmp_path / "in", tmp_path / "metrics.jsonl"
+    folder.mkdir()
+    write_file(folder, 0)
+    writer = spark_kafka_sink.batch_writer(
+        {
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
+            "topic": new_topic(1),
+            "max.bytes.per.second.per.task": "1",
+            "kafka.batch.size": "1",
+            "metrics.path": str(metrics),
+        }
+    )
+    query = (
+        read_files(spark, folder)
+        .writeStream.foreachBatch(writer)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    # The limit holds the task for minutes.
+    tracker = spark.sparkContext.statusTracker()
+    assert eventually(
+        lambda: any(tracker.getStageInfo(n).numActiveTasks for n in tracker.getActiveStageIds())
+    )
+    query.stop()
+    assert query.exception() is None
+    assert eventually(metrics.exists)
+    [line] = [json.loads(text) for text in metrics.read_text(encoding="utf-8").splitlines()]
+    assert line["event"] == "abort"
+    (finding,) = line_findings(line)
+    assert finding.kind == "stopped"
+    (record,) = [r for r in caplog.records if r.name == "spark_kafka_sink.spark.commit"]
+    assert record.levelname == "INFO"
+    assert re.match(r"batch 0 of [0-9a-f]{8} was stopped\. ", record.message)
