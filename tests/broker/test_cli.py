@@ -7,6 +7,8 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import confluent_kafka.admin
 import pytest
@@ -111,6 +113,25 @@ def test_secured_by_certificates_as_json():
             "log_level": "0",
         }
         assert len(confluent_kafka.admin.AdminClient(config).list_topics().brokers) == 1
+
+
+@pytest.mark.long
+def test_a_schema_registry_until_it_is_stopped():
+    command = [sys.executable, "-m", "spark_kafka_sink", "registry"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            url = process.stdout.readline().strip()
+            with urlopen(f"{url}/config") as answer:
+                assert json.load(answer) == {"compatibilityLevel": "BACKWARD"}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0
+            assert "Starting the schema registry Apicurio" in process.stderr.read()
+        finally:
+            process.kill()
+    with pytest.raises(URLError, match="Connection refused"):
+        urlopen(f"{url}/config")
 
 
 PATIENT = ("--option", f"preflight.timeout.ms={PATIENCE_MS}")
