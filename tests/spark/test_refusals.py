@@ -66,7 +66,7 @@ def test_overwrite(spark, kafka):
     ("options", "message"),
     [
         ({"kafka.batchsize": "1"}, "Did you mean 'kafka.batch.size'?"),
-        ({"kafka.linger.ms": "soon"}, "Invalid value soon for configuration kafka.linger.ms: not"),
+        ({"kafka.linger.ms": "soon"}, "Invalid value soon for configuration kafka.linger.ms: must"),
         ({"kafka.acks": "2"}, "Invalid value 2 for configuration kafka.acks: must be one of all"),
         ({"kafka.key.serializer": "x"}, "Kafka option 'kafka.key.serializer' is not supported as"),
         ({"kafka.value.serializer": "x"}, "Kafka option 'kafka.value.serializer' is not"),
