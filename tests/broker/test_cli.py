@@ -244,6 +244,15 @@ class TestWhatIsNot:
         assert "Connection refused" in text
         assert set(found) == {"options", f"bootstrap {nobody}"}
 
+    def test_a_missing_topic_is_answered_with_similar_names(self, cluster):
+        cluster.topic("check-similar-names")
+        code, found = cluster.check("--topic", "check-similar-nams")
+        assert code == 1
+        outcome, text = found["topic check-similar-nams"]
+        assert outcome == "failed"
+        assert "does not exist" in text
+        assert "Topics with similar names: check-similar-names" in text
+
     def test_settings_of_the_topic(self, cluster):
         topic = cluster.topic(
             "check-settings",
