@@ -395,9 +395,10 @@ def test_a_hundred_thousand_batches(tmp_path, monkeypatch, open_page):
         lambda data, **how: whole.append(len(data)) or loads(data, **how),
     )
     page = render(collect(str(path), None))
-    # Of most lines pyarrow sees the columns alone, and Python nothing at all.
+    # Of most lines pyarrow sees the columns alone, and Python nothing at all: only the slowest and
+    # latest of each piece, and a sample.
     assert sum(parsed) < path.stat().st_size / 2
-    assert sum(whole) < 2 * report_lines.WHOLE_BYTES
+    assert sum(whole) < path.stat().st_size / 10
     assert len(page.encode()) < MOST_BYTES
     monkeypatch.undo()
     report = tmp_path / "report.html"
