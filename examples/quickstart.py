@@ -14,8 +14,8 @@ with step("Starting Spark"):
     spark = SparkSession.builder.master("local[2]").getOrCreate()
 with LocalKafka(step=step) as kafka:  # a real broker; its data are removed at the end
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "value.format": "json"}
-    sink = spark.range(1000).coalesce(1).write.format("pykafka-sink").mode("append")
     with step("Writing 1,000 rows"):
+        sink = spark.range(1000).coalesce(1).write.format("pykafka-sink").mode("append")
         sink.options(**options).save(topic="numbers")
     reader = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", "numbers"]
     print(kafka.run_tool("ConsoleConsumer", *reader, "--from-beginning", "--max-messages", "5"))

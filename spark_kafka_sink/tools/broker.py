@@ -204,9 +204,11 @@ def _run_broker(parser: argparse.ArgumentParser, arguments: argparse.Namespace) 
 
 def _serve(arguments: argparse.Namespace, version: str) -> int:
     """Serve until a broker ends by itself, or until _StoppedError."""
+    from spark_kafka_sink.jobs.progress import Steps
     from spark_kafka_sink.localkafka import LocalKafka
 
-    with LocalKafka(arguments.brokers, version, security=_security(arguments.secure)) as kafka:
+    security, step = _security(arguments.secure), Steps(out=sys.stderr).step
+    with LocalKafka(arguments.brokers, version, security=security, step=step) as kafka:
         for topic in arguments.topics:
             kafka.create_topic(topic.name, topic.partitions)
         found = {"bootstrap_servers": kafka.bootstrap_servers, "version": version}
@@ -262,9 +264,10 @@ def _run_registry(arguments: argparse.Namespace) -> int:
 
 def _serve_registry(arguments: argparse.Namespace) -> int:
     """Serve until the registry ends by itself, or until _StoppedError."""
+    from spark_kafka_sink.jobs.progress import Steps
     from spark_kafka_sink.localkafka import LocalRegistry
 
-    with LocalRegistry() as registry:
+    with LocalRegistry(step=Steps(out=sys.stderr).step) as registry:
         if arguments.json:
             print_json({"url": registry.url})
         else:

@@ -23,7 +23,7 @@ class FakeKafka:
     topics: dict[str, int]
     failure = "broker 1 ended by itself"
 
-    def __init__(self, brokers: int, version: str, security: object) -> None:
+    def __init__(self, brokers: int, version: str, security: object, step: object) -> None:
         assert security is None
         type(self).asked = (brokers, version)
         type(self).topics = {}

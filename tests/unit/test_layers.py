@@ -40,7 +40,13 @@ ALLOWED: dict[str, set[str]] = {
     "tools": {
         *("client", "columns", "config", "localkafka", "metrics", "producer", "protocol", "record"),
         *("registry", "security", "transactions"),
-        *("formats.plan", "formats.times", "jobs.settings", "spark.format_schemas"),
+        *(
+            "formats.plan",
+            "formats.times",
+            "jobs.progress",
+            "jobs.settings",
+            "spark.format_schemas",
+        ),
     },
     "cli": {"tools"},
     "__main__": {"cli"},
