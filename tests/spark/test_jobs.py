@@ -25,6 +25,7 @@ from tests.killing import HOLD_AT, HOLD_FILE
 from tests.patience import PATIENCE_S, eventually
 from tests.reading import read_topic
 from tests.spark.test_streaming import write_file
+from tests.unit.registry.server import fresh_registry
 
 # Minutes of CPU, on a machine of any load.
 pytestmark = pytest.mark.timeout(1800)
@@ -461,3 +462,38 @@ def test_a_script_of_ones_own_ends_its_query_without_noise(kafka, new_topic, tmp
     # A micro-batch that has begun just now is aborted, which is one line of the sink's.
     expected = " INFO | WARNING .* batch [0-9]+ was aborted: .* was stopped"
     assert [line for line in shown if not re.search(expected, line)] == ["ended"], shown
+
+
+def test_what_a_registry_has_answered_ends_with_its_driver(kafka, new_topic, tmp_path):
+    """The folder of temporary files is empty after a query whose processes shared an answer."""
+    script, temporary = tmp_path / "own.py", tmp_path / "temporary"
+    temporary.mkdir()
+    more = '.option("value.format", "avro").option("schema.registry.url", sys.argv[4]).start()'
+    ending = """
+while query.isActive and not os.path.exists(sys.argv[3] + "/commits/1"):
+    time.sleep(0.1)
+print(sum("pykafka-sink-registry" in path for path, _, _ in os.walk(os.environ["TMPDIR"])))
+query.stop()
+spark.stop()
+"""
+    code = OWN_SCRIPT.replace("AS value", "AS n").replace(".start()", more) + ending
+    script.write_text(f"import time\n{code}", encoding="utf-8")
+    with fresh_registry() as registry:
+        done = subprocess.run(
+            [
+                *(sys.executable, str(script), kafka.bootstrap_servers, new_topic(1)),
+                *(str(tmp_path / "c"), registry.url),
+            ],
+            env={
+                **os.environ,
+                "TMPDIR": str(temporary),
+                "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary}",
+            },
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1"], done.stderr
+    assert [path for path in temporary.rglob("*") if "registry" in path.name] == []
