@@ -299,7 +299,7 @@ def test_the_demo_shows_progress_and_results_without_noise():
     assert status == 0, shown
     assert not [word for word in NOISE if word in shown], shown
     for text in (
-        "Starting Kafka",
+        "Starting a broker of Kafka",
         "Starting Spark",
         "which load the sink",
         "20,000 of 20,000 flights, 12 micro-batches",
