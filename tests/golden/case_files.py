@@ -16,7 +16,7 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.protocol import types
 from tests.property.message_values import REQUEST_TYPES
 
-CLIENT_VERSION = "4.3.0"
+CLIENT_VERSION = "4.4.0"
 FOLDER = Path(__file__).parent / "cases"
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

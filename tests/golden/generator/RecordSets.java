@@ -15,8 +15,8 @@ import org.apache.kafka.common.record.internal.MemoryRecords.RecordFilter;
 import org.apache.kafka.common.record.internal.MutableRecordBatch;
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
-import org.apache.kafka.common.utils.BufferSupplier;
 import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.common.utils.internals.BufferSupplier;
 
 /** Logs as a fetch returns them: offsets given, transactions ended, some of it compacted. */
 final class RecordSets {
@@ -108,7 +108,7 @@ final class RecordSets {
             }
         };
         ByteBuffer cleaned = ByteBuffer.allocate(1 << 16);
-        log.filterTo(filter, cleaned, BufferSupplier.NO_CACHING);
+        log.filterTo(filter, cleaned, BufferSupplier.NO_CACHING, Integer.MAX_VALUE);
         return MemoryRecords.readableRecords(cleaned.flip());
     }
 

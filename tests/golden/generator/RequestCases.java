@@ -87,13 +87,22 @@ final class RequestCases {
     private void addApiVersions() {
         for (short version : Versions.of(ApiKeys.API_VERSIONS)) {
             for (String software : List.of("pykafka-sink", "a", "x".repeat(200))) {
-                ApiVersionsRequestData data = new ApiVersionsRequestData()
-                    .setClientSoftwareName(software).setClientSoftwareVersion("0.1.0");
-                add("software name of " + software.length() + " letters",
-                    new ApiVersionsRequest.Builder(data, version, version).build(version),
-                    ApiVersionsRequestDataJsonConverter.write(data, version));
+                addApiVersions("software name of " + software.length() + " letters", version, software, null, -1);
+            }
+            // From version 5 on: older ones have no fields for the broker that is meant (KIP-1242).
+            if (version >= 5) {
+                addApiVersions("of a broker", version, "pykafka-sink", "5L6g3nShT-eMCtK--X86sw", 7);
+                addApiVersions("of a cluster with a long id", version, "a", "x".repeat(200), 0);
             }
         }
+    }
+
+    private void addApiVersions(String name, short version, String software, String clusterId, int nodeId) {
+        ApiVersionsRequestData data = new ApiVersionsRequestData()
+            .setClientSoftwareName(software).setClientSoftwareVersion("0.1.0")
+            .setClusterId(clusterId).setNodeId(nodeId);
+        add(name, new ApiVersionsRequest.Builder(data, version, version).build(version),
+            ApiVersionsRequestDataJsonConverter.write(data, version));
     }
 
     private void addMetadata() {

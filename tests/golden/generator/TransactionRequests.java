@@ -3,6 +3,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.message.AddPartitionsToTxnRequestDataJsonConverter;
 import org.apache.kafka.common.message.DescribeProducersRequestData;
 import org.apache.kafka.common.message.DescribeProducersRequestData.TopicRequest;
+import org.apache.kafka.common.message.DescribeProducersRequestData.TopicRequestCollection;
 import org.apache.kafka.common.message.DescribeProducersRequestDataJsonConverter;
 import org.apache.kafka.common.message.DescribeTransactionsRequestData;
 import org.apache.kafka.common.message.DescribeTransactionsRequestDataJsonConverter;
@@ -131,9 +132,10 @@ final class TransactionRequests {
 
     private void addDescribeProducers() {
         for (short version : Versions.of(ApiKeys.DESCRIBE_PRODUCERS)) {
-            DescribeProducersRequestData data = new DescribeProducersRequestData().setTopics(List.of(
-                new TopicRequest().setName("t").setPartitionIndexes(List.of(0, 5)),
-                new TopicRequest().setName("größe")));
+            DescribeProducersRequestData data = new DescribeProducersRequestData().setTopics(
+                new TopicRequestCollection(List.of(
+                    new TopicRequest().setName("t").setPartitionIndexes(List.of(0, 5)),
+                    new TopicRequest().setName("größe"))));
             cases.add("two topics", new DescribeProducersRequest.Builder(data).build(version),
                 DescribeProducersRequestDataJsonConverter.write(data, version));
         }
