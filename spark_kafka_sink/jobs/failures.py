@@ -1,7 +1,7 @@
-"""What a job prints when it fails: one line, and the exit status that says whose turn it is.
+"""Print one line when a job fails, and exit with a status that says whether a retry can help.
 
 Spark's exceptions carry tracebacks of Python, plans and stack traces of Java around one sentence.
-Spark logs the whole of them.
+Spark logs all of that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXIT_REFUSED = 2
 """The user's settings, files or columns are wrong: a retry cannot help."""
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
-"""What calls of Spark raise."""
+"""The exceptions that calls of Spark raise."""
 
 _OWN_ERROR = re.compile(r"^spark_kafka_sink\.[\w.]*?(\w+): (.*)$", re.MULTILINE)
 _USERS_ERRORS = {"ConfigError", "FormatError", "SchemaError", "TopicError"}

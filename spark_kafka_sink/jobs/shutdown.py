@@ -46,7 +46,7 @@ class GracefulStop:
     def end(self, query: Any) -> None:
         """Stop ``query``, without the errors that Spark logs of a micro-batch that it interrupts.
 
-        A busy query has begun its next micro-batch by now. Its next start repeats that one.
+        A busy query has begun its next micro-batch by now. The next start repeats this micro-batch.
         """
         context = self._spark.sparkContext
         root = context._jvm.org.apache.logging.log4j.LogManager.getRootLogger()

@@ -28,7 +28,7 @@ _logged: dict[str, int] = {}
 
 
 class Outages:
-    """Brokers that one client has lost, or could not connect to, and that it still needs."""
+    """Brokers that a client still needs, and has lost or could not connect to."""
 
     def __init__(self) -> None:
         # Broker id -> its connection, and since when it is away; until it is logged.
