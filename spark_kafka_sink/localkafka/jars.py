@@ -24,11 +24,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from http.client import HTTPException
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
-from urllib.request import urlopen
 from xml.sax.saxutils import quoteattr
 
 from spark_kafka_sink.base.machine import (
@@ -121,7 +119,6 @@ _LOCK = ".lock"
 _PART_PREFIX = ".part-"
 _IVY_TIMEOUT_S = 900
 _ATTEMPTS = 2
-_CONNECTION_TIMEOUT_S = 60
 _IVY_OUTPUT_LINES = 40
 _IVY_CAUSES = (
     re.compile(r"Server access error[^\n]*|SERVER ERROR[^\n]*", re.IGNORECASE),
@@ -152,6 +149,72 @@ class MavenModule(NamedTuple):
     @property
     def jar_name(self) -> str:
         return f"{self.artifact}-{self.version}.jar"
+
+    def ivy_dependency(self, transitive: bool, inner: str = "") -> str:
+        return (
+            f"<dependency org={quoteattr(self.group)} name={quoteattr(self.artifact)} "
+            f'rev={quoteattr(self.version)} conf="default->default" '
+            f"transitive={quoteattr(str(transitive).lower())}>{inner}</dependency>"
+        )
+
+
+class Jars(NamedTuple):
+    """Modules whose jars Ivy fetches."""
+
+    modules: Sequence[MavenModule]
+    transitive: bool
+
+    @property
+    def types(self) -> Sequence[str]:
+        # Without "bundle", Ivy omits modules packaged for OSGi (scala-logging).
+        return "jar", "bundle"
+
+    @property
+    def settings(self) -> str | None:
+        return None
+
+    def __str__(self) -> str:
+        return ", ".join(":".join(module) for module in self.modules)
+
+    def ivy_dependencies(self) -> str:
+        return "".join(module.ivy_dependency(self.transitive) for module in self.modules)
+
+
+class Archive(NamedTuple):
+    """One file of a module, which has a classifier: ``app-1.0-all.tar.gz``."""
+
+    module: MavenModule
+    classifier: str
+    extension: str
+
+    @property
+    def types(self) -> Sequence[str]:
+        return (self.extension,)
+
+    @property
+    def settings(self) -> str | None:
+        """Ivy's settings; the repository is Ivy's own default, as for jars."""
+        return (
+            '<ivysettings><settings defaultResolver="central"/><resolvers>'
+            '<ibiblio name="central" m2compatible="true" usepoms="false"/>'
+            "</resolvers></ivysettings>\n"
+        )
+
+    @property
+    def file_name(self) -> str:
+        module = self.module
+        return f"{module.artifact}-{module.version}-{self.classifier}.{self.extension}"
+
+    def __str__(self) -> str:
+        return f"{':'.join(self.module)}:{self.classifier}"
+
+    def ivy_dependencies(self) -> str:
+        name, extension = quoteattr(self.module.artifact), quoteattr(self.extension)
+        return self.module.ivy_dependency(
+            False,
+            f"<artifact name={name} type={extension} ext={extension} "
+            f"m:classifier={quoteattr(self.classifier)}/>",
+        )
 
 
 def cache_folder() -> Path:
@@ -187,7 +250,7 @@ def fetch_jars(
     manifest = "".join(f"{line}\n" for line in (f"transitive={transitive}", *modules))
 
     def fetch(part: Path) -> None:
-        _run_ivy_with_retry(part, parsed, transitive)
+        _run_ivy_with_retry(part, Jars(parsed, transitive))
         for module in parsed:
             if not (part / module.jar_name).is_file():
                 raise LocalKafkaError(f"Ivy fetched no {module.jar_name}")
@@ -198,34 +261,17 @@ def fetch_jars(
     return jars
 
 
-def fetch_archive(url: str, name: str, title: str, step: Step = print_step) -> Path:
-    """Return the file at ``url``, from cache or network, as ``fetch_jars`` does.
+def fetch_archive(archive: Archive, name: str, title: str, step: Step = print_step) -> Path:
+    """Return a file beside a module's jar, from cache or network, as ``fetch_jars`` does.
 
-    For programs whose POM Ivy cannot read. The package must have the digest of the file. Raises
-    LocalKafkaError.
+    Ivy reads no POM, because it cannot read that of every program. The package must have the digest
+    of the file. Raises LocalKafkaError.
     """
-    file_name = url.rpartition("/")[2]
-    folder = _cached(name, f"{url}\n", title, step, lambda part: _download(url, part / file_name))
-    _check_digests([folder / file_name], _digests_of(name) or {})
-    return folder / file_name
-
-
-def _download(url: str, path: Path) -> None:
-    for attempts_left in reversed(range(_ATTEMPTS)):
-        try:
-            with urlopen(url, timeout=_CONNECTION_TIMEOUT_S) as answer, path.open("wb") as file:
-                shutil.copyfileobj(answer, file)
-            length = answer.headers.get("Content-Length")
-            if length is not None and path.stat().st_size != int(length):
-                raise OSError(f"the connection ended after {path.stat().st_size} of {length} bytes")
-            return
-        except (OSError, HTTPException) as error:
-            problem = f"{url} could not be downloaded: {error}"
-            if not attempts_left:
-                raise LocalKafkaError(
-                    f"{problem}. Check the connection; https_proxy names a proxy"
-                ) from error
-            _LOG.warning("%s. It is downloaded once more", problem)
+    manifest = f"{archive.file_name}\n"
+    folder = _cached(name, manifest, title, step, lambda part: _run_ivy_with_retry(part, archive))
+    path = folder / archive.file_name
+    _check_digests([path], _digests_of(name) or {})
+    return path
 
 
 def _cached(name: str, manifest: str, what: str, step: Step, fetch: Callable[[Path], None]) -> Path:
@@ -367,11 +413,11 @@ def _fill(folder: Path, manifest: str, what: str, fetch: Callable[[Path], None])
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _run_ivy_with_retry(part: Path, modules: Sequence[MavenModule], transitive: bool) -> None:
+def _run_ivy_with_retry(part: Path, wanted: Jars | Archive) -> None:
     """Fetch; after a failure, such as a connection that broke, fetch once more from nothing."""
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
-            return _run_ivy(part, modules, transitive)
+            return _run_ivy(part, wanted)
         except LocalKafkaError as error:
             if not attempts_left:
                 raise
@@ -379,19 +425,22 @@ def _run_ivy_with_retry(part: Path, modules: Sequence[MavenModule], transitive: 
             shutil.rmtree(part / ".ivy", ignore_errors=True)
 
 
-def _run_ivy(part: Path, modules: Sequence[MavenModule], transitive: bool) -> None:
+def _run_ivy(part: Path, wanted: Jars | Archive) -> None:
     ivy_file = part / "ivy.xml"
-    ivy_file.write_text(_ivy_xml(modules, transitive), encoding="utf-8")
+    ivy_file.write_text(_ivy_xml(wanted), encoding="utf-8")
     # Do not use the caches in the home directory, because Ivy trusts their contents.
     own = part / ".ivy"
     command = [find_java(), f"-Divy.default.ivy.user.dir={own}", "-jar", str(find_ivy())]
     command += ["-cache", str(own / "cache"), "-ivy", str(ivy_file), "-confs", "default"]
-    # Without "bundle", Ivy omits modules packaged for OSGi (scala-logging).
-    command += ["-types", "jar", "bundle"]
+    command += ["-types", *wanted.types]
     command += ["-retrieve", f"{part}/[artifact]-[revision](-[classifier]).[ext]"]
     settings = os.environ.get(IVY_SETTINGS_VARIABLE)
     if settings:
         command += ["-settings", os.path.abspath(settings)]
+    elif wanted.settings is not None:
+        own.mkdir(exist_ok=True)
+        (own / "settings.xml").write_text(wanted.settings, encoding="utf-8")
+        command += ["-settings", str(own / "settings.xml")]
     try:
         done = subprocess.run(
             command,
@@ -407,33 +456,26 @@ def _run_ivy(part: Path, modules: Sequence[MavenModule], transitive: bool) -> No
     except OSError as error:
         raise LocalKafkaError(f"{command[0]} does not run: {error}") from error
     if done.returncode:
-        raise LocalKafkaError(_ivy_failure(done.stdout.decode("utf-8", "replace"), modules))
+        raise LocalKafkaError(_ivy_failure(done.stdout.decode("utf-8", "replace"), wanted))
     ivy_file.unlink()
     shutil.rmtree(own, ignore_errors=True)
 
 
-def _ivy_xml(modules: Sequence[MavenModule], transitive: bool) -> str:
+def _ivy_xml(wanted: Jars | Archive) -> str:
     """Return an Ivy file of the modules.
 
     Ivy's command line takes one module, and cannot make each of several intransitive.
     """
-    flag = quoteattr(str(transitive).lower())
-    dependencies = "\n".join(
-        f"    <dependency org={quoteattr(module.group)} name={quoteattr(module.artifact)} "
-        f'rev={quoteattr(module.version)} conf="default->default" transitive={flag}/>'
-        for module in modules
-    )
     return (
-        '<ivy-module version="2.0">\n'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
         '  <info organisation="pykafka-sink" module="jars"/>\n'
         '  <configurations><conf name="default"/></configurations>\n'
-        f"  <dependencies>\n{dependencies}\n  </dependencies>\n"
+        f"  <dependencies>{wanted.ivy_dependencies()}</dependencies>\n"
         "</ivy-module>\n"
     )
 
 
-def _ivy_failure(output: str, modules: Sequence[MavenModule]) -> str:
-    wanted = ", ".join(":".join(module) for module in modules)
+def _ivy_failure(output: str, wanted: Jars | Archive) -> str:
     advice = (
         "Check the versions and the connection to Maven Central; where only a mirror can be "
         f"reached, set {IVY_SETTINGS_VARIABLE} to an ivysettings.xml that names it"

@@ -17,19 +17,25 @@ from urllib.request import Request, urlopen
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
-from spark_kafka_sink.localkafka.jars import Step, fetch_archive, find_java_for, print_step
+from spark_kafka_sink.localkafka.jars import (
+    Archive,
+    MavenModule,
+    Step,
+    fetch_archive,
+    find_java_for,
+    print_step,
+)
 from spark_kafka_sink.localkafka.processes import SupervisorClient
 from spark_kafka_sink.localkafka.settings import HOST
 
 # 3.1 and newer need Java 21.
 REGISTRY_VERSION = "3.0.9"
 _NAME = "registry"
-_APP = f"apicurio-registry-app-{REGISTRY_VERSION}"
 _TITLE = f"the schema registry Apicurio {REGISTRY_VERSION}"
-_ADDRESS = (
-    "https://repo1.maven.org/maven2/io/apicurio/apicurio-registry-app/"
-    f"{REGISTRY_VERSION}/{_APP}-all.tar.gz"
+_ARCHIVE = Archive(
+    MavenModule("io.apicurio", "apicurio-registry-app", REGISTRY_VERSION), "all", "tar.gz"
 )
+_RUNNER = f"apicurio-registry-app-{REGISTRY_VERSION}-runner.jar"
 _PATH = "/apis/ccompat/v7"
 _JSON = "application/vnd.schemaregistry.v1+json"
 _ASK_AGAIN_MS = 250
@@ -39,7 +45,7 @@ _ASK_TIMEOUT_S = 10
 def fetch_registry(step: Step = print_step) -> Path:
     """Return the archive of the registry. Raises LocalKafkaError."""
     name = f"apicurio-registry-{REGISTRY_VERSION}"
-    return fetch_archive(_ADDRESS, name, f"{_TITLE}, 109 MB", step)
+    return fetch_archive(_ARCHIVE, name, f"{_TITLE}, 109 MB", step)
 
 
 class LocalRegistry:
@@ -124,7 +130,10 @@ class LocalRegistry:
         self.url = f"http://{HOST}:{port}{_PATH}"
         command = [java, "-Xmx512m", "-XX:-UsePerfData", f"-Djava.io.tmpdir={supervisor.folder}"]
         command += [f"-Dquarkus.http.host={HOST}", f"-Dquarkus.http.port={port}"]
-        command += ["-jar", str(supervisor.folder / f"{_APP}-runner.jar")]
+        command += [
+            "-jar",
+            str(supervisor.folder / f"{_ARCHIVE.module.artifact}-{REGISTRY_VERSION}-runner.jar"),
+        ]
         self._log = supervisor.folder / "registry.log"
         supervisor.start(_NAME, command, self._log, self._log)
         self._await_answer()
@@ -133,7 +142,7 @@ class LocalRegistry:
         deadline_ms = self._clock.now_ms() + self._start_timeout_ms
         while True:
             try:
-                self.ask("PUT", "/config", {"compatibility": self._compatibility})
+                self._set_compatibility()
                 return
             except (OSError, HTTPException, ValueError) as error:
                 problem = error
@@ -145,3 +154,8 @@ class LocalRegistry:
                 )
             if failure is not None:
                 raise LocalKafkaError(failure)
+
+    def _set_compatibility(self) -> None:
+        """Set the global rule. Apicurio rejects the removal of a rule that it does not have."""
+        if self.ask("GET", "/config")["compatibilityLevel"] != self._compatibility:
+            self.ask("PUT", "/config", {"compatibility": self._compatibility})

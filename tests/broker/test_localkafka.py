@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -555,6 +556,9 @@ def test_a_word_precedes_each_step_of_a_start(tmp_path, brokers):
     assert own == [f"Starting {count} of Kafka {kafka.version}", "Running TopicCommand"]
 
 
+ARCHIVE = b"archive" * 100_000
+
+
 class Mirror(BaseHTTPRequestHandler):
     """A repository of one module, which answers 503 as often as ``failures`` says."""
 
@@ -571,6 +575,8 @@ class Mirror(BaseHTTPRequestHandler):
             )
         elif self.path == "/org/example/thing/1.0/thing-1.0.jar":
             self.answer(b"PK\x05\x06" + bytes(18))
+        elif self.path == "/org/example/thing/1.0/thing-1.0-all.tar.gz":
+            self.answer(ARCHIVE)
         else:
             self.send_error(404)
 
@@ -623,6 +629,24 @@ def test_a_failure_names_its_cause_in_one_sentence(cache, mirror, monkeypatch):
     mirror.server_close()
     with pytest.raises(LocalKafkaError, match="Connection refused"):
         fetch_jars(["org.example:thing:1.0"], "thing")
+
+
+def test_an_archive_is_fetched_again_after_a_failure_and_must_have_its_digest(
+    cache, mirror, monkeypatch
+):
+    """Its settings are the mirror's. Without settings it comes from where Ivy takes jars from."""
+    monkeypatch.setattr(Mirror, "failures", 2)
+    digests = {"thing-1.0-all.tar.gz": sha256(ARCHIVE).hexdigest()}
+    monkeypatch.setattr(jars_module, "_digests_of", lambda name: digests)
+    module = jars_module.MavenModule("org.example", "thing", "1.0")
+    archive = jars_module.Archive(module, "all", "tar.gz")
+    path = jars_module.fetch_archive(archive, "a", "an archive")
+    assert path.read_bytes() == ARCHIVE
+    mirror.shutdown()
+    assert jars_module.fetch_archive(archive, "a", "an archive") == path
+    digests["thing-1.0-all.tar.gz"] = "0" * 64
+    with pytest.raises(LocalKafkaError, match="is not the jar that this version"):
+        jars_module.fetch_archive(archive, "a", "an archive")
 
 
 def test_ivy_leaves_nothing_outside_of_the_cache(cache, tmp_path, monkeypatch):

@@ -3,10 +3,7 @@
 import random
 import ssl
 import subprocess
-from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -18,7 +15,6 @@ from spark_kafka_sink.localkafka import (
     LocalOAuth,
     LocalSecurity,
     cluster,
-    jars,
 )
 from spark_kafka_sink.localkafka.certificates import Authority, write_private
 from spark_kafka_sink.localkafka.cluster import PORTS_VARIABLE, free_ports
@@ -340,44 +336,3 @@ def test_a_write_that_fails_leaves_no_file(tmp_path):
     with pytest.raises(IsADirectoryError):
         write_private(path, "secret")
     assert list(tmp_path.iterdir()) == [path]
-
-
-class Archive(BaseHTTPRequestHandler):
-    """Breaks the first answer off, and gives the whole file to every later request."""
-
-    requests = 0
-    body = b"archive" * 100_000
-
-    def do_GET(self):
-        type(self).requests += 1
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.body)))
-        self.end_headers()
-        self.wfile.write(self.body[: 7 if type(self).requests == 1 else None])
-
-    def log_message(self, *arguments):
-        pass
-
-
-def test_an_archive_is_downloaded_again_after_a_failure_and_must_have_its_digest(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setenv("PYKAFKA_SINK_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(Archive, "requests", 0)
-    digests = {"a.tar.gz": sha256(Archive.body).hexdigest()}
-    monkeypatch.setattr(jars, "_digests_of", lambda name: digests)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Archive) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{server.server_port}/a.tar.gz"
-            path = jars.fetch_archive(url, "a", "an archive")
-            assert path.read_bytes() == Archive.body
-            assert jars.fetch_archive(url, "a", "an archive") == path
-            assert Archive.requests == 2
-            digests["a.tar.gz"] = "0" * 64
-            with pytest.raises(LocalKafkaError, match="is not the jar that this version"):
-                jars.fetch_archive(url, "a", "an archive")
-        finally:
-            server.shutdown()
-            thread.join()
