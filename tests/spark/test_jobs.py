@@ -413,8 +413,9 @@ OWN_SCRIPT = """
 import os, sys
 from pyspark.sql import SparkSession
 os.environ["PYSPARK_PYTHON"] = sys.executable
+# Without a bar: Spark draws one when a stage takes longer than half a second.
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config(
-    "spark.log.level", "WARN").getOrCreate()
+    "spark.ui.showConsoleProgress", "false").config("spark.log.level", "WARN").getOrCreate()
 query = (
     spark.readStream.format("rate").option("rowsPerSecond", "100").load()
     .selectExpr("CAST(value AS STRING) AS value").writeStream.format("pykafka-sink")
