@@ -178,7 +178,7 @@ exactly-once: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.exactly_once
 
 epoch-boundary: $(VENV)/dev.installed
-	$(BIN)/python -m tests.epochs.boundary 4.3.0
+	$(BIN)/python -m tests.epochs.boundary 4.4.0
 	$(BIN)/python -m tests.epochs.boundary 4.1.2
 	$(BIN)/python -m tests.epochs.boundary 4.0.2
 	$(BIN)/python -m tests.epochs.boundary 3.9.1

@@ -1,6 +1,6 @@
 """Kafka's error codes, and the exceptions of this package.
 
-One table defines for every code of Kafka 4.3 whether a request may be retried and whether cached
+One table defines for every code of Kafka 4.4 whether a request may be retried and whether cached
 metadata must be refreshed first. One dictionary defines the advice to users. No other module
 decides either.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class KafkaErrorCode(NamedTuple):
-    """One row of Kafka's error table. Source: ``common.protocol.Errors`` of Kafka 4.3.0."""
+    """One row of Kafka's error table. Source: ``common.protocol.Errors`` of Kafka 4.4.0."""
 
     code: int
     name: str
@@ -159,6 +159,9 @@ _TABLE: tuple[tuple[int, str, str], ...] = (
     (131, "STREAMS_INVALID_TOPOLOGY_EPOCH", ""),
     (132, "STREAMS_TOPOLOGY_FENCED", ""),
     (133, "SHARE_SESSION_LIMIT_REACHED", "R"),
+    (134, "GROUP_DELETION_FAILED", ""),
+    (135, "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED", ""),
+    (136, "CONTROLLER_ID_NOT_REGISTERED", ""),
 )
 
 ERRORS: dict[int, KafkaErrorCode] = {

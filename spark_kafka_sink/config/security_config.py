@@ -10,7 +10,7 @@ finds secrets that Spark would show. Function ``for_java_client`` writes the sam
 client, for a job that reads with Spark's Kafka source from the same cluster.
 
 Source: ``SslConfigs``, ``SaslConfigs``, ``DefaultSslEngineFactory``, ``SaslChannelBuilder``,
-``JaasContext`` of Kafka 4.3; ``Utils.redact`` of Spark.
+``JaasContext`` of Kafka 4.4; ``Utils.redact`` of Spark.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``sasl.oauthbearer.*`` are those of KIP-768, KIP-1139 and KIP-1258.
 
-Source: ``SslConfigs``, ``SaslConfigs`` of Kafka 4.3.
+Source: ``SslConfigs``, ``SaslConfigs`` of Kafka 4.4.
 """
 
 from __future__ import annotations

@@ -470,7 +470,10 @@ def _ivy_xml(wanted: Jars | Archive) -> str:
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
         '  <info organisation="pykafka-sink" module="jars"/>\n'
         '  <configurations><conf name="default"/></configurations>\n'
-        f"  <dependencies>{wanted.ivy_dependencies()}</dependencies>\n"
+        f"  <dependencies>{wanted.ivy_dependencies()}\n"
+        # Kafka's tools depend on Connect, and run without its web server.
+        '    <exclude org="org.apache.kafka" module="connect-runtime"/>\n'
+        "  </dependencies>\n"
         "</ivy-module>\n"
     )
 

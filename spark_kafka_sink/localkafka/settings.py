@@ -12,8 +12,8 @@ from spark_kafka_sink.localkafka.errors import LocalKafkaError
 
 # --- versions of Apache Kafka --------------------------------------------------------------------
 
-DEFAULT_VERSION = "4.3.0"
-KNOWN_VERSIONS = ("3.3.2", "3.9.1", "4.0.2", "4.1.2", "4.3.0")
+DEFAULT_VERSION = "4.4.0"
+KNOWN_VERSIONS = ("3.3.2", "3.9.1", "4.0.2", "4.1.2", "4.3.0", "4.4.0")
 """The versions that the project's own tests run."""
 _OLDEST = (3, 3)
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)", re.ASCII)

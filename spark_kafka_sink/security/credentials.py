@@ -12,7 +12,7 @@ message of this module quotes the text, because it holds passwords, and a wrong 
 password to the place of a name. A message names a word of the text only if this package knows the
 word.
 
-Source: ``JaasConfig``, ``JaasContext`` of Kafka 4.3; ``java.io.StreamTokenizer``.
+Source: ``JaasConfig``, ``JaasContext`` of Kafka 4.4; ``java.io.StreamTokenizer``.
 """
 
 from __future__ import annotations

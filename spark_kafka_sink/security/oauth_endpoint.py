@@ -11,7 +11,7 @@ An option takes precedence over the JAAS option of the same meaning. Java's unse
 its login module creates if there is no endpoint, are rejected.
 
 Source: ``DefaultJwtRetriever``, ``ClientCredentialsRequestFormatterFactory``, ``ConfigOrJaas`` of
-Kafka 4.3.
+Kafka 4.4.
 
 The endpoint's responses::
 

@@ -256,7 +256,7 @@ class TestErrors:
         java.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.delenv("JAVA_HOME", raising=False)
-        with pytest.raises(LocalKafkaError, match=r"Kafka 4.3.0 needs Java 17 .* is Java 11"):
+        with pytest.raises(LocalKafkaError, match=r"Kafka 4.4.0 needs Java 17 .* is Java 11"):
             PatientKafka().start()
 
     def test_broker_that_dies_at_start(self, tmp_path):

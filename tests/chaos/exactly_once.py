@@ -1,7 +1,7 @@
 """Exactly-once against three real brokers and real Spark, both killed at every step.
 
 python -m tests.chaos.exactly_once                          # all versions, and the control
-python -m tests.chaos.exactly_once --versions 4.3.0 --guarantees exactly-once --only task
+python -m tests.chaos.exactly_once --versions 4.4.0 --guarantees exactly-once --only task
 
 A query of 400 micro-batches is killed and started again, and its brokers are killed, stopped, cut
 off from each other. It is read back what readers of committed records find, and what Kafka's own
@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from spark_kafka_sink.localkafka import DEFAULT_VERSION
 from spark_kafka_sink.localkafka.cluster import PORTS_VARIABLE, usual_ports
 from tests.chaos.driver import IN_ONE_JVM, SparkDriver
 from tests.chaos.jobs import judge
@@ -30,7 +31,7 @@ from tests.clusters.standalone import SPECULATION, on_two_hosts
 MICRO_BATCHES = 400
 ROWS_PER_BATCH = 800
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
-VERSIONS = ("4.3.0", "4.1.2", "3.9.1")
+VERSIONS = (DEFAULT_VERSION, "4.1.2", "3.9.1")
 _PARTITIONS = 6
 _BETWEEN_FAULTS = 2
 _REPOSITORY = Path(__file__).resolve().parents[2]

@@ -45,8 +45,8 @@ row names.
 SPARK_NOTE = """\
 Spark 3.5 has no data sources in Python that write: use [the two functions](spark-versions.md). A standalone cluster has
 a master and two workers, and the driver runs outside of it (client) or inside (cluster). "Connect" is a client of a
-Spark Connect server. YARN is Hadoop's MiniYARNCluster. Kafka versions other than 4.3.0 were tested
-in local mode only. Kubernetes was never tested.
+Spark Connect server. YARN is Hadoop's MiniYARNCluster. All places but local mode were tested with Kafka {kafka} only.
+Kubernetes was never tested.
 """
 
 SUMMARY_OF_BROKERS = """\
@@ -63,7 +63,7 @@ BROKERS_NOTE = """\
 - Brokers before Kafka 2.4 have no error for a record without key in a compacted topic. The sink retries until
   `kafka.delivery.timeout.ms`, and the message then names this cause.
 - [kfake](reliability.md#brokers-that-share-no-code-with-kafkas) shares no code with Apache Kafka. The sink wrote to it
-  with the requests of each Kafka from 2.1 to 4.2.
+  with the requests of each Kafka from 2.1 to 4.4.
 """
 
 EVERY_RUN = """\
@@ -204,7 +204,9 @@ def render(results):
     everything = list(results)
     in_spark = [result for result in everything if result.where != BROKER]
     of_brokers = [result for result in everything if result.where == BROKER]
-    parts = [HEAD, SUMMARY_OF_SPARK, _spark_summary(in_spark), SPARK_NOTE]
+    elsewhere = [result for result in in_spark if result.where != "local"]
+    note = SPARK_NOTE.format(kafka=", ".join(_sorted(_all("kafka", elsewhere))))
+    parts = [HEAD, SUMMARY_OF_SPARK, _spark_summary(in_spark), note]
     parts += [SUMMARY_OF_BROKERS, _broker_summary(of_brokers), BROKERS_NOTE]
     parts += [RUNTIMES.text, _runtimes_table(RUNTIMES.rows, in_spark)]
     parts.append(SERVICES)

@@ -1,6 +1,6 @@
 """Producer epochs come to their end, on a real broker, in the middle of exactly-once commits.
 
-python -m tests.epochs.boundary 4.3.0                       # a driver dies at each named point
+python -m tests.epochs.boundary 4.4.0                       # a driver dies at each named point
 python -m tests.epochs.boundary 3.9.1 commit.decided none   # at these alone
 
 InitProducerId ages the driver's and a task's transactional id of one prefix per point to just below

@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.localkafka import fetch_jars
+from spark_kafka_sink.localkafka import DEFAULT_VERSION, fetch_jars
 from spark_kafka_sink.localkafka.jars import find_java_for_kafka
 from spark_kafka_sink.localkafka.processes import LOGGER_MODULE
 from spark_kafka_sink.metrics import names
@@ -137,7 +137,7 @@ class JavaProducer:
         return answer
 
 
-CLIENT_VERSION = "4.3.0"
+CLIENT_VERSION = DEFAULT_VERSION
 
 
 class JavaClasses:

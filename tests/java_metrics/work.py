@@ -162,7 +162,6 @@ def slow_kafka(make):
     with (
         SlowLink(lambda: _target(brokers[0])) as link,
         make(
-            version="4.3.0",
             listeners={LISTENER: "PLAINTEXT"},
             advertised={LISTENER: [link.address]},
         ) as kafka,

@@ -267,7 +267,7 @@ def test_a_jobs_task_pushes_at_its_end_and_a_querys_at_the_interval(cluster, que
 VERSIONS = (
     *(f"2.{minor}" for minor in range(1, 9)),
     *(f"3.{minor}" for minor in range(10)),
-    *(f"4.{minor}" for minor in range(3)),
+    *(f"4.{minor}" for minor in range(5)),
 )
 
 

@@ -1,6 +1,6 @@
 """Records what real brokers answer to ApiVersions, for test_network_client.
 
-    python -m tests.unit.record_api_versions 3.9.1 4.3.0
+    python -m tests.unit.record_api_versions 3.9.1 4.4.0
 
 starts each Kafka and writes tests/unit/data/api_versions_<version>.json: by version of the request,
 the frame of the answer in hexadecimal, without its size, with correlation id 0. Requests are built
@@ -23,7 +23,8 @@ FUTURE_VERSION = 99
 
 _API_KEY = 18
 _FLEXIBLE_FROM = 3
-_REQUEST_VERSIONS = (0, 1, 2, 3, 4, FUTURE_VERSION)
+_IDENTITY_FROM = 5
+_REQUEST_VERSIONS = (0, 1, 2, 3, 4, 5, FUTURE_VERSION)
 
 
 def recorded(kafka_version):
@@ -38,7 +39,9 @@ def ask(address, version):
     request = struct.pack(">hhih", _API_KEY, version, 0, len(client_id)) + client_id
     if version >= _FLEXIBLE_FROM:
         # No tags in the header; client software name and version as compact strings; no tags.
-        request += b"\0" + b"\x05test" + b"\x021" + b"\0"
+        request += b"\0" + b"\x05test" + b"\x021"
+        # No cluster id, no node id (KIP-1242).
+        request += (b"\0" + struct.pack(">i", -1) if version >= _IDENTITY_FROM else b"") + b"\0"
     with socket.create_connection(address, timeout=30) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         with connection.makefile("rb") as stream:

@@ -207,9 +207,9 @@ class TestBroker:
     @pytest.mark.parametrize(
         ("version", "message"),
         [
-            ("latest", "'latest' is not a version of Apache Kafka, such as 4.3.0"),
+            ("latest", "'latest' is not a version of Apache Kafka, such as 4.4.0"),
             ("4", "'4' is not a version"),
-            ("4.3.0-rc1", "is not a version"),
+            ("4.4.0-rc1", "is not a version"),
             ("2.8.2", "Apache Kafka 2.8.2 is too old to be run here, which needs 3.3 or newer"),
             ("3.2.3", "is too old"),
         ],
@@ -222,7 +222,7 @@ class TestBroker:
         assert raised.value.code == 2
         shown = capsys.readouterr().err
         assert message in shown
-        assert "Known to work: 3.3.2, 3.9.1, 4.0.2, 4.1.2, 4.3.0" in shown
+        assert "Known to work: 3.3.2, 3.9.1, 4.0.2, 4.1.2, 4.3.0, 4.4.0" in shown
         with pytest.raises(LocalKafkaError, match="Known to work"):
             localkafka.LocalKafka(version=version)
 

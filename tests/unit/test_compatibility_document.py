@@ -159,6 +159,10 @@ class TestTable:
         row = row_of(table.render([A_RESULT, A_RESULT._replace(where="connect"), no]), "| 4.0.2 |")
         assert row == ["4.0.2", "3.12", "4.3.0", "local, connect", "stream"]
 
+    def test_for_users_names_the_kafka_of_places_beside_local_mode(self):
+        run = [A_RESULT._replace(kafka="3.9.1"), A_RESULT._replace(where="connect")]
+        assert "but local mode were tested with Kafka 4.3.0 only." in table.render(run)
+
     def test_for_users_has_a_row_for_each_broker(self):
         run = [
             A_RESULT._replace(spark="", where=BROKER, what=what, kafka="4.3.0")

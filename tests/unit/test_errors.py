@@ -22,7 +22,7 @@ from spark_kafka_sink.base.errors import (
     transaction_advice_for,
 )
 
-# Of ``Errors`` and the exceptions' ancestors in Kafka 4.3.0's sources: all that are
+# Of ``Errors`` and the exceptions' ancestors in Kafka 4.4.0's sources: all that are
 # RetriableException, and of these all that are InvalidMetadataException.
 RETRIABLE = {
     2,
@@ -61,8 +61,8 @@ RETRIABLE = {
 REFRESH_METADATA = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
 
 
-def test_every_code_of_kafka_4_3_once() -> None:
-    assert list(ERRORS) == list(range(-1, 134))
+def test_every_code_of_kafka_4_4_once() -> None:
+    assert list(ERRORS) == list(range(-1, 137))
     names = [error.name for error in ERRORS.values()]
     assert len(set(names)) == len(names)
     assert all(error.code == code for code, error in ERRORS.items())
@@ -102,7 +102,7 @@ def test_codes_and_names(code: int, name: str) -> None:
     assert str(error_for_code(code)) == f"{name} ({code})"
 
 
-@pytest.mark.parametrize("code", [134, 32_767, -2, -32_768])
+@pytest.mark.parametrize("code", [137, 32_767, -2, -32_768])
 def test_a_code_from_the_future_fails_and_says_its_number(code: int) -> None:
     error = error_for_code(code)
     assert error == KafkaErrorCode(code, "UNKNOWN_ERROR_CODE", False, False)

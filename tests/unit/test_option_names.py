@@ -49,7 +49,7 @@ CONSUMERS_AND_ADMINS = [
     *("partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode"),
     *("share.acquire.mode", "value.deserializer", "bootstrap.controllers"),
 ]
-"""Of ConsumerConfig and AdminClientConfig of kafka-clients 4.3.0, without this sink's own."""
+"""Of ConsumerConfig and AdminClientConfig of kafka-clients 4.4.0, without this sink's own."""
 
 
 @pytest.mark.parametrize("name", CONSUMERS_AND_ADMINS)

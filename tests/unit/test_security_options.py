@@ -1,4 +1,4 @@
-"""The keys of TLS and SASL against Kafka 4.3's table, and options that contradict each other."""
+"""The keys of TLS and SASL against Kafka 4.4's table, and options that contradict each other."""
 
 import pickle
 
@@ -24,7 +24,7 @@ STRING, LIST, PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
 BOOLEAN, CLASS = ConfigType.BOOLEAN, ConfigType.CLASS
 KEYS = SECURITY_CONFIG.keys
 
-# What ProducerConfig.configDef() of kafka-clients 4.3.0 lists: keys without a default by their type,
+# What ProducerConfig.configDef() of kafka-clients 4.4.0 lists: keys without a default by their type,
 # and those with one.
 NO_DEFAULT = {
     CLASS: """sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
@@ -74,6 +74,8 @@ WITHOUT_EFFECT = [
     "sasl.kerberos.kinit.cmd",
     "sasl.kerberos.ticket.renew.jitter",
     "sasl.kerberos.ticket.renew.window.factor",
+    "sasl.oauthbearer.allow.unverified.audience",
+    "sasl.oauthbearer.allow.unverified.issuer",
     "sasl.oauthbearer.clock.skew.seconds",
     "sasl.oauthbearer.expected.audience",
     "sasl.oauthbearer.expected.issuer",

@@ -82,7 +82,7 @@ class Run(NamedTuple):
 
 @pytest.fixture(scope="module")
 def broker():
-    with PatientKafka(version="4.3.0") as kafka:
+    with PatientKafka() as kafka:
         yield kafka
 
 
