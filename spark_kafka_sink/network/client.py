@@ -487,7 +487,7 @@ class NetworkClient:
             connection.addresses = []  # may have changed: resolve the host name again (KAFKA-12193)
         connection.fail(reason, now_ms + self._connector.pause_ms(connection))
         if self.outages is not None:
-            self.outages.note_failure(connection, now_ms)
+            self.outages.note_failure(connection)
         if self.on_disconnect is not None:
             self.on_disconnect(connection.node)
         for request in lost:

@@ -31,49 +31,58 @@ class Outages:
     """Brokers that a client still needs, and has lost or could not connect to."""
 
     def __init__(self) -> None:
-        # Broker id -> its connection, and since when it is away; until it is logged.
-        self._lost: dict[int, tuple[NodeConnection, int]] = {}
+        # Broker id -> its lost connection; until the outage is logged.
+        self._lost: dict[int, NodeConnection] = {}
+        # Broker id -> when the client first tried to replace the connection. A connection that was
+        # lost without work may be replaced much later, and is no outage until then.
+        self._tried_at_ms: dict[int, int] = {}
 
-    def note_failure(self, connection: NodeConnection, now_ms: int) -> None:
+    def note_failure(self, connection: NodeConnection) -> None:
         """Record a lost connection. ``bootstrap.servers`` have errors of their own."""
         if connection.node.node_id >= 0 and connection.node.address not in _logged:
-            self._lost.setdefault(connection.node.node_id, (connection, now_ms))
+            self._lost.setdefault(connection.node.node_id, connection)
 
     def note_usable(self, node: Node, now_ms: int) -> None:
         """Record that requests can be sent to ``node``; log it if its outage was logged."""
-        self._lost.pop(node.node_id, None)
+        self._forget(node.node_id)
         since_ms = _logged.pop(node.address, None)
         if since_ms is not None:
             _unlock(node.address)
             logger.warning(f"{node} is back, after {(now_ms - since_ms) / 1000:.0f} s")
 
     def wait_ms(self, timeout_ms: int, now_ms: int) -> int:
-        """Return ``timeout_ms``, or the shorter time after which an outage is to be logged."""
-        for connection, since_ms in self._lost.values():
-            left_ms = since_ms + LOGGED_AFTER_MS - now_ms
-            if left_ms > 0 and _is_needed(connection):
+        """Return ``timeout_ms``, or the shorter time after which an outage is to be logged.
+
+        Called before each wait of the client, and so before the end of each new attempt.
+        """
+        for node_id, connection in self._lost.items():
+            if connection.has_channel:
+                self._tried_at_ms.setdefault(node_id, connection.connect_started_ms)
+        for tried_at_ms in self._tried_at_ms.values():
+            left_ms = tried_at_ms + LOGGED_AFTER_MS - now_ms
+            if left_ms > 0:
                 timeout_ms = min(timeout_ms, left_ms)
         return timeout_ms
 
     def log(self, now_ms: int) -> None:
-        """Log the brokers that have been away for LOGGED_AFTER_MS and are still tried."""
-        for node_id, (connection, since_ms) in list(self._lost.items()):
-            if now_ms - since_ms < LOGGED_AFTER_MS or not _is_needed(connection):
+        """Log the brokers that could not be reached for LOGGED_AFTER_MS since the first attempt."""
+        for node_id, tried_at_ms in list(self._tried_at_ms.items()):
+            if now_ms - tried_at_ms < LOGGED_AFTER_MS:
                 continue
-            del self._lost[node_id]
+            connection = self._lost[node_id]
+            self._forget(node_id)
             node = connection.node
             if node.address not in _logged and _lock(node.address):
-                _logged[node.address] = since_ms
+                _logged[node.address] = tried_at_ms
                 logger.warning(
                     f"{node} cannot be reached: {connection.last_failure}. Records for its "
                     "partitions wait for it, or for another leader, up to "
                     "kafka.delivery.timeout.ms"
                 )
 
-
-def _is_needed(connection: NodeConnection) -> bool:
-    """Return True if the client has tried to connect again since it lost the connection."""
-    return connection.failed_attempts > 1 or connection.has_channel
+    def _forget(self, node_id: int) -> None:
+        self._lost.pop(node_id, None)
+        self._tried_at_ms.pop(node_id, None)
 
 
 # --- one process of an executor logs --------------------------------------------------------------

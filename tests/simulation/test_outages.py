@@ -111,12 +111,14 @@ def test_another_task_of_the_process_does_not_log_the_same_outage(
 WORKER = """
 import sys
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.network.node_connection import NodeConnection
+from spark_kafka_sink.network.node_connection import ConnectionEvent, NodeConnection
 from spark_kafka_sink.network.outages import LOGGED_AFTER_MS, Outages
 
 node, outages = Node(1, "away", int(sys.argv[1]), None), Outages()
-connection = NodeConnection(node, failed_attempts=2, last_failure="Connection refused")
-outages.note_failure(connection, 0)
+connection = NodeConnection(node, last_failure="Connection refused")
+outages.note_failure(connection)
+connection.change(ConnectionEvent.RESOLVE)
+outages.wait_ms(LOGGED_AFTER_MS, 0)
 outages.log(LOGGED_AFTER_MS)
 print("waits", flush=True)
 sys.stdin.readline()
@@ -146,3 +148,19 @@ def test_one_process_of_an_executor_logs() -> None:
     killed.kill()
     assert len(end(killed)) == 1
     assert len(end(start(9092))) == 2
+
+
+def test_a_connection_that_was_cut_without_work_is_no_outage(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    """A firewall cuts idle connections; the brokers are there when the next task needs them."""
+    simulation = simulate(partitions=3)
+    simulation.producer.client.outages = Outages()
+    for _ in range(4):
+        for partition in range(3):
+            simulation.append_to(partition, [b"x"])
+        simulation.producer.flush()
+        for broker in simulation.cluster.brokers.values():
+            simulation.network.cut_all(broker, "Connection reset by peer")
+        simulation.run_for(60_000)
+    assert log.messages == []
