@@ -2,9 +2,10 @@
 
 Requests become buffers, bytes become events. A connection begins with requests of its own:
 ApiVersions, then SaslHandshake and SaslAuthenticate if it uses SASL. These two are repeated before
-the session ends. ``STAGE_CHANGES`` defines the order. :class:`OwnRequest` carries the connection's
-own requests; :class:`Ready` means that the caller may send. SASL is a conversation of bytes: the
-mechanisms are in ``security/``.
+the session ends. A broker compares the expected broker with itself only after authentication, so
+ApiVersions then follows once more. ``STAGE_CHANGES`` defines the order. :class:`OwnRequest` carries
+the connection's own requests; :class:`Ready` means that the caller may send. SASL is a conversation
+of bytes: the mechanisms are in ``security/``.
 
 A broker answers the requests of a connection in the order of their arrival. A violation (a foreign
 correlation id, an impossible size, an undecodable response) raises RemoteProtocolError. After it,
@@ -80,6 +81,7 @@ class Stage(Enum):
     CHECKING_API_VERSIONS = auto()
     CHOOSING_MECHANISM = auto()
     AUTHENTICATING = auto()
+    CHECKING_BROKER = auto()
     READY = auto()
     CHOOSING_MECHANISM_AGAIN = auto()
     AUTHENTICATING_AGAIN = auto()
@@ -130,6 +132,13 @@ STAGE_CHANGES = (
         _S.AUTHENTICATING, _T.AUTHENTICATE, _S.AUTHENTICATING, "the broker's message has an answer"
     ),
     StageChange(_S.AUTHENTICATING, _T.FINISH, _S.READY, "there is nothing more to be said"),
+    StageChange(
+        _S.AUTHENTICATING,
+        _T.ASK_VERSIONS,
+        _S.CHECKING_BROKER,
+        "before authentication the broker ignores which broker is expected",
+    ),
+    StageChange(_S.CHECKING_BROKER, _T.FINISH, _S.READY, "it is the expected broker"),
     StageChange(
         _S.READY,
         _T.CHOOSE_MECHANISM,
@@ -411,15 +420,15 @@ class Connection:
         deadline_ms: of all requests before Ready
         """
         self._deadline_ms = deadline_ms
-        # Without an expected broker, the version before saves older brokers a second request.
-        version = api.IDENTITY_VERSION - (self._expected is None)
-        return self._send_own(self._versions_request(), version, now_ms)
-
-    def _versions_request(self) -> ApiVersionsRequest:
+        if self._expected is not None and self._authentication is None:
+            return self._send_own(self._identity_request(), api.IDENTITY_VERSION, now_ms)
+        # The version before saves older brokers a second request.
         request = ApiVersionsRequest(SOFTWARE_NAME, __version__)
-        if self._expected is not None:
-            request.cluster_id, request.node_id = self._expected
-        return request
+        return self._send_own(request, api.IDENTITY_VERSION - 1, now_ms)
+
+    def _identity_request(self) -> ApiVersionsRequest:
+        assert self._expected is not None
+        return ApiVersionsRequest(SOFTWARE_NAME, __version__, *self._expected)
 
     def authenticate_again(self, now_ms: int, deadline_ms: int) -> list[Buffer]:
         """Begin another session. Raises AuthenticationError without credentials."""
@@ -550,6 +559,8 @@ class Connection:
         else:
             assert isinstance(response, SaslAuthenticateResponse)
             following = self._authenticated().on_authenticate(response, sent.sent_at_ms, now_ms)
+            if following is None:
+                following = self._after_authentication()
         if following is None:
             return self._finish()
         if version is None:
@@ -560,8 +571,9 @@ class Connection:
         self, response: ApiVersionsResponse, version: int
     ) -> tuple[Request | None, int | None]:
         """Return the request after ApiVersions, and its version if that is not the highest one."""
-        if response.error_code == api.UNSUPPORTED_VERSION_CODE and version > 0:
-            again = self._versions_request()
+        is_first = self.stage is Stage.CHECKING_API_VERSIONS
+        if response.error_code == api.UNSUPPORTED_VERSION_CODE and version > 0 and is_first:
+            again = ApiVersionsRequest(SOFTWARE_NAME, __version__)
             return again, api.fallback_version(response, version)
         if response.error_code == api.REBOOTSTRAP_REQUIRED_CODE:
             raise MisroutedConnectionError(self._misrouting())
@@ -570,7 +582,20 @@ class Connection:
         self._take_versions(response)
         if version >= ApiVersionsRequest.throttled_from:
             self._throttle_time_ms = response.throttle_time_ms
-        return None if self._authentication is None else self._authentication.begin(), None
+        if self._authentication is None or not is_first:
+            return None, None
+        return self._authentication.begin(), None
+
+    def _after_authentication(self) -> Request | None:
+        """Return the request with which the broker compares itself with the expected broker.
+
+        Source: ``SaslServerAuthenticator`` compares nothing, ``KafkaApis`` does.
+        """
+        versions = self.api_versions
+        is_first = self.stage is Stage.AUTHENTICATING
+        if self._expected is None or not is_first or versions is None:
+            return None
+        return self._identity_request() if versions.checks_identity else None
 
     def _misrouting(self) -> str:
         expected = self._expected

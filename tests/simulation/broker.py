@@ -178,6 +178,8 @@ class SimBroker:
         elif isinstance(request, client.SaslHandshakeRequest):
             reply(session.handshake(request, now_ms))
         elif not isinstance(request, client.SaslAuthenticateRequest):
+            if isinstance(request, client.ApiVersionsRequest) and not session.is_authenticated:
+                request.cluster_id = None  # SaslServerAuthenticator compares no identities
             cluster.handle(self, request, version, reply)
         elif cluster.sasl.hangs_next:
             cluster.sasl.hangs_next = False

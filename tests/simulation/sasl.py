@@ -165,6 +165,10 @@ class Session:
         self.is_cut_short = False
         sasl.open_sessions.append(self)
 
+    @property
+    def is_authenticated(self) -> bool:
+        return self._is_authenticated
+
     def admits(self, request: schema.Request, sent_at_ms: int, now_ms: int) -> bool:
         """Whether the broker looks at ``request``; otherwise it ends the connection.
 
