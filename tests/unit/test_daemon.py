@@ -23,8 +23,36 @@ IN_A_CHILD = """
 import json, os
 from spark_kafka_sink.spark import daemon
 daemon.load()
-import gc, mmap, random, resource, sys
+import gc, io, mmap, random, resource, socket, sys
 import numpy as np
+import pyspark.worker
+def acknowledges_at_once(ours):
+    return ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+def between_tasks():  # a connection to Spark's JVM, on which both sides have answered each other
+    server = socket.create_server(("127.0.0.1", 0))
+    ours = socket.create_connection(server.getsockname())
+    theirs, _ = server.accept()
+    for _ in range(3):
+        theirs.sendall(b"rows")
+        ours.recv(4)
+        ours.sendall(b"message")
+        theirs.recv(7)
+    return ours, theirs
+def begin_a_task(ours, theirs):
+    theirs.shutdown(socket.SHUT_WR)
+    try:
+        pyspark.worker.main(os.fdopen(os.dup(ours.fileno()), "rb"), io.BytesIO())
+    except (Exception, SystemExit):  # there is no task to read
+        pass
+has_quick_ack = hasattr(socket, "TCP_QUICKACK")
+if has_quick_ack:
+    tcp = between_tasks()
+    acknowledges = [acknowledges_at_once(tcp[0])]
+    begin_a_task(*tcp)
+    acknowledges.append(acknowledges_at_once(tcp[0]))
+else:
+    acknowledges = [0, 1]
+begin_a_task(*socket.socketpair())  # a Unix domain socket
 limit = int(os.environ["PYSPARK_EXECUTOR_MEMORY_MB"]) << 20
 threads = len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1
 told = []
@@ -59,7 +87,8 @@ load_again()
 del os.environ["PYSPARK_EXECUTOR_MEMORY_MB"]
 daemon._OF_SPARK = (*daemon._OF_SPARK, "starts_a_thread")
 load_again()
-print(json.dumps([threads, [n for n in os.environ if "MALLOC" in n], told, refused]))
+left_set = [n for n in os.environ if "MALLOC" in n]
+print(json.dumps([threads, acknowledges, left_set, told, refused]))
 """
 LIMIT = "PYSPARK_EXECUTOR_MEMORY_MB"
 """How Spark tells its Python processes what spark.executor.pyspark.memory leaves for each worker."""
@@ -135,8 +164,10 @@ def test_a_worker_has_all_loaded_nothing_of_anothers_own_and_room_for_its_own_da
             "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPOSITORY)]),
         },
     )
-    threads, left_set, (first, second), (small, threaded) = json.loads(done.stdout)
+    threads, acknowledges, left_set, told, (small, threaded) = json.loads(done.stdout)
+    first, second = told
     assert threads == 1
+    assert acknowledges == [0, 1], "a worker acknowledges at once from the beginning of a task"
     assert left_set == []
     for worker in (first, second):
         assert worker["idle"] == 0

@@ -114,6 +114,7 @@ ONLY_IN: dict[str, set[str]] = {
         "network.resolver",
         "network.tls",
         "network.transport",
+        "spark.daemon",
         "localkafka",
     },
     "ssl": {"base.http", "network.tls", "registry.client", "security"},
