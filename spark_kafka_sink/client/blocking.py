@@ -34,6 +34,7 @@ from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import SaslClientFactory
+from spark_kafka_sink.protocol.messages.topics import MetadataRequest
 from spark_kafka_sink.protocol.schema import Message, Request
 
 SILENT_MS = 250
@@ -210,6 +211,15 @@ class BlockingClient:
     def any_node(self, deadline_ms: int) -> Node:
         """Return a bootstrap node that is connected."""
         return self.await_any(self._any_nodes(), deadline_ms)
+
+    def learn_cluster(self, deadline_ms: int) -> None:
+        """Request the cluster's id, with which brokers reject misrouted connections (KIP-1242).
+
+        A client that sends no other metadata request must call this before it connects to the
+        nodes that brokers name.
+        """
+        if self._client.must_learn_cluster(self.any_node(deadline_ms)):
+            self.request(None, MetadataRequest([], False), deadline_ms)
 
     def _ask_another_first(self, now_ms: int) -> None:
         self._first = (self._first + 1) % len(self.bootstrap_nodes)

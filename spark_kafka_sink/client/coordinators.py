@@ -347,6 +347,7 @@ class Coordinators:
 
     def _find_now(self, missing: Sequence[str], deadline_ms: int) -> KafkaErrorCode | None:
         """Ask once; return the last error, None without one."""
+        self._admin.learn_cluster(deadline_ms)
         node = self._admin.any_node(deadline_ms)
         versions = self._admin.api_versions(node)
         assert versions is not None, "the node is ready"

@@ -291,6 +291,12 @@ class NetworkClient:
         """Return the API versions of ``node``; None before the handshake."""
         return self._connection(node).api_versions
 
+    def must_learn_cluster(self, node: Node) -> bool:
+        """Return True if ``node`` checks identities, and no metadata has named the cluster yet."""
+        versions = self.api_versions(node)
+        is_unknown = self._settings.checks_cluster and self._connector.cluster_id is None
+        return is_unknown and versions is not None and versions.checks_identity
+
     def last_failure(self, node: Node) -> str | None:
         """Return why the last connection to ``node`` was lost or not set up, if it was."""
         return self._connection(node).last_failure

@@ -34,7 +34,11 @@ from spark_kafka_sink.client.coordinators import (
     verdict_on,
 )
 from spark_kafka_sink.protocol.api import BrokerApiVersions, VersionRange
-from spark_kafka_sink.protocol.messages.client import ApiVersionsResponse, FinalizedFeatureKey
+from spark_kafka_sink.protocol.messages.client import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from spark_kafka_sink.protocol.messages.topics import (
     MetadataRequest,
     MetadataResponse,
@@ -198,6 +202,8 @@ class Asking:
         self.asked += [call.node for call in calls]
         return [self._answers[call.node] for call in calls]
 
+    def learn_cluster(self, deadline_ms): ...
+
     def any_node(self, deadline_ms):
         return FORMER
 
@@ -262,6 +268,41 @@ OFFERED = {
     DescribeTransactionsRequest: (0, 0),
 }
 CUT_OFF, COORDINATOR, OTHER = 1, 2, 3
+
+
+@pytest.mark.parametrize(
+    ("newest", "checks", "asked"),
+    [
+        (5, True, [MetadataRequest, FindCoordinatorRequest, FindCoordinatorRequest]),
+        (5, False, [FindCoordinatorRequest, FindCoordinatorRequest]),
+        (4, True, [FindCoordinatorRequest, FindCoordinatorRequest]),
+    ],
+)
+def test_the_cluster_is_known_before_a_coordinator_is_connected_to(newest, checks, asked):
+    """Else a misrouted connection would reach another cluster's coordinator (KIP-1242)."""
+
+    def script(request):
+        if isinstance(request.request, MetadataRequest):
+            return MetadataResponse(brokers=[], cluster_id="mine")
+        node = NODES[1]
+        ids = request.request.coordinator_keys
+        return FindCoordinatorResponse(
+            coordinators=[Coordinator(i, node.node_id, node.host, node.port) for i in ids]
+        )
+
+    clock = SimClock(0)
+    offered = {MetadataRequest: (0, 13), FindCoordinatorRequest: (0, 6)}
+    network = ScriptedNetwork(NODES, clock, script, offered)
+    network.offered[ApiVersionsRequest] = (0, newest)
+    settings = DEFAULT_SETTINGS._replace(checks_cluster=checks)
+    bootstrap = [(NODES[1].host, NODES[1].port)]
+    with AdminClient(bootstrap, settings, network, clock, random.Random(1)) as admin:
+        coordinators = Coordinators(admin)
+        for name in IDS:
+            coordinators.find([name], admin.deadline_in(MINUTE_MS))
+    assert [type(one.request) for one in network.asked] == asked
+
+
 LOG = TopicPartition("decisions", 0)
 NOT_COORDINATOR, FENCED, UNKNOWN_PRODUCER, NOT_FOUND = 16, 90, 49, 105
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE = 47, 48
