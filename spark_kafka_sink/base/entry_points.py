@@ -142,7 +142,8 @@ def _check_arguments(function: Any, what: str, count: int, which: str = "") -> N
     if not callable(function):
         raise ConfigError(f"{what} is not callable")
     try:
-        signature = inspect.signature(function)
+        # A decorator may take other arguments than what it wraps.
+        signature = inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):
         return
     try:

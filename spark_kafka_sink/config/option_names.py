@@ -245,6 +245,8 @@ _OMITTED_PREFIXES = ("schema.registry", "schema", "value.json", "value", "use", 
 
 # Only this sink has options that begin so: no unknown one is for Spark or another sink.
 _OWN_PREFIXES = ("value.", "key.", "schema.registry.")
+# Except these of Kafka's clients, which Spark's JVM sink ignores without "kafka.".
+_IGNORED = frozenset(f"{part}.{kind}serializer" for part in ("key", "value") for kind in ("", "de"))
 
 # Kafka's keys that have an effect here.
 _SUPPORTED_KEYS = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
@@ -274,7 +276,7 @@ def rejection_reason(name: str, parts: Sequence[str] = ()) -> str | None:
             "here. Set kafka.security.protocol, kafka.sasl.mechanism and what belongs to them: "
             f"{RECIPES} has recipes"
         )
-    is_own = name.startswith(_OWN_PREFIXES)
+    is_own = name.startswith(_OWN_PREFIXES) and name not in _IGNORED
     searched = parts or (("value",) if is_own else ())
     closest = (_format_option_for(name, searched) if searched else None) or closest_option(name)
     if closest is None and is_own:

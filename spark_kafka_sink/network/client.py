@@ -573,7 +573,9 @@ class NetworkClient:
             self._fail_authentication(connection, error, now_ms)
         except (RemoteProtocolError, UnsupportedVersionError) as error:
             self._lose(connection, str(error), now_ms)
-            connection.is_not_kafka = isinstance(error, NotKafkaError)
+            # The next attempt is at another address of the name, if there is one.
+            is_last = not connection.addresses
+            connection.is_not_kafka = is_last and isinstance(error, NotKafkaError)
             if isinstance(error, MisroutedConnectionError) and self.on_misrouted is not None:
                 self.on_misrouted()
 

@@ -165,7 +165,8 @@ class NodeConnection:
         the next setup timeout; a connection that was lost later does not
     has_answered: True if a request other than the connection's own was answered
     resume_at_ms: when BACKING_OFF or a throttled state ends
-    is_not_kafka: True if the last failure was a first response of another protocol
+    is_not_kafka: True if the last failure was a first response of another protocol, at the last
+        address of the host name
     ends_at_ms: no request is sent from then on, even if the session lasts longer. This side's
         certificate expires, or its credentials were replaced
     metrics: counters of the node, across all its connections
