@@ -23,10 +23,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 from xml.sax.saxutils import quoteattr
 
 from spark_kafka_sink.base.machine import (
@@ -115,8 +115,10 @@ def find_java_for(program: str, needed: int) -> str:
 IVY_SETTINGS_VARIABLE = "PYKAFKA_SINK_IVY_SETTINGS"
 
 _MANIFEST = "modules.txt"
-_LOCK = ".lock"
-_PART_PREFIX = ".part-"
+_TRANSITIVE = "transitive="
+# The user chooses the cache folder, so other programs may have files there.
+_LOCK = ".pykafka-sink-lock"
+_PART_PREFIX = ".pykafka-sink-part-"
 _IVY_TIMEOUT_S = 900
 _ATTEMPTS = 2
 _IVY_OUTPUT_LINES = 40
@@ -247,7 +249,7 @@ def fetch_jars(
     Raises LocalKafkaError if something is missing or the download fails.
     """
     parsed = [MavenModule.parse(coordinates) for coordinates in modules]
-    manifest = "".join(f"{line}\n" for line in (f"transitive={transitive}", *modules))
+    manifest = "".join(f"{line}\n" for line in (f"{_TRANSITIVE}{transitive}", *modules))
 
     def fetch(part: Path) -> None:
         _run_ivy_with_retry(part, Jars(parsed, transitive))
@@ -292,7 +294,7 @@ def _cached(name: str, manifest: str, what: str, step: Step, fetch: Callable[[Pa
 def cached_folders() -> list[Path]:
     """Return the folders of complete and interrupted downloads. Raises LocalKafkaError.
 
-    Other folders are omitted, because the user chooses the cache folder.
+    Other folders are omitted, and links to folders.
     """
     try:
         found = sorted(path for path in cache_folder().iterdir() if path.is_dir())
@@ -300,9 +302,19 @@ def cached_folders() -> list[Path]:
         return []
     except OSError as error:
         raise LocalKafkaError(f"{error.filename} cannot be read: {error.strerror}") from None
-    return [
-        path for path in found if path.name.startswith(_PART_PREFIX) or (path / _MANIFEST).is_file()
-    ]
+    return [path for path in found if not path.is_symlink() and _is_download(path)]
+
+
+def _is_download(folder: Path) -> bool:
+    """Return True if this module has made the folder: other programs have a modules.txt too."""
+    if folder.name.startswith(_PART_PREFIX):
+        return True
+    try:
+        first, _, _ = (folder / _MANIFEST).read_text(encoding="utf-8").partition("\n")
+        is_archive = first.endswith(".tar.gz") and first in os.listdir(folder)
+    except (OSError, ValueError):
+        return False
+    return first.startswith(_TRANSITIVE) or is_archive
 
 
 def clear_cache(step: Step = print_step) -> None:
@@ -320,7 +332,7 @@ def clear_cache(step: Step = print_step) -> None:
             (root / _LOCK).unlink()
         except OSError as error:
             raise LocalKafkaError(f"{error.filename}: {error.strerror}") from None
-    if not any(root.iterdir()):
+    with suppress(OSError):  # other files are in it; or it is a link, or where a disk is mounted
         root.rmdir()
 
 
@@ -368,22 +380,32 @@ def _has_manifest(folder: Path, manifest: str) -> bool:
 @contextmanager
 def _cache_lock(root: Path, what: str, step: Step) -> Iterator[None]:
     """Hold a lock that admits one process at a time. The lock ends with its process."""
+    is_held = False
+    while not is_held:
+        with _lock_file(root) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                with step(f"Waiting for {what}: another process downloads into {root}"):
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+            # The process that held it may have removed the file, and a third one made a new file.
+            with suppress(FileNotFoundError):
+                is_held = os.path.samestat(os.fstat(lock.fileno()), os.stat(root / _LOCK))
+            if is_held:
+                yield
+
+
+def _lock_file(root: Path) -> TextIO:
+    """Open the file of the lock. Raises LocalKafkaError if the cache folder cannot be written."""
     try:
         root.mkdir(0o755, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        lock = os.fdopen(os.open(root / _LOCK, flags, 0o644), "w")
+        return os.fdopen(os.open(root / _LOCK, flags, 0o644), "w")
     except OSError as error:
         raise LocalKafkaError(
             f"the cache folder {root} cannot be written ({error.strerror}): set {CACHE_VARIABLE} "
             "to a folder that can"
         ) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with step(f"Waiting for {what}: another process downloads into {root}"):
-                fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _fill(folder: Path, manifest: str, what: str, fetch: Callable[[Path], None]) -> None:

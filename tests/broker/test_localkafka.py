@@ -1,5 +1,6 @@
 """A LocalKafka, also with security, as other clients see it; and the jars that it fetches."""
 
+import fcntl
 import importlib.util
 import os
 import signal
@@ -453,7 +454,7 @@ def test_sparks_own_kafka_sink_without_dependencies(cache):
 
 
 def test_is_fetched_once_and_replaced_when_modules_change(cache, monkeypatch):
-    (stale,) = [cache / ".part-killed"]
+    (stale,) = [cache / ".pykafka-sink-part-killed"]
     stale.mkdir(parents=True)
     first = fetch_jars([POOL], "some", transitive=False)
     assert names(first) == ["commons-pool2-2.12.1.jar"]
@@ -470,7 +471,7 @@ def test_two_processes_at_once(cache):
     fetching = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [process.wait(PATIENCE_S) for process in fetching] == [0, 0]
     found = sorted(path.name for path in cache.iterdir())
-    assert found == [".lock", "both"]
+    assert found == [".pykafka-sink-lock", "both"]
     jars = sorted((cache / "both").glob("*.jar"))
     assert names(jars) == ["slf4j-api-1.7.36.jar", "slf4j-simple-1.7.36.jar"]
 
@@ -481,7 +482,7 @@ def test_module_that_does_not_exist(cache):
     assert "Ivy could not fetch org.apache.commons:commons-pool2:0.0.0-none" in str(raised.value)
     assert IVY_SETTINGS_VARIABLE in str(raised.value)
     assert "not found" in str(raised.value)
-    assert [path.name for path in cache.iterdir()] == [".lock"]
+    assert [path.name for path in cache.iterdir()] == [".pykafka-sink-lock"]
 
 
 def test_own_ivy_settings(cache, tmp_path, monkeypatch):
@@ -655,7 +656,7 @@ def test_ivy_leaves_nothing_outside_of_the_cache(cache, tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Duser.home={home}")
     assert names(fetch_jars([POOL], "some", transitive=False)) == ["commons-pool2-2.12.1.jar"]
     assert list(home.iterdir()) == []
-    assert sorted(path.name for path in cache.iterdir()) == [".lock", "some"]
+    assert sorted(path.name for path in cache.iterdir()) == [".pykafka-sink-lock", "some"]
 
 
 def test_a_word_precedes_a_download_and_a_wait_for_one(cache, mirror):
@@ -675,6 +676,34 @@ def test_a_word_precedes_a_download_and_a_wait_for_one(cache, mirror):
     fetch_jars(thing, "thing", step=step)
     waits = f"Waiting for org.example:thing:1.0: another process downloads into {cache}"
     assert shown == [waits, "Downloading org.example:thing:1.0"]
+
+
+def test_a_lock_whose_file_was_removed_during_the_wait_is_not_taken(cache):
+    """``clear_cache`` removes the file: a third process would lock a new one."""
+    waits, holds, ends = threading.Event(), threading.Event(), threading.Event()
+
+    @contextmanager
+    def step(title):
+        waits.set()
+        yield
+
+    def hold():
+        with jars_module._cache_lock(cache, "another", step):
+            holds.set()
+            ends.wait(PATIENCE_S)
+
+    holder = threading.Thread(target=hold)
+    with jars_module._cache_lock(cache, "one", step):
+        holder.start()
+        assert waits.wait(PATIENCE_S)
+        (cache / jars_module._LOCK).unlink()
+    try:
+        assert holds.wait(PATIENCE_S)
+        with open(cache / jars_module._LOCK) as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        ends.set()
+        holder.join()
 
 
 @pytest.mark.parametrize("version", KNOWN_VERSIONS)

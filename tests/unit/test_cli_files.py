@@ -133,11 +133,11 @@ class TestCache:
 
     def test_shows_what_is_kept_and_removes_it(self, cache, capsys):
         self.download(cache, "kafka-4.3.0")
-        (cache / ".part-killed").mkdir()
+        (cache / ".pykafka-sink-part-killed").mkdir()
         memory = machine.private_folder("registry")
         shown = printed(capsys, "cache").splitlines()
         assert [line.split() for line in shown[1:]] == [
-            ["0.0", "MB", str(cache / ".part-killed")],
+            ["0.0", "MB", str(cache / ".pykafka-sink-part-killed")],
             ["2.5", "MB", str(cache / "kafka-4.3.0")],
             ["0.0", "MB", str(memory)],
         ]
@@ -154,3 +154,31 @@ class TestCache:
         assert "REMOVED" in shown
         assert "photographs" not in shown
         assert [path.name for path in cache.iterdir()] == ["photographs"]
+
+    def test_leaves_files_of_other_programs_and_the_targets_of_links(self, cache, tmp_path, capsys):
+        """The cache folder may be a home directory, or a link to another disk."""
+        disk = tmp_path / "disk"
+        self.download(disk, "kafka-4.3.0")
+        self.download(disk, "elsewhere")
+        cache.symlink_to(disk)
+        (disk / "elsewhere").rename(tmp_path / "elsewhere")
+        (disk / "elsewhere").symlink_to(tmp_path / "elsewhere")
+        (disk / "vendor").mkdir()
+        (disk / "vendor/modules.txt").write_text("# golang.org/x/sys v0.30.0\n")
+        (disk / "empty").mkdir()
+        (disk / "empty/modules.txt").write_text("")
+        (disk / ".part-another").mkdir()
+        (disk / ".lock").touch()
+        shown = printed(capsys, "cache", "--clear")
+        assert [line.split()[-1] for line in shown.splitlines()[1:]] == [str(cache / "kafka-4.3.0")]
+        left = {".lock", ".part-another", "elsewhere", "empty", "vendor"}
+        assert {path.name for path in disk.iterdir()} == left
+        assert (tmp_path / "elsewhere/a.jar").exists()
+        for path in (disk / ".lock", disk / "elsewhere"):
+            path.unlink()
+        for path in (disk / "vendor", disk / "empty"):
+            (path / "modules.txt").unlink()
+            path.rmdir()
+        (disk / ".part-another").rmdir()
+        printed(capsys, "cache", "--clear")
+        assert list(disk.iterdir()) == []
