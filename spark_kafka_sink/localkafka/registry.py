@@ -12,7 +12,7 @@ from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.request import Request, urlopen
+from urllib.request import ProxyHandler, Request, build_opener
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.localkafka.cluster import free_ports
@@ -40,6 +40,8 @@ _PATH = "/apis/ccompat/v7"
 _JSON = "application/vnd.schemaregistry.v1+json"
 _ASK_AGAIN_MS = 250
 _ASK_TIMEOUT_S = 10
+# A proxy that the environment names cannot reach this machine's own address.
+_OPENER = build_opener(ProxyHandler({}))
 
 
 def fetch_registry(step: Step = print_step) -> Path:
@@ -118,7 +120,7 @@ class LocalRegistry:
         """Return the answer of the REST API. Raises OSError and its subclass HTTPError."""
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data, {"Content-Type": _JSON}, method=method)
-        with urlopen(request, timeout=_ASK_TIMEOUT_S) as answer:
+        with _OPENER.open(request, timeout=_ASK_TIMEOUT_S) as answer:
             return json.load(answer)
 
     def _launch(self, supervisor: SupervisorClient, java: str, archive: Path) -> None:

@@ -3,6 +3,8 @@
 import random
 import ssl
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from spark_kafka_sink.localkafka import (
     LocalKafka,
     LocalKafkaError,
     LocalOAuth,
+    LocalRegistry,
     LocalSecurity,
     cluster,
 )
@@ -229,6 +232,34 @@ def test_what_does_not_exist_is_refused(arguments, message):
 def test_a_wrong_protocol_is_told_before_anything_starts():
     with pytest.raises(ValueError, match="protocol 'PLAINTEXT' is none of"):
         LocalKafka(security="plaintext")
+
+
+class Config(BaseHTTPRequestHandler):
+    """Answers as a registry does."""
+
+    def do_GET(self):
+        body = b'{"compatibilityLevel":"BACKWARD"}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_a_local_registry_is_not_asked_through_a_proxy(monkeypatch):
+    (closed,) = free_ports(1, "127.0.0.1")
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    registry = LocalRegistry()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Config) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            registry.url = f"http://127.0.0.1:{server.server_port}"
+            assert registry.ask("GET", "/config") == {"compatibilityLevel": "BACKWARD"}
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_an_issuer_goes_with_the_mechanism():
