@@ -349,6 +349,7 @@ class LocalKafka:
         self._secured.clear()
         if supervisor is not None:
             supervisor.close()
+        self._toolbox.release()
 
     # --- addresses and files -------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -320,20 +320,50 @@ def _is_download(folder: Path) -> bool:
 def clear_cache(step: Step = print_step) -> None:
     """Remove ``cached_folders``, and the cache folder if nothing else is in it.
 
-    Waits for a download of another process. Raises LocalKafkaError.
+    Waits for a download of another process. Raises LocalKafkaError, without removing anything if
+    a process holds one of the folders.
     """
     root = cache_folder()
     if not root.exists():
         return
-    with _cache_lock(root, "the cache", step):
+    with _cache_lock(root, "the cache", step), ExitStack() as claims:
         try:
-            for folder in cached_folders():
+            folders = cached_folders()
+            for folder in folders:
+                claims.enter_context(_claim(folder))
+            for folder in folders:
                 shutil.rmtree(folder)
             (root / _LOCK).unlink()
         except OSError as error:
             raise LocalKafkaError(f"{error.filename}: {error.strerror}") from None
     with suppress(OSError):  # other files are in it; or it is a link, or where a disk is mounted
         root.rmdir()
+
+
+@contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Keep ``clear_cache`` from removing the folder: a JVM opens most jars after its start."""
+    with (folder / _MANIFEST).open(encoding="utf-8") as manifest:
+        fcntl.flock(manifest, fcntl.LOCK_SH)
+        yield
+
+
+@contextmanager
+def _claim(folder: Path) -> Iterator[None]:
+    """Raise LocalKafkaError if a process holds the folder."""
+    try:
+        manifest = (folder / _MANIFEST).open("r+", encoding="utf-8")
+    except FileNotFoundError:  # an interrupted download
+        yield
+        return
+    with manifest:
+        try:
+            fcntl.flock(manifest, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LocalKafkaError(
+                f"a broker runs from {folder}: nothing is removed. Stop the broker first"
+            ) from None
+        yield
 
 
 def _check_folder(folder: Path) -> None:

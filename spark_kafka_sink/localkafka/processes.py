@@ -14,7 +14,7 @@ import threading
 import uuid
 import zipfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from enum import Enum, auto
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ from spark_kafka_sink.base.machine import child_environment
 from spark_kafka_sink.localkafka import settings
 from spark_kafka_sink.localkafka.certificates import write_private
 from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
-from spark_kafka_sink.localkafka.jars import Step, fetch_jars, find_java_for_kafka
+from spark_kafka_sink.localkafka.jars import Step, fetch_jars, find_java_for_kafka, hold
 
 # --- the parent's side of the supervisor process -------------------------------------------------
 
@@ -286,6 +286,7 @@ class Toolbox:
         self._version = version
         self._step = step
         self._runs = 0
+        self._held = ExitStack()
 
     @cached_property
     def _java(self) -> str:
@@ -297,9 +298,13 @@ class Toolbox:
         return fetch_jars(*broker_jars(self._version), title=title, step=self._step)
 
     def fetch(self) -> None:
-        """Find Java and fetch the brokers' jars."""
+        """Find Java and fetch the brokers' jars, which stay in the cache until ``release``."""
         assert self._java
-        assert self._jars
+        self._held.enter_context(hold(self._jars[0].parent))
+
+    def release(self) -> None:
+        """Let the cache be cleared. May be called at any time, and again."""
+        self._held.close()
 
     def broker_command(self, heap: str, folder: Path, jvm_options: Sequence[str]) -> list[str]:
         """Return the command that runs a broker on ``folder/server.properties``."""
@@ -320,7 +325,7 @@ class Toolbox:
         name = f"tool-{self._runs}"
         stdout, stderr = supervisor.folder / f"{name}.out", supervisor.folder / f"{name}.err"
         command = settings.tool_command(self._java, jars, supervisor.folder, full_name, arguments)
-        with self._step(f"Running {full_name.rpartition('.')[2]}"):
+        with hold(jars[0].parent), self._step(f"Running {full_name.rpartition('.')[2]}"):
             supervisor.start(name, command, stdout, stderr)
             code = supervisor.wait([name], timeout_ms).get(name)
         if code is None:

@@ -92,7 +92,7 @@ def _kafka_version(text: str) -> str:
 _CACHE = """\
 Show what the sink keeps on this machine: downloaded jars of pykafka-sink broker and LocalKafka, and
 temporary files of jobs. PYKAFKA_SINK_CACHE names the folder of the downloads. With --clear, remove
-all of it; a job or a broker that runs keeps what it has loaded.
+all of it, or nothing while a broker runs from a download; a job that runs keeps what it has loaded.
 """
 _CACHE_EXAMPLES = (
     ("what is kept where", "pykafka-sink cache"),

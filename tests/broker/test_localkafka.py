@@ -3,6 +3,7 @@
 import fcntl
 import importlib.util
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,13 +15,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient as OtherClient
 
 from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import (
     AUTHORIZER,
+    DEFAULT_VERSION,
     FAST_FAILOVER,
     KNOWN_VERSIONS,
     LocalKafka,
@@ -676,6 +678,25 @@ def test_a_word_precedes_a_download_and_a_wait_for_one(cache, mirror):
     fetch_jars(thing, "thing", step=step)
     waits = f"Waiting for org.example:thing:1.0: another process downloads into {cache}"
     assert shown == [waits, "Downloading org.example:thing:1.0"]
+
+
+def test_a_broker_keeps_its_jars_when_the_cache_is_cleared(monkeypatch, tmp_path):
+    """Its JVM opens the jars of a codec with the first batch of that codec."""
+    modules, name = broker_jars(DEFAULT_VERSION)
+    folder = tmp_path / "cache"
+    shutil.copytree(fetch_jars(modules, name)[0].parent, folder / name)
+    monkeypatch.setenv(CACHE_VARIABLE, str(folder))
+    with PatientKafka() as kafka:
+        with pytest.raises(LocalKafkaError, match="a broker runs from"):
+            jars_module.clear_cache()
+        kafka.create_topic("kept")
+        options = {"bootstrap.servers": kafka.bootstrap_servers, "compression.type": "zstd"}
+        producer = Producer({**options, "message.timeout.ms": PATIENCE_MS})
+        producer.produce("kept", b"1")
+        assert producer.flush(PATIENCE_S) == 0
+        assert read_values(kafka.bootstrap_servers, "kept") == [b"1"]
+    jars_module.clear_cache()
+    assert not folder.exists()
 
 
 def test_a_lock_whose_file_was_removed_during_the_wait_is_not_taken(cache):
