@@ -52,7 +52,8 @@ class CancellableAction:
 
     def _watch(self) -> None:
         while not self._done.wait(_POLL_S):
-            if self._stop.is_requested and not self.was_cancelled:
+            # The driver plans before Spark has a job, so one cancellation may find none.
+            if self._stop.is_requested:
                 self._best_effort.run(self._cancel)
             self._best_effort.run(lambda: self._line.show(self._describe()))
 

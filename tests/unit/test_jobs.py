@@ -353,7 +353,7 @@ def test_a_cancellation_that_fails_is_tried_again(monkeypatch):
     stop.is_requested = True
     action, store, _ = watched(monkeypatch, stop)
     attempts = iter([broken, store.cancelled.set])
-    store.sparkContext.cancelAllJobs = lambda: next(attempts)()
+    store.sparkContext.cancelAllJobs = lambda: next(attempts, store.cancelled.set)()
     action.run(lambda: None if store.cancelled.wait(60) else pytest.fail("not cancelled"))
     assert action.was_cancelled
 
@@ -366,6 +366,17 @@ def test_a_lag_that_cannot_be_counted_does_not_end_a_stream():
     stream, _, shown = follow(ended(0, 7), idle, stop_requested, lag=BrokenLag())
     assert stream.was_stopped
     assert shown.endswith("7 rows | 7 rows/s | 1 batch\n")
+
+
+def test_a_job_that_begins_after_the_request_is_cancelled(monkeypatch):
+    """The driver plans first, and a cancellation during that finds no job."""
+    stop = Stream(SimClock())
+    stop.is_requested = True
+    action, store, _ = watched(monkeypatch, stop)
+    attempts = iter([lambda: None, store.cancelled.set])
+    store.sparkContext.cancelAllJobs = lambda: next(attempts, store.cancelled.set)()
+    action.run(lambda: None if store.cancelled.wait(60) else pytest.fail("not cancelled"))
+    assert action.was_cancelled
 
 
 def test_a_request_to_stop_cancels_the_jobs(monkeypatch):
