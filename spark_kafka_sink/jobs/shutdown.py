@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a stream between two micro-batches.
+"""Ctrl-C and SIGTERM end a stream between two micro-batches; a second Ctrl-C interrupts it.
 
 Under spark-submit the JVM is the parent: it gets the SIGTERM, and together with Python the Ctrl-C.
 So this module makes the JVM ignore Ctrl-C. A shutdown hook in the JVM waits until Python has
@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 # Spark stops its context at priority 50 and removes its temporary folders after that.
@@ -66,7 +67,7 @@ class GracefulStop:
     def __enter__(self) -> GracefulStop:
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
-                previous = signal.signal(number, lambda *_: self._requested.set())
+                previous = signal.signal(number, self._request)
                 self._restore.append(partial(signal.signal, number, previous))
             self._prepare_jvm()
         except BaseException:
@@ -82,6 +83,11 @@ class GracefulStop:
             pass  # no hook was added; or the JVM is ending, and its hook has made the request
         for restore in self._restore:
             restore()
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self._requested.set()
+        # The query does not end while code of the user is busy, so the next Ctrl-C interrupts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _prepare_jvm(self) -> None:
         from pyspark.java_gateway import ensure_callback_server_started

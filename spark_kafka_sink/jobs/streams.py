@@ -144,7 +144,8 @@ def await_termination(query: StreamingQuery) -> None:
 
     Ctrl-C and SIGTERM end the query after the micro-batch in progress, without a traceback. The
     function then returns, so that the program can go on to ``spark.stop()``. Call it in the main
-    thread, not with Spark Connect. Raises the query's StreamingQueryException if it failed.
+    thread, not with Spark Connect. Raises the query's StreamingQueryException if it failed, and
+    KeyboardInterrupt at a second Ctrl-C.
 
     Example::
 

@@ -465,6 +465,44 @@ def test_a_script_of_ones_own_ends_its_query_without_noise(kafka, new_topic, tmp
     assert [line for line in shown if not re.search(expected, line)] == ["ended"], shown
 
 
+BUSY_SCRIPT = """
+import os, sys, threading
+from pyspark.sql import SparkSession
+import spark_kafka_sink
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+def write(rows, batch):
+    print("busy", flush=True)
+    threading.Event().wait()
+query = spark.readStream.format("rate").load().writeStream.foreachBatch(write).start()
+spark_kafka_sink.await_termination(query)
+"""
+
+
+def test_a_second_ctrl_c_interrupts_a_foreach_batch_that_does_not_end(tmp_path):
+    output = tmp_path / "output.txt"
+    with output.open("w", encoding="utf-8") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-c", BUSY_SCRIPT],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=REPOSITORY,
+            start_new_session=True,
+        )
+
+    def has_ended():
+        os.killpg(process.pid, signal.SIGINT)
+        return process.poll() is not None
+
+    try:
+        assert eventually(lambda: "busy\n" in output.read_text(encoding="utf-8"))
+        assert eventually(has_ended)
+        assert "KeyboardInterrupt" in output.read_text(encoding="utf-8")
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def test_what_a_registry_has_answered_ends_with_its_driver(kafka, new_topic, tmp_path):
     """The folder of temporary files is empty after a query whose processes shared an answer."""
     script, temporary = tmp_path / "own.py", tmp_path / "temporary"
