@@ -36,7 +36,7 @@ from demo_parts.reading import PARTITIONS, TOPIC, Content, ReadBack, read_back, 
 
 from spark_kafka_sink.base.machine import child_environment
 from spark_kafka_sink.jobs.progress import Steps
-from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.localkafka import LocalKafka, LocalKafkaError
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FILES = 24
@@ -287,6 +287,10 @@ def main() -> int:
         except StreamFailedError as error:
             print(error, file=sys.stderr)
             steps.fail("The stream failed")
+            return 1
+        except LocalKafkaError as error:
+            print(error, file=sys.stderr)
+            steps.fail("Kafka cannot be started")
             return 1
         except KeyboardInterrupt:
             steps.fail("Stopped")

@@ -285,7 +285,7 @@ def _cached(name: str, manifest: str, what: str, step: Step, fetch: Callable[[Pa
     if not _has_manifest(folder, manifest):
         with _cache_lock(root, what, step):
             if not _has_manifest(folder, manifest):
-                with step(f"Downloading {what}"):
+                with step(f"Downloading {what}"), _writing(root):
                     _fill(folder, manifest, what, fetch)
     _check_folder(folder)
     return folder
@@ -427,10 +427,17 @@ def _cache_lock(root: Path, what: str, step: Step) -> Iterator[None]:
 
 def _lock_file(root: Path) -> TextIO:
     """Open the file of the lock. Raises LocalKafkaError if the cache folder cannot be written."""
-    try:
+    with _writing(root):
         root.mkdir(0o755, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.fdopen(os.open(root / _LOCK, flags, 0o644), "w")
+
+
+@contextmanager
+def _writing(root: Path) -> Iterator[None]:
+    """Turn an error of the file system into a LocalKafkaError."""
+    try:
+        yield
     except OSError as error:
         raise LocalKafkaError(
             f"the cache folder {root} cannot be written ({error.strerror}): set {CACHE_VARIABLE} "

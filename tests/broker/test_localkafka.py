@@ -680,6 +680,28 @@ def test_a_word_precedes_a_download_and_a_wait_for_one(cache, mirror):
     assert shown == [waits, "Downloading org.example:thing:1.0"]
 
 
+def test_a_download_that_cannot_be_stored_names_the_cache_folder(cache):
+    """A limit for the size of files stands for a disk that is full."""
+    code = (
+        "import resource, sys, tempfile; from spark_kafka_sink.cli import main; "
+        "tempfile.gettempdir(); "  # Python looks once for a folder that takes files
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); sys.exit(main(['broker']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"pykafka-sink: the cache folder {cache} cannot be written (File too large): set "
+        f"{CACHE_VARIABLE} to a folder that can"
+    )
+    assert "Traceback" not in done.stderr
+
+
 def test_a_broker_keeps_its_jars_when_the_cache_is_cleared(monkeypatch, tmp_path):
     """Its JVM opens the jars of a codec with the first batch of that codec."""
     modules, name = broker_jars(DEFAULT_VERSION)

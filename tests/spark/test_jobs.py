@@ -313,6 +313,19 @@ def test_the_demo_shows_progress_and_results_without_noise():
     assert last_line.startswith("\033[32mEqual: every flight arrived once, with its key  (total ")
 
 
+def test_the_demo_without_java_ends_with_a_sentence(tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "jobs" / "demo.py"), "--flights", "100"],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert f"JAVA_HOME is {tmp_path}, but there is no" in done.stderr
+
+
 SPARK_HOME = Path(pyspark.__file__).parent
 
 
