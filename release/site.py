@@ -25,6 +25,17 @@ PAGES = (
     "benchmarks/README.md",
     "benchmarks/log/performance.md",
 )
+STYLE = """\
+.md-typeset table:not([class]) th { min-width: 0; }
+/* Names in tables break after dots only, see on_page_content. */
+.md-typeset td code { word-break: normal; }
+@media (max-width: 480px) {
+  .md-typeset table:not([class]) :is(th, td) { padding: .5em; }
+  .md-typeset td code { word-break: break-word; overflow-wrap: anywhere; }
+}
+"""
+_CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
+_CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
 # Folders that tools create.
 _NOT_LISTED = ("__pycache__",)
@@ -79,6 +90,7 @@ def on_files(files: Files, config: Any) -> Files:
             waiting += linked_files((ROOT / path).read_text("utf-8"), path) - added - {*waiting}
         elif (ROOT / path).is_dir():
             waiting += {f"{path}/{name}" for name in _names(path)} - added - {*waiting}
+    files.append(File.generated(config, "site.css", content=STYLE))
     return files
 
 
@@ -100,3 +112,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if path is None and not page.file.src_uri.startswith("repository/"):
         path = f"docs/{page.file.src_uri}"
     return markdown if path is None else relinked(markdown, path)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Allow line breaks in the names of a table's cells, so that columns fit narrow windows."""
+
+    def broken(cell: re.Match[str]) -> str:
+        return _CODE.sub(lambda code: re.sub(r"([./_:,])(?=\w)", r"\1<wbr>", code[0]), cell[0])
+
+    return _CELL.sub(broken, html)

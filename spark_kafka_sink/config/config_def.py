@@ -82,8 +82,8 @@ _INTEGER_RANGES = {
 class ConfigKey(NamedTuple):
     """One option.
 
-    java_default, difference: set if the default differs from the Java client's; ``difference`` is
-    the reason.
+    java_default: set if the default differs from the Java client's
+    difference: the reason, or how the meaning differs from the Java client's
     convert: normalises a value before it is validated.
     takes_references: a text with a reference such as ``${env:NAME}`` is neither converted nor
     validated, because its value is known only when it is resolved.

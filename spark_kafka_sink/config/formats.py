@@ -39,10 +39,9 @@ def _part_keys(part: str, importance: Importance) -> Iterator[ConfigKey]:
         None if part == "key" else RAW,
         FORMATS,
         importance,
-        f"What a record's {part} is made of columns as: raw, one column of bytes or text as it is; "
-        "string, the text of one column; json, as to_json(struct(...)) makes it; avro; protobuf: "
-        "docs/formats.md."
-        + (" None: string if key.columns names a column, else raw." if part == "key" else ""),
+        f"Format of the {part}: docs/formats.md. raw takes one column of bytes or text, string the "
+        "text of one column. json, avro and protobuf encode columns."
+        + (" Default: string if key.columns names a column, else raw." if part == "key" else ""),
     )
     yield ConfigKey(
         f"{part}.columns",
@@ -50,13 +49,12 @@ def _part_keys(part: str, importance: Importance) -> Iterator[ConfigKey]:
         [],
         None,
         importance,
-        f"Columns that a {part} of a format is made of, in this order, separated by commas; a.b is "
-        "a field of a struct."
+        f"Columns of the {part}, in this order; a.b is a field of a struct."
         + (
-            " Default: all but those of the record's other parts and of value.null.when. Columns "
-            "of key.columns are in the value, too."
+            " Default: all except those of the record's other parts and of value.null.when. "
+            "Columns of key.columns stay in the value."
             if part == "value"
-            else " They stay in the value. One column without key.format: its text."
+            else " They stay in the value. One column without key.format gives its text."
         ),
     )
 
@@ -67,18 +65,18 @@ def _schema_id_keys(part: str) -> Iterator[ConfigKey]:
         f"{part}.schema.id.prefix",
         None,
         MEDIUM,
-        f"Put the id of a schema in a schema registry before each {part}, as Confluent's "
-        "serializers do. Default: true for avro and protobuf with schema.registry.url. true for "
-        "json: with a JSON Schema of the registry. true for raw: before bytes that are encoded "
-        "already, as by to_avro.",
+        "Writes the id of the registry's schema with each value or key, as Confluent's "
+        "serializers do. Default: true for avro and protobuf with schema.registry.url. Set true "
+        "for json to register a JSON Schema, and for raw if the bytes are encoded already, as by "
+        "to_avro.",
     )
     yield choice(
         f"{part}.schema.id.location",
         PREFIX,
         (PREFIX, HEADER),
         LOW,
-        f"Where that id goes: prefix, or header, which is __{part}_schema_id with the schema's "
-        "GUID, for consumers that look there (Confluent Platform 8.1 and newer).",
+        "Place of that id: prefix, or header (`__value_schema_id`, `__key_schema_id`) with the "
+        "schema's GUID. Set header if consumers look there (Confluent Platform 8.1 and newer).",
     )
 
 
@@ -86,9 +84,9 @@ def _avro_keys(part: str) -> Iterator[ConfigKey]:
     yield optional_text(
         f"{part}.avro.schema",
         MEDIUM,
-        f"The Avro schema that a {part} is written with, as JSON, or the path of a file with it "
-        "on the driver. Default: derived from the columns as to_avro does, or what "
-        "use.latest.version or use.schema.id finds.",
+        "Avro schema to write with, as JSON or as the path of a file on the driver. Default: "
+        "derived from the columns as to_avro does, or selected by use.latest.version or "
+        "use.schema.id.",
     )
 
 
@@ -96,15 +94,15 @@ def _protobuf_keys(part: str) -> Iterator[ConfigKey]:
     yield optional_text(
         f"{part}.protobuf.descriptor.file",
         MEDIUM,
-        f"A file, on the driver, with the descriptors of the Protobuf message that a {part} is "
-        "written as: what protoc --include_imports --descriptor_set_out writes. to_protobuf's "
-        "descFilePath. Default: what use.latest.version or use.schema.id finds.",
+        "Descriptor file on the driver, as `protoc --include_imports --descriptor_set_out` "
+        "writes it (to_protobuf's descFilePath). Default: selected by use.latest.version or "
+        "use.schema.id.",
     )
     yield optional_text(
         f"{part}.protobuf.message",
         MEDIUM,
-        "The full name of that message: to_protobuf's messageName. Default, without a file: the "
-        "first message of the registry's schema.",
+        "Full name of the message (to_protobuf's messageName). Default without a file: the first "
+        "message of the registry's schema.",
     )
 
 
@@ -113,21 +111,21 @@ def _json_keys(part: str) -> Iterator[ConfigKey]:
         f"{part}.json.ignorenullfields",
         True,
         MEDIUM,
-        "to_json's ignoreNullFields: leave fields out that are null.",
+        "to_json's ignoreNullFields: omits fields that are null.",
     )
-    format_clause = "are written by. Its letters: docs/formats.md. Default: Spark's own"
+    letters = "Its letters: docs/formats.md. Default: Spark's own"
     yield optional_text(
         f"{part}.json.schema",
         MEDIUM,
-        f"The JSON Schema that is registered for a {part}, with {part}.schema.id.prefix=true; or "
-        "the path of a file with it on the driver. Rows are not compared with it. Default: derived "
-        "from the columns, with the title Row.",
+        "JSON Schema to register with schema.id.prefix=true, as JSON or as the path of a file on "
+        "the driver. The sink does not validate rows with it. Default: derived from the "
+        "columns, with the title Row.",
     )
     for name, meaning in (
-        ("timestampFormat", f"the pattern that timestamps {format_clause}"),
-        ("timestampNTZFormat", f"the pattern that timestamps without a time zone {format_clause}"),
-        ("dateFormat", f"the pattern that dates {format_clause}"),
-        ("timeZone", "the time zone of timestamps. Default: that of the Spark session"),
+        ("timestampFormat", f"the pattern of timestamps. {letters}"),
+        ("timestampNTZFormat", f"the pattern of timestamps without a time zone. {letters}"),
+        ("dateFormat", f"the pattern of dates. {letters}"),
+        ("timeZone", "the time zone of timestamps. Default: the Spark session's"),
     ):
         doc = f"to_json's {name}: {meaning}."
         yield optional_text(f"{part}.json.{name.lower()}", LOW, doc)
@@ -137,9 +135,9 @@ def _column_keys() -> Iterator[ConfigKey]:
     yield optional_text(
         "value.column",
         MEDIUM,
-        "The column that is the value: of bytes or text for raw, any for string; for other formats "
-        "a struct, whose fields the value is made of, and null where the struct is. Default for "
-        "raw: value.",
+        "Column that is the whole value: bytes or text for raw, any type for string, else a "
+        "struct whose fields form the value. A null struct gives a null value. Default for raw: "
+        "value.",
     )
     for part in ("key", "topic", "partition", "headers", "timestamp"):
         yield ConfigKey(
@@ -148,14 +146,14 @@ def _column_keys() -> Iterator[ConfigKey]:
             None,
             None,
             MEDIUM,
-            f"The column that is a record's {part}. Default: {part}, if there is one. Empty: none, "
-            f"so that a column {part} is one like others.",
+            "Column of this part of the record. Default: the column of the same name, if it "
+            "exists. Empty: no column; a column of that name is an ordinary one.",
         )
     yield optional_text(
         "value.null.when",
         MEDIUM,
-        "A column of booleans: where it is true, the value of a format is null, which deletes a "
-        "key from a compacted topic. It is no part of the value, unless value.columns names it.",
+        "Boolean column. If it is true, the value is null, which deletes the key from a "
+        "compacted topic. It is no part of the value, unless value.columns names it.",
     )
 
 
@@ -177,7 +175,7 @@ FORMAT_KEYS = (
         "topLevelRecord",
         non_empty,
         LOW,
-        "Name of the record in a schema that is derived from columns; the default is to_avro's.",
+        "Name of the record in a schema that is derived from columns. The default is to_avro's.",
     ),
     ConfigKey(
         "avro.namespace",

@@ -80,7 +80,7 @@ JAVA_PARTITIONERS = {
 }
 
 _IN_A_JVM = "it chooses among parts of a JVM, and there is none here"
-_KINIT = "kinit is not called: a key tab is used anew, a ticket cache is read anew"
+_KINIT = "kinit is not called: a key tab is used again, a ticket cache is read again"
 _BROKERS_CHECK = "what it sets is how brokers check tokens"
 _LOOKED_UP_AGAIN = "a host name is looked up again until kafka.max.block.ms is over"
 _MEMORY_AS_NEEDED = "pages of kafka.buffer.memory take memory when rows fill them, as incremental"

@@ -166,16 +166,16 @@ PRODUCER_CONFIG = ConfigDef(
             REQUIRED,
             None,
             HIGH,
-            "Brokers to begin with, as host:port, separated by commas. The rest of the cluster is "
-            "learned from them.",
+            "First brokers to contact, as host:port. The client learns the rest of the cluster "
+            "from them.",
         ),
         choice(
             "acks",
             "all",
             ACKS,
             LOW,
-            "Who must have a record before it counts as written: 0 nobody, 1 the leader, all (-1) "
-            "every in-sync replica. Idempotence needs all.",
+            "Brokers that must store a record before it counts as written: 0 none, 1 the leader, "
+            "all (-1) every in-sync replica. Idempotence needs all.",
         ),
         ConfigKey(
             "batch.size",
@@ -183,10 +183,10 @@ PRODUCER_CONFIG = ConfigDef(
             131072,
             at_least(0),
             MEDIUM,
-            "Bytes of a record batch as it is sent, that is, after compression (estimated while "
-            "rows are appended). A single larger record makes a batch of its own.",
+            "Bytes of a record batch after compression, estimated while rows arrive. A larger "
+            "record gets a batch of its own.",
             16384,
-            "A task writes in bulk: eight times fewer batches to compress, send and store.",
+            "A task writes in bulk: larger batches cost less to compress, send and store.",
         ),
         ConfigKey(
             "linger.ms",
@@ -194,9 +194,10 @@ PRODUCER_CONFIG = ConfigDef(
             5,
             at_least(0),
             MEDIUM,
-            "How long the input may pause before batches that are not full are sent. While rows "
-            "keep coming, a batch waits to be filled, for at most a second (or "
-            "kafka.linger.ms, if longer); at the end of the task everything goes at once.",
+            "Pause of the input after which batches that are not full are sent. While rows "
+            "arrive, a batch waits to be filled for at most a second, or for kafka.linger.ms if "
+            "that is longer. The end of a task sends all batches.",
+            difference="Java counts from the first record of a batch.",
         ),
         ConfigKey(
             "buffer.memory",
@@ -204,8 +205,9 @@ PRODUCER_CONFIG = ConfigDef(
             33554432,
             between(0, _MAX_BUFFER_MEMORY),
             HIGH,
-            "Bytes for records that are not acknowledged yet. When they are used up, the task "
-            "waits for the brokers, at most kafka.max.block.ms. Less than 65536 is taken as 65536.",
+            "Bytes of a task for records that are not acknowledged. If they are used up, the "
+            "task waits for the brokers, at most kafka.max.block.ms. Values below 65536 count as "
+            "65536.",
         ),
         ConfigKey(
             "max.block.ms",
@@ -213,7 +215,7 @@ PRODUCER_CONFIG = ConfigDef(
             60000,
             at_least(0),
             MEDIUM,
-            "How long a task waits for buffer memory, or for the metadata of a topic.",
+            "Longest wait of a task for buffer memory or for a topic's metadata.",
         ),
         ConfigKey(
             "max.request.size",
@@ -221,8 +223,8 @@ PRODUCER_CONFIG = ConfigDef(
             1048576,
             at_least(0),
             MEDIUM,
-            "Largest produce request, and with it the largest record, in bytes before compression. "
-            "The topic's max.message.bytes must allow it too.",
+            "Largest produce request and largest record, in bytes before compression. For larger "
+            "records, increase it together with the topic's max.message.bytes.",
         ),
         ConfigKey(
             "request.timeout.ms",
@@ -230,8 +232,8 @@ PRODUCER_CONFIG = ConfigDef(
             30000,
             at_least(0),
             MEDIUM,
-            "How long to wait for a broker's answer before the connection is given up and the "
-            "request retried.",
+            "Longest wait for a broker's answer. After it the client closes the connection and "
+            "retries the request.",
         ),
         ConfigKey(
             "delivery.timeout.ms",
@@ -239,8 +241,10 @@ PRODUCER_CONFIG = ConfigDef(
             120000,
             at_least(0),
             MEDIUM,
-            "From a batch being finished to its acknowledgement, retries included. When it has "
-            "passed, the task fails. At least kafka.linger.ms + kafka.request.timeout.ms.",
+            "Time from a finished batch to its acknowledgement, with all retries. After it the "
+            "task fails. Increase it to survive longer outages. At least kafka.linger.ms + "
+            "kafka.request.timeout.ms.",
+            difference="Java counts from the arrival of a record.",
         ),
         ConfigKey(
             "retries",
@@ -248,7 +252,7 @@ PRODUCER_CONFIG = ConfigDef(
             _INT_MAX,
             between(0, _INT_MAX),
             HIGH,
-            "How often a batch is sent again after a retriable error. Leave it, and bound the time "
+            "Retries of a batch after a retriable error. Keep the default, and limit the time "
             "with kafka.delivery.timeout.ms.",
         ),
         ConfigKey(
@@ -257,7 +261,7 @@ PRODUCER_CONFIG = ConfigDef(
             100,
             at_least(0),
             LOW,
-            "Pause before the first retry; doubles with each further one.",
+            "Pause before the first retry. It doubles with each further one.",
         ),
         ConfigKey(
             "retry.backoff.max.ms",
@@ -273,22 +277,23 @@ PRODUCER_CONFIG = ConfigDef(
             5,
             at_least(1),
             LOW,
-            "Requests to one broker that wait for their answer. At most 5 with idempotence; "
-            "without it, more than 1 may reorder records when a request is retried.",
+            "Requests to one broker without an answer. At most 5 with idempotence. Without "
+            "idempotence, more than 1 can reorder records.",
         ),
         flag(
             "enable.idempotence",
             True,
             LOW,
-            "Let brokers recognise a batch that is sent again, so that the producer's own retries "
-            "neither double nor reorder records. Needs kafka.acks=all and kafka.retries.",
+            "Lets brokers recognise a repeated batch, so that the producer's retries neither "
+            "duplicate nor reorder records. Needs kafka.acks=all and kafka.retries.",
         ),
         choice(
             "compression.type",
             "none",
             CODECS,
             HIGH,
-            "Codec of record batches: none, gzip, snappy, lz4 or zstd.",
+            "Codec of record batches: none, gzip, snappy, lz4 or zstd. Set lz4 or zstd to send "
+            "and store fewer bytes.",
         ),
         ConfigKey(
             "compression.gzip.level",
@@ -297,7 +302,7 @@ PRODUCER_CONFIG = ConfigDef(
             _gzip_level,
             MEDIUM,
             "1 (fast) to 9 (small), -1 for the default. Levels up to 3, and the default, use "
-            "ISA-L's much faster deflate.",
+            "ISA-L's faster deflate.",
         ),
         ConfigKey(
             "compression.lz4.level",
@@ -305,7 +310,7 @@ PRODUCER_CONFIG = ConfigDef(
             9,
             between(1, 17),
             MEDIUM,
-            "9 is LZ4's fast compressor, as in the Java client; any other level is LZ4 HC.",
+            "9 is LZ4's fast compressor, as in the Java client. Any other level is LZ4 HC.",
         ),
         ConfigKey(
             "compression.zstd.level",
@@ -319,7 +324,7 @@ PRODUCER_CONFIG = ConfigDef(
             "partitioner.ignore.keys",
             False,
             MEDIUM,
-            "Spread records over partitions regardless of their key.",
+            "Spreads records over partitions regardless of their keys.",
         ),
         ConfigKey(
             "partitioner",
@@ -327,10 +332,9 @@ PRODUCER_CONFIG = ConfigDef(
             "default",
             _partitioner,
             MEDIUM,
-            "How rows without an explicit partition find one: default (murmur2 of the key, sticky "
-            "without key, as the Java producer), round-robin, murmur3 (mmh3 of the key), crc32 (as "
-            "librdkafka's consistent_random), or package.module:callable, which gets the Arrow "
-            "columns key and value and the number of partitions, and returns an int32 Arrow array.",
+            "Partition of rows that name none. default: murmur2 of the key, sticky without a "
+            "key, as in Java. round-robin. murmur3: mmh3 of the key. crc32: librdkafka's "
+            "consistent_random. `package.module:callable`: docs/your-own-code.md.",
             "partitioner.class",
             "A Java class cannot run here.",
             canonical_case(*PARTITIONERS),
@@ -339,8 +343,7 @@ PRODUCER_CONFIG = ConfigDef(
             "partitioner.adaptive.partitioning.enable",
             True,
             LOW,
-            "Rows without key prefer partitions whose brokers keep up: those with fewer batches "
-            "waiting.",
+            "Rows without a key prefer partitions whose brokers have fewer waiting batches.",
         ),
         ConfigKey(
             "partitioner.availability.timeout.ms",
@@ -348,15 +351,15 @@ PRODUCER_CONFIG = ConfigDef(
             0,
             at_least(0),
             LOW,
-            "Rows without key avoid partitions whose broker has kept batches waiting for so long. "
-            "0: never.",
+            "Rows without a key avoid partitions whose broker has kept batches waiting for this "
+            "long. 0: never.",
         ),
         flag(
             "partitioner.rack.aware",
             False,
             LOW,
-            "Rows without key go to partitions whose leader is in kafka.client.rack, and to all "
-            "while no leader of that rack is available (KIP-1123). Rows with a key never move.",
+            "Rows without a key go to partitions whose leader is in kafka.client.rack, and to "
+            "all while that rack has no leader (KIP-1123). Rows with a key never move.",
         ),
         ConfigKey(
             "metadata.max.age.ms",
@@ -364,7 +367,7 @@ PRODUCER_CONFIG = ConfigDef(
             300000,
             at_least(0),
             LOW,
-            "After how long cluster metadata is refreshed although nothing has failed.",
+            "Time after which cluster metadata is refreshed without an error.",
         ),
         ConfigKey(
             "metadata.max.idle.ms",
@@ -372,14 +375,15 @@ PRODUCER_CONFIG = ConfigDef(
             300000,
             at_least(5000),
             LOW,
-            "After how long without a row a topic's metadata is forgotten.",
+            "Time without a row after which a topic's metadata is dropped.",
         ),
         choice(
             "metadata.recovery.strategy",
             "rebootstrap",
             ("rebootstrap", "none"),
             LOW,
-            "Whether kafka.bootstrap.servers is asked again when no known broker can be reached.",
+            "rebootstrap asks kafka.bootstrap.servers again if no known broker can be reached; "
+            "none does not.",
         ),
         ConfigKey(
             "metadata.recovery.rebootstrap.trigger.ms",
@@ -387,15 +391,14 @@ PRODUCER_CONFIG = ConfigDef(
             300000,
             at_least(0),
             LOW,
-            "After how long without metadata kafka.bootstrap.servers is asked again in any case.",
+            "Time without metadata after which the client asks kafka.bootstrap.servers again.",
         ),
         flag(
             "metadata.cluster.check.enable",
             True,
             LOW,
-            "Let brokers reject a connection that was meant for another cluster or broker "
-            "(KIP-1242). Without effect on brokers before Kafka 4.4, and with "
-            "kafka.metadata.recovery.strategy=none.",
+            "Lets brokers reject a connection for another cluster or broker (KIP-1242). No "
+            "effect on brokers before Kafka 4.4, or with kafka.metadata.recovery.strategy=none.",
         ),
         ConfigKey(
             "client.dns.lookup",
@@ -403,9 +406,9 @@ PRODUCER_CONFIG = ConfigDef(
             "use_all_dns_ips",
             one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
             MEDIUM,
-            "use_all_dns_ips tries all addresses of a name in turn; "
-            "resolve_canonical_bootstrap_servers_only replaces each bootstrap address by the "
-            "canonical names behind it, as Kerberos needs.",
+            "use_all_dns_ips tries all addresses of a name. Set "
+            "resolve_canonical_bootstrap_servers_only for Kerberos: it replaces bootstrap "
+            "addresses by their canonical names.",
         ),
         ConfigKey(
             "transaction.timeout.ms",
@@ -413,9 +416,9 @@ PRODUCER_CONFIG = ConfigDef(
             60000,
             at_least(1),
             LOW,
-            "How long the brokers wait for a transaction to end before they abort it: longer than "
-            "any batch, and than the driver may be away in the middle of a commit. Only for "
-            "exactly-once delivery, where it is 900000 unless it is given.",
+            "Time after which brokers abort an open transaction. It must exceed any batch, and "
+            "the driver's restart in the middle of a commit. Only for exactly-once.",
+            difference="With exactly-once the default is 900000.",
         ),
         ConfigKey(
             "client.id",
@@ -423,7 +426,7 @@ PRODUCER_CONFIG = ConfigDef(
             "pykafka-sink",
             None,
             MEDIUM,
-            "Name of the client in the broker's logs, metrics and quotas.",
+            "Name of the client in the brokers' logs, metrics and quotas.",
             "producer-N",
             "Tasks are short: with a number per producer, each would be another client for quotas.",
         ),
@@ -433,7 +436,7 @@ PRODUCER_CONFIG = ConfigDef(
             540000,
             None,
             MEDIUM,
-            "Close a connection that was not used for so long. -1: never.",
+            "Closes a connection after this time without use. -1: never.",
         ),
         ConfigKey(
             "reconnect.backoff.ms",
@@ -441,7 +444,7 @@ PRODUCER_CONFIG = ConfigDef(
             50,
             at_least(0),
             LOW,
-            "Pause before a lost connection is tried again; doubles with each failure.",
+            "Pause before a lost connection is tried again. It doubles with each failure.",
         ),
         ConfigKey(
             "reconnect.backoff.max.ms",
@@ -457,8 +460,7 @@ PRODUCER_CONFIG = ConfigDef(
             10000,
             at_least(1),
             MEDIUM,
-            "How long a connection may take to be set up: TCP, the handshake of TLS, SASL. "
-            "Doubles with each failure.",
+            "Time limit for TCP, TLS and SASL of a new connection. It doubles with each failure.",
         ),
         ConfigKey(
             "socket.connection.setup.timeout.max.ms",
@@ -466,7 +468,7 @@ PRODUCER_CONFIG = ConfigDef(
             30000,
             at_least(1),
             MEDIUM,
-            "Longest time a connection may take to be set up.",
+            "Longest time limit for a new connection.",
         ),
         ConfigKey(
             "send.buffer.bytes",
@@ -476,8 +478,7 @@ PRODUCER_CONFIG = ConfigDef(
             MEDIUM,
             "TCP send buffer. -1: the operating system decides.",
             131072,
-            "The operating system lets it grow with the connection: a request of 1 MiB goes out "
-            "in fewer pieces, which saves a fifth of a task's CPU, and distance costs less time.",
+            "The operating system adapts the buffer to the connection, which saves CPU and time.",
         ),
         ConfigKey(
             "receive.buffer.bytes",
@@ -491,16 +492,16 @@ PRODUCER_CONFIG = ConfigDef(
             "allow.auto.create.topics",
             True,
             LOW,
-            "Ask brokers to create missing topics, which they do with auto.create.topics.enable. "
-            "false: reject a missing topic, and name existing topics with similar names. Kafka's "
-            "consumer has this option; the Java producer always asks.",
-        ),
+            "Asks brokers to create missing topics, which they do with "
+            "auto.create.topics.enable. Set false to reject a missing topic and see existing "
+            "topics with similar names.",
+        )._replace(difference="The Java producer always asks; Kafka's consumer has this option."),
         flag(
             "enable.metrics.push",
             True,
             LOW,
-            "Push metrics of each task's producer to the brokers, where they have a plugin that "
-            "takes them and a subscription that asks for them (KIP-714). Others are asked nothing.",
+            "Pushes metrics of each task's producer to brokers that have a plugin and a "
+            "subscription for them (KIP-714).",
         ),
         ConfigKey(
             "client.rack",
@@ -508,8 +509,8 @@ PRODUCER_CONFIG = ConfigDef(
             "",
             None,
             LOW,
-            "Rack or zone of a task, for kafka.partitioner.rack.aware and as a label of pushed "
-            "metrics. Each task resolves ${env:AZ} or ${file:/path:key} on its own machine.",
+            "Rack or zone of a task, for kafka.partitioner.rack.aware and pushed metrics. Each "
+            "task resolves ${env:AZ} or ${file:/path:key} on its own machine.",
             takes_references=True,
         ),
     ],

@@ -103,10 +103,10 @@ def _references_key(part: str) -> ConfigKey:
     return optional_text(
         f"{part}.schema.references",
         LOW,
-        f"What {part}.avro.schema or {part}.json.schema builds on, as the registry has it: a JSON "
-        'list as in its API, [{"name": …, "subject": …, "version": …}]. Without version: the '
-        "latest one when the query is started. Of protobuf: where a file that "
-        f"{part}.protobuf.descriptor.file imports is registered already, if not under its name.",
+        "Schemas that the part's avro.schema or json.schema builds on, as in the registry's API: "
+        '`[{"name": …, "subject": …, "version": …}]`. Without version: the latest when the '
+        "query starts. For Protobuf: subjects of imported files that are registered under "
+        "another name.",
     )
 
 
@@ -117,20 +117,17 @@ def _strategy(part: str) -> ConfigKey:
         TOPIC_NAME,
         _strategy_problem,
         MEDIUM,
-        f"Under which subject the schema of {part}s is registered: TopicNameStrategy, which is "
-        f"topic-{part}; RecordNameStrategy, the record's full name; TopicRecordNameStrategy, both "
-        "with a - between. Java's class names are taken. package.module:function: your own, called "
-        "on the driver with topic (None where a column has it), is_key and record_name.",
+        "Subject of the schema. TopicNameStrategy: topic-value or topic-key. RecordNameStrategy: "
+        "the record's full name. TopicRecordNameStrategy: both, with a hyphen. Java's class "
+        "names are accepted. `package.module:function` is called on the driver with topic (None "
+        "if a column has it), is_key and record_name.",
         convert=_simple_name,
     )
 
 
 def _registry_ssl_key(key: ConfigKey) -> ConfigKey:
     """Return a TLS option of broker connections as an option of registry connections."""
-    doc = key.doc.replace("a broker's", "the registry's").replace("brokers are", "the registry is")
-    doc = doc.replace("if the brokers want", "if the registry wants")
-    doc = doc.replace("kafka.ssl.", f"{REGISTRY_PREFIX}ssl.")
-    doc = doc.replace("on every machine that runs the driver or a task", "on the driver")
+    doc = f"As kafka.{key.name}, for the driver's connections to the registry."
     return key._replace(name=REGISTRY_PREFIX + key.name, doc=doc, importance=LOW)
 
 
@@ -141,8 +138,8 @@ REGISTRY_KEYS = (
         [],
         _urls,
         HIGH,
-        "Addresses of a schema registry that speaks Confluent's REST API, separated by commas: the "
-        "next one is asked where one does not answer. Only the driver asks, before the first task.",
+        "Addresses of a schema registry with Confluent's REST API. If one does not answer, the "
+        "driver asks the next. Tasks never ask.",
         takes_references=True,
         hides_value=True,
     ),
@@ -150,14 +147,13 @@ REGISTRY_KEYS = (
         "auto.register.schemas",
         True,
         HIGH,
-        "Register the schema if its subject does not have it. false: it must be there.",
+        "Registers the schema if its subject does not have it. Set false if it must exist already.",
     ),
     flag(
         "use.latest.version",
         False,
         MEDIUM,
-        "Write with the latest schema of the subject instead of one that is derived from the "
-        "columns; nothing is registered.",
+        "Writes with the latest schema of the subject instead of a derived one. Registers nothing.",
     ),
     ConfigKey(
         "use.latest.with.metadata",
@@ -165,15 +161,15 @@ REGISTRY_KEYS = (
         [],
         _pairs,
         LOW,
-        "Write with the latest schema of the subject that has these metadata, name=value separated "
-        "by commas; nothing is registered.",
+        "Writes with the latest schema of the subject that has this metadata, as name=value. "
+        "Registers nothing.",
     ),
     flag(
         "latest.compatibility.strict",
         True,
         LOW,
-        "With use.latest.version: refuse columns that the latest schema does not have. false: avro "
-        "and protobuf leave them out, and json is not compared with the schema.",
+        "With use.latest.version, rejects columns that the schema does not have. With false, "
+        "avro and protobuf omit them, and json is not compared with the schema.",
     ),
     ConfigKey(
         "use.schema.id",
@@ -181,23 +177,29 @@ REGISTRY_KEYS = (
         None,
         at_least(0),
         MEDIUM,
-        "Write values with the registry's schema of this id; nothing is registered. Keys: "
-        "key.use.schema.id.",
+        "Writes values with the registry's schema of this id. Registers nothing.",
     ),
-    ConfigKey("key.use.schema.id", INT, None, at_least(0), LOW, "The same for keys."),
+    ConfigKey(
+        "key.use.schema.id",
+        INT,
+        None,
+        at_least(0),
+        LOW,
+        "Writes keys with the registry's schema of this id. Registers nothing.",
+    ),
     flag(
         "id.compatibility.strict",
         True,
         LOW,
-        "With use.schema.id or key.use.schema.id: refuse columns that the schema does not have. "
-        "false: avro and protobuf leave them out, and json is not compared with the schema.",
+        "With use.schema.id or key.use.schema.id, rejects columns that the schema does not have. "
+        "With false, avro and protobuf omit them, and json is not compared with the schema.",
     ),
     flag(
         "normalize.schemas",
         False,
         LOW,
-        "Have the registry bring a schema into its normal form when it looks for it, so that one "
-        "that means the same counts as the same.",
+        "Lets the registry normalise a schema before it looks for it, so that equivalent schemas "
+        "match.",
     ),
     _references_key("value"),
     _references_key("key"),
@@ -208,36 +210,33 @@ REGISTRY_KEYS = (
         None,
         (URL, USER_INFO, SASL_INHERIT),
         MEDIUM,
-        "Where user and password for the registry are: URL, in schema.registry.url; USER_INFO, in "
-        "schema.registry.basic.auth.user.info; SASL_INHERIT, those of kafka.sasl.*. Default: "
-        "USER_INFO if that option is given, else URL.",
+        "Source of user and password. URL: schema.registry.url. USER_INFO: "
+        "schema.registry.basic.auth.user.info. SASL_INHERIT: kafka.sasl.*. Default: USER_INFO if "
+        "that option is set, else URL.",
     ),
-    secret(f"{_BASIC}user.info", MEDIUM, "User and password for the registry, as user:password."),
+    secret(f"{_BASIC}user.info", MEDIUM, "User and password, as user:password."),
     choice(
         f"{_BEARER}credentials.source",
         None,
         (STATIC_TOKEN, OAUTHBEARER),
         MEDIUM,
-        "Where a bearer token for the registry comes from: STATIC_TOKEN, "
-        "schema.registry.bearer.auth.token; OAUTHBEARER, an issuer, by client credentials. "
-        "Default: what is given.",
+        "Source of a bearer token. STATIC_TOKEN: schema.registry.bearer.auth.token. OAUTHBEARER: "
+        "an issuer, by client credentials. Default: the one that is set.",
     ),
     secret(f"{_BEARER}token", MEDIUM, "A bearer token for the registry."),
     optional_text(
         f"{_BEARER}issuer.endpoint.url",
         MEDIUM,
-        "The token endpoint of the issuer.",
+        "Token endpoint of the issuer.",
         takes_references=True,
     ),
-    optional_text(
-        f"{_BEARER}client.id", MEDIUM, "Id of the client at the issuer.", takes_references=True
-    ),
-    secret(f"{_BEARER}client.secret", MEDIUM, "Secret of the client at the issuer."),
-    optional_text(f"{_BEARER}scope", LOW, "Scope to ask the issuer for."),
+    optional_text(f"{_BEARER}client.id", MEDIUM, "Client id at the issuer.", takes_references=True),
+    secret(f"{_BEARER}client.secret", MEDIUM, "Client secret at the issuer."),
+    optional_text(f"{_BEARER}scope", LOW, "Scope to request from the issuer."),
     optional_text(
         f"{_BEARER}logical.cluster",
         LOW,
-        "Confluent Cloud: the id of the registry (lsrc-…), sent as header target-sr-cluster.",
+        "Confluent Cloud: the registry's id (lsrc-…), sent as header target-sr-cluster.",
     ),
     optional_text(
         f"{_BEARER}identity.pool.id",
@@ -250,8 +249,8 @@ REGISTRY_KEYS = (
         12000,
         at_least(1),
         LOW,
-        "How long the driver tries, in all, at all addresses, before it gives up a registry that "
-        "does not answer. One request may take a third of it, or 5000 where that is more.",
+        "Time limit of all attempts at all addresses. One request may take a third of it, or "
+        "5000 if that is more.",
     ),
     *(_registry_ssl_key(key) for key in SSL_KEYS if key.name != "ssl.engine.factory.class"),
 )

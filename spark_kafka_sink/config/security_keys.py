@@ -92,54 +92,53 @@ SSL_KEYS = [
     optional_text(
         "ssl.truststore.location",
         HIGH,
-        "File with the certificates of the authorities that brokers are trusted by, PEM, PKCS12 or "
-        "JKS, on every machine that runs the driver or a task. A name without a folder is also "
-        "looked for among the files of spark-submit --files. Without a trust store, the system's "
-        "authorities are trusted.",
+        "File with the trusted authorities, PEM, PKCS12 or JKS, on the driver and every "
+        "executor. A name without a folder is also searched among the files of `spark-submit "
+        "--files`. Without a trust store, the system's authorities are trusted.",
         takes_references=True,
     ),
     secret(
         "ssl.truststore.password",
         HIGH,
-        "Password of a trust store file in PKCS12 or JKS. A JKS file is also read without, but "
-        "then it is not checked whether it was altered. PEM files have none.",
+        "Password of a PKCS12 or JKS trust store. Without it a JKS file is read, but not checked "
+        "for changes. PEM files have none.",
     ),
     secret(
         "ssl.truststore.certificates",
         HIGH,
-        "The certificates themselves, as PEM text, instead of a file. Line ends may be blanks or "
-        "\\n, as properties files leave them.",
+        "Trusted certificates as PEM text, instead of a file. Line ends may be blanks or \\n, as "
+        "properties files leave them.",
     ),
     _store_type("ssl.truststore.type"),
     optional_text(
         "ssl.keystore.location",
         HIGH,
-        "File with this client's private key and certificate chain, if the brokers want one: "
-        "PKCS12, JKS, or PEM with key and chain in one file. Read again when it has changed: the "
-        "next connection uses what is in it then, and from the next task on all do.",
+        "File with this client's private key and certificate chain: PKCS12, JKS, or PEM with "
+        "both. Set it if the brokers require client certificates. New connections use a changed "
+        "file; from the next task on, all do.",
         takes_references=True,
     ),
     secret(
         "ssl.keystore.password",
         HIGH,
-        "Password of a key store file in PKCS12 or JKS. PEM files have none.",
+        "Password of a PKCS12 or JKS key store. PEM files have none.",
     ),
     secret(
         "ssl.keystore.key",
         HIGH,
-        "The private key itself, as PEM text of PKCS#8, instead of a file; with "
-        "kafka.ssl.keystore.certificate.chain. Encrypted or not.",
+        "Private key as PEM text (PKCS#8, encrypted or not), instead of a file. Needs "
+        "kafka.ssl.keystore.certificate.chain.",
     ),
     secret(
         "ssl.keystore.certificate.chain",
         HIGH,
-        "The certificate chain that belongs to kafka.ssl.keystore.key, as PEM text.",
+        "Certificate chain of kafka.ssl.keystore.key, as PEM text.",
     ),
     _store_type("ssl.keystore.type"),
     secret(
         "ssl.key.password",
         HIGH,
-        "Password of the private key itself. Without it, the key store's is tried.",
+        "Password of the private key. Without it, the key store's is tried.",
     ),
     ConfigKey(
         "ssl.endpoint.identification.algorithm",
@@ -147,8 +146,8 @@ SSL_KEYS = [
         "https",
         one_of("https", ""),
         LOW,
-        "https: a broker's certificate must be for the host name that is connected to. Empty: the "
-        "chain is checked, the name is not. librdkafka's none is taken as empty.",
+        "https: a broker's certificate must name its host. Empty: only the chain is checked. "
+        "librdkafka's none means empty.",
         convert=lambda text: "" if text.lower() == "none" else canonical_case("https")(text),
     ),
     ConfigKey(
@@ -161,8 +160,8 @@ SSL_KEYS = [
             else "must be one of " + ", ".join((TLS_1_3, TLS_1_2, *_ANY_VERSION))
         ),
         MEDIUM,
-        "The newest version that may be spoken: TLSv1.3, or TLSv1.2, which forbids 1.3 even if it "
-        "is enabled. TLS and SSL stand for TLSv1.3.",
+        "Newest TLS version: TLSv1.3, or TLSv1.2, which forbids 1.3 even if it is enabled. TLS "
+        "and SSL mean TLSv1.3.",
         convert=_tls_version,
     ),
     ConfigKey(
@@ -171,7 +170,7 @@ SSL_KEYS = [
         [TLS_1_2, TLS_1_3],
         _protocols,
         MEDIUM,
-        "Versions that may be spoken. Empty: both. Older versions in the list are left out.",
+        "Allowed versions. Empty: both. Older versions in the list are ignored.",
     ),
     ConfigKey(
         "ssl.cipher.suites",
@@ -179,7 +178,7 @@ SSL_KEYS = [
         [],
         _suites,
         LOW,
-        "Cipher suites that may be used, by IANA's names as in Java, such as "
+        "Allowed cipher suites, by IANA's names as in Java, such as "
         "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384. Empty: OpenSSL's defaults.",
     ),
     ConfigKey(
@@ -188,7 +187,7 @@ SSL_KEYS = [
         None,
         one_of_classes(ENGINE_FACTORIES, "the other kafka.ssl.* options"),
         LOW,
-        "A Java class: only Kafka's own DefaultSslEngineFactory is taken, which changes nothing.",
+        "Only Kafka's own DefaultSslEngineFactory is accepted. It changes nothing.",
         convert=simple_name(ENGINE_FACTORIES),
     ),
 ]
@@ -205,30 +204,29 @@ SASL_KEYS = [
         GSSAPI,
         MECHANISMS,
         MEDIUM,
-        "How to prove who this client is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI "
-        "(Kerberos) or AWS_MSK_IAM. As in Java, GSSAPI is meant where nothing is said.",
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI (Kerberos) or AWS_MSK_IAM.",
     ),
     secret(
         "sasl.jaas.config",
         HIGH,
-        "Credentials as a JAAS entry, as in Java: the login module, a flag, options, a semicolon; "
-        "e.g. org.apache.kafka.common.security.plain.PlainLoginModule required "
-        'username="alice" password="${env:KAFKA_PASSWORD}"; '
-        "Databricks' names (kafkashaded.org.apache.kafka…) are taken, too.",
+        "Credentials as Java's JAAS entry, e.g. "
+        '`org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" '
+        'password="${env:KAFKA_PASSWORD}";`. Databricks\' names (kafkashaded.org.apache.kafka…) '
+        "are accepted, too.",
     ),
     optional_text(
         "sasl.username",
         MEDIUM,
-        "User of PLAIN or SCRAM, instead of kafka.sasl.jaas.config. Not an option of Java's; as in "
-        "librdkafka.",
+        "User of PLAIN or SCRAM, instead of kafka.sasl.jaas.config. The name is librdkafka's; "
+        "Java has no such option.",
         takes_references=True,
     ),
-    secret("sasl.password", MEDIUM, "The password that belongs to kafka.sasl.username."),
+    secret("sasl.password", MEDIUM, "Password of kafka.sasl.username."),
     optional_text(
         "sasl.kerberos.service.name",
         MEDIUM,
-        "The first part of the brokers' Kerberos principal, usually kafka; needed with GSSAPI, "
-        "here or as serviceName in kafka.sasl.jaas.config.",
+        "First part of the brokers' Kerberos principal, usually kafka. GSSAPI needs it, here or "
+        "as serviceName in kafka.sasl.jaas.config.",
         takes_references=True,
     ),
     ConfigKey(
@@ -237,7 +235,7 @@ SASL_KEYS = [
         60_000,
         at_least(0),
         LOW,
-        "Milliseconds that a Kerberos login is kept at least before there is another one.",
+        "Shortest time in milliseconds between two Kerberos logins.",
     ),
     ConfigKey(
         "sasl.client.callback.handler.class",
@@ -249,8 +247,8 @@ SASL_KEYS = [
             "references such as ${file:/path:key}",
         ),
         MEDIUM,
-        "A Java class: only software.amazon.msk.auth.iam.IAMClientCallbackHandler and "
-        "IAMOAuthBearerLoginCallbackHandler are taken, for MSK, which needs no such option here.",
+        "Only software.amazon.msk.auth.iam.IAMClientCallbackHandler and "
+        "IAMOAuthBearerLoginCallbackHandler are accepted. MSK needs neither here.",
         convert=simple_name(CLIENT_HANDLERS),
     ),
     ConfigKey(
@@ -259,9 +257,9 @@ SASL_KEYS = [
         None,
         one_of_classes(LOGIN_HANDLERS, TOKEN_PROVIDER_ADVICE),
         MEDIUM,
-        "A Java class: Kafka's OAuthBearerLoginCallbackHandler is taken, by its names of before "
-        "and since Kafka 4.0, and software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler, "
-        "which stands for mechanism AWS_MSK_IAM. OAUTHBEARER needs no such option here.",
+        "Only Kafka's OAuthBearerLoginCallbackHandler, by its old and new names, and MSK's "
+        "IAMOAuthBearerLoginCallbackHandler are accepted. MSK's handler selects AWS_MSK_IAM. "
+        "OAUTHBEARER needs no handler.",
         convert=simple_name(LOGIN_HANDLERS),
     ),
     ConfigKey(
@@ -270,7 +268,7 @@ SASL_KEYS = [
         None,
         one_of_classes(LOGIN_CLASSES, "leave it out"),
         MEDIUM,
-        "A Java class: only Kafka's own are taken, which changes nothing.",
+        "Only Kafka's own login classes are accepted. They change nothing.",
         convert=simple_name(LOGIN_CLASSES),
     ),
     ConfigKey(
@@ -279,7 +277,7 @@ SASL_KEYS = [
         0.8,
         between(0.5, 1.0),
         LOW,
-        "After which part of its life a token of OAUTHBEARER is fetched anew.",
+        "Part of an OAUTHBEARER token's life after which it is renewed.",
     ),
     ConfigKey(
         "sasl.login.refresh.window.jitter",
@@ -287,7 +285,7 @@ SASL_KEYS = [
         0.05,
         between(0.0, 0.25),
         LOW,
-        "Up to which part of its life, by chance, that is later.",
+        "Largest random delay of the renewal, as a part of the token's life.",
     ),
     ConfigKey(
         "sasl.login.refresh.min.period.seconds",
@@ -295,9 +293,8 @@ SASL_KEYS = [
         60,
         between(0, 900),
         LOW,
-        "Seconds between two fetches at least. Together with "
-        "kafka.sasl.login.refresh.buffer.seconds longer than the token's remaining life: both are "
-        "ignored.",
+        "Shortest time between two renewals. If this and kafka.sasl.login.refresh.buffer.seconds "
+        "together exceed the token's remaining life, both are ignored.",
     ),
     ConfigKey(
         "sasl.login.refresh.buffer.seconds",
@@ -305,7 +302,7 @@ SASL_KEYS = [
         300,
         between(0, 3600),
         LOW,
-        "Seconds before its end at which a token is fetched anew at the latest.",
+        "Latest renewal, in seconds before the token expires.",
     ),
     ConfigKey(
         "sasl.login.connect.timeout.ms",
@@ -313,8 +310,8 @@ SASL_KEYS = [
         None,
         at_least(1),
         LOW,
-        "How long a connection to the token endpoint may take to come about; 10 s if nothing is "
-        "said, where Java waits for as long as the operating system does.",
+        "Time limit for a connection to the token endpoint; 10 s if it is not set.",
+        difference="Java waits for as long as the operating system does.",
     ),
     ConfigKey(
         "sasl.login.read.timeout.ms",
@@ -322,8 +319,8 @@ SASL_KEYS = [
         None,
         at_least(1),
         LOW,
-        "How long the token endpoint may take to answer, until all of the answer is there; 10 s if "
-        "nothing is said, where Java waits for ever.",
+        "Time limit for the complete answer of the token endpoint; 10 s if it is not set.",
+        difference="Java waits without limit.",
     ),
     ConfigKey(
         "sasl.login.retry.backoff.ms",
@@ -331,8 +328,8 @@ SASL_KEYS = [
         100,
         at_least(0),
         LOW,
-        "Pause before the token endpoint is asked again, after an error that may pass; doubles "
-        "with each.",
+        "Pause before the token endpoint is asked again after a temporary error. It doubles with "
+        "each error.",
     ),
     ConfigKey(
         "sasl.login.retry.backoff.max.ms",
@@ -340,7 +337,7 @@ SASL_KEYS = [
         10_000,
         at_least(0),
         LOW,
-        "How long the token endpoint is asked again and again, and the longest pause.",
+        "Time limit of all attempts at the token endpoint, and the longest pause.",
     ),
 ]
 
@@ -368,22 +365,20 @@ OAUTH_KEYS = [
         None,
         _url,
         MEDIUM,
-        "Where tokens come from: the URL of the provider's token endpoint, or file:/path of a file "
-        "that holds a token.",
+        "The provider's token endpoint, or file:/path of a file that holds a token.",
         takes_references=True,
         hides_value=True,  # a URL may hold a password
     ),
     optional_text(
         "sasl.oauthbearer.client.credentials.client.id",
         MEDIUM,
-        "This client's id at the provider. Wins over clientId in kafka.sasl.jaas.config.",
+        "Client id at the provider. It overrides clientId in kafka.sasl.jaas.config.",
         takes_references=True,
     ),
     secret(
         "sasl.oauthbearer.client.credentials.client.secret",
         MEDIUM,
-        "The secret that belongs to the client's id. Wins over clientSecret in "
-        "kafka.sasl.jaas.config.",
+        "Secret of the client id. It overrides clientSecret in kafka.sasl.jaas.config.",
     ),
     ConfigKey(
         "sasl.oauthbearer.scope",
@@ -391,7 +386,7 @@ OAUTH_KEYS = [
         None,
         None,
         MEDIUM,
-        "Scopes to ask for, separated by blanks. Wins over scope in kafka.sasl.jaas.config.",
+        "Scopes to request, separated by blanks. It overrides scope in kafka.sasl.jaas.config.",
         takes_references=True,
     ),
     ConfigKey(
@@ -400,15 +395,15 @@ OAUTH_KEYS = [
         None,
         _entry_point,
         MEDIUM,
-        "Your own code that gives tokens, as package.module:callable, instead of everything else. "
-        "Not an option of Java's.",
+        "Your own Python callable that returns tokens, as `package.module:callable`. It replaces "
+        "the other token options. Java has no such option.",
     ),
     flag(
         "sasl.oauthbearer.header.urlencode",
         False,
         LOW,
-        "Encode id and secret for URLs before they are put into the Authorization header, as RFC "
-        "6749 has it and not every provider.",
+        "Encodes id and secret for URLs in the Authorization header (RFC 6749). Set it if your "
+        "provider requires it.",
     ),
     ConfigKey(
         "sasl.oauthbearer.jwt.retriever.class",
@@ -416,9 +411,9 @@ OAUTH_KEYS = [
         RETRIEVERS[0],
         one_of_classes(JWT_RETRIEVERS, TOKEN_PROVIDER_ADVICE),
         MEDIUM,
-        "How a token is asked for, by the name of Kafka's class: ClientCredentialsJwtRetriever, "
-        "JwtBearerJwtRetriever, FileJwtRetriever; DefaultJwtRetriever chooses the last for a file: "
-        "URL and the first otherwise.",
+        "Request for a token: ClientCredentialsJwtRetriever, JwtBearerJwtRetriever or "
+        "FileJwtRetriever. DefaultJwtRetriever chooses FileJwtRetriever for a file: URL, else "
+        "ClientCredentialsJwtRetriever.",
         convert=simple_name(JWT_RETRIEVERS),
     ),
     ConfigKey(
@@ -427,9 +422,8 @@ OAUTH_KEYS = [
         VALIDATORS[0],
         one_of_classes(JWT_VALIDATORS, "leave it out: the brokers check the signature"),
         MEDIUM,
-        "How a token is looked at before it is sent, by the name of Kafka's class: "
-        "DefaultJwtValidator or ClientJwtValidator, which here are the same. Only the brokers "
-        "check the signature.",
+        "Check of a token before it is sent: DefaultJwtValidator or ClientJwtValidator, which "
+        "are the same here. Only brokers check the signature.",
         convert=simple_name(JWT_VALIDATORS),
     ),
     ConfigKey(
@@ -438,7 +432,7 @@ OAUTH_KEYS = [
         "scope",
         non_empty,
         LOW,
-        "The claim of a token that holds its scopes.",
+        "Claim with a token's scopes.",
     ),
     ConfigKey(
         "sasl.oauthbearer.sub.claim.name",
@@ -446,19 +440,19 @@ OAUTH_KEYS = [
         "sub",
         non_empty,
         LOW,
-        "The claim of a token that holds the principal.",
+        "Claim with a token's principal.",
     ),
     choice(
         f"{_ASSERTION}algorithm",
         "RS256",
         _ALGORITHMS,
         MEDIUM,
-        "How an assertion is signed: RS256 or ES256.",
+        "Signature of an assertion: RS256 or ES256.",
     ),
     optional_text(
         f"{_ASSERTION}claim.aud",
         MEDIUM,
-        "Claim aud of an assertion: for whom it is made.",
+        "Claim aud, the audience of an assertion.",
         takes_references=True,
     ),
     ConfigKey(
@@ -467,20 +461,20 @@ OAUTH_KEYS = [
         300,
         between(0, 86_400),
         LOW,
-        "Seconds that an assertion is valid for.",
+        "Validity of an assertion in seconds.",
     ),
     optional_text(
         f"{_ASSERTION}claim.iss",
         MEDIUM,
-        "Claim iss of an assertion: who makes it. With ClientCredentialsJwtRetriever, this makes a "
-        "signed assertion take the place of the client's secret.",
+        "Claim iss, the issuer of an assertion. With ClientCredentialsJwtRetriever, a signed "
+        "assertion then replaces the client secret.",
         takes_references=True,
     ),
     flag(
         f"{_ASSERTION}claim.jti.include",
         False,
         MEDIUM,
-        "Give each assertion an id of its own, claim jti.",
+        "Adds a unique id, claim jti, to each assertion.",
     ),
     ConfigKey(
         f"{_ASSERTION}claim.nbf.seconds",
@@ -493,21 +487,20 @@ OAUTH_KEYS = [
     optional_text(
         f"{_ASSERTION}claim.sub",
         MEDIUM,
-        "Claim sub of an assertion: whom it speaks of.",
+        "Claim sub, the subject of an assertion.",
         takes_references=True,
     ),
     optional_text(
         f"{_ASSERTION}file",
         MEDIUM,
-        "File with an assertion that something else makes; wins over the other options of "
-        "assertions. Read again when it has changed.",
+        "File with an assertion from another program. It overrides the other assertion options. "
+        "A changed file is read again.",
         takes_references=True,
     ),
     optional_text(
         f"{_ASSERTION}private.key.file",
         MEDIUM,
-        "File with the private key that assertions are signed with, in PEM. Read again when it has "
-        "changed.",
+        "PEM file with the private key that signs assertions. A changed file is read again.",
         takes_references=True,
     ),
     secret(
@@ -518,7 +511,7 @@ OAUTH_KEYS = [
     optional_text(
         f"{_ASSERTION}template.file",
         MEDIUM,
-        "File with more headers and claims for assertions, in JSON.",
+        "JSON file with more headers and claims for assertions.",
         takes_references=True,
     ),
 ]
@@ -541,8 +534,7 @@ _PROTOCOL = ConfigKey(
     PLAINTEXT,
     _protocol,
     MEDIUM,
-    "How to talk to brokers: PLAINTEXT; SSL, which is TLS; SASL_PLAINTEXT or SASL_SSL, which add "
-    "authentication by SASL.",
+    "PLAINTEXT, SSL (which is TLS), SASL_PLAINTEXT or SASL_SSL. The last two add a login by SASL.",
     convert=canonical_case(*SECURITY_PROTOCOLS),
 )
 

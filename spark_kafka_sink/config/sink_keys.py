@@ -55,15 +55,15 @@ DEAD_LETTER_KEYS = (
         TOLERATE_NONE,
         (TOLERATE_NONE, TOLERATE_ALL),
         MEDIUM,
-        "What happens with a row that cannot be written, such as one that is too large: none fails "
-        "the task, all writes the row to errors.deadletterqueue.topic.name, as a dead letter: "
+        "Treatment of a row that cannot be written, such as one that is too large. none fails "
+        "the task. all writes the row to errors.deadletterqueue.topic.name: "
         "docs/dead-letters.md.",
     ),
     optional_text(
         "errors.deadletterqueue.topic.name",
         MEDIUM,
-        "The topic of dead letters; required for errors.tolerance=all. Created if it is missing, "
-        "with topic.creation.partitions.",
+        "Topic of dead letters, required for errors.tolerance=all. The sink creates it if it is "
+        "missing, with topic.creation.partitions.",
     ),
     ConfigKey(
         "errors.deadletterqueue.topic.replication.factor",
@@ -71,16 +71,15 @@ DEAD_LETTER_KEYS = (
         BROKER_DEFAULT,
         replicas_problem,
         MEDIUM,
-        "Replicas of that topic when it is created. -1: the brokers' default.replication.factor, "
-        "which needs Kafka 2.4 or newer. Kafka Connect's default is 3.",
+        "Replicas of that topic if the sink creates it. -1 uses the brokers' "
+        "default.replication.factor and needs Kafka 2.4. Kafka Connect's default is 3.",
     ),
     flag(
         "errors.deadletterqueue.context.headers.enable",
         True,
         MEDIUM,
-        "Whether a dead letter says in headers, __connect.errors.*, why it is one and where it was "
-        "to go. Without them replay needs --cause unknown and --to-topic. Kafka Connect's default "
-        "is false.",
+        "Adds headers `__connect.errors.*` with the cause and the intended topic. Without them a "
+        "replay needs `--cause unknown` and `--to-topic`. Kafka Connect's default is false.",
     ),
     ConfigKey(
         "errors.deadletterqueue.max.ratio",
@@ -88,8 +87,8 @@ DEAD_LETTER_KEYS = (
         DEFAULT_MAX_RATIO,
         between(0, 1),
         MEDIUM,
-        "Which part of a task's rows may be dead letters, rounded up to whole rows: with more the "
-        "task fails, and says how many there are of each cause.",
+        "Largest part of a task's rows that may become dead letters, rounded up to whole rows. "
+        "With more, the task fails and reports the causes.",
     ),
     ConfigKey(
         "errors.deadletterqueue.max.rows",
@@ -97,15 +96,14 @@ DEAD_LETTER_KEYS = (
         None,
         at_least(0),
         LOW,
-        "How many dead letters a task may have at most, whatever their ratio: the task fails as "
-        "soon as there are more.",
+        "Largest number of dead letters of a task. With more, the task fails at once.",
     ),
     flag(
         "errors.log.enable",
         False,
         LOW,
-        "Log, in the task, each time there are dead letters, how many of each cause, with an "
-        "example of each. Keys, values and headers are not logged.",
+        "Logs in the task how many dead letters each cause has, with an example. Keys, values "
+        "and headers are not logged.",
     ),
 )
 
@@ -284,9 +282,9 @@ METRICS_KEYS = (
         "metrics.log",
         True,
         LOW,
-        "Log one line for every committed batch on the driver: its number, records, bytes, time, "
-        "and what took most of the time. With log.format=json, log the JSON line of metrics "
-        "instead, with at most 16 KiB. Aborts are always logged.",
+        "Logs one line per committed batch on the driver: records, bytes, time and the slowest "
+        "step. With log.format=json it is the JSON line of metrics, at most 16 KiB. Aborts are "
+        "always logged.",
     ),
     ConfigKey(
         "metrics.path",
@@ -294,10 +292,9 @@ METRICS_KEYS = (
         None,
         _problem_of_path,
         MEDIUM,
-        "File on the driver to which the JSON line of every committed or aborted batch is "
-        "appended, with all partitions: docs/metrics.md. Or the URI of a "
-        "folder, as s3://bucket/folder, in which each line becomes a file of its own: of any "
-        "file system that pyarrow.fs knows on the driver.",
+        "File on the driver that gets the JSON line of every batch, with all partitions: "
+        "docs/metrics.md. A URI such as `s3://bucket/folder` gets one file per line, on any file "
+        "system that pyarrow.fs knows.",
         hides_value=True,
     ),
     ConfigKey(
@@ -306,8 +303,8 @@ METRICS_KEYS = (
         0,
         at_least(0),
         LOW,
-        "A file metrics.path that would become larger is renamed to metrics.path.1 first, and "
-        "that to .2, and so on; five of these are kept. 0 is never.",
+        "Largest size of the file metrics.path. Before a line exceeds it, the sink renames the "
+        "file to `.1` and keeps five such files. 0: no limit.",
     ),
     ConfigKey(
         "metrics.prometheus.push.url",
@@ -315,8 +312,8 @@ METRICS_KEYS = (
         None,
         _problem_of_gateway,
         LOW,
-        "Address of a Prometheus push gateway that is told the metrics after each batch, as "
-        "http://host:9091: for batch jobs. Needs the extra metrics.",
+        "Prometheus push gateway, e.g. `http://host:9091`, that gets the metrics after each "
+        "batch. Set it for batch jobs. Needs the extra metrics.",
         hides_value=True,
     ),
     ConfigKey(
@@ -325,17 +322,16 @@ METRICS_KEYS = (
         "pykafka-sink",
         non_empty,
         LOW,
-        "The label job of what is pushed. Two jobs with the same one replace each other's "
-        "metrics there.",
+        "Label job of the pushed metrics. Give each job its own: jobs with the same label "
+        "replace each other's metrics.",
     ),
     flag(
         "metrics.otlp.enable",
         None,
         LOW,
-        "Send the metrics and a trace of each batch by OpenTelemetry's protocol, OTLP over HTTP: "
-        "docs/metrics.md. By default true with metrics.otlp.endpoint, else false. What is not set "
-        "here comes from OpenTelemetry's variables, OTEL_EXPORTER_OTLP_*, in the driver's "
-        "environment. Needs the extra otel.",
+        "Sends metrics and traces with OpenTelemetry's protocol over HTTP: docs/metrics.md. "
+        "Default: true if metrics.otlp.endpoint is set. Variables OTEL_EXPORTER_OTLP_* of the "
+        "driver replace options that are not set. Needs the extra otel.",
     ),
     ConfigKey(
         "metrics.otlp.endpoint",
@@ -343,8 +339,8 @@ METRICS_KEYS = (
         None,
         _problem_of_endpoint,
         LOW,
-        "Address of the collector, as http://collector:4318, to which /v1/metrics and /v1/traces "
-        "are added. Without it OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.",
+        "Collector, e.g. `http://collector:4318`; the sink appends /v1/metrics and /v1/traces. "
+        "Default: OTEL_EXPORTER_OTLP_ENDPOINT, else `http://localhost:4318`.",
         hides_value=True,
     ),
     ConfigKey(
@@ -353,8 +349,8 @@ METRICS_KEYS = (
         None,
         _problem_of_headers,
         LOW,
-        "Headers of each request, as name=value,name=value, their values percent-encoded, e.g. "
-        "Authorization=${env:OTLP_AUTHORIZATION}. Without them OTEL_EXPORTER_OTLP_HEADERS.",
+        "Headers of each request, as name=value,name=value with percent-encoded values, e.g. "
+        "`Authorization=${env:OTLP_AUTHORIZATION}`. Default: OTEL_EXPORTER_OTLP_HEADERS.",
         takes_references=True,
     ),
     ConfigKey(
@@ -363,12 +359,12 @@ METRICS_KEYS = (
         list(OTLP_SIGNALS),
         _problem_of_signals,
         LOW,
-        "What is sent: metrics, traces, or both.",
+        "metrics, traces, or both.",
     ),
     optional_text(
         "metrics.otlp.service.name",
         LOW,
-        "The resource's service.name. Without it OTEL_SERVICE_NAME, else pykafka-sink.",
+        "The resource's service.name. Default: OTEL_SERVICE_NAME, else pykafka-sink.",
     ),
     ConfigKey(
         "metrics.otlp.timeout.ms",
@@ -376,10 +372,9 @@ METRICS_KEYS = (
         None,
         at_least(1),
         LOW,
-        "For how long sending metrics, or a trace, is tried; and how long the end of a job, or of "
-        "a batch that failed, waits for it, 10 seconds at most. Micro-batches do not wait. Without "
-        "it OTEL_EXPORTER_OTLP_TIMEOUT, in milliseconds as OpenTelemetry's specification has it, "
-        "else 3000.",
+        "Time limit for sending metrics or a trace. The end of a job and a failed batch wait for "
+        "it, 10 seconds at most; micro-batches do not wait. Default: OTEL_EXPORTER_OTLP_TIMEOUT "
+        "in milliseconds, else 3000.",
     ),
 )
 
@@ -508,38 +503,35 @@ SINK_OPTIONS = ConfigDef(
             None,
             None,
             HIGH,
-            "Topic of all rows. Overrides the topic column.",
+            "Topic of all rows. It overrides the topic column.",
         ),
         flag(
             "includeheaders",
             False,
             LOW,
-            "Accepted as Spark's own sink accepts it, and without effect as there: a headers "
-            "column is written whenever it exists.",
+            "No effect, as in Spark's own sink: a headers column is always written.",
         ),
         choice(
             "delivery.guarantee",
             AT_LEAST_ONCE,
             (AT_LEAST_ONCE, EXACTLY_ONCE, NONE),
             HIGH,
-            "What is promised when Spark repeats a task: docs/delivery.md. exactly-once: each row "
-            "once for read_committed consumers, with transactions; needs Kafka 3.0 and "
-            "transactional.id.prefix. none: kafka.acks is 0 unless it is given, nothing is "
-            "waited for.",
+            "Promise when Spark repeats a task: docs/delivery.md. exactly-once needs "
+            "transactional.id.prefix and Kafka 3.0; read_committed consumers see each row once. "
+            "none waits for no broker: kafka.acks is 0 unless it is set.",
         ),
         optional_text(
             "transactional.id.prefix",
             HIGH,
-            "Begins the transactional ids of a query, and must be its own: the same after a "
-            "restart, another one for each query. Required for exactly-once, without effect "
-            "otherwise.",
+            "Start of a query's transactional ids, required for exactly-once. Keep it over "
+            "restarts, and give each query its own.",
         ),
         optional_text(
             "write.id",
             MEDIUM,
-            "Name of what writes, for a batch write with exactly-once: a write with the same "
-            "write.id and a write.version that was written before, or a lower one, is dropped. For "
-            "jobs that are run again, and for foreachBatch.",
+            "Name of a repeated batch write with exactly-once, such as a scheduled job or "
+            "foreachBatch. The sink drops a write of this name whose write.version is not higher "
+            "than the last one.",
         ),
         ConfigKey(
             "write.version",
@@ -547,8 +539,7 @@ SINK_OPTIONS = ConfigDef(
             None,
             at_least(0),
             MEDIUM,
-            "Number of this write of write.id. It only grows, as that of the micro-batch in "
-            "foreachBatch does.",
+            "Number of this write of write.id. It must grow, as the batch id of foreachBatch does.",
         ),
         ConfigKey(
             "transaction.log.topic",
@@ -556,8 +547,8 @@ SINK_OPTIONS = ConfigDef(
             "pykafka-sink-transactions",
             non_empty,
             MEDIUM,
-            "The compacted topic in which drivers write down what they decide. Created if it is "
-            "missing; queries may share it. Only for exactly-once.",
+            "Compacted topic for the drivers' decisions. The sink creates it if it is missing. "
+            "Queries may share it.",
         ),
         ConfigKey(
             "transaction.log.missing",
@@ -565,9 +556,9 @@ SINK_OPTIONS = ConfigDef(
             "refuse",
             one_of("refuse", "accept"),
             MEDIUM,
-            "What happens when the decision log has no record of transactional.id.prefix although "
-            "the query is not new: refuse, as the log may be lost, or accept, for one start, to "
-            "move a query from at-least-once to exactly-once.",
+            "Behaviour if the decision log has no record of a query that is not new. refuse "
+            "stops the query, because the log may be lost. Set accept for one start, to move a "
+            "query from at-least-once to exactly-once.",
         ),
         ConfigKey(
             "transaction.replay",
@@ -575,9 +566,8 @@ SINK_OPTIONS = ConfigDef(
             "compare",
             one_of("compare", "drop"),
             MEDIUM,
-            "What happens with a micro-batch that comes again after it was committed: compare, "
-            "which drops the same rows and stops the query for other ones, or drop, for a query "
-            "whose rows are not the same each time. Only for exactly-once.",
+            "Behaviour if Spark repeats a committed micro-batch. compare drops equal rows and "
+            "stops the query for other rows. Set drop if the query's rows differ each time.",
         ),
         ConfigKey(
             "transaction.log.replication.factor",
@@ -585,16 +575,16 @@ SINK_OPTIONS = ConfigDef(
             3,
             between(1, MAX_REPLICAS),
             MEDIUM,
-            "Replicas of transaction.log.topic when it is created; fewer are refused. 1 for a "
-            "cluster of one broker, where decisions are lost with its disk. Its "
-            "min.insync.replicas is 2, or 1 with one replica; fewer are refused.",
+            "Replicas of transaction.log.topic if the sink creates it; the sink rejects a topic "
+            "with fewer. Set 1 for a cluster of one broker, where a lost disk loses the "
+            "decisions. Its min.insync.replicas must be at least 2, or 1 with one replica.",
         ),
         flag(
             "topic.creation.enable",
             False,
             MEDIUM,
-            "Create topics that do not exist, with the options below, instead of leaving it to the "
-            "brokers' auto.create.topics.enable.",
+            "Creates missing topics with the topic.creation.* options. By default the brokers' "
+            "auto.create.topics.enable decides.",
         ),
         ConfigKey(
             "topic.creation.partitions",
@@ -602,8 +592,8 @@ SINK_OPTIONS = ConfigDef(
             BROKER_DEFAULT,
             _partitions_problem,
             MEDIUM,
-            "Partitions of a topic that is created. -1: the brokers' num.partitions, which "
-            "needs Kafka 2.4 or newer.",
+            "Partitions of a created topic. -1 uses the brokers' num.partitions and needs Kafka "
+            "2.4.",
         ),
         ConfigKey(
             "topic.creation.replication.factor",
@@ -611,8 +601,8 @@ SINK_OPTIONS = ConfigDef(
             BROKER_DEFAULT,
             replicas_problem,
             MEDIUM,
-            "Replicas of a topic that is created. -1: the brokers' default.replication.factor, "
-            "which needs Kafka 2.4 or newer.",
+            "Replicas of a created topic. -1 uses the brokers' default.replication.factor and "
+            "needs Kafka 2.4.",
         ),
         ConfigKey(
             "topic.creation.configs",
@@ -620,8 +610,7 @@ SINK_OPTIONS = ConfigDef(
             "",
             None,
             LOW,
-            "Configuration of a topic that is created, as name=value, separated by commas, e.g. "
-            "retention.ms=86400000,min.insync.replicas=2.",
+            "Settings of a created topic, e.g. `retention.ms=86400000,min.insync.replicas=2`.",
         ),
         ConfigKey(
             "preflight.timeout.ms",
@@ -629,10 +618,9 @@ SINK_OPTIONS = ConfigDef(
             6000,
             at_least(1),
             LOW,
-            "How long each step of the check on the driver, before the first task, may take: a "
-            "token or ticket, where one is needed; a broker of kafka.bootstrap.servers; one at the "
-            "addresses that the brokers advertise; the topic option's topic, which may have to be "
-            "created.",
+            "Time limit of each step of the driver's check before the first task: login, a "
+            "bootstrap broker, an advertised address, the topic or its creation. Increase it for "
+            "slow networks or logins.",
         ),
         ConfigKey(
             "max.bytes.per.second.per.task",
@@ -640,9 +628,9 @@ SINK_OPTIONS = ConfigDef(
             None,
             at_least(1),
             MEDIUM,
-            "How many bytes of record batches, compressed, a task sends in a second. A query sends "
-            "at most that times its slots. What waits for the limit does not expire. Consider "
-            "quotas of the brokers and maxOffsetsPerTrigger first. By default there is no limit.",
+            "Compressed bytes that a task may send in a second; a query sends at most this times "
+            "its slots. Rows that wait for the limit do not expire. Consider the brokers' "
+            "quotas and maxOffsetsPerTrigger first.",
         ),
         ConfigKey(
             "interceptors",
@@ -650,18 +638,17 @@ SINK_OPTIONS = ConfigDef(
             [],
             None,
             MEDIUM,
-            "Your own code that gets the rows, as package.module:Class, separated by commas. "
-            "Methods, each optional: on_send(arrow_batch) returns the Arrow batch to write, with "
-            "the same columns; on_acknowledgement(summary) gets a dictionary with what the task "
-            "has written, after everything is acknowledged.",
+            "Python classes, as `package.module:Class`, that see or change the rows: "
+            "docs/your-own-code.md.",
         ),
         choice(
             "log.level",
             None,
             _LOG_LEVELS,
             LOW,
-            "From which level on the sink logs, on the driver and in tasks; info where nobody has "
-            "set up Python's logging, else what that says. All queries of a process share it.",
+            "Minimum log level on the driver and in tasks: debug, info, warning or error. By "
+            "default Python's logging decides, or info if it is not set up. All queries of a "
+            "process share it.",
         ),
         ConfigKey(
             "log.format",
@@ -669,9 +656,8 @@ SINK_OPTIONS = ConfigDef(
             "text",
             one_of("text", "json"),
             LOW,
-            "text, or json: each line is a JSON document with time, level, logger and message. For "
-            "a batch it has the JSON line of metrics instead of the message. If the application "
-            "has set up Python's logging, its own format applies.",
+            "text or json. With json each line is a JSON document, and a batch's line holds its "
+            "metrics. A logging format of the application takes precedence.",
         ),
         *FORMAT_KEYS,
         *REGISTRY_KEYS,

@@ -17,6 +17,7 @@ DOCUMENTS = sorted(
 )
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
 _HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 
 
@@ -27,7 +28,7 @@ def prose(path: Path) -> str:
 @cache
 def anchors(path: Path) -> set[str]:
     """As code hosts make them: lower case, no punctuation, a hyphen for each space."""
-    found: set[str] = set()
+    found: set[str] = set(_ANCHOR.findall(prose(path)))
     for heading in _HEADING.findall(prose(path)):
         text = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", heading).replace("`", "").lower()
         anchor = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")

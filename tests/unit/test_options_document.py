@@ -6,7 +6,7 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from release.options_document import render
+from release.options_document import KEYS, render
 from spark_kafka_sink.config.config_def import KAFKA_PREFIX
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
@@ -15,11 +15,24 @@ from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 DOCUMENT = DOCS / "options.md"
 MOST_OF_OUR_OWN = 110
+MOST_WORDS = 48
 
 
 def test_the_document_is_up_to_date():
     command = "python -m release.options_document > docs/options.md"
     assert DOCUMENT.read_text(encoding="utf-8") == render(), f"run: {command}"
+
+
+def test_each_option_has_one_anchor() -> None:
+    """So that messages and pages can link to an option."""
+    anchors = re.findall(r'<a id="([^"]+)"></a>', render())
+    providers = [name for name in anchors if name.startswith("kafka.config.providers")]
+    assert sorted(anchors) == sorted([*KEYS, *providers])
+    assert len(set(providers)) == 3
+
+
+def test_each_meaning_is_short() -> None:
+    assert {name: key.doc for name, key in KEYS.items() if len(key.doc.split()) > MOST_WORDS} == {}
 
 
 def test_each_option_of_our_own_has_its_reason() -> None:

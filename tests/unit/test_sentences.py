@@ -25,8 +25,8 @@ PAGES = sorted(
     for page in (path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
     if page not in NOT_READ
 )
-TABLES_OF_PROGRAMS = ("docs/options.md", "docs/internals/")
-"""Pages whose tables hold texts of the package, names of test cases, and results of runs."""
+TABLES_OF_PROGRAMS = ("docs/internals/",)
+"""Pages whose tables hold names of test cases and results of runs."""
 MOST_WORDS = 35
 _WORD = "a word that has to be decoded"
 _SUBJECT = "a clause as the subject"
@@ -168,7 +168,7 @@ def test_what_is_found(source: str, wrong: list[str]) -> None:
         ("docs/a.md", "The broker sends it.\nThe driver is told.", [_WORD]),
         ("docs/a.md", "- It works.\n- Who reads it must wait.", [_SUBJECT]),
         ("docs/a.md", "| a | b |\n| --- | --- |\n| c | What is left |", [_SUBJECT]),
-        ("docs/options.md", "| a | What is left |\n\nWhat is left.", [_SUBJECT]),
+        ("docs/internals/a.md", "| a | What is left |\n\nWhat is left.", [_SUBJECT]),
         ("docs/a.md", f"{'word ' * 20}\n{'word ' * 16}", [_LONG]),
         ("docs/a.md", f"{'word ' * 20}\n\n{'word ' * 16}", []),
         ("docs/a.md", f"{'word ' * 20}. (`Code` {'word ' * 16}.)", []),
