@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -66,7 +67,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is None:
         return print_usage(parser)
     try:
-        return command(arguments)
+        code = command(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # A pager has ended before it has read all. Python writes the rest when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
     except KafkaSinkError as error:
         print(f"pykafka-sink: {printable_lines(error)}", file=sys.stderr)
         return EXIT_FAILED

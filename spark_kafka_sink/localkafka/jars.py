@@ -124,6 +124,7 @@ _ATTEMPTS = 2
 _IVY_OUTPUT_LINES = 40
 _IVY_CAUSES = (
     re.compile(r"Server access error[^\n]*|SERVER ERROR[^\n]*", re.IGNORECASE),
+    re.compile(r"Host \S+ not found"),
     re.compile(r"(?<=\[FAILED     \] )[^\n]+"),
     re.compile(r"(?<=:: )[\w.-]+#[^\n]+: [^\n]+"),
 )

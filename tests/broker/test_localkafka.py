@@ -634,6 +634,18 @@ def test_a_failure_names_its_cause_in_one_sentence(cache, mirror, monkeypatch):
         fetch_jars(["org.example:thing:1.0"], "thing")
 
 
+def test_a_host_that_has_no_address_is_the_cause(cache, tmp_path, monkeypatch):
+    """Ivy says too that the module is not found, as for a version that does not exist."""
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="mirror"/><resolvers><ibiblio name="mirror" '
+        'm2compatible="true" root="http://no-such-host.invalid/"/></resolvers></ivysettings>'
+    )
+    monkeypatch.setenv(IVY_SETTINGS_VARIABLE, str(settings))
+    with pytest.raises(LocalKafkaError, match=r": Host no-such-host\.invalid not found\. "):
+        fetch_jars(["org.example:thing:1.0"], "thing")
+
+
 def test_an_archive_is_fetched_again_after_a_failure_and_must_have_its_digest(
     cache, mirror, monkeypatch
 ):

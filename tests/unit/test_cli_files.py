@@ -117,6 +117,17 @@ def test_a_wrong_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture
     assert "Did you mean stream_to_kafka? There are: batch_to_kafka, demo" in shown.err
 
 
+def test_a_pager_that_ends_early_causes_no_traceback():
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "spark_kafka_sink", "docs", "options"]
+    try:
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 class TestCache:
     @pytest.fixture
     def cache(self, tmp_path, monkeypatch):
