@@ -164,7 +164,7 @@ def _command(
         yield "\n| argument | meaning |\n| --- | --- |\n"
         yield from (f"| {_cell(action)} | {_meaning(action)} |\n" for action in own)
     if others:
-        yield f"\n[Flags of several commands](#flags-of-several-commands): {', '.join(others)}.\n"
+        yield f"\n[Also](#flags-of-several-commands): {', '.join(others)}.\n"
     example = (parser.epilog or "").removeprefix("examples:\n")
     # A group repeats the examples of its commands.
     if example and parser._subparsers is None:

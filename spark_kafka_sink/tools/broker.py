@@ -32,20 +32,20 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MOST_PARTITIONS = 2000
 
 _DESCRIPTION = """\
-Run a real Apache Kafka on this machine, print its bootstrap address and stay until Ctrl-C or
-SIGTERM. Needs Java 17 and pyspark. The first run of a version downloads its jars (45 MB); data are
+Run a real Apache Kafka on this machine and print its bootstrap address, until Ctrl-C or SIGTERM.
+Needs Java 17 and pyspark. The first run of a version downloads its jars (45 MB). The data are
 removed at the end.
 
-With --secure, certificates and a user are made for this run, and two more lines are printed: the
-paths of two properties files with all that a client needs. The first is for Kafka's tools
-(--command-config), the second for jobs and for pykafka-sink check (--properties-file). Only this
-user can read the files. They are removed at the end too.
+With --secure, the command creates certificates and a user, and prints the paths of two properties
+files for clients. The first is for Kafka's tools (--command-config), the second for jobs and for
+pykafka-sink check (--properties-file). Only this user can read them, and they are removed at the
+end.
 """
 _EXAMPLES = (
     ("one broker, two topics", "pykafka-sink broker --topic flights:6 alerts"),
     ("three brokers of an older version", "pykafka-sink broker --brokers 3 --version 3.9.1"),
-    ("TLS and a user who logs in with a password", "pykafka-sink broker --secure"),
-    ("TLS, and clients that show a certificate", "pykafka-sink broker --secure ssl"),
+    ("TLS and a login with a password", "pykafka-sink broker --secure"),
+    ("TLS, and clients with a certificate", "pykafka-sink broker --secure ssl"),
     ("its address as JSON, for scripts", "pykafka-sink broker --json"),
 )
 _PROTOCOLS = ("ssl", "sasl_plaintext", "sasl_ssl")
@@ -91,8 +91,8 @@ def _kafka_version(text: str) -> str:
 
 _CACHE = """\
 Show what the sink keeps on this machine: downloaded jars of pykafka-sink broker and LocalKafka, and
-temporary files of jobs. PYKAFKA_SINK_CACHE names the folder of the downloads. With --clear, remove
-all of it, or nothing while a broker runs from a download; a job that runs keeps what it has loaded.
+temporary files of jobs. PYKAFKA_SINK_CACHE names the folder of the downloads. --clear removes all
+of it, or nothing while a broker runs from a download. A running job keeps what it has loaded.
 """
 _CACHE_EXAMPLES = (
     ("what is kept where", "pykafka-sink cache"),
@@ -175,7 +175,7 @@ def add_broker(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         choices=_PROTOCOLS,
         nargs="?",
         const="sasl_ssl",
-        help=f"{', '.join(_PROTOCOLS)}; sasl_ssl where none is named. Passwords: SCRAM-SHA-512",
+        help=f"{', '.join(_PROTOCOLS)}; default: sasl_ssl. Passwords: SCRAM-SHA-512",
     )
     add_json(parser)
     parser.set_defaults(command=lambda arguments: _run_broker(parser, arguments))
@@ -236,9 +236,9 @@ def _security(protocol: str | None) -> LocalSecurity | None:
 # --- a schema registry ---------------------------------------------------------------------------
 
 _REGISTRY = """\
-Run a schema registry on this machine, print its URL for schema.registry.url, and stay until Ctrl-C
-or SIGTERM. It is Apicurio with Confluent's REST API; its schemas are in memory. Needs Java 17. The
-first run downloads 109 MB.
+Run a schema registry on this machine and print its URL for schema.registry.url, until Ctrl-C or
+SIGTERM. It is Apicurio with Confluent's REST API, and keeps its schemas in memory. Needs Java 17.
+The first run downloads 109 MB.
 """
 _REGISTRY_EXAMPLES = (
     ("a registry beside a broker", "pykafka-sink registry"),

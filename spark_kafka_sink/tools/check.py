@@ -26,30 +26,29 @@ if TYPE_CHECKING:
     from spark_kafka_sink.tools.check_cluster import Finding
 
 _CHECK = """\
-Look at a cluster as a job with these options will meet it: addresses, login, clocks, the topic and
-that of dead letters, their settings, rights, what exactly-once needs, quotas; and at where metrics
-go and the schema registry. Each line says what was found, and what to do
-about it.
+Check a cluster with the options of a job: addresses, login, clocks, topics and their settings,
+rights, quotas, needs of exactly-once, outputs of metrics, schema registry. Each line says what was
+found, and what to do.
 
-Run it where Spark's driver runs; executors may be in another network. It reads the same
-properties file as the jobs, spark.pykafka.<option>, and writes nothing without --write.
+Run the command where Spark's driver runs; executors may be in another network. It reads the
+properties file of the jobs, spark.pykafka.<option>. Without --write it writes nothing.
 
-exit codes: 0 nothing is wrong; 1 something is, marked ✗; 2 wrong usage: nothing was looked at,
-for an option is missing, misspelt or not as it should be, or the file cannot be read
+exit codes: 0 nothing is wrong; 1 something is, marked ✗; 2 wrong usage, and nothing was checked: an
+option is missing, misspelt or invalid, or the file cannot be read
 """
 _QUOTA = """\
-What the brokers grant to the client that has these options: bytes per second, time of their
+Show what the brokers grant to a client with these options: bytes per second, and time of their
 threads. All clients with the same user and kafka.client.id share it. Needs DESCRIBE_CONFIGS on the
 cluster, and Kafka 2.6 or newer.
 """
 _CHECK_EXAMPLES: Examples = (
-    ("what a job will be run with", "pykafka-sink check --properties-file conf/secured.conf"),
+    ("a job's options", "pykafka-sink check --properties-file conf/secured.conf"),
     (
         "without a file",
         "pykafka-sink check --option kafka.bootstrap.servers=broker:9092 --topic events",
     ),
     (
-        "before a deployment, with a record that is really written",
+        "before a deployment, with a test record",
         "pykafka-sink check --properties-file job.conf --topic events --write",
     ),
 )
@@ -69,7 +68,7 @@ class _UsageError(ConfigError):
 
 def add_check(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
-    summary = "look at a cluster as a job will meet it; ✓ or ✗ for each thing"
+    summary = "check a cluster with a job's options; ✓ or ✗ for each line"
     parser = add_command(subparsers, "check", summary, _CHECK, _CHECK_EXAMPLES)
     _add_options(parser)
     parser.add_argument("--topic", help="short for --option topic=…")
@@ -100,7 +99,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of the sink, over the file's; may be repeated",
+        help="an option of the sink, wins over the file; may be repeated",
     )
 
 

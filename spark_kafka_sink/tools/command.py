@@ -207,7 +207,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         "--command-config",
         metavar="FILE",
         help="properties file with Kafka's client options, such as security.protocol and "
-        "sasl.jaas.config, as for Kafka's own tools; --bootstrap-server wins over the one in it",
+        "sasl.jaas.config, as for Kafka's own tools; --bootstrap-server wins over it",
     )
     parser.add_argument(
         "--timeout",
@@ -215,7 +215,7 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         default=_TIMEOUT_MS,
         dest="timeout_ms",
-        help=f"how long brokers are waited for, per step; default: {_TIMEOUT_MS}",
+        help=f"longest wait for brokers, per step; default: {_TIMEOUT_MS}",
     )
 
 

@@ -44,33 +44,31 @@ if TYPE_CHECKING:
 Run = Callable[[argparse.Namespace, "AdminClient"], int]
 
 _DESCRIPTION = """\
-Rows that could not be written, in the topic of errors.deadletterqueue.topic.name.
+Count, show and replay rows that could not be written, from the topic of option
+errors.deadletterqueue.topic.name.
 
-count and show change nothing. replay writes rows to the topic that they were to go to, after what
-was wrong is mended, and asks before; it deletes nothing. All read committed records up to the end
-that the topic has when they begin.
+count and show change nothing. replay asks before it writes, and deletes nothing. All three read
+committed records up to the end that the topic has at their start.
 
-exit codes: 0 done; 1 failed, message on stderr; 2 refused, or not confirmed
+exit codes: 0 done; 1 failed, message on stderr; 2 rejected, or not confirmed
 """
 _REPLAY = """\
-Write dead letters again, with the key, value, headers and timestamp of their row, to the partition
-that it named, and wait until all are acknowledged.
+Write dead letters again, with the key, value, headers, timestamp and partition of their row, and
+wait for all acknowledgements.
 
-You name where they go: all to --to-topic, or each to its own topic if an --allow-topic names that.
-What a dead letter says of its topic is no permission: others may have written it. The decision log
-of exactly-once delivery and Kafka's internal topics are refused.
+You name the topic: --to-topic for all rows, or --allow-topic for rows whose dead letter names this
+topic. The name in a dead letter alone is no permission, because other programs may have written it.
+The decision log and Kafka's internal topics are rejected.
 
-Rows that were cut off are left out, and counted, unless a function of yours mends them: it is
-called with a pyarrow.RecordBatch with the columns value, key, headers, topic, partition, timestamp
-and cause, and returns one; rows may go. It must be importable here.
+Truncated rows are omitted and counted, unless --mend names a function that repairs them. The
+function gets and returns a pyarrow.RecordBatch with the columns value, key, headers, topic,
+partition, timestamp and cause. It may drop rows. It must be importable here.
 
-A record without the header of its cause may be no dead letter at all, and is left out unless
---cause unknown asks for it, as for dead letters that were written with
-errors.deadletterqueue.context.headers.enable=false.
+A record without the header of its cause may be no dead letter. It is omitted, unless you give
+--cause unknown, for dead letters without errors.deadletterqueue.context.headers.enable.
 
-Dead letters stay in their topic. The command that is printed at the end does the same again, from
-there on: with its --cause and --query-id, since those of others before that were not written. After
-a failure a part may have been written: a repetition writes it once more.
+Dead letters stay in their topic. At its end, the command prints a command that continues from
+there, with the same --cause and --query-id. After a failure, a repetition may write rows twice.
 """
 _AT = "--bootstrap-server broker:9092 --topic flights-dead-letters"
 _EXAMPLES: dict[str, Examples] = {
@@ -111,16 +109,16 @@ def add_dead_letters(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
     )
     parser.set_defaults(command=lambda arguments: print_usage(parser))
     actions = parser.add_subparsers(title="commands", metavar="COMMAND")
-    _add(actions, "count", _count, "how many there are of each cause and topic")
-    shown = _add(actions, "show", _show, "single ones, partition by partition")
+    _add(actions, "count", _count, "the number for each cause and topic")
+    shown = _add(actions, "show", _show, "single rows, partition by partition")
     shown.add_argument(
-        "--limit", type=_number, default=20, metavar="N", help="how many at most; default: 20"
+        "--limit", type=_number, default=20, metavar="N", help="the most rows to show; default: 20"
     )
     _add_replay(actions)
 
 
 def _add_replay(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(actions, "replay", _replay, "write them again, once they are mended", _REPLAY)
+    parser = _add(actions, "replay", _replay, "write dead letters again, after a repair", _REPLAY)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--to-topic", metavar="T", help="write all rows to this topic")
     where.add_argument(
@@ -129,14 +127,16 @@ def _add_replay(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         dest="allowed",
         action="append",
         default=[],
-        help="write rows to the topic that they were to go to if it is this one; may be repeated",
+        help="write rows to this topic if their dead letter names it; may be repeated",
     )
     parser.add_argument(
         "--without-partition",
         action="store_true",
-        help="leave the partition to the key, also of rows that named one",
+        help="let the key choose the partition, also for rows that named one",
     )
-    parser.add_argument("--mend", metavar="MODULE:FUNCTION", help="mends the rows first")
+    parser.add_argument(
+        "--mend", metavar="MODULE:FUNCTION", help="a function that repairs rows first"
+    )
     parser.add_argument("--yes", action="store_true", help="do it without asking")
 
 
@@ -150,23 +150,25 @@ def _add(
     description = description or f"{summary[0].upper()}{summary[1:]}."
     parser = add_command(actions, name, summary, description, _EXAMPLES[name])
     add_connection(parser)
-    parser.add_argument("--topic", metavar="T", required=True, help="of the dead letters")
+    parser.add_argument("--topic", metavar="T", required=True, help="topic of the dead letters")
     parser.add_argument(
         "--cause",
         dest="causes",
         type=_cause,
         action="append",
         default=[],
-        help="only these; may be repeated",
+        help="only this cause; may be repeated",
     )
-    parser.add_argument("--query-id", metavar="ID", help="only those of one streaming query")
+    parser.add_argument(
+        "--query-id", metavar="ID", help="only dead letters of this streaming query"
+    )
     parser.add_argument(
         "--from",
         dest="first_offsets",
         metavar="PARTITION:OFFSET,…",
         type=_offsets,
         default={},
-        help="where to begin; other partitions from their beginning",
+        help="first offsets; other partitions from their beginning",
     )
     add_json(parser, "; times in ms since 1970 in UTC")
     parser.set_defaults(command=lambda arguments: _connected(run, arguments))

@@ -16,14 +16,14 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.tools.command import EXIT_FAILED, EXIT_OK, Examples, add_command, print_usage
 
 _REPORT = """\
-Make a page of the lines that the sink has written to option metrics.path: throughput, latency,
-where the time of each micro-batch goes, partitions, brokers, slowest tasks, and what to change.
-One HTML file that needs nothing from elsewhere. `pykafka-sink docs report` explains it.
+Make one HTML file from the lines in option metrics.path: throughput, latency, the time of each
+micro-batch, partitions, brokers, slowest tasks, and what to change. `pykafka-sink docs report`
+explains it.
 """
 _HIGHEST_PORT = 65_535
 _REPORT_EXAMPLES: Examples = (
-    ("of a file, and those that were rotated", "pykafka-sink report /var/log/kafka-sink.jsonl"),
-    ("of one query", "pykafka-sink report metrics.jsonl --query orders --output orders.html"),
+    ("a file, and its rotated files", "pykafka-sink report /var/log/kafka-sink.jsonl"),
+    ("one query", "pykafka-sink report metrics.jsonl --query orders --output orders.html"),
     ("while it runs, in a browser of this machine", "pykafka-sink report metrics.jsonl --follow"),
 )
 
@@ -40,10 +40,10 @@ def add_report(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--follow",
         action="store_true",
-        help="write no file; serve a page on 127.0.0.1 that goes on updating, until Ctrl-C",
+        help="serve a page on 127.0.0.1 that updates itself, until Ctrl-C; write no file",
     )
     parser.add_argument(
-        "--port", type=int, default=0, help="of --follow; default: any that is free"
+        "--port", type=int, default=0, help="port of --follow; default: any free one"
     )
     parser.set_defaults(command=_run_report)
 
@@ -105,12 +105,11 @@ def _follow(arguments: argparse.Namespace) -> int:
 
 _TOP = """\
 Show the latest micro-batches of a file of metrics (option metrics.path) in a terminal, each with
-why it was slow, and draw them again when there are more, until q or Ctrl-C is pressed. Needs the
-extra cli: pip install 'pykafka-sink[cli]'.
+why it was slow, until you press q or Ctrl-C. Needs the extra cli: pip install 'pykafka-sink[cli]'.
 """
 _TOP_EXAMPLES: Examples = (
     ("while a query runs", "pykafka-sink top /var/log/kafka-sink.jsonl"),
-    ("of one query, printed once", "pykafka-sink top metrics.jsonl --query orders --once"),
+    ("one query, printed once", "pykafka-sink top metrics.jsonl --query orders --once"),
 )
 
 
@@ -123,7 +122,7 @@ def add_top(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument(
         "--once",
         action="store_true",
-        help="print what is there, and end; with exit code 1 if there is nothing",
+        help="print the latest micro-batches and exit; exit code 1 if there are none",
     )
     parser.set_defaults(command=_run_top)
 
@@ -150,14 +149,13 @@ def _run_top(arguments: argparse.Namespace) -> int:
 # --- metrics -------------------------------------------------------------------------------------
 
 _METRICS = """\
-The sink writes one JSON line for each micro-batch or job to the file that option metrics.path
-names, and with log.format=json to the log. `pykafka-sink docs metrics` has every field of it,
-and which of Kafka's metrics it gives.
+The sink writes one JSON line for each micro-batch or job to the file in option metrics.path, and
+with log.format=json to the log. `pykafka-sink docs metrics` explains every field.
 """
 _METRICS_EXAMPLES = (
     ("the JSON Schema of a line", "pykafka-sink metrics schema"),
     (
-        "whether a file has nothing else, with a validator of your choice",
+        "for a validator of your choice",
         "pykafka-sink metrics schema > line.schema.json",
     ),
 )

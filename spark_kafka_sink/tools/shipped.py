@@ -181,13 +181,13 @@ def path_of(kind: _Kind, name: str) -> Path:
 
 _PACKAGE = """\
 Write the sink's own modules into a zip file, for Spark's --py-files and for addArtifacts of Spark
-Connect. Only those: the packages that the sink needs have compiled parts, which Python cannot load
-from a zip file. Every node's Python must have them already; they are listed when the file is made.
-Where it does not, ship a packed environment with --archives: `pykafka-sink docs clusters`.
+Connect. Python cannot load compiled parts from a zip file. Therefore every node's Python must have
+the packages that the command lists. If it does not, ship a packed environment with --archives:
+`pykafka-sink docs clusters`.
 
-Spark does not find a sink by itself that comes this way. Call pyspark_kafka_sink.register(spark)
-once in the session. The file serves the platforms whose kernels this installation has; they are
-named when the file is made. A release has them for Linux on x86_64 and aarch64.
+Call pyspark_kafka_sink.register(spark) once in the session, because Spark does not find such a sink
+by itself. The file serves the platforms that the command lists. A release has Linux on x86_64 and
+aarch64.
 """
 _PACKAGE_EXAMPLES = (
     ("the file", "pykafka-sink package --output sink.zip"),

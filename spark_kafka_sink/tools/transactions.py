@@ -36,19 +36,19 @@ Run = Callable[[argparse.Namespace, "TransactionClient"], int]
 _LOG_TOPIC = "pykafka-sink-transactions"
 
 _DESCRIPTION = """\
-What exactly-once delivery has open and decided in a cluster, and repairs by hand.
+Show and repair the transactions and decisions of exactly-once delivery in a cluster.
 
-list and describe change nothing. resolve, abort, rebind and release stop a query or job that is
-running under the prefix, and ask before they do anything; --yes is the answer for scripts.
+list and describe change nothing. resolve, abort, rebind and release stop a query or job that runs
+under the prefix, and ask before they change anything. In a script, --yes is the answer.
 
-exit codes: 0 done, or nothing to do; 1 failed, message on stderr; 2 refused, not confirmed, or a
-choice is left to make: the message says which
+exit codes: 0 done, or nothing to do; 1 failed, message on stderr; 2 rejected, not confirmed, or a
+choice is open, which the message names
 """
 _JSON_NOTE = "; times in ms since 1970 in UTC"
 _SERVER = "--bootstrap-server broker:9092"
 _EXAMPLES: dict[str, Examples] = {
     "list": (
-        ("everything that is open or decided", f"pykafka-sink transactions list {_SERVER}"),
+        ("all open and decided transactions", f"pykafka-sink transactions list {_SERVER}"),
         ("for a monitor", f"pykafka-sink transactions list {_SERVER} --json"),
         (
             "a cluster with TLS and passwords",
@@ -57,29 +57,29 @@ _EXAMPLES: dict[str, Examples] = {
     ),
     "describe": (
         (
-            "a query, and who holds back readers of its topic",
+            "a query, and what holds back readers of its topic",
             f"pykafka-sink transactions describe {_SERVER} --prefix events --topic flights",
         ),
     ),
     "resolve": (
         (
-            "what is known, and what it asks",
+            "what is known, and which choice is open",
             f"pykafka-sink transactions resolve {_SERVER} --prefix events",
         ),
         (
-            "a replay is to be dropped",
+            "drop a replay",
             f"pykafka-sink transactions resolve {_SERVER} --prefix events --as-written",
         ),
     ),
     "abort": (
         (
-            "everything that is open under a prefix",
+            "all open transactions of a prefix",
             f"pykafka-sink transactions abort {_SERVER} --prefix events",
         ),
     ),
     "rebind": (
         (
-            "a checkpoint that is reached by another name since",
+            "a checkpoint that has a new name",
             f"pykafka-sink transactions rebind {_SERVER} --prefix events "
             "--checkpoint s3a://lake/checkpoints/events",
         ),
@@ -92,15 +92,14 @@ _EXAMPLES: dict[str, Examples] = {
     ),
 }
 _RESOLVE = """\
-Finish what a driver has decided and not finished: commit the rest of its transactions.
+Commit the rest of the transactions that a driver has decided and not finished.
 
-Where brokers have aborted a part in between (PARTIAL), can no longer tell (UNKNOWN), or a job was
-finished without anybody knowing, only you can choose what a repetition has to do; without a choice
-this prints what is known. A record that cannot be read (UNREADABLE) is shown, and a choice replaces
-it.
+You must choose what a repetition does if brokers have aborted a part (PARTIAL), do not know any
+more (UNKNOWN), or a job ended unseen. Without a choice, the command prints what is known. A choice
+also replaces a record that cannot be read (UNREADABLE).
 
-Where a micro-batch that is done has come again with other rows, and the query was stopped for it, a
-choice says what becomes of a replay, of this micro-batch only.
+If Spark has repeated a finished micro-batch with other rows and the query has stopped, a choice
+decides about the replay of this micro-batch only.
 """
 
 
@@ -125,7 +124,7 @@ def _add_looks(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     shown = _add(actions, "list", _list, "records and open transactions of all prefixes, or of one")
     shown.add_argument("--prefix", metavar="P", help="transactional.id.prefix; default: all")
 
-    shown = _add(actions, "describe", _describe, "one prefix, and who holds back its readers")
+    shown = _add(actions, "describe", _describe, "one prefix, and what holds back its readers")
     _add_prefix(shown)
     shown.add_argument(
         "--topic",
@@ -133,7 +132,7 @@ def _add_looks(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         metavar="T",
         action="append",
         default=[],
-        help="tell of all its partitions too; may be repeated",
+        help="show all partitions of this topic, too; may be repeated",
     )
 
 
@@ -144,31 +143,40 @@ def _add_resolve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     choice.add_argument(
         "--as-written",
         action="store_true",
-        help="it counts as written: a replay is dropped, whatever rows it has; rows that are not "
-        "visible stay missing",
+        help="count it as written: a replay is dropped, and rows that are not visible stay missing",
     )
     choice.add_argument(
         "--as-not-written",
         action="store_true",
-        help="a replay writes everything again: rows of it that are visible already are doubled",
+        help="a replay writes everything again, and duplicates rows that are visible already",
     )
     _add_yes(shown)
 
 
 def _add_other_repairs(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    shown = _add(actions, "abort", _abort, "abort open transactions of tasks, unless decided")
+    shown = _add(
+        actions, "abort", _abort, "abort the tasks' open transactions that are not decided"
+    )
     _add_prefix(shown)
-    shown.add_argument("--transactional-id", metavar="ID", help="only this one")
+    shown.add_argument("--transactional-id", metavar="ID", help="only this transactional id")
     _add_yes(shown)
 
-    shown = _add(actions, "rebind", _rebind, "the checkpoint of a prefix has another location")
+    shown = _add(actions, "rebind", _rebind, "give a prefix the new location of its checkpoint")
     _add_prefix(shown)
     shown.add_argument(
-        "--checkpoint", metavar="LOCATION", required=True, help="as the query spells it from now on"
+        "--checkpoint",
+        metavar="LOCATION",
+        required=True,
+        help="the new location, as the query spells it",
     )
     _add_yes(shown)
 
-    shown = _add(actions, "release", _release, "forget a prefix whose query is gone or starts anew")
+    shown = _add(
+        actions,
+        "release",
+        _release,
+        "forget a prefix whose query is gone or starts again from nothing",
+    )
     _add_prefix(shown)
     _add_yes(shown)
 

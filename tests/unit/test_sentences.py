@@ -16,14 +16,10 @@ from tests.unit.test_style import files
 
 PLACES = ("spark_kafka_sink", "pyspark_kafka_sink.py", "jobs", "benchmarks", "release")
 ROOT = Path(__file__).resolve().parents[2]
-NOT_READ = {
-    "docs/commands.md",  # the texts that --help prints
-}
 PAGES = sorted(
     page
     for pattern in ("*.md", "docs/**/*.md")
     for page in (path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
-    if page not in NOT_READ
 )
 TABLES_OF_PROGRAMS = ("docs/internals/",)
 """Pages whose tables hold names of test cases and results of runs."""
