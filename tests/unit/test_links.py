@@ -25,13 +25,17 @@ def prose(path: Path) -> str:
     return _FENCED.sub("", path.read_text(encoding="utf-8"))
 
 
+def anchor_of(heading: str) -> str:
+    text = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", heading).replace("`", "").lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
 @cache
 def anchors(path: Path) -> set[str]:
     """As code hosts make them: lower case, no punctuation, a hyphen for each space."""
     found: set[str] = set(_ANCHOR.findall(prose(path)))
     for heading in _HEADING.findall(prose(path)):
-        text = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", heading).replace("`", "").lower()
-        anchor = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        anchor = anchor_of(heading)
         number = 1
         while (numbered := anchor if number == 1 else f"{anchor}-{number - 1}") in found:
             number += 1
