@@ -1,6 +1,6 @@
 """The user's own code, which the sink calls by its name: ``package.module:name``.
 
-A hook that raises fails the task, with its own traceback as the cause. If it raises
+A hook that raises fails the task; the error names file and line of the hook. If the hook raises
 RefusedRowsError, the caller handles the rejected rows.
 """
 
@@ -9,6 +9,9 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import os
+import sysconfig
+import traceback
 from collections.abc import Callable, Mapping
 from functools import partialmethod
 from types import FunctionType
@@ -58,11 +61,38 @@ def load(entry_point: str, what: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{what} '{entry_point}' cannot be loaded: {error}") from error
+        why = f"{error}{raised_at(error)}"
+        raise ConfigError(f"{what} '{entry_point}' cannot be loaded: {why}") from error
+    except Exception as error:  # the module's own code
+        why = f"{error!r}{raised_at(error)}"
+        raise ConfigError(f"{what} '{entry_point}' cannot be loaded: {why}") from error
     if not callable(found):
         raise ConfigError(f"{what} '{entry_point}' is not callable")
     return found
 
+
+def raised_at(error: BaseException) -> str:
+    """Return the place in the user's own code that ``error`` comes from; empty if there is none.
+
+    The place is the innermost frame outside of Python's library and of installed packages. If all
+    frames are of installed packages, the place is the outermost one, because the hook is installed
+    too: `` (file masks.py, line 7, in on_send)``.
+    """
+    own, installed = [], []
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename.startswith(_INSTALLED):
+            installed.append(frame)
+        elif not frame.filename.startswith(_NO_HOOKS):
+            own.append(frame)
+    for frame in [*own[-1:], *installed]:
+        if not frame.filename.startswith(_PACKAGE):
+            return f" (file {frame.filename}, line {frame.lineno}, in {frame.name})"
+    return ""
+
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+_INSTALLED = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib"))
+_NO_HOOKS = (_PACKAGE, os.path.join(sysconfig.get_path("stdlib"), ""), "<")
 
 INTERCEPTOR_METHODS = {"on_send": "the Arrow batch", "on_acknowledgement": "the summary"}
 """Method of an interceptor -> its only argument."""
@@ -172,7 +202,7 @@ def run(hook: Hook, check: Callable[[Any], Any], *arguments: Any) -> Any:
     except RefusedRowsError:
         raise
     except Exception as error:
-        raise HookError(f"{hook.name} failed: {error!r}") from error
+        raise HookError(f"{hook.name} failed: {error!r}{raised_at(error)}") from error
 
 
 def refused_rows(hook: Hook, error: RefusedRowsError, rows_count: int) -> dict[int, str]:

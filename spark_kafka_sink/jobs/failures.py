@@ -28,7 +28,7 @@ EXIT_REFUSED = 2
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """The exceptions that calls of Spark raise."""
 
-_OWN_ERROR = re.compile(r"^spark_kafka_sink\.[\w.]*?(\w+): (.*)$", re.MULTILINE)
+_OWN_ERROR = re.compile(r"(?:^|: )spark_kafka_sink\.[\w.]*?(\w+): (.*)$", re.MULTILINE)
 _USERS_ERRORS = {"ConfigError", "FormatError", "SchemaError", "TopicError"}
 
 # Exceptions of Java that a wrong setting causes. Py4J wraps those that PySpark does not know.

@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.base.entry_points import load
+from spark_kafka_sink.base.entry_points import load, raised_at
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.machine import (
     PrivateFolderError,
@@ -439,7 +439,8 @@ def user_defined_subject(
     try:
         subject = strategy(topic or None, part == "key", record_name)
     except Exception as error:
-        raise ConfigError(f"{option}={function} failed: {error!r}") from error
+        why = f"{error!r}{raised_at(error)}"
+        raise ConfigError(f"{option}={function} failed: {why}") from error
     if not isinstance(subject, str) or not subject:
         raise ConfigError(f"{option}={function} must return the name of a subject, not {subject!r}")
     return subject

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
 from spark_kafka_sink.base.clock import RandomSource
-from spark_kafka_sink.base.entry_points import load
+from spark_kafka_sink.base.entry_points import load, raised_at
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ConfigError,
@@ -89,7 +89,7 @@ def provided_token(entry_point: str, names: ClaimNames) -> Token:
         returned = provider()
     except Exception as error:
         raise CredentialsUnavailableError(
-            f"{OPTION} {entry_point} failed: {redacted(repr(error))}"
+            f"{OPTION} {entry_point} failed: {redacted(repr(error))}{raised_at(error)}"
         ) from error
     source = f"{OPTION} {entry_point}"
     if isinstance(returned, str):

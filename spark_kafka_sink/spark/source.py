@@ -40,6 +40,7 @@ from spark_kafka_sink.spark.planning import (
     plan_schemas,
     plan_transactions,
 )
+from spark_kafka_sink.spark.tracebacks import sentence_first
 from spark_kafka_sink.spark.versions import (
     DataSource,
     lacks_unix_sockets,
@@ -94,10 +95,12 @@ class KafkaSinkDataSource(DataSource):
         """Return the name for ``format()``."""
         return NAME
 
+    @sentence_first
     def schema(self) -> StructType:
         """Raise ConfigError, because this source only writes."""
         raise ConfigError(f"'{NAME}' only writes. To read from Kafka, use Spark's format('kafka').")
 
+    @sentence_first
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
         """Check options, columns and cluster, and return the writer of one batch write."""
         from spark_kafka_sink.spark.writer import KafkaBatchWriter
@@ -112,6 +115,7 @@ class KafkaSinkDataSource(DataSource):
         plan = plan_transactions(options, is_job=True)
         return KafkaBatchWriter(options, rows.positions, plan, time.until_now(), rows.plan)
 
+    @sentence_first
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
         """Return the writer of one micro-batch.
 

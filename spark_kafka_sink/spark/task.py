@@ -89,7 +89,10 @@ class Interceptors:
         self._on_send: list[Hook] = []
         self._on_acknowledgement: list[Hook] = []
         for entry_point in entry_points:
-            methods = methods_of(load(entry_point, "interceptor")(), entry_point)
+            creation = Hook(
+                f"the creation of interceptor '{entry_point}'", load(entry_point, "interceptor")
+            )
+            methods = methods_of(run(creation, lambda created: created), entry_point)
             hooks = {"on_send": self._on_send, "on_acknowledgement": self._on_acknowledgement}
             for name, method in methods.items():
                 hooks[name].append(Hook(f"{name} of interceptor '{entry_point}'", method))

@@ -38,6 +38,7 @@ from spark_kafka_sink.spark.commit import (
     report_commit,
 )
 from spark_kafka_sink.spark.envelope import Enveloped
+from spark_kafka_sink.spark.tracebacks import sentence_first
 from spark_kafka_sink.spark.versions import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -87,6 +88,7 @@ _ANSI_PROPERTY = "spark.sql.ansi.enabled"
 """Settings of the session, which Spark passes to tasks as properties if the user has set them."""
 
 
+@sentence_first
 def write_partition(
     arrow_batches: Iterator[pa.RecordBatch],
     options: SinkOptions,
@@ -313,12 +315,14 @@ class TaskWriter(Enveloped):
 class KafkaBatchWriter(TaskWriter, DataSourceArrowWriter):
     """``df.write.format("pykafka-sink")``."""
 
+    @sentence_first
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit after all tasks have succeeded."""
         job_id = None if self._transactions is None else self._transactions.job_id
         commit_batch(self._options, messages, Unit(None, None, job_id))
         freeze_loaded()
 
+    @sentence_first
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort after a task has failed."""
         abort_batch(self._options, messages, None, self._transactions)
@@ -327,6 +331,7 @@ class KafkaBatchWriter(TaskWriter, DataSourceArrowWriter):
 class KafkaStreamWriter(TaskWriter, DataSourceStreamArrowWriter):
     """``df.writeStream.format("pykafka-sink")``."""
 
+    @sentence_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit after all tasks of the micro-batch have succeeded.
 
@@ -345,6 +350,7 @@ class KafkaStreamWriter(TaskWriter, DataSourceStreamArrowWriter):
         commit_batch(self._options, messages, Unit(next(query_ids, None), batchId, None))
         freeze_loaded()
 
+    @sentence_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Abort after a task of the micro-batch has failed.
 

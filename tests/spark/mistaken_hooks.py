@@ -17,7 +17,15 @@ class TooMany:
 
 class Raises:
     def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
-        raise KeyError("email")
+        raise KeyError("on_send")
+
+
+class CannotBeMade:
+    def __init__(self) -> None:
+        raise KeyError("__init__")
+
+    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+        return arrow_batch
 
 
 class Forgets:
@@ -29,3 +37,11 @@ class Forgets:
 
 def too_few(keys: pa.Array, values: pa.Array, partitions_count: int) -> pa.Array:
     return pa.array([], pa.int32())
+
+
+def raises(keys: pa.Array, values: pa.Array, partitions_count: int) -> pa.Array:
+    raise KeyError("raises")
+
+
+def gives_no_token() -> str:
+    raise KeyError("gives_no_token")

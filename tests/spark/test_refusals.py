@@ -2,14 +2,18 @@
 
 import json
 import socket
+import traceback
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 
+import spark_kafka_sink
 from spark_kafka_sink.columns import dead_letters as faults
 from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, reason_given_time
 from tests.reading import read_topic
+from tests.spark import mistaken_hooks
 from tests.spark.test_exactly_once import exactly_once
 
 GOOD = "'v' as value"
@@ -49,6 +53,81 @@ def test_the_jvm_sink_says_the_same(spark, write, columns):
     message = theirs.strip().splitlines()[0].split("] ")[-1].removesuffix(".")
     sentence = next(line for line in ours.splitlines() if "SchemaError:" in line)
     assert sentence.split("SchemaError: ")[1].removesuffix(".") in message or message in sentence
+
+
+SINK = Path(spark_kafka_sink.__file__).parent
+HOOKS = "tests.spark.mistaken_hooks"
+
+
+def shown(write_it):
+    """What Python prints of an error that a script does not catch: the sentence, and its lines."""
+    with pytest.raises(Exception) as caught:
+        write_it()
+    text = "".join(traceback.format_exception(caught.type, caught.value, caught.tb))
+    assert f'File "{SINK}' not in text, text
+    assert "Traceback" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"kafka_acks": "2"}, "ConfigError: Invalid value 2 for configuration kafka.acks: "),
+        (
+            {"interceptors": f"{HOOKS}:Forgets"},
+            f"HookError: on_send of interceptor '{HOOKS}:Forgets' failed: TypeError('it returned",
+        ),
+        (
+            {"kafka_max_request_size": "100"},
+            "RecordTooLargeError: The message is ",
+        ),
+    ],
+)
+def test_an_error_is_its_sentence_without_frames_of_the_sink(
+    spark, kafka, new_topic, write, tmp_path, options, sentence
+):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "1.txt").write_text("v" * 200)
+    topic, rows = new_topic(), str(tmp_path / "rows")
+
+    def stream():
+        named = {name.replace("_", "."): value for name, value in options.items()}
+        writer = spark.readStream.text(rows).writeStream.format("pykafka-sink").options(**named)
+        writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        writer = writer.option("topic", topic).option("checkpointLocation", str(tmp_path / "c"))
+        writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+
+    for write_it in (lambda: write(spark.read.text(rows), topic, **options), stream):
+        told = shown(write_it)
+        first = next(line for line in told.splitlines() if "spark_kafka_sink." in line)
+        assert sentence in first
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"interceptors": f"{HOOKS}:Raises"}, "on_send"),
+        ({"interceptors": f"{HOOKS}:CannotBeMade"}, "__init__"),
+        ({"kafka_partitioner": f"{HOOKS}:raises"}, "raises"),
+        (
+            {
+                "kafka_security_protocol": "SASL_PLAINTEXT",
+                "kafka_sasl_mechanism": "OAUTHBEARER",
+                "kafka_sasl_oauthbearer_token_provider": f"{HOOKS}:gives_no_token",
+                "preflight_timeout_ms": "2000",
+            },
+            "gives_no_token",
+        ),
+    ],
+)
+def test_an_error_in_the_users_own_code_names_their_file_and_line(
+    spark, new_topic, write, options, name
+):
+    lines = Path(mistaken_hooks.__file__).read_text(encoding="utf-8").splitlines()
+    number = next(n for n, text in enumerate(lines, 1) if f'raise KeyError("{name}")' in text)
+    frame, topic = spark.sql(f"select {GOOD}"), new_topic()
+    told = shown(lambda: write(frame, topic, **options))
+    assert f"(file {mistaken_hooks.__file__}, line {number}, in {name})" in told
 
 
 def test_overwrite(spark, kafka):

@@ -708,6 +708,13 @@ spark_kafka_sink.base.errors.{}: the sentence
     ("error", "status", "line"),
     [
         (AnalysisException(PLANNING.format("ConfigError")), EXIT_REFUSED, "the sentence"),
+        (
+            AnalysisException(
+                "Failed to plan: spark_kafka_sink.base.errors.ConfigError: the sentence"
+            ),
+            EXIT_REFUSED,
+            "the sentence",
+        ),
         (AnalysisException(PLANNING.format("SchemaError")), EXIT_REFUSED, "the sentence"),
         (AnalysisException(PLANNING.format("BootstrapError")), EXIT_FAILED, "failed: the sentence"),
         (

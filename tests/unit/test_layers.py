@@ -55,6 +55,7 @@ ALLOWED: dict[str, set[str]] = {
 
 ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.versions": set(),
+    "spark.tracebacks": set(),
     "spark.worker": {"config.sink_options"},
     "spark.envelope": set(),
     "spark.daemon": {"spark.task"},

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
+import packaging.requirements
 import pytest
 
+from spark_kafka_sink.base.entry_points import Hook, HookError, run
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option_names import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
 from spark_kafka_sink.config.producer_config import TopicCreation
@@ -288,6 +291,30 @@ def test_hooks_are_loaded_on_the_driver() -> None:
 )
 def test_hooks_that_cannot_be_had(name: str, value: str, message: str) -> None:
     assert message in refusal({name: value})
+
+
+@pytest.mark.parametrize("raising", ["helper_of_hook.fail()", "json.loads('')"])
+def test_an_error_in_a_module_of_the_user_names_the_innermost_line_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raising: str
+) -> None:
+    (tmp_path / "helper_of_hook.py").write_text("def fail():\n    raise NameError('x')\n")
+    name = "hook_by_json" if "json" in raising else "hook_by_helper"
+    (tmp_path / f"{name}.py").write_text(f"import json\nimport helper_of_hook\n{raising}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = (
+        f"{name}.py, line 3, in <module>"
+        if "json" in raising
+        else "helper_of_hook.py, line 2, in fail"
+    )
+    refused = refusal({"interceptors": f"{name}:X"})
+    assert refused.startswith(f"interceptor '{name}:X' cannot be loaded: ")
+    assert refused.endswith(f" (file {tmp_path}/{file})")
+
+
+def test_an_error_in_an_installed_hook_names_its_outermost_line() -> None:
+    hook = Hook("the installed hook", packaging.requirements.Requirement)
+    with pytest.raises(HookError, match=r"requirements\.py, line \d+, in __init__\)$"):
+        run(hook, lambda result: result, "no requirement =")
 
 
 @pytest.mark.parametrize(
