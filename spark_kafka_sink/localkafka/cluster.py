@@ -251,6 +251,7 @@ class LocalKafka:
         their settings belong into ``server_properties``.
     advertised: addresses that brokers advertise for a listener instead of their own, one
         ``host:port`` per broker: ``{"PROXIED": ["127.0.0.1:4001", …]}``.
+    racks: ``broker.rack`` of each broker, in the order of their ids; empty for none.
     jvm_options: for every broker.
     folder: parent of the temporary folder.
     start_timeout_ms, stop_timeout_ms: ms until brokers must serve, and must have shut down.
@@ -276,6 +277,7 @@ class LocalKafka:
         security: Secured | None = None,
         listeners: Mapping[str, str] | None = None,
         advertised: Mapping[str, Sequence[str]] | None = None,
+        racks: Sequence[str] = (),
         jvm_options: Sequence[str] = (),
         folder: str | Path | None = None,
         start_timeout_ms: int = 90_000,
@@ -284,9 +286,12 @@ class LocalKafka:
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers must be at least 1, not {brokers}")
+        if len(racks) not in (0, brokers):
+            raise ValueError(f"{len(racks)} racks for {brokers} brokers")
         self.version = check_version(version)
         self.broker_ids = tuple(range(1, brokers + 1))
         self._server_properties = dict(server_properties or {})
+        self._racks = dict(zip(self.broker_ids, racks))
         self._heap = heap
         self._security = listeners_of(security)
         protocols = {name: asked.protocol for name, asked in self._security.items()}
@@ -542,6 +547,8 @@ class LocalKafka:
         self._listeners.choose_ports()
         for broker_id, broker in self._brokers.items():
             properties = self._listeners.server_properties(broker_id, broker.data_directory)
+            if broker_id in self._racks:
+                properties["broker.rack"] = self._racks[broker_id]
             for secured in self._secured.values():
                 properties |= secured.broker_properties()
             text = settings.render_properties(properties | self._server_properties)

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.base import entry_points
 from spark_kafka_sink.base.errors import TopicError
-from spark_kafka_sink.base.model import ZERO_UUID
+from spark_kafka_sink.base.model import ZERO_UUID, TopicPartition
 from spark_kafka_sink.columns.dead_letters import BAD_PARTITION, PARTITIONER, RowFaults
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -495,9 +495,13 @@ class SlotAssigner:
         """Choose a sticky partition for a topic that has none."""
         if topic.sticky_slot != NO_SLOT:
             return
-        available = topic.available(cluster, self._accumulator.slow_nodes, self._rack)
+        slow_nodes = self._accumulator.slow_nodes
+        available = topic.available(cluster, slow_nodes, self._rack)
         queued = {}
-        if self._is_adaptive and len(available) > 1:
+        # Slow nodes are available only if all nodes are slow. Then queues do not count.
+        leader = cluster.leader(TopicPartition(topic.name, available[0]))
+        are_slow = leader is not None and leader.node_id in slow_nodes
+        if self._is_adaptive and len(available) > 1 and not are_slow:
             queued = self._accumulator.queue_sizes(topic.name)
             if len(available) < topic.partitions_count:
                 # The queue of a slow node grows, and is no measure for the other nodes. Neither is

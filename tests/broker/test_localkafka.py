@@ -290,6 +290,8 @@ class TestErrors:
     def test_no_brokers(self):
         with pytest.raises(ValueError, match="at least 1"):
             PatientKafka(0)
+        with pytest.raises(ValueError, match="2 racks for 3 brokers"):
+            LocalKafka(3, racks=["a", "b"])
 
 
 USERS = {"alice": 'a "password\\, of; some=length ü', "bob": "bobs"}

@@ -15,13 +15,14 @@ NAMES = [
     "codecs",
     "keys",
     "produce",
+    "racks",
     "record_sets",
     "requests",
     "responses",
     "sasl",
     "transactional",
 ]
-MOST_BYTES = 1_100_000
+MOST_BYTES = 1_150_000
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -20,6 +20,7 @@ final class Generate {
         write(folder, "requests", RequestCases.all());
         write(folder, "responses", ResponseCases.all());
         write(folder, "transactional", TransactionalCases.all());
+        write(folder, "racks", RackCases.all());
         write(folder, "record_sets", RecordSets.all());
         write(folder, "sasl", SaslConversations.all());
     }
