@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import ModuleType
 
@@ -71,7 +72,7 @@ def render() -> str:
     parts = [_HEAD, _EXIT_CODES, *_exit_codes(), "\n", _COMMON]
     parts += [_shared_row(action, commands) for action in shared.values()]
     for summary, parser in commands:
-        parts += _command(summary, parser, shared)
+        parts += _command(summary, parser, shared.keys(), _flags_of_group(parser, commands))
     own = JobArguments("")
     parts += [_JOBS, *_argument_rows(own, ())]
     for path in sorted(_JOBS_FOLDER.glob("*.py")):
@@ -134,6 +135,19 @@ def _shared_row(
     return f"| {_cell(action)} | {_meaning(action)} | {', '.join(_grouped(users, every))} |\n"
 
 
+def _flags_of_group(
+    parser: argparse.ArgumentParser, commands: Iterable[tuple[str, argparse.ArgumentParser]]
+) -> set[tuple[str, str | None]]:
+    """Return the flags that all commands of the parser's group have; empty without a group."""
+    group, _ = _group_and_name(parser)
+    flags = [
+        {_key(action) for action in _flags(one)}
+        for _, one in commands
+        if _group_and_name(one)[0] == group and _group_and_name(one)[1]
+    ]
+    return set.intersection(*flags) if flags else set()
+
+
 def _group_and_name(parser: argparse.ArgumentParser) -> tuple[str, str]:
     group, _, name = parser.prog.partition(" ")[2].partition(" ")
     return group, name
@@ -152,14 +166,21 @@ def _grouped(users: list[tuple[str, str]], every: list[tuple[str, str]]) -> Iter
 def _command(
     summary: str,
     parser: argparse.ArgumentParser,
-    shared: dict[tuple[str, str | None], argparse.Action],
+    shared: AbstractSet[tuple[str, str | None]],
+    of_group: AbstractSet[tuple[str, str | None]],
 ) -> Iterator[str]:
+    """Yield the section of a command. of_group: flags that the whole group has."""
     level = "##" if parser.prog.count(" ") == 1 else "###"
     yield f"\n{level} {parser.prog}\n\n"
     yield _prose(parser.description or summary)
     flags = _flags(parser)
     own = [action for action in flags if _key(action) not in shared]
-    others = [f"`{_name(action)}`" for action in flags if _key(action) in shared]
+    others = [f"`{_name(action)}`" for action in flags if _key(action) in shared - of_group]
+    if parser._subparsers is not None and shared & of_group:
+        every = ", ".join(
+            f"`{name.split()[0].rstrip(',')}`" for name, _ in sorted(shared & of_group, key=str)
+        )
+        yield f"\n[Also](#flags-of-several-commands), for each of these commands: {every}.\n"
     if own:
         yield "\n| argument | meaning |\n| --- | --- |\n"
         yield from (f"| {_cell(action)} | {_meaning(action)} |\n" for action in own)
