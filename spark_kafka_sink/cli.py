@@ -18,6 +18,7 @@ from spark_kafka_sink.tools.broker import add_broker, add_cache, add_registry
 from spark_kafka_sink.tools.check import add_check, add_quota
 from spark_kafka_sink.tools.command import EXIT_FAILED, print_usage, printable_lines
 from spark_kafka_sink.tools.dead_letters import add_dead_letters
+from spark_kafka_sink.tools.explain import add_explain
 from spark_kafka_sink.tools.report import add_metrics, add_report, add_top
 from spark_kafka_sink.tools.shipped import add_conf, add_docs, add_jobs, add_package
 from spark_kafka_sink.tools.transactions import add_transactions
@@ -30,6 +31,7 @@ COMMANDS: tuple[Declare, ...] = (
     add_registry,
     add_cache,
     add_check,
+    add_explain,
     add_quota,
     add_transactions,
     add_dead_letters,

@@ -7,7 +7,10 @@ decides either.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import copyreg
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.base.codes import code_of, coded
 
 
 class KafkaErrorCode(NamedTuple):
@@ -245,16 +248,15 @@ def advice_for(error: KafkaErrorCode) -> str:
 
 
 _TAKEN_OVER = (
-    "somebody else has begun a transaction under this transactional id, such as a newer driver of "
-    "the query that swept it, or the transaction was open for longer than "
-    "kafka.transaction.timeout.ms and the brokers aborted it. Nothing of it will be visible. Let "
-    "the batch run again; if this repeats, check that no other query has the same "
-    "transactional.id.prefix, or raise kafka.transaction.timeout.ms"
+    "another driver or query has begun a transaction under this transactional id, or the brokers "
+    "aborted the transaction because it was open for longer than kafka.transaction.timeout.ms. "
+    "Nothing of it will be visible. Let the batch run again; if this repeats, check that no other "
+    "query has the same transactional.id.prefix, or raise kafka.transaction.timeout.ms"
 )
 _LOST_SEQUENCES = (
-    "the partition's leader has lost what it knew of this transaction, so it cannot be told "
-    "whether all records are there. Nothing of it will be visible. Let the batch run again; if "
-    "this repeats, look for unclean leader elections and deleted records in the brokers' logs"
+    "the partition's leader has lost its state of this transaction, so records may be missing. "
+    "Nothing of it will be visible. Let the batch run again; if this repeats, look for unclean "
+    "leader elections and deleted records in the brokers' logs"
 )
 
 # Meaning and advice for an error of a transaction.
@@ -283,7 +285,8 @@ _TRANSACTION_ADVICE: dict[str, str] = {
         "as many as transaction.state.log.replication.factor"
     ),
     "UNSUPPORTED_VERSION": (
-        "the brokers' transaction.version is not what they told: finish their upgrade or downgrade"
+        "the brokers' transaction.version is not the one that they reported: finish their upgrade "
+        "or downgrade"
     ),
 }
 
@@ -293,8 +296,31 @@ def transaction_advice_for(error: KafkaErrorCode) -> str:
     return _TRANSACTION_ADVICE.get(error.name) or advice_for(error)
 
 
+def broker_code(error: KafkaErrorCode | None) -> str:
+    """Return the code of a brokers' error: ``BROKER-029``; empty for None.
+
+    UNKNOWN_SERVER_ERROR, which is -1, has the number 000, because NONE is no error.
+    """
+    return "" if error is None else f"BROKER-{max(error.code, 0):03}"
+
+
 class KafkaSinkError(Exception):
-    """Base of all errors that this package raises on purpose."""
+    """Base of all errors that this package raises on purpose.
+
+    code: of the cause, without ``PKS-``; the text ends with it (``base.codes``). If a class has a
+    code, the class stands for one cause.
+    """
+
+    code: str = ""
+
+    def __init__(self, message: str = "", *, code: str = "") -> None:
+        text = coded(message, code or self.code)
+        super().__init__(text)
+        self.code = code_of(text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the text, not the arguments from which subclasses make it."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class ConfigError(KafkaSinkError, ValueError):
@@ -339,9 +365,11 @@ class TopicError(KafkaSinkError):
     error: the brokers' error; None if no broker was asked
     """
 
-    def __init__(self, message: str, error: KafkaErrorCode | None = None) -> None:
+    def __init__(
+        self, message: str, error: KafkaErrorCode | None = None, *, code: str = ""
+    ) -> None:
         self.error = error
-        super().__init__(message)
+        super().__init__(message, code=code or broker_code(error))
 
 
 class BufferExhaustedError(KafkaSinkError):
@@ -358,6 +386,8 @@ class BrokerError(KafkaSinkError):
     advice: replaces the general advice for the error
     """
 
+    code = "BROKER-000"
+
     def __init__(
         self,
         error: KafkaErrorCode,
@@ -372,7 +402,7 @@ class BrokerError(KafkaSinkError):
         advice = advice_for(error) if advice is None else advice
         if advice:
             parts.append(advice)
-        super().__init__(". ".join(parts))
+        super().__init__(". ".join(parts), code=broker_code(error))
 
 
 class DeliveryError(KafkaSinkError):

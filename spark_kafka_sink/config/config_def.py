@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Optional
 
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import HIDDEN, Secret
 
@@ -122,24 +123,27 @@ class ConfigKey(NamedTuple):
         if self.takes_references:
             problem = reference_problem(value)
             if problem is not None:
-                raise self._invalid(value, problem)
+                raise self._invalid(value, problem, "OPTION-005")
             if has_reference(value):
                 return _parse(self.type, value.strip())
         try:
             parsed = _parse(self.type, value.strip())
         except ValueError:
-            raise self._invalid(value, _type_problem(self.type, value.strip())) from None
+            problem = _type_problem(self.type, value.strip())
+            raise self._invalid(value, problem, "OPTION-002") from None
         if self.convert is not None:
             parsed = self.convert(parsed)
         problem = self.validator(parsed) if self.validator is not None else None
         if problem is not None:
-            raise self._invalid(value, problem)
+            raise self._invalid(value, problem, "OPTION-003")
         return parsed
 
-    def _invalid(self, value: str, problem: str) -> ConfigError:
+    def _invalid(self, value: str, problem: str, code: str) -> ConfigError:
         hides_text = self.hides_value or self.type is ConfigType.PASSWORD
         shown = HIDDEN if hides_text else value
-        return ConfigError(f"Invalid value {shown} for configuration {self.full_name}: {problem}")
+        return ConfigError(
+            f"Invalid value {shown} for configuration {self.full_name}: {problem}", code=code
+        )
 
 
 def _type_problem(config_type: ConfigType, text: str) -> str:
@@ -247,14 +251,18 @@ class ConfigDef:
         """
         for name in values:
             if name not in self.keys:
-                raise ConfigError(f"unknown option '{self.prefix}{name}'{self.suggestion(name)}")
+                raise ConfigError(
+                    f"unknown option '{self.prefix}{name}'{self.suggestion(name)}",
+                    code="OPTION-001",
+                )
         parsed = {}
         for key in self.keys.values():
             if key.name in values:
                 parsed[key.field] = key.parse(values[key.name])
             elif key.default is REQUIRED:
                 raise ConfigError(
-                    f"Missing required configuration {key.full_name}, which has no default"
+                    f"Missing required configuration {key.full_name}, which has no default",
+                    code="OPTION-004",
                 )
             else:
                 parsed[key.field] = key.default
@@ -378,11 +386,16 @@ def _kind(name: str, values: Mapping[str, str]) -> str:
     key = f"{_PREFIX}{name}{_CLASS}"
     java_class = values.get(key)
     if java_class is None:
-        raise ConfigError(f"kafka.{_PROVIDERS} names '{name}', but kafka.{key} is missing")
+        raise ConfigError(
+            f"kafka.{_PROVIDERS} names '{name}', but kafka.{key} is missing", code="OPTION-008"
+        )
     kind = JAVA_CONFIG_PROVIDERS.get(without_shaded_prefix(java_class.strip()))
     if kind is None:
         problem = unknown_class_problem(JAVA_CONFIG_PROVIDERS, _PROVIDER_ADVICE)
-        raise ConfigError(f"Invalid value {java_class} for configuration kafka.{key}: {problem}")
+        raise ConfigError(
+            f"Invalid value {java_class} for configuration kafka.{key}: {problem}",
+            code="OPTION-006",
+        )
     return kind
 
 
@@ -459,10 +472,11 @@ def one_of_classes(known: Mapping[str, str], advice: str) -> Callable[[str], str
 
 def unknown_class_problem(known: Iterable[str], advice: str) -> str:
     """Return why a class outside ``known`` is rejected and what the user can do."""
-    return (
+    problem = (
         f"names a Java class, and there is no JVM here. Instead: {advice}. Taken by name: "
         f"{', '.join(known)}"
     )
+    return coded(problem, "OPTION-006")
 
 
 _BLANKS = " \t\f"
@@ -497,7 +511,7 @@ def read_properties(path: str) -> list[Property]:
         return parse_properties(data.decode("utf-8-sig"), path)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}, line {line}: not in UTF-8") from None
+        raise ConfigError(f"{path}, line {line}: not in UTF-8", code="OPTION-014") from None
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -530,7 +544,8 @@ def _property(line: str, number: int, where: str) -> Property:
     except ValueError:
         raise ConfigError(
             f"{where}, line {number}: \\u without four hexadecimal digits after it; a backslash is "
-            "written \\\\"
+            "written \\\\",
+            code="OPTION-014",
         ) from None
 
 

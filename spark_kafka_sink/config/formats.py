@@ -282,7 +282,8 @@ def _value(sink: Mapping[str, Any]) -> PartOptions:
     if value.format in (RAW, STRING) and len(value.columns) > 1:
         raise ConfigError(
             f"value.columns names {len(value.columns)} columns, of which value.format="
-            f"{value.format} cannot make a value: set value.format to json, avro or protobuf"
+            f"{value.format} cannot make a value: set value.format to json, avro or protobuf",
+            code="FORMAT-001",
         )
     return value
 
@@ -295,7 +296,8 @@ def _key(sink: Mapping[str, Any]) -> PartOptions:
         condition = "without key.format" if key_format is None else f"with key.format={key_format}"
         raise ConfigError(
             f"key.columns names {len(columns)} columns, which is no key {condition}: set "
-            "key.format to json, avro or protobuf"
+            "key.format to json, avro or protobuf",
+            code="FORMAT-001",
         )
     return key
 
@@ -305,10 +307,13 @@ def _part(sink: Mapping[str, Any], part: str, format_name: str) -> PartOptions:
     if column and columns:
         raise ConfigError(
             f"{part}.column names a column that is the {part}, and {part}.columns those that it is "
-            "made of: leave one of them out"
+            "made of: leave one of them out",
+            code="OPTION-009",
         )
     if len(set(columns)) < len(columns):
-        raise ConfigError(f"{part}.columns names a column twice: {', '.join(columns)}")
+        raise ConfigError(
+            f"{part}.columns names a column twice: {', '.join(columns)}", code="FORMAT-002"
+        )
     descriptors, message = _message(sink, part, format_name)
     return PartOptions(
         part=part,
@@ -345,7 +350,8 @@ def _message(sink: Mapping[str, Any], part: str, format_name: str) -> tuple[str 
     if format_name == PROTOBUF and file is not None and message is None:
         raise ConfigError(
             f"{part}.protobuf.descriptor.file needs {part}.protobuf.message, the full name of the "
-            "message to write"
+            "message to write",
+            code="OPTION-008",
         )
     return file, message
 

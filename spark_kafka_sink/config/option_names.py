@@ -16,6 +16,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.config.config_def import KAFKA_PREFIX, RECIPES, is_config_provider_key
 from spark_kafka_sink.config.formats import AVRO, FORMAT_KEYS, FormatOptions, PartOptions
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG, protocols_in
@@ -269,13 +270,14 @@ def rejection_reason(name: str, parts: Sequence[str] = ()) -> str | None:
     if name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK:
         return None
     if name in _REMOVED:
-        return f"option '{name}' was removed. Instead: {_REMOVED[name]}."
+        return coded(f"option '{name}' was removed. Instead: {_REMOVED[name]}.", "OPTION-016")
     if name.startswith(_DATABRICKS_CREDENTIAL):
-        return (
+        problem = (
             f"option '{name}' is one of Databricks' own Kafka connector, and gives no credentials "
             "here. Set kafka.security.protocol, kafka.sasl.mechanism and what belongs to them: "
             f"{RECIPES} has recipes"
         )
+        return coded(problem, "OPTION-017")
     is_own = name.startswith(_OWN_PREFIXES) and name not in _IGNORED
     searched = parts or (("value",) if is_own else ())
     closest = (_format_option_for(name, searched) if searched else None) or closest_option(name)
@@ -304,17 +306,19 @@ def _rejection_of_kafka_key(key: str) -> str | None:
     if key in _SUPPORTED_KEYS or key in KEYS_WITHOUT_EFFECT or is_config_provider_key(key):
         return None
     if key in UNSUPPORTED_KEYS:
-        return UNSUPPORTED_KEYS[key]
+        return coded(UNSUPPORTED_KEYS[key], "OPTION-015")
     if key in JAVA_CLASS_KEYS:
-        return (
+        problem = (
             f"Kafka option '{KAFKA_PREFIX}{key}' names a Java class, and there is no JVM here. "
             f"Instead: {JAVA_CLASS_KEYS[key]}."
         )
+        return coded(problem, "OPTION-006")
     if key in LIBRDKAFKA_KEYS:
-        return (
+        problem = (
             f"Kafka option '{KAFKA_PREFIX}{key}' is librdkafka's, and this sink has the options of "
             f"Kafka's Java client. Instead: {LIBRDKAFKA_KEYS[key]}."
         )
+        return coded(problem, "OPTION-007")
     problem = f"Kafka option '{KAFKA_PREFIX}{key}' is not a producer option of this sink."
     if key in OTHER_NAMES:
         return f"{problem} Instead: {OTHER_NAMES[key]}."
@@ -408,10 +412,11 @@ def notes_on_security(originals: Mapping[str, str], security: SecurityConfig) ->
     if security.ssl is not None:
         algorithm = originals.get("ssl.endpoint.identification.algorithm", "")
         if algorithm.strip().lower() == "none":
-            yield (
+            note = (
                 "kafka.ssl.endpoint.identification.algorithm=none is librdkafka's way to write it, "
                 "taken as empty: brokers' host names are not checked"
             )
+            yield coded(note, "TLS-002")
         old_versions = [
             name for name in OLD_PROTOCOLS if name in _items(originals, "ssl.enabled.protocols")
         ]
@@ -423,10 +428,11 @@ def notes_on_security(originals: Mapping[str, str], security: SecurityConfig) ->
     mechanism = None if security.sasl is None else security.sasl.mechanism
     secret = None if mechanism is None else _SENT_IN_CLEAR.get(mechanism)
     if security.protocol == SASL_PLAINTEXT and secret is not None:
-        yield (
+        note = (
             f"kafka.sasl.mechanism={mechanism} with kafka.security.protocol=SASL_PLAINTEXT: the "
             f"{secret} crosses the network unencrypted. SASL_SSL encrypts it"
         )
+        yield coded(note, "AUTH-002")
 
 
 def notes_on_secrets(options: Mapping[str, str]) -> Iterator[str]:
@@ -440,18 +446,20 @@ def _unused(originals: Mapping[str, str], security: SecurityConfig) -> Iterator[
     """Yield sentences about ssl.* and sasl.* options that security.protocol does not use."""
     sasl = [KAFKA_PREFIX + name for name in originals if name in SASL_CONFIG.keys]
     if sasl and security.sasl is None:
-        yield (
+        note = (
             f"{_no_effect_clause(sasl)} with kafka.security.protocol={security.protocol}, which "
             "does not authenticate by SASL: set kafka.security.protocol to SASL_SSL or "
             "SASL_PLAINTEXT"
         )
+        yield coded(note, "AUTH-003")
     ssl = [KAFKA_PREFIX + name for name in originals if name in SSL_CONFIG.keys]
     if ssl and security.ssl is None:
         protocol = "SASL_SSL" if sasl else "SSL"
-        yield (
+        note = (
             f"{_no_effect_clause(ssl)} with kafka.security.protocol={security.protocol}, which "
             f"does not encrypt: set kafka.security.protocol to {protocol}"
         )
+        yield coded(note, "TLS-001")
 
 
 def _no_effect_clause(names: list[str]) -> str:
@@ -527,11 +535,12 @@ def _is_encoded(part: PartOptions, schema: SchemaOptions | None) -> bool:
 
 
 def _note_on_unknown_kind(part: PartOptions) -> str:
-    return (
+    note = (
         f"{part.part}.schema.id.prefix=true without schema.registry.url: five bytes are put before "
         f"each {part.part}, which is all for Avro and JSON. Consumers of Protobuf need the index "
         "of the message behind them: of Protobuf set schema.registry.url"
     )
+    return coded(note, "REGISTRY-005")
 
 
 def _no_effect_note(name: str, reason: str) -> str:
@@ -634,7 +643,8 @@ def _notes_on_credentials(
         beside = f"{_BEARER}*" if config.bearer is not None else f"{_BASIC}*"
         yield f"user and password in schema.registry.url have no effect beside {beside}"
     if sends_credentials_in_clear(config):
-        yield (
+        note = (
             "schema.registry.url begins with http:, so the credentials can be read by whoever is "
             "on the way: use https:"
         )
+        yield coded(note, "REGISTRY-006")

@@ -53,17 +53,24 @@ def parse_bootstrap_servers(text: str, option: str = "bootstrap.servers") -> lis
     entries = [entry.strip() for entry in text.split(",")]
     addresses = [_parse_address(entry, option) for entry in entries if entry]
     if not addresses:
-        raise ConfigError(f"{option} names no broker: expected host:port,host:port")
+        raise ConfigError(
+            f"{option} names no broker: expected host:port,host:port", code="OPTION-010"
+        )
     return list(dict.fromkeys(addresses))
 
 
 def _parse_address(entry: str, option: str) -> tuple[str, int]:
     match = _ADDRESS.fullmatch(entry, _start(entry))
     if match is None or "/" in match[0] or any(character.isspace() for character in entry):
-        raise ConfigError(f"{option}: '{entry}' is not host:port{_hint(entry[_start(entry) :])}")
+        raise ConfigError(
+            f"{option}: '{entry}' is not host:port{_hint(entry[_start(entry) :])}",
+            code="OPTION-010",
+        )
     port = int(match["port"])
     if not 0 < port <= _MAX_PORT:
-        raise ConfigError(f"{option}: '{entry}' has a port outside 1 to {_MAX_PORT}")
+        raise ConfigError(
+            f"{option}: '{entry}' has a port outside 1 to {_MAX_PORT}", code="OPTION-010"
+        )
     return match["bracketed"] or match["plain"], port
 
 
@@ -133,7 +140,9 @@ def parse_topic_configs(text: str) -> tuple[tuple[str, str], ...]:
         elif pairs and name:
             pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]},{name}")
         elif name or separator:
-            raise ConfigError(f"topic.creation.configs: '{item.strip()}' is not name=value")
+            raise ConfigError(
+                f"topic.creation.configs: '{item.strip()}' is not name=value", code="OPTION-003"
+            )
     return tuple(pairs)
 
 
@@ -626,21 +635,24 @@ def _check_idempotence(parsed: dict[str, Any], originals: Mapping[str, str]) -> 
     if parsed["retries"] == 0:
         if is_set_by_user:
             raise ConfigError(
-                "Must set kafka.retries to non-zero when using the idempotent producer."
+                "Must set kafka.retries to non-zero when using the idempotent producer.",
+                code="OPTION-011",
             )
         parsed["enable_idempotence"] = False
     if parsed["acks"] != ACKS_ALL:
         if is_set_by_user:
             raise ConfigError(
                 "Must set kafka.acks to all in order to use the idempotent producer. "
-                "Otherwise we cannot guarantee idempotence."
+                "Otherwise we cannot guarantee idempotence.",
+                code="OPTION-011",
             )
         parsed["enable_idempotence"] = False
     in_flight = parsed["max_in_flight_requests_per_connection"]
     if parsed["enable_idempotence"] and in_flight > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE:
         raise ConfigError(
             "To use the idempotent producer, kafka.max.in.flight.requests.per.connection must be "
-            f"set to at most {_MAX_IN_FLIGHT_FOR_IDEMPOTENCE}. Current value is {in_flight}."
+            f"set to at most {_MAX_IN_FLIGHT_FOR_IDEMPOTENCE}. Current value is {in_flight}.",
+            code="OPTION-011",
         )
 
 
@@ -655,6 +667,7 @@ def _check_delivery_timeout(parsed: dict[str, Any], originals: Mapping[str, str]
     if "delivery.timeout.ms" in originals:
         raise ConfigError(
             "kafka.delivery.timeout.ms should be equal to or larger than kafka.linger.ms + "
-            "kafka.request.timeout.ms"
+            "kafka.request.timeout.ms",
+            code="OPTION-012",
         )
     parsed["delivery_timeout_ms"] = minimum_ms

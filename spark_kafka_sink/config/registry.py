@@ -376,7 +376,8 @@ def _check_url_is_used(urls: Sequence[Secret], parts: Sequence[PartOptions]) -> 
         raise ConfigError(
             f"option '{REGISTRY_PREFIX}url' is used by neither value.format nor key.format: no id "
             "of a schema would be written. Set value.format to avro or protobuf, or set "
-            "value.schema.id.prefix to true, or remove the option"
+            "value.schema.id.prefix to true, or remove the option",
+            code="REGISTRY-001",
         )
 
 
@@ -402,7 +403,8 @@ def _check_no_registry(
             part = part or next(iter(parts))
             raise ConfigError(
                 f"option '{name}' needs schema.registry.url: without it {part}.format="
-                f"{parts[part]} would write no id of a schema. Set it, or leave '{name}' out"
+                f"{parts[part]} would write no id of a schema. Set it, or leave '{name}' out",
+                code="REGISTRY-002",
             )
 
 
@@ -429,14 +431,19 @@ def _schema_of(
         return None
     prefix = f"{name}.schema.id.prefix=true"
     if part.format == STRING:
-        raise ConfigError(f"{prefix}: {name}.format=string has no schema. Leave it out")
+        raise ConfigError(
+            f"{prefix}: {name}.format=string has no schema. Leave it out", code="REGISTRY-003"
+        )
     if not urls and (schema_id is None or part.format == AVRO or part.id_location == HEADER):
-        raise ConfigError(f"{prefix} needs schema.registry.url, where its schema is")
+        raise ConfigError(
+            f"{prefix} needs schema.registry.url, where its schema is", code="REGISTRY-002"
+        )
     if not part.has_fields and schema_id is None and not uses_latest:
         raise ConfigError(
             f"{prefix} with {name}.format={part.format} needs use.latest.version=true, or the id "
             f"of a schema in {_id_option(name)}: a schema is derived "
-            "from columns for avro and json only"
+            "from columns for avro and json only",
+            code="REGISTRY-004",
         )
     schema_option = (
         "use.schema.id" if schema_id is not None else "use.latest.version" if uses_latest else None
@@ -461,7 +468,8 @@ def _check_message(part: PartOptions) -> None:
         raise ConfigError(
             f"{name}.format=protobuf needs {name}.protobuf.descriptor.file and "
             f"{name}.protobuf.message; or schema.registry.url with use.latest.version=true or "
-            f"{_id_option(name)}. No message is derived from columns"
+            f"{_id_option(name)}. No message is derived from columns",
+            code="FORMAT-003",
         )
 
 
@@ -482,7 +490,8 @@ def _references_of(
     if schema_option is not None and own_schema is not None:
         raise ConfigError(
             f"{name}.{part.format}.schema and {schema_option} both say which schema to write "
-            "with: leave one of them out"
+            "with: leave one of them out",
+            code="OPTION-009",
         )
     option = f"{name}.schema.references"
     references = _references(sink[option.replace(".", "_")], option)
@@ -491,12 +500,14 @@ def _references_of(
     if references and own_schema is None and schema_option is not None:
         raise ConfigError(
             f"{option} and {schema_option} exclude each other: the registry tells what its schema "
-            "builds on. Leave one of them out"
+            "builds on. Leave one of them out",
+            code="OPTION-009",
         )
     if references and own_schema is None:
         raise ConfigError(
             f"{option} needs {name}.{_SCHEMA_OPTION.get(part.format, 'avro.schema')}, which builds "
-            "on them"
+            "on them",
+            code="OPTION-008",
         )
     return references
 
@@ -515,7 +526,8 @@ def _references(text: str | None, option: str) -> tuple[Reference, ...]:
     except (ValueError, TypeError, KeyError):
         raise ConfigError(
             f"{option} must be a JSON list of objects with name, subject and, unless it is the "
-            'latest one, version: [{"name": "acme.Address", "subject": "address", "version": 1}]'
+            'latest one, version: [{"name": "acme.Address", "subject": "address", "version": 1}]',
+            code="OPTION-003",
         ) from None
 
 
@@ -536,7 +548,8 @@ def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) 
     if source == USER_INFO and user_info is None:
         raise ConfigError(
             "schema.registry.basic.auth.credentials.source=USER_INFO needs "
-            "schema.registry.basic.auth.user.info, as user:password"
+            "schema.registry.basic.auth.user.info, as user:password",
+            code="OPTION-008",
         )
     if source == SASL_INHERIT:
         user_info = _sasl_credentials(security)
@@ -548,7 +561,8 @@ def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) 
     if bearer is not None and (user_info is not None or source is not None):
         raise ConfigError(
             "schema.registry.basic.auth.* and schema.registry.bearer.auth.* are both given: leave "
-            "one of them out"
+            "one of them out",
+            code="OPTION-009",
         )
     return RegistryConfig(
         tuple(Secret(url) for url in urls),
@@ -567,7 +581,8 @@ def check_credentials_in(url: SplitResult | None) -> None:
         raise ConfigError(
             "schema.registry.basic.auth.credentials.source=URL needs user and password in "
             "schema.registry.url, as https://user:password@host:port: "
-            f"{redacted_url(url.geturl())} has none"
+            f"{redacted_url(url.geturl())} has none",
+            code="OPTION-008",
         )
 
 
@@ -576,7 +591,8 @@ def _sasl_credentials(security: SecurityConfig) -> Secret:
     if sasl is None or sasl.username is None or sasl.password is None:
         raise ConfigError(
             "schema.registry.basic.auth.credentials.source=SASL_INHERIT needs kafka.sasl.username "
-            "and kafka.sasl.password"
+            "and kafka.sasl.password",
+            code="OPTION-008",
         )
     return Secret(f"{sasl.username}:{sasl.password.reveal()}")
 
@@ -600,7 +616,8 @@ def _bearer(sink: Mapping[str, Any]) -> BearerConfig | None:
     if missing:
         raise ConfigError(
             f"schema.registry.bearer.auth.credentials.source={source} needs "
-            f"schema.registry.bearer.auth.{missing[0]}"
+            f"schema.registry.bearer.auth.{missing[0]}",
+            code="OPTION-008",
         )
     return BearerConfig(
         token,
@@ -620,7 +637,8 @@ def _check_no_bearer(sink: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"schema.registry.bearer.auth.{name} needs a token: set "
                 "schema.registry.bearer.auth.issuer.endpoint.url, or "
-                "schema.registry.bearer.auth.token"
+                "schema.registry.bearer.auth.token",
+                code="OPTION-008",
             )
 
 
@@ -630,7 +648,7 @@ def _ssl(sink: Mapping[str, Any]) -> SslConfig:
         return parse_ssl(fields)
     except ConfigError as error:
         message = str(error).replace("kafka.ssl.", f"{REGISTRY_PREFIX}ssl.")
-        raise ConfigError(message) from None
+        raise ConfigError(message, code=error.code) from None
 
 
 def sends_credentials_in_clear(config: RegistryConfig) -> bool:

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.secret import Secret
@@ -199,7 +200,8 @@ def parse_ssl(parsed: Mapping[str, Any]) -> SslConfig:
     if parsed["ssl_protocol"] == TLS_1_2 and enabled == (TLS_1_3,):
         raise ConfigError(
             "kafka.ssl.protocol=TLSv1.2 forbids the only version in kafka.ssl.enabled.protocols, "
-            "TLSv1.3: no version of TLS is left"
+            "TLSv1.3: no version of TLS is left",
+            code="TLS-003",
         )
     return SslConfig(
         protocol=parsed["ssl_protocol"],
@@ -228,7 +230,8 @@ def _key_store(parsed: Mapping[str, Any]) -> StoreConfig:
     if (chain is None) != (key is None):
         raise ConfigError(
             "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain belong together: "
-            f"the {'chain' if chain is None else 'key'} is missing"
+            f"the {'chain' if chain is None else 'key'} is missing",
+            code="OPTION-008",
         )
     _check_store(parsed, "keystore", "key" if key is not None else None)
     location, password = parsed["ssl_keystore_location"], parsed["ssl_keystore_password"]
@@ -239,7 +242,8 @@ def _key_store(parsed: Mapping[str, Any]) -> StoreConfig:
     ):
         raise ConfigError(
             f"kafka.ssl.keystore.location with kafka.ssl.keystore.type="
-            f"{parsed['ssl_keystore_type']} needs kafka.ssl.keystore.password"
+            f"{parsed['ssl_keystore_type']} needs kafka.ssl.keystore.password",
+            code="OPTION-008",
         )
     return StoreConfig(
         location=location,
@@ -261,10 +265,13 @@ def _check_store(parsed: Mapping[str, Any], store: str, text_key: str | None) ->
     has_password = parsed[f"ssl_{store}_password"] is not None
     store_type = parsed[f"ssl_{store}_type"]
     if text_key is not None and store_type not in (None, _PEM):
-        raise ConfigError(f"{prefix}{text_key} holds PEM text, but {prefix}type is {store_type}")
+        raise ConfigError(
+            f"{prefix}{text_key} holds PEM text, but {prefix}type is {store_type}", code="TLS-004"
+        )
     if text_key is not None and has_location:
         raise ConfigError(
-            f"Both {prefix}location and {prefix}{text_key} are given: leave one of them out"
+            f"Both {prefix}location and {prefix}{text_key} are given: leave one of them out",
+            code="OPTION-009",
         )
     if has_password and (text_key is not None or store_type == _PEM):
         advice = (
@@ -272,12 +279,14 @@ def _check_store(parsed: Mapping[str, Any], store: str, text_key: str | None) ->
         )
         raise ConfigError(
             f"SSL {name} password cannot be specified for PEM format: leave {prefix}password out"
-            f"{advice}"
+            f"{advice}",
+            code="TLS-005",
         )
     if has_password and not has_location:
         raise ConfigError(
             f"SSL {name} is not specified, but {name} password is specified: {prefix}location is "
-            "missing"
+            "missing",
+            code="OPTION-008",
         )
 
 
@@ -335,7 +344,8 @@ def _check_handlers(mechanism: str, shown_mechanism: str, parsed: Mapping[str, A
         if handler and mechanism != required:
             raise ConfigError(
                 f"kafka.sasl.{option}.callback.handler.class is for "
-                f"kafka.sasl.mechanism={required}, but the mechanism is {shown_mechanism}"
+                f"kafka.sasl.mechanism={required}, but the mechanism is {shown_mechanism}",
+                code="AUTH-004",
             )
 
 
@@ -347,17 +357,20 @@ def _check_password(mechanism: str, shown_mechanism: str, parsed: Mapping[str, A
     if parsed["sasl_jaas_config"] is not None:
         raise ConfigError(
             "Both kafka.sasl.jaas.config and kafka.sasl.username or kafka.sasl.password are given: "
-            "leave one of them out"
+            "leave one of them out",
+            code="OPTION-009",
         )
     if mechanism not in PASSWORD_MECHANISMS:
         raise ConfigError(
             f"kafka.sasl.username and kafka.sasl.password are for kafka.sasl.mechanism="
-            f"{', '.join(PASSWORD_MECHANISMS)}, but the mechanism is {shown_mechanism}"
+            f"{', '.join(PASSWORD_MECHANISMS)}, but the mechanism is {shown_mechanism}",
+            code="AUTH-004",
         )
     if user is None or password is None:
         missing = "kafka.sasl.username" if user is None else "kafka.sasl.password"
         raise ConfigError(
-            f"kafka.sasl.username and kafka.sasl.password belong together: {missing} is missing"
+            f"kafka.sasl.username and kafka.sasl.password belong together: {missing} is missing",
+            code="OPTION-008",
         )
 
 
@@ -442,11 +455,12 @@ def _compiled(regex: str) -> re.Pattern[str]:
 def warning_about_shown_secrets(names: list[str], regex: str = DEFAULT_REGEX) -> str:
     """Return the warning about secrets that Spark shows, with advice."""
     default = " the default of" if regex == DEFAULT_REGEX else ""
-    return (
+    warning = (
         f"{', '.join(names)}: a secret in clear text, which Spark shows in its UI, plans and event "
         f"logs, for{default} {REGEX_OPTION} does not match. Write {REFERENCE_HINT}, instead; or "
         f"start Spark with {REGEX_OPTION}={SUGGESTED_REGEX}"
     )
+    return coded(warning, "AUTH-001")
 
 
 def _is_clear(key: str, value: str) -> bool:

@@ -164,12 +164,14 @@ def parse_dead_letters(sink: Mapping[str, Any]) -> DeadLetterConfig | None:
     topic = sink["errors_deadletterqueue_topic_name"]
     if topic is None:
         raise ConfigError(
-            f"{TOLERATES} needs option '{_TOPIC_NAME}': rows that cannot be written would vanish"
+            f"{TOLERATES} needs option '{_TOPIC_NAME}': rows that cannot be written would vanish",
+            code="DEADLETTER-001",
         )
     if topic == sink["topic"]:
         raise ConfigError(
             f"'{_TOPIC_NAME}' is '{topic}', the topic of all rows: dead letters need one of their "
-            "own"
+            "own",
+            code="DEADLETTER-002",
         )
     replicas = sink["errors_deadletterqueue_topic_replication_factor"]
     return DeadLetterConfig(

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.entry_points import check_interceptor, load
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
@@ -175,7 +176,9 @@ def _kafka_options(lowered: Mapping[str, str]) -> dict[str, str]:
         if not kafka.get(name, "").strip(" ,"):
             kafka.pop(name, None)
     if not kafka.get("partitioner.class", "named").strip():
-        raise ConfigError("Option 'kafka.partitioner.class' is empty: leave it out")
+        raise ConfigError(
+            "Option 'kafka.partitioner.class' is empty: leave it out", code="OPTION-003"
+        )
     java_partitioner = JAVA_PARTITIONERS.get(kafka.get("partitioner.class", ""))
     if java_partitioner is not None:
         del kafka["partitioner.class"]
@@ -223,10 +226,12 @@ def _check_names(names: Sequence[str]) -> None:
     for name in names:
         problem = rejection_reason(name, parts)
         if problem is not None:
-            raise ConfigError(problem)
+            raise ConfigError(problem, code="OPTION-001")
     if f"{KAFKA_PREFIX}bootstrap.servers" not in names:
         raise ConfigError(
-            "Option 'kafka.bootstrap.servers' must be specified for writing to Kafka, as host:port."
+            "Option 'kafka.bootstrap.servers' must be specified for writing to Kafka, as "
+            "host:port.",
+            code="OPTION-004",
         )
 
 
@@ -243,7 +248,9 @@ def _notes(names: Iterable[str], kafka: Mapping[str, str]) -> Iterator[str]:
                 f"{CONNECT_KEYS_WITHOUT_EFFECT[name]}"
             )
         elif is_unknown(name):
-            yield f"option '{name}' is not one of this sink's and has no effect"
+            yield coded(
+                f"option '{name}' is not one of this sink's and has no effect", "OPTION-019"
+            )
 
 
 def _notes_on_guarantee(guarantee: str, option_names: Iterable[str]) -> Iterator[str]:
@@ -256,14 +263,16 @@ def _notes_on_guarantee(guarantee: str, option_names: Iterable[str]) -> Iterator
 def _notes_on_memory(kafka: Mapping[str, str]) -> Iterator[str]:
     memory = kafka.get("buffer.memory", "").strip()
     if memory and int(memory) < MIN_BUFFER_MEMORY:
-        yield f"kafka.buffer.memory={memory} is taken as {MIN_BUFFER_MEMORY}, what this sink needs"
+        note = f"kafka.buffer.memory={memory} is taken as {MIN_BUFFER_MEMORY}, what this sink needs"
+        yield coded(note, "OPTION-020")
 
 
 def _check_write_identity(write_id: str | None, version: int | None) -> None:
     if (write_id is None) != (version is None):
         raise ConfigError(
             "write.id and write.version belong together: the name of what writes, and the number "
-            "of this write, which only grows"
+            "of this write, which only grows",
+            code="OPTION-008",
         )
 
 
@@ -274,7 +283,8 @@ def _check_decision_log(sink: Mapping[str, Any]) -> None:
         if sink[option.replace(".", "_")] == log:
             raise ConfigError(
                 f"option '{option}' names the decision log, transaction.log.topic = '{log}': a "
-                "record there may be taken for a decision. Name another topic in one of the two"
+                "record there may be taken for a decision. Name another topic in one of the two",
+                code="TXN-003",
             )
 
 
@@ -293,12 +303,14 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
     if prefix is None:
         raise ConfigError(
             f"{_EXACTLY_ONCE_OPTION} needs option 'transactional.id.prefix': a name that is this "
-            "query's own and stays the same when it is restarted, e.g. the query's name"
+            "query's own and stays the same when it is restarted, e.g. the query's name",
+            code="TXN-001",
         )
     if not producer.enable_idempotence:
         raise ConfigError(
             f"{_EXACTLY_ONCE_OPTION} needs kafka.acks=all and kafka.enable.idempotence=true: "
-            "leave both away"
+            "leave both away",
+            code="TXN-002",
         )
     _check_decision_log(sink)
     return ExactlyOnceConfig(
@@ -369,7 +381,9 @@ def read_command_config(
     try:
         properties = read_properties(path)
     except OSError as error:
-        raise ConfigError(f"--command-config: cannot read {path}: {error.strerror}") from None
+        raise ConfigError(
+            f"--command-config: cannot read {path}: {error.strerror}", code="OPTION-013"
+        ) from None
     lines = {name: line for name, _, line in properties}
     for name, line in lines.items():
         _check_name(name, f"{path}, line {line}")
@@ -377,7 +391,7 @@ def read_command_config(
     try:
         producer = ProducerConfig.parse({**defaults, **values, **servers})
     except ConfigError as error:
-        raise ConfigError(_in_file(str(error), path, lines)) from None
+        raise ConfigError(_in_file(str(error), path, lines), code=error.code) from None
     return CommandConfig(producer, tuple(_notes_on_file(path, properties, values, producer)))
 
 
@@ -393,16 +407,20 @@ def _check_name(name: str, where: str) -> None:
     Names that resemble no option belong to other tools that use the same file.
     """
     if name.startswith(KAFKA_PREFIX) and _is_used(name.removeprefix(KAFKA_PREFIX)):
-        raise ConfigError(f"{where}: write {name.removeprefix(KAFKA_PREFIX)}, without kafka.")
+        raise ConfigError(
+            f"{where}: write {name.removeprefix(KAFKA_PREFIX)}, without kafka.", code="OPTION-001"
+        )
     if _is_used(name) or name in KEYS_WITHOUT_EFFECT:
         return
     full_name = KAFKA_PREFIX + name
     closest = closest_option(full_name)
     if name in LIBRDKAFKA_KEYS or (closest == full_name and name.startswith(("ssl.", "sasl."))):
-        raise ConfigError(f"{where}: {_without_prefix(rejection_reason(full_name) or '')}")
+        raise ConfigError(
+            f"{where}: {_without_prefix(rejection_reason(full_name) or '')}", code="OPTION-001"
+        )
     if closest is not None and closest.startswith(KAFKA_PREFIX) and closest != full_name:
         advice = _without_prefix(answer(closest)).replace(f"'{KAFKA_PREFIX}", "'")
-        raise ConfigError(f"{where}: there is no '{name}'. {advice}")
+        raise ConfigError(f"{where}: there is no '{name}'. {advice}", code="OPTION-001")
 
 
 def _notes_on_file(

@@ -87,13 +87,13 @@ class NoRegistryError(RegistryError):
 class RegistryRefusedError(RegistryError):
     """The registry answered with an error.
 
-    status: HTTP status; code: the registry's error code, or the status; reason: its message
+    status: HTTP status; number: the registry's error code, or the status; reason: its message
     """
 
-    def __init__(self, message: str, status: int, code: int, reason: str) -> None:
+    def __init__(self, message: str, status: int, number: int, reason: str) -> None:
         super().__init__(message)
         self.status = status
-        self.code = code
+        self.number = number
         self.reason = reason
 
 

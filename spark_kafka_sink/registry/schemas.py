@@ -317,7 +317,7 @@ def _schema_by_id(client: RegistryClient, request: SchemaRequest, schema_id: int
         schema = client.by_id(schema_id, request.kind == "PROTOBUF")
     except RegistryRefusedError as refusal:
         name = "use.schema.id" if request.part == "value" else "key.use.schema.id"
-        if refusal.code in NOT_FOUND:
+        if refusal.number in NOT_FOUND:
             raise RegistryError(
                 f"{name}={schema_id}: the schema registry {client.name} has no schema of this id"
             ) from None
@@ -331,7 +331,7 @@ def version_of(client: RegistryClient, reference: Reference) -> tuple[str, str, 
     try:
         found = client.version(subject, version)
     except RegistryRefusedError as refusal:
-        if refusal.code in NOT_FOUND:
+        if refusal.number in NOT_FOUND:
             raise RegistryError(
                 f"the schema registry {client.name} has no version {version or 'at all'} of "
                 f"subject '{subject}', which the schema builds on as '{name}': register it first"
@@ -356,12 +356,12 @@ def _latest(
             return client.with_metadata(subject, metadata, is_serialized)
         return client.version(subject, is_serialized=is_serialized)
     except RegistryRefusedError as refusal:
-        if refusal.code in NOT_FOUND and metadata:
+        if refusal.number in NOT_FOUND and metadata:
             raise RegistryError(
                 f"use.latest.with.metadata: the schema registry {client.name} has no schema of "
                 f"subject '{subject}' with these metadata"
             ) from None
-        if refusal.code in NOT_FOUND:
+        if refusal.number in NOT_FOUND:
             raise RegistryError(
                 f"use.latest.version=true: the schema registry {client.name} has no subject "
                 f"'{subject}': register a schema for it, or leave use.latest.version out"
@@ -382,8 +382,8 @@ def _register_or_look_up(
             raise RegistryError(
                 f"{refusal}: the registry does not take the schema of subject '{subject}'"
             ) from None
-        if refusal.code in NOT_FOUND:
-            missing = "no subject" if refusal.code == SUBJECT_NOT_FOUND else "not this schema in"
+        if refusal.number in NOT_FOUND:
+            missing = "no subject" if refusal.number == SUBJECT_NOT_FOUND else "not this schema in"
             raise RegistryError(
                 f"auto.register.schemas=false: the schema registry {client.name} has {missing} "
                 f"'{subject}': register it, write with what is there (use.latest.version=true), or "

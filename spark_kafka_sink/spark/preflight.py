@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,
@@ -91,16 +92,16 @@ _noted: set[str] = set()
 
 def log_notes(options: SinkOptions) -> None:
     """Log notes on options without effect, once per process, not for each micro-batch."""
-    log_once(options.notes)
+    log_once(options.notes, "OPTION-018")
 
 
-def log_once(notes: Iterable[str], level: int = logging.WARNING) -> None:
-    """Log the notes that this process has not logged yet."""
+def log_once(notes: Iterable[str], code: str = "", level: int = logging.WARNING) -> None:
+    """Log the notes that this process has not logged yet. code: of notes without one"""
     for note in notes:
         if note not in _noted:
             _noted.add(note)
             ensure_log_handler()
-            logger.log(level, note)
+            logger.log(level, coded(note, code))
 
 
 def check_metrics_outputs(options: SinkOptions, is_stream: bool) -> None:

@@ -69,7 +69,7 @@ def advise_on_sockets() -> None:
         advice = (
             f"with {UNIX_SOCKETS}=true, each task takes about 40 ms less: pykafka-sink docs tuning"
         )
-        log_once([advice], logging.INFO)
+        log_once([advice], level=logging.INFO)
 
 
 class KafkaSinkDataSource(DataSource):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import (
     ConfigError,
     KafkaSinkError,
@@ -118,7 +119,7 @@ def _schema(
             else client.version(subject)
         )
     except RegistryRefusedError as refusal:
-        if refusal.code not in NOT_FOUND:
+        if refusal.number not in NOT_FOUND:
             raise
         if asked.registers_schema:
             yield passed(what, f"subject '{subject}' is not there, and will be registered")
@@ -179,7 +180,7 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
     config, timeout_ms = options.producer, options.preflight_timeout_ms
     yield passed("options", _effective_options(options))
     for note in options.notes:
-        yield warned("options", note)
+        yield warned("options", coded(note, "OPTION-018"))
     yield from _metrics_outputs(options.metrics)
     yield from formats(options)
     yield from schemas(options)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.base.text import printable
 
@@ -260,7 +261,7 @@ def producer_config(arguments: argparse.Namespace) -> ProducerConfig:
         arguments.command_config, arguments.bootstrap_servers, {"client.id": _CLIENT_ID}
     )
     for note in found.notes:
-        print(f"pykafka-sink: {note}", file=sys.stderr)
+        print(f"pykafka-sink: {coded(note, 'OPTION-018')}", file=sys.stderr)
     return found.producer
 
 

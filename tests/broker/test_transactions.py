@@ -228,7 +228,7 @@ def test_a_writer_whose_id_was_taken_over_is_told_so(broker, version):
             older.flush()
         with pytest.raises(DeliveryError):
             _ = older.transaction
-    for part in (f"transaction {name}", "somebody else", "kafka.transaction.timeout.ms"):
+    for part in (f"transaction {name}", "another driver", "kafka.transaction.timeout.ms"):
         assert part in str(caught.value)
     assert end(broker, lost) in {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
     assert end(broker, kept) == "NONE"

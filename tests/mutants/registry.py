@@ -322,13 +322,13 @@ MUTANTS = (
     ),
     Mutant(
         "registry/schemas.py",
-        "        if refusal.code in NOT_FOUND and metadata:",
+        "        if refusal.number in NOT_FOUND and metadata:",
         "        if metadata:",
         _GUARDS,
     ),
     Mutant(
         "registry/schemas.py",
-        '        if refusal.code in NOT_FOUND:\n            raise RegistryError(\n                f"use.latest.version',
+        '        if refusal.number in NOT_FOUND:\n            raise RegistryError(\n                f"use.latest.version',
         '        if True:\n            raise RegistryError(\n                f"use.latest.version',
         _GUARDS,
     ),

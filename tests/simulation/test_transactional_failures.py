@@ -26,7 +26,7 @@ def test_a_writer_whose_id_was_taken_over_is_told_so(simulation):
     with pytest.raises(DeliveryError) as caught:
         simulation.producer.flush()
     message = str(caught.value)
-    for part in ("t-0", NAME, "somebody else", "transactional.id.prefix", "Let the batch run"):
+    for part in ("t-0", NAME, "another driver", "transactional.id.prefix", "Let the batch run"):
         assert part in message
     assert simulation.end(prepared) in {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
     assert simulation.committed()[0] == []
@@ -37,7 +37,7 @@ def test_a_new_partition_after_the_takeover_is_refused_too(simulation):
     simulation.write(0, b"a")
     simulation.take_over()
     simulation.append_to(1, [b"b"])
-    with pytest.raises((DeliveryError, BrokerError), match="somebody else"):
+    with pytest.raises((DeliveryError, BrokerError), match="another driver"):
         simulation.producer.flush()
 
 
@@ -56,12 +56,12 @@ def test_a_transaction_that_timed_out_fails_the_task_and_names_the_option(simula
 @pytest.mark.parametrize(
     ("error", "part"),
     [
-        ("UNKNOWN_PRODUCER_ID", "has lost what it knew"),
-        ("OUT_OF_ORDER_SEQUENCE_NUMBER", "has lost what it knew"),
-        ("INVALID_PRODUCER_EPOCH", "somebody else"),
-        ("PRODUCER_FENCED", "somebody else"),
-        ("INVALID_TXN_STATE", "aborted it"),
-        ("TRANSACTION_ABORTABLE", "aborted it"),
+        ("UNKNOWN_PRODUCER_ID", "has lost its state"),
+        ("OUT_OF_ORDER_SEQUENCE_NUMBER", "has lost its state"),
+        ("INVALID_PRODUCER_EPOCH", "another driver"),
+        ("PRODUCER_FENCED", "another driver"),
+        ("INVALID_TXN_STATE", "brokers aborted"),
+        ("TRANSACTION_ABORTABLE", "brokers aborted"),
         ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "grant the principal"),
         ("INVALID_PRODUCER_ID_MAPPING", "transactional.id.expiration.ms"),
     ],

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import (
     REQUIRED,
@@ -77,7 +78,10 @@ def test_what_is_not_of_the_type(config_type: ConfigType, text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         key(config_type).parse(text)
     valid = "true or false" if config_type is ConfigType.BOOLEAN else "a whole number"
-    assert str(raised.value) == f"Invalid value {text} for configuration some.key: must be {valid}"
+    assert (
+        sentence(raised.value)
+        == f"Invalid value {text} for configuration some.key: must be {valid}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +111,7 @@ def test_numbers_out_of_range_and_with_a_unit(
 ) -> None:
     with pytest.raises(ConfigError) as raised:
         key(config_type).parse(text)
-    assert str(raised.value) == f"Invalid value {text} for configuration some.key: {problem}"
+    assert sentence(raised.value) == f"Invalid value {text} for configuration some.key: {problem}"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def test_validators_of_numbers(
     assert [checked.parse(text) for text in good] == [int(text) for text in good]
     with pytest.raises(ConfigError) as raised:
         checked.parse(bad)
-    assert str(raised.value) == f"Invalid value {bad} for configuration some.key: {problem}"
+    assert sentence(raised.value) == f"Invalid value {bad} for configuration some.key: {problem}"
 
 
 def test_one_of_is_exact() -> None:
@@ -159,7 +163,7 @@ def test_every_key_is_in_the_result() -> None:
 def test_a_required_key() -> None:
     with pytest.raises(ConfigError) as raised:
         TABLE.parse({"topic": "t"})
-    assert str(raised.value) == (
+    assert sentence(raised.value) == (
         "Missing required configuration bootstrap.servers, which has no default"
     )
 
@@ -167,7 +171,7 @@ def test_a_required_key() -> None:
 def test_an_unknown_key_is_told_before_one_that_is_missing() -> None:
     with pytest.raises(ConfigError) as raised:
         TABLE.parse({"bootstrap.server": "a:1"})
-    assert str(raised.value) == (
+    assert sentence(raised.value) == (
         "unknown option 'bootstrap.server'. Did you mean 'bootstrap.servers'?"
     )
 
@@ -203,4 +207,4 @@ def test_messages_have_the_tables_prefix() -> None:
     for values, message in expected:
         with pytest.raises(ConfigError) as raised:
             table.parse(values)
-        assert str(raised.value) == message
+        assert sentence(raised.value) == message

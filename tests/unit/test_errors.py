@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base import errors
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import (
     ERRORS,
     BrokerError,
@@ -106,7 +107,7 @@ def test_codes_and_names(code: int, name: str) -> None:
 def test_a_code_from_the_future_fails_and_says_its_number(code: int) -> None:
     error = error_for_code(code)
     assert error == KafkaErrorCode(code, "UNKNOWN_ERROR_CODE", False, False)
-    assert str(error) == f"UNKNOWN_ERROR_CODE ({code})"
+    assert sentence(error) == f"UNKNOWN_ERROR_CODE ({code})"
     assert code not in ERRORS
 
 
@@ -169,7 +170,7 @@ def test_no_advice_where_only_the_name_is_known() -> None:
 
 def test_a_broker_error_has_what_code_detail_and_advice_in_this_order() -> None:
     error = BrokerError(error_named("POLICY_VIOLATION"), "creating 't'", "no upper case")
-    assert str(error) == (
+    assert sentence(error) == (
         "creating 't': POLICY_VIOLATION (44). no upper case. "
         "a policy of the cluster refused it (create.topic.policy, a quota)"
     )
@@ -179,7 +180,7 @@ def test_a_broker_error_has_what_code_detail_and_advice_in_this_order() -> None:
 @pytest.mark.parametrize("detail", [None, ""])
 def test_a_broker_error_without_detail_or_advice(detail: str | None) -> None:
     error = BrokerError(error_named("INVALID_GROUP_ID"), "Metadata", detail)
-    assert str(error) == "Metadata: INVALID_GROUP_ID (24)"
+    assert sentence(error) == "Metadata: INVALID_GROUP_ID (24)"
 
 
 def test_everything_raised_on_purpose_has_one_base() -> None:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option_names import (
     PASSED_BY_SPARK,
@@ -129,7 +130,7 @@ def test_a_name_near_one_of_ours_is_refused_before_anything_else(name: str, near
     """What was asked for would not happen. "topic option required" would not help who wrote it."""
     with pytest.raises(ConfigError) as raised:
         SinkOptions.parse({name: "exactly-once"})
-    assert str(raised.value) == (
+    assert sentence(raised.value) == (
         f"option '{name.lower()}' is not one of this sink's. Did you mean '{near}'?"
     )
 
@@ -203,7 +204,7 @@ def test_what_others_call_an_option_of_rows_is_refused_where_rows_are_made(
     base = {"kafka.bootstrap.servers": "b:9092", name: "x"}
     with pytest.raises(ConfigError) as refused:
         SinkOptions.parse({**base, "value.format": "json"})
-    assert str(refused.value) == (
+    assert sentence(refused.value) == (
         f"option '{name.lower()}' is not one of this sink's. Did you mean '{near}'?"
     )
     assert rejection_reason(near.lower(), ["value"]) is None
@@ -232,7 +233,7 @@ def test_an_unknown_name_with_a_prefix_of_ours_is_refused(
     """A warning alone let rows be written in another way than the user asked for."""
     with pytest.raises(ConfigError) as refused:
         SinkOptions.parse({"kafka.bootstrap.servers": "b:9092", name: "x", **format_options})
-    assert str(refused.value) == f"option '{name.lower()}' is not one of this sink's. {advice}"
+    assert sentence(refused.value) == f"option '{name.lower()}' is not one of this sink's. {advice}"
 
 
 def test_what_is_meant_follows_the_part_that_has_a_format() -> None:

@@ -33,8 +33,8 @@ def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> No
         log_notes(options(numpartitionsofmine="1"))
         log_notes(options(numpartitionsofyours="1"))
     assert caplog.messages == [
-        "option 'numpartitionsofmine' is not one of this sink's and has no effect",
-        "option 'numpartitionsofyours' is not one of this sink's and has no effect",
+        "option 'numpartitionsofmine' is not one of this sink's and has no effect [PKS-OPTION-019]",
+        "option 'numpartitionsofyours' is not one of this sink's and has no effect [PKS-OPTION-019]",
     ]
 
 
@@ -45,7 +45,7 @@ def test_micro_batches_of_a_named_write_are_told_once(caplog: pytest.LogCaptureF
         for number in range(3):
             log_notes(replace(options(numpartitionsoftheirs="1"), write_version=number))
     assert caplog.messages == [
-        "option 'numpartitionsoftheirs' is not one of this sink's and has no effect",
+        "option 'numpartitionsoftheirs' is not one of this sink's and has no effect [PKS-OPTION-019]",
     ]
     assert len(preflight._noted) == kept + 1
 

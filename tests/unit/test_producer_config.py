@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import REQUIRED, ConfigType, Importance
 from spark_kafka_sink.config.producer_config import ACKS_ALL, PRODUCER_CONFIG, ProducerConfig
@@ -65,7 +66,7 @@ def parse(**values: str) -> ProducerConfig:
 def refusal(**values: str) -> str:
     with pytest.raises(ConfigError) as raised:
         parse(**values)
-    return str(raised.value)
+    return sentence(raised.value)
 
 
 @pytest.mark.parametrize("name", JAVA)

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.cli import main
@@ -66,7 +67,7 @@ def test_lines_are_those_where_a_property_begins():
 def test_a_broken_escape_names_the_line_and_shows_nothing(text):
     with pytest.raises(ConfigError) as raised:
         parse_properties(text, "/run/client.properties")
-    assert str(raised.value) == (
+    assert sentence(raised.value) == (
         "/run/client.properties, line 2: \\u without four hexadecimal digits after it; a backslash is "
         "written \\\\"
     )
@@ -79,7 +80,7 @@ def test_files_are_in_utf_8(tmp_path):
     path.write_bytes(b"a=b\nc=marked-secret\xfc")
     with pytest.raises(ConfigError) as raised:
         read_properties(str(path))
-    assert str(raised.value) == f"{path}, line 2: not in UTF-8"
+    assert sentence(raised.value) == f"{path}, line 2: not in UTF-8"
     assert raised.value.__cause__ is None
 
 
@@ -194,7 +195,7 @@ def test_what_other_tools_need_is_told(file):
         f"{file}, line 2: ssl.provider has no effect here",
         f"{file}, line 3: key.serializer has no effect here",
         f"{file}: option ssl.protocol has no effect with security.protocol=PLAINTEXT, which does "
-        "not encrypt: set security.protocol to SSL",
+        "not encrypt: set security.protocol to SSL [PKS-TLS-001]",
     )
 
 
@@ -251,7 +252,8 @@ def test_a_file_that_is_not_there(file, capsys):
     command = ["transactions", "list", "--bootstrap-server", SERVERS]
     assert main([*command, "--command-config", str(file)]) == 1
     assert capsys.readouterr().err == (
-        f"pykafka-sink: --command-config: cannot read {file}: No such file or directory\n"
+        f"pykafka-sink: --command-config: cannot read {file}: No such file or directory "
+        "[PKS-OPTION-013]\n"
     )
 
 
@@ -260,6 +262,8 @@ def test_notes_are_on_stderr(file, capsys):
     command = ["transactions", "list", "--bootstrap-server", "localhost:1", "--timeout", "100"]
     assert main([*command, "--command-config", str(file)]) == 1
     shown = capsys.readouterr()
-    assert f"pykafka-sink: {file}, line 1: group.id has no effect here\n" in shown.err
+    assert (
+        f"pykafka-sink: {file}, line 1: group.id has no effect here [PKS-OPTION-018]\n" in shown.err
+    )
     assert "localhost:1" in shown.err
     assert shown.out == ""

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.config_def import ConfigType, Importance
@@ -291,7 +292,7 @@ def security(*options):
 def refusal(*options):
     with pytest.raises(ConfigError) as raised:
         parse(*options)
-    return str(raised.value)
+    return sentence(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -492,7 +493,7 @@ def unused(options, protocol, why):
     ],
 )
 def test_what_is_doubtful_or_not_used_is_told(options, notes):
-    assert list(parse(options).notes) == notes
+    assert [sentence(note) for note in parse(options).notes] == notes
 
 
 @pytest.mark.parametrize(
@@ -511,7 +512,7 @@ def test_what_crosses_the_network_in_clear_is_told(mechanism, options, crossing)
         f"{crossing} crosses the network unencrypted. SASL_SSL encrypts it"
     )
     notes = parse(given, {"kafka.security.protocol": "SASL_PLAINTEXT"}).notes
-    assert notes == (() if crossing is None else (note,))
+    assert notes == (() if crossing is None else (f"{note} [PKS-AUTH-002]",))
     assert not any("crosses" in note for note in parse(given).notes)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import packaging.requirements
 import pytest
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.entry_points import Hook, HookError, run
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option_names import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
@@ -102,7 +103,7 @@ def parse(options: dict[str, str] | None = None, /) -> SinkOptions:
 def refusal(options: dict[str, str]) -> str:
     with pytest.raises(ConfigError) as raised:
         parse(options)
-    return str(raised.value)
+    return sentence(raised.value)
 
 
 def test_defaults() -> None:
@@ -143,7 +144,7 @@ def test_every_own_option_is_lower_case() -> None:
 def test_bootstrap_servers_are_asked_for_in_the_jvm_sinks_words() -> None:
     with pytest.raises(ConfigError) as raised:
         SinkOptions.parse({"topic": "t"})
-    assert str(raised.value) == (
+    assert sentence(raised.value) == (
         "Option 'kafka.bootstrap.servers' must be specified for writing to Kafka, as host:port."
     )
 
@@ -200,7 +201,7 @@ def test_keys_without_effect_are_accepted_and_told(name: str) -> None:
 
 def test_other_options_are_accepted_and_told() -> None:
     assert parse({"numPartitionsOfMine": "x"}).notes == (
-        "option 'numpartitionsofmine' is not one of this sink's and has no effect",
+        "option 'numpartitionsofmine' is not one of this sink's and has no effect [PKS-OPTION-019]",
     )
 
 
@@ -444,7 +445,9 @@ def test_options_of_exactly_once_alone_have_no_effect() -> None:
 def test_a_small_buffer_is_rounded_up_as_java_accepts_any() -> None:
     options = parse({"kafka.buffer.memory": " 16384 "})
     assert options.producer.buffer_memory == 65536
-    assert options.notes == ("kafka.buffer.memory=16384 is taken as 65536, what this sink needs",)
+    assert [sentence(note) for note in options.notes] == [
+        "kafka.buffer.memory=16384 is taken as 65536, what this sink needs"
+    ]
     enough = parse({"kafka.buffer.memory": "65536"})
     assert (enough.producer.buffer_memory, enough.notes) == (65536, ())
 

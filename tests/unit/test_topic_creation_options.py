@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.producer_config import (
     BROKER_DEFAULT,
@@ -47,7 +48,7 @@ def test_pairs(text: str, pairs: tuple[tuple[str, str], ...]) -> None:
 def test_what_is_not_a_pair(text: str, item: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_topic_configs(text)
-    assert str(raised.value) == f"topic.creation.configs: '{item}' is not name=value"
+    assert sentence(raised.value) == f"topic.creation.configs: '{item}' is not name=value"
 
 
 WORDS = st.text("abc.:-", min_size=1, max_size=6)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     BootstrapError,
@@ -448,7 +449,7 @@ def test_other_providers_are_refused_by_name():
     )
     with pytest.raises(ConfigError) as raised:
         ProducerConfig.parse({**GIVEN, "config.providers": "a"})
-    assert str(raised.value) == (
+    assert sentence(raised.value) == (
         "kafka.config.providers names 'a', but kafka.config.providers.a.class is missing"
     )
 

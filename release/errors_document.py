@@ -1,0 +1,75 @@
+"""Write docs/errors.md from the table of codes, spark_kafka_sink/tools/codes/.
+
+python -m release.errors_document > docs/errors.md
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from spark_kafka_sink.base.codes import PREFIX
+from spark_kafka_sink.base.errors import ERRORS as KAFKA_ERRORS
+from spark_kafka_sink.base.errors import BrokerError, advice_for, transaction_advice_for
+from spark_kafka_sink.tools.explain import Area, Cause, read_areas
+
+_HEAD = """\
+# Errors: message, cause, fix
+
+For engineers with an error message. Errors, and warnings in the log, end with a code: search this page for it, or run
+`pykafka-sink explain CODE`. A code never changes its meaning, so you can search logs for it and raise alarms by it.
+
+In messages, `…` stands for names and numbers. The last line of an error is the one to read; the Python traceback above
+says where it was raised. If you have a symptom instead of a message, start with [troubleshooting](troubleshooting.md).
+The page is generated from `spark_kafka_sink/tools/codes/`; do not edit it.
+
+"""  # noqa: E501
+_REST = Path(__file__).with_name("errors_rest.md")
+"""Messages of other programs, and messages that have no code yet."""
+
+
+def render() -> str:
+    """Return the whole document."""
+    first, heading, rest = _REST.read_text(encoding="utf-8").partition("\n## Before the first task")
+    parts = [_HEAD, first]
+    for area in read_areas():
+        causes = [cause for cause in area.causes if _is_shown(cause)]
+        if causes:
+            parts += _area(area, causes)
+    return "".join([*parts, heading, rest])
+
+
+def _is_shown(cause: Cause) -> bool:
+    """Return False for errors of Kafka without advice, which a producer does not meet."""
+    area, _, number = cause.code.partition("-")
+    if f"{area}-000" != BrokerError.code:
+        return True
+    error = KAFKA_ERRORS.get(int(number))
+    return error is not None and bool(advice_for(error) or transaction_advice_for(error))
+
+
+def _area(area: Area, causes: list[Cause]) -> Iterator[str]:
+    yield f"\n## {area.name}: {area.title}\n\n{area.about}\n"
+    yield f"\nHow to verify, where a code says nothing else: {_joined(area.verify)}\n"
+    for cause in causes:
+        yield f"\n### {PREFIX}{cause.code}\n\n"
+        where = "In the log:\n\n" if cause.is_logged else ""
+        yield where + "".join(f"- {_quoted(one)}\n" for one in cause.messages) + "\n"
+        verify = "" if cause.verify == area.verify else f" **Verify:** {cause.verify}"
+        yield f"{cause.cause} **Fix:** {cause.fix}{verify}\n"
+
+
+def _joined(text: str) -> str:
+    return text[0].lower() + text[1:] if re.match(r"[A-Z][a-z]", text) else text
+
+
+def _quoted(message: str) -> str:
+    """Return a message as code of Markdown, which may itself hold backticks."""
+    mark = "``" if "`" in message else "`"
+    return f"{mark}{message}{mark}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
