@@ -14,6 +14,7 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError, DeliveryError, KafkaSinkError, TopicError
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient, create_missing
@@ -333,7 +334,7 @@ def test_topics_that_brokers_may_not_create(kafka, admin):
         "topic 'sold-itens' does not exist, and kafka.allow.auto.create.topics=false forbids its "
         "creation: create it, or correct its name; "
     )
-    assert str(refused.value).endswith(". Topics with similar names: sold-items")
+    assert sentence(refused.value).endswith(". Topics with similar names: sold-items")
 
     def write_within(timeout_ms):
         more = {"max_block_ms": str(timeout_ms), "allow_auto_create_topics": "false"}
@@ -350,7 +351,7 @@ def test_topics_with_similar_names_are_named_where_brokers_create_none(strict_ka
     strict_kafka.create_topic("returned-items")
     with pytest.raises(TopicError) as refused:
         checked(strict_kafka, "return-items", **{"kafka.max.block.ms": "500"})
-    assert str(refused.value).endswith(". Topics with similar names: returned-items")
+    assert sentence(refused.value).endswith(". Topics with similar names: returned-items")
 
 
 @pytest.mark.parametrize(
@@ -391,14 +392,14 @@ def test_a_creation_that_the_brokers_refuse_ends_a_running_stream(
         "TopicError: topic 'refused' cannot be created by topic.creation.enable: "
         "create topic refused: INVALID_REPLICATION_FACTOR (38)"
     )
-    assert refused.result.endswith(hint)
+    assert sentence(refused.result).endswith(hint)
 
 
 def test_a_decision_log_that_the_brokers_cannot_replicate(kafka, running):
     more = {"delivery_guarantee": "exactly-once", "transactional_id_prefix": "alone"}
     log_topic = {"transaction_log_topic": "log-of-three"}
     given = {**options(kafka, running, **more, **log_topic), **PATIENT}
-    assert Planned("stream", given).result.endswith(
+    assert sentence(Planned("stream", given).result).endswith(
         ". Set transaction.log.replication.factor to the number of brokers at most: to 1 for a "
         "cluster of one broker, where decisions are lost with its disk"
     )
