@@ -121,7 +121,7 @@ def add_explain(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         "explain",
         "what an error's code means: cause, fix, how to verify",
         "Print message, cause, fix and how to verify, for codes such as PKS-OPTION-004. "
-        "Without a code, list all of them.",
+        "Without a code, list all codes.",
         (
             ("the code at the end of a message", "pykafka-sink explain PKS-OPTION-004"),
             ("all codes", "pykafka-sink explain"),

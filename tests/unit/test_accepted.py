@@ -24,7 +24,10 @@ HERE = "tests.unit.test_accepted"
 def test_serializers_without_prefix_have_no_effect_as_in_the_jvm_sink(kind: str, part: str) -> None:
     name = f"{part}.{kind}"
     (note,) = SinkOptions.parse({**SERVERS, name: "org.apache.kafka.Some"}).notes
-    assert note == f"option '{name.lower()}' is not one of this sink's and has no effect"
+    assert (
+        note
+        == f"option '{name.lower()}' is not one of this sink's and has no effect [PKS-OPTION-019]"
+    )
 
 
 @pytest.mark.parametrize("name", ["key.serializers", "value.serialiser", "value.formatt"])
