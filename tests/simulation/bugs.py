@@ -15,10 +15,11 @@ import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.model import NO_OFFSET, NO_SEQUENCE, TopicPartition
-from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.client import Connector, NetworkClient
 from spark_kafka_sink.network.node_connection import ConnectionState
 from spark_kafka_sink.producer import metadata as metadata_module
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.partitioner import TopicSlots
 from spark_kafka_sink.producer.producer_batch import BatchSplitter, ProducerBatch
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.sequences import ProducerState
@@ -244,7 +245,34 @@ def _header_written_anew(original):  # type: ignore[no-untyped-def]
     return close
 
 
+def _racks_remembered(original):  # type: ignore[no-untyped-def]
+    def available(self, *arguments):  # type: ignore[no-untyped-def]
+        kept = [known.partitions for known in self._availability.values()]
+        return kept[0] if kept else original(self, *arguments)
+
+    return available
+
+
 BUGS: dict[str, Bug] = {
+    "misrouted connection kept": Bug(
+        "a connection does not say which cluster and broker it is meant for",
+        Connector,
+        "_expected",
+        lambda original: lambda self, node: None,
+    ),
+    "metadata of any cluster accepted": Bug(
+        "the cluster of the first metadata is not remembered, so brokers cannot check it",
+        NetworkClient,
+        "_check_cluster",
+        lambda original: lambda self, *arguments: None,
+    ),
+    "racks remembered for ever": Bug(
+        "partitions of the rack are looked up once, and never after metadata has changed",
+        TopicSlots,
+        "available",
+        _racks_remembered,
+        (partial(scenarios.racks_that_change),),
+    ),
     "sequence assigned anew on retry": Bug(
         "a batch gets a new sequence each time it is drained",
         ProducerState,

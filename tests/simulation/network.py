@@ -74,6 +74,8 @@ class SimNetwork:
         self._scheduler = scheduler
         self._rng = rng
         self._servers: dict[tuple[str, int], Server] = {}
+        # Addresses of servers that lead to another one.
+        self._routes: dict[tuple[str, int], Server] = {}
         self.names = NameServer()
         self._resolver = Resolver(self._look_up_all)
         self._channels: dict[int, Channel] = {}
@@ -93,10 +95,16 @@ class SimNetwork:
         self._servers[address, old[1]] = self._servers.pop(old)
         self.cut_all(server, "Connection reset by peer")
 
-    def route(self, server: Server, other: Server) -> None:
-        """Connections to ``server`` lead to ``other`` from now on; the open ones are cut."""
-        self._servers[self._address_of(server)] = other
-        self.cut_all(server, "Connection reset by peer")
+    def route(self, server: Server, other: Server | None) -> None:
+        """Connections to ``server`` lead to ``other`` from now on, with None to itself again.
+
+        The open ones are cut.
+        """
+        address = self._address_of(server)
+        before = self._routes.pop(address, server)
+        if other is not None:
+            self._routes[address] = other
+        self.cut_all(before, "Connection reset by peer")
 
     def tell_address(self, server: Server) -> None:
         """Who looks the server's name up from now on gets its address."""
@@ -136,7 +144,8 @@ class SimNetwork:
     def connect(self, channel_id: int, address: Address, host: str) -> None:
         if address.sockaddr[0] in self.names.silent:
             return  # as a firewall does: whoever connects hears nothing
-        server = self._servers.get(address.sockaddr)  # type: ignore[call-overload]
+        sockaddr = address.sockaddr
+        server = self._routes.get(sockaddr) or self._servers.get(sockaddr)  # type: ignore[call-overload]
         if server is None or not server.is_up:
             self._after(lambda: self._tell(Disconnected(channel_id, "Connection refused")))
             return
@@ -263,7 +272,7 @@ class ClientNetwork(SimNetwork):
         self._root = root
         self._scheduler = root._scheduler
         self._rng = root._rng
-        self._servers = root._servers
+        self._servers, self._routes = root._servers, root._routes
         self.names = root.names
         self._resolver = Resolver(self._look_up_all)
         self._channels = {}

@@ -111,3 +111,21 @@ def _send(simulation: Simulation, partition: int, value: bytes) -> None:
     simulation.append_to(partition, [value])
     simulation.producer._appender.finish_open()
     simulation.run_for(20)
+
+
+def racks_that_change() -> None:
+    """Rows without key follow the rack to its new leaders."""
+    options = {"partitioner_rack_aware": "true", "client_rack": "a", "batch_size": "500"}
+    simulation = simulate(partitions=3, **options)
+    for led in (0, 2, 1):
+        simulation.cluster.racks = {led + 1: "a"}  # broker n + 1 leads partition n
+        simulation.run_for(1_000)
+        simulation.producer._metadata.request_update_now()
+        simulation.run_for(1_000)
+        simulation.append([(None, b"x" * 600)])  # finishes the batch of the partition before
+        simulation.producer.flush()
+        before = simulation.values()
+        simulation.append([(None, b"x" * 100)] * 50)
+        simulation.producer.flush()
+        after = simulation.values()
+        assert {p for p in after if len(after[p]) > len(before[p])} == {led}

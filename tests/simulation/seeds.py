@@ -27,6 +27,7 @@ from tests import twin
 from tests.simulation.faults import FaultPlan, FaultRanges
 from tests.simulation.harness import Simulation, partition_of
 from tests.simulation.refusing import RefusingBrokers
+from tests.simulation.routing import OPTIONS, Routing, is_routed
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
 from tests.simulation.telemetry_world import maybe_ask_for_metrics, push_final_telemetry
 
@@ -54,6 +55,7 @@ class Settings:
     sasl: Sasl | None = None
     refusing: RefusingBrokers | None = None
     recreates: bool = False
+    is_routed: bool = False
 
     @property
     def is_idempotent(self) -> bool:
@@ -112,6 +114,7 @@ class Life:
     settings: Settings
     simulation: Simulation
     plan: FaultPlan
+    routing: Routing | None = None
     appended: list[bytes] = field(default_factory=list)
     acknowledged: list[tuple[int, int, list[bytes]]] = field(default_factory=list)
     keys: dict[bytes, bytes] = field(default_factory=dict)
@@ -167,6 +170,10 @@ def live(seed: int) -> Life:
     settings.sasl = choose_sasl(random.Random(f"sasl of {seed}"))
     settings.refusing = RefusingBrokers.choose(random.Random(f"refusals of {seed}"))
     choose_changes(settings, random.Random(f"people of {seed}"))
+    routes = random.Random(f"routes of {seed}")
+    if settings.sasl is None and is_routed(routes):
+        settings.is_routed = True
+        settings.options.update(OPTIONS)
     limit = random.Random(f"limit of {seed}").choice((None, None, None, 20_000, 200_000))
     simulation = Simulation(rng.getrandbits(32), 3, limit, **settings.producer_options)
     if settings.sasl is not None:
@@ -182,6 +189,9 @@ def live(seed: int) -> Life:
     life = Life(seed, settings, simulation, plan, started_ms=simulation.clock.ms)
     life.fewest_partitions = settings.partitions
     _watch(life)
+    if settings.is_routed:
+        life.routing = Routing(simulation, routes)
+        life.routing.begin(settings.partitions, settings.ranges.horizon_ms)
     plan.begin()
     try:
         for number in range(rng.randint(1, 3)):
@@ -310,6 +320,8 @@ def check(life: Life) -> None:
     tainted = {i for i, p in enumerate(simulation.cluster.topics["t"].partitions) if p.is_tainted}
     _check_failure(life)
     _check_refusals(life)
+    if life.routing is not None and life.routing.astray_count:
+        raise InvariantError(f"{life.routing.astray_count} records are in another cluster")
     if settings.is_idempotent:
         _check_no_duplicates(logs, settings.refusing)
         _check_sequences(simulation)

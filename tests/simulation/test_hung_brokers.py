@@ -51,7 +51,7 @@ class OwnNetwork(SimNetwork):
 
     def __init__(self, root: SimNetwork) -> None:
         super().__init__(root._scheduler, root._rng)
-        self._servers = root._servers
+        self._servers, self._routes = root._servers, root._routes
         self.faults = root.faults
         root.members.append(self)
 

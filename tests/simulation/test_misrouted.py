@@ -37,7 +37,7 @@ class TwoClusters:
     def mend(self, *node_ids: int) -> None:
         for node_id in node_ids:
             own = self.simulation.cluster.brokers[node_id]
-            self.simulation.network.route(self.other.brokers[node_id], own)
+            self.simulation.network.route(own, None)
 
     def append(self) -> None:
         for partition in range(3):
