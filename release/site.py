@@ -30,8 +30,10 @@ STYLE = """\
 /* Names in tables break after dots only, see on_page_content. */
 .md-typeset td code { word-break: normal; }
 @media (max-width: 480px) {
-  .md-typeset table:not([class]) :is(th, td) { padding: .5em; }
-  .md-typeset td code { word-break: break-word; overflow-wrap: anywhere; }
+  .md-typeset table:not([class]) { font-size: .55rem; }
+  .md-typeset table:not([class]) :is(th, td) { padding: .4em; }
+  .md-typeset td code { padding: 0; overflow-wrap: anywhere; }
+  .md-typeset td:first-child code { overflow-wrap: normal; }
 }
 """
 _CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)

@@ -31,6 +31,19 @@ def test_each_option_has_one_anchor() -> None:
     assert len(set(providers)) == 3
 
 
+def test_parity_names_each_default_that_differs_from_javas() -> None:
+    parity = (DOCS / "parity.md").read_text(encoding="utf-8")
+    differing = {
+        key.full_name: str(key.java_default)
+        for key in KEYS.values()
+        if key.java_default is not None and key.full_name.startswith(KAFKA_PREFIX)
+    }
+    assert len(differing) > 5
+    assert [
+        name for name, java in differing.items() if name not in parity or java not in parity
+    ] == []
+
+
 def test_each_meaning_is_short() -> None:
     assert {name: key.doc for name, key in KEYS.items() if len(key.doc.split()) > MOST_WORDS} == {}
 
