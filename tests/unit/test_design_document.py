@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.test_layers import ALLOWED
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_sink"
 TEXT = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
@@ -33,6 +35,19 @@ def test_the_file_map_names_every_module(folder):
 
 def test_the_file_map_has_no_other_folders():
     assert rooms().keys() == {folder.name for folder in folders()}
+
+
+def test_each_room_knows_only_rooms_below_it() -> None:
+    """The file map says so, from the top down."""
+    order = [name for name in rooms() if name in ALLOWED]
+    above = [
+        f"{room} imports {imported}"
+        for room in order
+        for imported in {name.partition(".")[0] for name in ALLOWED[room]} & {*order}
+        if order.index(imported) < order.index(room)
+    ]
+    assert len(order) > 15
+    assert not above
 
 
 def test_every_file_that_is_named_exists():
