@@ -8,6 +8,7 @@ from spark_kafka_sink.base.errors import AuthenticationError, RemoteProtocolErro
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.protocol import api
+from spark_kafka_sink.protocol.connection import Connection, ExpectedBroker
 from spark_kafka_sink.security.mechanisms import (
     OAuthBearerSaslClient,
     PlainSaslClient,
@@ -78,6 +79,26 @@ def test_first_request_of_the_producer_is_javas(monkeypatch):
     monkeypatch.setattr("spark_kafka_sink.protocol.connection.__version__", "0.1.0")
     sent = first_sent(API_VERSIONS, 4, {"t": Topic()})
     assert_java_sends(sent, "ApiVersions v4: software name of 12 letters")
+
+
+def test_first_request_to_a_known_broker_is_javas(monkeypatch):
+    """It names the cluster and the broker that it is meant for (KIP-1242)."""
+    monkeypatch.setattr("spark_kafka_sink.protocol.connection.__version__", "0.1.0")
+    (case,) = (c for c in REQUEST_CASES if c["name"] == "ApiVersions v5: of a broker")
+    meant = ExpectedBroker(case["body"]["clusterId"], case["body"]["nodeId"])
+    sent = b"".join(Connection(case["client_id"], None, meant).open(0, 1_000))
+    frame = sent[: CORRELATION_ID.start] + case["correlation_id"].to_bytes(4, "big")
+    cases.assert_same_bytes(frame + sent[CORRELATION_ID.stop :], case["frame"])
+
+
+def test_a_real_offer_of_unstable_versions_is_not_taken():
+    """Brokers that enable unstable versions offer InitProducerId 6 (KIP-939)."""
+    (case,) = (c for c in RESPONSE_CASES if c["name"] == "ApiVersions v5: every API")
+    (received,) = asked(case).receive(bytes.fromhex(case["frame"]), 0)
+    offered = {one.api_key: one.max_version for one in received.response.api_keys}
+    assert offered[INIT_PRODUCER_ID] == 6
+    versions = api.BrokerApiVersions.from_response(received.response)
+    assert versions.latest_usable_version(REQUESTS["InitProducerId"]) == 5
 
 
 def first_sent(api_key, version, topics):

@@ -15,6 +15,12 @@ PLANTED: tuple[str, ...] = ()
 
 MUTANTS = (
     Mutant(
+        "client/coordinators.py",
+        "        self._admin.learn_cluster(deadline_ms)\n",
+        "",
+        _COORDINATORS,
+    ),
+    Mutant(
         "network/client.py",
         "        if connection.is_connected:\n            connection.addresses = []",
         "        if False:\n            connection.addresses = []",

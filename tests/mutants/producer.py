@@ -11,6 +11,12 @@ PLANTED = (
 
 _SENDER = (
     Mutant(
+        "producer/partitioner.py",
+        "len(available) > 1 and not are_slow",
+        "len(available) > 1",
+        ("golden/test_racks.py",),
+    ),
+    Mutant(
         "producer/sender.py",
         "        if self._accumulator.failure is not None:\n"
         "            return\n"

@@ -24,7 +24,7 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.network.channels import RefusedError
 from spark_kafka_sink.network.tls import TlsChannel
-from spark_kafka_sink.protocol.connection import Authentication, Connection, Ready
+from spark_kafka_sink.protocol.connection import Authentication, Connection, ExpectedBroker, Ready
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersion,
     ApiVersionsResponse,
@@ -92,7 +92,8 @@ class Broker:
 def is_let_in(mechanism, rng, harm):
     """A whole dialogue, in which one answer is harmed. Lets undocumented exceptions out."""
     broker = Broker(mechanism, harm, rng.randrange(4))
-    connection = Connection("fuzz", Authentication(lambda: conversation(mechanism), rng))
+    meant = rng.choice((None, ExpectedBroker("cluster", 7)))
+    connection = Connection("fuzz", Authentication(lambda: conversation(mechanism), rng), meant)
     connection.open(0, 1_000)
     for _ in range(8):
         asked = connection.in_flight[-1]
