@@ -111,7 +111,7 @@ def _json_keys(part: str) -> Iterator[ConfigKey]:
         f"{part}.json.ignorenullfields",
         True,
         MEDIUM,
-        "to_json's ignoreNullFields: omits fields that are null.",
+        "to_json's ignoreNullFields: omits fields that are null. Set false to write null fields.",
     )
     letters = "Its letters: docs/formats.md. Default: Spark's own"
     yield optional_text(

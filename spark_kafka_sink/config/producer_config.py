@@ -184,7 +184,8 @@ PRODUCER_CONFIG = ConfigDef(
             ACKS,
             LOW,
             "Brokers that must store a record before it counts as written: 0 none, 1 the leader, "
-            "all (-1) every in-sync replica. Idempotence needs all.",
+            "all (-1) every in-sync replica. Idempotence needs all. Set 1 or 0 only if records "
+            "may be lost.",
         ),
         ConfigKey(
             "batch.size",
@@ -193,7 +194,8 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(0),
             MEDIUM,
             "Bytes of a record batch after compression, estimated while rows arrive. A larger "
-            "record gets a batch of its own.",
+            "record gets a batch of its own. More than 262144 gains nothing if the brokers keep "
+            "up.",
             16384,
             "A task writes in bulk: larger batches cost less to compress, send and store.",
         ),
@@ -205,7 +207,7 @@ PRODUCER_CONFIG = ConfigDef(
             MEDIUM,
             "Pause of the input after which batches that are not full are sent. While rows "
             "arrive, a batch waits to be filled for at most a second, or for kafka.linger.ms if "
-            "that is longer. The end of a task sends all batches.",
+            "that is longer. The end of a task sends all batches. Leave it.",
             difference="Java counts from the first record of a batch.",
         ),
         ConfigKey(
@@ -216,7 +218,7 @@ PRODUCER_CONFIG = ConfigDef(
             HIGH,
             "Bytes of a task for records that are not acknowledged. If they are used up, the "
             "task waits for the brokers, at most kafka.max.block.ms. Values below 65536 count as "
-            "65536.",
+            "65536. Increase it only to bridge longer pauses of a broker.",
         ),
         ConfigKey(
             "max.block.ms",
@@ -224,7 +226,8 @@ PRODUCER_CONFIG = ConfigDef(
             60000,
             at_least(0),
             MEDIUM,
-            "Longest wait of a task for buffer memory or for a topic's metadata.",
+            "Longest wait of a task for buffer memory or for a topic's metadata. Increase it if "
+            "topics or leaders appear late.",
         ),
         ConfigKey(
             "max.request.size",
@@ -287,7 +290,7 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(1),
             LOW,
             "Requests to one broker without an answer. At most 5 with idempotence. Without "
-            "idempotence, more than 1 can reorder records.",
+            "idempotence, more than 1 can reorder records. Leave it.",
         ),
         flag(
             "enable.idempotence",
@@ -311,7 +314,7 @@ PRODUCER_CONFIG = ConfigDef(
             _gzip_level,
             MEDIUM,
             "1 (fast) to 9 (small), -1 for the default. Levels up to 3, and the default, use "
-            "ISA-L's faster deflate.",
+            "ISA-L's faster deflate. Change it only after a measurement.",
         ),
         ConfigKey(
             "compression.lz4.level",
@@ -327,13 +330,14 @@ PRODUCER_CONFIG = ConfigDef(
             3,
             between(-131072, 22),
             MEDIUM,
-            "Negative (fast) to 22 (small).",
+            "Negative (fast) to 22 (small). Change it only after a measurement.",
         ),
         flag(
             "partitioner.ignore.keys",
             False,
             MEDIUM,
-            "Spreads records over partitions regardless of their keys.",
+            "Spreads records over partitions regardless of their keys. Set it if a few keys have "
+            "most records, and their order does not matter.",
         ),
         ConfigKey(
             "partitioner",
@@ -368,7 +372,8 @@ PRODUCER_CONFIG = ConfigDef(
             False,
             LOW,
             "Rows without a key go to partitions whose leader is in kafka.client.rack, and to "
-            "all while that rack has no leader (KIP-1123). Rows with a key never move.",
+            "all while that rack has no leader (KIP-1123). Rows with a key never move. Set it if "
+            "traffic between zones costs money.",
         ),
         ConfigKey(
             "metadata.max.age.ms",
@@ -376,7 +381,8 @@ PRODUCER_CONFIG = ConfigDef(
             300000,
             at_least(0),
             LOW,
-            "Time after which cluster metadata is refreshed without an error.",
+            "Time after which cluster metadata is refreshed without an error. Decrease it to see "
+            "new partitions sooner.",
         ),
         ConfigKey(
             "metadata.max.idle.ms",
@@ -407,7 +413,8 @@ PRODUCER_CONFIG = ConfigDef(
             True,
             LOW,
             "Lets brokers reject a connection for another cluster or broker (KIP-1242). No "
-            "effect on brokers before Kafka 4.4, or with kafka.metadata.recovery.strategy=none.",
+            "effect on brokers before Kafka 4.4, or with kafka.metadata.recovery.strategy=none. "
+            "Leave it.",
         ),
         ConfigKey(
             "client.dns.lookup",
@@ -435,7 +442,8 @@ PRODUCER_CONFIG = ConfigDef(
             "pykafka-sink",
             None,
             MEDIUM,
-            "Name of the client in the brokers' logs, metrics and quotas.",
+            "Name of the client in the brokers' logs, metrics and quotas. Change it if quotas or "
+            "metrics must separate queries.",
             "producer-N",
             "Tasks are short: with a number per producer, each would be another client for quotas.",
         ),
@@ -445,7 +453,8 @@ PRODUCER_CONFIG = ConfigDef(
             540000,
             None,
             MEDIUM,
-            "Closes a connection after this time without use. -1: never.",
+            "Closes a connection after this time without use. -1: never. Set it below the idle "
+            "limit of a firewall or load balancer.",
         ),
         ConfigKey(
             "reconnect.backoff.ms",
@@ -469,7 +478,8 @@ PRODUCER_CONFIG = ConfigDef(
             10000,
             at_least(1),
             MEDIUM,
-            "Time limit for TCP, TLS and SASL of a new connection. It doubles with each failure.",
+            "Time limit for TCP, TLS and SASL of a new connection. It doubles with each failure. "
+            "Increase it for slow networks or logins.",
         ),
         ConfigKey(
             "socket.connection.setup.timeout.max.ms",
@@ -510,7 +520,7 @@ PRODUCER_CONFIG = ConfigDef(
             True,
             LOW,
             "Pushes metrics of each task's producer to brokers that have a plugin and a "
-            "subscription for them (KIP-714).",
+            "subscription for them (KIP-714). Set false to push nothing.",
         ),
         ConfigKey(
             "client.rack",

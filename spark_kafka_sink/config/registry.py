@@ -153,7 +153,8 @@ REGISTRY_KEYS = (
         "use.latest.version",
         False,
         MEDIUM,
-        "Writes with the latest schema of the subject instead of a derived one. Registers nothing.",
+        "Writes with the latest schema of the subject instead of a derived one. Registers "
+        "nothing. Set it if others register the schemas.",
     ),
     ConfigKey(
         "use.latest.with.metadata",
@@ -199,7 +200,7 @@ REGISTRY_KEYS = (
         False,
         LOW,
         "Lets the registry normalise a schema before it looks for it, so that equivalent schemas "
-        "match.",
+        "match. Set it if schemas differ only in their layout.",
     ),
     _references_key("value"),
     _references_key("key"),

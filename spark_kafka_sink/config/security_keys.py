@@ -94,7 +94,8 @@ SSL_KEYS = [
         HIGH,
         "File with the trusted authorities, PEM, PKCS12 or JKS, on the driver and every "
         "executor. A name without a folder is also searched among the files of `spark-submit "
-        "--files`. Without a trust store, the system's authorities are trusted.",
+        "--files`. Without a trust store, the system's authorities are trusted. Set it if the "
+        "brokers' authority is your own.",
         takes_references=True,
     ),
     secret(
@@ -179,7 +180,8 @@ SSL_KEYS = [
         _suites,
         LOW,
         "Allowed cipher suites, by IANA's names as in Java, such as "
-        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384. Empty: OpenSSL's defaults.",
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384. Empty: OpenSSL's defaults. Set it only if a "
+        "policy requires it.",
     ),
     ConfigKey(
         "ssl.engine.factory.class",

@@ -88,7 +88,8 @@ DEAD_LETTER_KEYS = (
         between(0, 1),
         MEDIUM,
         "Largest part of a task's rows that may become dead letters, rounded up to whole rows. "
-        "With more, the task fails and reports the causes.",
+        "With more, the task fails and reports the causes. Increase it if more bad rows are "
+        "normal.",
     ),
     ConfigKey(
         "errors.deadletterqueue.max.rows",
@@ -103,7 +104,7 @@ DEAD_LETTER_KEYS = (
         False,
         LOW,
         "Logs in the task how many dead letters each cause has, with an example. Keys, values "
-        "and headers are not logged.",
+        "and headers are not logged. Set it to see causes in the tasks' logs.",
     ),
 )
 
@@ -286,7 +287,7 @@ METRICS_KEYS = (
         LOW,
         "Logs one line per committed batch on the driver: records, bytes, time and the slowest "
         "step. With log.format=json it is the JSON line of metrics, at most 16 KiB. Aborts are "
-        "always logged.",
+        "always logged. Set false if metrics.path is enough.",
     ),
     ConfigKey(
         "metrics.path",
@@ -296,7 +297,7 @@ METRICS_KEYS = (
         MEDIUM,
         "File on the driver that gets the JSON line of every batch, with all partitions: "
         "docs/metrics.md. A URI such as `s3://bucket/folder` gets one file per line, on any file "
-        "system that pyarrow.fs knows.",
+        "system that pyarrow.fs knows. Set it to use reports.",
         hides_value=True,
     ),
     ConfigKey(
@@ -306,7 +307,8 @@ METRICS_KEYS = (
         at_least(0),
         LOW,
         "Largest size of the file metrics.path. Before a line exceeds it, the sink renames the "
-        "file to `.1` and keeps five such files. 0: no limit.",
+        "file to `.1` and keeps five such files. 0: no limit. Set it for streams that run for "
+        "long.",
     ),
     ConfigKey(
         "metrics.prometheus.push.url",
@@ -550,7 +552,7 @@ SINK_OPTIONS = ConfigDef(
             non_empty,
             MEDIUM,
             "Compacted topic for the drivers' decisions. The sink creates it if it is missing. "
-            "Queries may share it.",
+            "Queries may share it; give each team its own.",
         ),
         ConfigKey(
             "transaction.log.missing",
