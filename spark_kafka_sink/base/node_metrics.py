@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
 from math import ceil, log2
+from operator import attrgetter
 
 from spark_kafka_sink.base.model import dataclass
 
@@ -107,7 +108,13 @@ class NodeMetrics:
 
     def __reduce__(self) -> tuple[object, ...]:
         # Omit the names of fields, because a driver holds the messages of all tasks.
-        return NodeMetrics, (*(getattr(self, name) for name in _NUMBERS), self.latencies)
+        return NodeMetrics, (*_numbers(self), self.latencies)
+
+    def copy(self) -> NodeMetrics:
+        """Return a copy, which a client does not go on counting in."""
+        kept = NodeMetrics(*_numbers(self))
+        kept.latencies = dict(self.latencies)
+        return kept
 
     def sent(self, size_bytes: int) -> None:
         """Count one request."""
@@ -149,6 +156,7 @@ class NodeMetrics:
 
 
 _NUMBERS = tuple(f.name for f in fields(NodeMetrics) if f.name != "latencies")
+_numbers = attrgetter(*_NUMBERS)
 
 NodesMetrics = dict[int, NodeMetrics]
 """Broker's id -> metrics; addresses of ``bootstrap.servers`` have negative ids."""

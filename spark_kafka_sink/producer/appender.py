@@ -91,6 +91,8 @@ class Appender:
         self._topics = TopicRegistry(self._open_batches, self._batch_size, rng, self._finish_all)
         self._turns = Turns(self._monitor)
         self._last_append_ms = 0
+        # Until then no open batch has been open for too long.
+        self._none_old_until_ms = 0
 
     # --- appending -----------------------------------------------------------------------------
 
@@ -130,11 +132,15 @@ class Appender:
         The rest is finished after later appends, or by the sender thread in the next pause.
         """
         now_ms = self._clock.now_ms()
+        if now_ms < self._none_old_until_ms:
+            return
         until_ms = now_ms + max(now_ms - started_ms, _MAX_SLICE_MS)
         for slot in self._open_batches.slots_older_than(now_ms - self._max_open_ms):
             self._finish(slot, self._task_finisher)
             if self._clock.now_ms() >= until_ms:
                 return
+        # Later batches are younger than the oldest one that is open now.
+        self._none_old_until_ms = self._open_batches.oldest_ms(now_ms) + self._max_open_ms
 
     def finish_open(self) -> None:
         """Finish every open batch, and return reserved pages to the pool."""

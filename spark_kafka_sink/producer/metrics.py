@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_sink.base.model import NO_OFFSET, TopicPartition, dataclass
@@ -64,7 +65,12 @@ class ProducerMetrics:
     task_ns: int = 0
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _pickled(self)
+        # Without names of fields, because a driver holds the messages of all tasks.
+        return ProducerMetrics, _counters(self)
+
+    def copy(self) -> ProducerMetrics:
+        """Return a copy, which the producer does not go on counting in."""
+        return ProducerMetrics(*_counters(self))
 
     def add(self, other: ProducerMetrics) -> None:
         """Merge another task's counters into this one."""
@@ -74,8 +80,8 @@ class ProducerMetrics:
 
     def reset(self) -> None:
         """Reset all counters."""
-        for field in fields(self):
-            setattr(self, field.name, field.default)
+        for name, value in _INITIAL:
+            setattr(self, name, value)
 
     @property
     def task_ms(self) -> float:
@@ -126,7 +132,9 @@ MAXIMA = frozenset(
 )
 """Counters that merge as the maximum over several tasks; all others add up."""
 
-_NAMES = tuple(field.name for field in fields(ProducerMetrics))
+_INITIAL = tuple((field.name, field.default) for field in fields(ProducerMetrics))
+_NAMES = tuple(name for name, _ in _INITIAL)
+_counters = attrgetter(*_NAMES)
 
 
 @dataclass(slots=True)
@@ -147,7 +155,7 @@ class PartitionReport:
     record_retries: int = 0
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _pickled(self)
+        return PartitionReport, _reported(self)
 
     def acknowledge(
         self, base_offset: int, records: int, compressed_bytes: int, uncompressed_bytes: int
@@ -174,9 +182,7 @@ class PartitionReport:
         self.last_offset = max(self.last_offset, last_offset)
 
 
-def _pickled(values: ProducerMetrics | PartitionReport) -> tuple[object, ...]:
-    """Pickle without field names, because a driver holds the messages of all tasks."""
-    return type(values), tuple(getattr(values, field.name) for field in fields(values))
+_reported = attrgetter(*(field.name for field in fields(PartitionReport)))
 
 
 DeliveryReport = dict[TopicPartition, PartitionReport]

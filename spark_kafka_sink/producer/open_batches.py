@@ -225,6 +225,11 @@ class OpenBatches:
         found: list[int] = slots[np.argsort(created_at_ms[slots], kind="stable")].tolist()
         return found
 
+    def oldest_ms(self, default_ms: int) -> int:
+        """Return when the oldest open batch was created; ``default_ms`` without open batches."""
+        is_open = self._table[:, table.RECORDS_COUNT] > 0
+        return int(self._table[is_open, table.CREATED_AT_MS].min(initial=default_ms))
+
     def largest_slots(self, pages_count: int) -> list[int]:
         """Return the slots of the largest batches that together hold ``pages_count`` pages."""
         open_slots = np.flatnonzero(self._table[:, table.RECORDS_COUNT])

@@ -55,10 +55,14 @@ from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, T
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
 from spark_kafka_sink.producer.open_batches import BatchFinishers
 from spark_kafka_sink.producer.quotas import RateLimit
-from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.sender import MAX_POLL_MS, Sender
 from spark_kafka_sink.producer.telemetry import Telemetry
 from spark_kafka_sink.producer.telemetry_subscription import TelemetrySources
 from spark_kafka_sink.producer.transaction_manager import TransactionSettings
+from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
+from spark_kafka_sink.protocol.messages.topics import MetadataRequest, ProduceRequest
+from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
+from spark_kafka_sink.protocol.schema import compile_codecs
 from spark_kafka_sink.security.security import Security
 
 _PAGE_BYTES = 32768
@@ -354,7 +358,10 @@ class ThreadedProducer(KafkaProducer):
         self._close_at_ms = until_ms
         if self.telemetry is not None:
             self.telemetry.mark_idle()
-        self.client.wakeup()
+        # The sender's round ends within MAX_POLL_MS anyway, and the next round knows these times.
+        is_near = until_ms is not None and until_ms - self._clock.now_ms() < MAX_POLL_MS
+        if is_near or (self.telemetry is not None and self.telemetry.may_request):
+            self.client.wakeup()
 
     def reactivate(self) -> bool:
         """Take an idle producer for another task; return False if it can no longer be used."""
@@ -393,6 +400,11 @@ class ThreadedProducer(KafkaProducer):
         self._thread.join(_CLOSE_TIMEOUT_S)
         if not self.accumulator.failure:
             self.accumulator.fail(ProducerClosedError("the producer is closed"))
+
+
+def compile_protocol() -> None:
+    """Compile the messages that every producer exchanges with brokers, before the first does."""
+    compile_codecs((ApiVersionsRequest, MetadataRequest, InitProducerIdRequest, ProduceRequest))
 
 
 def _page_size(buffer_memory: int) -> int:

@@ -67,7 +67,8 @@ _NONE = error_named("NONE")
 _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
 _REQUEST_TIMED_OUT = error_named("REQUEST_TIMED_OUT")
 _DUPLICATE_SEQUENCE_NUMBER = error_named("DUPLICATE_SEQUENCE_NUMBER")
-_MAX_POLL_MS = 60_000
+MAX_POLL_MS = 60_000
+"""Time limit of a round without work."""
 # While the limit holds batches, the sender extends the deadlines of a waiting task this often.
 _MAX_HELD_MS = 1000
 
@@ -153,7 +154,7 @@ class Sender:
 
         ``until_ms``: return by then, even if nothing is due.
         """
-        waits: list[int | None] = [_MAX_POLL_MS]
+        waits: list[int | None] = [MAX_POLL_MS]
         if until_ms is not None:
             waits.append(max(until_ms - now_ms, 0))
         if self._accumulator.failure is None:

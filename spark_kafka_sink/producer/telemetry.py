@@ -71,7 +71,7 @@ _warned: set[str] = set()
 
 
 class Telemetry:
-    """Telemetry of one producer. Used by the sender, except ``mark_idle`` and ``begin_task``."""
+    """Telemetry of one producer. Used by the sender, except what is marked for the task thread."""
 
     def __init__(
         self, sources: TelemetrySources, config: ProducerConfig, rng: RandomSource
@@ -111,6 +111,12 @@ class Telemetry:
         """
         if self._idle_until_ms is None:
             self._idle_until_ms = self._clock.now_ms() + max_idle_ms
+
+    @property
+    def may_request(self) -> bool:
+        """Return True unless brokers do not offer telemetry, or ask for no metrics now."""
+        is_paused = self.state is State.SUBSCRIPTION_NEEDED and self._clock.now_ms() < self._due_ms
+        return self._is_enabled and not is_paused
 
     # --- for the sender ------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
@@ -129,6 +129,14 @@ def _codec(cls: type, version: int, flexible: bool) -> tuple[t.Encoder, t.Decode
         codec = _struct_encoder(cls, version, flexible), _struct_decoder(cls, version, flexible)
         _codecs[key] = codec
     return codec
+
+
+def compile_codecs(requests: Iterable[type[Request]]) -> None:
+    """Compile what the newest version of each request and its response needs."""
+    for request in requests:
+        version = request.max_version
+        for cls in (request, request.response_type):
+            _codec(cls, version, version >= request.flexible_from)
 
 
 def _wire_fields(cls: type) -> list[tuple[dataclasses.Field[Any], WireField]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 import platform
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import KafkaSinkError
@@ -27,8 +27,25 @@ class Enveloped:
     Subclasses have no slots; the reader imports them by name.
     """
 
+    has_shared_values: ClassVar[bool] = False
+    """True if no reader changes the values: all tasks of a process then share them.
+
+    Building the options takes 0.2 ms, and Spark sends the same bytes to each task.
+    """
+
     def __reduce__(self) -> tuple[Any, ...]:
         return open_envelope, (__version__, pickle.dumps((type(self), self.__dict__)))
+
+
+class _Opened(NamedTuple):
+    """The last content with ``has_shared_values`` that this process has read."""
+
+    content: bytes
+    kind: type[Enveloped]
+    values: dict[str, Any]
+
+
+_opened = _Opened(b"", Enveloped, {})
 
 
 def open_envelope(version: str, content: bytes) -> Enveloped:
@@ -43,8 +60,12 @@ def open_envelope(version: str, content: bytes) -> Enveloped:
             "version of pykafka-sink on the driver, on all executors, and where the program runs "
             "that uses Spark Connect"
         )
-    kind: type[Enveloped]
-    kind, state = pickle.loads(content)
-    instance = kind.__new__(kind)
-    instance.__dict__.update(state)
+    global _opened
+    opened = _opened
+    if content != opened.content:
+        opened = _Opened(content, *pickle.loads(content))
+        if opened.kind.has_shared_values:
+            _opened = opened
+    instance = opened.kind.__new__(opened.kind)
+    instance.__dict__.update(opened.values)
     return instance

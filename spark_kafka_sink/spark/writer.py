@@ -121,7 +121,7 @@ def write_partition(
         from spark_kafka_sink.spark.task import prepare_process, write_rows
 
         set_up(options)
-        prepare_process()
+        prepare_process(options.producer.compression_type)
     if encoding_plan is not None:
         ansi = _property(_ANSI_PROPERTY)
         encoding_plan = encoding_plan._replace(
@@ -285,6 +285,8 @@ class RowsNotHandedOverError(KafkaSinkError):
 
 class TaskWriter(Enveloped):
     """Base of both writers: a task does the same for a job and for a micro-batch."""
+
+    has_shared_values = True
 
     def __init__(
         self,

@@ -241,7 +241,7 @@ def test_interceptors_change_batches_and_hear_of_acknowledgements():
     interceptors = Interceptors([f"{__name__}:Upper", f"{__name__}:Counting"])
     changed = interceptors.on_send(arrow_batch([(b"k", b"v1")]))
     assert changed.column("value").to_pylist() == [b"V1"]
-    interceptors.on_acknowledgement({"records": 1})
+    interceptors.on_acknowledgement(lambda: {"records": 1})
     assert Counting.seen == [{"records": 1}]
 
 

@@ -211,6 +211,16 @@ def test_back_pressure_waits_for_memory_and_loses_nothing():
     assert simulation.producer.pool.free_count == simulation.producer.pool.pages_count
 
 
+def test_a_batch_is_sent_a_second_after_it_was_opened_whenever_others_were():
+    simulation = simulate(linger_ms="900")
+    for partition, value in enumerate([b"a", b"b", b"c"]):
+        simulation.append_to(partition, [value])
+        simulation.run_for(500)
+    simulation.append_to(2, [b"d"])
+    simulation.run_for(200)
+    assert simulation.values() == {0: [b"a"], 1: [b"b"], 2: []}
+
+
 def test_memory_that_never_comes_back_is_an_error_that_names_who_holds_it():
     simulation = simulate(buffer_memory="131072", max_block_ms="5000")
     simulation.append_to(0, [b"a"])

@@ -70,6 +70,19 @@ def test_a_pickle_has_the_version_outside_and_all_else_inside(
     assert vars(arrived) == vars(sent()[what])
 
 
+def test_tasks_of_a_process_share_the_values_of_a_writer_and_of_nothing_that_changes():
+    """Spark unpickles the same bytes for each task; the options take long to build."""
+    other = KafkaBatchWriter(SinkOptions.parse({**TEXTS, "topic": "other"}), POSITIONS)
+    writer, message = pickle.dumps(sent()["batch writer"]), pickle.dumps(MESSAGE)
+    first = pickle.loads(writer)
+    assert pickle.loads(message).partitions is not pickle.loads(message).partitions
+    again = pickle.loads(writer)
+    assert again is not first
+    assert again._options is first._options
+    assert pickle.loads(pickle.dumps(other))._options.topic == "other"
+    assert pickle.loads(writer)._options == OPTIONS
+
+
 @pytest.mark.parametrize("what", sent())
 def test_of_another_version_nothing_is_read(what: str, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patch:

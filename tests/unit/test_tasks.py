@@ -195,7 +195,7 @@ def test_texts_go_by_ansi_as_the_session_has_it(
     properties["spark.sql.ansi.enabled"] = of_session
     properties["spark.sql.session.timeZone"] = "Asia/Tokyo"
     given = []
-    monkeypatch.setattr(task, "prepare_process", lambda: None)
+    monkeypatch.setattr(task, "prepare_process", lambda _: None)
     monkeypatch.setattr(task, "write_rows", lambda *arguments: given.append(arguments[-1]))
     rows = iter([pa.record_batch({"c": [1]})])
     plan = RowSpec(PartSpec(0, is_text=True), is_ansi=planned)
@@ -459,6 +459,27 @@ TASK = "from spark_kafka_sink.spark.task import prepare_process\nprepare_process
 def test_processes_that_plan_or_write_are_arranged(code):
     """On the driver, where nothing is waited for here, and in a task."""
     assert run(code + "import gc\nprint(gc.get_freeze_count() > 0)") == [str(bool(code))]
+
+
+LATER = """
+import gc, socket, sys
+from spark_kafka_sink.spark.task import prepare_process
+prepare_process("lz4")
+from spark_kafka_sink.producer.sender import produce_request
+from spark_kafka_sink.protocol.api import encode_request
+from spark_kafka_sink.record.compression import create_compressor
+modules = set(sys.modules)
+create_compressor("lz4", None)
+socket.getaddrinfo("localhost", 9092)
+encode_request(produce_request([], -1, 1000, None), 13, 1, "client")
+print(sorted(set(sys.modules) - modules))
+new = [o for o in gc.get_objects() if getattr(o, "__module__", "") == "spark_kafka_sink.protocol.types"]
+print(len(new))
+"""
+
+
+def test_what_every_task_needs_is_loaded_before_garbage_is_frozen():
+    assert run(LATER) == ["[]", "0"]
 
 
 def test_a_rack_is_resolved_by_the_task_alone(monkeypatch, tmp_path):

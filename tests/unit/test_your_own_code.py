@@ -74,7 +74,7 @@ def test_the_documented_interceptor(documented: str) -> None:
     interceptors = Interceptors([entry_point(documented, "interceptors")])
     written = interceptors.on_send(batch(key=["k"], value=["from a.b@example.org to you"]))
     assert written.column(1).to_pylist() == ["from *** to you"]
-    interceptors.on_acknowledgement({"records": 1})
+    interceptors.on_acknowledgement(lambda: {"records": 1})
 
 
 def test_the_documented_partitioner(documented: str) -> None:
