@@ -353,7 +353,7 @@ class TestQuotas:
         code, found = cluster.run("quota", *given)
         assert (code, found) == (0, [])
         cluster.kafka.run_tool(
-            "kafka.admin.ConfigCommand",
+            "ConfigCommand",
             *("--bootstrap-server", cluster.kafka.bootstrap_servers, "--alter"),
             *("--entity-type", "clients", "--entity-name", "check-quota"),
             *("--add-config", "producer_byte_rate=1048576,consumer_byte_rate=1"),

@@ -355,7 +355,7 @@ def test_pauses_that_are_longer_than_all_timeouts(kafka, in_flight):
     """3 MB: the broker takes a window of ten seconds' bytes at once, then asks for long pauses."""
     client_id = f"{CLIENT_ID}-{in_flight}"
     kafka.run_tool(
-        "kafka.admin.ConfigCommand",
+        "ConfigCommand",
         *("--bootstrap-server", kafka.bootstrap_servers, "--alter"),
         *("--entity-type", "clients", "--entity-name", client_id),
         *("--add-config", f"producer_byte_rate={BYTES_PER_SECOND}"),

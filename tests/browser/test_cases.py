@@ -105,7 +105,7 @@ class World:
 
     def _alter(self, client_id, *what):
         self.kafka.run_tool(
-            "kafka.admin.ConfigCommand",
+            "ConfigCommand",
             *("--bootstrap-server", self.kafka.bootstrap_servers, "--alter"),
             *("--entity-type", "clients", "--entity-name", client_id, *what),
         )
