@@ -1,5 +1,5 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
-# make test   ruff, mypy --strict, pytest with real Kafka and real Spark: about 10 minutes on 2 cores
+# make test   ruff, mypy --strict, pytest with real Kafka and real Spark: about 12 minutes on 2 cores
 # make test-long   more of the same: drivers, executors and interpreters of their own; 6 minutes
 # make test-versions   Spark 3.5 to 4.3 with Python 3.9 to 3.14, standalone clusters and Connect of each,
 #                 brokers from Kafka 2.1 to today's and others; needs Go as well: an hour
