@@ -70,10 +70,12 @@ class Settings:
     def must_succeed(self) -> bool:
         """Faults end long before any timeout; unclean elections lose only what was there.
 
-        What may have been appended before brokers refuse it, nobody can put right.
+        What may have been appended before brokers refuse it, nobody can put right. A misrouted
+        connection loses answers, too.
         """
         ranges = self.ranges
-        is_calm = not (ranges.events or ranges.network_level or ranges.changes or self.sasl)
+        has_faults = ranges.events or ranges.network_level or ranges.changes
+        is_calm = not (has_faults or self.sasl or self.is_routed)
         return "delivery_timeout_ms" not in self.options and (self.refusing is None or is_calm)
 
     @property
