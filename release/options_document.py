@@ -34,7 +34,7 @@ _REGISTRY_TLS = f"{REGISTRY_PREFIX}ssl."
 _HEAD = """\
 # Options
 
-For data engineers: every option, by subject, with its default and its meaning.
+For data engineers: every option, by subject, with its default, its meaning, and when to change it.
 Generated from the tables in `spark_kafka_sink/config/`; do not edit.
 
 Give options to `.option(name, value)` or `.options(...)` of a Spark writer. Names are not
@@ -225,17 +225,19 @@ def _providers() -> str:
             "kafka.config.providers",
             "list",
             "Names of Java's configuration providers. The references `${env:…}`, `${file:…}` and "
-            "`${dir:…}` need no provider here; set it only to keep other names.",
+            "`${dir:…}` need no provider here.<br>Set it only to keep other names.",
         ),
         (
             "kafka.config.providers.NAME.class",
             "class",
-            f"Class of a provider: {classes}. The sink rejects others.",
+            f"Class of a provider: {classes}. The sink rejects others."
+            "<br>Set it for each of those names.",
         ),
         (
             "kafka.config.providers.NAME.param.*",
             "text",
-            "No effect: a process may read any file that it has the right to read.",
+            "No effect: a process may read any file that it has the right to read."
+            "<br>Leave it out.",
         ),
     )
     return (
@@ -257,7 +259,7 @@ def _without_effect() -> Iterator[str]:
         yield f"| {', '.join(named)} | {why} |\n"
 
 
-_TABLE_HEAD = "| option | default, type | meaning |\n| --- | --- | --- |\n"
+_TABLE_HEAD = "| option | default, type | meaning, and when to change it |\n| --- | --- | --- |\n"
 
 
 def _table(keys: list[ConfigKey]) -> str:
@@ -269,6 +271,7 @@ def _table(keys: list[ConfigKey]) -> str:
             default = "as `kafka.ssl.*`"
             meaning = (
                 "As the option of `kafka.ssl.*`, for the driver's connections to the registry."
+                "<br>Set those that the registry needs: it does not take `kafka.ssl.*`."
             )
         rows.setdefault((default, meaning), []).append(_anchored(key.full_name))
     return _TABLE_HEAD + "".join(
@@ -311,7 +314,7 @@ def _meaning(key: ConfigKey) -> str:
         doc += " *reference*"
     if key.difference is not None:
         doc += " [Differs from Java](#differences-from-javas-producer)"
-    return doc
+    return f"{doc}<br>{_text(key.when)}"
 
 
 # A name of one word, such as "topic", is a word of the sentence more often than an option.

@@ -83,6 +83,7 @@ _INTEGER_RANGES = {
 class ConfigKey(NamedTuple):
     """One option.
 
+    doc: the meaning; when: when to set or change the option
     java_default: set if the default differs from the Java client's
     difference: the reason, or how the meaning differs from the Java client's
     convert: normalises a value before it is validated.
@@ -98,6 +99,7 @@ class ConfigKey(NamedTuple):
     validator: Validator | None
     importance: Importance
     doc: str
+    when: str
     java_default: Any = None
     difference: str | None = None
     convert: Callable[[Any], Any] | None = None
@@ -211,30 +213,36 @@ def canonical_case(*allowed: str) -> Callable[[str], str]:
 
 
 def optional_text(
-    name: str, importance: Importance, doc: str, takes_references: bool = False
+    name: str, importance: Importance, doc: str, when: str, takes_references: bool = False
 ) -> ConfigKey:
     """Return a key whose value is any text but the empty one; without it None."""
     return ConfigKey(
-        name, STRING, None, non_empty, importance, doc, takes_references=takes_references
+        name, STRING, None, non_empty, importance, doc, when, takes_references=takes_references
     )
 
 
-def secret(name: str, importance: Importance, doc: str) -> ConfigKey:
+def secret(name: str, importance: Importance, doc: str, when: str) -> ConfigKey:
     """Return a key whose value is not shown, and may be a reference; without it None."""
-    return ConfigKey(name, PASSWORD, None, None, importance, doc, takes_references=True)
+    return ConfigKey(name, PASSWORD, None, None, importance, doc, when, takes_references=True)
 
 
-def flag(name: str, default: bool | None, importance: Importance, doc: str) -> ConfigKey:
+def flag(name: str, default: bool | None, importance: Importance, doc: str, when: str) -> ConfigKey:
     """Return a key whose value is true or false."""
-    return ConfigKey(name, BOOLEAN, default, None, importance, doc)
+    return ConfigKey(name, BOOLEAN, default, None, importance, doc, when)
 
 
 def choice(
-    name: str, default: str | None, allowed: Iterable[str], importance: Importance, doc: str
+    name: str,
+    default: str | None,
+    allowed: Iterable[str],
+    importance: Importance,
+    doc: str,
+    when: str,
 ) -> ConfigKey:
     """Return a key whose value is one of ``allowed``, in upper or lower case."""
     canonical = canonical_case(*allowed)
-    return ConfigKey(name, STRING, default, one_of(*allowed), importance, doc, convert=canonical)
+    validator = one_of(*allowed)
+    return ConfigKey(name, STRING, default, validator, importance, doc, when, convert=canonical)
 
 
 class ConfigDef:

@@ -42,6 +42,7 @@ def _part_keys(part: str, importance: Importance) -> Iterator[ConfigKey]:
         f"Format of the {part}: docs/formats.md. raw takes one column of bytes or text, string the "
         "text of one column. json, avro and protobuf encode columns."
         + (" Default: string if key.columns names a column, else raw." if part == "key" else ""),
+        f"Set it unless a column holds the finished {part}.",
     )
     yield ConfigKey(
         f"{part}.columns",
@@ -56,6 +57,9 @@ def _part_keys(part: str, importance: Importance) -> Iterator[ConfigKey]:
             if part == "value"
             else " They stay in the value. One column without key.format gives its text."
         ),
+        "Set it to leave columns out of the value."
+        if part == "value"
+        else "Set it if rows need a key, for their order, their partition or compaction.",
     )
 
 
@@ -66,9 +70,9 @@ def _schema_id_keys(part: str) -> Iterator[ConfigKey]:
         None,
         MEDIUM,
         "Writes the id of the registry's schema with each value or key, as Confluent's "
-        "serializers do. Default: true for avro and protobuf with schema.registry.url. Set true "
-        "for json to register a JSON Schema, and for raw if the bytes are encoded already, as by "
-        "to_avro.",
+        "serializers do. Default: true for avro and protobuf with schema.registry.url.",
+        "Set true for json to register a JSON Schema, and for raw bytes that are encoded, as by "
+        "to_avro. Set false if consumers expect no id.",
     )
     yield choice(
         f"{part}.schema.id.location",
@@ -76,7 +80,8 @@ def _schema_id_keys(part: str) -> Iterator[ConfigKey]:
         (PREFIX, HEADER),
         LOW,
         "Place of that id: prefix, or header (`__value_schema_id`, `__key_schema_id`) with the "
-        "schema's GUID. Set header if consumers look there (Confluent Platform 8.1 and newer).",
+        "schema's GUID.",
+        "Set header if consumers look there (Confluent Platform 8.1 and newer).",
     )
 
 
@@ -87,6 +92,7 @@ def _avro_keys(part: str) -> Iterator[ConfigKey]:
         "Avro schema to write with, as JSON or as the path of a file on the driver. Default: "
         "derived from the columns as to_avro does, or selected by use.latest.version or "
         "use.schema.id.",
+        "Set it if derived names, types or defaults do not fit the consumers.",
     )
 
 
@@ -97,12 +103,14 @@ def _protobuf_keys(part: str) -> Iterator[ConfigKey]:
         "Descriptor file on the driver, as `protoc --include_imports --descriptor_set_out` "
         "writes it (to_protobuf's descFilePath). Default: selected by use.latest.version or "
         "use.schema.id.",
+        "Set it with format protobuf, unless a registry has the schema.",
     )
     yield optional_text(
         f"{part}.protobuf.message",
         MEDIUM,
         "Full name of the message (to_protobuf's messageName). Default without a file: the first "
         "message of the registry's schema.",
+        "Set it with a descriptor file, or for another message of the registry's schema.",
     )
 
 
@@ -111,7 +119,8 @@ def _json_keys(part: str) -> Iterator[ConfigKey]:
         f"{part}.json.ignorenullfields",
         True,
         MEDIUM,
-        "to_json's ignoreNullFields: omits fields that are null. Set false to write null fields.",
+        "to_json's ignoreNullFields: omits fields that are null.",
+        "Set false if consumers expect null fields.",
     )
     letters = "Its letters: docs/formats.md. Default: Spark's own"
     yield optional_text(
@@ -120,6 +129,7 @@ def _json_keys(part: str) -> Iterator[ConfigKey]:
         "JSON Schema to register with schema.id.prefix=true, as JSON or as the path of a file on "
         "the driver. The sink does not validate rows with it. Default: derived from the "
         "columns, with the title Row.",
+        "Set it if the registered schema needs titles or descriptions.",
     )
     for name, meaning in (
         ("timestampFormat", f"the pattern of timestamps. {letters}"),
@@ -127,8 +137,12 @@ def _json_keys(part: str) -> Iterator[ConfigKey]:
         ("dateFormat", f"the pattern of dates. {letters}"),
         ("timeZone", "the time zone of timestamps. Default: the Spark session's"),
     ):
-        doc = f"to_json's {name}: {meaning}."
-        yield optional_text(f"{part}.json.{name.lower()}", LOW, doc)
+        yield optional_text(
+            f"{part}.json.{name.lower()}",
+            LOW,
+            f"to_json's {name}: {meaning}.",
+            "Set it if consumers expect another one.",
+        )
 
 
 def _column_keys() -> Iterator[ConfigKey]:
@@ -138,6 +152,7 @@ def _column_keys() -> Iterator[ConfigKey]:
         "Column that is the whole value: bytes or text for raw, any type for string, else a "
         "struct whose fields form the value. A null struct gives a null value. Default for raw: "
         "value.",
+        "Set it if one column is the whole value and has another name.",
     )
     for part in ("key", "topic", "partition", "headers", "timestamp"):
         yield ConfigKey(
@@ -148,12 +163,15 @@ def _column_keys() -> Iterator[ConfigKey]:
             MEDIUM,
             "Column of this part of the record. Default: the column of the same name, if it "
             "exists. Empty: no column; a column of that name is an ordinary one.",
+            "Set it if the column has another name, or if a column of that name is for something "
+            "else.",
         )
     yield optional_text(
         "value.null.when",
         MEDIUM,
         "Boolean column. If it is true, the value is null, which deletes the key from a "
         "compacted topic. It is no part of the value, unless value.columns names it.",
+        "Set it if rows mark deletions.",
     )
 
 
@@ -176,6 +194,7 @@ FORMAT_KEYS = (
         non_empty,
         LOW,
         "Name of the record in a schema that is derived from columns. The default is to_avro's.",
+        "Set it if consumers expect another name.",
     ),
     ConfigKey(
         "avro.namespace",
@@ -184,6 +203,7 @@ FORMAT_KEYS = (
         None,
         LOW,
         "Namespace of the record in a schema that is derived from columns.",
+        "Set it if consumers expect one.",
     ),
 )
 

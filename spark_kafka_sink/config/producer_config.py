@@ -177,6 +177,7 @@ PRODUCER_CONFIG = ConfigDef(
             HIGH,
             "First brokers to contact, as host:port. The client learns the rest of the cluster "
             "from them.",
+            "Set it always. Name several brokers, because one may be unavailable.",
         ),
         choice(
             "acks",
@@ -184,8 +185,8 @@ PRODUCER_CONFIG = ConfigDef(
             ACKS,
             LOW,
             "Brokers that must store a record before it counts as written: 0 none, 1 the leader, "
-            "all (-1) every in-sync replica. Idempotence needs all. Set 1 or 0 only if records "
-            "may be lost.",
+            "all (-1) every in-sync replica. Idempotence needs all.",
+            "Set 1 or 0 only if records may be lost.",
         ),
         ConfigKey(
             "batch.size",
@@ -194,8 +195,9 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(0),
             MEDIUM,
             "Bytes of a record batch after compression, estimated while rows arrive. A larger "
-            "record gets a batch of its own. More than 262144 gains nothing if the brokers keep "
-            "up.",
+            "record gets a batch of its own.",
+            "Increase it if the brokers are the limit. If they keep up, more than 262144 gains "
+            "nothing.",
             16384,
             "A task writes in bulk: larger batches cost less to compress, send and store.",
         ),
@@ -207,7 +209,8 @@ PRODUCER_CONFIG = ConfigDef(
             MEDIUM,
             "Pause of the input after which batches that are not full are sent. While rows "
             "arrive, a batch waits to be filled for at most a second, or for kafka.linger.ms if "
-            "that is longer. The end of a task sends all batches. Leave it.",
+            "that is longer. The end of a task sends all batches.",
+            "Increase it only if the input pauses often and batches are small.",
             difference="Java counts from the first record of a batch.",
         ),
         ConfigKey(
@@ -216,9 +219,11 @@ PRODUCER_CONFIG = ConfigDef(
             33554432,
             between(0, _MAX_BUFFER_MEMORY),
             HIGH,
-            "Bytes of a task for records that are not acknowledged. If they are used up, the "
-            "task waits for the brokers, at most kafka.max.block.ms. Values below 65536 count as "
-            "65536. Increase it only to bridge longer pauses of a broker.",
+            "Bytes of a task for records that are not acknowledged. If they are used up, the task "
+            "waits for the brokers, at most kafka.max.block.ms. Values below 65536 count as "
+            "65536.",
+            "Increase it only to bridge longer pauses of a broker. Decrease it if executors lack "
+            "memory.",
         ),
         ConfigKey(
             "max.block.ms",
@@ -226,8 +231,8 @@ PRODUCER_CONFIG = ConfigDef(
             60000,
             at_least(0),
             MEDIUM,
-            "Longest wait of a task for buffer memory or for a topic's metadata. Increase it if "
-            "topics or leaders appear late.",
+            "Longest wait of a task for buffer memory or for a topic's metadata.",
+            "Increase it if topics or leaders appear late.",
         ),
         ConfigKey(
             "max.request.size",
@@ -235,8 +240,8 @@ PRODUCER_CONFIG = ConfigDef(
             1048576,
             at_least(0),
             MEDIUM,
-            "Largest produce request and largest record, in bytes before compression. For larger "
-            "records, increase it together with the topic's max.message.bytes.",
+            "Largest produce request and largest record, in bytes before compression.",
+            "For larger records, increase it together with the topic's max.message.bytes.",
         ),
         ConfigKey(
             "request.timeout.ms",
@@ -246,6 +251,7 @@ PRODUCER_CONFIG = ConfigDef(
             MEDIUM,
             "Longest wait for a broker's answer. After it the client closes the connection and "
             "retries the request.",
+            "Increase it if brokers answer late, because of slow disks or replicas.",
         ),
         ConfigKey(
             "delivery.timeout.ms",
@@ -254,8 +260,8 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(0),
             MEDIUM,
             "Time from a finished batch to its acknowledgement, with all retries. After it the "
-            "task fails. Increase it to survive longer outages. At least kafka.linger.ms + "
-            "kafka.request.timeout.ms.",
+            "task fails. At least kafka.linger.ms + kafka.request.timeout.ms.",
+            "Increase it to survive longer outages.",
             difference="Java counts from the arrival of a record.",
         ),
         ConfigKey(
@@ -264,8 +270,8 @@ PRODUCER_CONFIG = ConfigDef(
             _INT_MAX,
             between(0, _INT_MAX),
             HIGH,
-            "Retries of a batch after a retriable error. Keep the default, and limit the time "
-            "with kafka.delivery.timeout.ms.",
+            "Retries of a batch after a retriable error.",
+            "Leave it: kafka.delivery.timeout.ms limits the time.",
         ),
         ConfigKey(
             "retry.backoff.ms",
@@ -274,6 +280,7 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(0),
             LOW,
             "Pause before the first retry. It doubles with each further one.",
+            "Increase it if retries burden the brokers.",
         ),
         ConfigKey(
             "retry.backoff.max.ms",
@@ -282,6 +289,7 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(0),
             LOW,
             "Longest pause before a retry.",
+            "Increase it if retries burden the brokers.",
         ),
         ConfigKey(
             "max.in.flight.requests.per.connection",
@@ -290,7 +298,8 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(1),
             LOW,
             "Requests to one broker without an answer. At most 5 with idempotence. Without "
-            "idempotence, more than 1 can reorder records. Leave it.",
+            "idempotence, more than 1 can reorder records.",
+            "Leave it; without idempotence, set 1 to keep the order.",
         ),
         flag(
             "enable.idempotence",
@@ -298,14 +307,15 @@ PRODUCER_CONFIG = ConfigDef(
             LOW,
             "Lets brokers recognise a repeated batch, so that the producer's retries neither "
             "duplicate nor reorder records. Needs kafka.acks=all and kafka.retries.",
+            "Set false only if brokers before Kafka 2.8 do not grant IDEMPOTENT_WRITE.",
         ),
         choice(
             "compression.type",
             "none",
             CODECS,
             HIGH,
-            "Codec of record batches: none, gzip, snappy, lz4 or zstd. Set lz4 or zstd to send "
-            "and store fewer bytes.",
+            "Codec of record batches: none, gzip, snappy, lz4 or zstd.",
+            "Set lz4 or zstd to send and store fewer bytes.",
         ),
         ConfigKey(
             "compression.gzip.level",
@@ -314,7 +324,8 @@ PRODUCER_CONFIG = ConfigDef(
             _gzip_level,
             MEDIUM,
             "1 (fast) to 9 (small), -1 for the default. Levels up to 3, and the default, use "
-            "ISA-L's faster deflate. Change it only after a measurement.",
+            "ISA-L's faster deflate.",
+            "Change it only after a measurement.",
         ),
         ConfigKey(
             "compression.lz4.level",
@@ -323,6 +334,7 @@ PRODUCER_CONFIG = ConfigDef(
             between(1, 17),
             MEDIUM,
             "9 is LZ4's fast compressor, as in the Java client. Any other level is LZ4 HC.",
+            "Change it only after a measurement.",
         ),
         ConfigKey(
             "compression.zstd.level",
@@ -330,14 +342,15 @@ PRODUCER_CONFIG = ConfigDef(
             3,
             between(-131072, 22),
             MEDIUM,
-            "Negative (fast) to 22 (small). Change it only after a measurement.",
+            "Negative (fast) to 22 (small).",
+            "Change it only after a measurement.",
         ),
         flag(
             "partitioner.ignore.keys",
             False,
             MEDIUM,
-            "Spreads records over partitions regardless of their keys. Set it if a few keys have "
-            "most records, and their order does not matter.",
+            "Spreads records over partitions regardless of their keys.",
+            "Set it if a few keys have most records, and their order does not matter.",
         ),
         ConfigKey(
             "partitioner",
@@ -348,6 +361,7 @@ PRODUCER_CONFIG = ConfigDef(
             "Partition of rows that name none. default: murmur2 of the key, sticky without a "
             "key, as in Java. round-robin. murmur3: mmh3 of the key. crc32: librdkafka's "
             "consistent_random. `package.module:callable`: docs/your-own-code.md.",
+            "Change it if partitions must match those of another client, or follow your own rule.",
             "partitioner.class",
             "A Java class cannot run here.",
             canonical_case(*PARTITIONERS),
@@ -357,6 +371,7 @@ PRODUCER_CONFIG = ConfigDef(
             True,
             LOW,
             "Rows without a key prefer partitions whose brokers have fewer waiting batches.",
+            "Set false if partitions must get equal shares.",
         ),
         ConfigKey(
             "partitioner.availability.timeout.ms",
@@ -366,14 +381,15 @@ PRODUCER_CONFIG = ConfigDef(
             LOW,
             "Rows without a key avoid partitions whose broker has kept batches waiting for this "
             "long. 0: never.",
+            "Set it if one slow broker holds up tasks.",
         ),
         flag(
             "partitioner.rack.aware",
             False,
             LOW,
-            "Rows without a key go to partitions whose leader is in kafka.client.rack, and to "
-            "all while that rack has no leader (KIP-1123). Rows with a key never move. Set it if "
-            "traffic between zones costs money.",
+            "Rows without a key go to partitions whose leader is in kafka.client.rack, and to all "
+            "while that rack has no leader (KIP-1123). Rows with a key never move.",
+            "Set it if traffic between zones costs money.",
         ),
         ConfigKey(
             "metadata.max.age.ms",
@@ -381,8 +397,8 @@ PRODUCER_CONFIG = ConfigDef(
             300000,
             at_least(0),
             LOW,
-            "Time after which cluster metadata is refreshed without an error. Decrease it to see "
-            "new partitions sooner.",
+            "Time after which cluster metadata is refreshed without an error.",
+            "Decrease it to see new partitions sooner.",
         ),
         ConfigKey(
             "metadata.max.idle.ms",
@@ -391,6 +407,7 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(5000),
             LOW,
             "Time without a row after which a topic's metadata is dropped.",
+            "Increase it if a task writes to a topic less often.",
         ),
         choice(
             "metadata.recovery.strategy",
@@ -399,6 +416,7 @@ PRODUCER_CONFIG = ConfigDef(
             LOW,
             "rebootstrap asks kafka.bootstrap.servers again if no known broker can be reached; "
             "none does not.",
+            "Set none if those addresses may lead to another cluster.",
         ),
         ConfigKey(
             "metadata.recovery.rebootstrap.trigger.ms",
@@ -407,13 +425,14 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(0),
             LOW,
             "Time without metadata after which the client asks kafka.bootstrap.servers again.",
+            "Decrease it if brokers often get new addresses.",
         ),
         flag(
             "metadata.cluster.check.enable",
             True,
             LOW,
-            "Lets brokers reject a connection for another cluster or broker (KIP-1242). No "
-            "effect on brokers before Kafka 4.4, or with kafka.metadata.recovery.strategy=none. "
+            "Lets brokers reject a connection for another cluster or broker (KIP-1242). No effect "
+            "on brokers before Kafka 4.4, or with kafka.metadata.recovery.strategy=none.",
             "Leave it.",
         ),
         ConfigKey(
@@ -422,9 +441,9 @@ PRODUCER_CONFIG = ConfigDef(
             "use_all_dns_ips",
             one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
             MEDIUM,
-            "use_all_dns_ips tries all addresses of a name. Set "
-            "resolve_canonical_bootstrap_servers_only for Kerberos: it replaces bootstrap "
+            "use_all_dns_ips tries all addresses of a name. The other value replaces bootstrap "
             "addresses by their canonical names.",
+            "Set resolve_canonical_bootstrap_servers_only for Kerberos.",
         ),
         ConfigKey(
             "transaction.timeout.ms",
@@ -434,6 +453,7 @@ PRODUCER_CONFIG = ConfigDef(
             LOW,
             "Time after which brokers abort an open transaction. It must exceed any batch, and "
             "the driver's restart in the middle of a commit. Only for exactly-once.",
+            "Decrease it if the brokers' transaction.max.timeout.ms is less.",
             difference="With exactly-once the default is 900000.",
         ),
         ConfigKey(
@@ -442,8 +462,8 @@ PRODUCER_CONFIG = ConfigDef(
             "pykafka-sink",
             None,
             MEDIUM,
-            "Name of the client in the brokers' logs, metrics and quotas. Change it if quotas or "
-            "metrics must separate queries.",
+            "Name of the client in the brokers' logs, metrics and quotas.",
+            "Change it if quotas or metrics must separate queries.",
             "producer-N",
             "Tasks are short: with a number per producer, each would be another client for quotas.",
         ),
@@ -453,8 +473,8 @@ PRODUCER_CONFIG = ConfigDef(
             540000,
             None,
             MEDIUM,
-            "Closes a connection after this time without use. -1: never. Set it below the idle "
-            "limit of a firewall or load balancer.",
+            "Closes a connection after this time without use. -1: never.",
+            "Set it below the idle limit of a firewall or load balancer.",
         ),
         ConfigKey(
             "reconnect.backoff.ms",
@@ -463,6 +483,7 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(0),
             LOW,
             "Pause before a lost connection is tried again. It doubles with each failure.",
+            "Increase it if reconnecting clients burden the brokers.",
         ),
         ConfigKey(
             "reconnect.backoff.max.ms",
@@ -471,6 +492,7 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(0),
             LOW,
             "Longest pause before a lost connection is tried again.",
+            "Increase it if reconnecting clients burden the brokers.",
         ),
         ConfigKey(
             "socket.connection.setup.timeout.ms",
@@ -478,7 +500,7 @@ PRODUCER_CONFIG = ConfigDef(
             10000,
             at_least(1),
             MEDIUM,
-            "Time limit for TCP, TLS and SASL of a new connection. It doubles with each failure. "
+            "Time limit for TCP, TLS and SASL of a new connection. It doubles with each failure.",
             "Increase it for slow networks or logins.",
         ),
         ConfigKey(
@@ -488,6 +510,7 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(1),
             MEDIUM,
             "Longest time limit for a new connection.",
+            "Increase it for very slow networks or logins.",
         ),
         ConfigKey(
             "send.buffer.bytes",
@@ -496,6 +519,7 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(-1),
             MEDIUM,
             "TCP send buffer. -1: the operating system decides.",
+            "Set it only after a measurement over a long distance.",
             131072,
             "The operating system adapts the buffer to the connection, which saves CPU and time.",
         ),
@@ -506,21 +530,22 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(-1),
             MEDIUM,
             "TCP receive buffer. -1: the operating system decides.",
+            "Leave it: the answers of brokers are small.",
         ),
         flag(
             "allow.auto.create.topics",
             True,
             LOW,
-            "Asks brokers to create missing topics, which they do with "
-            "auto.create.topics.enable. Set false to reject a missing topic and see existing "
-            "topics with similar names.",
+            "Asks brokers to create missing topics, which they do with auto.create.topics.enable.",
+            "Set false to reject a missing topic and see existing topics with similar names.",
         )._replace(difference="The Java producer always asks; Kafka's consumer has this option."),
         flag(
             "enable.metrics.push",
             True,
             LOW,
             "Pushes metrics of each task's producer to brokers that have a plugin and a "
-            "subscription for them (KIP-714). Set false to push nothing.",
+            "subscription for them (KIP-714).",
+            "Set false to push nothing.",
         ),
         ConfigKey(
             "client.rack",
@@ -530,6 +555,7 @@ PRODUCER_CONFIG = ConfigDef(
             LOW,
             "Rack or zone of a task, for kafka.partitioner.rack.aware and pushed metrics. Each "
             "task resolves ${env:AZ} or ${file:/path:key} on its own machine.",
+            "Set it if zones matter.",
             takes_references=True,
         ),
     ],

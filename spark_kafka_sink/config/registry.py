@@ -107,6 +107,7 @@ def _references_key(part: str) -> ConfigKey:
         '`[{"name": …, "subject": …, "version": …}]`. Without version: the latest when the '
         "query starts. For Protobuf: subjects of imported files that are registered under "
         "another name.",
+        "Set it if the schema uses types of other subjects.",
     )
 
 
@@ -121,6 +122,7 @@ def _strategy(part: str) -> ConfigKey:
         "the record's full name. TopicRecordNameStrategy: both, with a hyphen. Java's class "
         "names are accepted. `package.module:function` is called on the driver with topic (None "
         "if a column has it), is_key and record_name.",
+        "Change it if a topic holds records of several types.",
         convert=_simple_name,
     )
 
@@ -128,7 +130,8 @@ def _strategy(part: str) -> ConfigKey:
 def _registry_ssl_key(key: ConfigKey) -> ConfigKey:
     """Return a TLS option of broker connections as an option of registry connections."""
     doc = f"As kafka.{key.name}, for the driver's connections to the registry."
-    return key._replace(name=REGISTRY_PREFIX + key.name, doc=doc, importance=LOW)
+    when = "Set it if the registry needs it."
+    return key._replace(name=REGISTRY_PREFIX + key.name, doc=doc, when=when, importance=LOW)
 
 
 REGISTRY_KEYS = (
@@ -140,6 +143,7 @@ REGISTRY_KEYS = (
         HIGH,
         "Addresses of a schema registry with Confluent's REST API. If one does not answer, the "
         "driver asks the next. Tasks never ask.",
+        "Set it to use a registry.",
         takes_references=True,
         hides_value=True,
     ),
@@ -147,14 +151,15 @@ REGISTRY_KEYS = (
         "auto.register.schemas",
         True,
         HIGH,
-        "Registers the schema if its subject does not have it. Set false if it must exist already.",
+        "Registers the schema if its subject does not have it.",
+        "Set false if the schema must exist already.",
     ),
     flag(
         "use.latest.version",
         False,
         MEDIUM,
-        "Writes with the latest schema of the subject instead of a derived one. Registers "
-        "nothing. Set it if others register the schemas.",
+        "Writes with the latest schema of the subject instead of a derived one. Registers nothing.",
+        "Set it if others register the schemas.",
     ),
     ConfigKey(
         "use.latest.with.metadata",
@@ -164,6 +169,7 @@ REGISTRY_KEYS = (
         LOW,
         "Writes with the latest schema of the subject that has this metadata, as name=value. "
         "Registers nothing.",
+        "Set it if a subject has schemas for several applications.",
     ),
     flag(
         "latest.compatibility.strict",
@@ -171,6 +177,7 @@ REGISTRY_KEYS = (
         LOW,
         "With use.latest.version, rejects columns that the schema does not have. With false, "
         "avro and protobuf omit them, and json is not compared with the schema.",
+        "Set false if the schema lacks columns on purpose.",
     ),
     ConfigKey(
         "use.schema.id",
@@ -179,6 +186,7 @@ REGISTRY_KEYS = (
         at_least(0),
         MEDIUM,
         "Writes values with the registry's schema of this id. Registers nothing.",
+        "Set it if values must keep one version of a schema.",
     ),
     ConfigKey(
         "key.use.schema.id",
@@ -187,6 +195,7 @@ REGISTRY_KEYS = (
         at_least(0),
         LOW,
         "Writes keys with the registry's schema of this id. Registers nothing.",
+        "Set it if keys must keep one version of a schema.",
     ),
     flag(
         "id.compatibility.strict",
@@ -194,13 +203,15 @@ REGISTRY_KEYS = (
         LOW,
         "With use.schema.id or key.use.schema.id, rejects columns that the schema does not have. "
         "With false, avro and protobuf omit them, and json is not compared with the schema.",
+        "Set false if the schema lacks columns on purpose.",
     ),
     flag(
         "normalize.schemas",
         False,
         LOW,
         "Lets the registry normalise a schema before it looks for it, so that equivalent schemas "
-        "match. Set it if schemas differ only in their layout.",
+        "match.",
+        "Set it if schemas differ only in their layout.",
     ),
     _references_key("value"),
     _references_key("key"),
@@ -214,8 +225,14 @@ REGISTRY_KEYS = (
         "Source of user and password. URL: schema.registry.url. USER_INFO: "
         "schema.registry.basic.auth.user.info. SASL_INHERIT: kafka.sasl.*. Default: USER_INFO if "
         "that option is set, else URL.",
+        "Set SASL_INHERIT if the registry has the same users as the brokers.",
     ),
-    secret(f"{_BASIC}user.info", MEDIUM, "User and password, as user:password."),
+    secret(
+        f"{_BASIC}user.info",
+        MEDIUM,
+        "User and password, as user:password.",
+        "Set it if the registry asks for a password.",
+    ),
     choice(
         f"{_BEARER}credentials.source",
         None,
@@ -223,26 +240,48 @@ REGISTRY_KEYS = (
         MEDIUM,
         "Source of a bearer token. STATIC_TOKEN: schema.registry.bearer.auth.token. OAUTHBEARER: "
         "an issuer, by client credentials. Default: the one that is set.",
+        "Set it only if both a token and an issuer are set.",
     ),
-    secret(f"{_BEARER}token", MEDIUM, "A bearer token for the registry."),
+    secret(
+        f"{_BEARER}token",
+        MEDIUM,
+        "A bearer token for the registry.",
+        "Set it for a token that does not change.",
+    ),
     optional_text(
         f"{_BEARER}issuer.endpoint.url",
         MEDIUM,
         "Token endpoint of the issuer.",
+        "Set it if an issuer grants the registry's tokens.",
         takes_references=True,
     ),
-    optional_text(f"{_BEARER}client.id", MEDIUM, "Client id at the issuer.", takes_references=True),
-    secret(f"{_BEARER}client.secret", MEDIUM, "Client secret at the issuer."),
-    optional_text(f"{_BEARER}scope", LOW, "Scope to request from the issuer."),
+    optional_text(
+        f"{_BEARER}client.id",
+        MEDIUM,
+        "Client id at the issuer.",
+        "Set it with the issuer.",
+        takes_references=True,
+    ),
+    secret(
+        f"{_BEARER}client.secret", MEDIUM, "Client secret at the issuer.", "Set it with the issuer."
+    ),
+    optional_text(
+        f"{_BEARER}scope",
+        LOW,
+        "Scope to request from the issuer.",
+        "Set it if the issuer requires one.",
+    ),
     optional_text(
         f"{_BEARER}logical.cluster",
         LOW,
         "Confluent Cloud: the registry's id (lsrc-…), sent as header target-sr-cluster.",
+        "Set it with a token.",
     ),
     optional_text(
         f"{_BEARER}identity.pool.id",
         LOW,
         "Confluent Cloud: the id of an identity pool, sent as header Confluent-Identity-Pool-Id.",
+        "Set it if your tokens belong to a pool.",
     ),
     ConfigKey(
         f"{REGISTRY_PREFIX}timeout.ms",
@@ -252,6 +291,7 @@ REGISTRY_KEYS = (
         LOW,
         "Time limit of all attempts at all addresses. One request may take a third of it, or "
         "5000 if that is more.",
+        "Increase it for a slow registry.",
     ),
     *(_registry_ssl_key(key) for key in SSL_KEYS if key.name != "ssl.engine.factory.class"),
 )

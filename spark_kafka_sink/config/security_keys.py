@@ -84,7 +84,9 @@ def _tls_version(text: str) -> str:
 
 def _store_type(name: str) -> ConfigKey:
     """Return the option for the type of a store."""
-    key = choice(name, None, STORE_TYPES, MEDIUM, "JKS, PKCS12 or PEM.")
+    key = choice(
+        name, None, STORE_TYPES, MEDIUM, "JKS, PKCS12 or PEM.", "Leave it: the file shows its type."
+    )
     return key._replace(java_default="JKS", difference=_BY_CONTENT)
 
 
@@ -92,54 +94,59 @@ SSL_KEYS = [
     optional_text(
         "ssl.truststore.location",
         HIGH,
-        "File with the trusted authorities, PEM, PKCS12 or JKS, on the driver and every "
-        "executor. A name without a folder is also searched among the files of `spark-submit "
-        "--files`. Without a trust store, the system's authorities are trusted. Set it if the "
-        "brokers' authority is your own.",
+        "File with the trusted authorities, PEM, PKCS12 or JKS, on the driver and every executor. "
+        "A name without a folder is also searched among the files of `spark-submit --files`. "
+        "Without a trust store, the system's authorities are trusted.",
+        "Set it if the brokers' authority is your own.",
         takes_references=True,
     ),
     secret(
         "ssl.truststore.password",
         HIGH,
-        "Password of a PKCS12 or JKS trust store. Without it a JKS file is read, but not checked "
-        "for changes. PEM files have none.",
+        "Password of the trust store. Without it a JKS file is read, but not checked for changes. "
+        "PEM files have none.",
+        "Set it for a PKCS12 or JKS file.",
     ),
     secret(
         "ssl.truststore.certificates",
         HIGH,
         "Trusted certificates as PEM text, instead of a file. Line ends may be blanks or \\n, as "
         "properties files leave them.",
+        "Set it if the certificates come as text, such as from a secret.",
     ),
     _store_type("ssl.truststore.type"),
     optional_text(
         "ssl.keystore.location",
         HIGH,
         "File with this client's private key and certificate chain: PKCS12, JKS, or PEM with "
-        "both. Set it if the brokers require client certificates. New connections use a changed "
-        "file; from the next task on, all do.",
+        "both. New connections use a changed file; from the next task on, all do.",
+        "Set it if the brokers require client certificates.",
         takes_references=True,
     ),
     secret(
         "ssl.keystore.password",
         HIGH,
-        "Password of a PKCS12 or JKS key store. PEM files have none.",
+        "Password of the key store. PEM files have none.",
+        "Set it for a PKCS12 or JKS file.",
     ),
     secret(
         "ssl.keystore.key",
         HIGH,
-        "Private key as PEM text (PKCS#8, encrypted or not), instead of a file. Needs "
-        "kafka.ssl.keystore.certificate.chain.",
+        "Private key as PEM text (PKCS#8, encrypted or not), instead of a file.",
+        "Set it with kafka.ssl.keystore.certificate.chain, if both come as text.",
     ),
     secret(
         "ssl.keystore.certificate.chain",
         HIGH,
-        "Certificate chain of kafka.ssl.keystore.key, as PEM text.",
+        "Certificate chain of the private key, as PEM text.",
+        "Set it with kafka.ssl.keystore.key.",
     ),
     _store_type("ssl.keystore.type"),
     secret(
         "ssl.key.password",
         HIGH,
         "Password of the private key. Without it, the key store's is tried.",
+        "Set it if the key has a password of its own.",
     ),
     ConfigKey(
         "ssl.endpoint.identification.algorithm",
@@ -149,6 +156,7 @@ SSL_KEYS = [
         LOW,
         "https: a broker's certificate must name its host. Empty: only the chain is checked. "
         "librdkafka's none means empty.",
+        "Empty it only if certificates do not name their brokers.",
         convert=lambda text: "" if text.lower() == "none" else canonical_case("https")(text),
     ),
     ConfigKey(
@@ -163,6 +171,7 @@ SSL_KEYS = [
         MEDIUM,
         "Newest TLS version: TLSv1.3, or TLSv1.2, which forbids 1.3 even if it is enabled. TLS "
         "and SSL mean TLSv1.3.",
+        "Set TLSv1.2 only to forbid 1.3.",
         convert=_tls_version,
     ),
     ConfigKey(
@@ -172,6 +181,7 @@ SSL_KEYS = [
         _protocols,
         MEDIUM,
         "Allowed versions. Empty: both. Older versions in the list are ignored.",
+        "Set one version to forbid the other.",
     ),
     ConfigKey(
         "ssl.cipher.suites",
@@ -180,8 +190,8 @@ SSL_KEYS = [
         _suites,
         LOW,
         "Allowed cipher suites, by IANA's names as in Java, such as "
-        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384. Empty: OpenSSL's defaults. Set it only if a "
-        "policy requires it.",
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384. Empty: OpenSSL's defaults.",
+        "Set it only if a policy requires it.",
     ),
     ConfigKey(
         "ssl.engine.factory.class",
@@ -190,6 +200,7 @@ SSL_KEYS = [
         one_of_classes(ENGINE_FACTORIES, "the other kafka.ssl.* options"),
         LOW,
         "Only Kafka's own DefaultSslEngineFactory is accepted. It changes nothing.",
+        "Leave it out.",
         convert=simple_name(ENGINE_FACTORIES),
     ),
 ]
@@ -207,6 +218,7 @@ SASL_KEYS = [
         MECHANISMS,
         MEDIUM,
         "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI (Kerberos) or AWS_MSK_IAM.",
+        "Set the mechanism of your login, unless it is Kerberos.",
     ),
     secret(
         "sasl.jaas.config",
@@ -215,20 +227,24 @@ SASL_KEYS = [
         '`org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" '
         'password="${env:KAFKA_PASSWORD}";`. Databricks\' names (kafkashaded.org.apache.kafka…) '
         "are accepted, too.",
+        "Set it for Kerberos, or if you have such a text.",
     ),
     optional_text(
         "sasl.username",
         MEDIUM,
-        "User of PLAIN or SCRAM, instead of kafka.sasl.jaas.config. The name is librdkafka's; "
-        "Java has no such option.",
+        "User name, instead of kafka.sasl.jaas.config. The option's name is librdkafka's; Java "
+        "has no such option.",
+        "Set it with PLAIN or SCRAM.",
         takes_references=True,
     ),
-    secret("sasl.password", MEDIUM, "Password of kafka.sasl.username."),
+    secret(
+        "sasl.password", MEDIUM, "Password of kafka.sasl.username.", "Set it with the user name."
+    ),
     optional_text(
         "sasl.kerberos.service.name",
         MEDIUM,
-        "First part of the brokers' Kerberos principal, usually kafka. GSSAPI needs it, here or "
-        "as serviceName in kafka.sasl.jaas.config.",
+        "First part of the brokers' Kerberos principal, usually kafka.",
+        "Set it with GSSAPI, here or as serviceName in kafka.sasl.jaas.config.",
         takes_references=True,
     ),
     ConfigKey(
@@ -238,6 +254,7 @@ SASL_KEYS = [
         at_least(0),
         LOW,
         "Shortest time in milliseconds between two Kerberos logins.",
+        "Decrease it if tickets expire within minutes.",
     ),
     ConfigKey(
         "sasl.client.callback.handler.class",
@@ -250,7 +267,8 @@ SASL_KEYS = [
         ),
         MEDIUM,
         "Only software.amazon.msk.auth.iam.IAMClientCallbackHandler and "
-        "IAMOAuthBearerLoginCallbackHandler are accepted. MSK needs neither here.",
+        "IAMOAuthBearerLoginCallbackHandler are accepted.",
+        "Leave it out: MSK needs neither here.",
         convert=simple_name(CLIENT_HANDLERS),
     ),
     ConfigKey(
@@ -260,8 +278,8 @@ SASL_KEYS = [
         one_of_classes(LOGIN_HANDLERS, TOKEN_PROVIDER_ADVICE),
         MEDIUM,
         "Only Kafka's OAuthBearerLoginCallbackHandler, by its old and new names, and MSK's "
-        "IAMOAuthBearerLoginCallbackHandler are accepted. MSK's handler selects AWS_MSK_IAM. "
-        "OAUTHBEARER needs no handler.",
+        "IAMOAuthBearerLoginCallbackHandler are accepted. MSK's handler selects AWS_MSK_IAM.",
+        "Leave it out: OAUTHBEARER and AWS_MSK_IAM need no handler.",
         convert=simple_name(LOGIN_HANDLERS),
     ),
     ConfigKey(
@@ -271,6 +289,7 @@ SASL_KEYS = [
         one_of_classes(LOGIN_CLASSES, "leave it out"),
         MEDIUM,
         "Only Kafka's own login classes are accepted. They change nothing.",
+        "Leave it out.",
         convert=simple_name(LOGIN_CLASSES),
     ),
     ConfigKey(
@@ -280,6 +299,7 @@ SASL_KEYS = [
         between(0.5, 1.0),
         LOW,
         "Part of an OAUTHBEARER token's life after which it is renewed.",
+        "Decrease it if tokens are withdrawn before they expire.",
     ),
     ConfigKey(
         "sasl.login.refresh.window.jitter",
@@ -288,6 +308,7 @@ SASL_KEYS = [
         between(0.0, 0.25),
         LOW,
         "Largest random delay of the renewal, as a part of the token's life.",
+        "Increase it if many processes renew at the same moment.",
     ),
     ConfigKey(
         "sasl.login.refresh.min.period.seconds",
@@ -297,6 +318,7 @@ SASL_KEYS = [
         LOW,
         "Shortest time between two renewals. If this and kafka.sasl.login.refresh.buffer.seconds "
         "together exceed the token's remaining life, both are ignored.",
+        "Increase it if the provider limits requests.",
     ),
     ConfigKey(
         "sasl.login.refresh.buffer.seconds",
@@ -305,6 +327,7 @@ SASL_KEYS = [
         between(0, 3600),
         LOW,
         "Latest renewal, in seconds before the token expires.",
+        "Increase it if the provider may be unavailable for longer.",
     ),
     ConfigKey(
         "sasl.login.connect.timeout.ms",
@@ -313,6 +336,7 @@ SASL_KEYS = [
         at_least(1),
         LOW,
         "Time limit for a connection to the token endpoint; 10 s if it is not set.",
+        "Increase it for a slow network.",
         difference="Java waits for as long as the operating system does.",
     ),
     ConfigKey(
@@ -322,6 +346,7 @@ SASL_KEYS = [
         at_least(1),
         LOW,
         "Time limit for the complete answer of the token endpoint; 10 s if it is not set.",
+        "Increase it for a slow provider.",
         difference="Java waits without limit.",
     ),
     ConfigKey(
@@ -332,6 +357,7 @@ SASL_KEYS = [
         LOW,
         "Pause before the token endpoint is asked again after a temporary error. It doubles with "
         "each error.",
+        "Increase it if the provider limits requests.",
     ),
     ConfigKey(
         "sasl.login.retry.backoff.max.ms",
@@ -340,6 +366,7 @@ SASL_KEYS = [
         at_least(0),
         LOW,
         "Time limit of all attempts at the token endpoint, and the longest pause.",
+        "Increase it if the provider may be unavailable for longer.",
     ),
 ]
 
@@ -368,6 +395,7 @@ OAUTH_KEYS = [
         _url,
         MEDIUM,
         "The provider's token endpoint, or file:/path of a file that holds a token.",
+        "Set it with OAUTHBEARER, unless your own callable gets tokens.",
         takes_references=True,
         hides_value=True,  # a URL may hold a password
     ),
@@ -375,12 +403,14 @@ OAUTH_KEYS = [
         "sasl.oauthbearer.client.credentials.client.id",
         MEDIUM,
         "Client id at the provider. It overrides clientId in kafka.sasl.jaas.config.",
+        "Set it if the provider grants tokens for client credentials.",
         takes_references=True,
     ),
     secret(
         "sasl.oauthbearer.client.credentials.client.secret",
         MEDIUM,
         "Secret of the client id. It overrides clientSecret in kafka.sasl.jaas.config.",
+        "Set it with the client id.",
     ),
     ConfigKey(
         "sasl.oauthbearer.scope",
@@ -389,6 +419,7 @@ OAUTH_KEYS = [
         None,
         MEDIUM,
         "Scopes to request, separated by blanks. It overrides scope in kafka.sasl.jaas.config.",
+        "Set it if the provider requires one.",
         takes_references=True,
     ),
     ConfigKey(
@@ -399,13 +430,14 @@ OAUTH_KEYS = [
         MEDIUM,
         "Your own Python callable that returns tokens, as `package.module:callable`. It replaces "
         "the other token options. Java has no such option.",
+        "Set it if no other option gets your provider's tokens.",
     ),
     flag(
         "sasl.oauthbearer.header.urlencode",
         False,
         LOW,
-        "Encodes id and secret for URLs in the Authorization header (RFC 6749). Set it if your "
-        "provider requires it.",
+        "Encodes id and secret for URLs in the Authorization header (RFC 6749).",
+        "Set it if your provider requires it.",
     ),
     ConfigKey(
         "sasl.oauthbearer.jwt.retriever.class",
@@ -416,6 +448,7 @@ OAUTH_KEYS = [
         "Request for a token: ClientCredentialsJwtRetriever, JwtBearerJwtRetriever or "
         "FileJwtRetriever. DefaultJwtRetriever chooses FileJwtRetriever for a file: URL, else "
         "ClientCredentialsJwtRetriever.",
+        "Set JwtBearerJwtRetriever if your provider grants tokens for an assertion (RFC 7523).",
         convert=simple_name(JWT_RETRIEVERS),
     ),
     ConfigKey(
@@ -424,8 +457,9 @@ OAUTH_KEYS = [
         VALIDATORS[0],
         one_of_classes(JWT_VALIDATORS, "leave it out: the brokers check the signature"),
         MEDIUM,
-        "Check of a token before it is sent: DefaultJwtValidator or ClientJwtValidator, which "
-        "are the same here. Only brokers check the signature.",
+        "Check of a token before it is sent: DefaultJwtValidator or ClientJwtValidator. Only "
+        "brokers check the signature.",
+        "Leave it: both do the same here.",
         convert=simple_name(JWT_VALIDATORS),
     ),
     ConfigKey(
@@ -435,6 +469,7 @@ OAUTH_KEYS = [
         non_empty,
         LOW,
         "Claim with a token's scopes.",
+        "Set it if tokens use another claim.",
     ),
     ConfigKey(
         "sasl.oauthbearer.sub.claim.name",
@@ -443,6 +478,7 @@ OAUTH_KEYS = [
         non_empty,
         LOW,
         "Claim with a token's principal.",
+        "Set it if tokens use another claim.",
     ),
     choice(
         f"{_ASSERTION}algorithm",
@@ -450,11 +486,13 @@ OAUTH_KEYS = [
         _ALGORITHMS,
         MEDIUM,
         "Signature of an assertion: RS256 or ES256.",
+        "Set ES256 for an elliptic-curve key.",
     ),
     optional_text(
         f"{_ASSERTION}claim.aud",
         MEDIUM,
         "Claim aud, the audience of an assertion.",
+        "Set it to sign assertions.",
         takes_references=True,
     ),
     ConfigKey(
@@ -464,12 +502,14 @@ OAUTH_KEYS = [
         between(0, 86_400),
         LOW,
         "Validity of an assertion in seconds.",
+        "Change it if your provider limits it.",
     ),
     optional_text(
         f"{_ASSERTION}claim.iss",
         MEDIUM,
         "Claim iss, the issuer of an assertion. With ClientCredentialsJwtRetriever, a signed "
         "assertion then replaces the client secret.",
+        "Set it to sign assertions.",
         takes_references=True,
     ),
     flag(
@@ -477,6 +517,7 @@ OAUTH_KEYS = [
         False,
         MEDIUM,
         "Adds a unique id, claim jti, to each assertion.",
+        "Set it if your provider requires it.",
     ),
     ConfigKey(
         f"{_ASSERTION}claim.nbf.seconds",
@@ -484,12 +525,14 @@ OAUTH_KEYS = [
         60,
         between(0, 3_600),
         LOW,
-        "Seconds before now from which an assertion is valid, for clocks that differ.",
+        "Seconds before now from which an assertion is valid.",
+        "Increase it if clocks differ by more.",
     ),
     optional_text(
         f"{_ASSERTION}claim.sub",
         MEDIUM,
         "Claim sub, the subject of an assertion.",
+        "Set it to sign assertions.",
         takes_references=True,
     ),
     optional_text(
@@ -497,23 +540,27 @@ OAUTH_KEYS = [
         MEDIUM,
         "File with an assertion from another program. It overrides the other assertion options. "
         "A changed file is read again.",
+        "Set it if another program makes assertions.",
         takes_references=True,
     ),
     optional_text(
         f"{_ASSERTION}private.key.file",
         MEDIUM,
         "PEM file with the private key that signs assertions. A changed file is read again.",
+        "Set it to sign assertions.",
         takes_references=True,
     ),
     secret(
         f"{_ASSERTION}private.key.passphrase",
         MEDIUM,
-        "Password of that private key, if it is encrypted.",
+        "Password of that private key.",
+        "Set it if the key is encrypted.",
     ),
     optional_text(
         f"{_ASSERTION}template.file",
         MEDIUM,
         "JSON file with more headers and claims for assertions.",
+        "Set it if your provider requires more.",
         takes_references=True,
     ),
 ]
@@ -537,6 +584,7 @@ _PROTOCOL = ConfigKey(
     _protocol,
     MEDIUM,
     "PLAINTEXT, SSL (which is TLS), SASL_PLAINTEXT or SASL_SSL. The last two add a login by SASL.",
+    "Set the protocol of the brokers' listener.",
     convert=canonical_case(*SECURITY_PROTOCOLS),
 )
 

@@ -58,12 +58,14 @@ DEAD_LETTER_KEYS = (
         "Treatment of a row that cannot be written, such as one that is too large. none fails "
         "the task. all writes the row to errors.deadletterqueue.topic.name: "
         "docs/dead-letters.md.",
+        "Set all if a bad row must not stop the query.",
     ),
     optional_text(
         "errors.deadletterqueue.topic.name",
         MEDIUM,
-        "Topic of dead letters, required for errors.tolerance=all. The sink creates it if it is "
-        "missing, with topic.creation.partitions.",
+        "Topic of dead letters. The sink creates it if it is missing, with "
+        "topic.creation.partitions.",
+        "Set it with errors.tolerance=all, which requires it.",
     ),
     ConfigKey(
         "errors.deadletterqueue.topic.replication.factor",
@@ -73,13 +75,15 @@ DEAD_LETTER_KEYS = (
         MEDIUM,
         "Replicas of that topic if the sink creates it. -1 uses the brokers' "
         "default.replication.factor and needs Kafka 2.4. Kafka Connect's default is 3.",
+        "Set it if the brokers' default does not fit.",
     ),
     flag(
         "errors.deadletterqueue.context.headers.enable",
         True,
         MEDIUM,
-        "Adds headers `__connect.errors.*` with the cause and the intended topic. Without them a "
-        "replay needs `--cause unknown` and `--to-topic`. Kafka Connect's default is false.",
+        "Adds headers `__connect.errors.*` with the cause and the intended topic. Kafka Connect's "
+        "default is false.",
+        "Leave it: without these headers a replay needs `--cause unknown` and `--to-topic`.",
     ),
     ConfigKey(
         "errors.deadletterqueue.max.ratio",
@@ -88,8 +92,8 @@ DEAD_LETTER_KEYS = (
         between(0, 1),
         MEDIUM,
         "Largest part of a task's rows that may become dead letters, rounded up to whole rows. "
-        "With more, the task fails and reports the causes. Increase it if more bad rows are "
-        "normal.",
+        "With more, the task fails and reports the causes.",
+        "Increase it if more bad rows are normal.",
     ),
     ConfigKey(
         "errors.deadletterqueue.max.rows",
@@ -98,13 +102,15 @@ DEAD_LETTER_KEYS = (
         at_least(0),
         LOW,
         "Largest number of dead letters of a task. With more, the task fails at once.",
+        "Set it if the ratio allows too many in large tasks.",
     ),
     flag(
         "errors.log.enable",
         False,
         LOW,
-        "Logs in the task how many dead letters each cause has, with an example. Keys, values "
-        "and headers are not logged. Set it to see causes in the tasks' logs.",
+        "Logs in the task how many dead letters each cause has, with an example. Keys, values and "
+        "headers are not logged.",
+        "Set it to see causes in the tasks' logs.",
     ),
 )
 
@@ -287,7 +293,8 @@ METRICS_KEYS = (
         LOW,
         "Logs one line per committed batch on the driver: records, bytes, time and the slowest "
         "step. With log.format=json it is the JSON line of metrics, at most 16 KiB. Aborts are "
-        "always logged. Set false if metrics.path is enough.",
+        "always logged.",
+        "Set false if metrics.path is enough.",
     ),
     ConfigKey(
         "metrics.path",
@@ -297,7 +304,8 @@ METRICS_KEYS = (
         MEDIUM,
         "File on the driver that gets the JSON line of every batch, with all partitions: "
         "docs/metrics.md. A URI such as `s3://bucket/folder` gets one file per line, on any file "
-        "system that pyarrow.fs knows. Set it to use reports.",
+        "system that pyarrow.fs knows.",
+        "Set it to use reports.",
         hides_value=True,
     ),
     ConfigKey(
@@ -307,8 +315,8 @@ METRICS_KEYS = (
         at_least(0),
         LOW,
         "Largest size of the file metrics.path. Before a line exceeds it, the sink renames the "
-        "file to `.1` and keeps five such files. 0: no limit. Set it for streams that run for "
-        "long.",
+        "file to `.1` and keeps five such files. 0: no limit.",
+        "Set it for streams that run for long.",
     ),
     ConfigKey(
         "metrics.prometheus.push.url",
@@ -317,7 +325,8 @@ METRICS_KEYS = (
         _problem_of_gateway,
         LOW,
         "Prometheus push gateway, e.g. `http://host:9091`, that gets the metrics after each "
-        "batch. Set it for batch jobs. Needs the extra metrics.",
+        "batch. Needs the extra metrics.",
+        "Set it for batch jobs.",
         hides_value=True,
     ),
     ConfigKey(
@@ -326,8 +335,8 @@ METRICS_KEYS = (
         "pykafka-sink",
         non_empty,
         LOW,
-        "Label job of the pushed metrics. Give each job its own: jobs with the same label "
-        "replace each other's metrics.",
+        "Label job of the pushed metrics.",
+        "Give each job its own: jobs with the same label replace each other's metrics.",
     ),
     flag(
         "metrics.otlp.enable",
@@ -336,6 +345,7 @@ METRICS_KEYS = (
         "Sends metrics and traces with OpenTelemetry's protocol over HTTP: docs/metrics.md. "
         "Default: true if metrics.otlp.endpoint is set. Variables OTEL_EXPORTER_OTLP_* of the "
         "driver replace options that are not set. Needs the extra otel.",
+        "Set true if only those variables name the collector.",
     ),
     ConfigKey(
         "metrics.otlp.endpoint",
@@ -345,6 +355,7 @@ METRICS_KEYS = (
         LOW,
         "Collector, e.g. `http://collector:4318`; the sink appends /v1/metrics and /v1/traces. "
         "Default: OTEL_EXPORTER_OTLP_ENDPOINT, else `http://localhost:4318`.",
+        "Set it to send to a collector.",
         hides_value=True,
     ),
     ConfigKey(
@@ -355,6 +366,7 @@ METRICS_KEYS = (
         LOW,
         "Headers of each request, as name=value,name=value with percent-encoded values, e.g. "
         "`Authorization=${env:OTLP_AUTHORIZATION}`. Default: OTEL_EXPORTER_OTLP_HEADERS.",
+        "Set it if the collector requires a key or a login.",
         takes_references=True,
     ),
     ConfigKey(
@@ -363,12 +375,14 @@ METRICS_KEYS = (
         list(OTLP_SIGNALS),
         _problem_of_signals,
         LOW,
-        "metrics, traces, or both.",
+        "Signals to send: metrics, traces, or both.",
+        "Set one if the collector does not take both.",
     ),
     optional_text(
         "metrics.otlp.service.name",
         LOW,
         "The resource's service.name. Default: OTEL_SERVICE_NAME, else pykafka-sink.",
+        "Set it to distinguish applications.",
     ),
     ConfigKey(
         "metrics.otlp.timeout.ms",
@@ -379,6 +393,7 @@ METRICS_KEYS = (
         "Time limit for sending metrics or a trace. The end of a job and a failed batch wait for "
         "it, 10 seconds at most; micro-batches do not wait. Default: OTEL_EXPORTER_OTLP_TIMEOUT "
         "in milliseconds, else 3000.",
+        "Increase it for a slow collector.",
     ),
 )
 
@@ -508,12 +523,14 @@ SINK_OPTIONS = ConfigDef(
             None,
             HIGH,
             "Topic of all rows. It overrides the topic column.",
+            "Set it unless a column names the topic of each row.",
         ),
         flag(
             "includeheaders",
             False,
             LOW,
             "No effect, as in Spark's own sink: a headers column is always written.",
+            "Leave it out; a job that comes from Spark's own sink may keep it.",
         ),
         choice(
             "delivery.guarantee",
@@ -523,19 +540,21 @@ SINK_OPTIONS = ConfigDef(
             "Promise when Spark repeats a task: docs/delivery.md. exactly-once needs "
             "transactional.id.prefix and Kafka 3.0; read_committed consumers see each row once. "
             "none waits for no broker: kafka.acks is 0 unless it is set.",
+            "Set exactly-once if readers must not see duplicates, and none only if records may be "
+            "lost.",
         ),
         optional_text(
             "transactional.id.prefix",
             HIGH,
-            "Start of a query's transactional ids, required for exactly-once. Keep it over "
-            "restarts, and give each query its own.",
+            "Start of a query's transactional ids.",
+            "Set it for exactly-once. Keep it over restarts, and give each query its own.",
         ),
         optional_text(
             "write.id",
             MEDIUM,
-            "Name of a repeated batch write with exactly-once, such as a scheduled job or "
-            "foreachBatch. The sink drops a write of this name whose write.version is not higher "
-            "than the last one.",
+            "Name of a batch write with exactly-once. The sink drops a write of this name whose "
+            "write.version is not higher than the last one.",
+            "Set it for a write that is repeated, such as a scheduled job or foreachBatch.",
         ),
         ConfigKey(
             "write.version",
@@ -543,7 +562,8 @@ SINK_OPTIONS = ConfigDef(
             None,
             at_least(0),
             MEDIUM,
-            "Number of this write of write.id. It must grow, as the batch id of foreachBatch does.",
+            "Number of this write of write.id.",
+            "Increase it with each write, as the batch id of foreachBatch does.",
         ),
         ConfigKey(
             "transaction.log.topic",
@@ -552,7 +572,8 @@ SINK_OPTIONS = ConfigDef(
             non_empty,
             MEDIUM,
             "Compacted topic for the drivers' decisions. The sink creates it if it is missing. "
-            "Queries may share it; give each team its own.",
+            "Queries may share it.",
+            "Change it to give each team its own.",
         ),
         ConfigKey(
             "transaction.log.missing",
@@ -560,9 +581,10 @@ SINK_OPTIONS = ConfigDef(
             "refuse",
             one_of("refuse", "accept"),
             MEDIUM,
-            "Behaviour if the decision log has no record of a query that is not new. refuse "
-            "stops the query, because the log may be lost. Set accept for one start, to move a "
-            "query from at-least-once to exactly-once.",
+            "Behaviour if the decision log has no record of a query that is not new. refuse stops "
+            "the query, because the log may be lost.",
+            "Set accept for one start, to move a query from at-least-once to exactly-once, or "
+            "after the log is lost for good.",
         ),
         ConfigKey(
             "transaction.replay",
@@ -571,7 +593,8 @@ SINK_OPTIONS = ConfigDef(
             one_of("compare", "drop"),
             MEDIUM,
             "Behaviour if Spark repeats a committed micro-batch. compare drops equal rows and "
-            "stops the query for other rows. Set drop if the query's rows differ each time.",
+            "stops the query for other rows.",
+            "Set drop if the query's rows differ each time.",
         ),
         ConfigKey(
             "transaction.log.replication.factor",
@@ -580,8 +603,8 @@ SINK_OPTIONS = ConfigDef(
             between(1, MAX_REPLICAS),
             MEDIUM,
             "Replicas of transaction.log.topic if the sink creates it; the sink rejects a topic "
-            "with fewer. Set 1 for a cluster of one broker, where a lost disk loses the "
-            "decisions. Its min.insync.replicas must be at least 2, or 1 with one replica.",
+            "with fewer. Its min.insync.replicas must be at least 2, or 1 with one replica.",
+            "Set 1 for a cluster of one broker, where a lost disk loses the decisions.",
         ),
         flag(
             "topic.creation.enable",
@@ -589,6 +612,7 @@ SINK_OPTIONS = ConfigDef(
             MEDIUM,
             "Creates missing topics with the topic.creation.* options. By default the brokers' "
             "auto.create.topics.enable decides.",
+            "Set it if brokers create no topics, or create them with the wrong settings.",
         ),
         ConfigKey(
             "topic.creation.partitions",
@@ -598,6 +622,7 @@ SINK_OPTIONS = ConfigDef(
             MEDIUM,
             "Partitions of a created topic. -1 uses the brokers' num.partitions and needs Kafka "
             "2.4.",
+            "Set it if the brokers' default does not fit.",
         ),
         ConfigKey(
             "topic.creation.replication.factor",
@@ -607,6 +632,7 @@ SINK_OPTIONS = ConfigDef(
             MEDIUM,
             "Replicas of a created topic. -1 uses the brokers' default.replication.factor and "
             "needs Kafka 2.4.",
+            "Set it if the brokers' default does not fit.",
         ),
         ConfigKey(
             "topic.creation.configs",
@@ -615,6 +641,7 @@ SINK_OPTIONS = ConfigDef(
             None,
             LOW,
             "Settings of a created topic, e.g. `retention.ms=86400000,min.insync.replicas=2`.",
+            "Set it if the brokers' defaults do not fit.",
         ),
         ConfigKey(
             "preflight.timeout.ms",
@@ -623,8 +650,8 @@ SINK_OPTIONS = ConfigDef(
             at_least(1),
             LOW,
             "Time limit of each step of the driver's check before the first task: login, a "
-            "bootstrap broker, an advertised address, the topic or its creation. Increase it for "
-            "slow networks or logins.",
+            "bootstrap broker, an advertised address, the topic or its creation.",
+            "Increase it for slow networks or logins.",
         ),
         ConfigKey(
             "max.bytes.per.second.per.task",
@@ -633,8 +660,9 @@ SINK_OPTIONS = ConfigDef(
             at_least(1),
             MEDIUM,
             "Compressed bytes that a task may send in a second; a query sends at most this times "
-            "its slots. Rows that wait for the limit do not expire. Consider the brokers' "
-            "quotas and maxOffsetsPerTrigger first.",
+            "its slots. Rows that wait for the limit do not expire.",
+            "Set it if a backfill must leave room for others. Consider the brokers' quotas and "
+            "maxOffsetsPerTrigger first.",
         ),
         ConfigKey(
             "interceptors",
@@ -644,6 +672,7 @@ SINK_OPTIONS = ConfigDef(
             MEDIUM,
             "Python classes, as `package.module:Class`, that see or change the rows: "
             "docs/your-own-code.md.",
+            "Set it to change, reject or count rows in your own code.",
         ),
         choice(
             "log.level",
@@ -653,6 +682,7 @@ SINK_OPTIONS = ConfigDef(
             "Minimum log level on the driver and in tasks: debug, info, warning or error. By "
             "default Python's logging decides, or info if it is not set up. All queries of a "
             "process share it.",
+            "Set debug to look for a fault, warning for fewer lines.",
         ),
         ConfigKey(
             "log.format",
@@ -662,6 +692,7 @@ SINK_OPTIONS = ConfigDef(
             LOW,
             "text or json. With json each line is a JSON document, and a batch's line holds its "
             "metrics. A logging format of the application takes precedence.",
+            "Set json if a log collector reads JSON.",
         ),
         *FORMAT_KEYS,
         *REGISTRY_KEYS,

@@ -27,7 +27,7 @@ def key(
     validator: Validator | None = None,
     name: str = "some.key",
 ) -> ConfigKey:
-    return ConfigKey(name, config_type, default, validator, Importance.LOW, "doc")
+    return ConfigKey(name, config_type, default, validator, Importance.LOW, "doc", "when")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,10 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 DOCUMENT = DOCS / "options.md"
 MOST_OF_OUR_OWN = 110
 MOST_WORDS = 48
+MOST_WORDS_OF_WHEN = 26
+ADVICE = re.compile(
+    r"(?:Set|Increase|Decrease|Change|Leave|Empty|Give) |For larger records, increase "
+)
 
 
 def test_the_document_is_up_to_date():
@@ -46,6 +50,24 @@ def test_parity_names_each_default_that_differs_from_javas() -> None:
 
 def test_each_meaning_is_short() -> None:
     assert {name: key.doc for name, key in KEYS.items() if len(key.doc.split()) > MOST_WORDS} == {}
+
+
+def test_each_option_says_when_to_change_it() -> None:
+    """In a sentence of its own: the meaning has no advice."""
+    assert {name: key.when for name, key in KEYS.items() if not ADVICE.match(key.when)} == {}
+    assert {name: key.when for name, key in KEYS.items() if not key.when.endswith(".")} == {}
+    assert {
+        name: key.when for name, key in KEYS.items() if len(key.when.split()) > MOST_WORDS_OF_WHEN
+    } == {}
+    advice_in_meaning = re.compile(r"(?:^|[.:] )(?:Set|Increase|Decrease|Change|Leave) ")
+    assert {name: key.doc for name, key in KEYS.items() if advice_in_meaning.search(key.doc)} == {}
+
+
+def test_each_row_shows_when_to_change_the_option() -> None:
+    rows = [row for row in render().splitlines() if row.startswith('| <a id="')]
+    shown = [ADVICE.match(row.rpartition("<br>")[2]) for row in rows]
+    assert [row for row, advice in zip(rows, shown) if advice is None] == []
+    assert {name for row in rows for name in re.findall(r'<a id="([^"]+)">', row)} >= set(KEYS)
 
 
 def test_each_option_of_our_own_has_its_reason() -> None:

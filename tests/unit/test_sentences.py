@@ -101,7 +101,7 @@ def faults(source: str) -> Iterator[tuple[int, str, str]]:
 
 _NO_PROSE = re.compile(r"^ *```.*?^ *```$|^#+ [^\n]*$|<!--.*?-->", re.MULTILINE | re.DOTALL)
 _END = re.compile(r"""(?<=[.!?])[*_)"]* (?=[*_("]*[A-Z])""")
-_ITEM = re.compile(r"\n\s*(?:[-*]|\d+\.) |\n\s*\n|\n(?=\|)|(?<!\\)\||\s·\s")
+_ITEM = re.compile(r"<br>|\n\s*(?:[-*]|\d+\.) |\n\s*\n|\n(?=\|)|(?<!\\)\||\s·\s")
 
 
 def faults_of_a_page(page: str, markdown: str) -> Iterator[tuple[str, str]]:
