@@ -11,22 +11,22 @@ import importlib.util
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import ModuleType
 
 from spark_kafka_sink import cli
-from spark_kafka_sink.jobs.settings import CONF_PREFIX, JOB_PREFIX, READER_PREFIX, JobArguments
+from spark_kafka_sink.jobs.settings import CONF_PREFIX, READER_PREFIX, JobArguments
 from spark_kafka_sink.tools import command
 
 _HEAD = """\
 # Command line and jobs
 
-This page is for operators and for engineers who run the jobs that come with the package. It lists every command, flag,
-exit code and job argument. The page is generated from the parsers; do not edit it.
+For operators, and for engineers who run the jobs of the package: every command, flag, exit code and job argument.
+Generated from the parsers; do not edit.
 
-`pykafka-sink COMMAND --help` prints the same texts, and `python -m spark_kafka_sink` is the same program. Results
+`pykafka-sink COMMAND --help` says more and has more examples. `python -m spark_kafka_sink` is the same program. Results
 go to standard output, and messages to standard error.
 
 """  # noqa: E501
@@ -34,32 +34,40 @@ go to standard output, and messages to standard error.
 _EXIT_CODES = """\
 ## Exit codes
 
-`pykafka-sink` ends with one of these codes. Some commands say more below.
-
 | code | meaning |
 | --- | --- |
 """
 
-_COMMON = """\
-## Flags of several commands
-
-| flag | meaning | commands |
-| --- | --- | --- |
-"""
+_COMMON = "## Flags of several commands\n"
 
 _JOBS = """
 ## Jobs
 
-Run a job with `spark-submit`: `pykafka-sink job NAME` prints its path. Each argument may stand in the properties file
-instead; an argument on the command line wins. [Clusters](clusters.md#jobs-and-properties-files) has the whole order.
+Run a job with `spark-submit`: `pykafka-sink job NAME` prints its path. Arguments may stand in the
+[properties file](clusters.md#jobs-and-properties-files) instead, `--max-files` as
+`spark.pykafka.job.max.files`.
 
 ### Arguments of every job
 
 | argument | in the properties file | meaning |
 | --- | --- | --- |
-"""  # noqa: E501
+"""
 
-_SHARED_BY = 3
+_SHARED_ARGUMENTS = """
+### Arguments of several jobs
+
+| argument | meaning | jobs |
+| --- | --- | --- |
+"""
+_GUIDES = {
+    "broker": "security.md#a-secured-broker-on-this-machine",
+    "transactions": "operating-transactions.md",
+    "dead-letters": "dead-letters.md#inspect-and-replay",
+    "package": "clusters.md#a-zip-file",
+}
+"""Pages that explain a command whose help has several paragraphs."""
+
+_SHARED_BY = 2
 """Commands that must have a flag before the page describes it in one place."""
 _JOBS_FOLDER = Path(__file__).resolve().parents[1] / "jobs"
 _PROPERTIES = {"--option": f"{CONF_PREFIX}NAME", "--reader-option": f"{READER_PREFIX}NAME"}
@@ -70,13 +78,22 @@ def render() -> str:
     commands = list(_commands(cli._parser()))
     shared = _shared_flags(commands)
     parts = [_HEAD, _EXIT_CODES, *_exit_codes(), "\n", _COMMON]
-    parts += [_shared_row(action, commands) for action in shared.values()]
+    for names, actions in _actions_of_users(shared.values(), commands).items():
+        parts.append(f"\n{names}:\n\n| flag | meaning |\n| --- | --- |\n")
+        parts += [f"| {_cell(action)} | {_meaning(action)} |\n" for action in actions]
     for summary, parser in commands:
-        parts += _command(summary, parser, shared.keys(), _flags_of_group(parser, commands))
+        parts += _command(summary, parser, shared.keys())
     own = JobArguments("")
-    parts += [_JOBS, *_argument_rows(own, ())]
-    for path in sorted(_JOBS_FOLDER.glob("*.py")):
-        parts += _job(path, own)
+    jobs = {path.stem: _module(path) for path in sorted(_JOBS_FOLDER.glob("*.py"))}
+    users = _users_of_arguments(jobs, own)
+    parts += [_JOBS, *_argument_rows(own), _SHARED_ARGUMENTS]
+    parts += [
+        f"| {_cell(action)} | {_meaning(action)} | {', '.join(names)} |\n"
+        for action, names in users
+        if len(names) > 1
+    ]
+    for name, module in jobs.items():
+        parts += _job(name, module, [one for one, names in users if names == [name]])
     return "".join(parts)
 
 
@@ -85,8 +102,7 @@ def parsers() -> Iterator[argparse.ArgumentParser]:
     for _, parser in _commands(cli._parser()):
         yield parser
     for path in sorted(_JOBS_FOLDER.glob("*.py")):
-        declared = _module(path).declare_arguments()
-        yield declared._parser if isinstance(declared, JobArguments) else declared
+        yield _parser_of(_module(path))
 
 
 # --- commands ------------------------------------------------------------------------------------
@@ -123,29 +139,21 @@ def _shared_flags(
     return {_key(one): one for one in actions if times[_key(one)] >= _SHARED_BY}
 
 
-def _shared_row(
-    action: argparse.Action, commands: Iterable[tuple[str, argparse.ArgumentParser]]
-) -> str:
-    every, users = [], []
-    for _, parser in commands:
-        if parser._subparsers is None:
-            every.append(_group_and_name(parser))
-            if any(_key(action) == _key(one) for one in _flags(parser)):
-                users.append(every[-1])
-    return f"| {_cell(action)} | {_meaning(action)} | {', '.join(_grouped(users, every))} |\n"
-
-
-def _flags_of_group(
-    parser: argparse.ArgumentParser, commands: Iterable[tuple[str, argparse.ArgumentParser]]
-) -> set[tuple[str, str | None]]:
-    """Return the flags that all commands of the parser's group have; empty without a group."""
-    group, _ = _group_and_name(parser)
-    flags = [
-        {_key(action) for action in _flags(one)}
-        for _, one in commands
-        if _group_and_name(one)[0] == group and _group_and_name(one)[1]
-    ]
-    return set.intersection(*flags) if flags else set()
+def _actions_of_users(
+    actions: Iterable[argparse.Action], commands: Iterable[tuple[str, argparse.ArgumentParser]]
+) -> dict[str, list[argparse.Action]]:
+    """Return flags by the names of the commands that have them."""
+    parsers = [parser for _, parser in commands if parser._subparsers is None]
+    every = [_group_and_name(parser) for parser in parsers]
+    found: dict[str, list[argparse.Action]] = {}
+    for action in actions:
+        users = [
+            _group_and_name(parser)
+            for parser in parsers
+            if any(_key(action) == _key(one) for one in _flags(parser))
+        ]
+        found.setdefault(", ".join(_grouped(users, every)), []).append(action)
+    return found
 
 
 def _group_and_name(parser: argparse.ArgumentParser) -> tuple[str, str]:
@@ -167,61 +175,72 @@ def _command(
     summary: str,
     parser: argparse.ArgumentParser,
     shared: AbstractSet[tuple[str, str | None]],
-    of_group: AbstractSet[tuple[str, str | None]],
 ) -> Iterator[str]:
-    """Yield the section of a command. of_group: flags that the whole group has."""
+    """Yield the section of a command: the first paragraph of its help, and its first example."""
     level = "##" if parser.prog.count(" ") == 1 else "###"
     yield f"\n{level} {parser.prog}\n\n"
-    yield _prose(parser.description or summary)
-    flags = _flags(parser)
-    own = [action for action in flags if _key(action) not in shared]
-    others = [f"`{_name(action)}`" for action in flags if _key(action) in shared - of_group]
-    if parser._subparsers is not None and shared & of_group:
-        every = ", ".join(
-            f"`{name.split()[0].rstrip(',')}`" for name, _ in sorted(shared & of_group, key=str)
-        )
-        yield f"\n[Also](#flags-of-several-commands), for each of these commands: {every}.\n"
+    first, *others = (parser.description or summary).strip().split("\n\n")
+    guide = _GUIDES.get(parser.prog.partition(" ")[2])
+    yield _prose(first + (f" [Guide]({guide})" if guide else ""))
+    is_group = parser._subparsers is not None
+    # The codes of a group are those of the program.
+    yield from (f"\n{_prose(one)}" for one in others if one.startswith("exit") and not is_group)
+    own = [action for action in _flags(parser) if _key(action) not in shared]
     if own:
         yield "\n| argument | meaning |\n| --- | --- |\n"
         yield from (f"| {_cell(action)} | {_meaning(action)} |\n" for action in own)
-    if others:
-        yield f"\n[Also](#flags-of-several-commands): {', '.join(others)}.\n"
-    example = (parser.epilog or "").removeprefix("examples:\n")
+    example = _first_example(parser.epilog or "")
     # A group repeats the examples of its commands.
-    if example and parser._subparsers is None:
-        lines = "\n".join(line.removeprefix("  ") for line in example.splitlines())
-        yield f"\n```sh\n{lines}\n```\n"
+    if not is_group and example != f"{parser.prog}\n":
+        yield f"\n```sh\n{example}```\n"
+
+
+def _first_example(epilog: str) -> str:
+    """Return the lines of the first example, without the comment above it."""
+    lines = [line.strip() for line in epilog.removeprefix("examples:\n").splitlines()]
+    ends = [number for number, line in enumerate(lines) if number and line.startswith("#")]
+    return "".join(f"{line}\n" for line in lines[1 : min(ends, default=len(lines))] if line)
 
 
 # --- jobs ----------------------------------------------------------------------------------------
 
 
-def _job(path: Path, own: JobArguments) -> Iterator[str]:
-    module = _module(path)
-    yield f"\n### {path.stem}\n\n"
-    yield _prose((module.__doc__ or "").split("\n\n")[0])
+def _users_of_arguments(
+    jobs: Mapping[str, ModuleType], own: JobArguments
+) -> list[tuple[argparse.Action, list[str]]]:
+    """Return each argument that not every job has, with the names of its jobs."""
+    of_all = {_key(action) for action in _flags(own._parser)}
+    actions: dict[tuple[str, str | None], tuple[argparse.Action, list[str]]] = {}
+    for name, module in jobs.items():
+        for action in _flags(_parser_of(module)):
+            if _key(action) not in of_all:
+                actions.setdefault(_key(action), (action, []))[1].append(name)
+    return list(actions.values())
+
+
+def _parser_of(module: ModuleType) -> argparse.ArgumentParser:
     declared = module.declare_arguments()
-    if isinstance(declared, JobArguments):
-        yield "\n| argument | in the properties file | meaning |\n| --- | --- | --- |\n"
-        yield from _argument_rows(declared, {_key(one) for one in _flags(own._parser)})
-    else:
+    parser: argparse.ArgumentParser = getattr(declared, "_parser", declared)
+    return parser
+
+
+def _job(name: str, module: ModuleType, own: list[argparse.Action]) -> Iterator[str]:
+    """Yield the section of a job. own: arguments that no other job has."""
+    yield f"\n### {name}\n\n"
+    yield _prose((module.__doc__ or "").split("\n\n")[0])
+    if own:
         yield "\n| argument | meaning |\n| --- | --- |\n"
-        yield from (f"| {_cell(one)} | {_meaning(one)} |\n" for one in _flags(declared))
+        yield from (f"| {_cell(one)} | {_meaning(one)} |\n" for one in own)
     text = (module.main.__doc__ or "").splitlines()[0]
     yield f"\n{text.replace('Return the exit status', 'Exit status')}\n"
 
 
-def _argument_rows(arguments: JobArguments, without: Iterable[object]) -> Iterator[str]:
+def _argument_rows(arguments: JobArguments) -> Iterator[str]:
     for action in _flags(arguments._parser):
-        if _key(action) in without:
-            continue
         name = _name(action)
         # "short for --option topic=…": the option is what a properties file has.
         short_for = re.match(r"short for --option ([\w.]+)=", action.help or "")
-        if short_for:
-            setting = CONF_PREFIX + short_for[1]
-        else:
-            setting = _PROPERTIES.get(name) or JOB_PREFIX + name[2:].replace("-", ".")
+        setting = CONF_PREFIX + short_for[1] if short_for else _PROPERTIES[name]
         yield f"| {_cell(action)} | `{setting}` | {_meaning(action)} |\n"
 
 

@@ -33,8 +33,9 @@ _MOST_PARTITIONS = 2000
 
 _DESCRIPTION = """\
 Run a real Apache Kafka on this machine and print its bootstrap address, until Ctrl-C or SIGTERM.
-Needs Java 17 and pyspark. The first run of a version downloads its jars (45 MB). The data are
-removed at the end.
+Needs Java 17 and pyspark.
+
+The first run of a version downloads its jars (45 MB). The data are removed at the end.
 
 With --secure, the command creates certificates and a user, and prints the paths of two properties
 files for clients. The first is for Kafka's tools (--command-config), the second for jobs and for
@@ -91,8 +92,10 @@ def _kafka_version(text: str) -> str:
 
 _CACHE = """\
 Show what the sink keeps on this machine: downloaded jars of pykafka-sink broker and LocalKafka, and
-temporary files of jobs. PYKAFKA_SINK_CACHE names the folder of the downloads. --clear removes all
-of it, or nothing while a broker runs from a download. A running job keeps what it has loaded.
+temporary files of jobs. PYKAFKA_SINK_CACHE names the folder of the downloads.
+
+--clear removes all of it, or nothing while a broker runs from a download. A running job keeps what
+it has loaded.
 """
 _CACHE_EXAMPLES = (
     ("what is kept where", "pykafka-sink cache"),
@@ -237,8 +240,10 @@ def _security(protocol: str | None) -> LocalSecurity | None:
 
 _REGISTRY = """\
 Run a schema registry on this machine and print its URL for schema.registry.url, until Ctrl-C or
-SIGTERM. It is Apicurio with Confluent's REST API, and keeps its schemas in memory. Needs Java 17.
-The first run downloads 109 MB.
+SIGTERM. Needs Java 17.
+
+It is Apicurio with Confluent's REST API, and keeps its schemas in memory. The first run downloads
+109 MB.
 """
 _REGISTRY_EXAMPLES = (
     ("a registry beside a broker", "pykafka-sink registry"),

@@ -74,16 +74,13 @@ def print_usage(parser: argparse.ArgumentParser) -> int:
     return EXIT_REFUSED
 
 
-def add_json(parser: argparse.ArgumentParser, note: str = "") -> None:
-    """Add ``--json`` and ``--format``, which both set ``arguments.json``.
-
-    note: a remark about the document
-    """
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json`` and ``--format``, which both set ``arguments.json``."""
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
         "--json",
         action="store_true",
-        help=f"print one JSON document, in one line, to stdout{note}",
+        help="print one JSON document, in one line, to stdout; times are ms since 1970 in UTC",
     )
     choice.add_argument(
         "--format",

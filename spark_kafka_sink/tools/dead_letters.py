@@ -170,7 +170,7 @@ def _add(
         default={},
         help="first offsets; other partitions from their beginning",
     )
-    add_json(parser, "; times in ms since 1970 in UTC")
+    add_json(parser)
     parser.set_defaults(command=lambda arguments: _connected(run, arguments))
     return parser
 

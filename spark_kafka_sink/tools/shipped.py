@@ -181,8 +181,10 @@ def path_of(kind: _Kind, name: str) -> Path:
 
 _PACKAGE = """\
 Write the sink's own modules into a zip file, for Spark's --py-files and for addArtifacts of Spark
-Connect. Python cannot load compiled parts from a zip file. Therefore every node's Python must have
-the packages that the command lists. If it does not, ship a packed environment with --archives:
+Connect.
+
+Python cannot load compiled parts from a zip file. Therefore every node's Python must have the
+packages that the command lists. If it does not, ship a packed environment with --archives:
 `pykafka-sink docs clusters`.
 
 Call pyspark_kafka_sink.register(spark) once in the session, because Spark does not find such a sink

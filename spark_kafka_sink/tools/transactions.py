@@ -44,7 +44,6 @@ under the prefix, and ask before they change anything. In a script, --yes is the
 exit codes: 0 done, or nothing to do; 1 failed, message on stderr; 2 rejected, not confirmed, or a
 choice is open, which the message names
 """
-_JSON_NOTE = "; times in ms since 1970 in UTC"
 _SERVER = "--bootstrap-server broker:9092"
 _EXAMPLES: dict[str, Examples] = {
     "list": (
@@ -197,7 +196,7 @@ def _add(
         default=_LOG_TOPIC,
         help=f"the decision log, transaction.log.topic of the query; default: {_LOG_TOPIC}",
     )
-    add_json(parser, _JSON_NOTE)
+    add_json(parser)
     parser.set_defaults(command=lambda arguments: _connected(run, arguments))
     return parser
 
