@@ -76,12 +76,16 @@ class RegistryError(KafkaSinkError):
 class RegistryUnavailableError(RegistryError):
     """The registry does not answer or reports a transient error; a retry may succeed."""
 
+    code = "REGISTRY-007"
+
 
 class NoRegistryError(RegistryError):
     """The server at the address is no registry or is not trusted.
 
     The address is wrong, or another server answers, such as a load balancer without its registry.
     """
+
+    code = "REGISTRY-008"
 
 
 class RegistryRefusedError(RegistryError):
@@ -90,8 +94,12 @@ class RegistryRefusedError(RegistryError):
     status: HTTP status; number: the registry's error code, or the status; reason: its message
     """
 
-    def __init__(self, message: str, status: int, number: int, reason: str) -> None:
-        super().__init__(message)
+    code = "REGISTRY-011"
+
+    def __init__(
+        self, message: str, status: int, number: int, reason: str, *, code: str = ""
+    ) -> None:
+        super().__init__(message, code=code)
         self.status = status
         self.number = number
         self.reason = reason
@@ -257,7 +265,8 @@ def _header(text: str, option: str) -> Secret:
     if not (text.isascii() and text.isprintable()):
         raise ConfigError(
             f"{option} has a line break, or a character that is not of ASCII, which no header of "
-            "HTTP can have: it must be one line"
+            "HTTP can have: it must be one line",
+            code="OPTION-003",
         )
     return Secret(text)
 
@@ -412,7 +421,8 @@ class RegistryClient:
             if isinstance(response, dict) and ("id" in response or "schema" in response):
                 raise RegistryError(
                     f"the schema registry {self.name} answers {what}: its API does not have that, "
-                    "and it is not taken"
+                    "and it is not taken",
+                    code="REGISTRY-016",
                 ) from None
             raise self._no_registry(what) from None
 
@@ -479,7 +489,8 @@ class RegistryClient:
         except UnicodeError as error:  # a host name, before the request is sent
             raise ConfigError(
                 f"{_redacted(url)} has a host that cannot be looked up ({error}): check "
-                f"{URL_OPTION}"
+                f"{URL_OPTION}",
+                code="OPTION-003",
             ) from None
         except TimeoutError:
             raise RegistryUnavailableError(
@@ -502,7 +513,8 @@ class RegistryClient:
         if not answer.is_whole:
             raise RegistryError(
                 f"the schema registry {_redacted(url)} answers {answer.status} with more than "
-                f"{MAX_RESPONSE_BYTES:,} bytes, which are not taken"
+                f"{MAX_RESPONSE_BYTES:,} bytes, which are not taken",
+                code="REGISTRY-016",
             )
         content = json_of(answer.body)
         if answer.status == 200 and content is not None:
@@ -516,15 +528,22 @@ class RegistryClient:
         if answer.status in TRANSIENT_STATUSES:
             raise RegistryUnavailableError(problem)
         if answer.status == 401:
-            raise RegistryError(f"{problem}: {self._credentials_advice()}")
+            raise RegistryError(f"{problem}: {self._credentials_advice()}", code="REGISTRY-009")
         if answer.status == 403:
             raise RegistryError(
                 f"{problem}: these credentials do not allow it. Ask for the right to read and, for "
-                "auto.register.schemas=true, to write the subject"
+                "auto.register.schemas=true, to write the subject",
+                code="REGISTRY-010",
             )
         if code is not None:
-            problem += f": {_PATH_ADVICE}" if code == 404 else ""
-            raise RegistryRefusedError(problem, answer.status, code, reason)
+            is_path = code == 404
+            raise RegistryRefusedError(
+                f"{problem}: {_PATH_ADVICE}" if is_path else problem,
+                answer.status,
+                code,
+                reason,
+                code=NoRegistryError.code if is_path else "",
+            )
         if 300 <= answer.status < 400:
             raise NoRegistryError(
                 f"{problem}, a redirect, which is not followed: set {URL_OPTION} to where it leads"
@@ -538,7 +557,8 @@ class RegistryClient:
         left_ms = end_ms - self._clock.now_ms()
         if url.scheme == "http" and speaks_tls(url, URL_OPTION, left_ms, self._clock):
             raise RegistryError(
-                f"{_redacted(url)}: the port speaks TLS: {URL_OPTION} must begin with https: there"
+                f"{_redacted(url)}: the port speaks TLS: {URL_OPTION} must begin with https: there",
+                code=NoRegistryError.code,
             )
 
     def _credentials_advice(self) -> str:
@@ -587,13 +607,15 @@ def _parse_url(url: Secret) -> SplitResult:
         host, _ = host_and_port(parts, URL_OPTION)
     if parts is None or not host or parts.query or parts.fragment:
         raise ConfigError(
-            f"{URL_OPTION} must be of the form https://host:port or https://host:port/path"
+            f"{URL_OPTION} must be of the form https://host:port or https://host:port/path",
+            code="OPTION-003",
         )
     address = f"{host}{parts.path}"
     if not (address.isprintable() and parts.path.isascii()) or " " in address:
         raise ConfigError(
             f"{URL_OPTION} has a space or another character that an address cannot have: write "
-            "it as in a browser's address, a space as %20"
+            "it as in a browser's address, a space as %20",
+            code="OPTION-003",
         )
     return parts
 

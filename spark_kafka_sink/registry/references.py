@@ -46,7 +46,8 @@ def with_references(client: RegistryClient, schema: Schema) -> Schema:
     except (AttributeError, KeyError, RecursionError, TypeError):
         raise RegistryError(
             f"the schema of id {schema.id} that the schema registry {client.name} tells, or one "
-            "that it builds on, is no Avro schema"
+            "that it builds on, is no Avro schema",
+            code="REGISTRY-016",
         ) from None
     return schema._replace(text=text)
 
@@ -57,7 +58,8 @@ def _parsed(client: RegistryClient, name: str, schema: Schema) -> Any:
     except ValueError as error:
         raise RegistryError(
             f"the schema {name} that the schema registry {client.name} tells is no Avro schema, "
-            f"for it is no JSON: {error}"
+            f"for it is no JSON: {error}",
+            code="REGISTRY-016",
         ) from None
 
 
@@ -83,7 +85,8 @@ def _named(client: RegistryClient, schema: Schema) -> Iterator[tuple[str, str]]:
 
 def _check_count(count: int) -> None:
     if count > _MAX_REFERENCES:
-        raise RegistryError(f"a schema builds on more than {_MAX_REFERENCES} others")
+        problem = f"a schema builds on more than {_MAX_REFERENCES} others"
+        raise RegistryError(problem, code="REGISTRY-016")
 
 
 def _referenced(client: RegistryClient, schema: Schema, is_serialized: bool) -> dict[str, Schema]:
@@ -132,7 +135,8 @@ class _Inlining:
             if self._known.setdefault(full, (node, space))[0] != node:
                 raise RegistryError(
                     f"an Avro schema of the schema registry has another type '{full}' than a "
-                    "schema that it builds on, or than itself elsewhere"
+                    "schema that it builds on, or than itself elsewhere",
+                    code="REGISTRY-016",
                 )
             for field in node.get("fields", ()):
                 self.add(field["type"], full.rpartition(".")[0])

@@ -43,6 +43,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.codes import sentence, warn
 from spark_kafka_sink.base.entry_points import load, raised_at
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.machine import (
@@ -139,7 +140,8 @@ class SchemaRequest(NamedTuple):
                 f"{self.part}.subject.name.strategy={strategy} needs option 'topic': topics in a "
                 f"column are not known before the rows. Set {self.part}.subject.name.strategy to "
                 f"{RECORD_NAME}, with avro.record.name for Avro schemas that are derived, or "
-                "use.schema.id"
+                "use.schema.id",
+                code="REGISTRY-014",
             )
         if strategy == TOPIC_NAME:
             return f"{self.topic}-{self.part}"
@@ -147,7 +149,8 @@ class SchemaRequest(NamedTuple):
         if name is None:
             raise ConfigError(
                 f"{self.part}.subject.name.strategy={strategy} needs the name of a record: set "
-                f"{self.part}.{_NAME_OPTIONS[self.kind]}"
+                f"{self.part}.{_NAME_OPTIONS[self.kind]}",
+                code="REGISTRY-014",
             )
         return name if strategy == RECORD_NAME else f"{self.topic}-{name}"
 
@@ -188,7 +191,11 @@ def find(
     except (RegistryUnavailableError, NoRegistryError) as error:
         if cached is None:
             raise
-        logger.warning(f"{error}. The schema {cached.id}, which it has told before, is written")
+        warn(
+            logger,
+            "REGISTRY-018",
+            f"{sentence(error)}. The schema {cached.id}, which it has told before, is written",
+        )
         schema, max_age_ms = cached, _MAX_AGE_MS_WHILE_UNAVAILABLE
     else:
         max_age_ms = 0 if request.must_be_latest else _MAX_AGE_MS
@@ -209,9 +216,10 @@ def record_name(text: str) -> str:
     try:
         schema = parse_json(text)
     except ValueError as error:
-        raise ConfigError(f"the Avro schema is no JSON: {error}") from None
+        problem = f"the Avro schema is no JSON: {error}"
+        raise ConfigError(problem, code="REGISTRY-014") from None
     if not isinstance(schema, dict) or not isinstance(schema.get("name"), str):
-        raise ConfigError("the Avro schema is no record with a name")
+        raise ConfigError("the Avro schema is no record with a name", code="REGISTRY-014")
     name, namespace = schema["name"], schema.get("namespace")
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
@@ -261,7 +269,8 @@ def _schema_to_register(client: RegistryClient, request: SchemaRequest) -> Schem
     if unknown:
         raise ConfigError(
             f"{request.part}.schema.references has '{unknown[0]}', which the message's file does "
-            f"not import: it imports {sorted(imported) or 'none'}"
+            f"not import: it imports {sorted(imported) or 'none'}",
+            code="OPTION-003",
         )
     return Schema(None, text, request.kind, references=_register_imports(client, request))
 
@@ -307,7 +316,8 @@ def _register_file(
     if version is None:
         raise RegistryError(
             f"the schema registry {client.name} does not tell which version of subject "
-            f"'{file.name}' the schema is"
+            f"'{file.name}' the schema is",
+            code="REGISTRY-016",
         )
     return file.name, file.name, version
 
@@ -319,7 +329,8 @@ def _schema_by_id(client: RegistryClient, request: SchemaRequest, schema_id: int
         name = "use.schema.id" if request.part == "value" else "key.use.schema.id"
         if refusal.number in NOT_FOUND:
             raise RegistryError(
-                f"{name}={schema_id}: the schema registry {client.name} has no schema of this id"
+                f"{name}={schema_id}: the schema registry {client.name} has no schema of this id",
+                code="REGISTRY-013",
             ) from None
         raise
     return _with_references(client, request, schema)
@@ -334,13 +345,15 @@ def version_of(client: RegistryClient, reference: Reference) -> tuple[str, str, 
         if refusal.number in NOT_FOUND:
             raise RegistryError(
                 f"the schema registry {client.name} has no version {version or 'at all'} of "
-                f"subject '{subject}', which the schema builds on as '{name}': register it first"
+                f"subject '{subject}', which the schema builds on as '{name}': register it first",
+                code="REGISTRY-013",
             ) from None
         raise
     if version is None and found.version is None:
         raise RegistryError(
             f"the schema registry {client.name} does not tell which version of subject "
-            f"'{subject}' is the latest: give its version as well"
+            f"'{subject}' is the latest: give its version as well",
+            code="REGISTRY-016",
         )
     return name, subject, version or found.version or 0
 
@@ -359,12 +372,14 @@ def _latest(
         if refusal.number in NOT_FOUND and metadata:
             raise RegistryError(
                 f"use.latest.with.metadata: the schema registry {client.name} has no schema of "
-                f"subject '{subject}' with these metadata"
+                f"subject '{subject}' with these metadata",
+                code="REGISTRY-013",
             ) from None
         if refusal.number in NOT_FOUND:
             raise RegistryError(
                 f"use.latest.version=true: the schema registry {client.name} has no subject "
-                f"'{subject}': register a schema for it, or leave use.latest.version out"
+                f"'{subject}': register a schema for it, or leave use.latest.version out",
+                code="REGISTRY-013",
             ) from None
         raise
 
@@ -380,14 +395,16 @@ def _register_or_look_up(
             raise _incompatible(client, subject, schema, refusal) from None
         if refusal.status == INVALID:
             raise RegistryError(
-                f"{refusal}: the registry does not take the schema of subject '{subject}'"
+                f"{refusal}: the registry does not take the schema of subject '{subject}'",
+                code=refusal.code,
             ) from None
         if refusal.number in NOT_FOUND:
             missing = "no subject" if refusal.number == SUBJECT_NOT_FOUND else "not this schema in"
             raise RegistryError(
                 f"auto.register.schemas=false: the schema registry {client.name} has {missing} "
                 f"'{subject}': register it, write with what is there (use.latest.version=true), or "
-                f"leave auto.register.schemas out{_schema_text(schema)}"
+                f"leave auto.register.schemas out{_schema_text(schema)}",
+                code="REGISTRY-013",
             ) from None
         raise
 
@@ -415,7 +432,8 @@ def _incompatible(
     return RegistryError(
         f"the schema registry {client.name} refuses the schema of {source}, which is not "
         f"compatible with {version} of subject '{subject}': {refusal.reason}. Either "
-        f"{change}, or change the subject's compatibility"
+        f"{change}, or change the subject's compatibility",
+        code="REGISTRY-012",
     )
 
 
@@ -440,9 +458,10 @@ def user_defined_subject(
         subject = strategy(topic or None, part == "key", record_name)
     except Exception as error:
         why = f"{error!r}{raised_at(error)}"
-        raise ConfigError(f"{option}={function} failed: {why}") from error
+        raise ConfigError(f"{option}={function} failed: {why}", code="HOOK-001") from error
     if not isinstance(subject, str) or not subject:
-        raise ConfigError(f"{option}={function} must return the name of a subject, not {subject!r}")
+        problem = f"{option}={function} must return the name of a subject, not {subject!r}"
+        raise ConfigError(problem, code="HOOK-002")
     return subject
 
 
@@ -462,7 +481,9 @@ def check_subjects(requests: Iterable[SchemaRequest]) -> None:
             raise ConfigError(
                 f"the schemas of values and keys both have the subject '{subject}', by "
                 "value.subject.name.strategy and key.subject.name.strategy, and they differ: set "
-                f"key.subject.name.strategy=TopicNameStrategy, or {_KEY_NAME_OPTIONS[request.kind]}"
+                "key.subject.name.strategy=TopicNameStrategy, or "
+                f"{_KEY_NAME_OPTIONS[request.kind]}",
+                code="REGISTRY-015",
             )
 
 
@@ -496,8 +517,11 @@ class SchemaCache:
             part.replace(path)
             self._remove_others(path.parent)
         except (OSError, PrivateFolderError) as error:
-            logger.warning(
-                f"what the schema registry has told is not kept for later micro-batches: {error}"
+            warn(
+                logger,
+                "REGISTRY-019",
+                "what the schema registry has told is not kept for later micro-batches: "
+                f"{sentence(error)}",
             )
 
     def _path(self, cache_key: str) -> Path | None:
@@ -584,7 +608,8 @@ def schema_id_header(
     if schema.guid is None:
         raise RegistryError(
             f"{part}.schema.id.location=header needs schemas with a GUID, which this registry does "
-            f"not give: leave {part}.schema.id.location out, so that ids go before each {part}"
+            f"not give: leave {part}.schema.id.location out, so that ids go before each {part}",
+            code="REGISTRY-017",
         )
     return f"__{part}_schema_id", _GUID_MAGIC + UUID(schema.guid).bytes + _indexes_of(
         schema, indexes

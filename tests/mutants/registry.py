@@ -238,8 +238,8 @@ MUTANTS = (
     Mutant("registry/schemas.py", " and process_identity(int(number)) != owner:", ":", _REMEMBERED),
     Mutant(
         "registry/schemas.py",
-        "        except (OSError, PrivateFolderError) as error:\n            logger",
-        "        except PrivateFolderError as error:\n            logger",
+        "        except (OSError, PrivateFolderError) as error:\n            warn",
+        "        except PrivateFolderError as error:\n            warn",
         _REMEMBERED,
     ),
     Mutant("registry/schemas.py", "read_owned_file(path)", "path.read_bytes()", _REMEMBERED),

@@ -54,8 +54,6 @@ WITHOUT_CODES = {
     #
     "record",
     #
-    "registry",
-    #
     "security",
     #
     "spark",
