@@ -5,6 +5,7 @@ python -m release.metrics_document > docs/metrics.md
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 
@@ -15,13 +16,11 @@ from spark_kafka_sink.metrics.names import OWN_METRICS, KafkaMetric
 _HEAD = f"""\
 # Metrics
 
-This page is for engineers who read or collect metrics: it is the reference of all fields and names.
-[Monitor and report](report.md) shows how to collect them. The page is generated from the tables in
-`spark_kafka_sink/metrics/`; do not edit it.
+For engineers who read or collect metrics: all fields and names. [Monitor and report](report.md) shows how to collect
+them. Generated from the tables in `spark_kafka_sink/metrics/`; do not edit.
 
-Each task counts its work and returns the counts to the driver in its commit message. The driver adds
-the counts up and writes **one JSON line for each micro-batch or job** to the places that the options
-`metrics.*` name, such as `metrics.path`. When a line `commit` appears, all its records are in Kafka, and with
+The driver adds up the counts of all tasks, and writes **one JSON line for each micro-batch or job** to the places that the
+options `metrics.*` name, such as `metrics.path`. When a line `commit` appears, all its records are in Kafka, and with
 exactly-once they are visible.
 
 The driver's log gets one line of at most 160 characters for each batch (`metrics.log`):
@@ -30,8 +29,8 @@ The driver's log gets one line of at most 160 characters for each batch (`metric
 2026-11-24 10:02:11,480 INFO spark_kafka_sink.spark.commit: batch 12 of orders: 24,000,000 records, 1.1 GiB in 4.0 s, 62 % waiting for acknowledgements
 ```
 
-It has the number of the batch, the query, records, bytes after compression, the time from planning to committing, and
-the largest part of that time. With `log.format=json` the log gets the JSON line instead.
+It has batch, query, records, bytes after compression, the time from planning to committing, and the largest part of
+that time. With `log.format=json` the log gets the JSON line instead.
 
 ## The line
 
@@ -41,6 +40,8 @@ instead of averages, so that lines can be added up. `pykafka-sink metrics schema
 
 A JSON line in the log has at most 16 KiB: with many partitions it has only their extremes, and it omits
 topics and brokers. Files get everything.
+
+Below, a field without a type is an integer. Names with `_ms` are milliseconds; those of moments count from 1970.
 
 """  # noqa: E501
 
@@ -79,10 +80,10 @@ with rows (`with_rows`), and the same extremes of tasks for {tasks}. Tasks witho
 _KAFKA = """
 ## Kafka's names
 
-These tables show how the Java producer's metrics follow from a line. The Java producer reports the last
-30 seconds, and a line reports one batch: averages, rates and maxima are those of the batch, and totals add
-up over lines. All tasks of a job count as one client, `kafka.client.id`. Rates are per second of
-`elapsed_ms`. [java-metrics.md](internals/java-metrics.md) compares both for the same work.
+The Java producer's metrics follow from a line. The Java producer reports the last 30 seconds, and a line reports one
+batch: averages, rates and maxima are those of the batch, and totals add up over lines. All tasks of a job count as one
+client, `kafka.client.id`. A rate is its total per second of `elapsed_ms`.
+[java-metrics.md](internals/java-metrics.md) compares both for the same work.
 
 ### producer-metrics
 
@@ -163,11 +164,9 @@ Times are whole milliseconds of each machine's clock. If clocks differ, so do th
 | client instance | for a streaming query, one per Python worker that writes; for a job, one per task. The worker logs its id at level `DEBUG` |
 | last push | at the end of a job's task; 30 s after the last task of a query's worker; when a failed producer closes. If Spark ends a worker earlier, the figures since the last interval are missing |
 
-The push uses the compression that the brokers request. If it is too large, it omits metrics of topics, and then those
-of brokers. It uses an existing connection after the first produce response. Under full load it waits for produce
-requests (`kafka.max.in.flight.requests.per.connection`). A failed push never fails a task. Closing a producer waits at
-most half a second for the last answer. If a push delays rows by more than 5 s, the producer changes the connection and
-stops pushing for 5 minutes, with a warning.
+A push that is too large omits metrics of topics, and then those of brokers. A failed push never fails a task. If a push
+delays rows by more than 5 s, the producer stops pushing for 5 minutes, with a warning.
+[Details](internals/metrics.md#pushes-to-brokers)
 """  # noqa: E501
 
 
@@ -223,20 +222,31 @@ def _listed(names_of: Iterable[str]) -> str:
 
 
 def _fields(table: Iterable[Field]) -> str:
-    rows = (f"| `{field.name}` | {field.type} | {field.doc} |\n" for field in table)
-    return "| field | type | meaning |\n| --- | --- | --- |\n" + "".join(rows)
+    """Return a row for each type and meaning. A type is omitted if it is integer or the name."""
+    rows: dict[str, list[str]] = {}
+    for field in table:
+        kind = "" if field.type in ("integer", field.name) else f"*{field.type}*: "
+        doc = re.sub(",?( in ms)? since 1970", "", field.doc)
+        rows.setdefault(kind + doc, []).append(f"`{field.name}`")
+    text = "".join(f"| {', '.join(names)} | {meaning} |\n" for meaning, names in rows.items())
+    return f"| field | meaning |\n| --- | --- |\n{text}"
 
 
 def _metrics(table: Iterable[KafkaMetric]) -> str:
-    rows = (f"| {metric.name} | {metric.follows} |\n" for metric in table)
-    return "| Kafka's name | follows from |\n| --- | --- |\n" + "".join(rows)
+    """Return a row for each formula: a rate and its total have the same."""
+    rows: dict[str, list[str]] = {}
+    for metric in table:
+        rows.setdefault(metric.follows.removesuffix(", per second"), []).append(metric.name)
+    text = "".join(f"| {', '.join(names)} | {formula} |\n" for formula, names in rows.items())
+    return f"| Kafka's name | follows from |\n| --- | --- |\n{text}"
 
 
 def _unavailable(table: dict[str, str]) -> str:
     """Return a row for each reason."""
     reasons: dict[str, list[str]] = {}
     for name, why in table.items():
-        reasons.setdefault(why, []).append(name)
+        rate = name.replace("-total", "-rate")
+        reasons.setdefault(table.get(rate, why) if why == "as the rate" else why, []).append(name)
     rows = (f"| {', '.join(named)} | {why} |\n" for why, named in reasons.items())
     return "| Kafka's name | why |\n| --- | --- |\n" + "".join(rows)
 
