@@ -13,6 +13,7 @@ import stat
 import tempfile
 from pathlib import Path
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import KafkaSinkError
 
 logger = logging.getLogger(__name__)
@@ -83,7 +84,11 @@ def _first_own(parent: Path, prefix: str) -> Path | None:
         found = path.lstat()
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
             if found.st_mode & _OTHERS:
-                logger.warning(f"{path} could be read or written by others, and no longer is")
+                warn(
+                    logger,
+                    "LOCAL-007",
+                    f"{path} could be read or written by others, and no longer is",
+                )
                 path.chmod(stat.S_IRWXU)
             return path
     return None
@@ -95,6 +100,8 @@ _MOST_LINKS = 40
 
 class CodeFolderError(KafkaSinkError):
     """Another user could have placed code in the folder."""
+
+    code = "LOCAL-006"
 
 
 def check_code_folder(path: Path) -> None:
@@ -165,7 +172,8 @@ def _check(path: Path, found: os.stat_result, is_parent: bool) -> None:
     # Others may still use a folder above, but no longer replace files of other users.
     mode = mode | stat.S_ISVTX if is_parent else mode & ~_OTHERS_MAY_WRITE
     path.chmod(mode)
-    logger.warning(f"{path} was open to other users, and code is loaded from there: now {mode:04o}")
+    text = f"{path} was open to other users, and code is loaded from there: now {mode:04o}"
+    warn(logger, "LOCAL-007", text)
 
 
 _PROC = Path("/proc")

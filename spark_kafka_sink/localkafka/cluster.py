@@ -91,7 +91,9 @@ def _given_ports() -> range:
     text = os.environ[PORTS_VARIABLE]
     first, dash, last = text.partition("-")
     if not (dash and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
-        raise LocalKafkaError(f"{PORTS_VARIABLE} is {text!r}, not a range such as 15000-20000")
+        raise LocalKafkaError(
+            f"{PORTS_VARIABLE} is {text!r}, not a range such as 15000-20000", code="LOCAL-002"
+        )
     return range(int(first), int(last) + 1)
 
 
@@ -135,7 +137,7 @@ class Listeners:
         name = next(iter(self._protocols)) if listener is None else listener
         if name not in self._protocols:
             known = ", ".join(self._protocols)
-            raise LocalKafkaError(f"there is no listener {name}, only {known}")
+            raise LocalKafkaError(f"there is no listener {name}, only {known}", code="LOCAL-011")
         return settings.HOST, self._ports[broker_id].listeners[name]
 
     def controller_address(self, broker_id: int) -> tuple[str, int]:
@@ -405,7 +407,9 @@ class LocalKafka:
         self._running_supervisor()
         if listener not in self._secured:
             known = ", ".join(self._secured) or "none"
-            raise LocalKafkaError(f"there is no secured listener {listener}, only {known}")
+            raise LocalKafkaError(
+                f"there is no secured listener {listener}, only {known}", code="LOCAL-011"
+            )
         return self._secured[listener]
 
     def client_options(
@@ -530,13 +534,15 @@ class LocalKafka:
 
     def _running_supervisor(self) -> SupervisorClient:
         if self._supervisor is None:
-            raise LocalKafkaError("this LocalKafka is not started")
+            raise LocalKafkaError("this LocalKafka is not started", code="LOCAL-012")
         return self._supervisor
 
     def _broker(self, broker_id: int) -> BrokerProcess:
         self._running_supervisor()
         if broker_id not in self._brokers:
-            raise LocalKafkaError(f"there is no broker {broker_id}, only {list(self.broker_ids)}")
+            raise LocalKafkaError(
+                f"there is no broker {broker_id}, only {list(self.broker_ids)}", code="LOCAL-011"
+            )
         return self._brokers[broker_id]
 
     def _running(self) -> list[int]:
@@ -598,11 +604,12 @@ class LocalKafka:
                     if self._clock.now_ms() >= deadline_ms:
                         raise LocalKafkaError(
                             f"{what} not ready within {timeout_ms} ms. Broker {broker_id}: "
-                            f"{problem}. The end of its log:\n{tail_of(self.log_file(broker_id))}"
+                            f"{problem}. The end of its log:\n{tail_of(self.log_file(broker_id))}",
+                            code="LOCAL-010",
                         )
                     failure = self.await_failure(_ASK_AGAIN_MS)
                     if failure is not None:
-                        raise LocalKafkaError(f"Kafka {self.version}: {failure}")
+                        raise LocalKafkaError(f"Kafka {self.version}: {failure}", code="LOCAL-010")
 
     def _ask(self, admin: AdminClient, node: Node, check: Check, deadline_ms: int) -> str | None:
         """Return what ``check`` finds in the node's metadata, or why the request failed."""

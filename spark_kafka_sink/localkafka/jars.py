@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 from xml.sax.saxutils import quoteattr
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.machine import (
     CACHE_VARIABLE,
     CodeFolderError,
@@ -64,11 +65,15 @@ def find_java() -> str:
     if home:
         java = Path(home, "bin", "java")
         if not os.access(java, os.X_OK):
-            raise LocalKafkaError(f"JAVA_HOME is {home}, but there is no {java}: {_ADVICE}")
+            raise LocalKafkaError(
+                f"JAVA_HOME is {home}, but there is no {java}: {_ADVICE}", code="LOCAL-001"
+            )
         return os.path.abspath(java)
     found = shutil.which("java")
     if found is None:
-        raise LocalKafkaError(f"no java on the PATH, and JAVA_HOME is not set: {_ADVICE}")
+        raise LocalKafkaError(
+            f"no java on the PATH, and JAVA_HOME is not set: {_ADVICE}", code="LOCAL-001"
+        )
     return os.path.abspath(found)
 
 
@@ -85,11 +90,15 @@ def java_major_version(java: str) -> int:
             cwd="/",
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LocalKafkaError(f"{java} does not run ({error}): {_ADVICE}") from error
+        raise LocalKafkaError(
+            f"{java} does not run ({error}): {_ADVICE}", code="LOCAL-001"
+        ) from error
     output = done.stdout.decode("utf-8", "replace")
     match = _VERSION.search(output)
     if done.returncode or match is None:
-        raise LocalKafkaError(f"{java} -version says {output.strip()!r}: {_ADVICE}")
+        raise LocalKafkaError(
+            f"{java} -version says {output.strip()!r}: {_ADVICE}", code="LOCAL-001"
+        )
     return int(match[1])
 
 
@@ -105,7 +114,8 @@ def find_java_for(program: str, needed: int) -> str:
     found = java_major_version(java)
     if found < needed:
         raise LocalKafkaError(
-            f"{program} needs Java {needed} or newer, {java} is Java {found}: {_ADVICE}"
+            f"{program} needs Java {needed} or newer, {java} is Java {found}: {_ADVICE}",
+            code="LOCAL-001",
         )
     return java
 
@@ -146,7 +156,9 @@ class MavenModule(NamedTuple):
         """Parse coordinates. Raises LocalKafkaError for text that is not three parts."""
         parts = coordinates.split(":")
         if len(parts) != 3 or not all(parts):
-            raise LocalKafkaError(f"'{coordinates}' is not group:artifact:version")
+            raise LocalKafkaError(
+                f"'{coordinates}' is not group:artifact:version", code="LOCAL-002"
+            )
         return cls(*parts)
 
     @property
@@ -229,7 +241,8 @@ def cache_folder() -> Path:
     if folder is None:
         raise LocalKafkaError(
             f"there is no home directory to keep downloads in: set {CACHE_VARIABLE} to a folder "
-            "that can be written"
+            "that can be written",
+            code="LOCAL-005",
         )
     return folder
 
@@ -256,7 +269,7 @@ def fetch_jars(
         _run_ivy_with_retry(part, Jars(parsed, transitive))
         for module in parsed:
             if not (part / module.jar_name).is_file():
-                raise LocalKafkaError(f"Ivy fetched no {module.jar_name}")
+                raise LocalKafkaError(f"Ivy fetched no {module.jar_name}", code="LOCAL-004")
 
     folder = _cached(name, manifest, title or ", ".join(modules), step, fetch)
     jars = sorted(folder.glob("*.jar"))
@@ -302,7 +315,9 @@ def cached_folders() -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise LocalKafkaError(f"{error.filename} cannot be read: {error.strerror}") from None
+        raise LocalKafkaError(
+            f"{error.filename} cannot be read: {error.strerror}", code="LOCAL-005"
+        ) from None
     return [path for path in found if not path.is_symlink() and _is_download(path)]
 
 
@@ -336,7 +351,7 @@ def clear_cache(step: Step = print_step) -> None:
                 shutil.rmtree(folder)
             (root / _LOCK).unlink()
         except OSError as error:
-            raise LocalKafkaError(f"{error.filename}: {error.strerror}") from None
+            raise LocalKafkaError(f"{error.filename}: {error.strerror}", code="LOCAL-005") from None
     with suppress(OSError):  # other files are in it; or it is a link, or where a disk is mounted
         root.rmdir()
 
@@ -362,7 +377,8 @@ def _claim(folder: Path) -> Iterator[None]:
             fcntl.flock(manifest, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LocalKafkaError(
-                f"a broker runs from {folder}: nothing is removed. Stop the broker first"
+                f"a broker runs from {folder}: nothing is removed. Stop the broker first",
+                code="LOCAL-009",
             ) from None
         yield
 
@@ -372,7 +388,8 @@ def _check_folder(folder: Path) -> None:
         check_code_folder(folder)
     except CodeFolderError as error:
         raise LocalKafkaError(
-            f"no jar is loaded from {folder}: {error}. {CACHE_VARIABLE} names the cache folder"
+            f"no jar is loaded from {folder}: {error}. {CACHE_VARIABLE} names the cache folder",
+            code="LOCAL-006",
         ) from error
 
 
@@ -397,7 +414,8 @@ def _check_digests(jars: Sequence[Path], digests: Mapping[str, str] | None) -> N
                 f"{jar} is not the jar that this version of the sink knows: its SHA-256 is "
                 f"{digest.hexdigest()}, not {digests.get(jar.name, 'that of any')}. Remove "
                 f"{jar.parent}; if a new download has the same digest, the repository that Ivy "
-                "uses has another file than Maven Central"
+                "uses has another file than Maven Central",
+                code="LOCAL-008",
             )
 
 
@@ -442,7 +460,8 @@ def _writing(root: Path) -> Iterator[None]:
     except OSError as error:
         raise LocalKafkaError(
             f"the cache folder {root} cannot be written ({error.strerror}): set {CACHE_VARIABLE} "
-            "to a folder that can"
+            "to a folder that can",
+            code="LOCAL-005",
         ) from error
 
 
@@ -455,10 +474,8 @@ def _fill(folder: Path, manifest: str, what: str, fetch: Callable[[Path], None])
     try:
         _check_folder(part)
         if digests is None:
-            _LOG.warning(
-                "no digests of %s are shipped: its jars are as the repository's own checksums say",
-                what,
-            )
+            known = "its jars are as the repository's own checksums say"
+            warn(_LOG, "LOCAL-014", f"no digests of {what} are shipped: {known}")
         fetch(part)
         fetched = sorted(path for path in part.iterdir() if path.is_file())
         for path in fetched:
@@ -481,7 +498,7 @@ def _run_ivy_with_retry(part: Path, wanted: Jars | Archive) -> None:
         except LocalKafkaError as error:
             if not attempts_left:
                 raise
-            _LOG.warning("%s. Ivy is run once more", error)
+            warn(_LOG, error.code, f"{error}. Ivy is run once more")
             shutil.rmtree(part / ".ivy", ignore_errors=True)
 
 
@@ -512,11 +529,15 @@ def _run_ivy(part: Path, wanted: Jars | Archive) -> None:
             cwd=part,
         )
     except subprocess.TimeoutExpired as error:
-        raise LocalKafkaError(f"Ivy did not finish within {_IVY_TIMEOUT_S} s") from error
+        raise LocalKafkaError(
+            f"Ivy did not finish within {_IVY_TIMEOUT_S} s", code="LOCAL-004"
+        ) from error
     except OSError as error:
-        raise LocalKafkaError(f"{command[0]} does not run: {error}") from error
+        raise LocalKafkaError(f"{command[0]} does not run: {error}", code="LOCAL-001") from error
     if done.returncode:
-        raise LocalKafkaError(_ivy_failure(done.stdout.decode("utf-8", "replace"), wanted))
+        raise LocalKafkaError(
+            _ivy_failure(done.stdout.decode("utf-8", "replace"), wanted), code="LOCAL-004"
+        )
     ivy_file.unlink()
     shutil.rmtree(own, ignore_errors=True)
 
@@ -561,7 +582,8 @@ def find_ivy() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise LocalKafkaError(
             "pyspark is not installed, and its Ivy is needed to fetch jars: "
-            'pip install "pykafka-sink[spark]"'
+            'pip install "pykafka-sink[spark]"',
+            code="LOCAL-003",
         )
     folders = [Path(location) / "jars" for location in spec.submodule_search_locations]
     # A Spark distribution, unlike pip's pyspark, keeps the jars outside the package.
@@ -572,5 +594,6 @@ def find_ivy() -> Path:
             return found[-1]
     raise LocalKafkaError(
         f"pyspark at {folders[0].parent} has no jars/ivy-*.jar, which is needed to fetch jars: "
-        'install the full pyspark, pip install "pykafka-sink[spark]"'
+        'install the full pyspark, pip install "pykafka-sink[spark]"',
+        code="LOCAL-003",
     )

@@ -117,7 +117,9 @@ class SupervisorClient:
 
     def _request(self, **command: Any) -> Any:
         if os.getpid() != self._owner_pid:
-            raise LocalKafkaError(f"this LocalKafka belongs to process {self._owner_pid}")
+            raise LocalKafkaError(
+                f"this LocalKafka belongs to process {self._owner_pid}", code="LOCAL-012"
+            )
         with self._lock:
             request_id = self._next_id
             self._next_id += 1
@@ -126,7 +128,9 @@ class SupervisorClient:
                 self._stdin.write(line.encode())
                 self._stdin.flush()
             except (OSError, ValueError) as error:
-                raise LocalKafkaError(f"the keeper process has ended: {error}") from error
+                raise LocalKafkaError(
+                    f"the keeper process has ended: {error}", code="LOCAL-013"
+                ) from error
             return self._receive(request_id)
 
     def _receive(self, request_id: int) -> Any:
@@ -135,9 +139,11 @@ class SupervisorClient:
             answer = json.loads(line)
             if answer["id"] == request_id:
                 if "error" in answer:
-                    raise LocalKafkaError(f"keeper process: {answer['error']}")
+                    raise LocalKafkaError(f"keeper process: {answer['error']}", code="LOCAL-013")
                 return answer["result"]
-        raise LocalKafkaError("the keeper process ended unexpectedly, and the brokers with it")
+        raise LocalKafkaError(
+            "the keeper process ended unexpectedly, and the brokers with it", code="LOCAL-013"
+        )
 
 
 # --- one broker ----------------------------------------------------------------------------------
@@ -221,13 +227,16 @@ class BrokerProcess:
     def _require(self, state: _State, what: str) -> None:
         if self._state is not state:
             now = self._state.name.lower()
-            raise LocalKafkaError(f"cannot {what} broker {self.broker_id}: it is {now}")
+            raise LocalKafkaError(
+                f"cannot {what} broker {self.broker_id}: it is {now}", code="LOCAL-012"
+            )
 
     def _await_end(self, timeout_ms: int, advice: str) -> None:
         if not self._supervisor.wait([self.name], timeout_ms):
             raise LocalKafkaError(
                 f"broker {self.broker_id} did not end within {timeout_ms} ms: {advice}. The end of "
-                f"its log:\n{tail_of(self.log_file)}"
+                f"its log:\n{tail_of(self.log_file)}",
+                code="LOCAL-010",
             )
         self._state = _State.STOPPED
 
@@ -254,7 +263,7 @@ def find_tool_class(jars: Sequence[Path], name: str) -> str:
     in_tools = {entry for entry in found if "/tools/" in entry} or found
     if len(in_tools) != 1:
         what = f"is ambiguous: {sorted(in_tools)}" if in_tools else "is no class of this Kafka"
-        raise LocalKafkaError(f"{name} {what}")
+        raise LocalKafkaError(f"{name} {what}", code="LOCAL-011")
     return in_tools.pop().removesuffix(".class").replace("/", ".")
 
 
@@ -331,10 +340,13 @@ class Toolbox:
         if code is None:
             supervisor.signal(name, signal.SIGKILL)
             raise LocalKafkaError(
-                f"{full_name} did not end within {timeout_ms} ms:\n{tail_of(stderr)}"
+                f"{full_name} did not end within {timeout_ms} ms:\n{tail_of(stderr)}",
+                code="LOCAL-010",
             )
         if code:
-            raise LocalKafkaError(f"{full_name} ended with code {code}:\n{tail_of(stderr)}")
+            raise LocalKafkaError(
+                f"{full_name} ended with code {code}:\n{tail_of(stderr)}", code="LOCAL-010"
+            )
         return stdout.read_text(encoding="utf-8", errors="replace")
 
     def format(
@@ -371,5 +383,6 @@ class Toolbox:
             if code != 0:
                 raise LocalKafkaError(
                     f"the data directory could not be formatted (exit code {code}), check "
-                    f"server_properties:\n{tail_of(broker.log_file)}"
+                    f"server_properties:\n{tail_of(broker.log_file)}",
+                    code="LOCAL-010",
                 )

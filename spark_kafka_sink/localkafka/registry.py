@@ -110,7 +110,7 @@ class LocalRegistry:
     def await_failure(self, timeout_ms: int) -> str | None:
         """Wait for the registry to end by itself; return the end of its log, or None if it runs."""
         if self._supervisor is None:
-            raise LocalKafkaError("this LocalRegistry is not started")
+            raise LocalKafkaError("this LocalRegistry is not started", code="LOCAL-012")
         codes = self._supervisor.wait([_NAME], timeout_ms)
         if not codes:
             return None
@@ -155,7 +155,7 @@ class LocalRegistry:
                     f"end of its log:\n{tail_of(self._log)}"
                 )
             if failure is not None:
-                raise LocalKafkaError(failure)
+                raise LocalKafkaError(failure, code="LOCAL-010")
 
     def _set_compatibility(self) -> None:
         """Set the global rule. Apicurio rejects the removal of a rule that it does not have."""

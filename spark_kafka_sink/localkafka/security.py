@@ -216,7 +216,9 @@ class SecuredListener:
         users = self.security.users
         name = next(iter(users)) if user is None else user
         if name not in users:
-            raise LocalKafkaError(f"there is no user {name}, only {', '.join(users)}")
+            raise LocalKafkaError(
+                f"there is no user {name}, only {', '.join(users)}", code="LOCAL-011"
+            )
         properties = {"security.protocol": self.security.protocol}
         if self.security.has_tls:
             properties["ssl.truststore.type"] = "PEM"

@@ -26,12 +26,14 @@ def check_version(version: str) -> str:
     if match is None:
         raise LocalKafkaError(
             f"'{version}' is not a version of Apache Kafka, such as {DEFAULT_VERSION}. "
-            f"Known to work: {known}"
+            f"Known to work: {known}",
+            code="LOCAL-002",
         )
     if (int(match[1]), int(match[2])) < _OLDEST:
         raise LocalKafkaError(
             f"Apache Kafka {version} is too old to be run here, which needs 3.3 or newer. "
-            f"Known to work: {known}"
+            f"Known to work: {known}",
+            code="LOCAL-002",
         )
     return version
 

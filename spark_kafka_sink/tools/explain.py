@@ -37,6 +37,7 @@ from spark_kafka_sink.tools.command import EXIT_OK, add_command, print_table
 AREAS = (
     *("option", "column", "format", "row", "registry", "topic", "connect", "tls", "auth"),
     *("broker", "delivery", "txn", "deadletter", "hook", "metrics", "spark", "job", "tool"),
+    "local",
 )
 """Files of ``codes/``, in the order of docs/errors.md."""
 

@@ -711,7 +711,7 @@ def test_a_download_that_cannot_be_stored_names_the_cache_folder(cache):
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         f"pykafka-sink: the cache folder {cache} cannot be written (File too large): set "
-        f"{CACHE_VARIABLE} to a folder that can"
+        f"{CACHE_VARIABLE} to a folder that can [PKS-LOCAL-005]"
     )
     assert "Traceback" not in done.stderr
 

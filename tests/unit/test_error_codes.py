@@ -42,8 +42,6 @@ WITHOUT_CODES = {
     #
     "jobs",
     #
-    "localkafka",
-    #
     "metrics",
     #
     "network",
@@ -130,7 +128,7 @@ def without_code(module: str, tree: ast.Module, public: set[Name], own: set[Name
             yield f"{module}:{node.lineno}: {called[1]} without code="
         if isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS:
             logger = ast.unparse(node.func.value)
-            is_log = logger.rpartition(".")[2].strip("_") in ("log", "logger")
+            is_log = logger.rpartition(".")[2].strip("_").lower() in ("log", "logger")
             if is_log and not is_below_warning(node) and "coded(" not in ast.unparse(node):
                 yield f"{module}:{node.lineno}: {logger}.{node.func.attr}, not codes.warn"
 
@@ -194,6 +192,7 @@ def test_rooms_with_codes_are_not_listed_as_rooms_without() -> None:
         ("raise ValueError('x')", 0),
         ("logger.warning('x')", 1),
         ("self._log.error('x')", 1),
+        ("_LOG.warning('x')", 1),
         ("logger.log(level, 'x')", 1),
         ("logger.log(logging.INFO, 'x')", 0),
         ("logger.log(level, coded('x', code))", 0),
