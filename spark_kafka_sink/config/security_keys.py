@@ -268,7 +268,7 @@ SASL_KEYS = [
         MEDIUM,
         "Only software.amazon.msk.auth.iam.IAMClientCallbackHandler and "
         "IAMOAuthBearerLoginCallbackHandler are accepted.",
-        "Leave it out: MSK needs neither here.",
+        "Leave it out, except for the job kafka_to_kafka, whose reader in the JVM needs it.",
         convert=simple_name(CLIENT_HANDLERS),
     ),
     ConfigKey(
@@ -279,7 +279,7 @@ SASL_KEYS = [
         MEDIUM,
         "Only Kafka's OAuthBearerLoginCallbackHandler, by its old and new names, and MSK's "
         "IAMOAuthBearerLoginCallbackHandler are accepted. MSK's handler selects AWS_MSK_IAM.",
-        "Leave it out: OAUTHBEARER and AWS_MSK_IAM need no handler.",
+        "Leave it out, except for the job kafka_to_kafka, whose reader in the JVM needs it.",
         convert=simple_name(LOGIN_HANDLERS),
     ),
     ConfigKey(
