@@ -67,13 +67,16 @@ def aws_user(options: Mapping[str, str]) -> AwsUser:
             raise ConfigError(
                 f"{JAAS} has {what}, which AWS's signer for Python has nothing for "
                 f"({', '.join(known)} are known): put it, with the role, into a profile of "
-                f"~/.aws/config, and name that by {PROFILE}"
+                f"~/.aws/config, and name that by {PROFILE}",
+                code="AUTH-007",
             )
     user = AwsUser(*(options.get(name) or None for name in known))
     if user.profile is not None and user.role_arn is not None:
-        raise ConfigError(f"{JAAS} has {PROFILE} and {ROLE}: leave one of them out")
+        raise ConfigError(
+            f"{JAAS} has {PROFILE} and {ROLE}: leave one of them out", code="OPTION-009"
+        )
     if user.session_name is not None and user.role_arn is None:
-        raise ConfigError(f"{JAAS} has {SESSION}, but no {ROLE}")
+        raise ConfigError(f"{JAAS} has {SESSION}, but no {ROLE}", code="OPTION-008")
     return user
 
 
@@ -93,7 +96,8 @@ def no_region(host: str) -> AuthenticationError:
     return AuthenticationError(
         f"kafka.sasl.mechanism=AWS_MSK_IAM: the name of the broker {host} tells no AWS region. Set "
         f"{_REGION_VARIABLES[0]} for the driver, and by spark.executorEnv.{_REGION_VARIABLES[0]} "
-        "for executors"
+        "for executors",
+        code="AUTH-018",
     )
 
 
@@ -150,14 +154,15 @@ def _converted_error(error: Exception, is_last: bool) -> AuthenticationError:
         return may_pass(
             "kafka.sasl.mechanism=AWS_MSK_IAM: there are no AWS credentials on this machine: give "
             f"it a role, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile by "
-            f"{PROFILE} in {JAAS}"
+            f"{PROFILE} in {JAAS}",
+            code="AUTH-017",
         )
     text = f"kafka.sasl.mechanism=AWS_MSK_IAM: AWS gives no credentials: {redacted(error)}"
     if names & _UNAVAILABLE_ERRORS or _is_busy(error):
-        return CredentialsUnavailableError(text)
+        return CredentialsUnavailableError(text, code="AUTH-017")
     if "CredentialRetrievalError" in names:
-        return may_pass(f"{text} (CredentialRetrievalError)")
-    return AuthenticationError(f"{text} ({type(error).__name__})")
+        return may_pass(f"{text} (CredentialRetrievalError)", code="AUTH-017")
+    return AuthenticationError(f"{text} ({type(error).__name__})", code="AUTH-017")
 
 
 def _is_busy(error: Exception) -> bool:
@@ -243,7 +248,7 @@ class AwsLogin:
         try:
             user = aws_user(login_options(self._config))
         except ConfigError as error:
-            raise AuthenticationError(str(error)) from None
+            raise AuthenticationError(str(error), code=error.code) from None
         tries = 0
 
         def attempt(_: int) -> Token:

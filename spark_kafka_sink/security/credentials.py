@@ -168,7 +168,7 @@ def _option(name: _Token, tokens: _Tokens, previous: str) -> tuple[str, str]:
 
 
 def _error(what: str, advice: str) -> ConfigError:
-    return ConfigError(f"{OPTION} {what}: {advice}")
+    return ConfigError(f"{OPTION} {what}: {advice}", code="AUTH-006")
 
 
 class _Tokens:
@@ -302,7 +302,7 @@ def login_options(
         wanted = [name for name in entry.options if name.startswith(prefix)]
         return {name: resolve(entry.options[name], OPTION) for name in wanted}
     except ConfigError as error:
-        raise AuthenticationError(str(error)) from None
+        raise AuthenticationError(str(error), code=error.code) from None
 
 
 def check_module(entry: JaasEntry, mechanism: str) -> None:
@@ -313,11 +313,14 @@ def check_module(entry: JaasEntry, mechanism: str) -> None:
     wanted = LOGIN_MODULES[mechanism]
     if module in wanted:
         return
-    raise ConfigError(f"{OPTION}: {_about_module(entry.module, module, mechanism)}")
+    raise _wrong_module(entry.module, module, mechanism)
 
 
-def _about_module(written: str, module: str, mechanism: str) -> str:
-    """Explain why a login module, written with or without a prefix, is not the mechanism's."""
+def _wrong_module(written: str, module: str, mechanism: str) -> ConfigError:
+    """Return the error for a login module of another mechanism, or an unknown one.
+
+    written: ``module``, perhaps with a prefix
+    """
     others = sorted(name for name, known in LOGIN_MODULES.items() if module == known[0])
     what, wanted = shown_module(written), LOGIN_MODULES[mechanism][0]
     if others and mechanism == GSSAPI:
@@ -325,9 +328,10 @@ def _about_module(written: str, module: str, mechanism: str) -> str:
     else:
         advice = f", whose login module is {wanted}"
     if others:
-        return (
-            f"the login module {what} is that of {' and '.join(others)}, but kafka.sasl.mechanism "
-            f"is {mechanism}{advice}"
+        return ConfigError(
+            f"{OPTION}: the login module {what} is that of {' and '.join(others)}, but "
+            f"kafka.sasl.mechanism is {mechanism}{advice}",
+            code="AUTH-004",
         )
     problem = (
         "its first word is not the class of a login module: look for a typing error"
@@ -335,7 +339,10 @@ def _about_module(written: str, module: str, mechanism: str) -> str:
         else f"the login module {what} is not known"
     )
     default = ", which is the default," if mechanism == GSSAPI else ""
-    return f"{problem}. That of kafka.sasl.mechanism={mechanism}{default} is {wanted}"
+    return ConfigError(
+        f"{OPTION}: {problem}. That of kafka.sasl.mechanism={mechanism}{default} is {wanted}",
+        code="AUTH-006",
+    )
 
 
 class _Source(NamedTuple):
@@ -355,13 +362,15 @@ def check_password_options(config: SaslConfig) -> None:
     if has_plain and config.jaas_config is not None:
         raise ConfigError(
             f"{OPTION} and {_PLAIN_OPTIONS.username}, {_PLAIN_OPTIONS.password} say the same: give "
-            "either the JAAS text or the two plain options"
+            "either the JAAS text or the two plain options",
+            code="OPTION-009",
         )
     if not has_plain and config.jaas_config is None:
         raise ConfigError(
             f"kafka.sasl.mechanism={config.mechanism} needs {_PLAIN_OPTIONS.username} and "
             f"{_PLAIN_OPTIONS.password}, or {OPTION}={LOGIN_MODULES[config.mechanism][0]} required "
-            'username="…" password="…";'
+            'username="…" password="…";',
+            code="AUTH-005",
         )
     entry = unresolved_jaas_entry(config)
     if entry is not None:
@@ -384,7 +393,7 @@ def resolve_user(config: SaslConfig, resolve: Resolve = resolve_text) -> ScramUs
             }
         _check_present(options, source)
     except ConfigError as error:
-        raise AuthenticationError(str(error)) from None
+        raise AuthenticationError(str(error), code=error.code) from None
     is_token = has_jaas and options.get("tokenauth", "").lower() == "true"
     return ScramUser(options["username"], Secret(options["password"]), is_token)
 
@@ -402,4 +411,4 @@ def _check_present(options: Mapping[str, str], source: _Source) -> None:
     for name, option in (("username", source.username), ("password", source.password)):
         if not options.get(name):
             what = "is empty" if name in options else "is missing"
-            raise ConfigError(f"{option} {what}")
+            raise ConfigError(f"{option} {what}", code="AUTH-005")

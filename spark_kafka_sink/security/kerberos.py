@@ -68,12 +68,13 @@ def kerberos_user(config: KerberosConfig, options: Mapping[str, str]) -> Kerbero
     if not uses_keytab and not uses_cache:
         raise ConfigError(
             f"{JAAS} for kafka.sasl.mechanism=GSSAPI has neither useKeyTab=true (with keyTab and "
-            "principal) nor useTicketCache=true: there is nobody to be asked for a password"
+            "principal) nor useTicketCache=true: set one of the two",
+            code="AUTH-005",
         )
     principal, keytab = options.get("principal") or None, options.get("keyTab") or None
     for name, value in (("keyTab", keytab), ("principal", principal)):
         if uses_keytab and value is None:
-            raise ConfigError(f"{JAAS} has useKeyTab=true, but no {name}")
+            raise ConfigError(f"{JAAS} has useKeyTab=true, but no {name}", code="AUTH-005")
     return KerberosUser(
         _service_name(config, options),
         principal,
@@ -92,12 +93,14 @@ def _service_name(config: KerberosConfig, options: Mapping[str, str]) -> str:
     if of_jaas is not None and of_option is not None and of_jaas != of_option:
         raise ConfigError(
             f"Conflicting names of the brokers' Kerberos service: {SERVICE_OPTION}={of_option}, "
-            f"but serviceName in {JAAS} is another one"
+            f"but serviceName in {JAAS} is another one",
+            code="OPTION-009",
         )
     name = of_jaas or of_option
     if not name:
         raise ConfigError(
-            f"{SERVICE_OPTION} is missing: the first part of the brokers' principal, usually kafka"
+            f"{SERVICE_OPTION} is missing: the first part of the brokers' principal, usually kafka",
+            code="AUTH-005",
         )
     return name
 
@@ -155,7 +158,8 @@ class GssapiSaslClient:
         if len(offer) != len(_ANSWER) or not offer[0] & _NO_LAYER:
             raise AuthenticationError(
                 "SASL GSSAPI failed: the broker insists on a security layer, which Kafka's "
-                "protocol does not have (use kafka.security.protocol=SASL_SSL to encrypt)"
+                "protocol does not have (use kafka.security.protocol=SASL_SSL to encrypt)",
+                code="AUTH-010",
             )
         self._state = _State.ANSWERED
         return bytes(self._context.wrap(_ANSWER, False).message)
@@ -192,9 +196,11 @@ class KerberosCredentials:
         try:
             keytab = find_file(location, f"keyTab in {JAAS}")
         except ConfigError as error:
-            raise AuthenticationError(str(error)) from None
+            raise AuthenticationError(str(error), code=error.code) from None
         if not os.access(keytab, os.R_OK):
-            raise AuthenticationError(f"keyTab in {JAAS}: {keytab} is not readable for this user")
+            raise AuthenticationError(
+                f"keyTab in {JAAS}: {keytab} is not readable for this user", code="OPTION-021"
+            )
         store = {"client_keytab": str(keytab), "ccache": f"{self._cache}-{os.getpid()}"}
         try:
             return self._from_store(store)
@@ -205,7 +211,8 @@ class KerberosCredentials:
             if re.search(_NO_TICKET, str(error)):
                 raise AuthenticationError(
                     f"SASL GSSAPI failed: the keytab {keytab} has no key of the principal "
-                    f"{self._user.principal}: compare with klist -k {keytab}"
+                    f"{self._user.principal}: compare with klist -k {keytab}",
+                    code="AUTH-025",
                 ) from None
             raise
 
@@ -222,7 +229,7 @@ class KerberosCredentials:
             )
             # Kerberos contacts the KDC only when the lifetime is read.
             if credentials.lifetime == 0:
-                raise AuthenticationError(_explained("Ticket expired"))
+                raise _error_of("Ticket expired")
             return credentials
 
     def sasl_client(self, host: str, credentials: Callable[[], Any]) -> GssapiSaslClient:
@@ -260,65 +267,78 @@ def are_valid(credentials: Any) -> bool:
 class _Cause(NamedTuple):
     """A known cause of an error.
 
+    code: of ``base.codes``
     pattern: in Kerberos' message
     is_transient: whether a retry may help
     """
 
+    code: str
     pattern: str
     advice: str
     is_transient: bool = False
 
 
 _NO_TICKET = "No Kerberos credentials available|[Cc]redentials? cache"
+_OTHER = "AUTH-027"
 
 _CAUSES = (
     _Cause(
+        "AUTH-022",
         # Both errors allow for 5 minutes of skew, so a retry within seconds would not help.
         "Clock skew too great|not yet valid",
         "the clocks of this machine, of the KDC and of the broker may differ by 5 minutes only: "
         "synchronise them (NTP)",
     ),
     _Cause(
+        "AUTH-023",
         "Cannot contact any KDC",
         "no KDC of the realm answers: check krb5.conf (or the file that KRB5_CONFIG names) on this "
         "machine, and the way to the KDC",
         is_transient=True,
     ),
-    _Cause("Request is a replay", "it is tried again", is_transient=True),
+    _Cause(_OTHER, "Request is a replay", "the sink retries", is_transient=True),
     _Cause(
+        "AUTH-023",
         "Cannot find KDC for realm|Cannot resolve network address|default realm",
         "krb5.conf (or the file that KRB5_CONFIG names) must be on every machine that runs the "
         "driver or a task, with the realm and its KDC",
     ),
     _Cause(
+        "AUTH-025",
         "Client.* not found in Kerberos database",
         f"the KDC does not know the principal in {JAAS}",
     ),
     _Cause(
+        "AUTH-026",
         "Server.* not found in Kerberos database",
         f"the KDC does not know the broker's principal: check {SERVICE_OPTION}, and that the "
         "broker's name in kafka.bootstrap.servers and advertised.listeners is the one of its "
         "principal",
     ),
     _Cause(
+        "AUTH-025",
         "Preauthentication failed|Decrypt integrity check failed|Password incorrect",
-        "the keytab holds another key than the KDC: make it anew",
+        "the keytab holds another key than the KDC: create a new keytab",
     ),
     _Cause(
+        "AUTH-026",
         "Wrong principal in request|Message stream modified|Request ticket server",
         "the broker has another key than the KDC, or another principal than its host name says",
     ),
     _Cause(
+        "AUTH-025",
         "[Kk]eytab|[Kk]ey table",
         f"check keyTab and principal in {JAAS}; the file must be readable on every machine that "
         "runs the driver or a task, and hold a key of the principal (klist -k)",
     ),
     _Cause(
+        "AUTH-024",
         _NO_TICKET,
         f"there is no ticket: run kinit on this machine, or set useKeyTab, keyTab and principal in "
         f"{JAAS}. Executors do not see the driver's tickets",
     ),
     _Cause(
+        "AUTH-024",
         "[Tt]icket expired|credential has expired",
         "the ticket in the cache has expired: run kinit, or use a keytab, from which tickets are "
         "renewed",
@@ -326,14 +346,14 @@ _CAUSES = (
 )
 
 
-def _explained(text: str) -> str:
-    cause = _cause_of(text)
-    advice = "" if cause is None else f": {cause.advice}"
-    return f"SASL GSSAPI failed ({text}){advice}"
-
-
-def _cause_of(text: str) -> _Cause | None:
-    return next((cause for cause in _CAUSES if re.search(cause.pattern, text)), None)
+def _error_of(text: str) -> AuthenticationError:
+    """Return the error with the cause of Kerberos' message ``text``."""
+    what = f"SASL GSSAPI failed ({text})"
+    cause = next((cause for cause in _CAUSES if re.search(cause.pattern, text)), None)
+    if cause is None:
+        return AuthenticationError(what, code=_OTHER)
+    kind = CredentialsUnavailableError if cause.is_transient else AuthenticationError
+    return kind(f"{what}: {cause.advice}", code=cause.code)
 
 
 class _convert_gss_errors:  # noqa: N801
@@ -348,11 +368,7 @@ class _convert_gss_errors:  # noqa: N801
 
         if not isinstance(error, gssapi.exceptions.GSSError):
             return
-        text = kerberos_message(error)
-        cause = _cause_of(text)
-        if cause is not None and cause.is_transient:
-            raise CredentialsUnavailableError(_explained(text)) from None
-        raise AuthenticationError(_explained(text)) from None
+        raise _error_of(kerberos_message(error)) from None
 
 
 _SAYS_NOTHING = ("", "Success", "Unknown error")
@@ -415,7 +431,8 @@ class KerberosLogin:
         if thread.is_alive():
             raise CredentialsUnavailableError(
                 f"SASL GSSAPI: the KDC has not answered within {timeout_ms} ms: check krb5.conf "
-                "(or the file that KRB5_CONFIG names) and the way to the KDC"
+                "(or the file that KRB5_CONFIG names) and the way to the KDC",
+                code="AUTH-023",
             )
         if errors:
             raise errors[0]
@@ -439,7 +456,7 @@ class KerberosLogin:
                 name = resolve(name, SERVICE_OPTION)
             return kerberos_user(replace(kerberos, service_name=name), options)
         except ConfigError as error:
-            raise AuthenticationError(str(error)) from None
+            raise AuthenticationError(str(error), code=error.code) from None
 
     def _tickets_of(self, user: KerberosUser) -> KerberosCredentials:
         with self._lock:

@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from spark_kafka_sink.base.clock import SystemClock, wait_seconds
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ConfigError,
@@ -93,7 +94,8 @@ def check_installed(extra: Extra) -> None:
         )
         raise ConfigError(
             f"kafka.sasl.mechanism={extra.mechanism} needs the Python package {extra.module}{why} "
-            f"here and on every machine that runs a task: pip install {extra.package}.{extra.more}"
+            f"here and on every machine that runs a task: pip install {extra.package}.{extra.more}",
+            code="AUTH-008",
         ) from error
 
 
@@ -178,7 +180,7 @@ class PasswordLogin:
                 raise
             if self._last_warning != str(error):
                 self._last_warning = str(error)
-                logger.warning(f"{error}. What was read before stays in use")
+                warn(logger, error.code, f"{error}. What was read before stays in use")
         return self._user
 
     def close(self) -> None:
@@ -222,7 +224,9 @@ def _retry_timer() -> tuple[RetryTimer, Callable[[], None]]:
 
 def _wait(closed: threading.Event, pause_ms: int) -> None:
     if closed.wait(wait_seconds(pause_ms)):
-        raise CredentialsUnavailableError("the login was closed while a token was fetched")
+        raise CredentialsUnavailableError(
+            "the login was closed while a token was fetched", code="AUTH-012"
+        )
 
 
 def check(config: SaslConfig) -> None:
@@ -235,7 +239,8 @@ def check(config: SaslConfig) -> None:
     if checks is None:
         raise ConfigError(
             f"kafka.sasl.mechanism={config.mechanism} is not known: use one of "
-            f"{', '.join(LOGIN_MODULES)}"
+            f"{', '.join(LOGIN_MODULES)}",
+            code="OPTION-003",
         )
     checks(config)
 
@@ -253,7 +258,8 @@ def _check_gssapi(config: SaslConfig) -> None:
         raise ConfigError(
             "kafka.sasl.mechanism=GSSAPI, which is the default, needs kafka.sasl.jaas.config="
             f'{LOGIN_MODULES[GSSAPI][0]} required useKeyTab=true keyTab="…" principal="…"; (or '
-            "useTicketCache=true). A JAAS file of a JVM is not read"
+            "useTicketCache=true). A JAAS file of a JVM is not read",
+            code="AUTH-005",
         )
     entry = unresolved_jaas_entry(config)
     if entry is not None:

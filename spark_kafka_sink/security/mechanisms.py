@@ -56,14 +56,17 @@ def encode_utf8(text: str, what: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         # Omit the cause, which quotes the text.
-        raise AuthenticationError(f"{what} holds a character that UTF-8 does not have") from None
+        raise AuthenticationError(
+            f"{what} holds a character that UTF-8 does not have", code="AUTH-020"
+        ) from None
 
 
 def unexpected_challenge(mechanism: str) -> AuthenticationError:
     """Return the error for a broker that continues after the mechanism's last message."""
     return AuthenticationError(
         f"the broker goes on with SASL {mechanism} after the conversation has ended: it does not "
-        "speak this mechanism as Kafka does"
+        "speak this mechanism as Kafka does",
+        code="AUTH-010",
     )
 
 
@@ -81,7 +84,8 @@ class PlainSaslClient:
         if NUL in username or NUL in password.reveal():
             raise AuthenticationError(
                 "SASL PLAIN cannot send the character U+0000, which ends the user name: it stands "
-                "in the user name or in the password"
+                "in the user name or in the password",
+                code="AUTH-020",
             )
         self._username = username
         self._password = password
@@ -219,19 +223,20 @@ class ScramSaslClient:
         if found is None:
             raise self._wrong("the broker's last message is not of the form of SCRAM")
         if found["error"] is not None:
-            raise self._wrong(f"the broker answers: {redacted(found['error'].decode('ascii'))}")
+            words = redacted(found["error"].decode("ascii"))
+            raise self._wrong(f"the broker answers: {words}", "AUTH-009")
         signature = _decoded(found["signature"])
         if signature is None or not hmac.compare_digest(signature, self._server_signature):
             raise self._wrong(
-                "the broker's signature is wrong: whoever answers does not know the password of "
-                "this user. Check kafka.bootstrap.servers and who is listening there"
+                "the broker's signature is wrong, so the server does not know the password of "
+                "this user. Check kafka.bootstrap.servers, and which program listens there"
             )
 
     def _hmac(self, key: bytes, data: bytes) -> bytes:
         return hmac.new(key, data, self._hash).digest()
 
-    def _wrong(self, what: str) -> AuthenticationError:
-        return AuthenticationError(f"SASL {self.mechanism} failed: {what}")
+    def _wrong(self, what: str, code: str = "AUTH-010") -> AuthenticationError:
+        return AuthenticationError(f"SASL {self.mechanism} failed: {what}", code=code)
 
 
 def _decoded(text: bytes) -> bytes | None:
@@ -272,7 +277,8 @@ class OAuthBearerSaslClient:
         if not _TOKEN.fullmatch(token.reveal()):
             raise AuthenticationError(
                 "the token cannot be sent: it may hold letters, digits and - . _ ~ + / only, and "
-                "= at its end (RFC 6750)"
+                "= at its end (RFC 6750)",
+                code="AUTH-020",
             )
         self._token = token
         self._extensions = dict(extensions)
@@ -300,7 +306,8 @@ class OAuthBearerSaslClient:
         if self._state is _OAuthBearerState.REFUSED:
             raise AuthenticationError(
                 f"the broker refuses the token: {self._refusal}. The reason stands in the broker's "
-                "log: audience, issuer, signature or expiry"
+                "log: audience, issuer, signature or expiry",
+                code="AUTH-011",
             )
         raise unexpected_challenge(self.mechanism)
 
@@ -315,12 +322,14 @@ def extensions_of(options: Mapping[str, str]) -> dict[str, str]:
         if not _KEY.fullmatch(key) or key == RESERVED:
             raise ConfigError(
                 f"kafka.sasl.jaas.config has an option that begins with '{EXTENSION_PREFIX}' and "
-                f"goes on with other than letters, or with '{RESERVED}'"
+                f"goes on with other than letters, or with '{RESERVED}'",
+                code="AUTH-007",
             )
         if not _VALUE.fullmatch(value):
             raise ConfigError(
                 f"kafka.sasl.jaas.config: the value of '{EXTENSION_PREFIX}{key}' must hold at "
-                "least one character, and printable ASCII only"
+                "least one character, and printable ASCII only",
+                code="AUTH-007",
             )
         extensions[key] = value
     return extensions

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
 from spark_kafka_sink.base.clock import RandomSource
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.entry_points import load, raised_at
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
@@ -89,7 +90,8 @@ def provided_token(entry_point: str, names: ClaimNames) -> Token:
         returned = provider()
     except Exception as error:
         raise CredentialsUnavailableError(
-            f"{OPTION} {entry_point} failed: {redacted(repr(error))}{raised_at(error)}"
+            f"{OPTION} {entry_point} failed: {redacted(repr(error))}{raised_at(error)}",
+            code="HOOK-001",
         ) from error
     source = f"{OPTION} {entry_point}"
     if isinstance(returned, str):
@@ -98,14 +100,17 @@ def provided_token(entry_point: str, names: ClaimNames) -> Token:
         return Token(Secret(returned[0].strip()), None, _expiry_ms(returned[1], source))
     raise AuthenticationError(
         f"{source} returned {_type_of(returned)}: it must return a token as text, or a tuple of a "
-        "token and the time at which it expires"
+        "token and the time at which it expires",
+        code="HOOK-002",
     )
 
 
 def _expiry_ms(value: Any, source: str) -> int:
     what = "the second value that it returned, the time at which the token expires,"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise AuthenticationError(f"{source}: {what} is {_type_of(value)}, not a number of seconds")
+        raise AuthenticationError(
+            f"{source}: {what} is {_type_of(value)}, not a number of seconds", code="HOOK-002"
+        )
     if not _LEAST_SECONDS <= value < _MOST_SECONDS:
         hint = (
             "a number of milliseconds: divide it by 1000"
@@ -113,7 +118,8 @@ def _expiry_ms(value: Any, source: str) -> int:
             else "a duration: add time.time() to it"
         )
         raise AuthenticationError(
-            f"{source}: {what} must be in seconds since 1970-01-01 UTC. {value} looks like {hint}"
+            f"{source}: {what} must be in seconds since 1970-01-01 UTC. {value} looks like {hint}",
+            code="HOOK-002",
         )
     return int(value * 1000)
 
@@ -131,7 +137,9 @@ CLIENT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 def secret_request(client: Client, header_urlencode: bool) -> TokenRequest:
     """Return the request for client_credentials with id and secret in the Authorization header."""
     if client.id is None or client.secret is None:
-        raise AuthenticationError("the client's id and secret are needed for client credentials")
+        raise AuthenticationError(
+            "the client's id and secret are needed for client credentials", code="AUTH-005"
+        )
     name, secret = client.id, client.secret.reveal()
     encode_utf8(name, "the client's id")
     encode_utf8(secret, "the client's secret")
@@ -207,12 +215,13 @@ class TokenRetrieval:
             self._warn_once(oauth, options)
             token = self._fetch(oauth, options, timeout_ms)
         except ConfigError as error:
-            raise AuthenticationError(str(error)) from None
+            raise AuthenticationError(str(error), code=error.code) from None
         late_ms = self._timer.clock.timestamp_ms() - token.expires_at_ms
         if late_ms >= 0:
             raise CredentialsUnavailableError(
                 f"the token of {URL_OPTION} expired {late_ms // 1000} s ago: check this machine's "
-                "clock and the issuer's, or who renews the file"
+                "clock and the issuer's, or the program that renews the file",
+                code="AUTH-016",
             )
         return token
 
@@ -221,7 +230,7 @@ class TokenRetrieval:
         if oauth.token_provider is not None:
             return provided_token(oauth.token_provider, names)
         if oauth.token_endpoint_url is None:
-            raise ConfigError(f"{URL_OPTION} is missing")
+            raise ConfigError(f"{URL_OPTION} is missing", code="AUTH-005")
         source = token_source_of(oauth)
         if source is TokenSource.FILE:
             path = path_of_file_url(oauth.token_endpoint_url)
@@ -255,11 +264,13 @@ class TokenRetrieval:
         if not self._has_warned:
             self._has_warned = True
             for sentence in overridden_options(oauth, options):
-                logger.warning(sentence)
+                warn(logger, "OPTION-018", sentence)
             if sends_in_clear(oauth):
-                logger.warning(
+                warn(
+                    logger,
+                    "AUTH-002",
                     f"{URL_OPTION} begins with http:, so the client's credentials and the tokens "
-                    "can be read by whoever is on the way: use https:"
+                    "cross the network unencrypted: use https:",
                 )
 
 
@@ -272,13 +283,14 @@ def endpoint_ssl(options: Mapping[str, str]) -> SslConfig:
     unknown = [name for name in given if name not in RESOLVED_SSL_CONFIG.keys]
     if unknown:
         raise ConfigError(
-            f"{JAAS}: {shown_word(unknown[0])} that begins with '{_SSL}' is not known"
+            f"{JAAS}: {shown_word(unknown[0])} that begins with '{_SSL}' is not known",
+            code="AUTH-007",
         )
     try:
         return parse_ssl(RESOLVED_SSL_CONFIG.parse(given))
     except ConfigError as error:
         named = str(error).replace("kafka.ssl.", _SSL)
-        raise ConfigError(f"{JAAS}, for the token endpoint: {named}") from None
+        raise ConfigError(f"{JAAS}, for the token endpoint: {named}", code=error.code) from None
 
 
 def sends_in_clear(oauth: OAuthConfig) -> bool:
@@ -327,7 +339,7 @@ class TokenLogin:
             options = login_options(self._config, prefix=EXTENSION_PREFIX)
             extensions = extensions_of(options)
         except ConfigError as error:
-            raise AuthenticationError(str(error)) from None
+            raise AuthenticationError(str(error), code=error.code) from None
         return OAuthBearerSaslClient(token, extensions)
 
     def credentials_version(self) -> None:

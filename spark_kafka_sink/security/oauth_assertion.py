@@ -79,21 +79,24 @@ def _template(location: str | None) -> dict[str, dict[str, Any]]:
     try:
         parts = json.loads(read_text(location, _TEMPLATE))
     except (ValueError, RecursionError):
-        raise AuthenticationError(f"{_TEMPLATE}: {location} is not JSON") from None
+        raise AuthenticationError(f"{_TEMPLATE}: {location} is not JSON", code="AUTH-019") from None
     header, payload = (
         parts.get(name, {}) if isinstance(parts, dict) else None for name in ("header", "payload")
     )
     if not isinstance(header, dict) or not isinstance(payload, dict):
         raise AuthenticationError(
             f'{_TEMPLATE}: {location} must be a JSON object with "header" and "payload", two '
-            "objects"
+            "objects",
+            code="AUTH-019",
         )
     return {"header": header, "payload": payload}
 
 
 def _signature(config: AssertionConfig, content: bytes) -> bytes:
     if config.private_key_file is None:
-        raise AuthenticationError(f"{_KEY_FILE} is missing: the key that signs the assertion")
+        raise AuthenticationError(
+            f"{_KEY_FILE} is missing: the key that signs the assertion", code="AUTH-005"
+        )
     key = _private_key(config.private_key_file, config.private_key_passphrase)
     if config.algorithm == "RS256" and isinstance(key, rsa.RSAPrivateKey):
         return key.sign(content, padding.PKCS1v15(), SHA256())
@@ -101,14 +104,16 @@ def _signature(config: AssertionConfig, content: bytes) -> bytes:
         if not isinstance(key.curve, ec.SECP256R1):
             raise AuthenticationError(
                 f"{_KEY_FILE}: {config.private_key_file} has a key on the curve {key.curve.name}, "
-                "but ES256 needs P-256"
+                "but ES256 needs P-256",
+                code="AUTH-019",
             )
         r, s = decode_dss_signature(key.sign(content, ec.ECDSA(SHA256())))
         return r.to_bytes(_NUMBER_BYTES, "big") + s.to_bytes(_NUMBER_BYTES, "big")
     wanted = "an RSA key" if config.algorithm == "RS256" else "an EC key on P-256"
     raise AuthenticationError(
         f"{PREFIX}algorithm={config.algorithm} needs {wanted}, which is not what "
-        f"{config.private_key_file} holds ({_KEY_FILE})"
+        f"{config.private_key_file} holds ({_KEY_FILE})",
+        code="AUTH-019",
     )
 
 
@@ -136,7 +141,7 @@ def _private_key(location: str, passphrase: Secret | None) -> PrivateKeyTypes:
         what = "cannot be read: it must be a private key in PEM" + (
             "" if passphrase is None else f", and {_PASSPHRASE} its password"
         )
-    raise AuthenticationError(f"{_KEY_FILE}: {location} {what}") from None
+    raise AuthenticationError(f"{_KEY_FILE}: {location} {what}", code="AUTH-019") from None
 
 
 def _encoded_json(value: object) -> str:

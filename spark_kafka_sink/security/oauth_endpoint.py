@@ -40,6 +40,7 @@ from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from spark_kafka_sink.base.codes import code_of
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ConfigError,
@@ -101,7 +102,8 @@ def _check_names(options: Mapping[str, str]) -> None:
     if any(name.startswith(_STRIMZI) for name in options):
         raise ConfigError(
             f"{JAAS} has options that begin with '{_STRIMZI}': they are those of Strimzi's Java "
-            f"classes, and are not read. {RECIPES} has a table of what to write instead"
+            f"classes, and are not read. {RECIPES} has a table of what to write instead",
+            code="AUTH-007",
         )
 
 
@@ -118,7 +120,8 @@ def client_of(oauth: OAuthConfig, options: Mapping[str, str], source: TokenSourc
             else f"{SECRET_OPTION} (or clientSecret"
         )
         raise ConfigError(
-            f"{missing} in {JAAS}) is missing: {URL_OPTION} asks for client credentials"
+            f"{missing} in {JAAS}) is missing: {URL_OPTION} asks for client credentials",
+            code="AUTH-005",
         )
     jaas_scope = options.get("scope") if source is not TokenSource.JWT_BEARER else None
     return Client(
@@ -138,13 +141,15 @@ def path_of_file_url(url: str) -> str:
     """Return the path in ``file:/path`` or ``file:///path``. Raises ConfigError."""
     text = url.strip()
     if not text.lower().startswith(_FILE_SCHEME):
-        raise ConfigError(f"{URL_OPTION} must begin with file: for FileJwtRetriever")
+        raise ConfigError(
+            f"{URL_OPTION} must begin with file: for FileJwtRetriever", code="AUTH-014"
+        )
     try:
         path = urlsplit(text).path
     except ValueError:
         path = ""
     if not path:
-        raise ConfigError(f"{URL_OPTION} names no file")
+        raise ConfigError(f"{URL_OPTION} names no file", code="AUTH-014")
     return path
 
 
@@ -158,7 +163,7 @@ def check_oauth(oauth: OAuthConfig, options: Mapping[str, str] | None) -> None:
         return
     _check_names(options or {})
     if url is None:
-        raise ConfigError(_no_source(options or {}))
+        raise ConfigError(_no_source(options or {}), code="AUTH-005")
     if has_reference(url):
         return
     source = token_source_of(oauth)
@@ -168,7 +173,8 @@ def check_oauth(oauth: OAuthConfig, options: Mapping[str, str] | None) -> None:
     if url.strip().lower().startswith(_FILE_SCHEME):
         raise ConfigError(
             f"{URL_OPTION} is a file:, but {PREFIX}jwt.retriever.class={oauth.retriever} needs "
-            "https:// or http://"
+            "https:// or http://",
+            code="AUTH-014",
         )
     if source is not TokenSource.SECRET:
         _check_assertion(oauth.assertion)
@@ -193,7 +199,8 @@ def _check_assertion(assertion: AssertionConfig) -> None:
     if assertion.file is None and assertion.private_key_file is None:
         raise ConfigError(
             f"{PREFIX}assertion.private.key.file or {PREFIX}assertion.file is missing: there is "
-            "nothing to sign assertions with"
+            "nothing to sign assertions with",
+            code="AUTH-005",
         )
 
 
@@ -332,9 +339,11 @@ class TokenEndpoint:
         try:
             return exchange(http, context, limits, self._timer.clock)
         except ssl.SSLCertVerificationError as error:
-            raise AuthenticationError(f"{self.name}: {self._explained(error)}") from None
+            what = f"{self.name}: {self._explained(error)}"
+            raise AuthenticationError(what, code=code_of(what)) from None
         except ssl.SSLError as error:
-            raise CredentialsUnavailableError(f"{self.name}: {self._explained(error)}") from None
+            what = f"{self.name}: {self._explained(error)}"
+            raise CredentialsUnavailableError(what, code=code_of(what)) from None
         except TimeoutError:
             raise self._unavailable(_TOO_LATE) from None
         except (OSError, UnicodeError) as error:
@@ -353,7 +362,8 @@ class TokenEndpoint:
     def _unavailable(self, cause: str) -> CredentialsUnavailableError:
         return CredentialsUnavailableError(
             f"{self.name} cannot be reached: {cause}. Check {URL_OPTION} and the way from this "
-            "machine to it"
+            "machine to it",
+            code="AUTH-012",
         )
 
     def _token_of(self, answer: Response, secrets: tuple[str, ...]) -> str:
@@ -364,11 +374,13 @@ class TokenEndpoint:
             where = redacted(redacted_url(re.split("[?#]", answer.location)[0]), secrets)
             raise AuthenticationError(
                 f"{what}, a redirect to {where or 'nowhere'}. It is not followed, for the "
-                f"request holds credentials: set {URL_OPTION} to where tokens are issued"
+                f"request holds credentials: set {URL_OPTION} to where tokens are issued",
+                code="AUTH-014",
             )
         if answer.status in _REFUSED:
-            raise AuthenticationError(f"{what}. {_ADVICE.get(answer.status, _DEFAULT_ADVICE)}")
-        raise CredentialsUnavailableError(what)
+            code, advice = _ADVICE.get(answer.status, ("AUTH-013", _DEFAULT_ADVICE))
+            raise AuthenticationError(f"{what}. {advice}", code=code)
+        raise CredentialsUnavailableError(what, code="AUTH-012")
 
     def _token_in(self, answer: Response) -> str:
         """Return the response's ``access_token``, else its ``id_token``."""
@@ -377,7 +389,8 @@ class TokenEndpoint:
             raise AuthenticationError(
                 f"{self.name} answers {answer.status} with what is not a JSON object "
                 f"({len(answer.body)} bytes of {redacted(answer.content_type) or 'no type'}): "
-                f"check {URL_OPTION}"
+                f"check {URL_OPTION}",
+                code="AUTH-014",
             )
         for name in ("access_token", "id_token"):
             value = fields.get(name)
@@ -385,7 +398,8 @@ class TokenEndpoint:
                 return value.strip()
         raise AuthenticationError(
             f"{self.name} answers {answer.status} without access_token and id_token: check "
-            f"{URL_OPTION} and the client's grants there"
+            f"{URL_OPTION} and the client's grants there",
+            code="AUTH-014",
         )
 
 
@@ -395,12 +409,13 @@ _DEFAULT_ADVICE = (
     "client.secret, or kafka.sasl.oauthbearer.assertion.*), its grants and its scope there"
 )
 _ADVICE = {
-    404: f"Check the path in {URL_OPTION}",
-    405: f"Check the path in {URL_OPTION}",
-    407: "Check the user and password in https_proxy",
-    501: f"Check {URL_OPTION}",
-    505: f"Check {URL_OPTION}",
+    404: ("AUTH-014", f"Check the path in {URL_OPTION}"),
+    405: ("AUTH-014", f"Check the path in {URL_OPTION}"),
+    407: ("AUTH-012", "Check the user and password in https_proxy"),
+    501: ("AUTH-014", f"Check {URL_OPTION}"),
+    505: ("AUTH-014", f"Check {URL_OPTION}"),
 }
+"""Status -> code and advice."""
 
 
 def checked_url(text: str) -> SplitResult:
@@ -411,11 +426,15 @@ def checked_url(text: str) -> SplitResult:
     try:
         url = urlsplit(text.strip())
     except ValueError:
-        raise ConfigError(f"{URL_OPTION} is not a URL") from None
+        raise ConfigError(f"{URL_OPTION} is not a URL", code="AUTH-014") from None
     if url.scheme not in ("http", "https"):
-        raise ConfigError(f"{URL_OPTION} must begin with https://, http:// or file:")
+        raise ConfigError(
+            f"{URL_OPTION} must begin with https://, http:// or file:", code="AUTH-014"
+        )
     if not all("!" <= character <= "~" for character in url.geturl()):
-        raise ConfigError(f"{URL_OPTION} may hold printable ASCII only: encode the rest with %")
+        raise ConfigError(
+            f"{URL_OPTION} may hold printable ASCII only: encode the rest with %", code="AUTH-014"
+        )
     host_and_port(url, URL_OPTION)
     return url
 

@@ -41,6 +41,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import Clock, RandomSource, wait_seconds
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import LoginConfig
@@ -83,7 +84,7 @@ def token_of_jwt(text: str, names: ClaimNames, source: str) -> Token:
     claims = _claims(value, source)
     expires_at = _seconds(claims, "exp", source)
     if expires_at is None:
-        raise _wrong(source, "has no claim 'exp', so nobody knows when it must be renewed")
+        raise _wrong(source, "has no claim 'exp', so its expiry is unknown")
     subject = claims.get(names.subject)
     if not isinstance(subject, str) or not subject.strip():
         raise _wrong(
@@ -136,7 +137,7 @@ def _check_scopes(scopes: object, name: str, source: str) -> None:
 
 
 def _wrong(source: str, what: str) -> AuthenticationError:
-    return AuthenticationError(f"the token of {source} {what}")
+    return AuthenticationError(f"the token of {source} {what}", code="AUTH-015")
 
 
 # --- retries -------------------------------------------------------------------------------------
@@ -173,7 +174,9 @@ def with_retries(
             pause_ms = max(config.retry_backoff_ms * 2 ** (attempts - 1), 1)
             if now_ms + pause_ms > limit_ms:
                 times = "once" if attempts == 1 else f"{attempts} times in {now_ms - start_ms} ms"
-                raise CredentialsUnavailableError(f"{error} (tried {times})") from None
+                raise CredentialsUnavailableError(
+                    f"{error} (tried {times})", code=error.code
+                ) from None
             timer.pause(pause_ms)
 
 
@@ -351,7 +354,7 @@ class TokenKeeper:
         try:
             self._obtain(REFRESH_TIMEOUT_MS)
         except AuthenticationError as error:
-            logger.warning(f"A token could not be renewed, and will be tried again: {error}")
+            warn(logger, error.code, f"The token cannot be renewed now, which is retried: {error}")
         finally:
             self._fetching.release()
 
@@ -389,11 +392,13 @@ class TokenKeeper:
             error, token = self._last_error, self._token
         had = "there is no token yet" if token is None else "the token has expired"
         if error is None:
-            return CredentialsUnavailableError(f"{had}, and a new one is being fetched")
+            return CredentialsUnavailableError(
+                f"{had}, and a new one is being fetched", code="AUTH-012"
+            )
         text = f"{had}, and a new one could not be fetched: {error}"
         if isinstance(error, CredentialsUnavailableError):
-            return CredentialsUnavailableError(text)
-        return AuthenticationError(text)
+            return CredentialsUnavailableError(text, code=error.code)
+        return AuthenticationError(text, code=error.code)
 
     def _ensure_thread(self) -> None:
         """Start the thread if necessary. The caller holds the lock."""

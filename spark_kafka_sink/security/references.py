@@ -52,7 +52,7 @@ def find_file(location: str, option: str) -> Path:
     for candidate in candidates:
         if _may_exist(candidate):
             return candidate
-    raise ConfigError(_missing(location, option, candidates))
+    raise ConfigError(_missing(location, option, candidates), code="OPTION-021")
 
 
 def process_description() -> str:
@@ -81,12 +81,13 @@ def _path_of(location: str, option: str) -> Path:
         raise ConfigError(
             f"{option}={location}: files are read from the local disk only: give a path; "
             "ship the file with --files where it is not on every host"
-            f"{of_databricks if scheme.lower() == 'dbfs' else ''}"
+            f"{of_databricks if scheme.lower() == 'dbfs' else ''}",
+            code="OPTION-021",
         )
     if rest.startswith("//"):
         host, slash, rest = rest[2:].partition("/")
         if host not in _HERE:
-            raise ConfigError(f"{option}={location}: the URL names another host")
+            raise ConfigError(f"{option}={location}: the URL names another host", code="OPTION-021")
         rest = slash + rest
     return Path(unquote(rest))
 
@@ -128,11 +129,12 @@ def read_text(location: str, option: str) -> str:
         with find_file(location, option).open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except ConfigError as error:
-        raise AuthenticationError(str(error)) from None
+        raise AuthenticationError(str(error), code=error.code) from None
     except OSError as error:
         raise AuthenticationError(
             f"{option}: {location} cannot be read: {error.strerror or type(error).__name__}. It "
-            "must be there on every machine that runs the driver or a task"
+            "must be there on every machine that runs the driver or a task",
+            code="OPTION-021",
         ) from None
     try:
         text = data.decode("utf-8")
@@ -140,7 +142,8 @@ def read_text(location: str, option: str) -> str:
         text = ""
     if len(data) > MAX_FILE_BYTES or not text.strip():
         raise AuthenticationError(
-            f"{option}: {location} must hold text in UTF-8, and {MAX_FILE_BYTES} bytes at most"
+            f"{option}: {location} must hold text in UTF-8, and {MAX_FILE_BYTES} bytes at most",
+            code="AUTH-019",
         )
     return text
 
@@ -168,8 +171,8 @@ def resolve(text: str, option: str) -> str:
     return REFERENCE.sub(value_of, text)
 
 
-def _error(option: str, problem: str) -> ConfigError:
-    return ConfigError(f"{option}: {problem}")
+def _error(option: str, problem: str, code: str = "AUTH-021") -> ConfigError:
+    return ConfigError(f"{option}: {problem}", code=code)
 
 
 def _from_environment(_: str, name: str, option: str) -> str:
@@ -216,7 +219,8 @@ def _located(path: str, option: str) -> Path:
 
 
 def _unreadable(option: str, path: Path, error: OSError) -> ConfigError:
-    return _error(option, f"{process_description()} cannot read {path}: {error.strerror}")
+    problem = f"{process_description()} cannot read {path}: {error.strerror}"
+    return _error(option, problem, "OPTION-021")
 
 
 _READ = {ENV: _from_environment, FILE: _from_properties, DIR: _from_folder}

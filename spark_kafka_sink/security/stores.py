@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.security_config import StoreConfig
 from spark_kafka_sink.security import key_formats, references
@@ -148,7 +149,7 @@ def _trusted_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> t
     kind = _recognise(data, store)
     if kind == PEM:
         if store.password is not None:
-            raise ConfigError(password_of_pem_trust_store(options))
+            raise ConfigError(password_of_pem_trust_store(options), code="TLS-005")
         return key_formats.pem_certificates(_text(data))
     password = None if store.password is None else store.password.reveal()
     if kind == JKS:
@@ -181,11 +182,11 @@ def _key_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> KeyMa
     kind = _recognise(data, store)
     if kind == PEM:
         if store.password is not None:
-            raise ConfigError(password_of_pem_key_store(options))
+            raise ConfigError(password_of_pem_key_store(options), code="TLS-005")
         text = _text(data)
         return _key_of_text(text, key_formats.pem_certificates(text), store)
     if store.password is None:
-        raise ConfigError(no_password_of_key_store(options))
+        raise ConfigError(no_password_of_key_store(options), code="OPTION-008")
     password = store.password.reveal()
     key_password = None if store.key_password is None else store.key_password.reveal()
     if kind == JKS:
@@ -210,7 +211,7 @@ def _first_key(store: key_formats.JavaKeyStore, options: StoreOptions) -> key_fo
 def _warn_of_several_keys(count: int, used: str, options: StoreOptions) -> None:
     """Warn of several keys, among which Java would choose by the broker's request."""
     if count > 1:
-        logger.warning(f"{options.location}: of {count} private keys, {used} is used")
+        warn(logger, "TLS-019", f"{options.location}: of {count} private keys, {used} is used")
 
 
 def _key_of_text(text: str, chain: tuple[bytes, ...], store: StoreConfig) -> KeyMaterial:
@@ -267,7 +268,8 @@ def _read(path: Path, option: str) -> bytes:
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError(
-            f"{option}={path}: {references.process_description()}: {error.strerror}"
+            f"{option}={path}: {references.process_description()}: {error.strerror}",
+            code="OPTION-021",
         ) from error
     if len(data) > _MOST_BYTES:
         raise DamagedStoreError(f"it is larger than {_MOST_BYTES >> 20} MiB")
@@ -280,8 +282,10 @@ def _naming_option(what: str, options: StoreOptions) -> Iterator[None]:
     try:
         yield
     except StorePasswordError as error:
-        raise ConfigError(f"{what}: {error}. Check {options.password}") from None
+        raise ConfigError(f"{what}: {error}. Check {options.password}", code="TLS-017") from None
     except KeyPasswordError as error:
-        raise ConfigError(f"{what}: {error}. Check {options.key_password}") from None
+        raise ConfigError(
+            f"{what}: {error}. Check {options.key_password}", code="TLS-017"
+        ) from None
     except StoreError as error:
-        raise ConfigError(f"{what}: {error}") from None
+        raise ConfigError(f"{what}: {error}", code="TLS-018") from None

@@ -38,6 +38,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.secret import Secret
@@ -128,9 +129,13 @@ def suites_by_version(names: tuple[str, ...], option: str) -> SuitesByVersion:
         elif name in _DROPPED:
             dropped.append(name)
         elif name not in _SIGNALS:
-            raise ConfigError(f"{option}: {name} is not a cipher suite{_suggestion(name)}")
+            raise ConfigError(
+                f"{option}: {name} is not a cipher suite{_suggestion(name)}", code="TLS-014"
+            )
     if names and not tls_1_2 and not tls_1_3:
-        raise ConfigError(f"{option}={','.join(names)}: OpenSSL has none of these cipher suites")
+        raise ConfigError(
+            f"{option}={','.join(names)}: OpenSSL has none of these cipher suites", code="TLS-014"
+        )
     return SuitesByVersion(tuple(tls_1_2), tuple(tls_1_3), tuple(dropped))
 
 
@@ -170,7 +175,8 @@ class TlsVersions(NamedTuple):
                 context.set_ciphers(":".join(self.suites_of_1_2))
             except ssl.SSLError:
                 raise ConfigError(
-                    f"{option}: this machine's {ssl.OPENSSL_VERSION} has none of the cipher suites"
+                    f"{option}: this machine's {ssl.OPENSSL_VERSION} has none of the cipher suites",
+                    code="TLS-014",
                 ) from None
         if self.suites_of_1_3 and hasattr(context, "set_ciphersuites"):
             context.set_ciphersuites(":".join(self.suites_of_1_3))
@@ -191,7 +197,8 @@ def versions_of(config: SslConfig, prefix: str) -> TlsVersions:
         if not left:
             raise ConfigError(
                 f"{option} has no cipher suite of {' or '.join(allowed)}, which is all that "
-                f"{prefix}ssl.protocol and {prefix}ssl.enabled.protocols allow"
+                f"{prefix}ssl.protocol and {prefix}ssl.enabled.protocols allow",
+                code="TLS-014",
             )
         allowed = left
         _warn_of_unsupported(suites, allowed, option)
@@ -206,13 +213,15 @@ def versions_of(config: SslConfig, prefix: str) -> TlsVersions:
 def _warn_of_unsupported(suites: SuitesByVersion, allowed: list[str], option: str) -> None:
     """Log a warning if OpenSSL or Python cannot apply the list exactly."""
     if suites.dropped:
-        logger.warning(f"{option}: OpenSSL does not have {', '.join(suites.dropped)}")
+        warn(logger, "TLS-015", f"{option}: OpenSSL does not have {', '.join(suites.dropped)}")
     default = TLS_1_3_SUITES
     can_choose = hasattr(ssl.SSLContext, "set_ciphersuites")
     if TLS_1_3 in allowed and not can_choose and set(suites.tls_1_3) != set(default):
-        logger.warning(
+        warn(
+            logger,
+            "TLS-015",
             f"{option}: Python's ssl cannot choose among the cipher suites of TLS 1.3 before "
-            f"Python 3.15; a connection with TLS 1.3 may use any of {', '.join(default)}"
+            f"Python 3.15; a connection with TLS 1.3 may use any of {', '.join(default)}",
         )
 
 
@@ -342,7 +351,7 @@ class TlsContext:
             except ConfigError as error:
                 if self._built is None:
                     raise
-                self._warn_once(f"{error}. What was read before stays in use for new connections")
+                self._warn_once(error)
             else:
                 self._last_warning = ""
             return self._built.context
@@ -363,10 +372,11 @@ class TlsContext:
             None if built is None else built.own_certificate,
         )
 
-    def _warn_once(self, problem: str) -> None:
+    def _warn_once(self, error: ConfigError) -> None:
+        problem = f"{error}. What was read before stays in use for new connections"
         if problem != self._last_warning:
             self._last_warning = problem
-            logger.warning(problem)
+            warn(logger, error.code, problem)
 
     def _inputs(self) -> _Inputs:
         """Take the state of files before reading them: the next call finds a later change."""
@@ -424,7 +434,7 @@ def _state(location: str | None, option: str) -> _FileState | None:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise ConfigError(f"{option}={path}: {error.strerror}") from error
+        raise ConfigError(f"{option}={path}: {error.strerror}", code="OPTION-021") from error
     return _FileState(path, status.st_mtime_ns, status.st_size, status.st_ino)
 
 
@@ -435,7 +445,7 @@ def _load(context: ssl.SSLContext, certificates: tuple[bytes, ...], what: str) -
             context.load_verify_locations(cadata=certificate)
         except (ssl.SSLError, ValueError):
             raise ConfigError(
-                f"{what}: certificate {number} of {len(certificates)} is damaged"
+                f"{what}: certificate {number} of {len(certificates)} is damaged", code="TLS-018"
             ) from None
 
 
@@ -458,9 +468,7 @@ def _load_client_certificate(
             # Always pass a password: without one OpenSSL would prompt on the terminal.
             context.load_cert_chain(path, password=lambda: _password_bytes(password))
         except (ssl.SSLError, ValueError) as error:
-            raise ConfigError(
-                tls_errors.explain_rejected_key(error, material, store, options)
-            ) from None
+            raise tls_errors.rejected_key(error, material, store, options) from None
 
 
 def _password_bytes(password: str) -> bytes:

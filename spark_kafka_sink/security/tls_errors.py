@@ -13,6 +13,8 @@ import ssl
 from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.codes import coded
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import format_address
 from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.config.security_config import StoreConfig
@@ -59,24 +61,34 @@ class TlsErrorContext(NamedTuple):
 
 
 class _Meaning(NamedTuple):
-    """Texts with ``{p}`` for the options' prefix, and the other names that ``explain`` fills in."""
+    """A code, and texts with names such as ``{p}``, which ``explain`` fills in.
 
+    p: the options' prefix
+    """
+
+    code: str
     cause: str
     advice: str
 
 
+_OTHER = "TLS-016"
+_NO_STORE = "TLS-018"
 _TRUST_ITS_AUTHORITY = (
     "{p}ssl.truststore.location must be a store with the certificate of the authority that signed "
     "the server's"
 )
-_NOT_TRUSTED = _Meaning("the server's certificate is not signed by {trust}", _TRUST_ITS_AUTHORITY)
+_NOT_TRUSTED = _Meaning(
+    "TLS-006", "the server's certificate is not signed by {trust}", _TRUST_ITS_AUTHORITY
+)
 _NAME = _Meaning(
+    "TLS-007",
     "the server's certificate is not for the name or address {host}",
     "use a name of its certificate in {addresses}, or have {host} added to the certificate "
     "(subjectAltName); to check no names, set {p}ssl.endpoint.identification.algorithm to an "
     "empty value",
 )
 _TOO_WEAK = _Meaning(
+    "TLS-009",
     "a certificate of the server's chain has a key or a signature that OpenSSL counts as too weak",
     "renew it with RSA of 2048 bits or more, or EC, signed with SHA-256",
 )
@@ -84,19 +96,23 @@ _TOO_WEAK = _Meaning(
 _REFUSED_CERTIFICATES: dict[int, _Meaning] = {
     2: _NOT_TRUSTED,
     7: _Meaning(
+        "TLS-006",
         "the server's certificate was signed by another authority of the same name as one in the "
         "trust store",
         _TRUST_ITS_AUTHORITY,
     ),
     9: _Meaning(
+        "TLS-008",
         "the server's certificate, or that of its authority, is not valid yet",
         "compare its dates with the clock of this host",
     ),
     10: _Meaning(
+        "TLS-008",
         "the server's certificate, or that of its authority, has expired",
         "renew it; if it is valid, compare its dates with the clock of this host",
     ),
     18: _Meaning(
+        "TLS-006",
         "the server's certificate is signed by itself, not by {trust}",
         "set {p}ssl.truststore.location to a store with this certificate",
     ),
@@ -104,11 +120,13 @@ _REFUSED_CERTIFICATES: dict[int, _Meaning] = {
     20: _NOT_TRUSTED,
     21: _NOT_TRUSTED,
     24: _Meaning(
+        "TLS-006",
         "the server's certificate is signed with a certificate that is no authority's",
         "set {p}ssl.truststore.location to a store with the server's own certificate, or have it "
         "signed by an authority",
     ),
     26: _Meaning(
+        "TLS-009",
         "the server's certificate is not made for a server (keyUsage, extendedKeyUsage)",
         "renew it with the usages digitalSignature and serverAuth",
     ),
@@ -121,29 +139,35 @@ _REFUSED_CERTIFICATES: dict[int, _Meaning] = {
 """OpenSSL's verify code -> meaning."""
 
 _NO_TLS = _Meaning(
+    "TLS-012",
     "the port does not speak TLS",
     "check the port: a server without TLS wants {without_tls}; if the port is right, a proxy or "
     "firewall between cuts connections",
 )
 _CLIENT_CERTIFICATE_REFUSED = _Meaning(
+    "TLS-011",
     "the server refuses the client's certificate, that of {key}: {own}",
     "it must be signed by an authority that the server trusts, and not have expired",
 )
 _CLIENT_CERTIFICATE_MISSING = _Meaning(
+    "TLS-010",
     "the server wants a client certificate, and {p}ssl.keystore.location is not set",
     "set it to a store with a key and a certificate that an authority of the server's trust store "
     "has signed",
 )
 _NOTHING_IN_COMMON = _Meaning(
+    "TLS-013",
     "server and client have no version of TLS, or no cipher suite, in common",
     "check {p}ssl.enabled.protocols, {p}ssl.protocol and {p}ssl.cipher.suites here and on the "
     "server",
 )
 _CLIENT_EXPIRED = _Meaning(
+    "TLS-011",
     "the server says that the client's certificate has expired, that of {key}: {own}",
     "renew it; the new file is used from the next connection on",
 )
 _SERVER_ERROR = _Meaning(
+    _OTHER,
     "the server failed in the handshake, or does not accept what the client sent",
     "look into the server's log",
 )
@@ -165,6 +189,7 @@ _REASONS: dict[str, _Meaning] = {
     "TLSV1_ALERT_DECRYPT_ERROR": _CLIENT_CERTIFICATE_REFUSED,
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": _CLIENT_EXPIRED,
     "SSLV3_ALERT_HANDSHAKE_FAILURE": _Meaning(
+        "TLS-013",
         "the server refuses the handshake: it has no version of TLS and no cipher suite in common "
         "with the client, or it misses a client certificate ({key})",
         "check {p}ssl.enabled.protocols, {p}ssl.cipher.suites and {p}ssl.keystore.location",
@@ -176,6 +201,7 @@ _REASONS: dict[str, _Meaning] = {
     "NO_CIPHERS_AVAILABLE": _NOTHING_IN_COMMON,
     "WRONG_CIPHER_RETURNED": _NOTHING_IN_COMMON,
     "TLSV1_UNRECOGNIZED_NAME": _Meaning(
+        "TLS-007",
         "the server knows no certificate for the name {host}",
         "check the names in {addresses}",
     ),
@@ -188,7 +214,7 @@ _REASONS: dict[str, _Meaning] = {
 
 
 def explain(error: OSError, host: str, port: int, context: TlsErrorContext) -> str:
-    """Return one message, without a full stop: address, cause, OpenSSL's words, and what to do.
+    """Return address, cause, OpenSSL's words and what to do, with a code at the end.
 
     error: of a handshake, or of the first read after it, because with TLS 1.3 the client learns
         only then whether the server accepts its certificate
@@ -202,7 +228,7 @@ def explain(error: OSError, host: str, port: int, context: TlsErrorContext) -> s
     words = reason if reason in _REASONS else redacted(_words_of(error))
     who = f"TLS with {format_address(host, port)}"
     if found is None:
-        return f"{who}: {words}"
+        return coded(f"{who}: {words}", _OTHER)
     values = {
         "p": context.peer.prefix,
         "addresses": context.peer.addresses,
@@ -212,8 +238,8 @@ def explain(error: OSError, host: str, port: int, context: TlsErrorContext) -> s
         "key": context.keystore or f"{context.peer.prefix}ssl.keystore.location is not set",
         "own": _describe_own_certificate(own) if "{own}" in found.cause else "",
     }
-    cause, advice = (text.format(**values) for text in found)
-    return f"{who}: {cause} ({words}): {advice}"
+    cause, advice = found.cause.format(**values), found.advice.format(**values)
+    return coded(f"{who}: {cause} ({words}): {advice}", found.code)
 
 
 def _meaning_of(error: OSError) -> _Meaning | None:
@@ -256,22 +282,31 @@ def _words_of(error: OSError) -> str:
     return _reason_of(error) or error.strerror or type(error).__name__
 
 
-def explain_rejected_key(
+def rejected_key(
     error: ssl.SSLError | ValueError,
     material: KeyMaterial,
     store: StoreConfig,
     options: StoreOptions,
-) -> str:
-    """Explain why OpenSSL rejects a key with its certificates."""
+) -> ConfigError:
+    """Return the error for a key that OpenSSL rejects, with its certificates."""
+    cause, code = _cause_of_rejection(error, material, options)
+    return ConfigError(f"{description(store, options)}: {cause}", code=code)
+
+
+def _cause_of_rejection(
+    error: ssl.SSLError | ValueError, material: KeyMaterial, options: StoreOptions
+) -> tuple[str, str]:
+    """Return cause and code."""
     reason = getattr(error, "reason", None)
-    what = description(store, options)
     if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):
-        return f"{what}: the private key does not belong to the first certificate of the chain"
+        return "the private key does not belong to the first certificate of the chain", _NO_STORE
     if reason in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
-        return f"{what}: {_TOO_WEAK.cause.replace('server', 'client')}: {_TOO_WEAK.advice}"
+        cause = _TOO_WEAK.cause.replace("server", "client")
+        return f"{cause}: {_TOO_WEAK.advice}", _TOO_WEAK.code
     if material.is_encrypted:
-        return (
-            f"{what}: the private key cannot be decrypted: {options.key_password} is wrong, or it "
-            "is encrypted with an old cipher: openssl pkcs8 -topk8 -v2 aes256 writes it anew"
+        cause = (
+            f"the private key cannot be decrypted: {options.key_password} is wrong, or it is "
+            "encrypted with an old cipher: openssl pkcs8 -topk8 -v2 aes256 encrypts it again"
         )
-    return f"{what}: the private key is damaged, or of a kind that OpenSSL does not know"
+        return cause, "TLS-017"
+    return "the private key is damaged, or of a kind that OpenSSL does not know", _NO_STORE

@@ -634,7 +634,7 @@ MUTANTS = (
     ),
     Mutant(
         "security/tls_errors.py",
-        '    if found is None:\n        return f"{who}: {words}"\n',
+        '    if found is None:\n        return coded(f"{who}: {words}", _OTHER)\n',
         "",
         _TLS_ERRORS,
     ),

@@ -52,8 +52,6 @@ WITHOUT_CODES = {
     #
     "record",
     #
-    "security",
-    #
     "spark",
     #
     "tools",

@@ -25,7 +25,7 @@ from spark_kafka_sink.security.kerberos import (
     KerberosCredentials,
     KerberosLogin,
     KerberosUser,
-    _cause_of,
+    _error_of,
     kerberos_user,
 )
 from spark_kafka_sink.security.login import check
@@ -310,13 +310,17 @@ class TestConversation:
     ],
 )
 def test_causes(text, advice, is_transient):
-    cause = _cause_of(text)
-    assert advice in cause.advice
-    assert cause.is_transient is is_transient
+    error = _error_of(text)
+    assert str(error).startswith(f"SASL GSSAPI failed ({text}): ")
+    assert advice in str(error)
+    assert isinstance(error, CredentialsUnavailableError) is is_transient
+    assert error.code
 
 
 def test_an_unknown_cause():
-    assert _cause_of("something else") is None
+    error = _error_of("something else")
+    assert str(error) == "SASL GSSAPI failed (something else) [PKS-AUTH-027]"
+    assert not isinstance(error, CredentialsUnavailableError)
 
 
 # --- AWS -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
@@ -41,14 +42,14 @@ def trust_error(config):
     with pytest.raises(ConfigError) as raised:
         stores.trusted_certificates(config, TRUST_OPTIONS)
     assert "marked" not in str(raised.value)
-    return str(raised.value)
+    return sentence(raised.value)
 
 
 def key_error(config):
     with pytest.raises(ConfigError) as raised:
         stores.key_material(config, KEY_OPTIONS)
     assert "marked" not in str(raised.value)
-    return str(raised.value)
+    return sentence(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +333,7 @@ def failure(**stores):
     """What is said; no secret is in it."""
     with pytest.raises(ConfigError) as raised:
         TlsContext(SslConfig(**stores)).context()
-    message = str(raised.value)
+    message = sentence(raised.value)
     assert not [secret for secret in ("marked", "PRIVATE KEY") if secret in message]
     assert raised.value.__cause__ is None
     return message

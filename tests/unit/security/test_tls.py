@@ -515,12 +515,12 @@ NO_TLS = "the port does not speak TLS"
     ("error", "host", "told"),
     [
         # What nobody thought of is told in OpenSSL's words.
-        (ssl_error("SOMETHING_NEW"), "b", "^TLS with b:1: SOMETHING_NEW$"),
-        (refused(4711), "b", "^TLS with b:1: words of OpenSSL$"),
-        (OSError(errno.ETIMEDOUT, "Connection timed out"), "b", "b:1: Connection timed out$"),
-        (ssl_error("SOMETHING_NEW"), "::1", r"^TLS with \[::1\]:1: SOMETHING_NEW$"),
+        (ssl_error("SOMETHING_NEW"), "b", r"^TLS with b:1: SOMETHING_NEW \[PKS-TLS-016\]$"),
+        (refused(4711), "b", r"^TLS with b:1: words of OpenSSL \[PKS-TLS-016\]$"),
+        (OSError(errno.ETIMEDOUT, "Connection timed out"), "b", "b:1: Connection timed out "),
+        (ssl_error("SOMETHING_NEW"), "::1", r"^TLS with \[::1\]:1: SOMETHING_NEW "),
         (CLOSED, "b", rf"{NO_TLS} \(Connection reset by peer\): "),
-        (END, "b", rf"{NO_TLS} \(EOF occurred\): "),
+        (END, "b", rf"{NO_TLS} \(EOF occurred\): .* \[PKS-TLS-012\]$"),
         (ConnectionResetError(), "b", rf"{NO_TLS} \(ConnectionResetError\): "),
         (BrokenPipeError(), "b", rf"{NO_TLS} \(BrokenPipeError\): "),
         (ssl.SSLZeroReturnError(), "b", rf"{NO_TLS} \(SSLZeroReturnError\): "),
@@ -600,7 +600,7 @@ def test_where_the_systems_authorities_are_is_told(paths, told, monkeypatch):
 def test_why_a_key_is_not_used(error, is_encrypted, told):
     material = KeyMaterial(Secret("key"), is_encrypted, ())
     options = key_store_options("kafka.")
-    said = tls_errors.explain_rejected_key(error, material, StoreConfig("/key.pem"), options)
+    said = str(tls_errors.rejected_key(error, material, StoreConfig("/key.pem"), options))
     assert said.startswith("kafka.ssl.keystore.location=/key.pem: ")
     assert told in said
 

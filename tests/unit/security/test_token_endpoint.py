@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ConfigError,
@@ -318,7 +319,7 @@ class TestWays:
                 try:
                     login.login(3 * AN_HOUR_MS)
                 except AuthenticationError as error:
-                    errors.append(str(error))
+                    errors.append(sentence(error))
 
             thread = threading.Thread(target=prepare)
             thread.start()

@@ -271,7 +271,7 @@ class TestFile:
         ) as raised:
             login.login(1_000)
         assert not isinstance(raised.value, CredentialsUnavailableError)
-        with pytest.raises(CredentialsUnavailableError, match="who renews the file"):
+        with pytest.raises(CredentialsUnavailableError, match="program that renews the file"):
             login_for(of_file(path, exp=5)).login(1_000)
 
     def test_with_a_token_other_references_are_not_read_again(self, path, tmp_path, monkeypatch):
