@@ -48,12 +48,15 @@ def listen(
     if file is None:
         raise ConfigError(
             f"listen needs the file that queries write their metrics to, not {path}: give path, "
-            "the same local file as their option metrics.path"
+            "the same local file as their option metrics.path",
+            code="METRICS-001",
         )
     if os.path.isdir(file):
-        raise ConfigError(f"listen reads one file, and {file} is a folder: name the file in path")
+        problem = f"listen reads one file, and {file} is a folder: name the file in path"
+        raise ConfigError(problem, code="METRICS-001")
     if not 0 <= port <= _HIGHEST_PORT:
-        raise ConfigError(f"listen: port {port} must be between 0 and {_HIGHEST_PORT}")
+        problem = f"listen: port {port} must be between 0 and {_HIGHEST_PORT}"
+        raise ConfigError(problem, code="OPTION-003")
     check_library()
     from spark_kafka_sink.metrics.listener import MetricsServer
 

@@ -16,6 +16,7 @@ from importlib import import_module
 from threading import Condition, Lock, Thread
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.metrics.line import Line
 
@@ -50,9 +51,11 @@ class FailureLog:
         self._failed += 1
         if problem != self._logged_problem:
             self._logged_problem = problem
-            logger.warning(
+            warn(
+                logger,
+                "METRICS-003",
                 f"{self._failing}: {problem}. Batches go on, and what is not sent is lost; the log "
-                "tells when it is sent again"
+                "tells when it is sent again",
             )
 
     def _record_success(self, lost: int) -> None:
@@ -189,7 +192,8 @@ class Sender:
         except Exception as error:
             if repr(error) != self._logged_error:
                 self._logged_error = repr(error)
-                logger.warning(f"metrics of a batch are not sent: {redacted(repr(error))}")
+                problem = f"metrics of a batch are not sent: {redacted(repr(error))}"
+                warn(logger, "METRICS-009", problem)
 
 
 class BackgroundQueue:

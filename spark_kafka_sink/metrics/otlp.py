@@ -63,6 +63,7 @@ from opentelemetry.sdk.version import __version__ as sdk_version
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from spark_kafka_sink import __version__
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.node_metrics import count_up_to
 from spark_kafka_sink.base.text import redacted, redacted_url
 from spark_kafka_sink.config.sink_keys import OTLP_METRICS, OTLP_TRACES, OtlpOutput
@@ -488,8 +489,8 @@ class OtlpExporter:
         for exporter in _EXPORTERS.values():
             logging.getLogger(exporter.__module__).addFilter(_filter_exporter_logs)
         _warn_ignored_variables()
-        for sentence in short_timeouts(output):
-            logger.warning(sentence)
+        for note in short_timeouts(output):
+            warn(logger, "METRICS-006", note)
         self._output = output
         self._scope = InstrumentationScope("spark_kafka_sink", __version__)
         self._has_exponential = os.environ.get(_HISTOGRAM, "") != "explicit_bucket_histogram"
@@ -612,14 +613,18 @@ def _filter_exporter_logs(record: logging.LogRecord) -> bool:
 def _warn_ignored_variables() -> None:
     """Log a warning for each of OpenTelemetry's variables that has no effect."""
     if os.environ.get(_TEMPORALITY, "delta").lower() == "cumulative":
-        logger.warning(
+        warn(
+            logger,
+            "METRICS-005",
             f"{_TEMPORALITY}=cumulative has no effect: each batch's metrics are deltas, for the "
             "next batch may be committed by another process. A collector adds them up with its "
-            "processor deltatocumulative"
+            "processor deltatocumulative",
         )
     for name in _PROTOCOLS:
         if os.environ.get(name, "http/protobuf") != "http/protobuf":
-            logger.warning(
+            warn(
+                logger,
+                "METRICS-005",
                 f"{name}={os.environ[name]} has no effect: metrics.otlp.* sends http/protobuf, to "
-                "the collector's port 4318 by default"
+                "the collector's port 4318 by default",
             )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from urllib.parse import unquote
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_keys import OtlpOutput
 from spark_kafka_sink.security.references import resolve
@@ -27,12 +28,13 @@ _LEAST_TIMEOUT_MS = 100
 def check_otlp(output: OtlpOutput) -> None:
     """Raise ConfigError, with the remedy, if a package or a header's reference is missing."""
     if is_disabled():
-        logger.warning(f"{_DISABLED}=true: metrics.otlp.* sends nothing")
+        warn(logger, "METRICS-005", f"{_DISABLED}=true: metrics.otlp.* sends nothing")
         return
     if not all(_is_installed(name) for name in _PACKAGES):
         raise ConfigError(
             "metrics.otlp.* needs the Python package opentelemetry-exporter-otlp-proto-http on the "
-            "driver: pip install 'pykafka-sink[otel]'"
+            "driver: pip install 'pykafka-sink[otel]'",
+            code="METRICS-004",
         )
     headers_of(output)
 

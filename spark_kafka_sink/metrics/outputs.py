@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_keys import BACKUPS, MetricsOutputs, OtlpOutput
 from spark_kafka_sink.metrics.background import (
@@ -97,12 +98,14 @@ def check_path(path: str) -> None:
     except OSError as error:
         raise ConfigError(
             f"metrics.path: cannot append to {path} on the driver: {short_reason(error)}. "
-            "Name a file in a folder that is there and may be written to"
+            "Name a file in a folder that is there and may be written to",
+            code="METRICS-002",
         ) from error
     except (ValueError, NotImplementedError) as error:  # pyarrow's, for URIs
         raise ConfigError(
             f"metrics.path: {path}: {short_reason(error)}. Name a file on the driver, or the "
-            "URI of a folder that pyarrow.fs knows there"
+            "URI of a folder that pyarrow.fs knows there",
+            code="METRICS-002",
         ) from error
 
 
@@ -173,7 +176,8 @@ def check_library() -> None:
     except ImportError as error:
         raise ConfigError(
             f"metrics for Prometheus need the Python package {_LIBRARY} on the driver: "
-            "pip install 'pykafka-sink[metrics]'"
+            "pip install 'pykafka-sink[metrics]'",
+            code="METRICS-004",
         ) from error
 
 
@@ -193,9 +197,10 @@ def _append(outputs: MetricsOutputs, path: str, line: Line) -> Iterator[str]:
     logged, batches = _failing.get(path, (None, 0))
     _failing[path] = problem, batches + 1
     if problem != logged:
-        yield (
+        yield coded(
             f"metrics.path: cannot append to {path}: {problem}. Batches go on, and what "
-            "is not written is lost; the log tells when it is written again"
+            "is not written is lost; the log tells when it is written again",
+            "METRICS-002",
         )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, BinaryIO
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.metrics.line import (
     COUNTERS,
     EXTREMES_OF_PARTITIONS,
@@ -292,10 +293,12 @@ class LineTail:
                 return found  # an older file: the known file was removed or renamed
             found.append(file)
         if known is not None and len(found) > 1:
-            logger.warning(
+            warn(
+                logger,
+                "METRICS-007",
                 f"{self._path} was rotated more often than its files are kept since it was read "
                 "the last time: lines may be missing here. Raise metrics.path.max.bytes, "
-                "or have it read more often"
+                "or have it read more often",
             )
         return found
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import ConfigError, UnsupportedVersionError
 from spark_kafka_sink.base.text import printable
 from spark_kafka_sink.tools.command import (
@@ -107,7 +108,7 @@ def _options(arguments: argparse.Namespace) -> SinkOptions:
     try:
         return _parse_options(arguments)
     except ConfigError as error:
-        raise _UsageError(str(error)) from None
+        raise _UsageError(str(error), code=error.code) from None
 
 
 def _parse_options(arguments: argparse.Namespace) -> SinkOptions:
@@ -121,7 +122,8 @@ def _parse_options(arguments: argparse.Namespace) -> SinkOptions:
             found = read_properties(arguments.properties_file)
         except OSError as error:
             raise ConfigError(
-                f"--properties-file: cannot read {arguments.properties_file}: {error.strerror}"
+                f"--properties-file: cannot read {arguments.properties_file}: {error.strerror}",
+                code="OPTION-013",
             ) from None
         _check_has_options(arguments.properties_file, [name for name, _, _ in found], arguments)
         # The job's own settings are irrelevant for the target cluster.
@@ -149,8 +151,8 @@ def _check_has_options(path: str, names: list[str], arguments: argparse.Namespac
         f"{CONF_PREFIX}<option>, for example {CONF_PREFIX}kafka.bootstrap.servers"
     )
     if not arguments.option:
-        raise ConfigError(problem)
-    print(f"pykafka-sink: {problem}", file=sys.stderr)
+        raise ConfigError(problem, code="TOOL-005")
+    print(f"pykafka-sink: {coded(problem, 'TOOL-005')}", file=sys.stderr)
 
 
 def _with_usage_exit_code(
@@ -175,7 +177,8 @@ def _run_check(arguments: argparse.Namespace) -> int:
 
     options = _options(arguments)
     if arguments.write and options.topic is None:
-        raise _UsageError("--write needs a topic: --topic, or the option topic")
+        problem = "--write needs a topic: --topic, or the option topic"
+        raise _UsageError(problem, code="OPTION-004")
     found = []
     findings = all_checks(options, arguments.write, SystemClock())
     for finding in itertools.chain(findings, _spark_settings(arguments.properties_file)):

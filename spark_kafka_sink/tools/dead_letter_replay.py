@@ -20,6 +20,7 @@ from spark_kafka_sink.base.errors import (
     BrokerError,
     TopicError,
     advice_for,
+    broker_code,
     error_for_code,
     error_named,
 )
@@ -193,7 +194,8 @@ class Topic:
         (described,) = admin.metadata([name], False, deadline_ms).topics
         if described.error_code:
             error = error_for_code(described.error_code)
-            raise TopicError(f"topic '{name}': {error}: {advice_for(error)}", error)
+            problem = f"topic '{name}': {error}: {advice_for(error)}"
+            raise TopicError(problem, error, code=broker_code(error))
         numbers = sorted(p.partition_index for p in described.partitions)
         self._partitions = {n: CommittedPartition(admin, TopicPartition(name, n)) for n in numbers}
         self._firsts = {n: p.log_start_offset(deadline_ms) for n, p in self._partitions.items()}
@@ -404,13 +406,15 @@ class Replay:
         if self._read_from in named:
             raise HookError(
                 f"{self._mend.name} returned a row for '{self._read_from}', the topic that is "
-                "read: it would be read once more by the next replay. Have it name another topic"
+                "read: it would be read once more by the next replay. Have it name another topic",
+                code="DEADLETTER-003",
             )
         refused = sorted(named - self._allowed - {None})
         if refused:
             raise HookError(
                 f"{self._mend.name} returned a row for '{printable(refused[0])}', which neither "
-                "--to-topic nor --allow-topic names. Name it there, or leave such rows out"
+                "--to-topic nor --allow-topic names. Name it there, or leave such rows out",
+                code="DEADLETTER-003",
             )
         return after
 

@@ -228,7 +228,8 @@ def _opened(
     if problem is not None:
         raise RefusedError(
             f"--from: topic '{arguments.topic}' does not have {problem}. It is of another topic, "
-            "or this one was deleted and created again since: leave --from out"
+            "or this one was deleted and created again since: leave --from out",
+            code="DEADLETTER-004",
         )
     return topic, wanted
 
@@ -288,7 +289,8 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
     if arguments.to_topic == arguments.topic:
         raise RefusedError(
             f"--to-topic: '{arguments.topic}' is the topic that is read: its records would be "
-            "written behind themselves. Name the one that the rows were to go to"
+            "written behind themselves. Name the one that the rows were to go to",
+            code="DEADLETTER-003",
         )
     replay = _replay_of(arguments)
     topic, wanted = _opened(arguments, admin, asks_for_unknown=True)
@@ -376,7 +378,8 @@ def _check_destinations(
         said = ", ".join(f"{name} ({count})" for name, count in named.most_common(_MAX_NAMED))
         raise RefusedError(
             f"name where the rows go: --to-topic T for all, or --allow-topic T, which may be "
-            f"repeated, for those that were to go to T. The dead letters say: {said or 'none'}"
+            f"repeated, for those that were to go to T. The dead letters say: {said or 'none'}",
+            code="DEADLETTER-003",
         )
     for option, names in (
         ("--to-topic", [arguments.to_topic]),
@@ -385,7 +388,8 @@ def _check_destinations(
         for name in filter(None, names):
             reason = replay_forbidden_reason(admin, name, arguments.timeout_ms)
             if reason is not None:
-                raise RefusedError(f"{option}: '{_shown(name)}': {reason}")
+                problem = f"{option}: '{_shown(name)}': {reason}"
+                raise RefusedError(problem, code="DEADLETTER-003")
 
 
 def _replay_of(arguments: argparse.Namespace) -> Replay:

@@ -66,7 +66,8 @@ def _run_report(arguments: argparse.Namespace) -> int:
         Path(arguments.output).write_text(page, encoding="utf-8")
     except OSError as error:
         raise ConfigError(
-            f"--output: cannot write {arguments.output}: {error.strerror or error}"
+            f"--output: cannot write {arguments.output}: {error.strerror or error}",
+            code="TOOL-002",
         ) from None
     print(arguments.output)
     return EXIT_OK
@@ -76,14 +77,15 @@ def _follow(arguments: argparse.Namespace) -> int:
     from spark_kafka_sink.tools.report_page import FollowedReport, ReportServer
 
     if os.path.isdir(arguments.metrics):
-        raise ConfigError(
-            "--follow reads a file that grows, not a folder with a file for each line"
-        )
+        problem = "--follow reads a file that grows, not a folder with a file for each line"
+        raise ConfigError(problem, code="METRICS-001")
     if not 0 <= arguments.port <= _HIGHEST_PORT:
-        raise ConfigError(f"--port {arguments.port}: must be between 0 and {_HIGHEST_PORT}")
+        problem = f"--port {arguments.port}: must be between 0 and {_HIGHEST_PORT}"
+        raise ConfigError(problem, code="OPTION-003")
     if "://" in arguments.metrics:
         raise ConfigError(
-            f"--follow reads a file of this machine that grows, not {arguments.metrics}"
+            f"--follow reads a file of this machine that grows, not {arguments.metrics}",
+            code="METRICS-001",
         )
     report = FollowedReport(arguments.metrics, arguments.query)
     try:
@@ -129,9 +131,11 @@ def add_top(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def _run_top(arguments: argparse.Namespace) -> int:
     if os.path.isdir(arguments.metrics):
-        raise ConfigError("top reads a file that grows, not a folder with a file for each line")
+        problem = "top reads a file that grows, not a folder with a file for each line"
+        raise ConfigError(problem, code="METRICS-001")
     if "://" in arguments.metrics:
-        raise ConfigError(f"top reads a file of this machine that grows, not {arguments.metrics}")
+        problem = f"top reads a file of this machine that grows, not {arguments.metrics}"
+        raise ConfigError(problem, code="METRICS-001")
     try:
         from spark_kafka_sink.tools.terminal import follow
     except ModuleNotFoundError as error:

@@ -89,7 +89,8 @@ def files_of(path: str) -> list[str]:
     if not found:
         raise ConfigError(
             f"no metrics in {path}: name the file that option metrics.path names, or a folder with "
-            "a file for each line"
+            "a file for each line",
+            code="METRICS-008",
         )
     return found
 
@@ -536,7 +537,7 @@ def collect(path: str, query: str | None) -> LineAggregate:
     for texts in read_pieces(files):
         aggregate.add(texts)
     if not aggregate.lines:
-        raise ConfigError(no_line_message(path, query))
+        raise ConfigError(no_line_message(path, query), code="METRICS-008")
     return aggregate
 
 

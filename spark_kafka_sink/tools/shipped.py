@@ -151,7 +151,8 @@ def folder_of(kind: _Kind) -> Path:
             return folder
     raise ConfigError(
         f"this installation has no {kind.folder}: {package} is neither an installed wheel nor a "
-        "checkout. Install the wheel, or take the files from the repository"
+        "checkout. Install the wheel, or take the files from the repository",
+        code="TOOL-003",
     )
 
 
@@ -174,7 +175,8 @@ def path_of(kind: _Kind, name: str) -> Path:
             return folder / f"{candidate}{kind.suffix}"
     closest = difflib.get_close_matches(base_name, known, 1)
     hint = f"Did you mean {closest[0]}? " if closest else ""
-    raise ConfigError(f"there is no '{name}' in {folder}. {hint}There are: {', '.join(known)}")
+    problem = f"there is no '{name}' in {folder}. {hint}There are: {', '.join(known)}"
+    raise ConfigError(problem, code="TOOL-004")
 
 
 # --- package -------------------------------------------------------------------------------------
@@ -223,13 +225,15 @@ def _run_package(arguments: argparse.Namespace) -> int:
     if output.suffix not in (".zip", ".egg"):
         raise ConfigError(
             f"--output {output}: the name must end with .zip, else Spark does not put the file on "
-            "the path of its Python processes"
+            "the path of its Python processes",
+            code="OPTION-003",
         )
     modules, platforms = list(_modules()), check_libraries()
     try:
         _write(output, modules)
     except OSError as error:
-        raise ConfigError(f"--output {output}: cannot be written: {error.strerror}") from error
+        problem = f"--output {output}: cannot be written: {error.strerror}"
+        raise ConfigError(problem, code="TOOL-002") from error
     needed = _needed()
     if arguments.json:
         size = output.stat().st_size
@@ -250,7 +254,8 @@ def _modules() -> Iterator[tuple[str, Path]]:
     if not entry.is_file():
         raise ConfigError(
             f"{package.parent} has no {_ENTRY}: this is neither an installed wheel nor a checkout. "
-            "Run the command where pykafka-sink is installed"
+            "Run the command where pykafka-sink is installed",
+            code="TOOL-003",
         )
     yield _ENTRY, entry
     for path in sorted(package.rglob("*")):

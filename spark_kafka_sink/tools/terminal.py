@@ -155,7 +155,7 @@ def follow(path: str, query: str | None, once: bool) -> None:
     if once:
         shown = screen.render(console.width)
         if not screen.has_lines:
-            raise ConfigError(no_line_message(path, query))
+            raise ConfigError(no_line_message(path, query), code="METRICS-008")
         console.print(shown)
         return
 

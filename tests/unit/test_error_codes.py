@@ -42,8 +42,6 @@ WITHOUT_CODES = {
     #
     "jobs",
     #
-    "metrics",
-    #
     "network",
     #
     "producer",
@@ -53,8 +51,6 @@ WITHOUT_CODES = {
     "record",
     #
     "spark",
-    #
-    "tools",
     #
     "transactions",
 }

@@ -132,7 +132,9 @@ def test_the_environment_switches_it_off(
     monkeypatch.setenv("OTEL_SDK_DISABLED", "True")
     outputs = MetricsOutputs(otlp=to(collector.endpoint))
     check_outputs(outputs)
-    assert messages(told) == ["WARNING OTEL_SDK_DISABLED=true: metrics.otlp.* sends nothing"]
+    assert messages(told) == [
+        "WARNING OTEL_SDK_DISABLED=true: metrics.otlp.* sends nothing [PKS-METRICS-005]"
+    ]
     assert list(write_outputs(outputs, of_a_job(a_line()))) == []
     assert background._senders == {}
     monkeypatch.setenv("OTEL_SDK_DISABLED", "false")
@@ -198,7 +200,7 @@ def test_what_fails_is_told_once_and_so_is_that_it_no_longer_does(
     where = f"http://127.0.0.1:{port}/v1/traces"
     expected = [
         f"WARNING metrics.otlp: cannot send traces to {where}: Connection refused. Batches go on, "
-        "and what is not sent is lost; the log tells when it is sent again"
+        "and what is not sent is lost; the log tells when it is sent again [PKS-METRICS-003]"
     ]
     assert messages(told) == expected
     collector = Receiver(port)
