@@ -73,7 +73,8 @@ def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
             raise
         raise ConfigError(
             "Spark's own Kafka source is not there, which this job reads with: spark-submit "
-            f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
+            f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}",
+            code="JOB-005",
         ) from error
 
 
@@ -86,7 +87,8 @@ def transform(rows: DataFrame, settings: JobSettings) -> DataFrame:
     try:
         return rows.sparkSession.sql(f"SELECT {select} FROM records WHERE {where}")
     except AnalysisException as error:
-        raise ConfigError(f"--select or --where: {str(error).splitlines()[0]}") from error
+        text = f"--select or --where: {str(error).splitlines()[0]}"
+        raise ConfigError(text, code="JOB-004") from error
 
 
 def run(spark: SparkSession) -> int:

@@ -53,9 +53,13 @@ def with_record_options(rows: DataFrame, settings: JobSettings) -> JobSettings:
     if key is not None:
         if key not in rows.columns:
             known = ", ".join(rows.columns)
-            raise ConfigError(f"--key {key}: the input has no such column. It has: {known}")
+            raise ConfigError(
+                f"--key {key}: the input has no such column. It has: {known}", code="JOB-004"
+            )
         if options.setdefault("key.columns", key) != key:
-            raise ConfigError("--key and --key-columns are both given: leave one of them out")
+            raise ConfigError(
+                "--key and --key-columns are both given: leave one of them out", code="OPTION-009"
+            )
     if options.setdefault("value.format", "json").lower() != "raw":
         for part in _PARTS:
             if part in rows.columns:

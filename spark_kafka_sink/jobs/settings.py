@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option_names import is_unknown, rejection_reason
 from spark_kafka_sink.config.security_config import (
@@ -58,7 +59,9 @@ class JobSettings:
         """Return an argument that is a positive whole number. Raises ConfigError."""
         value = self.job.get(name)
         if value is not None and not (value.isascii() and value.isdigit() and int(value) > 0):
-            raise ConfigError(f"--{name.replace('_', '-')}: '{value}' is not a positive number")
+            raise ConfigError(
+                f"--{name.replace('_', '-')}: '{value}' is not a positive number", code="JOB-002"
+            )
         return value
 
     def require(self, name: str) -> str:
@@ -67,7 +70,8 @@ class JobSettings:
         if value is None:
             raise ConfigError(
                 f"--{name.replace('_', '-')} is missing: give it on the command line, or as "
-                f"{JOB_PREFIX}{name.replace('_', '.')} in the properties file"
+                f"{JOB_PREFIX}{name.replace('_', '.')} in the properties file",
+                code="JOB-001",
             )
         return value
 
@@ -165,7 +169,9 @@ class JobArguments:
         name = key.removeprefix(JOB_PREFIX).replace(".", "_")
         if name not in self._names:
             known = ", ".join(known.replace("_", ".") for known in self._names)
-            raise ConfigError(f"{key}: this job has no such argument. It has: {known}")
+            raise ConfigError(
+                f"{key}: this job has no such argument. It has: {known}", code="JOB-003"
+            )
         return name
 
 
@@ -177,24 +183,26 @@ def _check_option(option: str, where: str) -> None:
     name = option.lower()
     problem = rejection_reason(name, ("value",))
     if problem is not None:
-        raise ConfigError(f"{where}: {problem}")
+        raise ConfigError(f"{where}: {problem}", code="OPTION-001")
     if is_unknown(name):
-        raise ConfigError(f"{where}: the sink has no option '{option}'")
+        raise ConfigError(f"{where}: the sink has no option '{option}'", code="OPTION-001")
 
 
 def _warn_of_shown(options: Mapping[str, str], regex: str, prefix: str) -> None:
     """Warn of secrets in Spark's configuration, which its UI and event logs show."""
     shown = secrets_shown_by_spark(options, regex, prefix)
     if shown:
-        logger.warning(warning_about_shown_secrets([prefix + name for name in shown], regex))
+        text = warning_about_shown_secrets([prefix + name for name in shown], regex)
+        warn(logger, "AUTH-001", text)
 
 
 def _warn_of_command_line(options: Mapping[str, str], argument: str) -> None:
     for name in clear_secrets(options):
-        logger.warning(
+        text = (
             f"{argument} {name}: a secret in clear text on the command line, which every user of "
             f"the machine can see. Write {REFERENCE_HINT}, instead"
         )
+        warn(logger, "JOB-006", text)
 
 
 def _pairs(texts: Iterable[str]) -> dict[str, str]:
@@ -205,6 +213,6 @@ def _pairs(texts: Iterable[str]) -> dict[str, str]:
             beginning = _NAME.match(text)
             shown = "" if beginning is None else beginning[0]
             more = "…" if shown != text else ""  # the rest may be a secret
-            raise ConfigError(f"'{shown}{more}' is not NAME=VALUE")
+            raise ConfigError(f"'{shown}{more}' is not NAME=VALUE", code="JOB-002")
         pairs[name.strip()] = value.strip()
     return pairs

@@ -40,8 +40,6 @@ WITHOUT_CODES = {
     #
     "formats",
     #
-    "jobs",
-    #
     "network",
     #
     "producer",

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.jobs.failures import EXIT_FAILED, EXIT_REFUSED, report
@@ -484,7 +485,7 @@ def parse(*command_line, conf=None):
 def refusal(*command_line, conf=None):
     with pytest.raises(ConfigError) as raised:
         parse(*command_line, conf=conf)
-    return str(raised.value)
+    return sentence(raised.value)
 
 
 def test_nothing_given():
@@ -556,7 +557,7 @@ def test_a_missing_argument_names_both_ways():
         parse().require("max_files")
     assert str(raised.value) == (
         "--max-files is missing: give it on the command line, or as spark.pykafka.job.max.files "
-        "in the properties file"
+        "in the properties file [PKS-JOB-001]"
     )
 
 
@@ -650,7 +651,7 @@ def test_a_secret_on_the_command_line_is_told(caplog):
     assert warnings(caplog, "--option", "kafka.sasl.password=marked-hush") == [
         "--option kafka.sasl.password: a secret in clear text on the command line, which every user "
         "of the machine can see. Write a reference, ${file:/path:key}, ${env:NAME} or "
-        "${dir:/path:file}, instead"
+        "${dir:/path:file}, instead [PKS-JOB-006]"
     ]
     assert warnings(caplog, "--option", "kafka.sasl.password=${env:P}") == []
 
