@@ -176,7 +176,7 @@ def _command(
     parser: argparse.ArgumentParser,
     shared: AbstractSet[tuple[str, str | None]],
 ) -> Iterator[str]:
-    """Yield the section of a command: the first paragraph of its help, and its first example."""
+    """Yield the section of a command: the first paragraph of its help, perhaps an example."""
     level = "##" if parser.prog.count(" ") == 1 else "###"
     yield f"\n{level} {parser.prog}\n\n"
     first, *others = (parser.description or summary).strip().split("\n\n")
@@ -190,8 +190,9 @@ def _command(
         yield "\n| argument | meaning |\n| --- | --- |\n"
         yield from (f"| {_cell(action)} | {_meaning(action)} |\n" for action in own)
     example = _first_example(parser.epilog or "")
-    # A group repeats the examples of its commands.
-    if not is_group and example != f"{parser.prog}\n":
+    # A group repeats the examples of its commands, and the guide of a group has them all.
+    group = _GUIDES.get(_group_and_name(parser)[0])
+    if not is_group and (guide or not group) and example != f"{parser.prog}\n":
         yield f"\n```sh\n{example}```\n"
 
 

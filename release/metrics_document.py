@@ -30,7 +30,7 @@ The driver's log gets one line of at most 160 characters for each batch (`metric
 ```
 
 It has batch, query, records, bytes after compression, the time from planning to committing, and the largest part of
-that time. With `log.format=json` the log gets the JSON line instead.
+that time.
 
 ## The line
 
@@ -83,7 +83,8 @@ _KAFKA = """
 The Java producer's metrics follow from a line. The Java producer reports the last 30 seconds, and a line reports one
 batch: averages, rates and maxima are those of the batch, and totals add up over lines. All tasks of a job count as one
 client, `kafka.client.id`. A rate is its total per second of `elapsed_ms`.
-[java-metrics.md](internals/java-metrics.md) compares both for the same work.
+[java-metrics.md](internals/java-metrics.md) compares both for the same work, and says why a few are
+[not given](internals/java-metrics.md#not-given).
 
 ### producer-metrics
 
@@ -191,12 +192,8 @@ def render() -> str:
             _fields(line.SLOW_TASK),
             _KAFKA,
             _metrics(names.PRODUCER_METRICS),
-            "\nNot given:\n\n",
-            _unavailable(names.UNAVAILABLE_METRICS),
             "\n### producer-topic-metrics\n\n",
             _metrics(names.TOPIC_METRICS),
-            "\nNot given:\n\n",
-            _unavailable(names.UNAVAILABLE_TOPIC_METRICS),
             "\n### producer-node-metrics\n\n",
             _metrics(names.NODE_METRICS),
             _PROMETHEUS,
@@ -239,16 +236,6 @@ def _metrics(table: Iterable[KafkaMetric]) -> str:
         rows.setdefault(metric.follows.removesuffix(", per second"), []).append(metric.name)
     text = "".join(f"| {', '.join(names)} | {formula} |\n" for formula, names in rows.items())
     return f"| Kafka's name | follows from |\n| --- | --- |\n{text}"
-
-
-def _unavailable(table: dict[str, str]) -> str:
-    """Return a row for each reason."""
-    reasons: dict[str, list[str]] = {}
-    for name, why in table.items():
-        rate = name.replace("-total", "-rate")
-        reasons.setdefault(table.get(rate, why) if why == "as the rate" else why, []).append(name)
-    rows = (f"| {', '.join(named)} | {why} |\n" for why, named in reasons.items())
-    return "| Kafka's name | why |\n| --- | --- |\n" + "".join(rows)
 
 
 if __name__ == "__main__":

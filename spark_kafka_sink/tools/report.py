@@ -16,9 +16,10 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.tools.command import EXIT_FAILED, EXIT_OK, Examples, add_command, print_usage
 
 _REPORT = """\
-Make one HTML file from the lines in option metrics.path: throughput, latency, the time of each
-micro-batch, partitions, brokers, slowest tasks, and what to change. `pykafka-sink docs report`
-explains it.
+Make one HTML file from the lines in option metrics.path, which says what was slow, and what to
+change. `pykafka-sink docs report` explains it.
+
+It shows throughput, latency, the time of each micro-batch, partitions, brokers and slowest tasks.
 """
 _HIGHEST_PORT = 65_535
 _REPORT_EXAMPLES: Examples = (
@@ -107,7 +108,9 @@ def _follow(arguments: argparse.Namespace) -> int:
 
 _TOP = """\
 Show the latest micro-batches of a file of metrics (option metrics.path) in a terminal, each with
-why it was slow, until you press q or Ctrl-C. Needs the extra cli: pip install 'pykafka-sink[cli]'.
+why it was slow. Needs the extra cli: pip install 'pykafka-sink[cli]'.
+
+Press q or Ctrl-C to stop.
 """
 _TOP_EXAMPLES: Examples = (
     ("while a query runs", "pykafka-sink top /var/log/kafka-sink.jsonl"),

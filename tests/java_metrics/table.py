@@ -160,7 +160,20 @@ def render(results):
             f"\n## {title}\n\n| metric | work | here | Java | |\n| --- | --- | --- | --- | --- |\n"
         )
         text += "".join(_row(row) for row in compared(results) if row.group == group)
+    text += "\n## Not given\n\n| Kafka's name | why |\n| --- | --- |\n"
+    text += "".join(_not_given(names.UNAVAILABLE_METRICS))
+    text += "".join(_not_given(names.UNAVAILABLE_TOPIC_METRICS, " of a topic"))
     return text
+
+
+def _not_given(table, of=""):
+    """A row for each reason; a total has that of its rate."""
+    reasons = {}
+    for name, why in table.items():
+        rate = name.replace("-total", "-rate")
+        reasons.setdefault(table.get(rate, why) if why == "as the rate" else why, []).append(name)
+    for why, named in reasons.items():
+        yield f"| {', '.join(named)}{of} | {why} |\n"
 
 
 def _row(row):
