@@ -478,7 +478,8 @@ class DeadLetterColumns:
         if excess > 0:
             raise RecordTooLargeError(
                 f"a dead letter does not fit into {self._max_bytes} bytes, even without key, "
-                "value and headers: raise max.message.bytes of the topic of dead letters"
+                "value and headers: raise max.message.bytes of the topic of dead letters",
+                code="DEADLETTER-005",
             )
         mark_headers = [
             {"key": name.encode(), "value": b"%d" % number} for name, number in marks.items()

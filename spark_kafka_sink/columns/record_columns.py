@@ -143,7 +143,9 @@ _Check = Callable[[Any], bool]
 def check_types(arrow_batch: ArrowBatch, positions: ColumnPositions) -> None:
     """Raise SchemaError if a column of the record has a type that kernels cannot read."""
     if not isinstance(arrow_batch, pa.RecordBatch):
-        raise SchemaError(f"rows must come as a pyarrow.RecordBatch, not {type(arrow_batch)}")
+        raise SchemaError(
+            f"rows must come as a pyarrow.RecordBatch, not {type(arrow_batch)}", code="HOOK-002"
+        )
     topic = positions.topic if positions.topic_option is None else None
     wanted: tuple[tuple[str, int | None, _Check, str], ...] = (
         ("value", positions.value, is_bytes, _BYTES),
@@ -157,10 +159,13 @@ def check_types(arrow_batch: ArrowBatch, positions: ColumnPositions) -> None:
         if position is None:
             continue
         if position >= arrow_batch.num_columns:
-            raise SchemaError(f"column '{name}' is missing in an Arrow batch")
+            raise SchemaError(f"column '{name}' is missing in an Arrow batch", code="HOOK-002")
         kind = arrow_batch.schema.field(position).type
         if not is_readable(kind):
-            raise SchemaError(f"column '{name}' has the Arrow type {kind}: it must be {expected}")
+            raise SchemaError(
+                f"column '{name}' has the Arrow type {kind}: it must be {expected}",
+                code="HOOK-002",
+            )
 
 
 def shown_texts(array: Any) -> list[str]:
@@ -320,7 +325,8 @@ def timestamps_ms(array: ArrowArray, timestamp_ms: int) -> npt.NDArray[np.int64]
         first = int(millis[np.argmax(millis < 0)])
         raise RecordError(
             f"Invalid timestamp: {first} ms since 1970-01-01 00:00:00 UTC. Timestamps of Kafka "
-            "records must not be negative; null stands for the current time."
+            "records must not be negative; null stands for the current time.",
+            code="ROW-005",
         )
     return millis
 
@@ -347,9 +353,14 @@ def _check_headers(array: ArrowListArray) -> None:
     """Raise RecordError for a null header or key that a row refers to; other nulls are legal."""
     entries = array.flatten()
     if entries.null_count:
-        raise RecordError("null header in the data. Each header must be a struct of key and value.")
+        raise RecordError(
+            "null header in the data. Each header must be a struct of key and value.",
+            code="ROW-006",
+        )
     if entries.field(0).null_count:
-        raise RecordError("null header key in the data. Each header of a record must have a key.")
+        raise RecordError(
+            "null header key in the data. Each header of a record must have a key.", code="ROW-006"
+        )
 
 
 def _topics(
@@ -360,7 +371,7 @@ def _topics(
     assert positions.topic is not None
     column = arrow_batch.column(positions.topic)
     if column.null_count:
-        raise RecordError(NULL_TOPIC)
+        raise RecordError(NULL_TOPIC, code="ROW-004")
     encoded = pc.dictionary_encode(column)
     topics = shown_texts(encoded.dictionary)
     if len(topics) == 1:

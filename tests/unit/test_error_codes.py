@@ -36,8 +36,6 @@ WITHOUT_CODES = {
     #
     "client",
     #
-    "columns",
-    #
     "formats",
     #
     "network",

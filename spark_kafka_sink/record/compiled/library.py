@@ -57,9 +57,9 @@ def check_libraries() -> list[str]:
     for one in known:
         file = importlib.resources.files(_PACKAGE) / library_name(one)
         if symbol is not None and symbol.encode() not in file.read_bytes():
-            raise ConfigError(_stale(str(file)))
+            raise ConfigError(_stale(str(file)), code="SPARK-002")
     if not known:
-        raise ConfigError(_missing(is_checkout=symbol is not None))
+        raise ConfigError(_missing(is_checkout=symbol is not None), code="SPARK-001")
     return known
 
 
@@ -83,16 +83,17 @@ def _library() -> ctypes.CDLL:
     file = importlib.resources.files(_PACKAGE) / library_name(platform_name())
     sources_symbol = _sources_symbol()
     if not file.is_file():
-        raise ConfigError(_missing(is_checkout=sources_symbol is not None))
+        raise ConfigError(_missing(is_checkout=sources_symbol is not None), code="SPARK-001")
     try:
         # Processes share the memory of a mapped file; a file inside a zip has no path to map.
         library = ctypes.CDLL(str(file)) if isinstance(file, Path) else _loaded(file.read_bytes())
     except OSError as error:
         raise ConfigError(
-            f"the kernels' library {file} cannot be loaded: {error}. Install pykafka-sink again"
+            f"the kernels' library {file} cannot be loaded: {error}. Install pykafka-sink again",
+            code="SPARK-002",
         ) from error
     if sources_symbol is not None and not hasattr(library, sources_symbol):
-        raise ConfigError(_stale(str(file)))
+        raise ConfigError(_stale(str(file)), code="SPARK-002")
     return library
 
 
@@ -101,7 +102,8 @@ def _loaded(data: bytes) -> ctypes.CDLL:
     memfd_create: Callable[[str], int] | None = getattr(os, "memfd_create", None)
     if memfd_create is None:
         raise ConfigError(
-            "out of a zip file the kernels are loaded on Linux alone: install the wheel"
+            "out of a zip file the kernels are loaded on Linux alone: install the wheel",
+            code="SPARK-001",
         )
     # A file in memory: folders for temporary files may be mounted noexec.
     descriptor = memfd_create("pykafka-sink-kernels")
