@@ -38,7 +38,7 @@ _EXIT_CODES = """\
 | --- | --- |
 """
 
-_COMMON = "## Flags of several commands\n"
+_COMMON = "## Flags of several commands\n\nThe sections below omit these flags.\n"
 
 _JOBS = """
 ## Jobs

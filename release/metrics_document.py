@@ -41,7 +41,7 @@ instead of averages, so that lines can be added up. `pykafka-sink metrics schema
 A JSON line in the log has at most 16 KiB: with many partitions it has only their extremes, and it omits
 topics and brokers. Files get everything.
 
-Below, a field without a type is an integer. Names with `_ms` are milliseconds; those of moments count from 1970.
+Below, a field without a type is an integer. Names with `_ms` are milliseconds. A moment counts from 1970.
 
 """  # noqa: E501
 
