@@ -22,7 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.errors import BufferExhaustedError, RecordError, RecordTooLargeError
+from spark_kafka_sink.base.errors import (
+    BufferExhaustedError,
+    RecordError,
+    RecordTooLargeError,
+    broker_code,
+    error_named,
+)
 from spark_kafka_sink.columns.dead_letters import (
     NULL_KEY,
     TOO_LARGE,
@@ -323,7 +329,8 @@ class Appender:
             f"= {self._config.max_block_ms}: kafka.buffer.memory holds {self._pool.used_bytes} of "
             f"{self._pool.memory_bytes} bytes, waiting for acknowledgements of {len(held)} "
             f"partition(s) ({partitions}). The brokers do not keep up: check them, or raise "
-            "kafka.max.block.ms or kafka.buffer.memory"
+            "kafka.max.block.ms or kafka.buffer.memory",
+            code="DELIVERY-002",
         )
 
 
@@ -359,11 +366,11 @@ class RowChecks:
         checks_names: if False, brokers judge the names
         """
         if self._decision_log in topics:
-            raise RecordError(decision_log_topic(self._decision_log))
+            raise RecordError(decision_log_topic(self._decision_log), code="TXN-003")
         for topic in topics if checks_names else ():
             if topic not in self._legal_topics:
                 if not is_legal(topic):
-                    raise RecordError(illegal_topic(topic))
+                    raise RecordError(illegal_topic(topic), code=_ILLEGAL_TOPIC)
                 self._legal_topics.add(topic)
 
     def check(self, records: ArrowRecords, limits: TopicLimits = UNKNOWN_LIMITS) -> int:
@@ -376,12 +383,14 @@ class RowChecks:
         for option, limit in self._limits.items():
             if bytes_of_batch > limit:
                 where = f"(row {row} of {records.rows_count} that are appended together)"
-                raise RecordTooLargeError(_too_large(bytes_of_batch, option, limit, where))
+                text = _too_large(bytes_of_batch, option, limit, where)
+                raise RecordTooLargeError(text, code="ROW-001")
         most = self._max_single_record_bytes(limits)
         if most is not None and bytes_of_batch > most:
-            raise RecordTooLargeError(_too_large_for_topic(bytes_of_batch, most))
+            text = _too_large_for_topic(bytes_of_batch, most)
+            raise RecordTooLargeError(text, code="ROW-001")
         if limits.needs_key and _has_nulls(records.columns.key):
-            raise RecordError(_NO_KEY)
+            raise RecordError(_NO_KEY, code="ROW-002")
         most_bytes: int = size
         return most_bytes
 
@@ -433,6 +442,7 @@ def single_record_sizes(contents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64
     return RECORD_BATCH_OVERHEAD + lengths + bodies
 
 
+_ILLEGAL_TOPIC = broker_code(error_named("INVALID_TOPIC_EXCEPTION"))
 _NO_KEY = "The key is null, and the topic is compacted: each of its records needs a key"
 
 

@@ -20,6 +20,7 @@ from spark_kafka_sink.base.errors import (
     KafkaErrorCode,
     UnsupportedVersionError,
     advice_for,
+    broker_code,
     error_for_code,
 )
 from spark_kafka_sink.base.model import NO_LEADER_EPOCH, NO_NODE_ID, ZERO_UUID, Node, TopicPartition
@@ -50,10 +51,14 @@ class TopicMetadata(NamedTuple):
 
 
 class TopicProblem(NamedTuple):
-    """Problem of a topic without usable metadata. If it is fatal, a retry does not help."""
+    """Problem of a topic without usable metadata. If it is fatal, a retry does not help.
+
+    code: of the error, see ``base.codes``
+    """
 
     message: str
     is_fatal: bool
+    code: str
 
 
 _NEVER_MS = -(2**63)
@@ -340,7 +345,9 @@ class Metadata:
 def _problem(topic: str, error: KafkaErrorCode) -> TopicProblem:
     advice = advice_for(error)
     return TopicProblem(
-        f"topic '{topic}': {error}{': ' if advice else ''}{advice}", not error.retriable
+        f"topic '{topic}': {error}{': ' if advice else ''}{advice}",
+        not error.retriable,
+        broker_code(error),
     )
 
 
@@ -349,7 +356,7 @@ def _recreated(topic: str, first_id: UUID, topic_id: UUID) -> TopicProblem:
         f"topic '{topic}' was deleted and created again while the job ran (its topic id was "
         f"{first_id} and is {topic_id}): what was written before is gone. Start the job again"
     )
-    return TopicProblem(message, is_fatal=True)
+    return TopicProblem(message, is_fatal=True, code="TOPIC-005")
 
 
 def _merge(

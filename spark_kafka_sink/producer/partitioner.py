@@ -435,7 +435,8 @@ class SlotAssigner:
             topic = topics[0 if indices is None else int(indices[row])]
             raise TopicError(
                 f"{_invalid_partition(records.partition_at(row), topic)}. "
-                "Correct the partition column, or leave it null to let the key decide"
+                "Correct the partition column, or leave it null to let the key decide",
+                code="ROW-003",
             )
         return slots
 

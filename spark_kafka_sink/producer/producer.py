@@ -70,6 +70,7 @@ _SMALLEST_PAGE_BYTES = 4096
 _FEWEST_PAGES = 16
 _CLOSE_TIMEOUT_S = 10.0
 _NS_PER_MS = 1_000_000
+_DEFECT = "DELIVERY-005"
 
 
 class KafkaProducer:
@@ -219,14 +220,18 @@ class KafkaProducer:
                 if left_ms <= 0:
                     raise ProducerClosedError(
                         f"{self.accumulator.incomplete_count} batch(es) neither acknowledged nor "
-                        f"failed within {patience_ms} ms: the sender does not run"
+                        f"failed within {patience_ms} ms: the sender does not run",
+                        code=_DEFECT,
                     )
                 self._monitor.wait(left_ms)
             while self.accumulator.failure is None and self.sender.awaits_check:
                 left_ms = deadline_ms - self._clock.now_ms()
                 if left_ms <= 0:
                     why = self.sender.last_identity_failure
-                    raise TransactionError(f"nobody tells whether the task is in time: {why}")
+                    raise TransactionError(
+                        f"the coordinator did not say whether this task is in time: {why}",
+                        code="TXN-004",
+                    )
                 self._monitor.wait(left_ms)
         self.metrics.ack_wait_ns += self._clock.perf_ns() - started_ns
         self.accumulator.raise_if_failed()
@@ -289,12 +294,12 @@ class KafkaProducer:
         Raises ConfigError if the configuration does not allow transactions.
         """
         if not self._config.enable_idempotence:
-            raise ConfigError("transactions need kafka.enable.idempotence = true")
+            raise ConfigError("transactions need kafka.enable.idempotence = true", code="TXN-002")
         if not transactional_id:
-            raise ConfigError("a transactional id must not be empty")
+            raise ConfigError("a transactional id must not be empty", code=_DEFECT)
         self.accumulator.raise_if_failed()
         if self.report or self.accumulator.incomplete_count:
-            raise KafkaSinkError("a transaction begins before the first append")
+            raise KafkaSinkError("a transaction begins before the first append", code=_DEFECT)
         self._is_transactional = True
         settings = TransactionSettings(transactional_id, timeout_ms)
         self.sender.set_identity(self._identities.transactional(settings, token))
@@ -318,7 +323,7 @@ class KafkaProducer:
         if not self._is_transactional or not self.report:
             return None
         if self.accumulator.incomplete_count:
-            raise KafkaSinkError("a transaction is prepared only after flush")
+            raise KafkaSinkError("a transaction is prepared only after flush", code=_DEFECT)
         return self.sender.transaction
 
 
@@ -387,7 +392,7 @@ class ThreadedProducer(KafkaProducer):
             if self.telemetry is not None:
                 self.telemetry.finish()
         except Exception as error:  # the task must raise any error instead of waiting
-            failure = KafkaSinkError(f"the sender thread failed: {error!r}")
+            failure = KafkaSinkError(f"the sender thread failed: {error!r}", code=_DEFECT)
             failure.__cause__ = error
             self.sender.fail(failure)
         finally:
@@ -399,7 +404,7 @@ class ThreadedProducer(KafkaProducer):
         self.client.wakeup()
         self._thread.join(_CLOSE_TIMEOUT_S)
         if not self.accumulator.failure:
-            self.accumulator.fail(ProducerClosedError("the producer is closed"))
+            self.accumulator.fail(ProducerClosedError("the producer is closed", code=_DEFECT))
 
 
 def compile_protocol() -> None:
@@ -535,7 +540,7 @@ class MetadataWaiter:
                 self._mark_used(topics)
                 for topic in unknown:
                     if topic in problems and problems[topic].is_fatal:
-                        raise TopicError(problems[topic].message)
+                        raise TopicError(problems[topic].message, code=problems[topic].code)
                 missing = [t for t in unknown if t in problems and t not in tried]
                 if missing and self._creates_topics:
                     return missing
@@ -593,11 +598,13 @@ class MetadataWaiter:
     def _topic_unknown(self, topic: str) -> TopicError:
         problem = self._metadata.problems.get(topic)
         if problem is not None:
-            return TopicError(problem.message)
+            return TopicError(problem.message, code=problem.code)
         return self._not_present(f"Topic {topic}")
 
     def _not_present(self, what: str) -> TopicError:
         why = self._updater.last_failure or "the cluster did not answer"
         return TopicError(
-            f"{what} not present in metadata after kafka.max.block.ms = {self._max_block_ms}: {why}"
+            f"{what} not present in metadata after kafka.max.block.ms = "
+            f"{self._max_block_ms}: {why}",
+            code="TOPIC-004",
         )

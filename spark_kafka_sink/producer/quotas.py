@@ -106,7 +106,8 @@ class RateLimit:
                 f"{queued_bytes} bytes of this task are still to be sent, which takes "
                 f"{needed_ms // _MS_PER_S} s for {MAX_BYTES} = {self._bytes_per_second}; by then "
                 "the coordinator has aborted its transaction: kafka.transaction.timeout.ms = "
-                f"{timeout_ms}. Raise either, or write less in a micro-batch or job"
+                f"{timeout_ms}. Raise either, or write less in a micro-batch or job",
+                code="DELIVERY-003",
             )
 
     def _needed(self, batch: ProducerBatch) -> int:

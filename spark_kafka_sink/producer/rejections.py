@@ -14,6 +14,7 @@ from spark_kafka_sink.base.errors import (
     DeliveryError,
     KafkaErrorCode,
     advice_for,
+    broker_code,
     error_named,
     transaction_advice_for,
 )
@@ -30,6 +31,7 @@ MESSAGE_TOO_LARGE = error_named("MESSAGE_TOO_LARGE")
 INVALID_TIMESTAMP = error_named("INVALID_TIMESTAMP")
 INVALID_RECORD = error_named("INVALID_RECORD")
 _RECORD_ERRORS = (MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD)
+_NO_ANSWER = (None, error_named("NETWORK_EXCEPTION"), error_named("REQUEST_TIMED_OUT"))
 
 
 class RejectedRecord(NamedTuple):
@@ -194,7 +196,8 @@ def expiry_error(
     return DeliveryError(
         f"{_subject(batch)} not acknowledged within kafka.delivery.timeout.ms = "
         f"{delivery_timeout_ms} ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}{why}. "
-        f"{_advice_sentence(advice)} To wait longer, raise kafka.delivery.timeout.ms"
+        f"{_advice_sentence(advice)} To wait longer, raise kafka.delivery.timeout.ms",
+        code=_code(batch.last_error),
     )
 
 
@@ -211,7 +214,8 @@ def rejection_error(
         advice = _MAY_BE_IN_LOG_ADVICE + ("" if batch.transactional_id else _REPEATED)
     return DeliveryError(
         f"{_subject(batch)} refused ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}"
-        f"{_MAY_BE_IN_LOG if may_be_in_log else ''}{_advice_sentence(advice)}"
+        f"{_MAY_BE_IN_LOG if may_be_in_log else ''}{_advice_sentence(advice)}",
+        code="DELIVERY-004" if may_be_in_log else _code(error),
     )
 
 
@@ -235,6 +239,10 @@ def _subject(batch: ProducerBatch) -> str:
 
 def _advice(batch: ProducerBatch, error: KafkaErrorCode) -> str:
     return advice_for(error) if batch.transactional_id is None else transaction_advice_for(error)
+
+
+def _code(error: KafkaErrorCode | None) -> str:
+    return "DELIVERY-001" if error in _NO_ANSWER else broker_code(error)
 
 
 def _attempts(batch: ProducerBatch) -> str:

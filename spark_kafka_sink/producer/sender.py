@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import (
     DeliveryError,
     KafkaErrorCode,
@@ -197,7 +198,7 @@ class Sender:
                 self._metadata.add_topic(topic, now_ms)
             problem = self._metadata.problems.get(topic)
             if problem is not None and problem.is_fatal:
-                self.fail(DeliveryError(problem.message))
+                self.fail(DeliveryError(problem.message, code=problem.code))
                 return None
         wait_ms = ready.next_check_ms
         if ready.unknown_leader_topics:
@@ -453,7 +454,7 @@ class Sender:
         topic_partition = batch.topic_partition
         problem = self._metadata.problems.get(topic_partition.topic)
         if problem is not None:
-            return problem.message
+            return coded(problem.message, problem.code)
         if self._identity.last_failure is not None:
             return self._identity.last_failure
         leader = self._metadata.snapshot.leader(topic_partition)
@@ -519,7 +520,8 @@ def check_adds_partitions(
         raise UnsupportedVersionError(
             f"{node}: Produce version {highest} at most, but transaction.version is "
             f"{transaction.transaction_version}, which needs {ADDS_PARTITIONS_VERSION} or newer. "
-            f"Finish the brokers' upgrade before the feature's"
+            f"Finish the brokers' upgrade before the feature's",
+            code="TXN-005",
         )
 
 

@@ -25,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from spark_kafka_sink.base.clock import RandomSource
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import error_for_code, error_named
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -258,7 +259,8 @@ class Telemetry:
         self._node = None
         self._paused_until_ms = now_ms + DEFAULT_PUSH_INTERVAL_MS
         why = f"no answer within {RESPONSE_MS} ms about this producer's metrics"
-        _warn("%s: %s (kafka.enable.metrics.push); rows go over a new connection", node, why)
+        text = "%s: %s (kafka.enable.metrics.push); rows go over a new connection"
+        _warn("METRICS-010", text, node, why)
         self._client.disconnect(node, why)
         return 0
 
@@ -375,6 +377,7 @@ class Telemetry:
     def _disable(self, why: str) -> None:
         self._is_enabled = False
         _warn(
+            "METRICS-011",
             "this producer's metrics are not pushed to brokers any more "
             "(kafka.enable.metrics.push): %s",
             why,
@@ -386,12 +389,14 @@ class Telemetry:
             return step(*args)
         except Exception:
             self._is_enabled = False
-            _warn("this producer's metrics cannot be pushed to brokers", exc_info=True)
+            _warn(
+                "METRICS-009", "this producer's metrics cannot be pushed to brokers", exc_info=True
+            )
             return None
 
 
-def _warn(message: str, *args: object, exc_info: bool = False) -> None:
+def _warn(code: str, message: str, *args: object, exc_info: bool = False) -> None:
     """Log each ``message`` as a warning once per process."""
     level = logging.DEBUG if message in _warned else logging.WARNING
     _warned.add(message)
-    logger.log(level, message, *args, exc_info=exc_info)
+    logger.log(level, "%s", coded(message % args, code), exc_info=exc_info)

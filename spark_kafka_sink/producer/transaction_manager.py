@@ -461,8 +461,9 @@ class TokenCheck:
                 "this task attempt has begun to write too late: its micro-batch or job was decided "
                 "without it, has failed, or was planned again. Nothing of it becomes visible, and "
                 "its transaction is aborted. With speculation, or after an executor was cut off, "
-                "this is as it should be. Otherwise see whether somebody else writes under the "
-                f"same transactional.id.prefix: {self._token.transactional_id} has changed hands"
+                "this is as it should be. Otherwise see whether another query or driver has the "
+                f"same transactional.id.prefix: {self._token.transactional_id} has a new owner",
+                code="TXN-006",
             )
         else:
             what = f"{self._coordinator.subject}: {result.node} does not tell its state"

@@ -27,7 +27,7 @@ _SENDER = (
     Mutant(
         "producer/sender.py",
         "            if problem is not None and problem.is_fatal:\n"
-        "                self.fail(DeliveryError(problem.message))\n"
+        "                self.fail(DeliveryError(problem.message, code=problem.code))\n"
         "                return None\n",
         "",
         ("simulation/test_changed_clusters.py",),

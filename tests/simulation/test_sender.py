@@ -155,6 +155,7 @@ def test_a_fatal_error_fails_the_task_and_says_why():
     message = str(caught.value)
     for part in ("t-2", "broker 3 (broker-3:9092)", "TOPIC_AUTHORIZATION_FAILED (29)", "grant"):
         assert part in message
+    assert caught.value.code == "BROKER-029"
     with pytest.raises(DeliveryError):
         simulation.append_to(2, [b"b"])
 
@@ -172,6 +173,7 @@ def test_a_broker_dead_for_good_fails_within_the_delivery_timeout():
     message = str(caught.value)
     for part in ("t-0", "delivery.timeout.ms = 120000", "1 record(s)"):
         assert part in message
+    assert caught.value.code == "DELIVERY-001"
 
 
 def test_a_broker_that_stops_answering_is_given_up_after_the_request_timeout():
@@ -352,7 +354,7 @@ def test_a_recreated_topic_gets_no_data_and_a_clear_error():
     simulation.producer.flush()
     simulation.cluster.create_topic("t", 3)
     simulation.append_to(0, [b"b"])
-    with pytest.raises(DeliveryError, match="deleted and created again"):
+    with pytest.raises(DeliveryError, match=r"deleted and created again.* \[PKS-TOPIC-005\]$"):
         simulation.producer.flush()
     assert simulation.all_values() == []
 

@@ -36,6 +36,7 @@ def test_errors_that_would_come_again_end_it_with_one_warning(error, is_push, ca
     (warning,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
     assert error in warning.getMessage()
     assert "kafka.enable.metrics.push" in warning.getMessage()
+    assert warning.getMessage().endswith(" [PKS-METRICS-011]")
     watched.write()
 
 

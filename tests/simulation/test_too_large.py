@@ -155,6 +155,7 @@ def test_what_is_appended_already_is_not_written_again_when_the_limit_is_lowered
         simulation.producer.flush()
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in str(raised.value)
     assert "max.message.bytes" in str(raised.value)
+    assert raised.value.code == "DELIVERY-004"
     assert [v[:2] for v in simulation.values()[0]] == [b"fi", *(b"%02d" % n for n in range(30))]
 
 

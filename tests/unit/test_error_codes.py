@@ -40,8 +40,6 @@ WITHOUT_CODES = {
     #
     "network",
     #
-    "producer",
-    #
     "protocol",
     #
     "record",
