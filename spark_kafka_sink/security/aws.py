@@ -65,7 +65,7 @@ def aws_user(options: Mapping[str, str]) -> AwsUser:
         if name.startswith("aws") and name not in known and not is_unused:
             what = shown_word(name) if name in KNOWN_OPTIONS else "an option that begins with 'aws'"
             raise ConfigError(
-                f"{JAAS} has {what}, which AWS's signer for Python has nothing for "
+                f"{JAAS} has {what}, which AWS's signer for Python does not support "
                 f"({', '.join(known)} are known): put it, with the role, into a profile of "
                 f"~/.aws/config, and name that by {PROFILE}",
                 code="AUTH-007",
@@ -94,7 +94,7 @@ def region_of_environment() -> str | None:
 def no_region(host: str) -> AuthenticationError:
     """Return the error for a broker without a region, in its name or in the environment."""
     return AuthenticationError(
-        f"kafka.sasl.mechanism=AWS_MSK_IAM: the name of the broker {host} tells no AWS region. Set "
+        f"kafka.sasl.mechanism=AWS_MSK_IAM: the name of the broker {host} has no AWS region. Set "
         f"{_REGION_VARIABLES[0]} for the driver, and by spark.executorEnv.{_REGION_VARIABLES[0]} "
         "for executors",
         code="AUTH-018",

@@ -101,8 +101,9 @@ def token_source_of(oauth: OAuthConfig) -> TokenSource:
 def _check_names(options: Mapping[str, str]) -> None:
     if any(name.startswith(_STRIMZI) for name in options):
         raise ConfigError(
-            f"{JAAS} has options that begin with '{_STRIMZI}': they are those of Strimzi's Java "
-            f"classes, and are not read. {RECIPES} has a table of what to write instead",
+            f"{JAAS} has options that begin with '{_STRIMZI}': they belong to Strimzi's Java "
+            f"classes, and the sink does not read them. {RECIPES} has a table of what to write "
+            "instead",
             code="AUTH-007",
         )
 
@@ -352,7 +353,7 @@ class TokenEndpoint:
         except HTTPException as error:
             # Omit its text, which quotes the response.
             raise self._unavailable(
-                f"what answers does not speak HTTP ({type(error).__name__})"
+                f"the server does not speak HTTP ({type(error).__name__})"
             ) from None
 
     def _explained(self, error: ssl.SSLError) -> str:
@@ -373,8 +374,9 @@ class TokenEndpoint:
         if 300 <= answer.status < 400:
             where = redacted(redacted_url(re.split("[?#]", answer.location)[0]), secrets)
             raise AuthenticationError(
-                f"{what}, a redirect to {where or 'nowhere'}. It is not followed, for the "
-                f"request holds credentials: set {URL_OPTION} to where tokens are issued",
+                f"{what}, a redirect to {where or 'nowhere'}. The sink does not follow it, "
+                f"because the request holds credentials: set {URL_OPTION} to where tokens are "
+                "issued",
                 code="AUTH-014",
             )
         if answer.status in _REFUSED:
@@ -387,7 +389,7 @@ class TokenEndpoint:
         fields = _json_object(answer)
         if fields is None:
             raise AuthenticationError(
-                f"{self.name} answers {answer.status} with what is not a JSON object "
+                f"{self.name} answers {answer.status} with a body that is no JSON object "
                 f"({len(answer.body)} bytes of {redacted(answer.content_type) or 'no type'}): "
                 f"check {URL_OPTION}",
                 code="AUTH-014",

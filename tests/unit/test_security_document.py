@@ -200,8 +200,9 @@ def test_what_the_signer_has_nothing_for_is_named(name):
 )
 def test_options_of_strimzis_login_handler_are_refused(options, url):
     assert refusal({**OAUTH, JAAS: f"{OAUTH_MODULE} required {options};", **url}) == (
-        "kafka.sasl.jaas.config has options that begin with 'oauth.': they are those of Strimzi's "
-        f"Java classes, and are not read. {WHERE_RECIPES_ARE} has a table of what to write instead"
+        "kafka.sasl.jaas.config has options that begin with 'oauth.': they belong to Strimzi's "
+        f"Java classes, and the sink does not read them. {WHERE_RECIPES_ARE} has a table of what to "
+        "write instead"
     )
 
 

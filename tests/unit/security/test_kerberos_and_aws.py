@@ -483,7 +483,7 @@ class TestLogin:
     def test_no_region_at_all(self, aws, signer):
         aws.login(1_000)
         assert signer.calls == []
-        with pytest.raises(AuthenticationError, match="tells no AWS region. Set AWS_REGION"):
+        with pytest.raises(AuthenticationError, match="has no AWS region. Set AWS_REGION"):
             aws.create_sasl_client("broker.example.com")
 
     def test_closed(self, clock, signer):

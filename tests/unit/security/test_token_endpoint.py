@@ -118,7 +118,7 @@ class TestRequest:
         assert users == [basic(f"app:S3CRET-{which}") for which in ("old", "old", "new")]
 
 
-NO_JSON = "what is not a JSON object"
+NO_JSON = "a body that is no JSON object"
 NO_TOKEN = "without access_token and id_token"
 
 
@@ -224,7 +224,9 @@ class TestAnswer:
         location = (("Location", "https://user:S3CRET@elsewhere.example/t?x=S3CRET"),)
         _, error, received = refusal_by(Scripted(status, headers=location))
         assert len(received) == 1
-        assert "a redirect to https://elsewhere.example/t. It is not followed" in str(error)
+        assert "a redirect to https://elsewhere.example/t. The sink does not follow it" in str(
+            error
+        )
 
     def test_a_token_that_has_expired(self):
         _, error, _ = refusal_by(token_answer(exp=int(time.time()) - 100))
