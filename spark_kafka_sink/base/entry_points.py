@@ -55,19 +55,24 @@ def load(entry_point: str, what: str) -> Any:
     """Return the object ``package.module:name``. Raises ConfigError if it cannot be loaded."""
     module_name, separator, name = entry_point.partition(":")
     if not separator or not module_name or not name:
-        raise ConfigError(f"{what} '{entry_point}' is not of the form package.module:name")
+        text = f"{what} '{entry_point}' is not of the form package.module:name"
+        raise ConfigError(text, code="HOOK-003")
     try:
         found: Any = importlib.import_module(module_name)
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         why = f"{error}{raised_at(error)}"
-        raise ConfigError(f"{what} '{entry_point}' cannot be loaded: {why}") from error
+        raise ConfigError(
+            f"{what} '{entry_point}' cannot be loaded: {why}", code="HOOK-003"
+        ) from error
     except Exception as error:  # the module's own code
         why = f"{error!r}{raised_at(error)}"
-        raise ConfigError(f"{what} '{entry_point}' cannot be loaded: {why}") from error
+        raise ConfigError(
+            f"{what} '{entry_point}' cannot be loaded: {why}", code="HOOK-003"
+        ) from error
     if not callable(found):
-        raise ConfigError(f"{what} '{entry_point}' is not callable")
+        raise ConfigError(f"{what} '{entry_point}' is not callable", code="HOOK-003")
     return found
 
 
@@ -138,13 +143,15 @@ def _check_methods(owner: Any, what: str) -> None:
         if near and near[0] not in INTERCEPTOR_METHODS:
             raise ConfigError(
                 f"{what} has the method '{near[0]}', which the sink never calls. "
-                f"Did you mean '{name}'?"
+                f"Did you mean '{name}'?",
+                code="HOOK-004",
             )
     if len(missing) == len(INTERCEPTOR_METHODS):
         known = " nor ".join(INTERCEPTOR_METHODS)
         raise ConfigError(
             f"{what} has neither {known}: the sink would call nothing. Its methods: "
-            f"{', '.join(public) or 'none'}"
+            f"{', '.join(public) or 'none'}",
+            code="HOOK-004",
         )
     for name, argument in INTERCEPTOR_METHODS.items():
         if name not in missing:
@@ -170,7 +177,7 @@ def _check_arguments(function: Any, what: str, count: int, which: str = "") -> N
     if function is None:
         return
     if not callable(function):
-        raise ConfigError(f"{what} is not callable")
+        raise ConfigError(f"{what} is not callable", code="HOOK-004")
     try:
         # A decorator may take other arguments than what it wraps.
         signature = inspect.signature(function, follow_wrapped=False)
@@ -181,7 +188,8 @@ def _check_arguments(function: Any, what: str, count: int, which: str = "") -> N
     except TypeError as error:
         given = f"{count} argument{which}" if count else "no argument"
         raise ConfigError(
-            f"{what} takes {signature}, but the sink passes {given}: {error}"
+            f"{what} takes {signature}, but the sink passes {given}: {error}",
+            code="HOOK-004",
         ) from None
 
 
@@ -202,7 +210,8 @@ def run(hook: Hook, check: Callable[[Any], Any], *arguments: Any) -> Any:
     except RefusedRowsError:
         raise
     except Exception as error:
-        raise HookError(f"{hook.name} failed: {error!r}{raised_at(error)}") from error
+        text = f"{hook.name} failed: {error!r}{raised_at(error)}"
+        raise HookError(text, code="HOOK-001") from error
 
 
 def refused_rows(hook: Hook, error: RefusedRowsError, rows_count: int) -> dict[int, str]:
@@ -214,5 +223,6 @@ def refused_rows(hook: Hook, error: RefusedRowsError, rows_count: int) -> dict[i
     outside = [row for row in rows if not 0 <= row < rows_count]
     if outside or not rows:
         wrong = f"row {outside[0]}; there are {rows_count}" if outside else "no row"
-        raise HookError(f"{hook.name} raised RefusedRowsError for {wrong}") from error
+        text = f"{hook.name} raised RefusedRowsError for {wrong}"
+        raise HookError(text, code="HOOK-002") from error
     return rows

@@ -93,13 +93,13 @@ def host_and_port(url: SplitResult, option: str) -> tuple[str, int]:
     """
     problem = problem_of_at_sign(url)
     if problem is not None:
-        raise ConfigError(f"{option} {problem}")
+        raise ConfigError(f"{option} {problem}", code="OPTION-022")
     try:
         port = url.port
     except ValueError:
         port = 0
     if not url.hostname or port == 0:
-        raise ConfigError(f"{option} must be of the form https://host:port/path")
+        raise ConfigError(f"{option} must be of the form https://host:port/path", code="OPTION-022")
     return url.hostname, port or _PORTS[url.scheme]
 
 
@@ -337,7 +337,8 @@ def _proxy(scheme: str, host: str) -> _Proxy | None:
     if url.scheme != "http" or not url.hostname or not port:
         raise ConfigError(
             f"the environment's {scheme}_proxy must be of the form http://host:port, or no_proxy "
-            f"must name {host}"
+            f"must name {host}",
+            code="OPTION-022",
         )
     headers: dict[str, str] = {}
     if url.username is not None:

@@ -25,6 +25,8 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 class PrivateFolderError(KafkaSinkError):
     """The folder cannot be created, or others may replace its content."""
 
+    code = "REGISTRY-019"
+
 
 def private_folder(purpose: str) -> Path:
     """Return this user's folder for ``purpose``, among the temporary files.

@@ -314,7 +314,9 @@ def test_an_error_in_a_module_of_the_user_names_the_innermost_line_of_their_own(
 
 def test_an_error_in_an_installed_hook_names_its_outermost_line() -> None:
     hook = Hook("the installed hook", packaging.requirements.Requirement)
-    with pytest.raises(HookError, match=r"requirements\.py, line \d+, in __init__\)$"):
+    with pytest.raises(
+        HookError, match=r"requirements\.py, line \d+, in __init__\) \[PKS-HOOK-001\]$"
+    ):
         run(hook, lambda result: result, "no requirement =")
 
 
