@@ -361,8 +361,8 @@ def check_password_options(config: SaslConfig) -> None:
     has_plain = config.username is not None or config.password is not None
     if has_plain and config.jaas_config is not None:
         raise ConfigError(
-            f"{OPTION} and {_PLAIN_OPTIONS.username}, {_PLAIN_OPTIONS.password} exclude each other: "
-            "give either the JAAS text or the two plain options",
+            f"{OPTION} and {_PLAIN_OPTIONS.username}, {_PLAIN_OPTIONS.password} exclude each "
+            "other: give either the JAAS text or the two plain options",
             code="OPTION-009",
         )
     if not has_plain and config.jaas_config is None:
