@@ -3,7 +3,7 @@
 from spark_kafka_sink.localkafka import LocalKafka
 from tests.patience import PATIENCE_MS
 
-_QUICK_START = ("-XX:TieredStopAtLevel=1",)
+QUICK_START = ("-XX:TieredStopAtLevel=1",)
 """These brokers run for seconds: Java's slower compiler would take half of the CPU."""
 
 
@@ -11,7 +11,7 @@ class PatientKafka(LocalKafka):
     """As LocalKafka, on a machine of any load."""
 
     def __init__(self, *arguments, **options):
-        options.setdefault("jvm_options", _QUICK_START)
+        options.setdefault("jvm_options", QUICK_START)
         options.setdefault("start_timeout_ms", PATIENCE_MS)
         options.setdefault("stop_timeout_ms", PATIENCE_MS)
         super().__init__(*arguments, **options)

@@ -1,19 +1,28 @@
 """The address of a broker of Kafka 4.4 leads to another broker, with and without SASL (KIP-1242)."""
 
 import contextlib
+import json
 
 import pytest
 
 from spark_kafka_sink.localkafka import LocalSecurity
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from tests.broker.producing import batch_of, plan_of, producer_for
-from tests.local_kafka import PatientKafka
+from tests.local_kafka import QUICK_START, PatientKafka
 from tests.patience import NO_OTHER_TIMEOUT, eventually
 from tests.proxy import TcpProxy
 from tests.reading import read_values
 
 CLEAR, SASL = "FORWARDED", "SASL"
 TOPIC = "misrouted"
+UNCHECKED = {
+    "check": {"metadata_cluster_check_enable": "false"},
+    "recovery": {"metadata_recovery_strategy": "none"},
+}
+"""Options that switch the check off."""
+REQUEST_LOG = "-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug"
+"""Lets brokers log each request with its response."""
+NOT_LEADER = 6
 
 
 class Forwarded(PatientKafka):
@@ -41,6 +50,7 @@ class Forwarded(PatientKafka):
                 listener: [self.forwarders[listener, broker_id].address for broker_id in (1, 2)]
                 for listener in (CLEAR, SASL)
             },
+            jvm_options=(*QUICK_START, REQUEST_LOG),
         )
 
     def exchange(self, listener):
@@ -49,16 +59,31 @@ class Forwarded(PatientKafka):
         for broker_id in (1, 2):
             self.forwarders[listener, broker_id].cut()
 
-    def producer(self, listener):
-        options = {}
+    def misrouted_count(self, client_id):
+        """How many of a client's Produce requests the wrong broker got, by the brokers' logs."""
+        return sum(
+            any(p["errorCode"] == NOT_LEADER for r in responses for p in r["partitionResponses"])
+            for broker_id in self.broker_ids
+            for responses in produced(self.log_file(broker_id), client_id)
+        )
+
+    def producer(self, listener, **options):
         if listener == SASL:
-            options = {
-                key.removeprefix("kafka."): value
-                for key, value in self.client_options(listener=SASL).items()
-            }
+            secured = self.client_options(listener=SASL)
+            options |= {key.removeprefix("kafka."): value for key, value in secured.items()}
             del options["bootstrap.servers"]
         servers = ",".join(self.forwarders[listener, broker_id].address for broker_id in (1, 2))
         return producer_for(servers, **options, **NO_OTHER_TIMEOUT)
+
+
+def produced(log_file, client_id):
+    """The responses of a broker to a client's Produce requests, by its request log."""
+    for line in log_file.read_text(encoding="utf-8").split("\n")[:-1]:
+        _, is_request, text = line.partition("Completed request:")
+        if is_request and '"PRODUCE"' in text:
+            completed = json.loads(text)
+            if completed["requestHeader"]["clientId"] == client_id:
+                yield completed["response"]["responses"]
 
 
 @pytest.fixture(scope="module")
@@ -67,26 +92,47 @@ def forwarded():
         yield stack.enter_context(Forwarded(stack))
 
 
+def write(producer, topic, value):
+    batch = batch_of(value=[value] * 2, partition=[0, 1])
+    producer.append(batch, plan_of(batch, topic))
+
+
 @pytest.mark.parametrize("listener", [CLEAR, SASL])
 def test_the_broker_rejects_the_connection_and_no_record_is_lost(forwarded, listener):
     topic = f"{TOPIC}-{listener.lower()}"
     forwarded.create_topic(topic, 2, 1)
-    with forwarded.producer(listener) as producer:
-
-        def write(value):
-            batch = batch_of(value=[value] * 2, partition=[0, 1])
-            producer.append(batch, plan_of(batch, topic))
+    with forwarded.producer(listener, client_id=topic) as producer:
 
         def are_rejected():
             nodes = producer._metadata.snapshot.nodes.values()
             reasons = [producer.client.last_failure(node) or "" for node in nodes]
             return all("REBOOTSTRAP_REQUIRED" in reason for reason in reasons)
 
-        write(b"1")
+        write(producer, topic, b"1")
         producer.flush()
+        before = forwarded.misrouted_count(topic)
         forwarded.exchange(listener)
-        write(b"2")
+        write(producer, topic, b"2")
         assert eventually(are_rejected)
+        forwarded.exchange(listener)
+        producer.flush()
+        assert producer.is_healthy
+    assert forwarded.misrouted_count(topic) == before
+    assert read_values(forwarded.bootstrap_servers_of(MAIN_LISTENER), topic) == [b"1", b"2"] * 2
+
+
+@pytest.mark.parametrize(("listener", "unchecked"), [(CLEAR, "check"), (SASL, "recovery")])
+def test_without_the_check_the_wrong_broker_gets_the_records(forwarded, listener, unchecked):
+    """The test above could not fail otherwise."""
+    topic = f"{TOPIC}-{listener.lower()}-{unchecked}"
+    forwarded.create_topic(topic, 2, 1)
+    with forwarded.producer(listener, client_id=topic, **UNCHECKED[unchecked]) as producer:
+        write(producer, topic, b"1")
+        producer.flush()
+        before = forwarded.misrouted_count(topic)
+        forwarded.exchange(listener)
+        write(producer, topic, b"2")
+        assert eventually(lambda: forwarded.misrouted_count(topic) > before)
         forwarded.exchange(listener)
         producer.flush()
         assert producer.is_healthy
