@@ -428,14 +428,22 @@ class LocalProtocolError(ProtocolError):
 class RemoteProtocolError(ProtocolError):
     """The peer sent bytes that are not the Kafka protocol."""
 
+    code = "CONNECT-007"
+
 
 class NotKafkaError(RemoteProtocolError):
     """The first response of a peer shows that it has another protocol than Kafka's."""
+
+    code = "CONNECT-002"
 
 
 class MisroutedConnectionError(RemoteProtocolError):
     """A connection has reached another cluster or broker than the client meant (KIP-1242)."""
 
+    code = "CONNECT-005"
+
 
 class UnsupportedVersionError(ProtocolError):
     """A broker has no version of an API in common with this client."""
+
+    code = "CONNECT-006"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from spark_kafka_sink.base.clock import Clock, RandomSource, SystemClock
+from spark_kafka_sink.base.codes import sentence, warn
 from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,
@@ -194,7 +195,8 @@ class AdminClient(BlockingClient):
         if is_alone:
             raise BootstrapError(
                 "a broker answers, and knows of no broker, itself included: it is still starting, "
-                "or has no contact with the controller"
+                "or has no contact with the controller",
+                code="CONNECT-008",
             )
         self._controller = _controller_of(response)
         return response
@@ -323,8 +325,10 @@ def create_missing(
         if error is not None and error.error.name != "TOPIC_ALREADY_EXISTS":
             hint = _hint(error.error.name, creation)
             raise TopicError(
-                f"topic '{topic}' cannot be created by {creation.enabling_option}: {error}{hint}",
+                f"topic '{topic}' cannot be created by {creation.enabling_option}: "
+                f"{sentence(error)}{hint}",
                 error.error,
+                code="TOPIC-002" if hint else error.code,
             )
 
 
@@ -365,7 +369,7 @@ def configs_of(
     found, reason = configs_or_reason(admin, node, kind, name, keys, deadline_ms)
     if reason:
         what = f"{', '.join(keys)} of {'topic' if kind == TOPIC_RESOURCE else 'broker'} {name}"
-        logger.warning(f"{what} not checked: {reason}")
+        warn(logger, "TOPIC-003", f"{what} not checked: {reason}")
     return found
 
 

@@ -281,7 +281,7 @@ class BlockingClient:
             f"{node.address} ({self._client.why_not_ready(node) or 'no answer yet'})"
             for node in nodes
         )
-        return BootstrapError(f"no broker reachable: {', '.join(reasons)}")
+        return BootstrapError(f"no broker reachable: {', '.join(reasons)}", code="CONNECT-001")
 
     def _timed_out(self, call: Call) -> BrokerError:
         name = type(call.request).__name__.removesuffix("Request")

@@ -247,7 +247,8 @@ class Coordinators:
             if waiting and not self._admin.pause(attempts, deadline_ms):
                 raise TransactionError(
                     f"{len(waiting)} transactional id(s) without an answer of their coordinator, "
-                    f"e.g. {waiting[0].ids[0]}. Last: {last_problem}"
+                    f"e.g. {waiting[0].ids[0]}. Last: {last_problem}",
+                    code="TXN-004",
                 )
             attempts += 1
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.clock import Clock, ExponentialBackoff, RandomSource
+from spark_kafka_sink.base.codes import code_of
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     CredentialsUnavailableError,
@@ -481,7 +482,7 @@ class NetworkClient:
         node = connection.node
         self._lose(connection, reason, now_ms)
         if self.on_refused is not None:
-            self.on_refused(AuthenticationError(f"{node}: {reason}"))
+            self.on_refused(AuthenticationError(f"{node}: {reason}", code=code_of(reason)))
 
     def _lose(
         self, connection: NodeConnection, reason: str, now_ms: int, is_timeout: bool = False

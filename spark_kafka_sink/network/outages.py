@@ -14,12 +14,14 @@ import os
 from functools import cache
 from zlib import crc32
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.machine import PrivateFolderError, private_folder
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.network.node_connection import NodeConnection
 
 logger = logging.getLogger(__name__)
 
+_CODE = "CONNECT-009"
 LOGGED_AFTER_MS = 3_000
 """A connection that is replaced within this time is no outage."""
 
@@ -48,7 +50,8 @@ class Outages:
         since_ms = _logged.pop(node.address, None)
         if since_ms is not None:
             _unlock(node.address)
-            logger.warning(f"{node} is back, after {(now_ms - since_ms) / 1000:.0f} s")
+            seconds = (now_ms - since_ms) / 1000
+            warn(logger, _CODE, f"{node} is back, after {seconds:.0f} s")
 
     def wait_ms(self, timeout_ms: int, now_ms: int) -> int:
         """Return ``timeout_ms``, or the shorter time after which an outage is to be logged.
@@ -74,10 +77,12 @@ class Outages:
             node = connection.node
             if node.address not in _logged and _lock(node.address):
                 _logged[node.address] = tried_at_ms
-                logger.warning(
+                warn(
+                    logger,
+                    _CODE,
                     f"{node} cannot be reached: {connection.last_failure}. Records for its "
                     "partitions wait for it, or for another leader, up to "
-                    "kafka.delivery.timeout.ms"
+                    "kafka.delivery.timeout.ms",
                 )
 
     def _forget(self, node_id: int) -> None:

@@ -30,6 +30,7 @@ from spark_kafka_sink.base.errors import (
     MisroutedConnectionError,
     NotKafkaError,
     RemoteProtocolError,
+    broker_code,
     error_for_code,
 )
 from spark_kafka_sink.base.text import redacted
@@ -190,16 +191,21 @@ _TOKEN = (
     "the brokers do not tell clients why they refuse a token; their log does: issuer, audience, "
     "scope, signature, expiry"
 )
-_ADVICE = {
-    "PLAIN": _USER_AND_PASSWORD,
-    "SCRAM-SHA-256": _USER_AND_PASSWORD,
-    "SCRAM-SHA-512": _USER_AND_PASSWORD,
-    "OAUTHBEARER": _TOKEN,
-    "AWS_MSK_IAM": "check the AWS credentials, and that their policy has kafka-cluster:Connect",
-    # The client's own principal and key are right, because the KDC has issued a ticket for them.
-    "GSSAPI": "the broker does not accept the ticket, and its log says why: the clocks of this "
-    "machine, of the KDC and of the broker may differ by 5 minutes only (NTP); the broker must "
-    "have the KDC's key of its principal, whose first part is kafka.sasl.kerberos.service.name",
+_AWS = "check the AWS credentials, and that their policy has kafka-cluster:Connect"
+# The client's own principal and key are right, because the KDC has issued a ticket for them.
+_TICKET = (
+    "the broker does not accept the ticket, and its log says why: the clocks of this machine, of "
+    "the KDC and of the broker may differ by 5 minutes only (NTP); the broker must have the KDC's "
+    "key of its principal, whose first part is kafka.sasl.kerberos.service.name"
+)
+# Mechanism -> code and advice.
+_REJECTED = {
+    "PLAIN": ("AUTH-009", _USER_AND_PASSWORD),
+    "SCRAM-SHA-256": ("AUTH-009", _USER_AND_PASSWORD),
+    "SCRAM-SHA-512": ("AUTH-009", _USER_AND_PASSWORD),
+    "OAUTHBEARER": ("AUTH-011", _TOKEN),
+    "AWS_MSK_IAM": ("AUTH-029", _AWS),
+    "GSSAPI": ("AUTH-028", _TICKET),
 }
 
 
@@ -257,15 +263,17 @@ class Authentication:
             enabled = redacted(", ".join(response.mechanisms)) or "none"
             raise AuthenticationError(
                 f"this listener does not have the SASL mechanism {sasl_client.mechanism}; enabled "
-                f"there: {enabled}. Set kafka.sasl.mechanism to one of these"
+                f"there: {enabled}. Set kafka.sasl.mechanism to one of these",
+                code="CONNECT-004",
             )
         if error.name == _NO_SASL:
             raise AuthenticationError(
                 "this listener has no SASL: use kafka.security.protocol=SSL, or PLAINTEXT where it "
-                "is in clear text"
+                "is in clear text",
+                code="CONNECT-003",
             )
         if response.error_code:
-            raise RemoteProtocolError(f"SaslHandshake: {error}")
+            raise RemoteProtocolError(f"SaslHandshake: {error}", code=broker_code(error))
         return SaslAuthenticateRequest(sasl_client.initial_response())
 
     def on_authenticate(
@@ -295,10 +303,10 @@ def _authentication_error(mechanism: str, response: SaslAuthenticateResponse) ->
     error = error_for_code(response.error_code)
     text = response.error_message or str(error)
     if error.name in (_REFUSED, _NO_SASL):
-        advice = _ADVICE.get(mechanism)
-        return AuthenticationError(f"{mechanism}: {text}" + (f": {advice}" if advice else ""))
+        code, advice = _REJECTED[mechanism]
+        return AuthenticationError(f"{mechanism}: {text}: {advice}", code=code)
     # Other errors have an unknown cause, such as a broker that cannot reach its user database.
-    return RemoteProtocolError(f"SaslAuthenticate: {error}: {text}")
+    return RemoteProtocolError(f"SaslAuthenticate: {error}: {text}", code=broker_code(error))
 
 
 SOFTWARE_NAME = "pykafka-sink"
@@ -522,7 +530,8 @@ class Connection:
             return size
         if self._received.startswith(_TLS_ALERT):
             raise AuthenticationError(
-                "this address is a TLS listener: use kafka.security.protocol=SSL, or SASL_SSL"
+                "this address is a TLS listener: use kafka.security.protocol=SSL, or SASL_SSL",
+                code="CONNECT-003",
             )
         if self._received.startswith(b"HTTP"):
             raise NotKafkaError("this address is an HTTP server, not a Kafka listener")
@@ -578,7 +587,8 @@ class Connection:
         if response.error_code == api.REBOOTSTRAP_REQUIRED_CODE:
             raise MisroutedConnectionError(self._misrouting())
         if response.error_code:
-            raise RemoteProtocolError(f"ApiVersions: {error_for_code(response.error_code)}")
+            error = error_for_code(response.error_code)
+            raise RemoteProtocolError(f"ApiVersions: {error}", code=broker_code(error))
         self._take_versions(response)
         if version >= ApiVersionsRequest.throttled_from:
             self._throttle_time_ms = response.throttle_time_ms

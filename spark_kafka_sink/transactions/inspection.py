@@ -411,7 +411,7 @@ class Inspection:
         for topic in self._client.admin.metadata(topics, False, deadline_ms).topics:
             error = error_for_code(topic.error_code)
             if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
-                raise TopicError(f"topic '{topic.name}' does not exist")
+                raise TopicError(f"topic '{topic.name}' does not exist", code="TOPIC-001")
             if topic.error_code:
                 raise BrokerError(error, f"topic '{topic.name}'")
             found |= {TopicPartition(topic.name or "", p.partition_index) for p in topic.partitions}

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import BootstrapError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -206,9 +207,9 @@ _USUALLY_ENOUGH_MS = 300
 
 
 def why_unreachable(admin, *wanted):
-    """The error's text, with as much time as it takes to find out ``wanted``."""
+    """The error without its code, with as much time as it takes to find out ``wanted``."""
 
     def ask(timeout_ms):
         return admin.metadata([], False, admin.deadline_in(timeout_ms))
 
-    return reason_given_time(ask, BootstrapError, _USUALLY_ENOUGH_MS, *wanted)
+    return sentence(reason_given_time(ask, BootstrapError, _USUALLY_ENOUGH_MS, *wanted))

@@ -404,7 +404,7 @@ def test_a_foreign_correlation_id(correlation_id):
     frame = correlation_id.to_bytes(4, "big", signed=True) + encode(InitProducerIdResponse(), 1)
     with pytest.raises(RemoteProtocolError) as raised:
         received(connection, sized(frame))
-    assert str(raised.value) == f"response {correlation_id} instead of 0"
+    assert str(raised.value) == f"response {correlation_id} instead of 0 [PKS-CONNECT-007]"
 
 
 def test_an_answer_that_was_never_asked_for():

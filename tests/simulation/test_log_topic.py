@@ -81,8 +81,8 @@ def test_what_cannot_be_checked_is_told(
         f"cleanup.policy, min.insync.replicas, {UNCLEAN} of topic new-log not checked: "
     )
     assert output.startswith("min.insync.replicas of topic t not checked: ")
-    assert log.endswith(reason)
-    assert output.endswith(reason)
+    assert log.endswith(f"{reason} [PKS-TOPIC-003]")
+    assert output.endswith(f"{reason} [PKS-TOPIC-003]")
 
 
 def test_a_refusal_of_the_weak_topics_check_is_told(

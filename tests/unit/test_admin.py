@@ -187,7 +187,8 @@ class TestUnreachable:
         with pytest.raises(BootstrapError) as raised:
             world.metadata(deadline_ms=5_000)
         assert str(raised.value) == (
-            "no broker reachable: boot:100 (Connection refused), boot:99 (Connection refused)"
+            "no broker reachable: boot:100 (Connection refused), boot:99 (Connection refused) "
+            "[PKS-CONNECT-001]"
         )
         assert world.clock.ms == 5_000
 

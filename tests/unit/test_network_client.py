@@ -569,11 +569,11 @@ class TestOlderBrokers:
     @pytest.mark.parametrize(
         ("refusal", "versions", "failure"),
         [
-            (body_v0({}, UNSUPPORTED_VERSION), [4, 0], "ApiVersions: UNSUPPORTED_VERSION (35)"),
+            (body_v0({}, UNSUPPORTED_VERSION), [4, 0], "UNSUPPORTED_VERSION (35) [PKS-BROKER-035]"),
             (
                 struct.pack(">hBiB", CLUSTER_AUTHORIZATION_FAILED, 1, 0, 0),
                 [4],
-                "ApiVersions: CLUSTER_AUTHORIZATION_FAILED (31)",
+                "CLUSTER_AUTHORIZATION_FAILED (31) [PKS-BROKER-031]",
             ),
         ],
         ids=["version 0", "for another reason"],
@@ -581,7 +581,7 @@ class TestOlderBrokers:
     def test_a_broker_that_refuses(self, refusal, versions, failure):
         negotiated = negotiate(lambda version: refusal)
         assert negotiated.network.asked == [(API_VERSIONS, version) for version in versions]
-        assert negotiated.client.last_failure(BROKER) == failure
+        assert negotiated.client.last_failure(BROKER) == f"ApiVersions: {failure}"
 
 
 class TestNoCommonVersion:
