@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.codes import coded, warn
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
@@ -182,7 +183,8 @@ def common_plan(messages: Sequence[KafkaCommitMessage]) -> TransactionPlan | Non
     if plan is None or tokens != {plan.token}:
         raise TransactionError(
             f"{len(tokens)} plan(s) in the messages of one batch, "
-            f"{'none' if plan is None else 'one'} of them sent: this is a defect of the sink"
+            f"{'none' if plan is None else 'one'} of them sent: this is a defect of the sink",
+            code="SPARK-010",
         )
     return plan
 
@@ -299,22 +301,24 @@ def report_abort(
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     more["note"] = note
     line = summary.line("abort", micro_batch_id, **more)
-    _log(logging.INFO if was_stopped(line) else logging.WARNING, abort_text(line), line)
+    text = abort_text(line)
+    if was_stopped(line):
+        _log(logging.INFO, text, line)
+    else:
+        _log(logging.WARNING, text, line, "DELIVERY-006")
     _write_outputs(outputs, line)
 
 
-def _log(level: int, text: str, line: Line) -> None:
+def _log(level: int, text: str, line: Line, code: str = "") -> None:
     """Log the text; with ``log.format=json`` log the line instead."""
     ensure_log_handler()
-    if logs_json():
-        document = log_line(line)
-        logger.log(level, json.dumps(document), extra={DOCUMENT: document})
-    else:
-        logger.log(level, text)
+    document = log_line(line) if logs_json() else None
+    extra = None if document is None else {DOCUMENT: document}
+    logger.log(level, json.dumps(document) if document else coded(text, code), extra=extra)
 
 
 def _write_outputs(outputs: MetricsOutputs, line: Line) -> None:
     """Write the line to the outputs; log problems, as an error would make Spark write again."""
     for problem in write_outputs(outputs, line):
         ensure_log_handler()
-        logger.warning(problem)
+        warn(logger, "METRICS-002", problem)

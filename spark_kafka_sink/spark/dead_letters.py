@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.codes import sentence, warn
 from spark_kafka_sink.base.entry_points import HookError, RefusedRowsError
 from spark_kafka_sink.base.errors import DeliveryError, RecordError, TopicError
 from spark_kafka_sink.columns.dead_letters import (
@@ -100,7 +101,8 @@ class RefusedRows:
                 raise DeliveryError(
                     f"{letter.topic_partition}, of errors.deadletterqueue.topic.name, refuses a "
                     f"record with the current time: {letter.message}. Compare the clocks of this "
-                    "machine and of the brokers, and see the topic's message.timestamp.*.max.ms"
+                    "machine and of the brokers, and see the topic's message.timestamp.*.max.ms",
+                    code="DEADLETTER-008",
                 )
         now_ms = self._clock.timestamp_ms()
         self._current_ms.add(now_ms)
@@ -290,7 +292,8 @@ class DeadLetters:
         self.counts.update(counts)
         self._examples = {**examples, **self._examples}
         if self._config.is_logged:
-            logger.warning(f"{len(faults)} dead letter(s): {_summary(counts, examples)}")
+            text = f"{len(faults)} dead letter(s): {_summary(counts, examples)}"
+            warn(logger, "DEADLETTER-007", text)
         max_rows = self._config.max_rows
         if max_rows is not None and sum(self.counts.values()) > max_rows:
             raise self._too_many(f"{_ROWS} = {max_rows}", "so far")
@@ -314,16 +317,19 @@ class DeadLetters:
     def _too_many(self, option: str, where: str) -> TooManyDeadLettersError:
         return TooManyDeadLettersError(
             f"{sum(self.counts.values())} dead letter(s) {where}, more than {option} allows in a "
-            f"task: {_summary(self.counts, self._examples)}. Mend the rows, or raise the option"
+            f"task: {_summary(self.counts, self._examples)}. Correct the rows, or raise the option",
+            code="DEADLETTER-006",
         )
 
 
 def _summary(counts: Mapping[str, int], examples: Mapping[str, str]) -> str:
     """Return ``2 too-large (row 7 of …: The message is …); 1 null-topic (…)``, by CAUSES."""
     causes = [cause for cause in CAUSES if counts.get(cause)]
-    return "; ".join(
-        f"{counts[cause]} {cause}" + (f" ({examples[cause]})" if n < _MAX_EXAMPLES else "")
-        for n, cause in enumerate(causes)
+    return sentence(
+        "; ".join(
+            f"{counts[cause]} {cause}" + (f" ({examples[cause]})" if n < _MAX_EXAMPLES else "")
+            for n, cause in enumerate(causes)
+        )
     )
 
 

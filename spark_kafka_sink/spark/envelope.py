@@ -20,6 +20,8 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 class VersionMismatchError(KafkaSinkError):
     """The object was sent by another version of the sink. Its content was not read."""
 
+    code = "SPARK-003"
+
 
 class Enveloped:
     """Base of all objects that are sent. Python's own pickle must support their contents.

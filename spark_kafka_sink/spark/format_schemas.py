@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.text import parse_json, redacted
 from spark_kafka_sink.config.formats import JSON, PartOptions, UserSchema
@@ -33,7 +34,8 @@ def json_schema_of(options: PartOptions, struct: StructType) -> str | None:
         schema_text, schema = read_user_schema(options.json_schema, f"{options.part}.json.schema")
         if not isinstance(schema, dict):
             raise ConfigError(
-                f"{options.part}.json.schema: a JSON Schema of rows must be a JSON object"
+                f"{options.part}.json.schema: a JSON Schema of rows must be a JSON object",
+                code="FORMAT-005",
             )
         return schema_text
     text = options.json
@@ -73,28 +75,35 @@ def check_json_fits(
         found = compared(parse_json(written), parse_json(wanted), _parsed(files))
     except (RecursionError, TypeError, ValueError) as error:
         raise FormatError(
-            f"{option}: the {which} for the {part} is no JSON Schema: {error}"
+            f"{option}: the {which} for the {part} is no JSON Schema: {error}",
+            code="REGISTRY-016",
         ) from None
     if found.misfits:
         raise FormatError(
             f"{option}: the columns of the {part} do not fit the {which}: change the columns, or "
-            f"set {strict} to false to write them all the same. {'; '.join(found.misfits)}"
+            f"set {strict} to false to write them all the same. {'; '.join(found.misfits)}",
+            code="REGISTRY-020",
         )
     return [*_notes(found, option, which, part)]
 
 
+_NOT_COMPARED = "REGISTRY-022"
+
+
 def _notes(found: Compared, option: str, which: str, part: str) -> Iterator[str]:
     if found.of_some:
-        yield (
+        yield coded(
             f"{option}: the {which} for the {part} does not have {'; '.join(found.of_some)}. Rows "
-            "with such a value are written all the same"
+            "with such a value are written all the same",
+            _NOT_COMPARED,
         )
     if found.unknown:
         several = redacted(", ".join(map(repr, found.unknown)))
-        yield (
+        yield coded(
             f"{option}: what the {which} has by the $ref {several} is not compared with the "
             f"columns of the {part}: neither the schema nor its references in the registry have "
-            "what it names"
+            "what it names",
+            _NOT_COMPARED,
         )
 
 
@@ -120,12 +129,13 @@ def read_user_schema(user_schema: UserSchema, option: str) -> tuple[str, Any]:
             reason = error.strerror if isinstance(error, OSError) else error
             raise ConfigError(
                 f'{shown}: it is no schema as JSON, which begins with {{, [ or ", and as a file '
-                f"it cannot be read on the driver: {reason}"
+                f"it cannot be read on the driver: {reason}",
+                code="FORMAT-004",
             ) from None
     try:
         return text, parse_json(text)
     except ValueError as error:
-        raise ConfigError(f"{shown}: the schema is no JSON: {error}") from None
+        raise ConfigError(f"{shown}: the schema is no JSON: {error}", code="FORMAT-005") from None
 
 
 _MAX_SHOWN = 100
@@ -146,11 +156,12 @@ def described(options: PartOptions) -> DescribedMessage:
     try:
         data = Path(options.descriptor_file).read_bytes()
     except OSError as error:
-        raise ConfigError(f"{name}: it cannot be read on the driver: {error}") from None
+        text = f"{name}: it cannot be read on the driver: {error}"
+        raise ConfigError(text, code="FORMAT-004") from None
     try:
         return _read(data, options.message)
     except FormatError as error:
-        raise FormatError(f"{name}: {error}") from None
+        raise FormatError(f"{name}: {error}", code=error.code) from None
 
 
 @lru_cache(maxsize=20)  # each micro-batch of a stream is planned

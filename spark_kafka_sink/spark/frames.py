@@ -23,6 +23,7 @@ from os import PathLike
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -52,6 +53,7 @@ _OWN_NAME_ADVICE = (
     "give each write of a function for foreachBatch a transactional.id.prefix of its own, or a "
     "write.id of its own"
 )
+_TWO_WRITES = "TXN-008"
 
 
 class WriteIdentity(NamedTuple):
@@ -131,7 +133,8 @@ def _check_micro_batch(identity: WriteIdentity, earlier: WriteIdentity) -> None:
     if identity._replace(topic=None) == earlier._replace(topic=None):
         raise ConfigError(
             f"micro-batch {identity.number} of query {identity.query_id} is written a second time "
-            f"under transactional.id.prefix '{identity.prefix}': {_OWN_NAME_ADVICE}"
+            f"under transactional.id.prefix '{identity.prefix}': {_OWN_NAME_ADVICE}",
+            code=_TWO_WRITES,
         )
 
 
@@ -145,21 +148,24 @@ def _check_named(identity: WriteIdentity, write_id: str, earlier: WriteIdentity)
     if is_same_execution and identity.number == earlier.number:
         raise ConfigError(
             f"{write} is written a second time under transactional.id.prefix '{identity.prefix}', "
-            f"and its rows would be dropped: {_OWN_NAME_ADVICE}"
+            f"and its rows would be dropped: {_OWN_NAME_ADVICE}",
+            code=_TWO_WRITES,
         )
     if identity.topic != earlier.topic:
         raise ConfigError(
             f"{write} is for {_topic(identity)}, and would be dropped under "
             f"transactional.id.prefix '{identity.prefix}': {before} was for {_topic(earlier)}. A "
             "write.id is for one topic: give this write a write.id of its own, or a "
-            "transactional.id.prefix of its own"
+            "transactional.id.prefix of its own",
+            code=_TWO_WRITES,
         )
     if None not in (identity.query_id, earlier.query_id) and identity.query_id != earlier.query_id:
         raise ConfigError(
             f"{write} is a micro-batch of query {identity.query_id}, and would be dropped under "
             f"transactional.id.prefix '{identity.prefix}': {before} was one of query "
             f"{earlier.query_id}. Give this query a write.id of its own, also if it is the same "
-            "one with a new checkpoint"
+            "one with a new checkpoint",
+            code=_TWO_WRITES,
         )
 
 
@@ -259,7 +265,8 @@ class BatchWriter(Enveloped):
         if self._has_write_id:
             if _WRITE_VERSION in texts:
                 raise ConfigError(
-                    "write.version is the number of the micro-batch here: leave it away"
+                    "write.version is the number of the micro-batch here: remove the option",
+                    code="OPTION-015",
                 )
             texts[_WRITE_VERSION] = "0"
         self._options = parse_options(texts)
@@ -293,7 +300,7 @@ class _Write:
     def run(self) -> None:
         """Check, plan, run the tasks, and commit or abort."""
         if self._df.isStreaming:
-            raise ConfigError(_STREAM_ADVICE)
+            raise ConfigError(_STREAM_ADVICE, code="SPARK-006")
         planning_time = PlanningTimer()
         if _runs_here(self._df):
             check_platform()
@@ -334,7 +341,7 @@ class _Write:
         if not self._is_job:
             if self._query_id is None:
                 where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
-                raise ConfigError(_NO_QUERY.format(where=where))
+                raise ConfigError(_NO_QUERY.format(where=where), code="TXN-007")
             # The query id identifies a query's micro-batches, wherever its checkpoint is.
             self._options = replace(options, checkpoint=substitute_checkpoint(self._query_id))
         return WriteIdentity(
@@ -374,7 +381,8 @@ class _Write:
         if sorted(m.partition_id for m in messages) != list(range(len(messages))):
             raise KafkaSinkError(
                 f"Spark has returned the messages of {len(messages)} tasks, not one for each "
-                "partition: it cannot be known whether all rows are written"
+                "partition: it cannot be known whether all rows are written",
+                code="SPARK-010",
             )
         return messages
 
@@ -395,7 +403,8 @@ class _Write:
             with self._exclusive():
                 abort_batch(self._options, unknown, self._batch_id, plan, error)
         except Exception:
-            logger.warning("what failed could not be aborted, or not reported", exc_info=True)
+            text = "the failed write could not be aborted, or not reported"
+            warn(logger, "DELIVERY-007", text, exc_info=True)
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -458,16 +467,20 @@ def _as_text(options: Mapping[str, object]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, value in options.items():
         if not isinstance(name, str):
-            raise ConfigError(f"names of options are texts: {name!r} is none")
+            raise ConfigError(f"names of options are texts, and {name!r} is not", code="OPTION-002")
         if value is None:
             continue
         key = name.lower()
         if key in texts:
-            raise ConfigError(f"option '{key}' is there twice, in capitals and without")
+            raise ConfigError(
+                f"option '{key}' is set twice; option names are not case-sensitive",
+                code="OPTION-009",
+            )
         if not isinstance(value, (str, Number, PathLike)):
             raise ConfigError(
                 f"option '{key}' is of type {type(value).__name__}: it must be a text, a number or "
-                "a boolean. A list is a text with commas: 'a:9092,b:9092'"
+                "a boolean. A list is a text with commas: 'a:9092,b:9092'",
+                code="OPTION-002",
             )
         texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return texts

@@ -120,7 +120,7 @@ def _log(notes: Sequence[str]) -> None:
     if notes:
         from spark_kafka_sink.spark.preflight import log_once
 
-        log_once(notes)
+        log_once(notes, "COLUMN-009")
 
 
 def plan_transactions(

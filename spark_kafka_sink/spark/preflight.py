@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.base.codes import coded
+from spark_kafka_sink.base.codes import coded, sentence, warn
 from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,
@@ -30,6 +30,7 @@ from spark_kafka_sink.base.errors import (
     KafkaSinkError,
     TopicError,
     advice_for,
+    broker_code,
     error_for_code,
     error_named,
 )
@@ -61,7 +62,8 @@ def with_topic_limits(
         raise ConfigError(
             f"topic '{config.topic}', of errors.deadletterqueue.topic.name, is compacted: dead "
             "letters without a key would be refused, and others take each other's place. Set "
-            f"{_POLICY}=delete, or name another topic"
+            f"{_POLICY}=delete, or name another topic",
+            code="DEADLETTER-009",
         )
     if topic is None:
         return config._replace(own_topic_limits=own)
@@ -136,7 +138,7 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
         if not _is_transient(error) or (passed_at_ms is None and not may_be_running):
             raise
         ensure_log_handler()
-        logger.warning(f"{error}; the tasks will wait for the brokers")
+        warn(logger, error.code, f"{error}; the tasks will wait for the brokers")
         return _with(options, _letters_with_limits.get(key))
     _passed_at_ms[key] = clock.now_ms()
     _letters_with_limits[key] = found
@@ -203,7 +205,8 @@ def _brokers(admin: AdminClient, timeout_ms: int) -> MetadataResponse:
     except BootstrapError as error:
         raise BootstrapError(
             f"{error}. Check that the brokers run, and that kafka.bootstrap.servers has addresses "
-            "of their listeners that can be reached from the driver"
+            "of their listeners that can be reached from the driver",
+            code=error.code,
         ) from None
 
 
@@ -215,8 +218,9 @@ def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms
     except BootstrapError as error:
         raise BootstrapError(
             f"kafka.bootstrap.servers answers, but no broker can be reached at the address that "
-            f"it advertises: {error}. Check advertised.listeners of the brokers, and that these "
-            "names and ports can be reached from here"
+            f"it advertises: {sentence(error)}. Check advertised.listeners of the brokers, and "
+            "that these names and ports can be reached from here",
+            code="CONNECT-010",
         ) from error
 
 
@@ -238,7 +242,7 @@ def _check_named(
         raise _missing_error(admin, options, topic)
     _check_topic(topic, described)
     if creation is None:
-        log_once([_creation_warning(topic, _similar(admin, topic, timeout_ms))])
+        log_once([_creation_warning(topic, _similar(admin, topic, timeout_ms))], "TOPIC-006")
 
 
 def _missing_error(admin: AdminClient, options: SinkOptions, topic: str) -> TopicError:
@@ -253,6 +257,7 @@ def _missing_error(admin: AdminClient, options: SinkOptions, topic: str) -> Topi
         f"topic '{topic}' does not exist{problem}: {cure}; if it does exist, the principal may "
         f"not DESCRIBE it{similar}",
         error_named("UNKNOWN_TOPIC_OR_PARTITION"),
+        code="TOPIC-001",
     )
 
 
@@ -282,4 +287,5 @@ def _check_topic(topic: str, response: MetadataResponse) -> None:
     for described in response.topics:
         error = error_for_code(described.error_code)
         if described.error_code and error.name != "LEADER_NOT_AVAILABLE":
-            raise TopicError(f"topic '{topic}': {error}: {advice_for(error)}", error)
+            text = f"topic '{topic}': {error}: {advice_for(error)}"
+            raise TopicError(text, error, code=broker_code(error))

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 
+_NO_COLUMN = "COLUMN-008"
 NULLS_WITHOUT_KEY = (
     "value.null.when without a key: a null value deletes what has the same key, so these records "
     "delete nothing. Set key.columns"
@@ -116,12 +117,14 @@ def find_columns(schema: StructType, topic_option: str | None) -> ColumnPosition
     if topic_option is None and "topic" not in positions:
         raise SchemaError(
             "topic option required when no 'topic' attribute is present. Use the topic option for "
-            "setting a topic."
+            "setting a topic.",
+            code="COLUMN-001",
         )
     if "value" not in positions:
         raise SchemaError(
             "Required attribute 'value' not found. To write all columns as one value, set "
-            "value.format, e.g. to json"
+            "value.format, e.g. to json",
+            code="COLUMN-002",
         )
     for name in _EXPECTED:
         if name not in positions or (name == "topic" and topic_option is not None):
@@ -145,7 +148,8 @@ def check_type(name: str, data_type: DataType) -> None:
     if not is_expected(data_type):
         raise SchemaError(
             f"{name} attribute unsupported type {data_type.simpleString()}. "
-            f"{name} must be a(n) {expected}"
+            f"{name} must be a(n) {expected}",
+            code="COLUMN-003",
         )
 
 
@@ -163,7 +167,8 @@ def check_handed_over(schema: StructType, record: Sequence[str]) -> None:
             cure = _cure(field.name, names, record)
             raise SchemaError(
                 f"column '{field.name}' {problem}: Spark cannot hand that to a Python sink, which "
-                f"gets all columns, also those that are not written. {cure}"
+                f"gets all columns, also those that are not written. {cure}",
+                code="COLUMN-004",
             )
 
 
@@ -293,7 +298,8 @@ class _RowPlanner:
         if self._topic is None and others["topic"] is None:
             raise SchemaError(
                 "topic option required when no 'topic' attribute is present. Use the topic option "
-                "for setting a topic."
+                "for setting a topic.",
+                code="COLUMN-001",
             )
         null_when = self._null_when()
         key_column = self._key_column()
@@ -342,7 +348,8 @@ class _RowPlanner:
                 f"{error}. For a column that is a part of the value, set {part}.column to an "
                 "empty text"
                 if named is None
-                else f"{part}.column={named}: {error}"
+                else f"{part}.column={named}: {error}",
+                code=error.code,
             ) from None
         return number
 
@@ -355,7 +362,8 @@ class _RowPlanner:
         if not isinstance(kind, BooleanType):
             raise SchemaError(
                 f"value.null.when={name}: the column is of type {kind.simpleString()}, and must be "
-                "boolean"
+                "boolean",
+                code="COLUMN-003",
             )
         return number
 
@@ -379,7 +387,8 @@ class _RowPlanner:
             return self._of_column(options, column)
         if options.format != RAW:
             raise SchemaError(
-                f"key.format={options.format} needs columns: set key.columns, or key.column"
+                f"key.format={options.format} needs columns: set key.columns, or key.column",
+                code="COLUMN-005",
             )
         return None
 
@@ -396,20 +405,23 @@ class _RowPlanner:
             if VALUE not in self._numbers:
                 raise SchemaError(
                     "Required attribute 'value' not found. To write all columns as one value, set "
-                    "value.format to json, avro or protobuf; to write one as it is, value.column"
+                    "value.format to json, avro or protobuf; to write one as it is, value.column",
+                    code="COLUMN-002",
                 )
             return self._of_column(options, self._numbers[VALUE])
         left = [n for n in range(len(self._schema.fields)) if n not in taken]
         if not left:
             raise SchemaError(
                 "no column is left for the value: all are other parts of the record. Set "
-                "value.columns"
+                "value.columns",
+                code="COLUMN-005",
             )
         if options.format == STRING:
             if len(left) > 1:
                 raise SchemaError(
                     f"value.format=string makes a value of one column, and {len(left)} are left: "
-                    "set value.column"
+                    "set value.column",
+                    code="COLUMN-005",
                 )
             return self._of_column(options, left[0])
         return self._of_left(options, left)
@@ -423,7 +435,8 @@ class _RowPlanner:
             if isinstance(only.dataType, (StringType, BinaryType)):  # made by to_json or to_avro
                 raise SchemaError(
                     f"column 'value' is a value already: leave value.format={options.format} out, "
-                    "or set value.columns=value for a value with this field"
+                    "or set value.columns=value for a value with this field",
+                    code="COLUMN-006",
                 )
         return self._of_fields(
             options, [_Field((self._schema.fields[n].name,), self._schema.fields[n]) for n in left]
@@ -438,7 +451,8 @@ class _RowPlanner:
                 raise SchemaError(
                     f"{options.part}.format={options.format}: column '{field.name}' is of type "
                     f"{kind.simpleString()}, and must be a struct; {options.part}.columns names "
-                    "columns of any type"
+                    "columns of any type",
+                    code="COLUMN-003",
                 )
             inner = [_Field((field.name, f.name), f) for f in kind.fields]
             return self._of_fields(options, inner)._replace(column=number)
@@ -447,13 +461,15 @@ class _RowPlanner:
                 check_type(options.part, kind)
             except SchemaError as error:
                 raise SchemaError(
-                    f"{error}. {options.part}.format=string writes its text"
+                    f"{error}. {options.part}.format=string writes its text",
+                    code=error.code,
                 ) from None
             return PartSpec(number)
         if not isinstance(kind, _TEXT_TYPES):
             raise SchemaError(
                 f"column '{field.name}' is of type {kind.simpleString()}, whose text cannot be a "
-                f"{options.part}: cast it in the DataFrame, or set {options.part}.format to json"
+                f"{options.part}: cast it in the DataFrame, or set {options.part}.format to json",
+                code="COLUMN-003",
             )
         is_bytes = isinstance(kind, (StringType, BinaryType))
         return PartSpec(number, is_text=not is_bytes)
@@ -464,7 +480,8 @@ class _RowPlanner:
         if twice:
             raise SchemaError(
                 f"{options.part}.columns gives more than one field the name '{twice[0]}': rename "
-                "one in the DataFrame"
+                "one in the DataFrame",
+                code="COLUMN-007",
             )
         struct = StructType([f.field for f in fields])
         text = options.json
@@ -496,13 +513,15 @@ class _RowPlanner:
             name = ".".join(found.path)
             raise SchemaError(
                 f"{option}={name}: a field of a struct cannot be it alone. Select it as a column "
-                "of its own in the DataFrame"
+                "of its own in the DataFrame",
+                code="COLUMN-005",
             )
         return self._numbers[found.path[0]]
 
     def _number(self, name: str, option: str) -> int:
         if name not in self._numbers:
-            raise SchemaError(f"{option}={name}: {no_such_column(name, self._numbers)}")
+            text = f"{option}={name}: {no_such_column(name, self._numbers)}"
+            raise SchemaError(text, code=_NO_COLUMN)
         return self._numbers[name]
 
     def _field(self, name: str, option: str) -> _Field:
@@ -511,13 +530,15 @@ class _RowPlanner:
             return _Field((name,), self._schema.fields[self._numbers[name]])
         path = tuple(name.split("."))
         if path[0] not in self._numbers:
-            raise SchemaError(f"{option}: {no_such_column(name, self._numbers)}")
+            text = f"{option}: {no_such_column(name, self._numbers)}"
+            raise SchemaError(text, code=_NO_COLUMN)
         field = self._schema.fields[self._numbers[path[0]]]
         is_nullable = field.nullable
         for n, part in enumerate(path[1:], 1):
             kind: DataType = field.dataType
             if not isinstance(kind, StructType) or part not in kind.names:
-                raise SchemaError(f"{option}: {no_such_field('.'.join(path[:n]), part, kind)}")
+                text = f"{option}: {no_such_field('.'.join(path[:n]), part, kind)}"
+                raise SchemaError(text, code=_NO_COLUMN)
             field = kind.fields[kind.names.index(part)]
             is_nullable = is_nullable or field.nullable
         return _Field(path, StructField(field.name, field.dataType, is_nullable))
@@ -597,4 +618,5 @@ def _check_times(name: str, part: PartSpec) -> None:
             zone_table(options.time_zone)
         except FormatError as error:
             message = str(error).replace("spark.sql.session.timeZone", f"{name}.json.timeZone")
-            raise FormatError(f"{name}.json.timeZone={options.time_zone}: {message}") from None
+            text = f"{name}.json.timeZone={options.time_zone}: {message}"
+            raise FormatError(text, code=error.code) from None

@@ -83,7 +83,8 @@ def _registry_schema(
             raise ConfigError(
                 f"{request.part}.protobuf.message={request.record}: where it is among the messages "
                 "of the schema depends on how the registry has written it, for a map stands "
-                "before it: set schema.registry.url"
+                "before it: set schema.registry.url",
+                code="REGISTRY-005",
             )
         return Schema(request.options.schema_id, "", request.kind)
     return ask(registry.config, request)
@@ -147,7 +148,8 @@ def _check_named(
         raise ConfigError(
             f"{part.part}.subject.name.strategy={RECORD_NAME} with a schema that is derived from "
             f"columns needs {name}: the record's name is the subject, and all that are derived "
-            "have the same one unless it is set"
+            "have the same one unless it is set",
+            code="REGISTRY-014",
         )
 
 
@@ -219,7 +221,8 @@ def _with_registry_schema(
     if schema.kind != part.format.upper():
         raise SchemaError(
             f"{part.part}.format={part.format}: the registry's schema {schema.id} is of the kind "
-            f"{schema.kind}"
+            f"{schema.kind}",
+            code="REGISTRY-021",
         )
     if part.format == JSON:
         return part_plan
@@ -248,7 +251,8 @@ def _check_fields(
     raise FormatError(
         f"the registry's schema {schema.id}{version}, has no field for {missing}, columns of the "
         f"{part.part}: set {strict}.compatibility.strict=false to leave them out, or "
-        f"{part.part}.columns to those that it has"
+        f"{part.part}.columns to those that it has",
+        code="REGISTRY-020",
     )
 
 
@@ -273,11 +277,12 @@ def _message(part: PartOptions, described: ProtobufSchema | None, schema: Schema
     except FormatError as error:
         problem = f"the registry's schema {schema.id} cannot be taken as it is: {error}"
         if described is not None:
-            raise FormatError(problem) from None
+            raise FormatError(problem, code="REGISTRY-016") from None
         raise FormatError(
             f"{problem}. A registry that "
             "does not turn the text of .proto files into descriptors (format=serialized) needs "
-            f"{part.part}.protobuf.descriptor.file and {part.part}.protobuf.message as well"
+            f"{part.part}.protobuf.descriptor.file and {part.part}.protobuf.message as well",
+            code="REGISTRY-016",
         ) from None
 
 

@@ -72,6 +72,9 @@ def advise_on_sockets() -> None:
         log_once([advice], level=logging.INFO)
 
 
+_ONLY_APPENDS = "SPARK-005"
+
+
 class KafkaSinkDataSource(DataSource):
     """Writes DataFrames and streams to Apache Kafka."""
 
@@ -98,7 +101,10 @@ class KafkaSinkDataSource(DataSource):
     @sentence_first
     def schema(self) -> StructType:
         """Raise ConfigError, because this source only writes."""
-        raise ConfigError(f"'{NAME}' only writes. To read from Kafka, use Spark's format('kafka').")
+        raise ConfigError(
+            f"'{NAME}' only writes. To read from Kafka, use Spark's format('kafka').",
+            code=_ONLY_APPENDS,
+        )
 
     @sentence_first
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
@@ -109,7 +115,8 @@ class KafkaSinkDataSource(DataSource):
         if overwrite:
             raise ConfigError(
                 "Save mode Overwrite not allowed for Kafka. The only save mode that Spark and this "
-                'sink both allow is Append: .mode("append").'
+                'sink both allow is Append: .mode("append").',
+                code=_ONLY_APPENDS,
             )
         options, rows = self._checked(schema, is_stream=False)
         plan = plan_transactions(options, is_job=True)
@@ -209,7 +216,8 @@ def _register_on_server(spark: SparkSession) -> None:
     except Exception as error:
         missing = _NO_MODULE.search(str(error))
         if missing is not None:
-            raise ConfigError(_NOT_ON_SERVER.format(module=missing[1])) from error
+            text = _NOT_ON_SERVER.format(module=missing[1])
+            raise ConfigError(text, code="SPARK-007") from error
 
 
 def _is_classic(spark: SparkSession) -> bool:

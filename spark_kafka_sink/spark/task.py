@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.entry_points import (
     Hook,
     RefusedRowsError,
@@ -74,10 +75,12 @@ class ArrowSizeWarning:
         if size_bytes < LARGE_BYTES:
             return
         self._has_warned = True
-        logger.warning(
+        warn(
+            logger,
+            "SPARK-009",
             f"Arrow batches of {size_bytes / _MIB:.0f} MiB ({arrow_batch.num_rows} rows): with "
             "spark.sql.execution.arrow.maxBytesPerBatch=4m, Spark hands values of 10 KB over in "
-            "about two thirds of the time, and a worker takes less memory"
+            "about two thirds of the time, and a worker takes less memory",
         )
 
 
@@ -327,7 +330,8 @@ def _return_to_pool(producer: ThreadedProducer, config: ProducerConfig, is_job: 
             producer.push_final_telemetry()
         POOL.release(config, producer)
     except Exception:
-        logger.warning("the next task will have a producer of its own", exc_info=True)
+        text = "the next task will have a producer of its own"
+        warn(logger, "DELIVERY-005", text, exc_info=True)
         with suppress(Exception):
             producer.close()
 

@@ -110,7 +110,8 @@ def check_pandas() -> None:
     except ImportError as error:
         raise ConfigError(
             "spark_kafka_sink.write and batch_writer need pandas on the driver, because Spark's "
-            f'mapInArrow does: pip install "pykafka-sink[spark]" ({error})'
+            f'mapInArrow does: pip install "pykafka-sink[spark]" ({error})',
+            code="SPARK-008",
         ) from None
 
 

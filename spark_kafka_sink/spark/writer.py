@@ -282,6 +282,8 @@ _ROWS_NOT_HANDED_OVER = (
 class RowsNotHandedOverError(KafkaSinkError):
     """Spark commits an epoch whose rows it did not pass to the sink's tasks."""
 
+    code = "SPARK-004"
+
 
 class TaskWriter(Enveloped):
     """Base of both writers: a task does the same for a job and for a micro-batch."""

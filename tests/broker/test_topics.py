@@ -197,7 +197,7 @@ class Planned:
 
     @property
     def has_gone_on(self):
-        return self.result == "planned" and self.log.endswith(WAITING)
+        return self.result == "planned" and sentence(self.log).endswith(WAITING)
 
     @classmethod
     def telling(cls, reason, options):

@@ -302,7 +302,7 @@ MUTANTS = (
     ),
     Mutant(
         "record/compiled/library.py",
-        "    if not known:\n        raise ConfigError(_missing(is_checkout=symbol is not None))\n",
+        '    if not known:\n        raise ConfigError(_missing(is_checkout=symbol is not None), code="SPARK-001")\n',
         "",
         _LIBRARY,
     ),

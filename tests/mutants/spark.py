@@ -278,7 +278,7 @@ _SCHEMAS = (
     Mutant("spark/schemas.py", '"" if schema.version is None else', "", _JSON),
     Mutant(
         "spark/schemas.py",
-        "        if described is not None:\n            raise FormatError(problem) from None\n",
+        '        if described is not None:\n            raise FormatError(problem, code="REGISTRY-016") from None\n',
         "",
         _CHOICES,
     ),

@@ -290,8 +290,8 @@ def test_a_task_with_too_many_dead_letters_fails_with_their_causes_and_examples(
         "11 dead letter(s) of its 1000 rows, more than errors.deadletterqueue.max.ratio = 0.01 "
         "allows in a task: 8 null-topic (row 0 of an Arrow batch: null topic present in the data); "
         "3 bad-timestamp (row 1 of an Arrow batch: Invalid timestamp: -5 ms since 1970-01-01 "
-        "00:00:00 UTC. Timestamps of Kafka records must not be negative). Mend the rows, or raise "
-        "the option"
+        "00:00:00 UTC. Timestamps of Kafka records must not be negative). Correct the rows, or "
+        "raise the option [PKS-DEADLETTER-006]"
     )
 
 
@@ -412,5 +412,6 @@ def test_dead_letters_are_logged_where_that_is_wanted(caplog: pytest.LogCaptureF
         assert caplog.messages == []
         Task(errors_log_enable="true").write(batch)
     assert caplog.messages == [
-        "1 dead letter(s): 1 null-topic (row 1 of an Arrow batch: null topic present in the data)"
+        "1 dead letter(s): 1 null-topic (row 1 of an Arrow batch: null topic present in the data) "
+        "[PKS-DEADLETTER-007]"
     ]

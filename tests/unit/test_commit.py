@@ -255,7 +255,7 @@ def test_rows_that_spark_did_not_hand_over_are_not_committed(options, path):
         "2 of 3 tasks of epoch 7 never ran the sink: Spark drops all rows for a Python sink when the "
         "trigger is continuous. Nothing was written, and the epoch is not committed. Stop the query, "
         "and start it with trigger(processingTime=...) or trigger(availableNow=True), and with a new "
-        "checkpoint: Spark does not go on from a continuous one"
+        "checkpoint: Spark does not go on from a continuous one [PKS-SPARK-004]"
     )
     assert not path.exists()
     writer.commit([KafkaCommitMessage(0, 0)], 7)
@@ -322,7 +322,7 @@ def test_commits_are_logged_on_demand_and_aborts_always(logged):
         "batch 6 was aborted: a task failed, or the query or job was stopped. "
         "1 of 1 tasks did not end, 0 records acknowledged. "
     )
-    assert aborted == expected + AT_LEAST_ONCE_NOTE
+    assert aborted == f"{expected}{AT_LEAST_ONCE_NOTE} [PKS-DELIVERY-006]"
 
 
 def test_json_goes_to_the_log_on_demand(logged_json):
@@ -337,8 +337,14 @@ def test_an_abort_in_the_log_has_note_and_error_in_one_line(logged):
     report_abort([message()], None, NOWHERE, query_name="q\nINFO forged", **more)
     assert logged.messages == [
         "job of q\\nINFO forged was aborted. 0 of 1 tasks did not end, 0 records acknowledged. "
-        "See `pykafka-sink transactions list`. Error: a b\\x1b[2J"
+        "See `pykafka-sink transactions list`. Error: a b\\x1b[2J [PKS-DELIVERY-006]"
     ]
+
+
+def test_an_abort_in_the_log_has_the_code_of_its_cause(logged):
+    report_abort([], 5, NOWHERE, note="n", error="TopicError: no topic [PKS-TOPIC-001]")
+    (text,) = logged.messages
+    assert text.endswith(" TopicError: no topic [PKS-TOPIC-001]")
 
 
 @pytest.mark.parametrize("error", INTERRUPTED)

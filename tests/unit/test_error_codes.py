@@ -34,8 +34,6 @@ STORED = Path(__file__).with_name("data") / "error_codes.txt"
 WITHOUT_CODES = {
     "formats",
     #
-    "spark",
-    #
     "transactions",
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import BootstrapError, ConfigError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import preflight
@@ -76,7 +77,7 @@ def test_a_metrics_path_that_cannot_be_written(tmp_path: Path) -> None:
     given = options(**{"metrics.path": str(path)})
     with pytest.raises(ConfigError) as raised:
         check_metrics_outputs(given, is_stream=False)
-    assert str(raised.value) == (
+    assert sentence(raised.value) == (
         f"metrics.path: cannot append to {path} on the driver: No such file or directory. "
         "Name a file in a folder that is there and may be written to"
     )
@@ -193,4 +194,4 @@ def test_a_stream_that_may_have_committed_waits_for_a_port_that_is_not_kafka(
         preflight.check_cluster(SinkOptions.parse(given), is_stream=True)
     (told,) = caplog.messages
     assert "this address is an HTTP server" in told
-    assert told.endswith("the tasks will wait for the brokers")
+    assert sentence(told).endswith("the tasks will wait for the brokers")

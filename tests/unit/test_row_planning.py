@@ -30,6 +30,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -581,7 +582,7 @@ def test_a_column_that_is_not_written_and_cannot_be_handed_over(other, problem):
     fields = [StructField("other", other), StructField("value", StringType())]
     with pytest.raises(SchemaError) as raised:
         find_columns(StructType(fields), "t")
-    assert str(raised.value) == (
+    assert sentence(raised.value) == (
         f"column 'other' {problem}: Spark cannot hand that to a Python sink, which gets all "
         "columns, also those that are not written. Select only the columns of a record, each "
         'once: .select("value")'
@@ -590,7 +591,9 @@ def test_a_column_that_is_not_written_and_cannot_be_handed_over(other, problem):
 
 def test_a_column_of_the_record_that_cannot_be_handed_over_is_not_advised():
     columns = columns_of(value=StringType(), months=YearMonthIntervalType())
-    with pytest.raises(SchemaError, match="Cast it in the DataFrame, or drop it$"):
+    with pytest.raises(
+        SchemaError, match=r"Cast it in the DataFrame, or drop it \[PKS-COLUMN-004\]$"
+    ):
         check_handed_over(columns, ["value", "months"])
     twice = StructType([StructField("value", StringType()), StructField("value", StringType())])
-    assert find_refusal(twice).endswith("Rename one of them in the DataFrame, or drop it")
+    assert sentence(find_refusal(twice)).endswith("Rename one of them in the DataFrame, or drop it")

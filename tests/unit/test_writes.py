@@ -112,14 +112,14 @@ class TestWrite:
 
     @pytest.mark.parametrize("name", [1, None, b"topic"])
     def test_a_name_that_is_no_text_is_refused(self, name):
-        with pytest.raises(ConfigError, match=f"names of options are texts: {name!r}"):
+        with pytest.raises(ConfigError, match=f"names of options are texts, and {name!r}"):
             frames._as_text({name: "x"})
 
     @pytest.mark.parametrize(
         ("more", "words"),
         [
             ({"kafka.ack": "all"}, r"did you mean|kafka\.acks"),
-            ({"Topic": "u"}, "option 'topic' is there twice"),
+            ({"Topic": "u"}, "option 'topic' is set twice"),
         ],
     )
     def test_options_are_refused_before_a_query_starts(self, more, words):

@@ -678,7 +678,7 @@ def test_values_that_the_schema_does_not_have_are_told_once_and_written(registry
     assert caplog.messages == [
         "use.latest.version=true: the latest schema of the registry for the value does not have "
         "'id' that is null; 'home' that is null; 'home.city' that is null. Rows with such a value "
-        "are written all the same"
+        "are written all the same [PKS-REGISTRY-022]"
     ]
 
 
