@@ -66,7 +66,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry mistakes
+.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -264,6 +264,12 @@ bench-exactly-once: $(VENV)/bench.installed
 
 bench-tls: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.tls
+
+bench-growth: $(VENV)/bench.installed
+	$(BIN)/python -m benchmarks.growth
+
+bench-cost: $(VENV)/bench.installed
+	$(BIN)/python -m benchmarks.cost
 
 bench-ten-million: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.ten_million

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 from pyspark.sql import SparkSession
 
+from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
 from spark_kafka_sink.localkafka import fetch_jars
 from spark_kafka_sink.localkafka.jars import find_java, java_major_version
 
@@ -44,8 +45,12 @@ def spark_session(
     global _is_jvm_started
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if conf and not _is_jvm_started:
-        # The first session's settings become the JVM's own, for all later sessions.
-        _builder(cores, more_jars).getOrCreate().stop()
+        # The first session's settings become the JVM's own, for all later sessions. Spark reads how
+        # workers are connected only then.
+        first = _builder(cores, more_jars)
+        if UNIX_SOCKETS in conf:
+            first = first.config(UNIX_SOCKETS, conf[UNIX_SOCKETS])
+        first.getOrCreate().stop()
     _is_jvm_started = True
     builder = _builder(cores, more_jars)
     for name, value in conf.items():

@@ -125,6 +125,7 @@ class Contender:
     """A sink with its own topic, which writes the same rows again and again.
 
     write: replaces the function of this name in ``sinks.SINKS``
+    markers: offsets that the job's transactions take besides its records
     """
 
     name: str
@@ -133,6 +134,7 @@ class Contender:
     target: Target
     topic: BenchTopic | None
     write: Callable[[DataFrame, Target], None] | None = None
+    markers: int = 0
 
     def __post_init__(self) -> None:
         self._write = self.write or SINKS[self.name]
@@ -170,7 +172,8 @@ class Contender:
     def _written_since(self, before: int) -> tuple[int, int]:
         if self.topic is None:
             return 0, 0
-        records, broker_bytes = self.topic.end_offsets() - before, self.topic.log_bytes()
+        records = self.topic.end_offsets() - before - self.markers
+        broker_bytes = self.topic.log_bytes()
         if records != self.rows_count:
             raise RuntimeError(f"{self.name} wrote {records} records of {self.rows_count} rows")
         self.topic.empty()

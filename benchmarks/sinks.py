@@ -34,7 +34,10 @@ _POLL_S = 0.1
 
 
 class Target(NamedTuple):
-    """Servers, topic and settings. ``settings``: of the Java producer; empty for defaults."""
+    """Servers, topic and settings. ``settings``: of the Java producer; empty for defaults.
+
+    topic: empty if the rows name theirs
+    """
 
     bootstrap_servers: str
     topic: str
@@ -43,11 +46,8 @@ class Target(NamedTuple):
     def options(self) -> dict[str, str]:
         """Return the options of Spark's Kafka sink, which are also ours."""
         options = {f"kafka.{name}": value for name, value in self.settings.items()}
-        return {
-            **options,
-            "kafka.bootstrap.servers": self.bootstrap_servers,
-            "topic": self.topic,
-        }
+        topic = {"topic": self.topic} if self.topic else {}
+        return {**options, **topic, "kafka.bootstrap.servers": self.bootstrap_servers}
 
 
 # --- inside Spark --------------------------------------------------------------------------------

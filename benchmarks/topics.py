@@ -42,10 +42,14 @@ _numbers = itertools.count(1)
 
 
 class BenchTopic:
-    """A topic for one contender alone. Delete it at the end."""
+    """A topic for one contender alone, or several topics. Delete it at the end.
 
-    def __init__(self, kafka: LocalKafka, partitions: int) -> None:
+    name: the topic's; of several topics the part before ``-0``, ``-1`` and so on.
+    """
+
+    def __init__(self, kafka: LocalKafka, partitions: int, topics: int = 1) -> None:
         self.name = f"bench-{next(_numbers)}"
+        self._names = [self.name] if topics == 1 else [f"{self.name}-{n}" for n in range(topics)]
         self.broker = psutil.Process(kafka.process_id(1))
         self._kafka = kafka
         self._admin = AdminClient(
@@ -55,7 +59,8 @@ class BenchTopic:
             }
         )
         self._partitions = partitions
-        kafka.create_topic(self.name, partitions, configs=_TOPIC_CONFIGS)
+        for name in self._names:
+            kafka.create_topic(name, partitions, configs=_TOPIC_CONFIGS)
         self._await_leaders()
 
     def log_bytes(self) -> int:
@@ -66,7 +71,8 @@ class BenchTopic:
     def end_offsets(self) -> int:
         """Return the sum of the end offsets; without transactions, it grows by one per record."""
         asked = {
-            TopicPartition(self.name, number): OffsetSpec.latest()
+            TopicPartition(name, number): OffsetSpec.latest()
+            for name in self._names
             for number in range(self._partitions)
         }
         answers = self._admin.list_offsets(asked).values()
@@ -84,8 +90,8 @@ class BenchTopic:
         time.sleep(_SETTLE_S)
 
     def delete(self) -> None:
-        """Remove the topic."""
-        for future in self._admin.delete_topics([self.name]).values():
+        """Remove the topics."""
+        for future in self._admin.delete_topics(self._names).values():
             future.result(_TIMEOUT_S)
 
     def _await_leaders(self) -> None:
@@ -104,8 +110,11 @@ class BenchTopic:
         entry = ConfigEntry(
             "retention.ms", str(retention_ms), incremental_operation=AlterConfigOpType.SET
         )
-        resource = ConfigResource(ConfigResource.Type.TOPIC, self.name, incremental_configs=[entry])
-        for future in self._admin.incremental_alter_configs([resource]).values():
+        resources = [
+            ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+            for name in self._names
+        ]
+        for future in self._admin.incremental_alter_configs(resources).values():
             future.result(_TIMEOUT_S)
 
 
