@@ -115,7 +115,9 @@ def avro_root(schema: Any, columns: list[Column]) -> Node:
     names = checked_types(schema)
     root = schema if isinstance(schema, list) else names.resolved(schema, "")
     if not isinstance(root, dict) or root.get("type") != "record":
-        raise FormatError(f"the Avro schema of rows must be a record, not {type_name(root)}")
+        raise FormatError(
+            f"the Avro schema of rows must be a record, not {type_name(root)}", code="FORMAT-012"
+        )
     return Node(nodes.STRUCT, children=_Matching(names).fields(root, columns, "")[0])
 
 
@@ -134,7 +136,8 @@ class _Matching:
         if unmatched:
             raise FormatError(
                 f"the Avro schema has no field for {unmatched}: leave these columns out, or name "
-                f"them as the schema does. {path or type_name(record)} has {names}"
+                f"them as the schema does. {path or type_name(record)} has {names}",
+                code="FORMAT-009",
             )
         space = self._names.space_of(record)
         found, loss = [], _EXACT
@@ -178,7 +181,7 @@ class _Matching:
             return best._replace(node=best.node._replace(null_branch=null))
         if len(errors) == 1:
             raise errors[0]  # names the part that does not fit
-        raise FormatError(_does_not_fit(column, union))
+        raise FormatError(_does_not_fit(column, union), code="FORMAT-011")
 
     def _value(self, schema: Any, column: Column) -> _Match:
         key = (schema if isinstance(schema, str) else id(schema), column)
@@ -197,7 +200,8 @@ class _Matching:
         if is_variant(column.type):
             raise FormatError(
                 f"column '{column.path}' is a VARIANT, which cannot be written as Avro. "
-                f"{OF_VARIANTS}"
+                f"{OF_VARIANTS}",
+                code="FORMAT-007",
             )
         if found is None:
             raise not_writable(column.path, column.type, "Avro")
@@ -211,7 +215,7 @@ class _Matching:
             return _Match(node, loss)
         conversion = self._conversion(kind, name, schema, column)
         if conversion is None:
-            raise FormatError(_does_not_fit(column, [schema]))
+            raise FormatError(_does_not_fit(column, [schema]), code="FORMAT-011")
         symbols = tuple(schema["symbols"]) if conversion.written_as == ENUM else None
         node = Node(
             conversion.kind, parameter=conversion.parameter, written_as=conversion.written_as
@@ -246,7 +250,8 @@ class _Matching:
             if key is None or key[0] != nodes.STRING:
                 raise FormatError(
                     f"keys of the map '{path}' have the Arrow type {kind.key_type}: Avro has text "
-                    "alone. Make text of them by transform_keys()"
+                    "alone. Make text of them by transform_keys()",
+                    code="FORMAT-008",
                 )
             match = self._field(schema["values"], space, Column("", f"{path}[]", kind.item_type))
             return (Node(nodes.STRING, offset_bytes=key[1]), match.node), match.loss
@@ -265,7 +270,8 @@ class _Matching:
             return Node(nodes.CONSTANT, encoded, source=-1)
         raise FormatError(
             f"field '{name}' of the Avro schema ({type_name(field['type'])}) has no default, and "
-            "there is no column for it. Add a column of this name, or give the field a default"
+            "there is no column for it. Add a column of this name, or give the field a default",
+            code="FORMAT-010",
         )
 
 
@@ -288,7 +294,8 @@ def _decimal_conversion(name: str, schema: Any, column: Column, logical: str) ->
         if isinstance(schema, dict) and schema.get("logicalType") == "decimal":
             raise FormatError(
                 f"column '{column.path}' cannot be written: its logical type 'decimal' in the Avro "
-                f"schema has no valid precision and scale: {str(schema)[:200]}"
+                f"schema has no valid precision and scale: {str(schema)[:200]}",
+                code="FORMAT-012",
             )
         return None
     kind = column.type
@@ -324,7 +331,7 @@ def checked_types(schema: Any) -> NamedTypes:
     try:
         _Checking(names).type(schema, "", "")
     except RecursionError:
-        raise FormatError("the Avro schema is nested too deeply") from None
+        raise FormatError("the Avro schema is nested too deeply", code="FORMAT-012") from None
     return names
 
 
@@ -340,21 +347,26 @@ class _Checking:
             return self._union(schema, space, path)
         kind = schema.get("type") if isinstance(schema, dict) else schema
         if not isinstance(kind, str):
-            raise FormatError(f"{_at(path)} has no type that Avro knows: {str(schema)[:200]}")
+            raise FormatError(
+                f"{_at(path)} has no type that Avro knows: {str(schema)[:200]}", code="FORMAT-012"
+            )
         if isinstance(schema, dict) and kind in NAMED:
             return self._named(schema, space, path)
         if isinstance(schema, dict) and kind in UNNAMED:
             inside = _INSIDE[kind]
             if inside not in schema:
                 article = "an" if kind == "array" else "a"
-                raise FormatError(f"{_at(path)} has {article} {kind} without {inside}")
+                raise FormatError(
+                    f"{_at(path)} has {article} {kind} without {inside}", code="FORMAT-012"
+                )
             self._names.put(schema, space)
             self.type(schema[inside], space, f"{path}[]")
             return kind
         if kind not in PRIMITIVE and self._names.found(kind, space) is None:
             raise FormatError(
                 f"{_at(path)} has a type '{kind}' that the schema does not define: one of "
-                f"{sorted(PRIMITIVE | NAMED | UNNAMED)}, or a name that is defined before"
+                f"{sorted(PRIMITIVE | NAMED | UNNAMED)}, or a name that is defined before",
+                code="FORMAT-012",
             )
         return kind if kind in PRIMITIVE else self._names.found_name(kind, space)
 
@@ -362,52 +374,62 @@ class _Checking:
         seen = set()
         for branch in union:
             if isinstance(branch, list):
-                raise FormatError(f"{_at(path)} has a union in a union")
+                raise FormatError(f"{_at(path)} has a union in a union", code="FORMAT-012")
             name = self.type(branch, space, path)
             if name in seen:
-                raise FormatError(f"{_at(path)} has a union with '{name}' twice")
+                raise FormatError(f"{_at(path)} has a union with '{name}' twice", code="FORMAT-012")
             seen.add(name)
         return "union"
 
     def _named(self, schema: Any, space: str, path: str) -> str:
         kind, name = schema["type"], schema.get("name")
         if not isinstance(name, str):
-            raise FormatError(f"{_at(path)} has a {kind} without a name")
+            raise FormatError(f"{_at(path)} has a {kind} without a name", code="FORMAT-012")
         here = f"{_at(path)} has a {kind} '{name}'"
         if not isinstance(schema.get("namespace", ""), (str, type(None))):
-            raise FormatError(f"{here} whose namespace is no text: {schema['namespace']}")
+            raise FormatError(
+                f"{here} whose namespace is no text: {schema['namespace']}", code="FORMAT-012"
+            )
         full = full_name(schema, space)
         aliases = _aliases(schema, here)
         for part in [*full.split("."), *(alias.rpartition(".")[2] for alias in aliases)]:
             _check_name(part, here)
         if full in PRIMITIVE:
-            raise FormatError(f"{here}, which is the name of a primitive type")
+            raise FormatError(f"{here}, which is the name of a primitive type", code="FORMAT-012")
         if not self._names.define(schema, space):
-            raise FormatError(f"{_at(path)} has another type '{name}' than the one defined before")
+            raise FormatError(
+                f"{_at(path)} has another type '{name}' than the one defined before",
+                code="FORMAT-012",
+            )
         if kind == "enum":
             _check_symbols(schema, here)
         if kind == "fixed" and not _is_size(schema.get("size")):
-            raise FormatError(f"{here} without a size of 0 to {_LARGEST_FIXED}")
+            raise FormatError(f"{here} without a size of 0 to {_LARGEST_FIXED}", code="FORMAT-012")
         if kind == "record":
             self._fields(schema, path, here)
         return full
 
     def _fields(self, record: Any, path: str, here: str) -> None:
         if not isinstance(record.get("fields"), list):
-            raise FormatError(f"{here} without a list of fields")
+            raise FormatError(f"{here} without a list of fields", code="FORMAT-012")
         space = self._names.space_of(record)
         seen = set()
         for field in record["fields"]:
             name = field.get("name") if isinstance(field, dict) else None
             if not isinstance(name, str):
-                raise FormatError(f"{here} with a field that has no name: {str(field)[:200]}")
+                raise FormatError(
+                    f"{here} with a field that has no name: {str(field)[:200]}", code="FORMAT-012"
+                )
             if name in seen:
-                raise FormatError(f"{here} with two fields '{name}'")
+                raise FormatError(f"{here} with two fields '{name}'", code="FORMAT-012")
             seen.add(name)
             _check_name(name, here)
             _aliases(field, f"{here} with a field '{name}'")
             if str(field.get("order", "ignore")).lower() not in _ORDERS:
-                raise FormatError(f"{here} with a field '{name}' whose order is none of {_ORDERS}")
+                raise FormatError(
+                    f"{here} with a field '{name}' whose order is none of {_ORDERS}",
+                    code="FORMAT-012",
+                )
             self.type(field.get("type"), space, f"{path}.{name}" if path else name)
 
 
@@ -415,28 +437,31 @@ def _check_name(name: str, here: str) -> None:
     if not is_name(name):
         shown = name.encode("utf-8", "backslashreplace").decode()
         raise FormatError(
-            f"{here} with '{shown}', which is no name: letters, digits and _, no digit first"
+            f"{here} with '{shown}', which is no name: letters, digits and _, no digit first",
+            code="FORMAT-012",
         )
 
 
 def _aliases(schema: Any, here: str) -> list[str]:
     aliases = schema.get("aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
-        raise FormatError(f"{here} whose aliases are no list of texts")
+        raise FormatError(f"{here} whose aliases are no list of texts", code="FORMAT-012")
     return aliases
 
 
 def _check_symbols(enum: Any, here: str) -> None:
     symbols = enum.get("symbols")
     if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
-        raise FormatError(f"{here} without a list of symbols")
+        raise FormatError(f"{here} without a list of symbols", code="FORMAT-012")
     for symbol in symbols:
         _check_name(symbol, here)
     if len(set(symbols)) < len(symbols):
-        raise FormatError(f"{here} with a symbol twice")
+        raise FormatError(f"{here} with a symbol twice", code="FORMAT-012")
     default = enum.get("default")
     if isinstance(default, str) and default not in symbols:
-        raise FormatError(f"{here} whose default '{default}' is none of its symbols")
+        raise FormatError(
+            f"{here} whose default '{default}' is none of its symbols", code="FORMAT-012"
+        )
 
 
 def _at(path: str) -> str:
@@ -521,7 +546,8 @@ class Defaults:
             if key in self._running:
                 raise _FinalError(
                     f"the default of field '{field}' of the Avro schema has itself in it without "
-                    f"an end: {type_name(schema)}. Give a field of it another default"
+                    f"an end: {type_name(schema)}. Give a field of it another default",
+                    code="FORMAT-012",
                 )
             self._running.add(key)
             try:
@@ -549,7 +575,8 @@ class Defaults:
 def _default_error(schema: Any, value: Any, field: str) -> FormatError:
     return FormatError(
         f"the default of field '{field}' of the Avro schema is no {type_name(schema)}: "
-        f"{str(value)[:100]}"
+        f"{str(value)[:100]}",
+        code="FORMAT-012",
     )
 
 
@@ -597,6 +624,7 @@ def _joined(items: list[bytes], field: str) -> bytes:
     if sum(map(len, items)) > _MAX_DEFAULT_BYTES:
         raise _FinalError(
             f"the default of field '{field}' of the Avro schema has more than "
-            f"{_MAX_DEFAULT_BYTES:,} bytes, which each row would have"
+            f"{_MAX_DEFAULT_BYTES:,} bytes, which each row would have",
+            code="FORMAT-012",
         )
     return b"".join(items)

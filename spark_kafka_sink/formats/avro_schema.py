@@ -24,7 +24,7 @@ def parsed_schema(text: str) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
-        raise FormatError(f"the Avro schema is no JSON: {error}") from None
+        raise FormatError(f"the Avro schema is no JSON: {error}", code="FORMAT-012") from None
 
 
 def is_name(name: Any) -> bool:
@@ -183,12 +183,15 @@ def _check_names(record_name: str, namespace: str) -> None:
     if space and is_name(last):
         raise FormatError(
             f"avro.record.name={record_name}: put what is before the last dot into avro.namespace, "
-            f"as avro.namespace={space} and avro.record.name={last}"
+            f"as avro.namespace={space} and avro.record.name={last}",
+            code="FORMAT-013",
         )
     if not is_name(record_name):
-        raise FormatError(f"avro.record.name={record_name}: {_OF_NAMES}")
+        raise FormatError(f"avro.record.name={record_name}: {_OF_NAMES}", code="FORMAT-013")
     if namespace and not all(is_name(part) for part in namespace.split(".")):
-        raise FormatError(f"avro.namespace={namespace}: {_OF_NAMES}; dots separate names")
+        raise FormatError(
+            f"avro.namespace={namespace}: {_OF_NAMES}; dots separate names", code="FORMAT-013"
+        )
 
 
 _OF_OTHERS = "Cast it to another type, or leave it out"
@@ -217,18 +220,19 @@ class _Derived:
         what_to_do = OF_VARIANTS if spark_type == "variant" else _OF_OTHERS
         raise FormatError(
             f"column '{path}' has the Spark type {spark_type}, which Avro has no type for. "
-            f"{what_to_do}"
+            f"{what_to_do}",
+            code="FORMAT-007",
         )
 
     def record(self, struct: dict[str, Any], name: str, namespace: str, path: str) -> Any:
         if not is_name(name):
-            raise FormatError(_no_name(path, name))
+            raise FormatError(_no_name(path, name), code="FORMAT-013")
         inner = f"{namespace}.{name}" if namespace else name
         fields = []
         for field in struct["fields"]:
             here = field["name"] if path == name else f"{path}.{field['name']}"
             if not is_name(field["name"]):
-                raise FormatError(_no_name(here, field["name"]))
+                raise FormatError(_no_name(here, field["name"]), code="FORMAT-013")
             kind = self.type(field["type"], field["name"], inner, here)
             fields.append({"name": field["name"], "type": _or_null(kind, field["nullable"])})
         found: dict[str, Any] = {"type": "record", "name": name}
@@ -248,7 +252,8 @@ class _Derived:
         if spark_type["keyType"] != "string":
             raise FormatError(
                 f"keys of the map '{path}' are {spark_type['keyType']}: Avro has text alone. Make "
-                "text of them by transform_keys()"
+                "text of them by transform_keys()",
+                code="FORMAT-008",
             )
         inner = self.type(spark_type["valueType"], name, namespace, f"{path}[]")
         return {"type": "map", "values": _or_null(inner, spark_type["valueContainsNull"])}

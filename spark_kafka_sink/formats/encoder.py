@@ -243,7 +243,7 @@ class RowEncoder:
         if name is not None:
             found = type_at(schema, (name,))
             if found != pa.bool_():
-                raise FormatError(f"column '{name}' must be boolean, not {found}")
+                raise FormatError(f"column '{name}' must be boolean, not {found}", code="HOOK-002")
 
     def _new_state(self) -> Int64Array:
         table = self._table
@@ -291,7 +291,7 @@ def _root(plan: FormatSpec, schema: pa.Schema) -> Node:
         return avro_root(parsed_schema(plan.avro_schema), columns)
     if plan.format == PROTOBUF and plan.protobuf_schema is not None:
         return protobuf_root(plan.protobuf_schema, columns)
-    raise FormatError(f"format '{plan.format}' is not known")
+    raise FormatError(f"format '{plan.format}' is not known", code="OPTION-003")
 
 
 def _json_field(field: FieldSpec, schema: pa.Schema) -> Node:
@@ -327,7 +327,7 @@ def text_of(column: Any, name: str, time_zone: str, is_ansi: bool) -> Any:
         return _timestamps(column, None if kind.tz is None else time_zone)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column
-    raise SchemaError(f"column '{name}' of the Arrow type {kind} has no text")
+    raise SchemaError(f"column '{name}' of the Arrow type {kind} has no text", code="FORMAT-007")
 
 
 def _plain_decimals(column: Any) -> Any:
@@ -469,7 +469,9 @@ class EncodedBatch(NamedTuple):
         bad = self.faults.bad
         if len(bad):
             first = int(bad[0])
-            raise RecordError(f"row {first} of {row_origin}: {self.faults.found[first].message}")
+            raise RecordError(
+                f"row {first} of {row_origin}: {self.faults.found[first].message}", code="ROW-007"
+            )
         return self.rows
 
 

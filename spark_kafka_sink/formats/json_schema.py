@@ -88,7 +88,8 @@ class _Derived:
             return {"type": "number" if int(decimal[2]) > 0 else "integer"}
         raise FormatError(
             f"column '{path}' has the Spark type {spark_type}, which is not written as JSON. Cast "
-            "it to another type, or leave it out"
+            "it to another type, or leave it out",
+            code="FORMAT-007",
         )
 
     def _nested(self, spark_type: dict[str, Any], path: str) -> Any:

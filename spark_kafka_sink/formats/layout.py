@@ -133,7 +133,9 @@ def not_writable(path: str, arrow_type: Any, as_what: str) -> FormatError:
         if _is_marked(arrow_type, mark):
             shown, instead = f"is a {mark.decode().upper()}", "Write ST_AsBinary() of it"
     return FormatError(
-        f"column '{path}' {shown}, which cannot be written as {as_what}. {instead}, or leave it out"
+        f"column '{path}' {shown}, which cannot be written as {as_what}. {instead}, or leave it "
+        "out",
+        code="FORMAT-007",
     )
 
 
@@ -149,16 +151,22 @@ def type_at(schema: pa.Schema, path: tuple[str, ...]) -> Any:
     """Return the type of a column or of a nested field. Raises FormatError if it is missing."""
     index = schema.get_field_index(path[0])
     if index < 0:
-        raise FormatError(f"there is no column '{path[0]}', or several: there are {schema.names}")
+        raise FormatError(
+            f"there is no column '{path[0]}', or several: there are {schema.names}", code="HOOK-002"
+        )
     found = schema.field(index).type
     for depth, name in enumerate(path[1:], 1):
         here = ".".join(path[:depth])
         if not isinstance(found, pa.StructType):
-            raise FormatError(f"'{here}' has no field '{name}': its type is {found}")
+            raise FormatError(
+                f"'{here}' has no field '{name}': its type is {found}", code="HOOK-002"
+            )
         index = found.get_field_index(name)
         if index < 0:
             known = [found.field(number).name for number in range(found.num_fields)]
-            raise FormatError(f"'{here}' has no field '{name}', or several: it has {known}")
+            raise FormatError(
+                f"'{here}' has no field '{name}', or several: it has {known}", code="HOOK-002"
+            )
         found = found.field(index).type
     return found
 
@@ -361,7 +369,8 @@ def _parts(path: str, arrow_type: Any) -> tuple[Node, ...]:
         if kind is None or kind[0] != nodes.BINARY:
             raise FormatError(
                 f"column '{path}' is a VARIANT without binary fields 'value' and 'metadata': it is "
-                f"{arrow_type}"
+                f"{arrow_type}",
+                code="HOOK-002",
             )
         found.append(Node(nodes.BINARY, source=number, offset_bytes=kind[1]))
     return tuple(found)
@@ -372,7 +381,8 @@ def _key_node(path: str, arrow_type: Any) -> Node:
     if node.kind >= nodes.STRUCT or node.kind == nodes.BINARY:
         raise FormatError(
             f"keys of the map '{path}' have the Arrow type {arrow_type}, for which JSON has no "
-            "form that could be read back. Make text of them by transform_keys()"
+            "form that could be read back. Make text of them by transform_keys()",
+            code="FORMAT-008",
         )
     return node._replace(kind=_AS_KEYS.get(node.kind, node.kind))
 

@@ -72,7 +72,8 @@ def check_installed(option: str) -> None:
     except ImportError as error:
         raise ConfigError(
             f"{option}=protobuf needs the Python package protobuf on the driver, to read "
-            "descriptors: pip install 'pykafka-sink[protobuf]'"
+            "descriptors: pip install 'pykafka-sink[protobuf]'",
+            code="FORMAT-006",
         ) from error
 
 
@@ -90,7 +91,8 @@ def read_descriptor_set(data: bytes, message: str) -> DescribedMessage:
     except DecodeError as error:
         raise FormatError(
             "it is no descriptor set, which protoc --include_imports --descriptor_set_out=FILE "
-            f"writes ({error})"
+            f"writes ({error})",
+            code="FORMAT-014",
         ) from None
     return _Files(files, "protoc needs --include_imports").described(message)
 
@@ -110,7 +112,7 @@ def read_registered(
     files = _Files([*others, root], _NOT_A_REFERENCE, root)
     if message is None:
         if not root.message_type:
-            raise FormatError("the registry's Protobuf schema has no message")
+            raise FormatError("the registry's Protobuf schema has no message", code="FORMAT-016")
         first = root.message_type[0].name
         message = f"{root.package}.{first}" if root.package else first
     return files.described(message)
@@ -132,7 +134,7 @@ def indexes_in(text: str, name: str) -> tuple[int, ...]:
     found = _indexes(file, names)
     if not found:
         known = ", ".join(_names_in(file)[:_MAX_SHOWN]) or "none"
-        raise FormatError(f"it has no message '{name}': there are {known}")
+        raise FormatError(f"it has no message '{name}': there are {known}", code="FORMAT-016")
     return found
 
 
@@ -173,7 +175,9 @@ def _parsed(text: str, name: str) -> FileDescriptorProto:
     try:
         found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (DecodeError, ValueError) as error:
-        raise FormatError(f"it is no FileDescriptorProto in Base64 ({error})") from None
+        raise FormatError(
+            f"it is no FileDescriptorProto in Base64 ({error})", code="FORMAT-015"
+        ) from None
     if name:
         found.name = name
     found.name = found.name or "registered.proto"
@@ -214,12 +218,16 @@ class _Files:
         if known is not file:
             # Concatenated sets may hold two versions: one's fields would get the other's index.
             if known != file:
-                raise FormatError(f"there are two files '{file.name}', and they differ")
+                raise FormatError(
+                    f"there are two files '{file.name}', and they differ", code="FORMAT-014"
+                )
             return
         try:
             self._pool.Add(file)
         except (TypeError, ValueError) as error:
-            raise FormatError(f"the descriptor of {file.name} is wrong: {error}") from None
+            raise FormatError(
+                f"the descriptor of {file.name} is wrong: {error}", code="FORMAT-014"
+            ) from None
 
     def _imported(self, name: str, importer: str) -> FileDescriptorProto:
         if name not in self._files:
@@ -234,7 +242,8 @@ class _Files:
             raise FormatError(
                 f"the message '{root.full_name}' is one of {file}, which the schema imports. "
                 "Consumers look for a message in the schema whose id goes before it: write with "
-                f"the subject or the id of {file} itself"
+                f"the subject or the id of {file} itself",
+                code="FORMAT-016",
             )
         names = [*_names_to(root)]
         indexes = _indexes(self._files[file], names)
@@ -260,7 +269,8 @@ class _Files:
         if len(known) > 1:
             raise FormatError(
                 f"there is more than one message '{name}': {', '.join(known[:_MAX_SHOWN])}. Give "
-                "the full name"
+                "the full name",
+                code="FORMAT-016",
             )
         if known:
             found = self._pool.FindMessageTypeByName(known[0])
@@ -268,7 +278,8 @@ class _Files:
         own = [file for file in self._given if not file.name.startswith(_WELL_KNOWN)]
         known = [full for file in own for full in _names_in(file)]
         raise FormatError(
-            f"it has no message '{name}': there are {', '.join(known[:_MAX_SHOWN]) or 'none'}"
+            f"it has no message '{name}': there are {', '.join(known[:_MAX_SHOWN]) or 'none'}",
+            code="FORMAT-016",
         )
 
     def _needed(self, name: str) -> tuple[ProtobufFile, ...]:
@@ -336,7 +347,7 @@ def _known(name: str, importer: str, advice: str) -> FileDescriptorProto:
             advice += f", or the Python package {package} on the driver must have it"
         else:
             return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
-    raise FormatError(f"{importer} imports {name}, which is not there: {advice}")
+    raise FormatError(f"{importer} imports {name}, which is not there: {advice}", code="FORMAT-014")
 
 
 def _names_to(message: Descriptor) -> Iterator[str]:
@@ -415,7 +426,10 @@ class _Reading:
             return False
         file, options = self._files[field.file.name], field.GetOptions()
         if file.syntax == "editions":
-            raise FormatError(f"{file.name} is of an edition, for which protobuf 5.29 is needed")
+            raise FormatError(
+                f"{file.name} is of an edition, for which protobuf 5.29 is needed",
+                code="FORMAT-006",
+            )
         return bool(options.packed if options.HasField("packed") else file.syntax == "proto3")
 
 

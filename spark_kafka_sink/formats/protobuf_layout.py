@@ -114,7 +114,8 @@ class _Layout:
         if missing:
             raise FormatError(
                 f"the Protobuf message {message.name} requires the field '{missing[0]}', and there "
-                f"is no column '{path + '.' if path else ''}{missing[0]}'. Add one"
+                f"is no column '{path + '.' if path else ''}{missing[0]}'. Add one",
+                code="FORMAT-010",
             )
         taken = sorted((f for f in message.fields if f.number in found), key=lambda f: -f.number)
         matched = []
@@ -132,7 +133,8 @@ class _Layout:
             raise FormatError(
                 f"the Protobuf field '{field.name}' is a group (or of the message encoding "
                 f"DELIMITED), as which column '{column.path}' is not written: make it a message of "
-                "the usual encoding, or leave the column out"
+                "the usual encoding, or leave the column out",
+                code="FORMAT-007",
             )
         if column.type == pa.null():
             return Node(nodes.NULL, rules=_needed(field), path=column.path)
@@ -246,7 +248,8 @@ def _matched(message: ProtobufMessage, columns: list[Column], path: str) -> dict
             names = [field.name for field in message.fields]
             raise FormatError(
                 f"the Protobuf message {message.name} has {why} for '{column.path}': it has "
-                f"{names}. Leave this column out, or name it as the message does"
+                f"{names}. Leave this column out, or name it as the message does",
+                code="FORMAT-009",
             )
         found[number] = place
     return found
@@ -257,7 +260,8 @@ def _kind_of(field: ProtobufField, column: Column) -> tuple[int, int]:
     if is_variant(column.type):
         raise FormatError(
             f"column '{column.path}' is a VARIANT, which cannot be written as the Protobuf field "
-            f"'{field.name}' ({field.words}). {OF_VARIANTS}"
+            f"'{field.name}' ({field.words}). {OF_VARIANTS}",
+            code="FORMAT-007",
         )
     if found is None:
         as_what = f"the Protobuf field '{field.name}' ({field.words})"
@@ -318,5 +322,6 @@ def _tag(number: int, wire: int) -> bytes:
 def _does_not_fit(field: ProtobufField, column: Column) -> FormatError:
     return FormatError(
         f"column '{column.path}' has the Arrow type {column.type}, which the Protobuf field "
-        f"'{field.name}' ({field.words}) cannot hold. Cast the column"
+        f"'{field.name}' ({field.words}) cannot hold. Cast the column",
+        code="FORMAT-011",
     )

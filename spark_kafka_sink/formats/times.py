@@ -91,7 +91,8 @@ def _java_zone(name: str) -> tuple[str, int | None]:
     prefix, offset = found[1] or "", _offset_of(found[2])
     if offset is None:
         raise FormatError(
-            f"the time zone '{name}' is none: offsets are from -18:00 to +18:00, as +05:30"
+            f"the time zone '{name}' is none: offsets are from -18:00 to +18:00, as +05:30",
+            code="FORMAT-018",
         )
     return (f"{prefix}{_offset_id(offset)}" if offset else prefix or "Z"), offset
 
@@ -121,7 +122,8 @@ def _zone(name: str) -> ZoneInfo:
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise FormatError(
             f"the time zone '{name}' is not known to Python here: {error}. Install the package "
-            "tzdata on all machines, or set spark.sql.session.timeZone to another one"
+            "tzdata on all machines, or set spark.sql.session.timeZone to another one",
+            code="FORMAT-018",
         ) from error
 
 
@@ -208,20 +210,27 @@ def _steps(pattern: str, name: str, letters: str, zone: str) -> Iterator[tuple[i
             yield from _bytes(text.replace("''", "'") if text else "'")
         elif letter is None:
             if whole == "'":
-                raise FormatError(f"{name}={pattern}: the quote is not closed. {_ELSE}")
+                raise FormatError(
+                    f"{name}={pattern}: the quote is not closed. {_ELSE}", code="FORMAT-017"
+                )
             if whole in _RESERVED:
-                raise FormatError(f"{name}={pattern}: {whole} is not supported there. {_ELSE}")
+                raise FormatError(
+                    f"{name}={pattern}: {whole} is not supported there. {_ELSE}", code="FORMAT-017"
+                )
             yield from _bytes(whole)
         elif letter not in letters:
             known = ", ".join(letters)
             raise FormatError(
                 f"{name}={pattern}: the letter {letter} is not supported there: {known} are, and "
-                f"text in quotes. {_hint(letter, len(whole), letters)}{_ELSE}"
+                f"text in quotes. {_hint(letter, len(whole), letters)}{_ELSE}",
+                code="FORMAT-017",
             )
         else:
             steps = [*_of_letter(letter, len(whole), zone)]
             if not steps:
-                raise FormatError(f"{name}={pattern}: {whole} is not supported. {_ELSE}")
+                raise FormatError(
+                    f"{name}={pattern}: {whole} is not supported. {_ELSE}", code="FORMAT-017"
+                )
             yield from steps
 
 

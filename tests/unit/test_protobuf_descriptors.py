@@ -267,7 +267,7 @@ def test_a_registered_file_may_import_confluents_extensions():
     [
         ("google/type/nowhere.proto", "references of the schema, or the Python package googleapis-"),
         ("confluent/nowhere.proto", "or the Python package 'confluent-kafka.protobuf.' on the"),
-        ("air/crew.proto", "the registry does not tell it among the references of the schema$"),
+        ("air/crew.proto", "the registry does not tell it among the references of the schema "),
     ],
 )  # fmt: skip
 def test_an_import_of_a_registered_file_that_is_not_there(name, words):
@@ -363,7 +363,9 @@ def test_messages_are_counted_as_the_registry_has_them(name, in_text, in_descrip
     "name", ["pkg.Hidden", "Root", "abc.Root", "other.Root", "pkg.Root.Legs", "pkg"]
 )
 def test_a_message_that_the_registrys_schema_does_not_define(name):
-    with pytest.raises(FormatError, match=f"no message '{name}': there are pkg.First, pkg.Root$"):
+    with pytest.raises(
+        FormatError, match=f"no message '{name}': there are pkg.First, pkg.Root \\["
+    ):
         indexes_in(AS_TEXT, name)
 
 
@@ -378,7 +380,7 @@ def test_an_unclosed_string_of_a_text_is_read_once(quote):
 def test_an_unclosed_comment_of_a_text_is_read_once():
     text = "message A {} /* message B {} /* message C {}"
     for name in ("B", "C"):
-        with pytest.raises(FormatError, match=f"no message '{name}': there are A$"):
+        with pytest.raises(FormatError, match=f"no message '{name}': there are A \\["):
             indexes_in(text, name)
 
 
