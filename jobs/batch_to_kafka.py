@@ -23,7 +23,7 @@ from spark_kafka_sink.jobs.records import (
     with_record_options,
 )
 from spark_kafka_sink.jobs.settings import JobArguments
-from spark_kafka_sink.jobs.shutdown import GracefulStop
+from spark_kafka_sink.jobs.shutdown import GracefulStop, end_at_ctrl_c
 from spark_kafka_sink.jobs.watched import CancellableAction
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def run(spark: SparkSession) -> int:
 def main() -> int:
     """Return the exit status: 0 for success, 1 for a failed write, 2 for wrong settings."""
     declare_arguments().answer(sys.argv[1:])
+    end_at_ctrl_c("batch_to_kafka")
     from spark_kafka_sink.jobs.failures import run_job
 
     return run_job("batch_to_kafka", run)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.security_config import for_java_client
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
+from spark_kafka_sink.jobs.shutdown import end_at_ctrl_c
 from spark_kafka_sink.jobs.streams import declare_stream, run_stream
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def run(spark: SparkSession) -> int:
 def main() -> int:
     """Return the exit status: 0 for a stop as requested, 1 for a failure, 2 for wrong settings."""
     declare_arguments().answer(sys.argv[1:])
+    end_at_ctrl_c("kafka_to_kafka")
     from spark_kafka_sink.jobs.failures import run_job
 
     return run_job("kafka_to_kafka", run)

@@ -25,6 +25,7 @@ from spark_kafka_sink.jobs.records import (
     with_record_options,
 )
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
+from spark_kafka_sink.jobs.shutdown import end_at_ctrl_c
 from spark_kafka_sink.jobs.streams import declare_stream, run_stream
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def run(spark: SparkSession) -> int:
 def main() -> int:
     """Return the exit status: 0 for a stop as requested, 1 for a failure, 2 for wrong settings."""
     declare_arguments().answer(sys.argv[1:])
+    end_at_ctrl_c("stream_to_kafka")
     from spark_kafka_sink.jobs.failures import run_job
 
     return run_job("stream_to_kafka", run)

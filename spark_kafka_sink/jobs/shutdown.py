@@ -7,7 +7,9 @@ stopped the query, before Spark's own hooks end the session.
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +20,22 @@ from typing import Any
 _BEFORE_SPARK = 100
 _FINISH_TIMEOUT_S = 25.0
 _LOOKS_FOR_TASKS, _LOOK_S = 20, 0.2
+_EXIT_INTERRUPTED = 128 + signal.SIGINT
+
+
+def end_at_ctrl_c(job: str) -> None:
+    """Let Ctrl-C end the process with one line, until ``GracefulStop`` begins and after its end.
+
+    While Spark starts, an exception would also leave its JVM without the files that it needs, and
+    the JVM would print stack traces. If the process ignores Ctrl-C, it still does.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        print(f"{job}: interrupted", file=sys.stderr, flush=True)
+        os._exit(_EXIT_INTERRUPTED)  # the JVM ends when its standard input does
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end)
 
 
 class GracefulStop:

@@ -6,7 +6,9 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -165,6 +167,61 @@ def test_stream_job_stops_cleanly_and_goes_on_where_it_stopped(
     assert job.wait() == 0, job.text()
     assert "40 rows" in job.text()
     assert ids(kafka, topic) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("program", "until"),
+    [
+        (sys.executable, "Spark Command: "),
+        (sys.executable, "Setting Spark log level"),
+        (str(SPARK_SUBMIT), "Setting Spark log level"),
+    ],
+)
+def test_ctrl_c_while_spark_starts_ends_a_job_with_one_line(tmp_path, program, until):
+    """Spark's launcher prints its command. Then Spark waits a minute for a master that is silent."""
+    master = socket.create_server(("127.0.0.1", 0))
+    port = master.getsockname()[1]
+    given = ["--master", f"spark://127.0.0.1:{port}", "--conf", "spark.log.level=WARN"]
+    given += ["--conf", "spark.ui.enabled=false"]
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_PRINT_LAUNCH_COMMAND": "1",
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*given, "pyspark-shell"]),
+        "TMPDIR": str(tmp_path),
+    }
+    given = given if program == str(SPARK_SUBMIT) else []
+    job = [str(REPOSITORY / "jobs" / "batch_to_kafka.py"), "--input", str(tmp_path)]
+    output = tmp_path / "output.txt"
+    with output.open("w", encoding="utf-8") as out:
+        process = subprocess.Popen(
+            [program, *given, *job],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            cwd=REPOSITORY,
+            start_new_session=True,
+        )
+
+    def has_ended():
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    try:
+        assert eventually(lambda: until in output.read_text(encoding="utf-8")), output.read_text()
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130, output.read_text()
+        assert eventually(has_ended), "the JVM goes on"
+    finally:
+        if not has_ended():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        master.close()
+    shown = output.read_text(encoding="utf-8")
+    assert "\nbatch_to_kafka: interrupted\n" in shown
+    assert not re.search("Traceback|Exception|KeyboardInterrupt|ERROR", shown), shown
 
 
 def test_wrong_settings_are_named(conf, submit, tmp_path):
