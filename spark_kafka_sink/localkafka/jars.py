@@ -12,6 +12,7 @@ checksums while it fetches.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import importlib.util
@@ -139,6 +140,7 @@ _IVY_CAUSES = (
     re.compile(r"(?<=:: )[\w.-]+#[^\n]+: [^\n]+"),
 )
 """Patterns find the cause of a failure in the output of Ivy. The most exact one is first."""
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_BYTES = 1024 * 1024
 
 _LOG = logging.getLogger(__name__)
@@ -503,6 +505,7 @@ def _run_ivy_with_retry(part: Path, wanted: Jars | Archive) -> None:
 
 
 def _run_ivy(part: Path, wanted: Jars | Archive) -> None:
+    """Fetch into ``part``. Raises LocalKafkaError, and OSError if its disk is full."""
     ivy_file = part / "ivy.xml"
     ivy_file.write_text(_ivy_xml(wanted), encoding="utf-8")
     # Do not use the caches in the home directory, because Ivy trusts their contents.
@@ -535,9 +538,11 @@ def _run_ivy(part: Path, wanted: Jars | Archive) -> None:
     except OSError as error:
         raise LocalKafkaError(f"{command[0]} does not run: {error}", code="LOCAL-001") from error
     if done.returncode:
-        raise LocalKafkaError(
-            _ivy_failure(done.stdout.decode("utf-8", "replace"), wanted), code="LOCAL-004"
-        )
+        output = done.stdout.decode("utf-8", "replace")
+        for number in _DISK_FULL:
+            if os.strerror(number) in output:
+                raise OSError(number, os.strerror(number))
+        raise LocalKafkaError(_ivy_failure(output, wanted), code="LOCAL-004")
     ivy_file.unlink()
     shutil.rmtree(own, ignore_errors=True)
 

@@ -716,6 +716,28 @@ def test_a_download_that_cannot_be_stored_names_the_cache_folder(cache):
     assert "Traceback" not in done.stderr
 
 
+def test_a_disk_that_is_full_during_a_download_names_the_cache_folder(cache, mirror):
+    """A limit for the size of files stands for a disk on which the archive has no place."""
+    code = (
+        "import resource; from spark_kafka_sink.localkafka import jars; "
+        f"limit = {len(ARCHIVE) // 2}; resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)); "
+        "module = jars.MavenModule('org.example', 'thing', '1.0'); "
+        "jars.fetch_archive(jars.Archive(module, 'all', 'tar.gz'), 'a', 'an archive')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.stderr.splitlines()[-1] == (
+        f"spark_kafka_sink.localkafka.errors.LocalKafkaError: the cache folder {cache} cannot be "
+        f"written (File too large): set {CACHE_VARIABLE} to a folder that can [PKS-LOCAL-005]"
+    )
+    assert "Ivy is run once more" not in done.stderr
+
+
 def test_a_broker_keeps_its_jars_when_the_cache_is_cleared(monkeypatch, tmp_path):
     """Its JVM opens the jars of a codec with the first batch of that codec."""
     modules, name = broker_jars(DEFAULT_VERSION)
