@@ -58,7 +58,9 @@ def _area(area: Area, causes: list[Cause]) -> Iterator[str]:
         where = "In the log:\n\n" if cause.is_logged else ""
         yield where + "".join(f"- {_quoted(one)}\n" for one in cause.messages) + "\n"
         verify = "" if cause.verify == area.verify else f" **Verify:** {cause.verify}"
-        yield f"{cause.cause} **Fix:** {cause.fix}{verify}\n"
+        # A brokers' error has its name in the message: "Brokers answer NAME" would repeat it.
+        what = "" if cause.code.startswith("BROKER-") else f"{cause.cause} "
+        yield f"{what}**Fix:** {cause.fix}{verify}\n"
 
 
 def _joined(text: str) -> str:

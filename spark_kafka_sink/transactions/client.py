@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
@@ -351,7 +352,9 @@ class TransactionClient:
             self._coordinators.forget([transactional_id])
             if not self.admin.pause(attempts, deadline_ms):
                 raise TransactionError(
-                    f"the coordinator of {transactional_id} does not tell its transaction.version"
+                    f"the coordinator of {transactional_id} does not report its "
+                    "transaction.version",
+                    code="TXN-004",
                 )
             attempts += 1
 
@@ -520,7 +523,8 @@ class TransactionClient:
                 raise TransactionError(
                     f"{len(unknown)} transaction(s), e.g. {unknown[0].transactional_id}, are not "
                     "known to the brokers that answered, and a broker that may know them does not "
-                    "answer. Check that the driver reaches all brokers"
+                    "answer. Check that the driver reaches all brokers",
+                    code="TXN-004",
                 )
             attempts += 1
         return states
@@ -569,10 +573,12 @@ class TransactionClient:
             is_complete = is_complete and (attempts > 0 or not silent)
             if is_complete or not self.admin.pause(attempts, deadline_ms):
                 if silent:
-                    logger.warning(
+                    warn(
+                        logger,
+                        "TXN-027",
                         f"broker(s) {', '.join(map(str, silent))} did not list their open "
                         "transactions: what is open there is aborted by the next planning, or by "
-                        "the brokers after kafka.transaction.timeout.ms"
+                        "the brokers after kafka.transaction.timeout.ms",
                     )
                 return found
             attempts += 1
@@ -628,15 +634,17 @@ def _rejected_but_ended(error: KafkaErrorCode, state: TransactionState) -> Trans
         f"the brokers reject the end of the transaction of {state.transactional_id}, in which this "
         f"driver writes down what it decides ({error.name}), and report {state.transaction_state}: "
         "an earlier request may have been accepted and its answer lost. Started again, the query "
-        "or job finishes what was written down, and writes the rest again"
+        "or job finishes what was written down, and writes the rest again",
+        code="TXN-025",
     )
 
 
 def _still_open(waiting: Sequence[TaskTransaction]) -> TransactionError:
     return TransactionError(
         f"{len(waiting)} transaction(s), e.g. {waiting[0].transactional_id}, are open, and their "
-        "coordinators refuse to end them. They are decided: whoever plans next commits them, or "
-        "pykafka-sink transactions resolve does"
+        "coordinators refuse to end them. They are decided: the next start of the query or job "
+        "commits them, or pykafka-sink transactions resolve does",
+        code="TXN-025",
     )
 
 

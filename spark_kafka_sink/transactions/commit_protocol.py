@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.codes import sentence, warn
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.transactions import TransactionState
@@ -118,10 +119,12 @@ class DecisionFinisher:
         """Finish a unit that its driver left DECIDED, and log for how long it was."""
         age = format_duration(self._clock.timestamp_ms() - decision.decided_ms)
         decision, token = self.resolve(decision, token, deadline_ms)
-        logger.warning(
+        warn(
+            logger,
+            "TXN-026",
             f"{decision.unit} was decided {age} ago under transactional.id.prefix "
             f"'{self._config.prefix}', and its driver did not finish it: it is "
-            f"{decision.phase.value} now"
+            f"{decision.phase.value} now",
         )
         return decision, token
 
@@ -172,24 +175,28 @@ def check_replay(
     replay without any row differs, too: the next micro-batch would write the omitted rows again.
     """
     if decision.rows is None:
-        logger.warning(
+        warn(
+            logger,
+            "TXN-028",
             f"{decision.unit} is committed, and its rows are not known, or not to be compared any "
-            "more: what comes again is dropped"
+            "more: what comes again is dropped",
         )
         return
     rows = RowSummary.total(t.rows for t in replayed)
     if rows.matches(decision.rows):
         if not rows.is_comparable(decision.rows):
-            logger.warning(
+            warn(
+                logger,
+                "TXN-028",
                 f"{decision.unit} was committed by an earlier version of the sink: what comes "
-                f"again has {rows}, too, and is dropped without a comparison of contents"
+                f"again has {rows}, too, and is dropped without a comparison of contents",
             )
         return
     found = f"{decision.unit} is committed with {decision.rows}, and has come again with "
     is_as_large = rows[:2] == decision.rows[:2]
     found += "as many of both, and other contents" if is_as_large else str(rows)
     if config.drops_replays:
-        logger.warning(f"{found}: it is dropped, as transaction.replay=drop says")
+        warn(logger, "TXN-029", f"{found}: it is dropped, as transaction.replay=drop says")
         return
     raise ReplayError(f"{found}. {_replay_advice(config.prefix)}")
 
@@ -408,7 +415,8 @@ class CommitProtocol:
         decided, token = self._decision_finisher.finish(decided, token, deadline_ms)
         self._token_after_commit = {plan.token: token}
         if decided.phase is not Phase.DONE:
-            raise TransactionLostError(fencing.explain(decided, self._config.prefix))
+            text = fencing.explain(decided, self._config.prefix)
+            raise TransactionLostError(text, code=fencing.code_of_outcome(decided))
         times = CommitTimes(oldest_ms, self._clock.now_ms() - decided_at_ms)
         reached("commit.done")
         self._try_abort_open_transactions(token, deadline_ms)
@@ -444,7 +452,8 @@ class CommitProtocol:
                 token = self.log.write(repeated, token, deadline_ms)
             self.abort_open_transactions(token, deadline_ms)
         except KafkaSinkError as error:
-            logger.warning(f"open transactions of failed tasks were not aborted yet: {error}")
+            text = f"open transactions of failed tasks were not aborted yet: {sentence(error)}"
+            warn(logger, "TXN-027", text)
 
     def commit_without_tasks(self, unit: Unit, driver: Driver) -> None:
         """Commit a unit without any task: there is nothing to decide, unless rows are missing."""

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.codes import sentence, warn
 from spark_kafka_sink.base.errors import (
     BrokerError,
     ConfigError,
@@ -366,7 +367,8 @@ def check_brokers(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: in
             raise ConfigError(
                 f"delivery.guarantee=exactly-once needs Kafka 3.0 or newer: {node} cannot tell "
                 "what became of a transaction (KIP-664), so a crash between a decision and its "
-                "commit could not be repaired. Use at-least-once with these brokers"
+                "commit could not be repaired. Use at-least-once with these brokers",
+                code="TXN-035",
             )
     _check_timeout(admin, config, deadline_ms)
 
@@ -387,7 +389,8 @@ def _check_timeout(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: i
         raise ConfigError(
             f"kafka.transaction.timeout.ms = {config.transaction_timeout_ms} is more than the "
             f"brokers' {_MAX_TIMEOUT} = {limit_ms}: set it to {limit_ms} or less, or raise the "
-            "brokers' limit"
+            "brokers' limit",
+            code="TXN-036",
         )
 
 
@@ -423,7 +426,8 @@ def _check_topic(
         raise ConfigError(
             f"the decision log, topic '{config.log_topic}', has {replicas} replica(s), less than "
             f"transaction.log.replication.factor = {config.log_replication_factor}: with their "
-            "brokers its decisions would be lost. Add replicas, or lower the option"
+            "brokers its decisions would be lost. Add replicas, or lower the option",
+            code="TXN-010",
         )
     _check_configs(admin, config, deadline_ms)
 
@@ -437,19 +441,23 @@ def _check_configs(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: i
         raise ConfigError(
             f"the decision log, topic '{config.log_topic}', has cleanup.policy={policy}: it must "
             "be compact, or decisions disappear. Alter the topic, or name another one in "
-            "transaction.log.topic"
+            "transaction.log.topic",
+            code="TXN-010",
         )
     in_sync = int(configs.get("min.insync.replicas", config.log_min_isr))
     if in_sync < config.log_min_isr:
         raise ConfigError(
             f"the decision log, topic '{config.log_topic}', has min.insync.replicas={in_sync}, "
             f"less than {config.log_min_isr}: decisions would be lost with one broker. Alter the "
-            "topic, or set transaction.log.replication.factor=1 if that may happen"
+            "topic, or set transaction.log.replication.factor=1 if that may happen",
+            code="TXN-010",
         )
     if configs.get(_UNCLEAN) == "true":
-        logger.warning(
+        warn(
+            logger,
+            "TXN-011",
             f"the decision log, topic '{config.log_topic}', has {_UNCLEAN}=true: a broker that is "
-            "behind may become its leader, and decisions are lost. Alter the topic"
+            "behind may become its leader, and decisions are lost. Alter the topic",
         )
 
 
@@ -469,10 +477,12 @@ def warn_of_low_min_isr(admin: AdminClient, topic: str, deadline_ms: int) -> Non
         logger.info(f"{_MIN_ISR} of topic {topic} not checked: {error}")
         return
     if configs.get(_MIN_ISR) == "1":
-        logger.warning(
+        warn(
+            logger,
+            "TXN-011",
             f"topic '{topic}' has {replicas} replicas and {_MIN_ISR}=1: when only its leader is in "
             "sync, records are acknowledged and committed that are lost with that broker. With "
-            f"delivery.guarantee=exactly-once, alter the topic: {_MIN_ISR}=2"
+            f"delivery.guarantee=exactly-once, alter the topic: {_MIN_ISR}=2",
         )
 
 
@@ -498,7 +508,10 @@ def _await_topic(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataRe
         if described is not None:
             return described
         if not admin.pause(attempts, deadline_ms):
-            raise TopicError(f"topic '{topic}', the decision log, was created and is not there")
+            raise TopicError(
+                f"topic '{topic}', the decision log, was created, and the brokers do not report it",
+                code="TXN-009",
+            )
         attempts += 1
 
 
@@ -530,5 +543,7 @@ def _create_topic(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: in
         )
     raise TopicError(
         f"the decision log, topic '{config.log_topic}', cannot be created with "
-        f"transaction.log.replication.factor = {config.log_replication_factor}: {error}{hint}"
+        f"transaction.log.replication.factor = {config.log_replication_factor}: "
+        f"{sentence(error)}{hint}",
+        code="TXN-009",
     )

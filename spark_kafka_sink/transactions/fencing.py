@@ -105,13 +105,15 @@ def replacements_of_lost(
         raise OutcomeError(
             f"{explain(decision, prefix)} An earlier version of the sink has written down what its "
             "rows were, in a way that this one does not compare: start the query once with that "
-            "version, which fills in the rest"
+            "version, which fills in the rest",
+            code="TXN-022",
         )
     if before != now:
         differing = sorted(p for p in before.keys() | now.keys() if before.get(p) != now.get(p))
         raise OutcomeError(
             f"{explain(decision, prefix)} Its replay cannot fill in the rest, for it is not the "
-            f"same: Spark partitions {_abbreviate(differing)} differ."
+            f"same: Spark partitions {_abbreviate(differing)} differ.",
+            code="TXN-021",
         )
     return [t for t in replayed if t.partition_id in lost]
 
@@ -124,8 +126,8 @@ def explain(decision: Decision, prefix: str) -> str:
     commands = (
         f"pykafka-sink transactions describe --prefix {prefix} shows it; then "
         f"pykafka-sink transactions resolve --prefix {prefix} with --as-written (its rows that are "
-        "not visible stay missing) or --as-not-written (it is written again, what is visible is "
-        "doubled)."
+        "not visible stay missing) or --as-not-written (it is written again, and its visible rows "
+        "become duplicates)."
     )
     if decision.needs_confirmation and decision.phase is Phase.DONE:
         return (
@@ -138,7 +140,7 @@ def explain(decision: Decision, prefix: str) -> str:
         return (
             f"the brokers had aborted all transactions of {decision.unit} before they could be "
             "committed (kafka.transaction.timeout.ms). Nothing of it is visible: its replay writes "
-            "it anew."
+            "it again."
         )
     if decision.phase is Phase.PARTIAL:
         what = f"{rest} records of Spark partitions {partitions} were lost: the brokers had aborted"
@@ -154,6 +156,14 @@ def explain(decision: Decision, prefix: str) -> str:
         f"{rest} records of Spark partitions {partitions} the brokers can no longer tell whether "
         f"their transactions were committed. {commands}"
     )
+
+
+def code_of_outcome(decision: Decision) -> str:
+    """Return the code of an error that ``explain`` describes."""
+    if decision.phase is Phase.DONE:
+        return "TXN-024"
+    codes = {Phase.VOID: "TXN-019", Phase.PARTIAL: "TXN-020", Phase.UNKNOWN: "TXN-023"}
+    return codes[decision.phase]
 
 
 def _abbreviate(numbers: Sequence[int]) -> str:
@@ -199,10 +209,10 @@ def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
     A job that repeats a write may write the missing part, as a micro-batch does.
     """
     if decision.phase is Phase.UNKNOWN or decision.needs_confirmation:
-        raise OutcomeError(explain(decision, prefix))
+        raise _outcome_error(decision, prefix)
     is_job = decision.unit.job_id is not None
     if decision.phase is Phase.PARTIAL and is_job and not decision.is_of(NO_UNIT, write):
-        raise OutcomeError(explain(decision, prefix))
+        raise _outcome_error(decision, prefix)
 
 
 def check_write_id(decision: Decision, write: Write | None, prefix: str) -> None:
@@ -217,7 +227,8 @@ def check_write_id(decision: Decision, write: Write | None, prefix: str) -> None
         raise ConfigError(
             f"{write} is for {_target(write)}, and would be dropped under transactional.id.prefix "
             f"'{prefix}': {before} was for {_target(before)}. A write.id is for one topic: give "
-            "this write a write.id of its own, or a transactional.id.prefix of its own"
+            "this write a write.id of its own, or a transactional.id.prefix of its own",
+            code="TXN-030",
         )
     if len(decision.written) < _MAX_WRITE_IDS:
         return
@@ -225,7 +236,8 @@ def check_write_id(decision: Decision, write: Write | None, prefix: str) -> None
         raise ConfigError(
             f"transactional.id.prefix '{prefix}' has {_MAX_WRITE_IDS} names of writes, and "
             f"'{write.write_id}' is a new one: write.id names what writes and stays the same, "
-            "write.version counts. For more, use several prefixes"
+            "write.version counts. For more, use several prefixes",
+            code="TXN-030",
         )
 
 
@@ -239,11 +251,16 @@ def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
     if unit.batch_id < before.batch_id:
         raise TransactionError(
             f"{unit} comes after {before} was committed: the checkpoint has gone back, and "
-            "writing the batch again would double its records. Restore the checkpoint; or, to "
-            f"start anew on purpose: pykafka-sink transactions release --prefix {prefix}"
+            "writing the batch again would duplicate its records. Restore the checkpoint; or, to "
+            f"start over on purpose: pykafka-sink transactions release --prefix {prefix}",
+            code="TXN-018",
         )
     if decision.phase in (Phase.PARTIAL, Phase.UNKNOWN):
-        raise OutcomeError(explain(decision, prefix))
+        raise _outcome_error(decision, prefix)
+
+
+def _outcome_error(decision: Decision, prefix: str) -> OutcomeError:
+    return OutcomeError(explain(decision, prefix), code=code_of_outcome(decision))
 
 
 def check_record_not_missing(decision: Decision, unit: Unit, prefix: str, log_topic: str) -> None:
@@ -267,7 +284,7 @@ def missing_record(prefix: str, log_topic: str) -> MissingRecordError:
         f"'{prefix}', and the brokers know that it was used: the topic was deleted or restored, or "
         "transaction.log.topic is not what it was. Give the query back the topic that it had. If "
         "that is gone for good, the last micro-batch may be visible in part, and its replay "
-        f"doubles that part: {_ACCEPT}. Nothing was changed"
+        f"duplicates that part: {_ACCEPT}. Nothing was changed"
     )
 
 

@@ -343,7 +343,8 @@ class Inspection:
         except TopicError as error:
             raise TopicError(
                 f"there is no decision log '{self._log.topic}' in this cluster: --log-topic is "
-                "what the query has as transaction.log.topic"
+                "what the query has as transaction.log.topic",
+                code="TXN-031",
             ) from error
 
     def _records(self, deadline_ms: int) -> dict[str, bytes]:

@@ -430,13 +430,19 @@ class TransactionPlan:
 class FencedError(TransactionError):
     """Another driver works under the same ``transactional.id.prefix``. This driver must stop."""
 
+    code = "TXN-015"
+
 
 class PrefixInUseError(TransactionError):
     """The ``transactional.id.prefix`` belongs to another query."""
 
+    code = "TXN-013"
+
 
 class TransactionLostError(TransactionError):
     """Brokers have aborted transactions before they were committed. The replay repairs that."""
+
+    code = "TXN-019"
 
 
 class OutcomeError(TransactionError):
@@ -446,9 +452,13 @@ class OutcomeError(TransactionError):
 class MissingRecordError(TransactionError):
     """The decision log has no record of a prefix or query that is not new: the log may be lost."""
 
+    code = "TXN-016"
+
 
 class UnreadableRecordError(TransactionError):
     """The record of a prefix has another version's format, or is no decision."""
+
+    code = "TXN-012"
 
     def __init__(self, message: str, stored: StoredRecord) -> None:
         self.stored = stored
@@ -457,6 +467,8 @@ class UnreadableRecordError(TransactionError):
 
 class ReplayError(TransactionError):
     """A committed micro-batch comes again with other rows, which must not be lost."""
+
+    code = "TXN-017"
 
 
 _WORKER_CHARACTERS = 12

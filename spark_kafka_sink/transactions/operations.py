@@ -128,7 +128,7 @@ class UnreadableRecord(NamedTuple):
         if not is_written:
             return (
                 f"{unit} counts as not written: what comes next is written, so that rows of it "
-                "which are visible are doubled if they come again."
+                "which are visible become duplicates if they come again."
             )
         return (
             f"{unit} counts as written: a replay of it is dropped, and rows of it that are not "
@@ -170,10 +170,6 @@ def _number(found: Any) -> int:
 # For ids that are taken to abort what is open under them, or to write one record.
 _TIMEOUT_MS = 60_000
 _QUERY_NAME = "pykafka-sink transactions"
-_RECORD_CHANGED = (
-    "the record has changed since it was read, so somebody is at work under this prefix: {}. They "
-    "were stopped, nothing else was done. Look again"
-)
 
 Confirm = Callable[[str], None]
 """Receives a description of the change; raises RefusedError unless the operator agrees."""
@@ -181,6 +177,14 @@ Confirm = Callable[[str], None]
 
 class RefusedError(TransactionError):
     """The operation was not done: the state forbids it, or the operator did not confirm it."""
+
+
+def _record_changed(state: str) -> RefusedError:
+    return RefusedError(
+        "the record has changed since it was read, because another driver or operator works under "
+        f"this prefix: {state}. That process was stopped, and nothing else was done. Look again",
+        code="TXN-034",
+    )
 
 
 class Choice(Enum):
@@ -256,7 +260,8 @@ class Operations:
         if choice is Choice.AS_NOT_WRITTEN:
             raise RefusedError(
                 f"{state_of(decision, self._prefix)}. Once decided, it cannot be taken back: "
-                "resolve without --as-not-written finishes it"
+                "resolve without --as-not-written finishes it",
+                code="TXN-033",
             )
         confirm(
             f"{decision.unit} was decided: {len(decision.transactions)} transaction(s) will be "
@@ -280,7 +285,7 @@ class Operations:
     def _settle_as(self, decision: Decision, choice: Choice | None, confirm: Confirm) -> Result:
         known = state_of(decision, self._prefix)
         if choice is None:
-            raise RefusedError(f"{known}\n\n{_options(decision)}")
+            raise RefusedError(f"{known}\n\n{_options(decision)}", code="TXN-032")
         confirm(f"{known}\n\n{_consequence(decision, choice)} {self._stop_warning()}")
         claimed, token = self._claim(decision)
         settled = claimed.done()
@@ -298,12 +303,13 @@ class Operations:
             options = "\n".join(
                 f"  --{one.value}: {record.consequence(one is Choice.AS_WRITTEN)}" for one in Choice
             )
-            raise RefusedError(f"{record}:\n{options}")
+            raise RefusedError(f"{record}:\n{options}", code="TXN-032")
         is_written = choice is Choice.AS_WRITTEN
         if is_written and record.unit == NO_UNIT:
             raise RefusedError(
                 f"{record}.\n\n--as-written needs to know which micro-batch or job it is of, to "
-                "recognise a replay: only --as-not-written can replace it"
+                "recognise a replay: only --as-not-written can replace it",
+                code="TXN-033",
             )
         names = self._open_ids(None)
         consequence = record.consequence(is_written)
@@ -313,7 +319,7 @@ class Operations:
         )
         found, token = self._protocol.fence_and_read_stored()
         if found != record.stored:
-            raise RefusedError(_RECORD_CHANGED.format("it has another offset or value"))
+            raise _record_changed("it has another offset or value")
         owner = self._operator(record.checkpoint)
         decision = record.replacement(owner, self._clock.timestamp_ms(), is_written)
         token = self._write_decision(decision, token)
@@ -328,7 +334,9 @@ class Operations:
         decision = self._read_decision()
         location = checkpoint.rstrip("/")
         if decision is None or not (decision.is_query or decision.unit.query_id):
-            raise RefusedError(f"'{self._prefix}' has no record of a query: nothing to rebind")
+            raise RefusedError(
+                f"'{self._prefix}' has no record of a query: nothing to rebind", code="TXN-033"
+            )
         before = decision.owner.checkpoint
         if before == location:
             return Result(f"'{self._prefix}' belongs to checkpoint {location} already", decision)
@@ -345,7 +353,7 @@ class Operations:
         found, token = self._protocol.fence_and_read()
         if found != seen:
             state = "it is gone" if found is None else state_of(found, self._prefix)
-            raise RefusedError(_RECORD_CHANGED.format(state))
+            raise _record_changed(state)
         # The checkpoint stays, so that another query's claim to the prefix is still detected. The
         # owner is not superseded, because the repaired query may restart in the same process.
         claimed = replace(seen, owner=self._operator(checkpoint or seen.owner.checkpoint))
@@ -366,7 +374,8 @@ class Operations:
         if transactional_id is not None and not is_task_id(self._prefix, transactional_id):
             raise RefusedError(
                 f"'{transactional_id}' is not the id of a task under '{self._prefix}': those are "
-                f"{self._prefix}.WORKER.NUMBER, as list shows them"
+                f"{self._prefix}.WORKER.NUMBER, as list shows them",
+                code="TXN-033",
             )
         decision = self._read_decision()
         self._reject_decided(decision)
@@ -424,14 +433,16 @@ class Operations:
         if decision is not None and decision.phase is Phase.DECIDED:
             raise RefusedError(
                 f"{state_of(decision, self._prefix)}. To abort a part of it would lose records: "
-                f"pykafka-sink transactions resolve --prefix {self._prefix} finishes it"
+                f"pykafka-sink transactions resolve --prefix {self._prefix} finishes it",
+                code="TXN-033",
             )
 
     def _reject_unsettled(self, decision: Decision | None) -> None:
         if decision is not None and not is_settled(decision):
             raise RefusedError(
                 f"{state_of(decision, self._prefix)}\n\nFirst: pykafka-sink transactions resolve "
-                f"--prefix {self._prefix}"
+                f"--prefix {self._prefix}",
+                code="TXN-033",
             )
 
     # --- steps ---------------------------------------------------------------------------------
@@ -512,7 +523,7 @@ def _consequence(decision: Decision, choice: Choice) -> str:
         again = "the next run of the job" if is_job else "a replay of it"
         return (
             f"{decision.unit} counts as not written: {again} writes everything again, so the "
-            f"{decision.records - rest} records that are known to be visible are doubled."
+            f"{decision.records - rest} records that are known to be visible become duplicates."
         )
     text = f"{decision.unit} counts as written"
     if decision.phase is Phase.PARTIAL:
@@ -531,7 +542,7 @@ def _consequence_for_replay(decision: Decision, choice: Choice) -> str:
         )
     return (
         f"{decision.unit} counts as not written: a replay of it writes all its rows, so those of "
-        f"the {decision.records} visible records that come again are doubled."
+        f"the {decision.records} visible records that come again become duplicates."
     )
 
 

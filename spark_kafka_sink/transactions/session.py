@@ -154,13 +154,14 @@ def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> T
     if write is not None and not is_job:
         raise ConfigError(
             "write.id is for batch writes, foreachBatch among them: a streaming query knows its "
-            "micro-batches itself. Leave write.id and write.version away"
+            "micro-batches itself. Omit write.id and write.version",
+            code="TXN-030",
         )
     driver = _driver(options)
     if is_job:
         driver = driver._replace(checkpoint=None)  # a job has no checkpoint, even with the option
     elif driver.checkpoint is None:
-        raise ConfigError(_NO_CHECKPOINT)
+        raise ConfigError(_NO_CHECKPOINT, code="TXN-014")
     _check_cluster(options)
     job_id = uuid.uuid4().hex if is_job else None
     with _session(options) as protocol:

@@ -158,7 +158,13 @@ def test_the_choice_decides_what_a_replay_does(operated, how, choice, before, af
     assert operated.visible() == before
     with pytest.raises(RefusedError) as refused:
         operated.operations.resolve(None, never)
-    for part in ("1 records", "--as-written", "--as-not-written", "doubled", "stay missing"):
+    for part in (
+        "1 records",
+        "--as-written",
+        "--as-not-written",
+        "become duplicates",
+        "stay missing",
+    ):
         assert part in str(refused.value)
     result = operated.operations.resolve(choice, agree)
     assert not result.needs_choice

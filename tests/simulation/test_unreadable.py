@@ -48,7 +48,7 @@ def test_it_is_shown_with_offset_and_version_and_what_each_choice_does(operated)
         operated.operations.resolve(None, never)
     shown = str(refused.value)
     parts = (value.decode(), f"offset {unreadable.value.stored.offset},", "format 2", "phase DONE")
-    for part in (*parts, f"{unit(7)}", "If a newer version", "--as-written: ", "doubled"):
+    for part in (*parts, f"{unit(7)}", "If a newer version", "--as-written: ", "become duplicates"):
         assert part in shown
 
 

@@ -31,9 +31,7 @@ STORED = Path(__file__).with_name("data") / "error_codes.txt"
 
 # Rooms whose errors and warnings have no codes yet, with a line between two, so that two branches
 # can each remove one.
-WITHOUT_CODES = {
-    "transactions",
-}
+WITHOUT_CODES: set[str] = set()
 
 # --- the code ------------------------------------------------------------------------------------
 

@@ -233,7 +233,9 @@ class TestExactlyOnce:
         with pytest.raises(KafkaSinkError, match=NOT_ONE_EACH):
             frames.write(Frame([1]), EXACTLY_ONCE)
         note = session.abort_unit(SinkOptions.parse(EXACTLY_ONCE), TOKEN)
-        assert note == "nothing was done: a later write of this process has taken over"
+        assert (
+            note == "nothing was done: a later write of this process has taken over [PKS-TXN-015]"
+        )
         assert aborted == [TOKEN, TOKEN]
 
     def test_what_a_micro_batch_may_not_follow_is_refused_before_rows_are_written(
