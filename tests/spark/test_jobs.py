@@ -436,6 +436,19 @@ def installed(wheel, tmp_path_factory):
     return made
 
 
+def test_the_demo_of_a_wheel_without_its_extra_ends_with_a_sentence(wheel, tmp_path):
+    made = Installed(tmp_path)
+    venv.create(made.folder, with_pip=False, symlinks=True)
+    install = ["-m", "pip", "--python", str(made.python), "install", "--quiet", "--no-deps"]
+    subprocess.run([sys.executable, *install, str(wheel)], check=True)
+    done = made.run(str(made.python), made.command("job", "demo"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "demo: the demo needs the Python package pyspark: pip install 'pykafka-sink[demo]' "
+        "[PKS-JOB-007]\n"
+    )
+
+
 def test_jobs_conf_and_docs_are_installed(installed):
     share = installed.site_packages / "spark_kafka_sink" / "share"
     for kind, file in [("jobs", "demo.py"), ("conf", "throughput.conf"), ("docs", "options.md")]:
