@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from weakref import WeakValueDictionary
 
@@ -26,6 +27,10 @@ class Secret:
         """Return the text. Never put it into a message."""
         return self._text
 
+    def parts(self) -> set[str]:
+        """Return the texts that messages must not have."""
+        return {self._text}
+
     def __repr__(self) -> str:
         return HIDDEN
 
@@ -46,7 +51,21 @@ class Secret:
     def __reduce__(self) -> tuple[object, ...]:
         data = _bytes(self._text)
         mask = secrets.token_bytes(len(data))
-        return _unmasked, (_masked(data, mask), mask)
+        return _unmasked, (type(self), _masked(data, mask), mask)
+
+
+class SecretUrl(Secret):
+    """A URL that may have a user, a password and a query, which are secret; its host is not."""
+
+    __slots__ = ()
+
+    def parts(self) -> set[str]:
+        """Return user and password together, the password, and what follows the path."""
+        rest = self._text.partition("://")[2] or self._text
+        # Everything up to the last @ may be a password with an unescaped / ? or #.
+        user_info, _, rest = rest.rpartition("@")
+        password = user_info.partition(":")[2]
+        return {user_info, password, *re.split("[?#]", rest)[1:]} - {""}
 
 
 _ALIVE: WeakValueDictionary[int, Secret] = WeakValueDictionary()
@@ -56,7 +75,7 @@ _ALIVE: WeakValueDictionary[int, Secret] = WeakValueDictionary()
 def known_secrets() -> set[str]:
     """Return the texts of all secrets of this process that are in use."""
     found = (reference() for reference in _ALIVE.valuerefs())
-    return {secret.reveal() for secret in found if secret is not None}
+    return {part for secret in found if secret is not None for part in secret.parts()}
 
 
 def _bytes(text: str) -> bytes:
@@ -68,5 +87,5 @@ def _masked(data: bytes, mask: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(data, mask))
 
 
-def _unmasked(data: bytes, mask: bytes) -> Secret:
-    return Secret(_masked(data, mask).decode("utf-8", "surrogatepass"))
+def _unmasked(kind: type[Secret], data: bytes, mask: bytes) -> Secret:
+    return kind(_masked(data, mask).decode("utf-8", "surrogatepass"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.secret import Secret, SecretUrl
 from spark_kafka_sink.base.text import problem_of_at_sign, redacted_url
 from spark_kafka_sink.config.config_def import (
     CLASS,
@@ -606,7 +606,7 @@ def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) 
             code="OPTION-009",
         )
     return RegistryConfig(
-        tuple(Secret(url) for url in urls),
+        tuple(SecretUrl(url) for url in urls),
         user_info,
         bearer,
         _ssl(sink),

@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from spark_kafka_sink.base.secret import HIDDEN, Secret
+from spark_kafka_sink.base.secret import HIDDEN, Secret, SecretUrl
 from spark_kafka_sink.base.text import MOST_SHOWN, printable, redacted
 
 
@@ -27,6 +27,26 @@ def test_any_text_is_kept_compared_and_pickled_and_is_in_no_representation(text)
         assert not text or text not in shown
         assert HIDDEN in shown
     assert b"marked" not in pickle.dumps(secret)
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("http://registry:8081/apis", set()),
+        ("https://me:pa/ss@w?d@registry:8081/apis", {"me:pa/ss@w?d", "pa/ss@w?d"}),
+        ("https://registry/apis?key=marked", {"key=marked"}),
+        ("${env:REGISTRY}", set()),
+    ],
+)
+def test_of_a_url_only_credentials_and_query_are_secret(url, parts):
+    secret = SecretUrl(url)
+    assert secret.parts() == parts
+    assert repr(secret) == HIDDEN
+    again = pickle.loads(pickle.dumps(secret))
+    assert (type(again), again) == (SecretUrl, secret)
+    words = redacted(f"asked {url}: no")
+    assert all(part not in words for part in parts)
+    assert parts or words == f"asked {url}: no"
 
 
 @pytest.mark.parametrize(
