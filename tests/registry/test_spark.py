@@ -53,7 +53,7 @@ def options_of(kafka, registry, topic):
         "value.format": "avro",
         "key.columns": "id",
         "schema.registry.url": registry.url,
-        "schema.registry.timeout.ms": "2000",
+        "schema.registry.timeout.ms": "20000",
     }
 
 
