@@ -48,12 +48,17 @@ _numbers = itertools.count(1)
 
 
 class Mistake(NamedTuple):
-    """One line of the table. status, lines: of a job or a command"""
+    """One line of the table.
+
+    code: the only one that is shown, without PKS-; empty if Spark or argparse speak, who have none
+    status, lines: of a job or a command
+    """
 
     how: str
     given: str
     cause: str
     cure: str
+    code: str
     status: int | None = None
     lines: int | None = None
 
@@ -63,8 +68,8 @@ def table():
     text = (Path(__file__).parent / "mistakes.txt").read_text(encoding="utf-8")
     for line in text.partition("\n# ")[2].splitlines():
         if " | " in line:
-            how, given, cause, cure, *numbers = line.split(" | ")
-            yield Mistake(how, given, cause, cure, *map(int, numbers))
+            how, given, cause, cure, code, *numbers = line.split(" | ")
+            yield Mistake(how, given, cause, cure, code.strip("-"), *map(int, numbers))
 
 
 MISTAKES = list(table())
@@ -239,6 +244,7 @@ def test_a_mistake(spark, places, mistake, monkeypatch, capfd):
     shown = getattr(hands, mistake.how)(mistake.given)
     for part in (mistake.cause, mistake.cure):
         assert filled(part, places) in shown
+    assert re.findall(r"\[PKS-([A-Z]+-\d+)\]", shown) == ([mistake.code] if mistake.code else [])
     if mistake.status is None:
         assert len(shown.splitlines()) <= MOST_LINES[mistake.how]
     else:

@@ -29,10 +29,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "spark_kafka_sink"
 STORED = Path(__file__).with_name("data") / "error_codes.txt"
 
-# Rooms whose errors and warnings have no codes yet, with a line between two, so that two branches
-# can each remove one.
-WITHOUT_CODES: set[str] = set()
-
 # --- the code ------------------------------------------------------------------------------------
 
 BASE = (f"{PACKAGE}.base.errors", "KafkaSinkError")
@@ -110,11 +106,6 @@ def is_below_warning(call: ast.Call) -> bool:
     return ast.unparse(call.func).endswith(".log") and level in ("logging.INFO", "logging.DEBUG")
 
 
-def room_of(module: str) -> str:
-    parts = module.split(".")
-    return parts[1] if parts[0] == PACKAGE and len(parts) > 1 else parts[0]
-
-
 TREES = dict(sources())
 PUBLIC, WITH_OWN = families(TREES)
 
@@ -137,19 +128,9 @@ def test_each_error_and_each_warning_has_a_code() -> None:
     missing = [
         one
         for module, tree in TREES.items()
-        if room_of(module) not in WITHOUT_CODES
         for one in without_code(module, tree, PUBLIC, WITH_OWN)
     ]
     assert missing == []
-
-
-def test_rooms_with_codes_are_not_listed_as_rooms_without() -> None:
-    lacking = {
-        room_of(module)
-        for module, tree in TREES.items()
-        if any(without_code(module, tree, PUBLIC, WITH_OWN))
-    }
-    assert lacking == WITHOUT_CODES
 
 
 @pytest.mark.parametrize(
