@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.codes import coded, sentence
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.text import redacted
 
@@ -105,7 +106,7 @@ def _redacted_errors() -> Iterator[None]:
     try:
         yield
     except KafkaSinkError as error:
-        error.args = (redacted(error),)
+        error.args = (coded(redacted(sentence(error)), error.code),)
         raise error from None
 
 

@@ -19,6 +19,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.codes import code_of, coded, sentence
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.model import format_address
 from spark_kafka_sink.columns.positions import ColumnPositions
@@ -245,17 +246,23 @@ def _begun(options: SinkOptions) -> dict[str, Any]:
 
 
 def shortened(error: str) -> str:
-    """Return at most ``_MAX_ERROR_LENGTH`` characters of an error.
+    """Return at most ``_MAX_ERROR_LENGTH`` characters of an error, and its code.
 
     For a task's traceback, they include the reason: the last line that has the form of an error.
     """
     if len(error) <= _MAX_ERROR_LENGTH:
         return error
     error_lines = [line.strip() for line in error.splitlines() if _ERROR_LINE.match(line)]
-    if not error_lines or error_lines[-1] in error[:_MAX_ERROR_LENGTH]:
-        return error[:_MAX_ERROR_LENGTH]
-    reason = error_lines[-1][: _MAX_ERROR_LENGTH - _MIN_BEGINNING_LENGTH]
-    return f"{error[: _MAX_ERROR_LENGTH - len(reason) - len(_CUT)]}{_CUT}{reason}"
+    code = code_of(error[error.rindex(error_lines[-1]) :] if error_lines else error)
+    room = _MAX_ERROR_LENGTH - len(coded("", code))
+    return coded(_cut(sentence(error), [sentence(line) for line in error_lines], room), code)
+
+
+def _cut(error: str, error_lines: Sequence[str], room: int) -> str:
+    if not error_lines or error_lines[-1] in error[:room]:
+        return error[:room]
+    reason = error_lines[-1][: room - _MIN_BEGINNING_LENGTH]
+    return f"{error[: room - len(reason) - len(_CUT)]}{_CUT}{reason}"
 
 
 def application_of(environment: Mapping[str, str]) -> str | None:

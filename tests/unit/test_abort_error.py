@@ -39,3 +39,20 @@ def test_a_long_reason_leaves_room_for_the_beginning() -> None:
 def test_without_a_traceback_the_beginning_is_told(text: str) -> None:
     assert text.startswith(shortened(text)[:90])
     assert len(shortened(text)) == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("E: " + "x" * 900 + " [PKS-TXN-020]", "TXN-020"),
+        ("E: " + "x" * 900 + "\nmore words [PKS-TXN-020]", "TXN-020"),
+        (TRACEBACK.replace("is null", "is null [PKS-ROW-007]"), "ROW-007"),
+        (TRACEBACK.replace("is null", "x" * 900 + " [PKS-ROW-007]"), "ROW-007"),
+        ("AError: a [PKS-ROW-001]\n" + TRACEBACK.replace("is null", "[PKS-ROW-007]"), "ROW-007"),
+    ],
+)
+def test_a_long_error_keeps_its_code(text: str, code: str) -> None:
+    told = shortened(text)
+    assert told.endswith(f" [PKS-{code}]")
+    assert told.count("PKS-") == 1
+    assert len(told) <= 500

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaError
 from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -357,7 +358,8 @@ def test_texts_of_a_registrys_schema_neither_forge_nor_flood_errors(registry, sc
         )
     words = str(refused.value)
     assert words.isprintable()
-    assert len(words) < MOST_SHOWN + 10
+    assert len(sentence(words)) < MOST_SHOWN + 10
+    assert words.endswith(f" [PKS-{refused.value.code}]")
     assert refused.value.__cause__ is None
 
 
