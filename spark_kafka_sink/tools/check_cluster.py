@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.codes import coded, sentence
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     BootstrapError,
@@ -154,8 +155,8 @@ def _connection_results(
         try:
             admin.await_any([node], deadline_ms)
         except BootstrapError as error:
-            reason = str(error).removeprefix(f"no broker reachable: {node.address} (")
-            yield node, reason.removesuffix(")")
+            reason = sentence(error).removeprefix(f"no broker reachable: {node.address} (")
+            yield node, coded(reason.removesuffix(")"), error.code)
         else:
             yield node, None
 

@@ -31,7 +31,13 @@ from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from spark_kafka_sink.tools.check_cluster import Finding, Outcome, broker_addresses, write_record
+from spark_kafka_sink.tools.check_cluster import (
+    Finding,
+    Outcome,
+    bootstrap_addresses,
+    broker_addresses,
+    write_record,
+)
 from spark_kafka_sink.tools.checks import cluster_checks
 from tests.simulation.time import SimClock
 from tests.unit.scripted_network import Asked, LoseConnection, ScriptedNetwork, Silence
@@ -125,6 +131,15 @@ def test_rights_that_cannot_be_read_are_unknown() -> None:
     assert found["rights on topic flights"].outcome is Outcome.UNKNOWN
     assert found["topic letters"].outcome is Outcome.FAILED
     assert "broker:9092" in found["topic letters"].text
+
+
+def test_a_broker_that_refuses_connections() -> None:
+    broker = FailingBroker(0, LoseConnection)
+    broker.network.down.add(1)
+    with broker.admin as admin:
+        (found,) = bootstrap_addresses(admin, OPTIONS.producer.security, 1000)
+    assert (found.outcome, found.subject) == (Outcome.FAILED, "bootstrap broker:9092")
+    assert found.text == "Connection refused [PKS-CONNECT-001]"
 
 
 def test_a_login_that_brokers_reject_after_the_first_address() -> None:
