@@ -17,6 +17,7 @@ from random import Random, SystemRandom
 from types import TracebackType
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import BootstrapError, BrokerError, error_for_code
 from spark_kafka_sink.base.model import Node, format_address
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
@@ -618,7 +619,7 @@ class LocalKafka:
         try:
             response = admin.request(node, request, ask_until_ms)
         except (BootstrapError, BrokerError) as error:
-            return str(error)
+            return sentence(error)
         assert isinstance(response, MetadataResponse)
         return check(response)
 

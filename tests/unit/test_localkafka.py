@@ -148,8 +148,9 @@ UNKNOWN_TOPIC = 3
 class LateKafka(LocalKafka):
     """Needs 8 s to describe the topic and 8 s to create it, and never shows it."""
 
-    def __init__(self, log_file):
+    def __init__(self, log_file, down=frozenset()):
         super().__init__()
+        self._down = down
         self.clock = SimClock(0)
         self._clock = self.clock
         self._log_file = log_file
@@ -171,6 +172,7 @@ class LateKafka(LocalKafka):
 
     def _admin(self, broker_ids, request_timeout_ms=2_000):
         network = ScriptedNetwork({1: NODE}, self.clock, self._answer, OFFERED)
+        network.down.update(self._down)
         settings = DEFAULT_SETTINGS._replace(request_timeout_ms=60_000)
         rng = random.Random(1)
         return AdminClient([(NODE.host, NODE.port)], settings, network, self.clock, rng)
@@ -189,6 +191,14 @@ def test_one_timeout_for_all_requests(tmp_path):
     with pytest.raises(LocalKafkaError, match="topic t not ready within 20000 ms"):
         kafka.create_topic("t", timeout_ms=20_000)
     assert 20_000 <= kafka.clock.ms <= 20_100
+
+
+def test_a_broker_that_never_answers_has_the_code_of_local_brokers(tmp_path):
+    """Not that of an unreachable broker, whose remedies are for the options of a query."""
+    kafka = LateKafka(tmp_path / "broker.log", down={1})
+    with pytest.raises(LocalKafkaError, match="no broker reachable") as raised:
+        kafka._await(lambda answer: None, "Kafka", 20_000)
+    assert str(raised.value).endswith(" [PKS-LOCAL-010]")
 
 
 ISSUER = LocalOAuth("http://i/token", "http://i/jwks", "http://i", "kafka")
