@@ -37,6 +37,8 @@ class RefusedRowsError(KafkaSinkError, ValueError):
     >>> raise RefusedRowsError({3: "no customer id", 17: "unknown country"})
     """
 
+    code = "ROW-008"
+
     def __init__(self, rows: Mapping[int, str]) -> None:
         self.rows = {int(row): _encodable(str(reason)) for row, reason in rows.items()}
         shown = "; ".join(f"row {row}: {text}" for row, text in [*self.rows.items()][:3])

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.codes import coded
-from spark_kafka_sink.base.errors import BrokerError
+from spark_kafka_sink.base.errors import BrokerError, KafkaSinkError
 from spark_kafka_sink.base.text import printable
 
 if TYPE_CHECKING:
@@ -262,7 +262,12 @@ def producer_config(arguments: argparse.Namespace) -> ProducerConfig:
     return found.producer
 
 
-def confirmation(arguments: argparse.Namespace, refused: type[Exception]) -> Callable[[str], None]:
+_NOT_CONFIRMED = "TOOL-006"
+
+
+def confirmation(
+    arguments: argparse.Namespace, refused: type[KafkaSinkError]
+) -> Callable[[str], None]:
     """Return a function that asks on the terminal, and raises ``refused`` for a no.
 
     Stdout stays free for results.
@@ -272,9 +277,10 @@ def confirmation(arguments: argparse.Namespace, refused: type[Exception]) -> Cal
         if arguments.yes:
             return
         if not sys.stdin.isatty():
-            raise refused(f"{what}\nNothing was done: there is nobody to ask. --yes confirms")
+            text = f"{what}\nNothing was done: there is nobody to ask. --yes confirms"
+            raise refused(text, code=_NOT_CONFIRMED)
         print(f"{printable_lines(what)}\nGo on? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise refused("not confirmed, nothing was done")
+            raise refused("not confirmed, nothing was done", code=_NOT_CONFIRMED)
 
     return confirm

@@ -97,5 +97,5 @@ def test_reasons_of_interceptors_may_be_any_text(why: str, told: bytes) -> None:
 
 def test_an_error_with_such_a_reason_can_be_sent_to_the_driver() -> None:
     error = RefusedRowsError({3: "bad \udcff"})
-    assert str(error) == r"1 row(s) refused: row 3: bad \udcff"
+    assert str(error) == r"1 row(s) refused: row 3: bad \udcff [PKS-ROW-008]"
     assert error.rows == {3: r"bad \udcff"}

@@ -116,12 +116,12 @@ def test_a_dead_letter_fits_where_it_goes() -> None:
 def test_refused_rows_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(RefusedRowsError({3: "no id"})))
     assert error.rows == {3: "no id"}
-    assert str(error) == "1 row(s) refused: row 3: no id"
+    assert str(error) == "1 row(s) refused: row 3: no id [PKS-ROW-008]"
 
 
 def test_the_message_names_a_few_rows() -> None:
     text = str(RefusedRowsError(dict.fromkeys(range(1000), "bad")))
-    assert text == "1000 row(s) refused: row 0: bad; row 1: bad; row 2: bad"
+    assert text == "1000 row(s) refused: row 0: bad; row 1: bad; row 2: bad [PKS-ROW-008]"
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,11 @@ def names_in(module: str, tree: ast.Module) -> dict[str, Name]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {one.asname or one.name: (node.module, one.name) for one in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            given = re.fullmatch(r"type\[(\w+)\]", ast.unparse(node.annotation))
+            if given and given[1] in found:
+                found[node.arg] = found[given[1]]
     return found | {n.name: (module, n.name) for n in tree.body if isinstance(n, ast.ClassDef)}
 
 
@@ -142,6 +147,7 @@ def test_each_error_and_each_warning_has_a_code() -> None:
         ("raise ConfigError('x', code='OPTION-001')", 0),
         ("class Own(ConfigError):\n  code = 'OPTION-001'\nraise Own('x')", 0),
         ("class Own(ConfigError): pass\nraise Own('x')", 1),
+        ("def f(kind: type[ConfigError]):\n  raise kind('x')", 1),
         ("raise ValueError('x')", 0),
         ("logger.warning('x')", 1),
         ("self._log.error('x')", 1),

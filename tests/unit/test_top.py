@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.tools.command import confirmation
 from tests.unit.report_lines import HEALTHY, SLOW_BROKER
@@ -144,7 +145,7 @@ def test_what_is_confirmed_and_what_has_failed_is_shown_escaped(
 ) -> None:
     arguments = argparse.Namespace(yes=False)
     monkeypatch.setattr(sys, "stdin", Yes())
-    confirmation(arguments, ValueError)(f"two lines\n{BLOW}")
+    confirmation(arguments, ConfigError)(f"two lines\n{BLOW}")
     shown = capsys.readouterr().err
     assert shown.startswith("two lines\n\\x1b[2J")
     assert all(line.isprintable() for line in shown.splitlines())

@@ -145,7 +145,7 @@ def test_without_a_terminal_nothing_is_done(operated, monkeypatch, capsys):
     assert shown.out == ""
     assert "2 transaction(s) will be committed, 2 records visible" in shown.err
     assert "'p' stops with an error" in shown.err
-    assert "--yes" in shown.err
+    assert shown.err.endswith(" --yes confirms [PKS-TOOL-006]\n")
     assert operated.world.state("p.driver") == epoch
     assert operated.visible() == []
 
@@ -157,7 +157,8 @@ def test_any_answer_on_the_terminal_but_yes_is_no(operated, monkeypatch, capsys,
     is_yes = answer in ("y\n", "YES\n")
     assert run("resolve", "--json") == (0 if is_yes else 2)
     shown = capsys.readouterr()
-    words = "Go on? [y/N] " if is_yes else "pykafka-sink: not confirmed, nothing was done\n"
+    refusal = "pykafka-sink: not confirmed, nothing was done [PKS-TOOL-006]\n"
+    words = "Go on? [y/N] " if is_yes else refusal
     assert shown.err.endswith(words)
     assert not is_yes or json.loads(shown.out)["record"]["phase"] == "DONE"
     assert operated.visible() == ([A, B] if is_yes else [])
