@@ -5,7 +5,6 @@ python -m release.errors_document > docs/errors.md
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from spark_kafka_sink.base.codes import PREFIX
 from spark_kafka_sink.base.errors import ERRORS as KAFKA_ERRORS
 from spark_kafka_sink.base.errors import BrokerError, advice_for, transaction_advice_for
-from spark_kafka_sink.tools.explain import Area, Cause, read_areas
+from spark_kafka_sink.tools.explain import IN_TRANSACTION, Area, Cause, read_areas
 
 _HEAD = """\
 # Errors: message, cause, fix
@@ -23,22 +22,22 @@ For engineers with an error message. Errors, and warnings in the log, end with a
 
 In messages, `…` stands for names and numbers. The last line of an error is the one to read; the Python traceback above
 says where it was raised. If you have a symptom instead of a message, start with [troubleshooting](troubleshooting.md).
-The page is generated from `spark_kafka_sink/tools/codes/`; do not edit it.
+An area's **Verify** is for all its codes that have none of their own. The page is generated from
+`spark_kafka_sink/tools/codes/`; do not edit it.
 
 """  # noqa: E501
 _REST = Path(__file__).with_name("errors_rest.md")
-"""Messages of other programs, and messages that have no code yet."""
+"""Messages of other programs, which have no code."""
 
 
 def render() -> str:
     """Return the whole document."""
-    first, heading, rest = _REST.read_text(encoding="utf-8").partition("\n## Before the first task")
-    parts = [_HEAD, first]
+    parts = [_HEAD, _REST.read_text(encoding="utf-8")]
     for area in read_areas():
         causes = [cause for cause in area.causes if _is_shown(cause)]
         if causes:
             parts += _area(area, causes)
-    return "".join([*parts, heading, rest])
+    return "".join(parts)
 
 
 def _is_shown(cause: Cause) -> bool:
@@ -51,20 +50,32 @@ def _is_shown(cause: Cause) -> bool:
 
 
 def _area(area: Area, causes: list[Cause]) -> Iterator[str]:
-    yield f"\n## {area.name}: {area.title}\n\n{area.about}\n"
-    yield f"\nHow to verify, where a code says nothing else: {_joined(area.verify)}\n"
+    yield f"\n## {area.name}: {area.title}\n\n{area.about} **Verify:** {area.verify}\n"
+    advised: dict[str, str] = {}
     for cause in causes:
-        yield f"\n### {PREFIX}{cause.code}\n\n"
-        where = "In the log:\n\n" if cause.is_logged else ""
-        yield where + "".join(f"- {_quoted(one)}\n" for one in cause.messages) + "\n"
+        yield f"\n### {PREFIX}{cause.code}\n\n{_messages(cause)}\n"
         verify = "" if cause.verify == area.verify else f" **Verify:** {cause.verify}"
         # A brokers' error has its name in the message: "Brokers answer NAME" would repeat it.
         what = "" if cause.code.startswith("BROKER-") else f"{cause.cause} "
-        yield f"{what}**Fix:** {cause.fix}{verify}\n"
+        yield f"{what}**Fix:** {_fix(cause, advised)}{verify}\n"
 
 
-def _joined(text: str) -> str:
-    return text[0].lower() + text[1:] if re.match(r"[A-Z][a-z]", text) else text
+def _messages(cause: Cause) -> str:
+    where = "In the log: " if cause.is_logged else ""
+    if len(cause.messages) == 1:
+        return f"{where}{_quoted(cause.messages[0])}\n"
+    heading = f"{where.strip()}\n\n" if where else ""
+    return heading + "".join(f"- {_quoted(one)}\n" for one in cause.messages)
+
+
+def _fix(cause: Cause, advised: dict[str, str]) -> str:
+    """Return the fix. Advice that an earlier code has, too, becomes a link to that code."""
+    own, mark, shared = cause.fix.partition(IN_TRANSACTION)
+    first = advised.setdefault(shared, cause.code)
+    if not mark or first == cause.code:
+        return cause.fix
+    code = f"{PREFIX}{first}"
+    return f"{own}{mark}see [{code}](#{code.lower()})."
 
 
 def _quoted(message: str) -> str:

@@ -41,6 +41,8 @@ AREAS = (
 )
 """Files of ``codes/``, in the order of docs/errors.md."""
 
+IN_TRANSACTION = "In a transaction: "
+"""Comes before the part of a fix that is for transactions alone."""
 _BROKER = "broker"
 _LOG = "(log) "
 _CODE = re.compile(r"([A-Z]+)-(\d{3})(?!\d)")
@@ -103,10 +105,10 @@ def _broker_cause(error: KafkaErrorCode, verify: str) -> Cause:
     advice, in_transaction = advice_for(error), transaction_advice_for(error)
     fix = _as_sentence(advice) if advice else ""
     if in_transaction != advice:
-        fix += f" In a transaction: {in_transaction}."
+        fix += f" {IN_TRANSACTION}{in_transaction}."
     fix = fix.strip() or "The log of the broker that the message names has the reason."
     cause = f"Brokers answer {error.name}."
-    return Cause(broker_code(error), cause, False, (f"…: {error}…",), fix, verify)
+    return Cause(broker_code(error), cause, False, (str(error),), fix, verify)
 
 
 def _as_sentence(advice: str) -> str:

@@ -2,7 +2,6 @@
 
 import ast
 import pickle
-import re
 from importlib.util import find_spec
 
 import pytest
@@ -79,47 +78,6 @@ def test_the_expressions_are_those_of_the_code():
     assert f"spark.redaction.regex = {SUGGESTED_REGEX}\n" in TEXT
     conf = (REPOSITORY / "conf" / "secured.conf").read_text(encoding="utf-8")
     assert f" {SUGGESTED_REGEX}\n" in conf
-
-
-def texts_of_the_code():
-    """All texts in the package's code, one to a line; parts of one f-string apart."""
-    found = set()
-    for path in (REPOSITORY / "spark_kafka_sink").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.add(node.value)
-    return "\n".join(found)
-
-
-def messages():
-    """The first column of the rows about secured connections, without what is in angle brackets."""
-    text = (REPOSITORY / "docs" / "errors.md").read_text(encoding="utf-8")
-    section = text.split("\n## Secured connections\n")[1].split("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("| ")]
-    return [row.split(" | ")[0] for row in rows if not row.startswith(("| message", "| ---"))]
-
-
-# Words of brokers, and tables of codes that messages are made of.
-OF_OTHERS = (
-    "PLAIN: Authentication failed: Invalid username or password",
-    "SCRAM-SHA-512: Authentication failed during authentication",
-    "TOPIC_AUTHORIZATION_FAILED (29)",
-    "CLUSTER_AUTHORIZATION_FAILED (31)",
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED (53)",
-)
-
-
-def test_messages_are_word_for_word_those_of_the_code():
-    texts = texts_of_the_code()
-    missing = []
-    for message in messages():
-        quoted = re.findall(r"`([^`]+)`", message)
-        assert quoted, message
-        for part in (part for text in quoted for part in re.split(r"…|'|\[hidden\]|=", text)):
-            words = part.strip(" .,:;(")
-            if len(words) >= 12 and words not in texts and words not in OF_OTHERS:
-                missing.append(words)
-    assert missing == []
 
 
 # --- what other clients write ----------------------------------------------------------------------
