@@ -18,12 +18,12 @@ _HEAD = """\
 # Errors: message, cause, fix
 
 For engineers with an error message. Errors, and warnings in the log, end with a code: search this page for it, or run
-`pykafka-sink explain CODE`. A code never changes its meaning, so you can search logs for it and raise alarms by it.
+`pykafka-sink explain CODE`. A code keeps its meaning, so you can search logs and raise alarms by it. With a symptom
+instead of a message, start with [troubleshooting](troubleshooting.md).
 
-In messages, `…` stands for names and numbers. The last line of an error is the one to read; the Python traceback above
-says where it was raised. If you have a symptom instead of a message, start with [troubleshooting](troubleshooting.md).
-An area's **Verify** is for all its codes that have none of their own. The page is generated from
-`spark_kafka_sink/tools/codes/`; do not edit it.
+Read the last line of an error; the Python traceback above says where it was raised. In messages, `…` stands for names,
+numbers and further words. An area's **Verify** is for all its codes that have none of their own. The page is generated
+from `spark_kafka_sink/tools/codes/`; do not edit it.
 
 """  # noqa: E501
 _REST = Path(__file__).with_name("errors_rest.md")
@@ -61,7 +61,7 @@ def _area(area: Area, causes: list[Cause]) -> Iterator[str]:
 
 
 def _messages(cause: Cause) -> str:
-    where = "In the log: " if cause.is_logged else ""
+    where = "Log: " if cause.is_logged else ""
     if len(cause.messages) == 1:
         return f"{where}{_quoted(cause.messages[0])}\n"
     heading = f"{where.strip()}\n\n" if where else ""
