@@ -63,8 +63,8 @@ _CLAIMS = (
     ),
     Mutant(
         "transactions/client.py",
-        "                if silent:\n                    logger",
-        "                if False:\n                    logger",
+        "                if silent:\n                    warn(",
+        "                if False:\n                    warn(",
         _CUT_OFF,
     ),
     Mutant(
@@ -368,7 +368,12 @@ _RECORDS = (
 )
 
 _SESSION = (
-    Mutant("transactions/session.py", "raise ConfigError(_NO_CHECKPOINT)", "pass", _PROTOCOL),
+    Mutant(
+        "transactions/session.py",
+        'raise ConfigError(_NO_CHECKPOINT, code="TXN-014")',
+        "pass",
+        _PROTOCOL,
+    ),
     Mutant(
         "transactions/session.py",
         "        _in_use[key] += 1\n",
