@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Iterable
 
 PREFIX = "PKS-"
 _QUOTED = re.compile(r" ?\[PKS-([A-Z]+-\d{3})\]")
@@ -29,6 +30,13 @@ def coded(text: str, code: str) -> str:
             code = _QUOTED.findall(text)[0] if quoted else code
         text = _QUOTED.sub("", text)
     return f"{text} [{PREFIX}{code}]" if code else text
+
+
+def joined(texts: Iterable[str]) -> str:
+    """Return the texts in one. It has their code only if all have the same one."""
+    parts = [*texts]
+    whole = ", ".join(parts)
+    return whole if len({code_of(part) for part in parts}) == 1 else sentence(whole)
 
 
 def sentence(text: object) -> str:

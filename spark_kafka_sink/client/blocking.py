@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import Clock, ExponentialBackoff, RandomSource
+from spark_kafka_sink.base.codes import joined
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     BootstrapError,
@@ -281,7 +282,7 @@ class BlockingClient:
             f"{node.address} ({self._client.why_not_ready(node) or 'no answer yet'})"
             for node in nodes
         )
-        return BootstrapError(f"no broker reachable: {', '.join(reasons)}", code="CONNECT-001")
+        return BootstrapError(f"no broker reachable: {joined(reasons)}", code="CONNECT-001")
 
     def _timed_out(self, call: Call) -> BrokerError:
         name = type(call.request).__name__.removesuffix("Request")

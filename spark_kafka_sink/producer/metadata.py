@@ -16,6 +16,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.base.clock import ExponentialBackoff
+from spark_kafka_sink.base.codes import joined
 from spark_kafka_sink.base.errors import (
     KafkaErrorCode,
     UnsupportedVersionError,
@@ -431,7 +432,7 @@ class MetadataUpdater:
         """Back off, because all candidates do; record why, and ask bootstrap addresses next."""
         self._metadata.rebootstrap()
         reasons = [f"{node.address} ({self._client.last_failure(node)})" for node in nodes]
-        self.last_failure = f"no broker reachable: {', '.join(reasons)}"
+        self.last_failure = f"no broker reachable: {joined(reasons)}"
         self._metadata.failed_update(now_ms)
 
     def _until_usable_ms(self, nodes: list[Node], now_ms: int) -> int:

@@ -160,7 +160,7 @@ def resolve(text: str, option: str) -> str:
     """
     problem = reference_problem(text)
     if problem is not None:
-        raise _error(option, problem)
+        raise _error(option, problem, _MALFORMED)
 
     def value_of(match: re.Match[str]) -> str:
         reference = reference_of(match)
@@ -169,6 +169,9 @@ def resolve(text: str, option: str) -> str:
         return _READ[reference.provider](reference.path or "", reference.key, option)
 
     return REFERENCE.sub(value_of, text)
+
+
+_MALFORMED = "OPTION-005"
 
 
 def _error(option: str, problem: str, code: str = "AUTH-021") -> ConfigError:
@@ -203,14 +206,15 @@ def _from_properties(path: str, key: str, option: str) -> str:
 def _from_folder(path: str, name: str, option: str) -> str:
     """Return a file's text without the final line end that editors and ``echo`` add."""
     if Path(name).name != name:
-        raise _error(option, f"'{name}' is not the name of a file in {path}, but a path")
+        problem = f"'{name}' is not the name of a file in {path}, but a path"
+        raise _error(option, problem, _MALFORMED)
     file = _located(path, option) / name
     try:
         return file.read_bytes().decode("utf-8").rstrip("\r\n")
     except OSError as error:
         raise _unreadable(option, file, error) from None
     except UnicodeDecodeError:
-        raise _error(option, f"{file} is not in UTF-8") from None
+        raise _error(option, f"{file} is not in UTF-8", "AUTH-020") from None
 
 
 def _located(path: str, option: str) -> Path:

@@ -30,6 +30,7 @@ from spark_kafka_sink.client.blocking import (
 )
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
+from spark_kafka_sink.protocol.messages.client import ApiVersionsResponse
 from spark_kafka_sink.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -191,6 +192,16 @@ class TestUnreachable:
             "[PKS-CONNECT-001]"
         )
         assert world.clock.ms == 5_000
+
+    def test_unlike_reasons_have_the_code_of_unreachable_brokers(self):
+        world = World(down=[-2], bootstrap=(BOOT, BOOT_2))
+        world.network._api_versions = lambda: ApiVersionsResponse(42)  # INVALID_REQUEST
+        with pytest.raises(BootstrapError) as raised:
+            world.metadata(deadline_ms=5_000)
+        assert str(raised.value) == (
+            "no broker reachable: boot:100 (ApiVersions: INVALID_REQUEST (42)), "
+            "boot:99 (Connection refused) [PKS-CONNECT-001]"
+        )
 
     def test_one_living_address_is_enough(self):
         world = World(cluster(), down=[-1], bootstrap=(BOOT, BOOT_2))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from release.errors_document import render
-from spark_kafka_sink.base.codes import code_of, coded, sentence, warn
+from spark_kafka_sink.base.codes import code_of, coded, joined, sentence, warn
 from spark_kafka_sink.base.errors import (
     BrokerError,
     ConfigError,
@@ -248,6 +248,19 @@ def test_a_text_has_one_code_at_its_end(text: str, code: str, whole: str) -> Non
     assert code_of(whole) == whole.partition("[PKS-")[2].strip("]")
     assert sentence(whole) == sentence(text)
     assert "PKS" not in sentence(text)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "whole"),
+    [
+        (["a (refused)", "b (refused)"], "a (refused), b (refused) [PKS-CONNECT-001]"),
+        (["a (x [PKS-TLS-012])", "b (x [PKS-TLS-012])"], "a (x), b (x) [PKS-TLS-012]"),
+        (["a (x [PKS-TLS-012])", "b (refused)"], "a (x), b (refused) [PKS-CONNECT-001]"),
+        (["a (x [PKS-TLS-012])", "b (y [PKS-TLS-007])"], "a (x), b (y) [PKS-CONNECT-001]"),
+    ],
+)
+def test_unlike_causes_have_the_code_of_the_whole(reasons: list[str], whole: str) -> None:
+    assert coded(joined(reasons), "CONNECT-001") == whole
 
 
 @pytest.mark.parametrize(

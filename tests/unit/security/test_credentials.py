@@ -353,6 +353,7 @@ def refused(text):
 def test_references_that_are_wrong_are_told_without_showing_them(text):
     assert refused(text).startswith(f"{OPTION}: it holds a reference ")
     assert FORMS in refused(text)
+    assert refused(text).endswith(" [PKS-OPTION-005]")
 
 
 @pytest.fixture
@@ -390,13 +391,16 @@ def test_what_is_missing_is_told_with_where_it_was_looked_for(place):
         (f"${{dir:{place}:no}}", f"cannot read {place}/no: No such file or directory"),
         (f"${{file:{place}:a}}", f"cannot read {place}: Is a directory"),
         (f"${{dir:{place}:../tls.key}}", "is not the name of a file"),
+        ("${env:NO_SUCH}", "[PKS-AUTH-021]"),
+        (f"${{dir:{place}:no}}", "[PKS-OPTION-021]"),
+        (f"${{dir:{place}:../tls.key}}", "[PKS-OPTION-005]"),
     ):
         for expected in words:
             assert expected in refused(text)
     bad = place / "bad"
     bad.write_bytes(b"password=marked-secret\xfc\n")
     assert f"{bad}, line 1: not in UTF-8" in refused(f"${{file:{bad}:password}}")
-    assert f"{bad} is not in UTF-8" in refused(f"${{dir:{place}:bad}}")
+    assert f"{bad} is not in UTF-8 [PKS-AUTH-020]" in refused(f"${{dir:{place}:bad}}")
     bad.write_text("password=marked-secret\\u1")
     assert f"{bad}, line 1: \\u without" in refused(f"${{file:{bad}:password}}")
 
