@@ -157,7 +157,7 @@ def _check_named(identity: WriteIdentity, write_id: str, earlier: WriteIdentity)
             f"transactional.id.prefix '{identity.prefix}': {before} was for {_topic(earlier)}. A "
             "write.id is for one topic: give this write a write.id of its own, or a "
             "transactional.id.prefix of its own",
-            code=_TWO_WRITES,
+            code="TXN-030",
         )
     if None not in (identity.query_id, earlier.query_id) and identity.query_id != earlier.query_id:
         raise ConfigError(

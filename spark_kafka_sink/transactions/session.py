@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Any
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -231,8 +232,8 @@ def abort_unit(options: SinkOptions, planned: DriverToken | None = None) -> str:
     except KafkaSinkError as error:
         # Spark has the original failure, which this failure must not replace.
         return (
-            f"open transactions could not be aborted ({error}): readers may wait for them for "
-            "kafka.transaction.timeout.ms, or until this query or job is started again"
+            f"open transactions could not be aborted ({sentence(error)}): readers may wait for "
+            "them for kafka.transaction.timeout.ms, or until this query or job is started again"
         )
     if decision is not None and decision.owner.driver_id != driver.driver_id:
         return f"nothing was done: {decision.owner.since()} has taken over"

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
 import spark_kafka_sink
-from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.base.errors import BootstrapError, ConfigError, KafkaSinkError
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import frames, planning
@@ -237,6 +237,16 @@ class TestExactlyOnce:
             note == "nothing was done: a later write of this process has taken over [PKS-TXN-015]"
         )
         assert aborted == [TOKEN, TOKEN]
+
+    def test_what_cannot_be_aborted_does_not_give_its_code_to_the_failure(self, monkeypatch):
+        class Unreachable:
+            def abort(self, driver, planned):
+                raise BootstrapError("no broker reachable", code="CONNECT-001")
+
+        monkeypatch.setattr(session, "_protocol", lambda options: Unreachable())
+        note = session.abort_unit(SinkOptions.parse(EXACTLY_ONCE), TOKEN)
+        assert note.startswith("open transactions could not be aborted (no broker reachable): ")
+        assert "PKS-" not in note
 
     def test_what_a_micro_batch_may_not_follow_is_refused_before_rows_are_written(
         self, monkeypatch
@@ -546,8 +556,9 @@ class TestWhatAProcessRemembers:
         calls.begin(self.NAMED)
         calls.finish(self.NAMED)
         calls.check_dropped(self.NAMED._replace(write_id="other", topic="elsewhere"))
-        with pytest.raises(ConfigError, match="is for topic 'elsewhere'"):
+        with pytest.raises(ConfigError, match="is for topic 'elsewhere'") as refused:
             calls.check_dropped(self.NAMED._replace(topic="elsewhere", execution_id="2"))
+        assert refused.value.code == "TXN-030", "as if another process had written it"
 
     def test_an_earlier_number_in_one_call_is_a_repetition(self, calls):
         calls.finish(self.NAMED)
