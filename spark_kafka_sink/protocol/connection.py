@@ -55,6 +55,11 @@ class SaslClient(Protocol):
         """The mechanism's name on the wire, for SaslHandshake."""
         ...
 
+    @property
+    def configured(self) -> str:
+        """The value of kafka.sasl.mechanism. AWS_MSK_IAM is OAUTHBEARER on the wire."""
+        ...
+
     def initial_response(self) -> bytes:
         """Return the first message to the broker."""
         ...
@@ -198,7 +203,7 @@ _TICKET = (
     "the KDC and of the broker may differ by 5 minutes only (NTP); the broker must have the KDC's "
     "key of its principal, whose first part is kafka.sasl.kerberos.service.name"
 )
-# Mechanism -> code and advice.
+# kafka.sasl.mechanism -> code and advice.
 _REJECTED = {
     "PLAIN": ("AUTH-009", _USER_AND_PASSWORD),
     "SCRAM-SHA-256": ("AUTH-009", _USER_AND_PASSWORD),
@@ -286,7 +291,7 @@ class Authentication:
         """
         sasl_client = self._current()
         if response.error_code:
-            raise _authentication_error(sasl_client.mechanism, response)
+            raise _authentication_error(sasl_client.configured, response)
         message = sasl_client.evaluate_challenge(response.auth_bytes)
         if message is not None:
             return SaslAuthenticateRequest(message)

@@ -221,7 +221,7 @@ class AwsLogin:
         region = region_of(host) or region_of_environment()
         if region is None:
             raise no_region(host)
-        return OAuthBearerSaslClient(self._keeper(region).token(), {})
+        return OAuthBearerSaslClient(self._keeper(region).token(), {}, "AWS_MSK_IAM")
 
     def credentials_version(self) -> None:
         """Return None: tokens are renewed, not replaced from outside."""

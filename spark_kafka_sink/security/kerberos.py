@@ -120,7 +120,7 @@ class GssapiSaslClient:
     The first message requests a ticket from the KDC if there is none for this broker yet.
     """
 
-    mechanism = MECHANISM
+    configured = mechanism = MECHANISM
 
     def __init__(self, context: Callable[[], Any]) -> None:
         self._make_context = context

@@ -78,7 +78,7 @@ NUL = "\0"
 class PlainSaslClient:
     """Authentication with PLAIN: name and password in clear text."""
 
-    mechanism = "PLAIN"
+    configured = mechanism = "PLAIN"
 
     def __init__(self, username: str, password: Secret) -> None:
         if NUL in username or NUL in password.reveal():
@@ -157,7 +157,7 @@ class ScramSaslClient:
     def __init__(
         self, mechanism: str, user: ScramUser, nonce: Callable[[], str] = new_nonce
     ) -> None:
-        self.mechanism = mechanism
+        self.configured = self.mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._user = user
         self._nonce = nonce()
@@ -269,11 +269,15 @@ class OAuthBearerSaslClient:
     """Authentication with one token.
 
     extensions: of the JAAS options ``extension_<key>``, checked
+    configured: the value of kafka.sasl.mechanism
     """
 
     mechanism = "OAUTHBEARER"
 
-    def __init__(self, token: Secret, extensions: Mapping[str, str]) -> None:
+    def __init__(
+        self, token: Secret, extensions: Mapping[str, str], configured: str = "OAUTHBEARER"
+    ) -> None:
+        self.configured = configured
         if not _TOKEN.fullmatch(token.reveal()):
             raise AuthenticationError(
                 "the token cannot be sent: it may hold letters, digits and - . _ ~ + / only, and "

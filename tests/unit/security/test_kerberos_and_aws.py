@@ -464,6 +464,7 @@ class TestLogin:
         aws.login(1_000, [IRELAND, IRELAND.replace("b-1", "b-2")])
         assert signer.calls == [("default", "eu-west-1")]
         assert aws.mechanism == aws.create_sasl_client(IRELAND).mechanism == "OAUTHBEARER"
+        assert aws.create_sasl_client(IRELAND).configured == "AWS_MSK_IAM"
         assert first_message(aws, IRELAND) == "n,,\x01auth=Bearer t0ken-1\x01\x01"
         # A broker that was not known beforehand.
         with pytest.raises(CredentialsUnavailableError):

@@ -305,7 +305,7 @@ class Rounds:
     """A conversation of two rounds: each message of the broker has an answer, but the last."""
 
     def __init__(self, messages=(b"first" + PASSWORD, b"second")):
-        self.mechanism = "SCRAM-SHA-256"
+        self.configured = self.mechanism = "SCRAM-SHA-256"
         self.challenges = []
         self._messages = iter(messages)
 
@@ -509,6 +509,15 @@ def test_what_a_refusal_may_mean(mechanism, parts):
     assert isinstance(error, AuthenticationError)
     for part in (mechanism, "invalid credentials", *parts):
         assert part in str(error)
+
+
+def test_a_refused_login_of_aws_is_not_one_of_a_token_issuer():
+    """AWS_MSK_IAM is OAUTHBEARER on the wire."""
+    dialogue = Dialogue().at_messages()
+    dialogue.conversations[-1].configured = "AWS_MSK_IAM"
+    told = dialogue.refuses(failed("Access denied"))
+    assert told.startswith("AWS_MSK_IAM: Access denied: check the AWS credentials, ")
+    assert told.endswith(" [PKS-AUTH-029]")
 
 
 @pytest.mark.parametrize("error_name", ["UNKNOWN_SERVER_ERROR", "COORDINATOR_NOT_AVAILABLE"])
