@@ -46,9 +46,7 @@ def aborted(facts: Facts) -> Iterator[Finding]:
         yield Finding("stopped", "stopped", text, "", 1.0, True)
     elif number:
         title = f"{count(number)} batches were aborted" if number > 1 else "aborted"
-        note = (
-            facts.line.get("note") or "Spark gave up; what it wrote again since is in other lines"
-        )
+        note = facts.line.get("note") or "Spark gave up. Batches that it wrote again have new lines"
         error = facts.line.get("error")
         text = f"{note}. {error}" if error else f"{note}."
         advice = (

@@ -288,7 +288,7 @@ _MOST_OUTLIERS = 8
 def _outlier(ms: float, line: Line, median_ms: float) -> str:
     name = batch_name(line)
     times = f", {ms / median_ms:,.0f} times the median" if median_ms else ""
-    why = _why(line_findings(line)) or f"most of it {escape(largest_part(line))}"
+    why = _why(line_findings(line)) or f"Most of it: {escape(largest_part(line))}."
     when = unbroken(f"{moment(line['time_ms'])} UTC: {duration(ms)}{times}.")
     return f"<li><b>{unbroken(name)}</b>, {when} {why}</li>"
 
