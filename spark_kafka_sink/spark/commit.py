@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.codes import coded, warn
+from spark_kafka_sink.base.codes import code_of, coded, warn
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
@@ -305,7 +305,8 @@ def report_abort(
     if was_stopped(line):
         _log(logging.INFO, text, line)
     else:
-        _log(logging.WARNING, text, line, "DELIVERY-006")
+        # The note may quote another error, which is not the cause.
+        _log(logging.WARNING, text, line, code_of(line.get("error")) or "DELIVERY-006")
     _write_outputs(outputs, line)
 
 

@@ -341,8 +341,9 @@ def test_an_abort_in_the_log_has_note_and_error_in_one_line(logged):
     ]
 
 
-def test_an_abort_in_the_log_has_the_code_of_its_cause(logged):
-    report_abort([], 5, NOWHERE, note="n", error="TopicError: no topic [PKS-TOPIC-001]")
+@pytest.mark.parametrize("note", ["n", "nothing was done: another has taken over [PKS-TXN-015]"])
+def test_an_abort_in_the_log_has_the_code_of_its_cause(note, logged):
+    report_abort([], 5, NOWHERE, note=note, error="TopicError: no topic [PKS-TOPIC-001]")
     (text,) = logged.messages
     assert text.endswith(" TopicError: no topic [PKS-TOPIC-001]")
 
