@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -31,7 +30,8 @@ def end_at_ctrl_c(job: str) -> None:
     """
 
     def end(number: int, frame: FrameType | None) -> None:
-        print(f"{job}: interrupted", file=sys.stderr, flush=True)
+        # Not print: the signal may have interrupted a write to the same file.
+        os.write(2, f"{job}: interrupted\n".encode())
         os._exit(_EXIT_INTERRUPTED)  # the JVM ends when its standard input does
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
