@@ -209,14 +209,13 @@ class Instant(NamedTuple):
     """point: of ``crash_points``, reached for the ``nth`` time by some task, or "share" of the rows.
 
     after: so many micro-batches are committed by then
-    is_held: some task is held; else, at a share of the rows, whatever runs goes on
+    share: of the rows, in the log; no task is held at it
     """
 
     point: str
     nth: int
     after: int
     share: float
-    is_held: bool
 
     def __str__(self):
         if self.point == "share":
@@ -227,17 +226,16 @@ class Instant(NamedTuple):
 
 
 def choose(rng, job, guarantee, of_tasks_only):
-    """Any instant; of_tasks_only: while a task runs."""
+    """Any instant; of_tasks_only: at which a task is held."""
     points = _POINTS
     if guarantee == EXACTLY_ONCE:
         points = (*_POINTS, *_POINTS, *_WITH_TRANSACTIONS)
     if of_tasks_only:
-        points = tuple(point for point in points if not point.startswith("commit."))
+        points = tuple(point for point in points if point.startswith("task."))
     point = rng.choice(points)
     nth = rng.randint(1, _MOST_ARROW_BATCHES[job]) if point == "task.written" else 1
     after = rng.randrange(MICRO_BATCHES - 1) if job == "stream" and point != "share" else 0
-    is_held = of_tasks_only or point != "share"
-    return Instant(point, nth, after, rng.uniform(0.03, _LAST_SHARE), is_held)
+    return Instant(point, nth, after, rng.uniform(0.03, _LAST_SHARE))
 
 
 class Held(NamedTuple):
@@ -250,11 +248,8 @@ class Held(NamedTuple):
 def await_instant(application, instant, topic, is_over):
     """Wait for it. None if the job has ended before."""
     if instant.point == "share":
-        if not _is_share_written(application, instant.share, topic, is_over):
-            return None
-        if not instant.is_held:
-            return Held(None, None)
-        return _hold(application, Trap("task.written", HOLD), is_over)
+        is_written = _is_share_written(application, instant.share, topic, is_over)
+        return Held(None, None) if is_written else None
     if not _until(lambda: application.committed(topic) >= instant.after, is_over):
         return None
     return _hold(application, Trap(instant.point, HOLD, instant.nth), is_over)
