@@ -158,12 +158,13 @@ def explain(decision: Decision, prefix: str) -> str:
     )
 
 
+_CODES = {Phase.DONE: "TXN-024", Phase.VOID: "TXN-019", Phase.PARTIAL: "TXN-020"}
+_CANNOT_BE_KNOWN = "TXN-023"
+
+
 def code_of_outcome(decision: Decision) -> str:
     """Return the code of an error that ``explain`` describes."""
-    if decision.phase is Phase.DONE:
-        return "TXN-024"
-    codes = {Phase.VOID: "TXN-019", Phase.PARTIAL: "TXN-020", Phase.UNKNOWN: "TXN-023"}
-    return codes[decision.phase]
+    return _CODES.get(decision.phase, _CANNOT_BE_KNOWN)
 
 
 def _abbreviate(numbers: Sequence[int]) -> str:
