@@ -61,11 +61,13 @@ class SecretUrl(Secret):
 
     def parts(self) -> set[str]:
         """Return user and password together, the password, and what follows the path."""
+        from urllib.parse import unquote  # a write without a registry does not pay for it
+
         rest = self._text.partition("://")[2] or self._text
         # Everything up to the last @ may be a password with an unescaped / ? or #.
         user_info, _, rest = rest.rpartition("@")
         password = user_info.partition(":")[2]
-        return {user_info, password, *re.split("[?#]", rest)[1:]} - {""}
+        return {user_info, password, unquote(password), *re.split("[?#]", rest)[1:]} - {""}
 
 
 _ALIVE: WeakValueDictionary[int, Secret] = WeakValueDictionary()

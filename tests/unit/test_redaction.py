@@ -34,6 +34,7 @@ def test_any_text_is_kept_compared_and_pickled_and_is_in_no_representation(text)
     [
         ("http://registry:8081/apis", set()),
         ("https://me:pa/ss@w?d@registry:8081/apis", {"me:pa/ss@w?d", "pa/ss@w?d"}),
+        ("https://me:pa%2Fssword@registry/", {"me:pa%2Fssword", "pa%2Fssword", "pa/ssword"}),
         ("https://registry/apis?key=marked", {"key=marked"}),
         ("${env:REGISTRY}", set()),
     ],
