@@ -158,7 +158,7 @@ def main() -> int:
                     kafka, spark, point, arguments.pairs, arguments.parquet
                 )
             print(_line(point.name, kept[point.name]), flush=True)
-            harness.save(name, {"kafka": kafka.version, "spark_conf": conf, "points": kept})
+            harness.save_points(name, kafka.version, conf, kept)
     return 0
 
 

@@ -233,10 +233,7 @@ def main() -> int:
                 rounds = measure(kafka, point, frame, count, arguments.pairs, folder)
             points[point.name] = summary(rounds, count)
             print(table({point.name: points[point.name]}).splitlines()[-1], flush=True)
-            harness.save(
-                arguments.output,
-                {"kafka": kafka.version, "spark_conf": JOBS_CONF, "points": points},
-            )
+            harness.save_points(arguments.output, kafka.version, JOBS_CONF, points)
     print(table(points))
     return 0
 

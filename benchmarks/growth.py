@@ -16,7 +16,7 @@ import statistics
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyspark import StorageLevel
@@ -140,7 +140,7 @@ def main() -> int:
                 if str(number) in points.setdefault(axis, {}):
                     continue
                 few = max(load.tasks, int(load.rows * arguments.scale))
-                load = Load(**{**asdict(load), "rows": few})
+                load = replace(load, rows=few)
                 with harness.spark_session(**JOBS_CONF) as spark:
                     rounds = measure_load(kafka, spark, load, arguments.pairs)
                 points[axis][str(number)] = {
@@ -151,10 +151,7 @@ def main() -> int:
                 print(
                     table({axis: {number: points[axis][str(number)]}}).splitlines()[-1], flush=True
                 )
-                harness.save(
-                    arguments.output,
-                    {"kafka": kafka.version, "spark_conf": JOBS_CONF, "points": points},
-                )
+                harness.save_points(arguments.output, kafka.version, JOBS_CONF, points)
     print(table(points))
     return 0
 

@@ -111,6 +111,11 @@ def save(name: str, result: Mapping[str, Any]) -> Path:
     return path
 
 
+def save_points(name: str, kafka_version: str, conf: Mapping[str, str], points: Any) -> None:
+    """Write the points that were measured so far, so that a run may be interrupted."""
+    save(name, {"kafka": kafka_version, "spark_conf": dict(conf), "points": points})
+
+
 def load(name: str) -> dict[str, Any]:
     """Return what ``save`` wrote; empty if the file does not exist."""
     path = RESULTS / f"{name}.json"

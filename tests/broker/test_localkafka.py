@@ -694,6 +694,16 @@ def test_a_word_precedes_a_download_and_a_wait_for_one(cache, mirror):
     assert shown == [waits, "Downloading org.example:thing:1.0"]
 
 
+def run_python(code):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
 def test_a_download_that_cannot_be_stored_names_the_cache_folder(cache):
     """A limit for the size of files stands for a disk that is full."""
     code = (
@@ -701,13 +711,7 @@ def test_a_download_that_cannot_be_stored_names_the_cache_folder(cache):
         "tempfile.gettempdir(); "  # Python looks once for a folder that takes files
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); sys.exit(main(['broker']))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    done = run_python(code)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         f"pykafka-sink: the cache folder {cache} cannot be written (File too large): set "
@@ -724,13 +728,7 @@ def test_a_disk_that_is_full_during_a_download_names_the_cache_folder(cache, mir
         "module = jars.MavenModule('org.example', 'thing', '1.0'); "
         "jars.fetch_archive(jars.Archive(module, 'all', 'tar.gz'), 'a', 'an archive')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    done = run_python(code)
     assert done.stderr.splitlines()[-1] == (
         f"spark_kafka_sink.localkafka.errors.LocalKafkaError: the cache folder {cache} cannot be "
         f"written (File too large): set {CACHE_VARIABLE} to a folder that can [PKS-LOCAL-005]"
