@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -200,6 +201,8 @@ def test_ctrl_c_while_spark_starts_ends_a_job_with_one_line(tmp_path, program, u
             env={**os.environ, **environment},
             cwd=REPOSITORY,
             start_new_session=True,
+            # What a shell starts in the background ignores Ctrl-C, and so would the job.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
 
     def has_ended():
