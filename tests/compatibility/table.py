@@ -101,6 +101,8 @@ Central; up to 3.0 they ran with ZooKeeper, then without.
   kills;
 - topic creation: `topic.creation.enable`. Before Kafka 2.4 with numbers of partitions and replicas,
   as those brokers have no defaults for it;
+- rows that brokers reject: since Kafka 2.4 brokers name them; with older brokers the sink halves the batch until a row
+  is alone;
 - transactions: exactly-once's own, committed, aborted, and finished by the next driver after the
   broker was killed;
 - operators' commands: `pykafka-sink transactions`.
