@@ -2,8 +2,8 @@
 
 ::
 
-    @dataclass(slots=True)
-    class CreatableTopicConfig:
+    @message(slots=True)
+    class CreatableTopicConfig(Struct):
         name: str = wire(STRING)
         value: str | None = wire(STRING, nullable="0+")
 
@@ -17,12 +17,15 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
+from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.protocol import types as t
 
 _ALWAYS_ABSENT = (1, 0)
+M = TypeVar("M")
 
 
 class WireField(NamedTuple):
@@ -35,7 +38,38 @@ class WireField(NamedTuple):
     ignorable: bool
 
 
-class Message:
+class Struct:
+    """Base of messages and their parts. All share one ``__eq__`` and one ``__repr__``."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return _values(self) == _values(other)
+
+    def __repr__(self) -> str:
+        values = (f"{name}={value!r}" for name, value in _values(self).items())
+        return f"{type(self).__qualname__}({', '.join(values)})"
+
+
+def _values(struct: Any) -> dict[str, Any]:
+    return {field.name: getattr(struct, field.name) for field in dataclasses.fields(struct)}
+
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+
+    @dataclass_transform()
+    def message(*, slots: bool) -> Callable[[type[M]], type[M]]:
+        """Make a dataclass of a message or of a part of one."""
+
+else:
+    # To compile __eq__ and __repr__ of each class took half of the time of loading the messages.
+    message = partial(dataclass, repr=False, eq=False)
+
+
+class Message(Struct):
     """Base of requests and responses, with the API's version table."""
 
     __slots__ = ()
@@ -55,9 +89,6 @@ class Request(Message):
     __slots__ = ()
     response_type: ClassVar[type[Message]]
     throttled_from: ClassVar[int] = 0
-
-
-M = TypeVar("M")
 
 
 def wire(

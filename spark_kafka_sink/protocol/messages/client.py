@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.protocol.schema import Message, Request, wire
+from spark_kafka_sink.protocol.schema import Message, Request, Struct, message, wire
 from spark_kafka_sink.protocol.types import (
     BOOL,
     BYTES,
@@ -20,28 +19,28 @@ from spark_kafka_sink.protocol.types import (
 )
 
 
-@dataclass(slots=True)
-class ApiVersion:
+@message(slots=True)
+class ApiVersion(Struct):
     api_key: int = wire(INT16)
     min_version: int = wire(INT16)
     max_version: int = wire(INT16)
 
 
-@dataclass(slots=True)
-class SupportedFeatureKey:
+@message(slots=True)
+class SupportedFeatureKey(Struct):
     name: str = wire(STRING)
     min_version: int = wire(INT16)
     max_version: int = wire(INT16)
 
 
-@dataclass(slots=True)
-class FinalizedFeatureKey:
+@message(slots=True)
+class FinalizedFeatureKey(Struct):
     name: str = wire(STRING)
     max_version_level: int = wire(INT16)
     min_version_level: int = wire(INT16)
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class ApiVersionsResponse(Message):
     api_key = 18
     min_version = 0
@@ -61,7 +60,7 @@ class ApiVersionsResponse(Message):
     zk_migration_ready: bool = wire(BOOL, "3+", tag=3, ignorable=True)
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class ApiVersionsRequest(Request):
     """ApiVersions (18): the API versions of a broker. Versions 0-5; KIP-35, KIP-511, KIP-584.
 
@@ -81,7 +80,7 @@ class ApiVersionsRequest(Request):
     node_id: int = wire(INT32, "5+", default=-1, ignorable=True)
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class SaslHandshakeResponse(Message):
     """The response to SaslHandshake.
 
@@ -97,7 +96,7 @@ class SaslHandshakeResponse(Message):
     mechanisms: list[str] = wire(ArrayOf(TEXT))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class SaslHandshakeRequest(Request):
     """SaslHandshake (17): the mechanism that authenticates a connection. Version 1.
 
@@ -113,7 +112,7 @@ class SaslHandshakeRequest(Request):
     mechanism: str = wire(STRING)
 
 
-@dataclass(slots=True, repr=False)
+@message(slots=True)
 class SaslAuthenticateResponse(Message):
     """The response to SaslAuthenticate.
 
@@ -137,7 +136,7 @@ class SaslAuthenticateResponse(Message):
         )
 
 
-@dataclass(slots=True, repr=False)
+@message(slots=True)
 class SaslAuthenticateRequest(Request):
     """SaslAuthenticate (36): one message of a SASL conversation. Versions 0-2.
 
@@ -161,7 +160,7 @@ NO_INSTANCE = UUID(int=0)
 """A client sends it while it has no instance id; the broker assigns one."""
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class GetTelemetrySubscriptionsResponse(Message):
     api_key = 71
     min_version = 0
@@ -179,7 +178,7 @@ class GetTelemetrySubscriptionsResponse(Message):
     requested_metrics: list[str] = wire(ArrayOf(STRING))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class GetTelemetrySubscriptionsRequest(Request):
     """GetTelemetrySubscriptions (71): the metrics that brokers request. Version 0; KIP-714.
 
@@ -195,7 +194,7 @@ class GetTelemetrySubscriptionsRequest(Request):
     client_instance_id: UUID = wire(UUID_TYPE)
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class PushTelemetryResponse(Message):
     api_key = 72
     min_version = 0
@@ -206,7 +205,7 @@ class PushTelemetryResponse(Message):
     error_code: int = wire(INT16)
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class PushTelemetryRequest(Request):
     """PushTelemetry (72): metrics of this client, as OTLP's MetricsData. Version 0; KIP-714."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.protocol.schema import Message, Request, wire
+from spark_kafka_sink.protocol.schema import Message, Request, Struct, message, wire
 from spark_kafka_sink.protocol.types import (
     BOOL,
     FLOAT64,
@@ -24,32 +23,32 @@ READ_COMMITTED = 1
 Source: ``IsolationLevel``."""
 
 
-@dataclass(slots=True)
-class EpochEndOffset:
+@message(slots=True)
+class EpochEndOffset(Struct):
     epoch: int = wire(INT32, "12+", default=-1)
     end_offset: int = wire(INT64, "12+", default=-1)
 
 
-@dataclass(slots=True)
-class LeaderIdAndEpoch:
+@message(slots=True)
+class LeaderIdAndEpoch(Struct):
     leader_id: int = wire(INT32, "12+", default=-1)
     leader_epoch: int = wire(INT32, "12+", default=-1)
 
 
-@dataclass(slots=True)
-class SnapshotId:
+@message(slots=True)
+class SnapshotId(Struct):
     end_offset: int = wire(INT64, default=-1)
     epoch: int = wire(INT32, default=-1)
 
 
-@dataclass(slots=True)
-class AbortedTransaction:
+@message(slots=True)
+class AbortedTransaction(Struct):
     producer_id: int = wire(INT64, "4+")
     first_offset: int = wire(INT64, "4+")
 
 
-@dataclass(slots=True)
-class PartitionData:
+@message(slots=True)
+class PartitionData(Struct):
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
     high_watermark: int = wire(INT64)
@@ -65,13 +64,13 @@ class PartitionData:
     records: Records | None = wire(RECORDS, nullable="0+")
 
 
-@dataclass(slots=True)
-class FetchableTopicResponse:
+@message(slots=True)
+class FetchableTopicResponse(Struct):
     topic: str = wire(STRING, "0-12", ignorable=True)
     partitions: list[PartitionData] = wire(ArrayOf(PartitionData))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class FetchResponse(Message):
     api_key = 1
     min_version = 4
@@ -84,8 +83,8 @@ class FetchResponse(Message):
     responses: list[FetchableTopicResponse] = wire(ArrayOf(FetchableTopicResponse))
 
 
-@dataclass(slots=True)
-class FetchPartition:
+@message(slots=True)
+class FetchPartition(Struct):
     partition: int = wire(INT32)
     current_leader_epoch: int = wire(INT32, "9+", default=-1, ignorable=True)
     fetch_offset: int = wire(INT64)
@@ -94,19 +93,19 @@ class FetchPartition:
     partition_max_bytes: int = wire(INT32)
 
 
-@dataclass(slots=True)
-class FetchTopic:
+@message(slots=True)
+class FetchTopic(Struct):
     topic: str = wire(STRING, "0-12", ignorable=True)
     partitions: list[FetchPartition] = wire(ArrayOf(FetchPartition))
 
 
-@dataclass(slots=True)
-class ForgottenTopic:
+@message(slots=True)
+class ForgottenTopic(Struct):
     topic: str = wire(STRING, "7-12", ignorable=True)
     partitions: list[int] = wire(ArrayOf(INT32), "7+")
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class FetchRequest(Request):
     """Fetch (1): record batches from the leaders of their partitions. Versions 4-12.
 
@@ -144,8 +143,8 @@ EARLIEST_TIMESTAMP = -2
 """``timestamp`` for the beginning of the log."""
 
 
-@dataclass(slots=True)
-class ListOffsetsPartitionResponse:
+@message(slots=True)
+class ListOffsetsPartitionResponse(Struct):
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
     timestamp: int = wire(INT64, "1+", default=-1)
@@ -153,13 +152,13 @@ class ListOffsetsPartitionResponse:
     leader_epoch: int = wire(INT32, "4+", default=-1)
 
 
-@dataclass(slots=True)
-class ListOffsetsTopicResponse:
+@message(slots=True)
+class ListOffsetsTopicResponse(Struct):
     name: str = wire(STRING)
     partitions: list[ListOffsetsPartitionResponse] = wire(ArrayOf(ListOffsetsPartitionResponse))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class ListOffsetsResponse(Message):
     api_key = 2
     min_version = 1
@@ -170,20 +169,20 @@ class ListOffsetsResponse(Message):
     topics: list[ListOffsetsTopicResponse] = wire(ArrayOf(ListOffsetsTopicResponse))
 
 
-@dataclass(slots=True)
-class ListOffsetsPartition:
+@message(slots=True)
+class ListOffsetsPartition(Struct):
     partition_index: int = wire(INT32)
     current_leader_epoch: int = wire(INT32, "4+", default=-1, ignorable=True)
     timestamp: int = wire(INT64)
 
 
-@dataclass(slots=True)
-class ListOffsetsTopic:
+@message(slots=True)
+class ListOffsetsTopic(Struct):
     name: str = wire(STRING)
     partitions: list[ListOffsetsPartition] = wire(ArrayOf(ListOffsetsPartition))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class ListOffsetsRequest(Request):
     """ListOffsets (2): the offset of a partition's beginning, end or a timestamp. Versions 1-11.
 
@@ -205,8 +204,8 @@ class ListOffsetsRequest(Request):
     timeout_ms: int = wire(INT32, "10+", ignorable=True)
 
 
-@dataclass(slots=True)
-class ProducerState:
+@message(slots=True)
+class ProducerState(Struct):
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(INT32)
     last_sequence: int = wire(INT32, default=-1)
@@ -215,21 +214,21 @@ class ProducerState:
     current_txn_start_offset: int = wire(INT64, default=-1)
 
 
-@dataclass(slots=True)
-class PartitionResponse:
+@message(slots=True)
+class PartitionResponse(Struct):
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
     error_message: str | None = wire(TEXT, nullable="0+")
     active_producers: list[ProducerState] = wire(ArrayOf(ProducerState))
 
 
-@dataclass(slots=True)
-class TopicResponse:
+@message(slots=True)
+class TopicResponse(Struct):
     name: str = wire(STRING)
     partitions: list[PartitionResponse] = wire(ArrayOf(PartitionResponse))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class DescribeProducersResponse(Message):
     api_key = 61
     min_version = 0
@@ -240,13 +239,13 @@ class DescribeProducersResponse(Message):
     topics: list[TopicResponse] = wire(ArrayOf(TopicResponse))
 
 
-@dataclass(slots=True)
-class TopicRequest:
+@message(slots=True)
+class TopicRequest(Struct):
     name: str = wire(STRING)
     partition_indexes: list[int] = wire(ArrayOf(INT32))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class DescribeProducersRequest(Request):
     """DescribeProducers (61): the producers of a partition, from its leader. Version 0; KIP-664."""
 
@@ -263,16 +262,16 @@ METADATA_TOPIC = "__cluster_metadata"
 """The controllers' log, which has one partition. Source: ``Topic.CLUSTER_METADATA_TOPIC_NAME``."""
 
 
-@dataclass(slots=True)
-class ReplicaState:
+@message(slots=True)
+class ReplicaState(Struct):
     replica_id: int = wire(INT32)
     log_end_offset: int = wire(INT64)
     last_fetch_timestamp: int = wire(INT64, "1+", default=-1, ignorable=True)
     last_caught_up_timestamp: int = wire(INT64, "1+", default=-1, ignorable=True)
 
 
-@dataclass(slots=True)
-class DescribeQuorumResponsePartition:
+@message(slots=True)
+class DescribeQuorumResponsePartition(Struct):
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
     leader_id: int = wire(INT32)
@@ -282,15 +281,15 @@ class DescribeQuorumResponsePartition:
     observers: list[ReplicaState] = wire(ArrayOf(ReplicaState))
 
 
-@dataclass(slots=True)
-class DescribeQuorumResponseTopic:
+@message(slots=True)
+class DescribeQuorumResponseTopic(Struct):
     topic_name: str = wire(STRING)
     partitions: list[DescribeQuorumResponsePartition] = wire(
         ArrayOf(DescribeQuorumResponsePartition)
     )
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class DescribeQuorumResponse(Message):
     api_key = 55
     min_version = 0
@@ -301,18 +300,18 @@ class DescribeQuorumResponse(Message):
     topics: list[DescribeQuorumResponseTopic] = wire(ArrayOf(DescribeQuorumResponseTopic))
 
 
-@dataclass(slots=True)
-class DescribeQuorumRequestPartition:
+@message(slots=True)
+class DescribeQuorumRequestPartition(Struct):
     partition_index: int = wire(INT32)
 
 
-@dataclass(slots=True)
-class DescribeQuorumRequestTopic:
+@message(slots=True)
+class DescribeQuorumRequestTopic(Struct):
     topic_name: str = wire(STRING)
     partitions: list[DescribeQuorumRequestPartition] = wire(ArrayOf(DescribeQuorumRequestPartition))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class DescribeQuorumRequest(Request):
     """DescribeQuorum (55): the replicas of the controllers' log. Versions 0-1; KIP-595, KIP-836.
 
@@ -334,8 +333,8 @@ MATCH_EXACT, MATCH_DEFAULT, MATCH_SPECIFIED = 0, 1, 2
 Source: ``DescribeClientQuotasRequest``."""
 
 
-@dataclass(slots=True)
-class QuotaEntity:
+@message(slots=True)
+class QuotaEntity(Struct):
     """An entity with a quota.
 
     entity_name: None for the default of the type
@@ -345,19 +344,19 @@ class QuotaEntity:
     entity_name: str | None = wire(STRING, nullable="0+")
 
 
-@dataclass(slots=True)
-class QuotaValue:
+@message(slots=True)
+class QuotaValue(Struct):
     key: str = wire(STRING)
     value: float = wire(FLOAT64)
 
 
-@dataclass(slots=True)
-class QuotaEntry:
+@message(slots=True)
+class QuotaEntry(Struct):
     entity: list[QuotaEntity] = wire(ArrayOf(QuotaEntity))
     values: list[QuotaValue] = wire(ArrayOf(QuotaValue))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class DescribeClientQuotasResponse(Message):
     api_key = 48
     min_version = 0
@@ -370,14 +369,14 @@ class DescribeClientQuotasResponse(Message):
     entries: list[QuotaEntry] | None = wire(ArrayOf(QuotaEntry), nullable="0+")
 
 
-@dataclass(slots=True)
-class QuotaComponent:
+@message(slots=True)
+class QuotaComponent(Struct):
     entity_type: str = wire(STRING)
     match_type: int = wire(INT8)
     match: str | None = wire(STRING, nullable="0+")
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class DescribeClientQuotasRequest(Request):
     """DescribeClientQuotas (48): the quotas of users and clients. Versions 0-1; KIP-546.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.protocol.schema import Message, Request, wire
+from spark_kafka_sink.protocol.schema import Message, Request, Struct, message, wire
 from spark_kafka_sink.protocol.types import (
     BOOL,
     INT8,
@@ -23,16 +22,16 @@ from spark_kafka_sink.protocol.types import (
 NO_AUTHORIZED_OPERATIONS = -2147483648
 
 
-@dataclass(slots=True)
-class MetadataResponseBroker:
+@message(slots=True)
+class MetadataResponseBroker(Struct):
     node_id: int = wire(INT32)
     host: str = wire(STRING)
     port: int = wire(INT32)
     rack: str | None = wire(STRING, "1+", nullable="1+", ignorable=True)
 
 
-@dataclass(slots=True)
-class MetadataResponsePartition:
+@message(slots=True)
+class MetadataResponsePartition(Struct):
     error_code: int = wire(INT16)
     partition_index: int = wire(INT32)
     leader_id: int = wire(INT32)
@@ -42,8 +41,8 @@ class MetadataResponsePartition:
     offline_replicas: list[int] = wire(ArrayOf(INT32), "5+", ignorable=True)
 
 
-@dataclass(slots=True)
-class MetadataResponseTopic:
+@message(slots=True)
+class MetadataResponseTopic(Struct):
     error_code: int = wire(INT16)
     name: str | None = wire(STRING, nullable="12+")
     topic_id: UUID = wire(UUID_TYPE, "10+", ignorable=True)
@@ -54,7 +53,7 @@ class MetadataResponseTopic:
     )
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class MetadataResponse(Message):
     api_key = 3
     min_version = 1
@@ -72,13 +71,13 @@ class MetadataResponse(Message):
     error_code: int = wire(INT16, "13+", ignorable=True)
 
 
-@dataclass(slots=True)
-class MetadataRequestTopic:
+@message(slots=True)
+class MetadataRequestTopic(Struct):
     topic_id: UUID = wire(UUID_TYPE, "10+", ignorable=True)
     name: str | None = wire(STRING, nullable="10+")
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class MetadataRequest(Request):
     """Metadata (3): brokers, topics, partition leaders. Versions 1-13.
 
@@ -99,8 +98,8 @@ class MetadataRequest(Request):
     include_topic_authorized_operations: bool = wire(BOOL, "8+")
 
 
-@dataclass(slots=True)
-class CreatableTopicConfigs:
+@message(slots=True)
+class CreatableTopicConfigs(Struct):
     name: str = wire(STRING, "5+")
     value: str | None = wire(STRING, "5+", nullable="5+")
     read_only: bool = wire(BOOL, "5+")
@@ -108,8 +107,8 @@ class CreatableTopicConfigs:
     is_sensitive: bool = wire(BOOL, "5+")
 
 
-@dataclass(slots=True)
-class CreatableTopicResult:
+@message(slots=True)
+class CreatableTopicResult(Struct):
     name: str = wire(STRING)
     topic_id: UUID = wire(UUID_TYPE, "7+", ignorable=True)
     error_code: int = wire(INT16)
@@ -122,7 +121,7 @@ class CreatableTopicResult:
     )
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class CreateTopicsResponse(Message):
     api_key = 19
     min_version = 2
@@ -133,20 +132,20 @@ class CreateTopicsResponse(Message):
     topics: list[CreatableTopicResult] = wire(ArrayOf(CreatableTopicResult))
 
 
-@dataclass(slots=True)
-class CreatableReplicaAssignment:
+@message(slots=True)
+class CreatableReplicaAssignment(Struct):
     partition_index: int = wire(INT32)
     broker_ids: list[int] = wire(ArrayOf(INT32))
 
 
-@dataclass(slots=True)
-class CreatableTopicConfig:
+@message(slots=True)
+class CreatableTopicConfig(Struct):
     name: str = wire(STRING)
     value: str | None = wire(STRING, nullable="0+")
 
 
-@dataclass(slots=True)
-class CreatableTopic:
+@message(slots=True)
+class CreatableTopic(Struct):
     name: str = wire(STRING)
     num_partitions: int = wire(INT32, default=-1)
     replication_factor: int = wire(INT16, default=-1)
@@ -154,7 +153,7 @@ class CreatableTopic:
     configs: list[CreatableTopicConfig] = wire(ArrayOf(CreatableTopicConfig))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class CreateTopicsRequest(Request):
     """CreateTopics (19). Versions 2-7; KIP-4, KIP-464, KIP-525."""
 
@@ -176,15 +175,15 @@ BROKER_RESOURCE = 4
 """``resource_type`` for a broker, by its node id in decimal."""
 
 
-@dataclass(slots=True)
-class DescribeConfigsSynonym:
+@message(slots=True)
+class DescribeConfigsSynonym(Struct):
     name: str = wire(STRING, "1+")
     value: str | None = wire(STRING, "1+", nullable="0+")
     source: int = wire(INT8, "1+")
 
 
-@dataclass(slots=True)
-class DescribeConfigsResourceResult:
+@message(slots=True)
+class DescribeConfigsResourceResult(Struct):
     name: str = wire(STRING)
     value: str | None = wire(STRING, nullable="0+")
     read_only: bool = wire(BOOL)
@@ -197,8 +196,8 @@ class DescribeConfigsResourceResult:
     documentation: str | None = wire(TEXT, "3+", nullable="0+", ignorable=True)
 
 
-@dataclass(slots=True)
-class DescribeConfigsResult:
+@message(slots=True)
+class DescribeConfigsResult(Struct):
     error_code: int = wire(INT16)
     error_message: str | None = wire(TEXT, nullable="0+")
     resource_type: int = wire(INT8)
@@ -206,7 +205,7 @@ class DescribeConfigsResult:
     configs: list[DescribeConfigsResourceResult] = wire(ArrayOf(DescribeConfigsResourceResult))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class DescribeConfigsResponse(Message):
     api_key = 32
     min_version = 1
@@ -217,14 +216,14 @@ class DescribeConfigsResponse(Message):
     results: list[DescribeConfigsResult] = wire(ArrayOf(DescribeConfigsResult))
 
 
-@dataclass(slots=True)
-class DescribeConfigsResource:
+@message(slots=True)
+class DescribeConfigsResource(Struct):
     resource_type: int = wire(INT8)
     resource_name: str = wire(STRING)
     configuration_keys: list[str] | None = wire(ArrayOf(STRING), nullable="0+")
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class DescribeConfigsRequest(Request):
     """DescribeConfigs (32): settings of topics and brokers. Versions 1-4.
 
@@ -252,28 +251,28 @@ TOPIC_IDS_VERSION = 13
 """First version that names topics by id."""
 
 
-@dataclass(slots=True)
-class BatchIndexAndErrorMessage:
+@message(slots=True)
+class BatchIndexAndErrorMessage(Struct):
     batch_index: int = wire(INT32, "8+")
     batch_index_error_message: str | None = wire(TEXT, "8+", nullable="8+")
 
 
-@dataclass(slots=True)
-class LeaderIdAndEpoch:
+@message(slots=True)
+class LeaderIdAndEpoch(Struct):
     leader_id: int = wire(INT32, "10+", default=-1)
     leader_epoch: int = wire(INT32, "10+", default=-1)
 
 
-@dataclass(slots=True)
-class NodeEndpoint:
+@message(slots=True)
+class NodeEndpoint(Struct):
     node_id: int = wire(INT32, "10+")
     host: str = wire(STRING, "10+")
     port: int = wire(INT32, "10+")
     rack: str | None = wire(STRING, "10+", nullable="10+")
 
 
-@dataclass(slots=True)
-class PartitionProduceResponse:
+@message(slots=True)
+class PartitionProduceResponse(Struct):
     index: int = wire(INT32)
     error_code: int = wire(INT16)
     base_offset: int = wire(INT64)
@@ -286,14 +285,14 @@ class PartitionProduceResponse:
     current_leader: LeaderIdAndEpoch = wire(LeaderIdAndEpoch, "10+", tag=0, ignorable=True)
 
 
-@dataclass(slots=True)
-class TopicProduceResponse:
+@message(slots=True)
+class TopicProduceResponse(Struct):
     name: str = wire(STRING, "0-12", ignorable=True)
     topic_id: UUID = wire(UUID_TYPE, "13+", ignorable=True)
     partition_responses: list[PartitionProduceResponse] = wire(ArrayOf(PartitionProduceResponse))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class ProduceResponse(Message):
     api_key = 0
     min_version = 3
@@ -305,20 +304,20 @@ class ProduceResponse(Message):
     node_endpoints: list[NodeEndpoint] = wire(ArrayOf(NodeEndpoint), "10+", tag=0, ignorable=True)
 
 
-@dataclass(slots=True)
-class PartitionProduceData:
+@message(slots=True)
+class PartitionProduceData(Struct):
     index: int = wire(INT32)
     records: Records | None = wire(RECORDS, nullable="0+")
 
 
-@dataclass(slots=True)
-class TopicProduceData:
+@message(slots=True)
+class TopicProduceData(Struct):
     name: str = wire(STRING, "0-12", ignorable=True)
     topic_id: UUID = wire(UUID_TYPE, "13+", ignorable=True)
     partition_data: list[PartitionProduceData] = wire(ArrayOf(PartitionProduceData))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class ProduceRequest(Request):
     """Produce (0): record batches to the leaders of their partitions. Versions 3-13.
 

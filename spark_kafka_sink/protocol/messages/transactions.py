@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.protocol.schema import Message, Request, wire
+from spark_kafka_sink.protocol.schema import Message, Request, Struct, message, wire
 from spark_kafka_sink.protocol.types import BOOL, INT8, INT16, INT32, INT64, STRING, TEXT, ArrayOf
 
 TRANSACTION_KEY_TYPE = 1
@@ -13,8 +12,8 @@ BATCHED_VERSION = 4
 """First version with ``coordinator_keys`` and ``coordinators`` instead of a single key."""
 
 
-@dataclass(slots=True)
-class Coordinator:
+@message(slots=True)
+class Coordinator(Struct):
     key: str = wire(STRING, "4+")
     node_id: int = wire(INT32, "4+")
     host: str = wire(STRING, "4+")
@@ -23,7 +22,7 @@ class Coordinator:
     error_message: str | None = wire(TEXT, "4+", nullable="4+", ignorable=True)
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class FindCoordinatorResponse(Message):
     api_key = 10
     min_version = 1
@@ -39,7 +38,7 @@ class FindCoordinatorResponse(Message):
     coordinators: list[Coordinator] = wire(ArrayOf(Coordinator), "4+")
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class FindCoordinatorRequest(Request):
     """FindCoordinator (10): the broker that coordinates a transactional id. Versions 1-6.
 
@@ -59,7 +58,7 @@ class FindCoordinatorRequest(Request):
     coordinator_keys: list[str] = wire(ArrayOf(STRING), "4+")
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class InitProducerIdResponse(Message):
     api_key = 22
     min_version = 0
@@ -72,7 +71,7 @@ class InitProducerIdResponse(Message):
     producer_epoch: int = wire(INT16)
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class InitProducerIdRequest(Request):
     """InitProducerId (22): a producer id and epoch. Versions 0-5; KIP-98, KIP-360, KIP-890."""
 
@@ -89,21 +88,21 @@ class InitProducerIdRequest(Request):
     producer_epoch: int = wire(INT16, "3+", default=-1)
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnPartitionResult:
+@message(slots=True)
+class AddPartitionsToTxnPartitionResult(Struct):
     partition_index: int = wire(INT32)
     partition_error_code: int = wire(INT16)
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnTopicResult:
+@message(slots=True)
+class AddPartitionsToTxnTopicResult(Struct):
     name: str = wire(STRING)
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = wire(
         ArrayOf(AddPartitionsToTxnPartitionResult)
     )
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class AddPartitionsToTxnResponse(Message):
     api_key = 24
     min_version = 0
@@ -116,13 +115,13 @@ class AddPartitionsToTxnResponse(Message):
     )
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnTopic:
+@message(slots=True)
+class AddPartitionsToTxnTopic(Struct):
     name: str = wire(STRING)
     partitions: list[int] = wire(ArrayOf(INT32))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class AddPartitionsToTxnRequest(Request):
     """AddPartitionsToTxn (24): adds partitions to a transaction at its coordinator. Versions 0-3.
 
@@ -150,7 +149,7 @@ EPOCH_BUMP_VERSION = 5
 Source: ``EndTxnRequest.LAST_STABLE_VERSION_BEFORE_TRANSACTION_V2``."""
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class EndTxnResponse(Message):
     api_key = 26
     min_version = 0
@@ -163,7 +162,7 @@ class EndTxnResponse(Message):
     producer_epoch: int = wire(INT16, "5+", default=-1, ignorable=True)
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class EndTxnRequest(Request):
     """EndTxn (26): commit or abort a transaction. Versions 0-5.
 
@@ -185,14 +184,14 @@ class EndTxnRequest(Request):
     committed: bool = wire(BOOL)
 
 
-@dataclass(slots=True)
-class TopicData:
+@message(slots=True)
+class TopicData(Struct):
     topic: str = wire(STRING)
     partitions: list[int] = wire(ArrayOf(INT32))
 
 
-@dataclass(slots=True)
-class TransactionState:
+@message(slots=True)
+class TransactionState(Struct):
     error_code: int = wire(INT16)
     transactional_id: str = wire(STRING)
     transaction_state: str = wire(TEXT)
@@ -203,7 +202,7 @@ class TransactionState:
     topics: list[TopicData] = wire(ArrayOf(TopicData))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class DescribeTransactionsResponse(Message):
     api_key = 65
     min_version = 0
@@ -214,7 +213,7 @@ class DescribeTransactionsResponse(Message):
     transaction_states: list[TransactionState] = wire(ArrayOf(TransactionState))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class DescribeTransactionsRequest(Request):
     """DescribeTransactions (65): transactional ids at their coordinator. Version 0; KIP-664."""
 
@@ -227,14 +226,14 @@ class DescribeTransactionsRequest(Request):
     transactional_ids: list[str] = wire(ArrayOf(STRING))
 
 
-@dataclass(slots=True)
-class ListedTransaction:
+@message(slots=True)
+class ListedTransaction(Struct):
     transactional_id: str = wire(STRING)
     producer_id: int = wire(INT64)
     transaction_state: str = wire(TEXT)
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class ListTransactionsResponse(Message):
     api_key = 66
     min_version = 0
@@ -247,7 +246,7 @@ class ListTransactionsResponse(Message):
     transaction_states: list[ListedTransaction] = wire(ArrayOf(ListedTransaction))
 
 
-@dataclass(slots=True)
+@message(slots=True)
 class ListTransactionsRequest(Request):
     """ListTransactions (66): the transactional ids of a coordinator. Versions 0-2; KIP-664.
 
