@@ -322,7 +322,7 @@ def lag_of(seen, since):
 LOG = TopicPartition("pykafka-sink-transactions", 0)
 """The decision log, by its default name."""
 _SERVERS = "kafka.bootstrap.servers"
-_TIMEOUT_S = 600.0
+_TIMEOUT_S = 1800.0
 _MOST_FAILURES = 20
 _ERROR = re.compile(r"spark_kafka_sink\S*Error: .*|Caused by: .*|[A-Za-z.]+Exception: .*")
 
