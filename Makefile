@@ -102,7 +102,7 @@ quick: lint
 
 # What takes a minute each, beside quicker tests of the same.
 test-long: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_documents.py tests/spark/test_exactly_once.py tests/spark/test_streaming.py tests/spark/test_refusals.py tests/spark/test_misrouted.py tests/broker/test_cli.py tests/broker/test_localkafka.py tests/broker/test_records.py tests/broker/test_connections.py tests/broker/test_racks.py tests/simulation/test_queries.py
+	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_documents.py tests/spark/test_exactly_once.py tests/spark/test_streaming.py tests/spark/test_refusals.py tests/spark/test_misrouted.py tests/spark/test_racks.py tests/broker/test_cli.py tests/broker/test_localkafka.py tests/broker/test_records.py tests/broker/test_connections.py tests/broker/test_racks.py tests/simulation/test_queries.py
 
 # Results go to tests/compatibility/results.json, and from there into the document.
 # Leaves out Pythons that are neither on the PATH nor pyenv's.

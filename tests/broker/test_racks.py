@@ -30,21 +30,24 @@ OPTIONS = {
 
 
 class Unzoned(PatientKafka):
-    """Three brokers without a rack at first; one partition at each, which never moves."""
+    """Three brokers without a rack at first, and what another client sees of them."""
 
-    def __init__(self):
-        super().__init__(3, server_properties={"auto.create.topics.enable": "false"})
-        self._other, self.leaders = None, {}
+    def __init__(self, **properties):
+        properties = {name.replace("_", "."): value for name, value in properties.items()}
+        super().__init__(3, server_properties={"auto.create.topics.enable": "false", **properties})
+        self._other = None
 
     def start(self):
         super().start()
-        self.create_topic(TOPIC, 3, 1)
         self._other = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-        partitions = self._other.list_topics(TOPIC, timeout=PATIENCE_S).topics[TOPIC].partitions
-        self.leaders = {number: one.leader for number, one in partitions.items()}
+
+    def leaders(self, topic):
+        """The leader of each partition."""
+        partitions = self._other.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+        return {number: one.leader for number, one in partitions.items()}
 
     def zones(self):
-        """The rack of each broker, as another client sees it."""
+        """The rack of each broker that runs."""
         nodes = self._other.describe_cluster(request_timeout=PATIENCE_S).result(PATIENCE_S).nodes
         return {node.id: node.rack for node in nodes}
 
@@ -57,7 +60,9 @@ class Unzoned(PatientKafka):
 
 @pytest.fixture(scope="module")
 def kafka():
+    """One partition at each broker, which never moves."""
     with Unzoned() as brokers:
+        brokers.create_topic(TOPIC, 3, 1)
         yield brokers
 
 
@@ -66,6 +71,7 @@ class Rounds:
 
     def __init__(self, kafka, producer):
         self._kafka, self._producer = kafka, producer
+        self._leaders = kafka.leaders(TOPIC)
         self.count = 0
 
     def append(self):
@@ -79,7 +85,7 @@ class Rounds:
         self._producer.flush()
         prefix = b"%d:" % (self.count - 1)
         return Counter(
-            self._kafka.leaders[record.partition]
+            self._leaders[record.partition]
             for record in read_topic(self._kafka.bootstrap_servers, TOPIC)
             if record.value.startswith(prefix)
         )
