@@ -388,7 +388,7 @@ PRODUCER_CONFIG = ConfigDef(
             False,
             LOW,
             "Rows without a key go to partitions whose leader is in kafka.client.rack, and to all "
-            "while that rack has no leader (KIP-1123). Rows with a key never move.",
+            "while that rack has no leader (KIP-1123): docs/racks.md. Rows with a key never move.",
             "Set it if traffic between zones costs money.",
         ),
         ConfigKey(
@@ -554,7 +554,7 @@ PRODUCER_CONFIG = ConfigDef(
             None,
             LOW,
             "Rack or zone of a task, for kafka.partitioner.rack.aware and pushed metrics. Each "
-            "task resolves ${env:AZ} or ${file:/path:key} on its own machine.",
+            "task resolves ${env:AZ} or ${file:/path:key} on its own machine: docs/racks.md.",
             "Set it if zones matter.",
             takes_references=True,
         ),

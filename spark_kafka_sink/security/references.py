@@ -39,8 +39,16 @@ _MODULES_OF_SPARK_FILES = ("pyspark.core.files", "pyspark.files")
 _HERE = ("", "localhost")
 
 
-def find_file(location: str, option: str) -> Path:
+_FILE_EVERYWHERE = (
+    "It must be on the driver and on every executor; or ship it with --files and give its name "
+    "without a folder"
+)
+
+
+def find_file(location: str, option: str, advice: str | None = None) -> Path:
     """Return the path of the file ``location``: a path, or a ``file:`` URL.
+
+    advice: for the error, instead of that for files that the driver and every executor need
 
     Raises ConfigError, naming ``option`` and the searched paths, if the file is missing.
     """
@@ -52,7 +60,12 @@ def find_file(location: str, option: str) -> Path:
     for candidate in candidates:
         if _may_exist(candidate):
             return candidate
-    raise ConfigError(_missing(location, option, candidates), code="OPTION-021")
+    looked = ", ".join(str(candidate) for candidate in candidates)
+    raise ConfigError(
+        f"{option}={location}: {process_description()} finds no such file: {looked}. "
+        f"{advice or _FILE_EVERYWHERE}",
+        code="OPTION-021",
+    )
 
 
 def process_description() -> str:
@@ -60,15 +73,6 @@ def process_description() -> str:
     module = sys.modules.get("pyspark.taskcontext")
     in_task = module is not None and module.TaskContext.get() is not None
     return f"{'a Spark task' if in_task else 'this process'} on host {platform.node()}"
-
-
-def _missing(location: str, option: str, candidates: list[Path]) -> str:
-    looked = ", ".join(str(candidate) for candidate in candidates)
-    return (
-        f"{option}={location}: {process_description()} finds no such file: {looked}. "
-        "It must be on the driver and on every executor; or ship it with --files and give its name "
-        "without a folder"
-    )
 
 
 def _path_of(location: str, option: str) -> Path:
@@ -151,10 +155,12 @@ def read_text(location: str, option: str) -> str:
 # --- references ----------------------------------------------------------------------------------
 
 
-def resolve(text: str, option: str) -> str:
+def resolve(text: str, option: str, advice: str | None = None) -> str:
     """Return ``text`` with the values of its references, which are not resolved again.
 
     option: of the text, with ``kafka.``, for errors
+    advice: for errors of missing variables and files, instead of that for values that the driver
+        and every executor need
 
     Raises ConfigError, which names the option and the searched place, and shows no value.
     """
@@ -166,7 +172,7 @@ def resolve(text: str, option: str) -> str:
         reference = reference_of(match)
         if reference is None:
             return match[0]
-        return _READ[reference.provider](reference.path or "", reference.key, option)
+        return _READ[reference.provider](reference.path or "", reference.key, option, advice)
 
     return REFERENCE.sub(value_of, text)
 
@@ -178,20 +184,22 @@ def _error(option: str, problem: str, code: str = "AUTH-021") -> ConfigError:
     return ConfigError(f"{option}: {problem}", code=code)
 
 
-def _from_environment(_: str, name: str, option: str) -> str:
+def _from_environment(_: str, name: str, option: str, advice: str | None) -> str:
     value = os.environ.get(name)
     if value is None:
+        everywhere = (
+            "The driver and each executor need it: set it where the driver starts, and by "
+            f"spark.executorEnv.{name}, or by your platform, for executors"
+        )
         raise _error(
             option,
-            f"{process_description()} has no environment variable {name}. "
-            "The driver and each executor need it: set it where the driver starts, and by "
-            f"spark.executorEnv.{name}, or by your platform, for executors",
+            f"{process_description()} has no environment variable {name}. {advice or everywhere}",
         )
     return value
 
 
-def _from_properties(path: str, key: str, option: str) -> str:
-    file = _located(path, option)
+def _from_properties(path: str, key: str, option: str, advice: str | None) -> str:
+    file = _located(path, option, advice)
     try:
         found = {name: value for name, value, _ in read_properties(str(file))}
     except OSError as error:
@@ -203,12 +211,12 @@ def _from_properties(path: str, key: str, option: str) -> str:
     return found[key]
 
 
-def _from_folder(path: str, name: str, option: str) -> str:
+def _from_folder(path: str, name: str, option: str, advice: str | None) -> str:
     """Return a file's text without the final line end that editors and ``echo`` add."""
     if Path(name).name != name:
         problem = f"'{name}' is not the name of a file in {path}, but a path"
         raise _error(option, problem, _MALFORMED)
-    file = _located(path, option) / name
+    file = _located(path, option, advice) / name
     try:
         return file.read_bytes().decode("utf-8").rstrip("\r\n")
     except OSError as error:
@@ -217,9 +225,9 @@ def _from_folder(path: str, name: str, option: str) -> str:
         raise _error(option, f"{file} is not in UTF-8", "AUTH-020") from None
 
 
-def _located(path: str, option: str) -> Path:
+def _located(path: str, option: str, advice: str | None) -> Path:
     """Find a file, also among the files that Spark ships if ``path`` has no folder."""
-    return find_file(path, f"{option}, in a reference: path")
+    return find_file(path, f"{option}, in a reference: path", advice)
 
 
 def _unreadable(option: str, path: Path, error: OSError) -> ConfigError:

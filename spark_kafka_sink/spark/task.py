@@ -272,6 +272,12 @@ def write_rows(
     _return_to_pool(producer, config, is_job=message.query_id is None)
 
 
+_RACK_ADVICE = (
+    "Every machine with executors needs its own value; the driver needs none: docs/racks.md "
+    "(pykafka-sink docs racks)"
+)
+
+
 def with_own_rack(config: ProducerConfig) -> ProducerConfig:
     """Return the configuration with the rack of this machine, on which a task runs.
 
@@ -279,7 +285,8 @@ def with_own_rack(config: ProducerConfig) -> ProducerConfig:
     """
     if not config.client_rack:
         return config
-    return replace(config, client_rack=resolve(config.client_rack, "kafka.client.rack").strip())
+    rack = resolve(config.client_rack, "kafka.client.rack", _RACK_ADVICE)
+    return replace(config, client_rack=rack.strip())
 
 
 def _write_all(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -490,8 +491,12 @@ def test_a_rack_is_resolved_by_the_task_alone(monkeypatch, tmp_path):
         return task.with_own_rack(SinkOptions.parse(options).producer).client_rack
 
     monkeypatch.delenv("RACK_OF_TEST", raising=False)
-    with pytest.raises(ConfigError, match=r"kafka\.client\.rack.*RACK_OF_TEST"):
-        rack_of("${env:RACK_OF_TEST}")
+    for text in ("${env:RACK_OF_TEST}", f"${{file:{tmp_path}/RACK_OF_TEST:az}}"):
+        with pytest.raises(ConfigError, match=r"kafka\.client\.rack.*RACK_OF_TEST") as raised:
+            rack_of(text)
+        # Neither one variable for all executors, nor one file for all, can name their racks.
+        assert "its own value" in str(raised.value)
+        assert not re.search(r"executorEnv|--files", str(raised.value))
     for zone in ("a", "b"):
         monkeypatch.setenv("RACK_OF_TEST", f"zone-{zone}")
         assert rack_of("${env:RACK_OF_TEST}") == f"zone-{zone}"
