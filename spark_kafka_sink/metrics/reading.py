@@ -37,6 +37,8 @@ from spark_kafka_sink.metrics.line import (
 
 Schema = dict[str, Any]
 
+SINK = "pykafka-sink"
+EVENTS = ("commit", "abort")
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999, ms since 1970: code that shows a later moment fails."""
 LARGEST = 2.0**63
@@ -50,8 +52,8 @@ _NUMBER: Schema = {"type": "number"}
 def line_schema() -> Schema:
     """Return the JSON Schema of a line. It allows fields that later versions add."""
     schema = _object(LINE, REQUIRED)
-    schema["properties"]["sink"] = {"const": "pykafka-sink"}
-    schema["properties"]["event"] = {"enum": ["commit", "abort"]}
+    schema["properties"]["sink"] = {"const": SINK}
+    schema["properties"]["event"] = {"enum": [*EVENTS]}
     schema["properties"]["version"] = {"const": LINE_VERSION}
     return {
         "$schema": _DIALECT,
@@ -68,7 +70,7 @@ def read_line(text: bytes) -> dict[str, Any] | None:
     fields may have any value, and fields of older versions may be missing.
     """
     try:
-        line = json.loads(text.decode(), parse_constant=_refuse_constant)
+        line = decode(text.decode())
         # JSON allows a lone surrogate, which cannot be encoded again.
         is_text = b"\\u" not in text or bool(json.dumps(line, ensure_ascii=False).encode())
     except (ValueError, RecursionError):
@@ -79,6 +81,10 @@ def read_line(text: bytes) -> dict[str, Any] | None:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
+
+
+decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+"""Returns the value of a JSON text. Raises ValueError, also for NaN and Infinity."""
 
 
 def _fits(value: Any, schema: Schema) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -42,6 +42,7 @@ from spark_kafka_sink.tools.report_lines import (
     LineAggregate,
     Step,
     Values,
+    joined,
     read_pieces,
 )
 
@@ -242,17 +243,6 @@ def _short(value: float) -> float | None:
     return int(value) if value == int(value) else float(f"{value:.4g}")
 
 
-def steps(values: list[Any], most: int, joined: Callable[[Any, Any], Any]) -> Iterator[Any]:
-    """Yield ``values`` in at most ``most`` groups of neighbours, each joined."""
-    size = -(-len(values) // most)
-    for start in range(0, len(values), size or 1):
-        group = values[start : start + size]
-        found = group[0]
-        for other in group[1:]:
-            found = joined(found, other)
-        yield found
-
-
 # --- sections: words and tables ------------------------------------------------------------------
 
 Line = Mapping[str, Any]
@@ -446,11 +436,8 @@ def _time(ms: float) -> Cell:
 
 def heat_map(aggregate: LineAggregate) -> Html:
     """Return the records of each partition over time, relative to the mean of partitions."""
-    columns: list[Step] = list(steps(aggregate.steps, _MOST_COLUMNS_OF_THE_MAP, Step.joined))
-    totals: dict[tuple[str, str], float] = {}
-    for step in columns:
-        for where, records in step.counts.items():
-            totals[where] = totals.get(where, 0.0) + records
+    columns = joined(aggregate.steps, _MOST_COLUMNS_OF_THE_MAP)
+    totals = joined(columns, 1)[0].counts if columns else {}
     if not totals:
         return Html("<p>The lines do not tell of partitions.</p>")
     rows = sorted(totals, key=lambda where: -totals[where])
@@ -491,7 +478,7 @@ def _map_row(where: tuple[str, str], columns: Sequence[Step], share: float, numb
 
 def settings_section(aggregate: LineAggregate, line: Line) -> Html:
     """Return the settings of the last line, and earlier changes."""
-    changed = aggregate.changes.found
+    changed = aggregate.changes
     return Html(settings_table(line) + (changes_table(changed) if changed else ""))
 
 

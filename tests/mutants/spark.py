@@ -114,8 +114,8 @@ _METRICS = (
     ),
     Mutant(
         "tools/report_lines.py",
-        "        except UnicodeDecodeError:\n            return True\n",
-        "        except UnicodeDecodeError:\n            pass\n",
+        "_beginning(text.decode())",
+        '_beginning(text.decode(errors="replace"))',
         ("unit/test_report_malformed.py::test_bytes_that_are_no_text_reach_no_column",),
     ),
     Mutant(

@@ -145,7 +145,6 @@ ONLY_IN: dict[str, set[str]] = {
         "tools.check_cluster",
         "metrics.outputs",
         "record.compression",
-        "tools.report_lines",
         "columns",
         "formats",
         "producer.partitioner",

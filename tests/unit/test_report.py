@@ -95,16 +95,14 @@ class TestReading:
         known = {"dead_letters": {"null-key": 1}, "query_name": "q", **told}
         lines = [summary.line(event, 7, client_id="c", **known) for event in ("commit", "abort")]
         others = [dict(sorted(each.items())) for each in lines]
-        rows = [parse(text(*some).splitlines(), None).rows for some in (lines, others)]
-        assert rows[0] == rows[1]
         parsed: list[int] = []
+        decode = report_lines.decode
         monkeypatch.setattr(
-            report_lines.pa, "BufferReader", lambda data: parsed.append(len(data)) or 1
+            report_lines, "decode", lambda text: parsed.append(len(text)) or decode(text)
         )
-        for some in (lines, others):
-            with pytest.raises(TypeError):
-                parse(text(*some).splitlines(), None)
-        assert parsed[0] < parsed[1] / 2
+        pieces = [parse(text(*some).splitlines(), None) for some in (lines, others)]
+        assert repr(pieces[0].values.tolist()) == repr(pieces[1].values.tolist())
+        assert sum(parsed[:2]) < sum(parsed[2:]) / 2
 
     def test_a_line_of_many_partitions(self) -> None:
         wide = line(task(0, [10] * 10_000))
@@ -214,11 +212,11 @@ class TestAddingUp:
         lines.insert(2, with_size(2, "5000"))
         lines[2]["query_id"] = "other"
         found = aggregate(text(HEALTHY, *lines))
-        assert [tuple(change)[2:] for change in found.changes.found] == [
+        assert [tuple(change)[2:] for change in found.changes] == [
             ("kafka.batch.size", "131072", "200"),
             ("acks", None, "1"),
         ]
-        assert {change.batch_id for change in found.changes.found} == {4}
+        assert {change.batch_id for change in found.changes} == {4}
         page = render(found)
         row = next(row for row in page.split("<tr>") if "<td>131072</td><td>200</td>" in row)
         assert "kafka.batch.size" in row
