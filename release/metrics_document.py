@@ -9,9 +9,11 @@ import re
 import sys
 from collections.abc import Iterable
 
-from spark_kafka_sink.metrics import line, names
+from spark_kafka_sink.base import kafka_metrics
+from spark_kafka_sink.base.kafka_metrics import KafkaMetric
+from spark_kafka_sink.metrics import line
 from spark_kafka_sink.metrics.line import LINE_VERSION, Field
-from spark_kafka_sink.metrics.names import OWN_METRICS, KafkaMetric
+from spark_kafka_sink.metrics.names import OWN_METRICS
 
 _HEAD = f"""\
 # Metrics
@@ -191,11 +193,11 @@ def render() -> str:
             _summaries(),
             _fields(line.SLOW_TASK),
             _KAFKA,
-            _metrics(names.PRODUCER_METRICS),
+            _metrics(kafka_metrics.PRODUCER_METRICS),
             "\n### producer-topic-metrics\n\n",
-            _metrics(names.TOPIC_METRICS),
+            _metrics(kafka_metrics.TOPIC_METRICS),
             "\n### producer-node-metrics\n\n",
-            _metrics(names.NODE_METRICS),
+            _metrics(kafka_metrics.NODE_METRICS),
             _PROMETHEUS,
             "| metric | meaning |\n| --- | --- |\n",
             "".join(f"| `{metric.name}` | {metric.doc} |\n" for metric in OWN_METRICS),

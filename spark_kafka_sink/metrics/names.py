@@ -29,27 +29,18 @@ from spark_kafka_sink.base.kafka_metrics import (
 
 # --- Kafka's names -------------------------------------------------------------------------------
 
-__all__ = [
-    "NODE_GROUP",
-    "NODE_METRICS",
-    "PRODUCER_GROUP",
-    "PRODUCER_METRICS",
-    "TOPIC_GROUP",
-    "TOPIC_METRICS",
-    "UNAVAILABLE_METRICS",
-    "UNAVAILABLE_TOPIC_METRICS",
-    "KafkaMetric",
-    "Measurement",
-    "Values",
-    "measurements",
-    "send_time_ms",
-    "topic_or_node_values",
-    "values_of",
-]
-
-_NOT_MEASURED = "the sender thread has no such counters"
-_NOT_COUNTED = "a failed login ends the task with its reason; successful logins are not counted"
-
+_NOT_MEASURED = (
+    *("select-rate", "select-total", "io-wait-time-ns-avg", "io-wait-time-ns-total"),
+    *("io-wait-ratio", "io-time-ns-avg", "io-time-ns-total", "io-ratio"),
+)
+_NOT_COUNTED = (
+    *("successful-authentication-rate", "successful-authentication-total"),
+    *("successful-authentication-no-reauth-total", "successful-reauthentication-rate"),
+    *("successful-reauthentication-total", "failed-authentication-rate"),
+    *("failed-authentication-total", "failed-reauthentication-rate"),
+    *("failed-reauthentication-total", "reauthentication-latency-avg"),
+    "reauthentication-latency-max",
+)
 UNAVAILABLE_METRICS: dict[str, str] = {
     "buffer-exhausted-rate": "a task without memory for `kafka.max.block.ms` fails with an error",
     "buffer-exhausted-total": "as the rate",
@@ -58,25 +49,11 @@ UNAVAILABLE_METRICS: dict[str, str] = {
     "txn-send-offsets-time-ns-total": "Spark keeps the offsets",
     "txn-abort-time-ns-total": "a line `abort` reports failures, without times",
     "txn-prepare-time-ns-total": "the sink does not use the two-phase commit of KIP-939",
-    "select-rate": _NOT_MEASURED,
-    "select-total": _NOT_MEASURED,
-    "io-wait-time-ns-avg": _NOT_MEASURED,
-    "io-wait-time-ns-total": _NOT_MEASURED,
-    "io-wait-ratio": _NOT_MEASURED,
-    "io-time-ns-avg": _NOT_MEASURED,
-    "io-time-ns-total": _NOT_MEASURED,
-    "io-ratio": _NOT_MEASURED,
-    "successful-authentication-rate": _NOT_COUNTED,
-    "successful-authentication-total": _NOT_COUNTED,
-    "successful-authentication-no-reauth-total": _NOT_COUNTED,
-    "successful-reauthentication-rate": _NOT_COUNTED,
-    "successful-reauthentication-total": _NOT_COUNTED,
-    "failed-authentication-rate": _NOT_COUNTED,
-    "failed-authentication-total": _NOT_COUNTED,
-    "failed-reauthentication-rate": _NOT_COUNTED,
-    "failed-reauthentication-total": _NOT_COUNTED,
-    "reauthentication-latency-avg": _NOT_COUNTED,
-    "reauthentication-latency-max": _NOT_COUNTED,
+    **dict.fromkeys(_NOT_MEASURED, "the sender thread has no such counters"),
+    **dict.fromkeys(
+        _NOT_COUNTED,
+        "a failed login ends the task with its reason; successful logins are not counted",
+    ),
 }
 """Metrics of the Java producer that a line cannot give, and why."""
 
@@ -148,32 +125,28 @@ TASK_PARTS = ("input_wait", "encode", "compress", "metadata_wait", "buffer_wait"
 
 
 class OwnMetric(NamedTuple):
-    """A metric of the sink's own. is_total: values of lines add up."""
+    """A metric of the sink's own."""
 
     name: str
     doc: str
-    is_total: bool
     values: Callable[[Values], Iterator[Labelled]]
 
+    @property
+    def is_total(self) -> bool:
+        """True if the values of lines add up."""
+        return self.name.endswith("_total")
 
-def _field(name: str) -> Callable[[Values], Iterator[Labelled]]:
+
+def _field(name: str, divisor: int = 1) -> Callable[[Values], Iterator[Labelled]]:
     def values(line: Values) -> Iterator[Labelled]:
         if name in line:
-            yield {}, line[name]
+            yield {}, line[name] if divisor == 1 else line[name] / divisor
 
     return values
 
 
-def _seconds(name: str) -> Callable[[Values], Iterator[Labelled]]:
-    def values(line: Values) -> Iterator[Labelled]:
-        if name in line:
-            yield {}, line[name] / 1000
-
-    return values
-
-
-def _batches(line: Values) -> Iterator[Labelled]:
-    yield {"event": line["event"]}, 1
+def _counter_seconds(name: str) -> Callable[[Values], Iterator[Labelled]]:
+    return lambda line: _field(name, 1000)(line.get("metrics", {}))
 
 
 def _task_times(line: Values) -> Iterator[Labelled]:
@@ -181,17 +154,6 @@ def _task_times(line: Values) -> Iterator[Labelled]:
     if metrics:
         for part in TASK_PARTS:
             yield {"part": part}, metrics[f"{part}_ms"] / 1000
-
-
-def _limit_wait(line: Values) -> Iterator[Labelled]:
-    waited_ms = line.get("metrics", {}).get("limit_wait_ms")
-    if waited_ms is not None:
-        yield {}, waited_ms / 1000
-
-
-def _task_seconds(line: Values) -> Iterator[Labelled]:
-    if "metrics" in line:
-        yield {}, line["metrics"]["task_ms"] / 1000
 
 
 def _quantiles(line: Values) -> Iterator[Labelled]:
@@ -228,107 +190,83 @@ def _slowest_task(line: Values) -> Iterator[Labelled]:
         yield {}, found["most_task_ms"]["task_ms"] / 1000
 
 
-def _when(line: Values) -> Iterator[Labelled]:
-    yield {"event": line["event"]}, line["time_ms"] / 1000
-
-
 OWN_METRICS = (
-    OwnMetric("pykafka_sink_batches_total", "Micro-batches and jobs, by event", True, _batches),
-    OwnMetric("pykafka_sink_tasks_total", "Tasks of micro-batches and jobs", True, _field("tasks")),
+    OwnMetric(
+        "pykafka_sink_batches_total",
+        "Micro-batches and jobs, by event",
+        lambda line: iter([({"event": line["event"]}, 1)]),
+    ),
+    OwnMetric("pykafka_sink_tasks_total", "Tasks of micro-batches and jobs", _field("tasks")),
     OwnMetric(
         "pykafka_sink_failed_tasks_total",
         "Tasks without a commit message, in aborted batches",
-        True,
         _field("failed_tasks"),
     ),
     OwnMetric(
         "pykafka_sink_failed_attempts_total",
         "Failed attempts of tasks that succeeded later",
-        True,
         _field("failed_attempts"),
     ),
     OwnMetric(
         "pykafka_sink_records_acknowledged_total",
         "Records that brokers acknowledged",
-        True,
         _field("records_acknowledged"),
     ),
-    OwnMetric(
-        "pykafka_sink_dead_letters_total",
-        "Dead letters by cause",
-        True,
-        _dead_letters,
-    ),
+    OwnMetric("pykafka_sink_dead_letters_total", "Dead letters by cause", _dead_letters),
     OwnMetric(
         "pykafka_sink_task_seconds_total",
         "Time of tasks, from their start to their last acknowledgement",
-        True,
-        _task_seconds,
+        _counter_seconds("task_ms"),
     ),
     OwnMetric(
         "pykafka_sink_task_part_seconds_total",
         "Time of tasks by part, as far as it is measured",
-        True,
         _task_times,
     ),
     OwnMetric(
         "pykafka_sink_limit_wait_seconds_total",
         "Time that tasks waited for max.bytes.per.second.per.task",
-        True,
-        _limit_wait,
+        _counter_seconds("limit_wait_ms"),
     ),
     OwnMetric(
         "pykafka_sink_commit_seconds_total",
         "Exactly-once: time of deciding and committing transactions",
-        True,
-        _seconds("commit_ms"),
+        _field("commit_ms", 1000),
     ),
     OwnMetric(
         "pykafka_sink_batch_seconds",
         "Time from the start of the last batch's first task to the end of its last one",
-        False,
-        _seconds("elapsed_ms"),
+        _field("elapsed_ms", 1000),
     ),
     OwnMetric(
         "pykafka_sink_request_latency_percentile_seconds",
         "Latency of the last batch's produce requests",
-        False,
         _quantiles,
     ),
     OwnMetric(
         "pykafka_sink_current_send_time_seconds",
         "Flink's currentSendTime: queue time and request latency of the last batch, on average",
-        False,
         _send_time,
     ),
     OwnMetric(
         "pykafka_sink_task_records",
         "Least and most records of a task in the last batch",
-        False,
         _extremes("tasks_summary", "records"),
     ),
     OwnMetric(
         "pykafka_sink_partition_records",
         "Least and most records of a topic-partition in the last batch",
-        False,
         _extremes("partitions_summary", "records"),
     ),
     OwnMetric(
-        "pykafka_sink_slowest_task_seconds",
-        "Time of the last batch's slowest task",
-        False,
-        _slowest_task,
+        "pykafka_sink_slowest_task_seconds", "Time of the last batch's slowest task", _slowest_task
     ),
     OwnMetric(
-        "pykafka_sink_last_batch_id",
-        "Number of the last batch of a query",
-        False,
-        _field("batch_id"),
+        "pykafka_sink_last_batch_id", "Number of the last batch of a query", _field("batch_id")
     ),
     OwnMetric(
         "pykafka_sink_last_event_timestamp_seconds",
         "Time of the last line, by event, in seconds since 1970",
-        False,
-        _when,
+        lambda line: iter([({"event": line["event"]}, line["time_ms"] / 1000)]),
     ),
 )

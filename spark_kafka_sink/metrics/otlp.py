@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from threading import current_thread
 from typing import Any, NamedTuple, Union
@@ -64,11 +64,12 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.codes import warn
+from spark_kafka_sink.base.kafka_metrics import Values
 from spark_kafka_sink.base.node_metrics import count_up_to
 from spark_kafka_sink.base.text import redacted, redacted_url
 from spark_kafka_sink.config.sink_keys import OTLP_METRICS, OTLP_TRACES, OtlpOutput
 from spark_kafka_sink.metrics.background import THREAD_NAME, FailureLog
-from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, Values, measurements
+from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, measurements
 from spark_kafka_sink.metrics.otlp_settings import short_timeouts, timeout_s_of
 
 # --- resource ------------------------------------------------------------------------------------
@@ -122,72 +123,44 @@ class Interval(NamedTuple):
     ended_ns: int
 
 
-def interval_between(started_ms: float, ended_ms: float) -> Interval:
+def _interval(started_ms: float, length_ms: float) -> Interval:
     """Return an interval in whole milliseconds, rounded down to keep the order of one clock.
 
     If the clocks of two machines put the end before the start, the interval is empty.
     """
     started_ns = int(started_ms) * _NS_PER_MS
-    return Interval(started_ns, max(started_ns, int(ended_ms) * _NS_PER_MS))
+    return Interval(started_ns, max(started_ns, int(started_ms + length_ms) * _NS_PER_MS))
 
 
-def planning_interval(line: Values) -> Interval | None:
-    """Return the driver's time before the tasks."""
-    started_ms = line.get("planning_started_at_ms")
-    return (
-        None
-        if started_ms is None
-        else interval_between(started_ms, started_ms + line["planning_ms"])
+def intervals_of(line: Values) -> dict[str, Interval]:
+    """Return the known times of a batch by name.
+
+    batch: all of it; if clocks differ, the widest
+    planning, commit: the driver's time before and after the tasks; commit includes aborting
+    tasks: from the start of the first task with rows to the end of the last
+    flush: from the first task's wait for acknowledgements to the end of the last
+    task: of the slowest task, which ends within ``tasks``
+    """
+    found: dict[str, Interval] = {}
+    if "planning_started_at_ms" in line:
+        found["planning"] = _interval(line["planning_started_at_ms"], line["planning_ms"])
+    if "started_at_ms" in line:
+        tasks = found["tasks"] = _interval(line["started_at_ms"], line["elapsed_ms"])
+        if "flush_started_at_ms" in line:
+            found["flush"] = Interval(line["flush_started_at_ms"] * _NS_PER_MS, tasks.ended_ns)
+    if "commit_started_at_ms" in line:
+        started_ms = line["commit_started_at_ms"]
+        found["commit"] = _interval(started_ms, line["time_ms"] - started_ms)
+    ended_ns = line["time_ms"] * _NS_PER_MS
+    whole = Interval(
+        min((part.started_ns for part in found.values()), default=ended_ns),
+        max([ended_ns, *(part.ended_ns for part in found.values())]),
     )
-
-
-def tasks_interval(line: Values) -> Interval | None:
-    """Return the time from the start of the first task with rows to the end of the last."""
-    started_ms = line.get("started_at_ms")
-    return (
-        None
-        if started_ms is None
-        else interval_between(started_ms, started_ms + line["elapsed_ms"])
-    )
-
-
-def flush_interval(line: Values) -> Interval | None:
-    """Return the time from the first task's wait for acknowledgements to the end of the last."""
-    whole = tasks_interval(line)
-    if whole is None or "flush_started_at_ms" not in line:
-        return None
-    return Interval(line["flush_started_at_ms"] * _NS_PER_MS, whole.ended_ns)
-
-
-def commit_interval(line: Values) -> Interval | None:
-    """Return the driver's time after the tasks: committing or aborting."""
-    started_ms = line.get("commit_started_at_ms")
-    return None if started_ms is None else interval_between(started_ms, line["time_ms"])
-
-
-def slowest_task_interval(line: Values) -> Interval | None:
-    """Return the time of the slowest task, which ends within ``tasks``."""
-    slowest = line.get("slowest_tasks")
-    whole = tasks_interval(line)
-    if not slowest or whole is None:
-        return None
-    started_ms = slowest[0]["started_at_ms"]
-    started_ns, ended_ns = interval_between(started_ms, started_ms + slowest[0]["task_ms"])
-    return Interval(started_ns, min(ended_ns, whole.ended_ns))
-
-
-def interval_of(line: Values) -> Interval:
-    """Return the known time of the whole batch; if clocks differ, the widest."""
-    parts = [
-        part
-        for of in (planning_interval, tasks_interval, flush_interval, commit_interval)
-        if (part := of(line)) is not None
-    ]
-    written_ns = line["time_ms"] * _NS_PER_MS
-    return Interval(
-        min((part.started_ns for part in parts), default=written_ns),
-        max([written_ns, *(part.ended_ns for part in parts)]),
-    )
+    if "tasks" in found and line.get("slowest_tasks"):
+        slowest = line["slowest_tasks"][0]
+        task = _interval(slowest["started_at_ms"], slowest["task_ms"])
+        found["task"] = task._replace(ended_ns=min(task.ended_ns, found["tasks"].ended_ns))
+    return {"batch": whole, **found}
 
 
 # --- metrics -------------------------------------------------------------------------------------
@@ -219,7 +192,7 @@ def metrics_of(line: Values, exemplar: Exemplar | None, has_exponential: bool) -
     has_exponential: report latencies in buckets that grow by the eighth root of 2, as in the line;
     otherwise buckets grow by 2
     """
-    interval = interval_of(line)
+    interval = intervals_of(line)["batch"]
     client = {
         "client_id": str(line.get("client_id", "")),
         "query": str(line.get("query_name") or line.get("query_id", "")),
@@ -229,11 +202,12 @@ def metrics_of(line: Values, exemplar: Exemplar | None, has_exponential: bool) -
         attributes = {**client, **labels}
         point = NumberDataPoint(attributes, interval.started_ns, interval.ended_ns, value)
         points.setdefault(described, []).append(point)
-    metrics = [_metric(described, of_it) for described, of_it in points.items()]
+    metrics = [
+        Metric(name, doc, unit, Sum(of_it, _DELTA, True) if is_total else Gauge(of_it))
+        for (name, doc, unit, is_total), of_it in points.items()
+    ]
     if "histogram" in line.get("request_latency", {}):
-        histogram = _exponential if has_exponential else _explicit
-        exemplars = [] if exemplar is None else [exemplar]
-        data = histogram(line, interval, client, exemplars)
+        data = _histogram(line, interval, client, exemplar, has_exponential)
         metrics.append(Metric(LATENCY, _LATENCY_DOC, "ms", data))
     return metrics
 
@@ -241,11 +215,6 @@ def metrics_of(line: Values, exemplar: Exemplar | None, has_exponential: bool) -
 def telemetry_name(group: str, name: str) -> str:
     """Return the name under which Kafka's clients push a metric of a group."""
     return f"{_KAFKA}.{group}.{name}".replace("-", ".").replace(".metrics.", ".", 1)
-
-
-def _metric(described: _MetricDescription, points: list[NumberDataPoint]) -> Metric:
-    data = Sum(points, _DELTA, is_monotonic=True) if described.is_total else Gauge(points)
-    return Metric(described.name, described.doc, described.unit, data)
 
 
 def _numbers(line: Values) -> Iterator[tuple[_MetricDescription, Mapping[str, str], _Number]]:
@@ -262,63 +231,44 @@ def _numbers(line: Values) -> Iterator[tuple[_MetricDescription, Mapping[str, st
             yield described, labels, float(value) if unit or not own.is_total else round(value)
 
 
-def _exponential(
-    line: Values, interval: Interval, client: Mapping[str, str], exemplars: list[Exemplar]
-) -> ExponentialHistogram:
+def _histogram(
+    line: Values,
+    interval: Interval,
+    client: Mapping[str, str],
+    exemplar: Exemplar | None,
+    is_exponential: bool,
+) -> ExponentialHistogram | Histogram:
     """Return the line's histogram; its bucket indices mean the same in OpenTelemetry."""
     recorded = line["request_latency"]["histogram"]
     counts = {int(index): count for index, count in recorded["counts"].items()}
-    first = min(counts)
-    dense = [counts.get(index, 0) for index in range(first, max(counts) + 1)]
-    point = ExponentialHistogramDataPoint(
-        client,
-        interval.started_ns,
-        interval.ended_ns,
-        count=sum(dense),
-        sum=float(line["metrics"]["request_latency_ms"]),
-        scale=recorded["scale"],
-        zero_count=0,
-        positive=Buckets(first, dense),
-        negative=Buckets(0, []),
-        flags=0,
-        min=_UNKNOWN,
-        max=float(line["metrics"]["request_latency_max_ms"]),
-        exemplars=exemplars,
-    )
-    return ExponentialHistogram([point], _DELTA)
-
-
-def _explicit(
-    line: Values, interval: Interval, client: Mapping[str, str], exemplars: list[Exemplar]
-) -> Histogram:
-    recorded = line["request_latency"]["histogram"]["counts"]
-    counts = {int(index): count for index, count in recorded.items()}
-    up_to = [count_up_to(counts, doublings) for doublings in _DOUBLINGS]
     total = sum(counts.values())
-    point = HistogramDataPoint(
-        client,
-        interval.started_ns,
-        interval.ended_ns,
-        count=total,
-        sum=float(line["metrics"]["request_latency_ms"]),
-        bucket_counts=[more - less for less, more in zip([0, *up_to], [*up_to, total])],
-        explicit_bounds=[float(2**doublings) for doublings in _DOUBLINGS],
-        min=_UNKNOWN,
-        max=float(line["metrics"]["request_latency_max_ms"]),
-        exemplars=exemplars,
-    )
-    return Histogram([point], _DELTA)
-
-
-_UNKNOWN: Any = None
-"""A value that the protocol makes optional and the library's types require."""
+    # The protocol makes the minimum optional, and the library's types require it.
+    values: dict[str, Any] = {
+        "attributes": client,
+        "start_time_unix_nano": interval.started_ns,
+        "time_unix_nano": interval.ended_ns,
+        "count": total,
+        "sum": float(line["metrics"]["request_latency_ms"]),
+        "min": None,
+        "max": float(line["metrics"]["request_latency_max_ms"]),
+        "exemplars": [] if exemplar is None else [exemplar],
+    }
+    if not is_exponential:
+        up_to = [count_up_to(counts, doublings) for doublings in _DOUBLINGS]
+        values["bucket_counts"] = [more - less for less, more in zip([0, *up_to], [*up_to, total])]
+        values["explicit_bounds"] = [float(2**doublings) for doublings in _DOUBLINGS]
+        return Histogram([HistogramDataPoint(**values)], _DELTA)
+    first = min(counts)
+    dense = Buckets(first, [counts.get(index, 0) for index in range(first, max(counts) + 1)])
+    values.update(scale=recorded["scale"], zero_count=0, flags=0)
+    point = ExponentialHistogramDataPoint(positive=dense, negative=Buckets(0, []), **values)
+    return ExponentialHistogram([point], _DELTA)
 
 
 # --- a trace -------------------------------------------------------------------------------------
 
 _ABORT = "abort"
 _IDS = RandomIdGenerator()
-_OWN = "pykafka_sink."
 _BATCH_FIELDS = (
     *("event", "batch_id", "tasks", "failed_tasks", "failed_attempts", "transactions", "replay"),
     "note",
@@ -351,57 +301,44 @@ class _Spans:
         self._spans: list[ReadableSpan] = []
 
     def trace(self) -> Trace:
-        line = self._line
-        root = self._root()
-        planning, commit = planning_interval(line), commit_interval(line)
-        if planning is not None:
-            self._add("planning", planning, root, {"planning_ms": line["planning_ms"]})
-        exemplar = self._tasks(root)
-        if commit is not None:
-            attributes = {name: line[name] for name in _COMMIT_FIELDS if name in line}
-            self._add(_ABORT if self._is_abort else "commit", commit, root, attributes)
+        line, times = self._line, intervals_of(self._line)
+        more = self._messaging_attributes(line.get("records_acknowledged", 0))
+        if len(line.get("topics", {})) == 1:
+            more["messaging.destination.name"] = next(iter(line["topics"]))
+        name = "micro-batch" if "batch_id" in line else "job"
+        root = self._add(name, times["batch"], None, _picked(line, _BATCH_FIELDS), more)
+        exemplar = None
+        if "planning" in times:
+            self._add("planning", times["planning"], root, _picked(line, ("planning_ms",)))
+        if "tasks" in times:
+            parts = _picked(line["metrics"], (*(f"{part}_ms" for part in TASK_PARTS), "task_ms"))
+            tasks = self._add("tasks", times["tasks"], root, parts)
+            if "flush" in times:
+                self._add("flush", times["flush"], root, _picked(line["metrics"], ("ack_wait_ms",)))
+            if "task" in times:
+                exemplar = self._add_slowest_task(times["task"], tasks)
+        if "commit" in times:
+            name = _ABORT if self._is_abort else "commit"
+            self._add(name, times["commit"], root, _picked(line, _COMMIT_FIELDS))
         return Trace(self._spans, exemplar)
 
-    def _root(self) -> SpanContext:
-        line = self._line
-        own = {name: line[name] for name in _BATCH_FIELDS if name in line}
-        more = self._messaging_attributes()
-        topics = line.get("topics", {})
-        if len(topics) == 1:
-            more["messaging.destination.name"] = next(iter(topics))
-        name = "micro-batch" if "batch_id" in line else "job"
-        return self._add(name, interval_of(line), None, own, more)
-
-    def _messaging_attributes(self) -> dict[str, str | int]:
-        line = self._line
+    def _messaging_attributes(self, records: int) -> dict[str, str | int]:
         return {
             "messaging.system": "kafka",
             "messaging.operation.name": "send",
             "messaging.operation.type": "send",
-            "messaging.client.id": str(line.get("client_id", "")),
-            "messaging.batch.message_count": int(line.get("records_acknowledged", 0)),
+            "messaging.client.id": str(self._line.get("client_id", "")),
+            "messaging.batch.message_count": int(records),
         }
 
-    def _tasks(self, root: SpanContext) -> Exemplar | None:
-        whole, flush = tasks_interval(self._line), flush_interval(self._line)
-        if whole is None:
-            return None
-        metrics = self._line["metrics"]
-        parts = {f"{part}_ms": metrics[f"{part}_ms"] for part in TASK_PARTS}
-        tasks = self._add("tasks", whole, root, {**parts, "task_ms": metrics["task_ms"]})
-        if flush is not None:
-            self._add("flush", flush, root, {"ack_wait_ms": metrics["ack_wait_ms"]})
-        slowest = slowest_task_interval(self._line)
-        return None if slowest is None else self._slowest_task(slowest, tasks)
-
-    def _slowest_task(self, when: Interval, tasks: SpanContext) -> Exemplar | None:
+    def _add_slowest_task(self, when: Interval, tasks: SpanContext) -> Exemplar | None:
         slowest = self._line["slowest_tasks"][0]
         own = {f"task.{name}": value for name, value in slowest.items() if name != "started_at_ms"}
-        more = {**self._messaging_attributes(), "messaging.batch.message_count": slowest["records"]}
+        more = self._messaging_attributes(slowest["records"])
         context = self._add("task", when, tasks, own, more)
-        waited = int(slowest["ack_wait_ms"]) * 1_000_000
-        flushed_from_ns = max(when.started_ns, when.ended_ns - waited)
-        self._add("task flush", Interval(flushed_from_ns, when.ended_ns), context, {})
+        waited_ns = int(slowest["ack_wait_ms"]) * _NS_PER_MS
+        flush = when._replace(started_ns=max(when.started_ns, when.ended_ns - waited_ns))
+        self._add("task flush", flush, context, {})
         latency_ms = slowest.get("request_latency_max_ms")
         if not latency_ms:
             return None
@@ -414,24 +351,23 @@ class _Spans:
         name: str,
         when: Interval,
         parent: SpanContext | None,
-        own: dict[str, str | int | float],
+        own: dict[str, Any],
         more: dict[str, str | int] | None = None,
     ) -> SpanContext:
         """Add a span. own: attributes, without the prefix of the sink's own names."""
         context = SpanContext(
             self._trace_id, _IDS.generate_span_id(), False, TraceFlags(TraceFlags.SAMPLED)
         )
-        attributes = {**{_OWN + key: value for key, value in own.items()}, **(more or {})}
-        is_root = parent is None
+        is_failed = parent is None and self._is_abort
         span = ReadableSpan(
             name,
             context,
             parent,
             self._resource,
-            attributes,
-            events=self._events(when) if is_root else (),
+            {**{_OWN_DOMAIN + key: value for key, value in own.items()}, **(more or {})},
+            events=self._events(when) if parent is None else (),
             kind=SpanKind.PRODUCER if name == "task" else SpanKind.INTERNAL,
-            status=self._status() if is_root else Status(),
+            status=Status(StatusCode.ERROR, abort_reason(self._line)) if is_failed else Status(),
             start_time=when.started_ns,
             end_time=when.ended_ns,
             instrumentation_scope=self._scope,
@@ -447,8 +383,9 @@ class _Spans:
         attributes = {"exception.type": kind, "exception.message": message}
         return [Event("exception", attributes, when.ended_ns)]
 
-    def _status(self) -> Status:
-        return Status(StatusCode.ERROR, abort_reason(self._line)) if self._is_abort else Status()
+
+def _picked(fields: Values, names: Iterable[str]) -> dict[str, Any]:
+    return {name: fields[name] for name in names if name in fields}
 
 
 def abort_reason(line: Values) -> str:
@@ -543,17 +480,13 @@ class _Signal:
 
     def send(self, data: Any, lost: int) -> None:
         """Export the data; data that cannot be sent is lost."""
-        problem = self._problem_of(lambda: self._exporter.export(data))
-        self._failure_log.record_outcome(problem, lost)
-
-    def _problem_of(self, export: Callable[[], Any]) -> str | None:
         self._session.problem = None
         try:
-            result = export()
+            is_sent = self._exporter.export(data).name == "SUCCESS"
+            problem = None if is_sent else "the exporter does not tell why"
         except Exception as error:  # each version of the library raises other errors
-            return self._session.problem or root_cause(error)
-        is_sent = result.name == "SUCCESS"
-        return self._session.problem or (None if is_sent else "the exporter does not tell why")
+            problem = root_cause(error)
+        self._failure_log.record_outcome(self._session.problem or problem, lost)
 
 
 class _Session(requests.Session):
@@ -588,11 +521,8 @@ class _Session(requests.Session):
             return None
         rejection = self._response.FromString(answer.content).partial_success
         refused = next((value for field, value in rejection.ListFields() if field.number == 1), 0)
-        return (
-            f"{refused} of them are refused: {redacted(rejection.error_message)}"
-            if refused
-            else None
-        )
+        message = f"{refused} of them are refused: {redacted(rejection.error_message)}"
+        return message if refused else None
 
 
 def root_cause(error: BaseException) -> str:

@@ -10,22 +10,26 @@ A push gateway receives the metrics of jobs that end before Prometheus scrapes t
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from http.client import HTTPException
-from typing import Any, NamedTuple, Union
+from typing import Any, Union
 
 from prometheus_client import CollectorRegistry, push_to_gateway
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
+from spark_kafka_sink.base.kafka_metrics import Values
 from spark_kafka_sink.base.node_metrics import count_up_to
 from spark_kafka_sink.base.text import redacted_url
 from spark_kafka_sink.metrics.background import FailureLog
 from spark_kafka_sink.metrics.line import Line
-from spark_kafka_sink.metrics.names import OWN_METRICS, OwnMetric, Values, measurements
+from spark_kafka_sink.metrics.names import OWN_METRICS, measurements
 
 # --- exposition ----------------------------------------------------------------------------------
 
 Labels = tuple[tuple[str, str], ...]
+Series = tuple[str, Labels]
+"""One time series: one line of the text."""
 Family = Union[CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily]
 
 LATENCY = "pykafka_sink_request_latency_seconds"
@@ -35,24 +39,15 @@ _INFINITY = "+Inf"
 _DOMAIN = "kafka_producer"
 
 
-class _Series(NamedTuple):
-    """One time series: one line of the text."""
-
-    name: str
-    labels: Labels
-
-
 class Exposition:
     """Sums of all lines: a collector of the library's registry."""
 
     def __init__(self) -> None:
-        self._totals: dict[_Series, float] = {}
-        self._gauges: dict[_Series, float] = {}
+        self._totals: dict[Series, float] = defaultdict(float)
+        self._gauges: dict[Series, float] = {}
         self._docs: dict[str, str] = {}
-        self._histograms: dict[Labels, dict[int, float]] = {}
-        self._latency_sums: dict[Labels, float] = {}
-
-    # --- adding --------------------------------------------------------------------------------
+        self._histograms: dict[Labels, Counter[str]] = defaultdict(Counter)
+        self._latency_sums: dict[Labels, float] = defaultdict(float)
 
     def add(self, line: Values, query: str = "") -> None:
         """Add one batch. ``query``: name of its query; by default the name in the line."""
@@ -60,25 +55,15 @@ class Exposition:
             "client_id": str(line.get("client_id", "")),
             "query": query or str(line.get("query_name") or line.get("query_id", "")),
         }
-        for metric in OWN_METRICS:
-            self._add_own(metric, line, labels)
+        for own in OWN_METRICS:
+            note = self.add_total if own.is_total else self.set_gauge
+            for more, value in own.values(line):
+                note(own.name, own.doc, {**labels, **more}, value)
         for group, kafka, more, value in measurements(line):
-            name = prometheus_name(group, kafka.name)
-            self._docs[name] = f"{group}: {kafka.name}. {kafka.follows}".replace("`", "")
-            self._note(name, {**labels, **more}, value, kafka.is_total)
+            note = self.add_total if kafka.is_total else self.set_gauge
+            doc = f"{group}: {kafka.name}. {kafka.follows}".replace("`", "")
+            note(prometheus_name(group, kafka.name), doc, {**labels, **more}, value)
         self._add_latencies(line, labels)
-
-    def _add_own(self, metric: OwnMetric, line: Values, labels: Mapping[str, str]) -> None:
-        self._docs[metric.name] = metric.doc
-        for more, value in metric.values(line):
-            self._note(metric.name, {**labels, **more}, value, metric.is_total)
-
-    def _note(self, name: str, labels: Mapping[str, str], value: float, is_total: bool) -> None:
-        series = _Series(name, _key(labels))
-        if is_total:
-            self._totals[series] = self._totals.get(series, 0.0) + value
-        else:
-            self._gauges[series] = value
 
     def _add_latencies(self, line: Values, labels: Mapping[str, str]) -> None:
         histogram = line.get("request_latency", {}).get("histogram")
@@ -86,25 +71,21 @@ class Exposition:
             return
         counts = {int(index): count for index, count in histogram["counts"].items()}
         key = _key(labels)
-        buckets = self._histograms.setdefault(key, {})
         for doublings in _DOUBLINGS:
-            buckets[doublings] = buckets.get(doublings, 0) + count_up_to(counts, doublings)
-        last = len(_DOUBLINGS)
-        buckets[last] = buckets.get(last, 0) + sum(counts.values())
-        seconds = line["metrics"]["request_latency_ms"] / 1000
-        self._latency_sums[key] = self._latency_sums.get(key, 0.0) + seconds
+            bound = str(2**doublings / 1000)
+            self._histograms[key][bound] += count_up_to(counts, doublings)
+        self._histograms[key][_INFINITY] += sum(counts.values())
+        self._latency_sums[key] += line["metrics"]["request_latency_ms"] / 1000
 
     def set_gauge(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
-        """Set a gauge that does not come from a line."""
+        """Set a gauge."""
         self._docs[name] = doc
-        self._note(name, labels, value, is_total=False)
+        self._gauges[name, _key(labels)] = value
 
     def add_total(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
-        """Add to a total that does not come from a line."""
+        """Add to a total."""
         self._docs[name] = doc
-        self._note(name, labels, value, is_total=True)
-
-    # --- collecting ----------------------------------------------------------------------------
+        self._totals[name, _key(labels)] += value
 
     def collect(self) -> Iterator[Family]:
         """Yield all metric families, for the registry."""
@@ -117,16 +98,15 @@ class Exposition:
         """Return one family for all label sets: Prometheus rejects two families of one name."""
         names_of_labels = [name for name, _ in next(iter(self._histograms))]
         family = HistogramMetricFamily(LATENCY, _LATENCY_DOC, labels=names_of_labels)
-        bounds = [*map(_bound, _DOUBLINGS), _INFINITY]
         for key, buckets in self._histograms.items():
-            counts = [(bound, buckets[index]) for index, bound in enumerate(bounds)]
+            counts = [*buckets.items()]
             family.add_metric([value for _, value in key], counts, self._latency_sums[key])
         return family
 
-    def _families(self, series: Mapping[_Series, float], kind: Any) -> Iterator[Family]:
-        by_name: dict[str, list[tuple[Labels, float]]] = {}
+    def _families(self, series: Mapping[Series, float], kind: Any) -> Iterator[Family]:
+        by_name: dict[str, list[tuple[Labels, float]]] = defaultdict(list)
         for (name, labels), value in series.items():
-            by_name.setdefault(name, []).append((labels, value))
+            by_name[name].append((labels, value))
         for name, samples in by_name.items():
             family = kind(name, self._docs[name], labels=[label for label, _ in samples[0][0]])
             for labels, value in samples:
@@ -142,11 +122,6 @@ def prometheus_name(group: str, name: str) -> str:
 def _key(labels: Mapping[str, str]) -> Labels:
     """Return the same key for the same labels, whatever their order."""
     return tuple(sorted(labels.items()))
-
-
-def _bound(doublings: int) -> str:
-    """Return the upper bound of a bucket, in seconds."""
-    return str(2**doublings / 1000)
 
 
 # --- push gateway --------------------------------------------------------------------------------

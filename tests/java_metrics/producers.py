@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from spark_kafka_sink.base import kafka_metrics
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -70,9 +71,9 @@ class OurProducer:
         of_topic = names.topic_or_node_values(line, line["topics"][self._topic])
         of_node = names.topic_or_node_values(line, line["nodes"]["1"])
         return Told(
-            {m.name: m.value(values) or 0.0 for m in names.PRODUCER_METRICS},
-            {m.name: m.value(of_topic) or 0.0 for m in names.TOPIC_METRICS},
-            {m.name: m.value(of_node) or 0.0 for m in names.NODE_METRICS},
+            {m.name: m.value(values) or 0.0 for m in kafka_metrics.PRODUCER_METRICS},
+            {m.name: m.value(of_topic) or 0.0 for m in kafka_metrics.TOPIC_METRICS},
+            {m.name: m.value(of_node) or 0.0 for m in kafka_metrics.NODE_METRICS},
         )
 
     def close(self):
@@ -111,11 +112,11 @@ class JavaProducer:
         told = Told({}, {}, {})
         for line in self._tell("metrics"):
             group, name, topic, node, value = line.split(" ")
-            if group == names.PRODUCER_GROUP:
+            if group == kafka_metrics.PRODUCER_GROUP:
                 told.producer[name] = float(value)
-            elif group == names.TOPIC_GROUP and topic == self._topic:
+            elif group == kafka_metrics.TOPIC_GROUP and topic == self._topic:
                 told.topic[name] = float(value)
-            elif group == names.NODE_GROUP and node == "node-1":
+            elif group == kafka_metrics.NODE_GROUP and node == "node-1":
                 told.node[name] = float(value)
         return told
 

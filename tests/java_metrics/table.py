@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from spark_kafka_sink.base import kafka_metrics
 from spark_kafka_sink.metrics import names
 from tests.java_metrics.comparing import RESULTS
 from tests.java_metrics.work import WORKS
@@ -152,9 +153,9 @@ def render(results):
     text = _HEAD.format(version=results["kafka"])
     text += "".join(f"| {work.name} | {work.what} |\n" for work in WORKS)
     for group, title in (
-        ("producer", names.PRODUCER_GROUP),
-        ("topic", names.TOPIC_GROUP),
-        ("node", names.NODE_GROUP),
+        ("producer", kafka_metrics.PRODUCER_GROUP),
+        ("topic", kafka_metrics.TOPIC_GROUP),
+        ("node", kafka_metrics.NODE_GROUP),
     ):
         text += (
             f"\n## {title}\n\n| metric | work | here | Java | |\n| --- | --- | --- | --- | --- |\n"

@@ -12,6 +12,7 @@ import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink import metrics as metrics_of_sink
+from spark_kafka_sink.base import kafka_metrics
 from spark_kafka_sink.metrics import names
 from spark_kafka_sink.metrics.otlp import telemetry_name
 from spark_kafka_sink.tools.report_advice import line_findings
@@ -357,8 +358,8 @@ def test_each_micro_batch_is_a_trace_and_its_sums(spark, kafka, new_topic, tmp_p
         assert totals["org.apache.kafka.producer.record.send.total"] >= ROWS_PER_FILE
         values = names.values_of(line)
         assert totals == {
-            telemetry_name(names.PRODUCER_GROUP, metric.name): round(value)
-            for metric in names.PRODUCER_METRICS
+            telemetry_name(kafka_metrics.PRODUCER_GROUP, metric.name): round(value)
+            for metric in kafka_metrics.PRODUCER_METRICS
             if metric.is_total and (value := metric.value(values)) is not None
         }
 

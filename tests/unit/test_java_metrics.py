@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from spark_kafka_sink.base import kafka_metrics
 from spark_kafka_sink.metrics import names
 from tests.java_metrics.comparing import RESULTS
 from tests.java_metrics.table import (
@@ -37,13 +38,16 @@ def test_each_figure_is_javas_or_has_a_reason() -> None:
 @pytest.mark.parametrize(
     ("group", "given", "missing", "shown"),
     [
-        ("producer", names.PRODUCER_METRICS, names.UNAVAILABLE_METRICS, PRODUCER),
-        ("topic", names.TOPIC_METRICS, names.UNAVAILABLE_TOPIC_METRICS, TOPIC),
-        ("node", names.NODE_METRICS, {}, NODE),
+        ("producer", kafka_metrics.PRODUCER_METRICS, names.UNAVAILABLE_METRICS, PRODUCER),
+        ("topic", kafka_metrics.TOPIC_METRICS, names.UNAVAILABLE_TOPIC_METRICS, TOPIC),
+        ("node", kafka_metrics.NODE_METRICS, {}, NODE),
     ],
 )
 def test_every_metric_of_java_is_given_or_has_a_reason(
-    group: str, given: tuple[names.KafkaMetric, ...], missing: dict[str, str], shown: dict[str, str]
+    group: str,
+    given: tuple[kafka_metrics.KafkaMetric, ...],
+    missing: dict[str, str],
+    shown: dict[str, str],
 ) -> None:
     ours = {metric.name for metric in given}
     theirs = names_of_java(MEASURED, group)

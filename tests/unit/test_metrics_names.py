@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.base import kafka_metrics
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.metrics import names
@@ -115,19 +116,19 @@ PRODUCER = {
 
 def test_metrics_of_the_producer() -> None:
     values = names.values_of(a_line())
-    given = {metric.name: metric.value(values) for metric in names.PRODUCER_METRICS}
+    given = {metric.name: metric.value(values) for metric in kafka_metrics.PRODUCER_METRICS}
     assert {name: given[name] for name in PRODUCER} == pytest.approx(PRODUCER)
 
 
 def test_metrics_of_topics_and_brokers() -> None:
     line = a_line()
     of_topic = names.topic_or_node_values(line, line["topics"]["t"])
-    given = {metric.name: metric.value(of_topic) for metric in names.TOPIC_METRICS}
+    given = {metric.name: metric.value(of_topic) for metric in kafka_metrics.TOPIC_METRICS}
     assert given["record-send-total"] == 2200
     assert given["byte-rate"] == 88_000
     assert given["compression-rate"] == 0.2
     of_node = names.topic_or_node_values(line, line["nodes"]["2"])
-    given = {metric.name: metric.value(of_node) for metric in names.NODE_METRICS}
+    given = {metric.name: metric.value(of_node) for metric in kafka_metrics.NODE_METRICS}
     assert given["request-total"] == 4
     assert given["request-latency-avg"] == 10
     assert given["request-latency-max"] == 16
@@ -137,7 +138,7 @@ def test_metrics_of_topics_and_brokers() -> None:
 def test_nothing_is_made_up_of_nothing() -> None:
     line = BatchSummary.merge([KafkaCommitMessage(0, 0)]).line("commit", 3)
     values = names.values_of(line)
-    for metric in names.PRODUCER_METRICS:
+    for metric in kafka_metrics.PRODUCER_METRICS:
         assert not metric.value(values)
     assert names.send_time_ms(line) is None
 
@@ -148,9 +149,9 @@ def test_flinks_send_time() -> None:
 
 def test_no_name_is_there_twice_or_both_given_and_not() -> None:
     for given, missing in (
-        (names.PRODUCER_METRICS, names.UNAVAILABLE_METRICS),
-        (names.TOPIC_METRICS, names.UNAVAILABLE_TOPIC_METRICS),
-        (names.NODE_METRICS, {}),
+        (kafka_metrics.PRODUCER_METRICS, names.UNAVAILABLE_METRICS),
+        (kafka_metrics.TOPIC_METRICS, names.UNAVAILABLE_TOPIC_METRICS),
+        (kafka_metrics.NODE_METRICS, {}),
     ):
         found = [metric.name for metric in given]
         assert len(set(found)) == len(found)
