@@ -42,28 +42,23 @@ class FailureLog:
 
     def record_outcome(self, problem: str | None, lost: int) -> None:
         """Record the outcome of one line. lost: lines of this process that were never sent."""
+        before, self._logged_problem = self._logged_problem, problem and redacted(problem)
         if problem is None:
-            self._record_success(lost)
+            if before is not None:
+                batches = self._failed + lost - self._lost_before
+                logger.info(self._working.format(batches=batches))
+            self._failed = 0
             return
-        problem = redacted(problem)
-        if self._logged_problem is None:
+        if before is None:
             self._lost_before = lost
         self._failed += 1
-        if problem != self._logged_problem:
-            self._logged_problem = problem
+        if self._logged_problem != before:
             warn(
                 logger,
                 "METRICS-003",
-                f"{self._failing}: {problem}. Batches go on, and what is not sent is lost; the log "
-                "tells when it is sent again",
+                f"{self._failing}: {self._logged_problem}. Batches go on, and what is not sent is "
+                "lost; the log tells when it is sent again",
             )
-
-    def _record_success(self, lost: int) -> None:
-        if self._logged_problem is not None:
-            batches = self._failed + lost - self._lost_before
-            logger.info(self._working.format(batches=batches))
-            self._logged_problem = None
-            self._failed = 0
 
 
 def short_reason(error: BaseException) -> str:
@@ -97,103 +92,6 @@ FLUSH_TIMEOUT_S = 10.0
 
 Send = Callable[[Line, int], None]
 """Sends one line; the number is how many lines of this process were dropped from a full queue."""
-
-_senders: dict[Hashable, Sender] = {}
-_guard = Lock()
-_SYSTEM = SystemClock()
-
-
-def enqueue_line(place: Hashable, make: Callable[[], Send], line: Line, timeout_s: float) -> Sender:
-    """Queue a line for ``place``, behind the lines before it.
-
-    make: builds the function that sends; the thread calls it
-    """
-    with _guard:
-        sender = _senders.pop(place, None) or Sender(make, timeout_s)
-        _senders[place] = sender
-        while len(_senders) > _MOST_SENDERS:
-            _senders.pop(next(iter(_senders))).close()
-    sender.put(line)
-    return sender
-
-
-def flush_at_end(senders: Iterable[Sender], line: Line, clock: Clock = _SYSTEM) -> None:
-    """Wait for all senders at the end of a job, and after a failed batch.
-
-    No line follows then, and Spark kills its processes with the application.
-    """
-    if line["event"] == "abort" or "batch_id" not in line:
-        _wait_for(senders, clock)
-
-
-def _wait_for(senders: Iterable[Sender], clock: Clock) -> None:
-    """Wait for each sender for at most its timeout, counted from now: they send in parallel."""
-    begun_ms = clock.now_ms()
-    for sender in senders:
-        may_take_s = min(sender.timeout_s, FLUSH_TIMEOUT_S)
-        sender.wait(max(may_take_s - (clock.now_ms() - begun_ms) / 1000, 0.0))
-
-
-def _wait_at_exit() -> None:
-    with _guard:
-        senders = list(_senders.values())
-    _wait_for(senders, _SYSTEM)
-
-
-def _reset_after_fork() -> None:
-    """Start without senders in a forked process, which has no threads."""
-    global _guard
-    _guard = Lock()
-    _senders.clear()
-
-
-atexit.register(_wait_at_exit)
-os.register_at_fork(after_in_child=_reset_after_fork)
-
-
-class Sender:
-    """Sends the lines of one output, from a thread.
-
-    timeout_s: seconds that sending one line may take
-    """
-
-    def __init__(self, make: Callable[[], Send], timeout_s: float) -> None:
-        # Python rejects the import while a process exits, and OpenTelemetry's exporters need it.
-        import_module("concurrent.futures.thread")
-        self._make = make
-        self.timeout_s = timeout_s
-        self._queue = BackgroundQueue()
-        self._send: Send | None = None
-        self._logged_error: str | None = None
-
-    def put(self, line: Line) -> None:
-        """Queue a line without its partitions, which are most of a line."""
-        needed = {name: value for name, value in line.items() if name != "partitions"}
-        self._queue.put(lambda: self._do(needed))
-
-    def wait(self, most_s: float | None = None) -> bool:
-        """Wait until all lines were sent or dropped; return False after ``most_s``.
-
-        most_s: seconds; None means the sender's timeout
-        """
-        return self._queue.wait(self.timeout_s if most_s is None else most_s)
-
-    def close(self) -> None:
-        """Accept no more lines, and send those that wait."""
-        self._queue.close()
-
-    def _do(self, line: Line) -> None:
-        """Send one line, in the thread."""
-        try:
-            if self._send is None:
-                self._send = self._make()
-            self._send(line, self._queue.lost)
-            self._logged_error = None
-        except Exception as error:
-            if repr(error) != self._logged_error:
-                self._logged_error = repr(error)
-                problem = f"metrics of a batch are not sent: {redacted(repr(error))}"
-                warn(logger, "METRICS-009", problem)
 
 
 class BackgroundQueue:
@@ -232,7 +130,9 @@ class BackgroundQueue:
             self._awaited_by += 1
             self._changed.notify_all()
             try:
-                return self._changed.wait_for(self._has_done_all, timeout_s)
+                return self._changed.wait_for(
+                    lambda: not (self._waiting or self._is_busy), timeout_s
+                )
             finally:
                 self._awaited_by -= 1
 
@@ -241,9 +141,6 @@ class BackgroundQueue:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-
-    def _has_done_all(self) -> bool:
-        return not (self._waiting or self._is_busy)
 
     def _run(self) -> None:
         while True:
@@ -257,3 +154,92 @@ class BackgroundQueue:
                 task = self._waiting.popleft()
                 self._is_busy = True
             task()
+
+
+class Sender(BackgroundQueue):
+    """Sends the lines of one output, from a thread.
+
+    timeout_s: seconds that sending one line may take
+    """
+
+    def __init__(self, make: Callable[[], Send], timeout_s: float) -> None:
+        # Python rejects the import while a process exits, and OpenTelemetry's exporters need it.
+        import_module("concurrent.futures.thread")
+        super().__init__()
+        self._make = make
+        self.timeout_s = timeout_s
+        self._send: Send | None = None
+        self._logged_error: str | None = None
+
+    def put_line(self, line: Line) -> None:
+        """Queue a line without its partitions, which are most of a line."""
+        needed = {name: value for name, value in line.items() if name != "partitions"}
+        self.put(lambda: self._do(needed))
+
+    def _do(self, line: Line) -> None:
+        """Send one line, in the thread."""
+        try:
+            if self._send is None:
+                self._send = self._make()
+            self._send(line, self.lost)
+            self._logged_error = None
+        except Exception as error:
+            if repr(error) != self._logged_error:
+                self._logged_error = repr(error)
+                problem = f"metrics of a batch are not sent: {redacted(repr(error))}"
+                warn(logger, "METRICS-009", problem)
+
+
+# --- all senders of the process -------------------------------------------------------------------
+
+_senders: dict[Hashable, Sender] = {}
+_guard = Lock()
+_SYSTEM = SystemClock()
+
+
+def enqueue_line(place: Hashable, make: Callable[[], Send], line: Line, timeout_s: float) -> Sender:
+    """Queue a line for ``place``, behind the lines before it.
+
+    make: builds the function that sends; the thread calls it
+    """
+    with _guard:
+        sender = _senders.pop(place, None) or Sender(make, timeout_s)
+        _senders[place] = sender
+        while len(_senders) > _MOST_SENDERS:
+            _senders.pop(next(iter(_senders))).close()
+    sender.put_line(line)
+    return sender
+
+
+def flush_at_end(senders: Iterable[Sender], line: Line, clock: Clock = _SYSTEM) -> None:
+    """Wait for all senders at the end of a job, and after a failed batch.
+
+    No line follows then, and Spark kills its processes with the application.
+    """
+    if line["event"] == "abort" or "batch_id" not in line:
+        _wait_for(senders, clock)
+
+
+def _wait_for(senders: Iterable[Sender], clock: Clock) -> None:
+    """Wait for each sender for at most its timeout, counted from now: they send in parallel."""
+    begun_ms = clock.now_ms()
+    for sender in senders:
+        may_take_s = min(sender.timeout_s, FLUSH_TIMEOUT_S)
+        sender.wait(max(may_take_s - (clock.now_ms() - begun_ms) / 1000, 0.0))
+
+
+def _wait_at_exit() -> None:
+    with _guard:
+        senders = list(_senders.values())
+    _wait_for(senders, _SYSTEM)
+
+
+def _reset_after_fork() -> None:
+    """Start without senders in a forked process, which has no threads."""
+    global _guard
+    _guard = Lock()
+    _senders.clear()
+
+
+atexit.register(_wait_at_exit)
+os.register_at_fork(after_in_child=_reset_after_fork)

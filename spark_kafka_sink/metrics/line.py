@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from heapq import nlargest
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.node_metrics import (
@@ -198,6 +199,14 @@ LINE = (
 )
 """The line. A line omits fields whose value is unknown."""
 
+
+def field_names(fields: Iterable[Field]) -> tuple[str, ...]:
+    """Return the names of the fields."""
+    return tuple(field.name for field in fields)
+
+
+_TOPIC_NAMES, _PARTITION_NAMES = field_names(TOPIC), field_names(PARTITION)
+_partition_figures = attrgetter(*_PARTITION_NAMES)
 REQUIRED = ("sink", "event", "version", "sink_version", "time_ms")
 
 
@@ -255,16 +264,17 @@ class BatchMetrics(NamedTuple):
 def file_line(measured: BatchMetrics) -> Line:
     """Return the whole line, for files."""
     partitions = measured.partitions
-    line = _task_fields(measured.tasks)
-    line["metrics"] = measured.metrics.report()
-    line["request_latency"] = _latency(sum_of(measured.nodes.values()))
-    line["partitions"] = by_topic(partitions)
-    line["partitions_summary"] = partitions_summary(partitions) if partitions else None
-    line["topics"] = _topics(partitions)
-    line["nodes"] = {str(n): _node(measured.nodes[n]) for n in sorted(measured.nodes)}
-    line["tasks_summary"] = _tasks_summary(measured.tasks)
-    line["slowest_tasks"] = _slowest(measured.tasks)
-    return line
+    return {
+        **_task_fields(measured.tasks),
+        "metrics": measured.metrics.report(),
+        "request_latency": _latency(sum_of(measured.nodes.values())),
+        "partitions": by_topic(partitions),
+        "partitions_summary": partitions_summary(partitions) if partitions else None,
+        "topics": _topics(partitions),
+        "nodes": {str(n): _node(measured.nodes[n]) for n in sorted(measured.nodes)},
+        "tasks_summary": _tasks_summary(measured.tasks),
+        "slowest_tasks": _slowest(measured.tasks),
+    }
 
 
 def log_line(line: Line) -> Line:
@@ -274,9 +284,8 @@ def log_line(line: Line) -> Line:
     left_out = {*_FILE_ONLY_FIELDS, "partitions_summary" if is_short else "partitions"}
     logged = {name: value for name, value in line.items() if name not in left_out}
     if "request_latency" in logged:
-        logged["request_latency"] = {
-            name: value for name, value in line["request_latency"].items() if name != "histogram"
-        }
+        logged["request_latency"] = {**line["request_latency"]}
+        logged["request_latency"].pop("histogram", None)
     return logged
 
 
@@ -295,17 +304,13 @@ def _task_fields(tasks: Iterable[TaskMetrics]) -> Line:
 def _latency(node: NodeMetrics) -> dict[str, Any] | None:
     if not node.latencies:
         return None
-    described: dict[str, Any] = {
-        f"p{percent}_ms": quantile_ms(node.latencies, percent / 100) for percent in (50, 95, 99)
-    }
     counts = {str(index): node.latencies[index] for index in sorted(node.latencies)}
-    described["histogram"] = {"scale": SCALE, "counts": counts}
-    return described
+    quantiles = ((f"p{p}_ms", quantile_ms(node.latencies, p / 100)) for p in (50, 95, 99))
+    return {**dict(quantiles), "histogram": {"scale": SCALE, "counts": counts}}
 
 
 def _node(node: NodeMetrics) -> dict[str, Any]:
-    names = (field.name for field in NODE if field.name != "request_latency")
-    described: dict[str, Any] = {name: getattr(node, name) for name in names}
+    described: dict[str, Any] = {name: getattr(node, name) for name in field_names(NODE[:-1])}
     latency = _latency(node)
     return described if latency is None else {**described, "request_latency": latency}
 
@@ -313,10 +318,10 @@ def _node(node: NodeMetrics) -> dict[str, Any]:
 def _topics(partitions: DeliveryReport) -> dict[str, dict[str, int]]:
     topics: dict[str, dict[str, int]] = {}
     for where in sorted(partitions):
-        topic = topics.setdefault(where.topic, {"partitions": 0})
+        topic = topics.setdefault(where.topic, dict.fromkeys(_TOPIC_NAMES, 0))
         topic["partitions"] += 1
-        for name in ("records", "compressed_bytes", "uncompressed_bytes", "record_retries"):
-            topic[name] = topic.get(name, 0) + getattr(partitions[where], name)
+        for name in _TOPIC_NAMES[1:]:
+            topic[name] += getattr(partitions[where], name)
     return topics
 
 
@@ -324,14 +329,8 @@ def by_topic(partitions: DeliveryReport) -> dict[str, dict[int, dict[str, int]]]
     """Return the report of each partition, by topic and partition number."""
     topics: dict[str, dict[int, dict[str, int]]] = {}
     for where in sorted(partitions):
-        report = partitions[where]
-        topics.setdefault(where.topic, {})[where.partition] = {
-            "first_offset": report.first_offset,
-            "last_offset": report.last_offset,
-            "records": report.records,
-            "compressed_bytes": report.compressed_bytes,
-            "uncompressed_bytes": report.uncompressed_bytes,
-        }
+        figures = dict(zip(_PARTITION_NAMES, _partition_figures(partitions[where])))
+        topics.setdefault(where.topic, {})[where.partition] = figures
     return topics
 
 
@@ -344,11 +343,7 @@ def partitions_summary(partitions: DeliveryReport) -> dict[str, Any]:
     for name in EXTREMES_OF_PARTITIONS:
         counts = {where: getattr(report, name) for where, report in partitions.items()}
         for word, where in _extremes(counts):
-            summary[f"{word}_{name}"] = {
-                "topic": where.topic,
-                "partition": where.partition,
-                name: counts[where],
-            }
+            summary[f"{word}_{name}"] = {**where._asdict(), name: counts[where]}
     return summary
 
 
@@ -364,10 +359,8 @@ def _tasks_summary(tasks: list[TaskMetrics]) -> dict[str, Any] | None:
 
 
 def _extremes(counts: Mapping[Any, int | float]) -> tuple[tuple[str, Any], tuple[str, Any]]:
-    return (
-        ("least", min(counts, key=lambda where: counts[where])),
-        ("most", max(counts, key=lambda where: counts[where])),
-    )
+    at = counts.__getitem__
+    return ("least", min(counts, key=at)), ("most", max(counts, key=at))
 
 
 def _slowest(tasks: Iterable[TaskMetrics]) -> list[dict[str, Any]] | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from threading import Lock
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -37,10 +36,14 @@ _DOCS = {
 }
 
 
-class QueryMetricsCollector:
-    """Lines and Spark's progress, joined: a collector of the library's registry."""
+class QueryMetricsCollector(StreamingQueryListener):
+    """Lines and Spark's progress, joined: a collector of the library's registry.
+
+    Spark gives the methods' names.
+    """
 
     def __init__(self, path: str) -> None:
+        super().__init__()
         self._lines = LineTail(path, from_end=True)
         self._exposition = Exposition()
         self._lock = Lock()
@@ -49,24 +52,28 @@ class QueryMetricsCollector:
         self._ended: set[str] = set()
         self._progress: deque[Any] = deque(maxlen=_MOST_WAITING)
 
-    def note_started(self, query_id: str, name: str | None) -> None:
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
         """Record that a query has started."""
         with self._lock:
-            self._ended.discard(query_id)
-            if name:
-                self._names[query_id] = name
+            self._ended.discard(str(event.id))
+            if event.name:
+                self._names[str(event.id)] = event.name
 
-    def note_ended(self, query_id: str) -> None:
-        """Record that a query has ended."""
-        with self._lock:
-            self._ended.add(query_id)
-
-    def note_progress(self, progress: Any) -> None:
-        """Record Spark's StreamingQueryProgress of one micro-batch."""
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Record Spark's progress of one micro-batch."""
+        progress = event.progress
         with self._lock:
             if progress.name:
                 self._names[str(progress.id)] = progress.name
             self._progress.append(progress)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Ignore it: nothing has changed."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Record that a query has ended."""
+        with self._lock:
+            self._ended.add(str(event.id))
 
     def collect(self) -> Iterator[Family]:
         """Yield all metric families as of now."""
@@ -96,36 +103,12 @@ class QueryMetricsCollector:
         self._progress = deque(waiting, maxlen=_MOST_WAITING)
 
     def _add(self, progress: Any, labels: dict[str, str]) -> None:
-        exposition = self._exposition
-        exposition.add_total(ROWS, _DOCS[ROWS], labels, progress.numInputRows)
-        for name, rate in (
-            (INPUT_RATE, progress.inputRowsPerSecond),
-            (PROCESSED_RATE, progress.processedRowsPerSecond),
-        ):
-            exposition.set_gauge(name, _DOCS[name], labels, rate)
+        total, gauge = self._exposition.add_total, self._exposition.set_gauge
+        total(ROWS, _DOCS[ROWS], labels, progress.numInputRows)
+        gauge(INPUT_RATE, _DOCS[INPUT_RATE], labels, progress.inputRowsPerSecond)
+        gauge(PROCESSED_RATE, _DOCS[PROCESSED_RATE], labels, progress.processedRowsPerSecond)
         for phase, duration_ms in progress.durationMs.items():
-            of_phase = {**labels, "phase": phase}
-            exposition.add_total(PHASES, _DOCS[PHASES], of_phase, duration_ms / 1000)
-
-
-class _QueryListener(StreamingQueryListener):
-    """Passes Spark's events of queries on. Spark gives the methods' names."""
-
-    def __init__(self, joined: QueryMetricsCollector) -> None:
-        super().__init__()
-        self._joined = joined
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        self._joined.note_started(str(event.id), event.name)
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        self._joined.note_progress(event.progress)
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Ignore it: nothing has changed."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        self._joined.note_ended(str(event.id))
+            total(PHASES, _DOCS[PHASES], {**labels, "phase": phase}, duration_ms / 1000)
 
 
 class MetricsServer:
@@ -135,18 +118,17 @@ class MetricsServer:
     """
 
     def __init__(self, spark: SparkSession, path: str, port: int, host: str) -> None:
-        joined = QueryMetricsCollector(path)
+        self._collector = QueryMetricsCollector(path)
         registry = CollectorRegistry()
-        registry.register(joined)
+        registry.register(self._collector)
         self._server, self._thread = start_http_server(port, host, registry)
         self.port: int = self._server.server_port
         self._spark = spark
-        self._listener = _QueryListener(joined)
-        spark.streams.addListener(self._listener)
+        spark.streams.addListener(self._collector)
 
     def close(self) -> None:
         """Stop the server, and stop listening to Spark."""
-        self._spark.streams.removeListener(self._listener)
+        self._spark.streams.removeListener(self._collector)
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -154,10 +136,5 @@ class MetricsServer:
     def __enter__(self) -> MetricsServer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, BinaryIO
 
@@ -31,6 +31,7 @@ from spark_kafka_sink.metrics.line import (
     SLOW_TASK,
     TOPIC,
     Field,
+    field_names,
 )
 
 # --- schema --------------------------------------------------------------------------------------
@@ -130,10 +131,7 @@ def _definitions() -> dict[str, Schema]:
         "histogram": {
             "type": "object",
             "description": "Bucket n has values above 2^(n/2^scale) ms, up to 2^((n+1)/2^scale).",
-            "properties": {
-                "scale": _INTEGER,
-                "counts": _map_of(_INTEGER, "^-?[0-9]{1,3}$"),
-            },
+            "properties": {"scale": _INTEGER, "counts": _map_of(_INTEGER, "^-?[0-9]{1,3}$")},
             "required": ["scale", "counts"],
         },
         "nodes": _map_of(_object(NODE, field_names(NODE[:-1])), "^-?[0-9]{1,10}$"),
@@ -151,11 +149,6 @@ def _definitions() -> dict[str, Schema]:
             "maxItems": MOST_SLOW_TASKS,
         },
     }
-
-
-def field_names(fields: Iterable[Field]) -> tuple[str, ...]:
-    """Return the names of the fields."""
-    return tuple(field.name for field in fields)
 
 
 def _object(fields: Sequence[Field], required: Sequence[str]) -> Schema:

@@ -19,7 +19,7 @@ import numpy as np
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.metrics.figures import PART_FIELDS
-from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS, COUNTERS
+from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS, COUNTERS, field_names
 from spark_kafka_sink.metrics.reading import (
     EVENTS,
     LARGEST,
@@ -27,7 +27,6 @@ from spark_kafka_sink.metrics.reading import (
     SINK,
     PinnedFile,
     decode,
-    field_names,
     lines_of,
     read_line,
 )

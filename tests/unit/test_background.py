@@ -94,8 +94,8 @@ def test_a_fork_sends_with_a_thread_of_its_own():
     def send(place):
         return enqueue_line(place, lambda: lambda line, lost: sent.append(line), line(), PATIENCE_S)
 
-    assert send("a").wait()
-    assert answer_of_fork(lambda: send("a").wait() and len(sent) == 2)
+    assert send("a").wait(PATIENCE_S)
+    assert answer_of_fork(lambda: send("a").wait(PATIENCE_S) and len(sent) == 2)
 
 
 def test_what_is_told_of_partitions_is_not_sent():
@@ -103,7 +103,7 @@ def test_what_is_told_of_partitions_is_not_sent():
     sent = []
     given = line(partitions={"t": {}}, topics={"t": {}})
     sender = enqueue_line("p", lambda: lambda line, lost: sent.append(line), given, PATIENCE_S)
-    assert sender.wait()
+    assert sender.wait(PATIENCE_S)
     assert sent == [line(topics={"t": {}})]
 
 
@@ -115,7 +115,7 @@ def test_a_failure_is_told_again_once_a_line_was_sent(caplog):
             raise ValueError("no gateway")
 
     for _ in range(4):
-        assert enqueue_line("f", lambda: send, line(), PATIENCE_S).wait()
+        assert enqueue_line("f", lambda: send, line(), PATIENCE_S).wait(PATIENCE_S)
     assert len(caplog.messages) == 2
 
 
@@ -129,7 +129,7 @@ def test_places_that_are_not_used_any_more_are_left():
     assert send(0) is not senders[0]
     assert list(module._senders)[-2:] == [4, 0]
     for sender in senders[:4]:
-        assert ends(sender._queue)
+        assert ends(sender)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,6 @@ def test_what_takes_long_is_not_waited_for_or_not_for_long(told):
 
     sender = enqueue_line("slow", lambda: send, told, timeout_s=0.01)
     flush_at_end([sender], told)
-    assert not sender._queue.wait(0)
+    assert not sender.wait(0)
     may_go_on.set()
-    assert sender._queue.wait(PATIENCE_S)
+    assert sender.wait(PATIENCE_S)

@@ -19,6 +19,7 @@ from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, PlanningSpan
 from tests.lines import VALIDATOR
 from tests.otlp import Receiver, Span, attributes_of, metrics_in, receiver
+from tests.patience import PATIENCE_S
 from tests.unit.test_metrics_names import PRODUCER, a_line, of_a_job
 
 DELTA = 1
@@ -69,7 +70,7 @@ def put(collector: Receiver, *lines: dict[str, Any], **options: Any) -> None:
     otlp = OtlpOutput(endpoint=collector.endpoint, timeout_ms=60_000, **options)
     for line in lines:
         assert list(write_outputs(MetricsOutputs(otlp=otlp), line)) == []
-    assert background._senders[otlp].wait()
+    assert background._senders[otlp].wait(PATIENCE_S)
 
 
 def spans_of(collector: Receiver) -> dict[str, Span]:

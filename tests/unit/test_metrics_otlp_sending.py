@@ -70,7 +70,7 @@ def to(endpoint: str | None, **more: Any) -> OtlpOutput:
 def put(output: OtlpOutput, **more: Any) -> None:
     """A line that is sent when this returns."""
     assert list(write_outputs(MetricsOutputs(otlp=output), {**a_line(), **more})) == []
-    assert background._senders[output].wait()
+    assert background._senders[output].wait(PATIENCE_S)
 
 
 def free_port() -> int:
@@ -269,7 +269,7 @@ def test_nobody_that_answers_costs_a_job_no_more_than_its_timeout(
         silent.listen(8)
         output = to(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_ms=SHORT_MS)
         assert list(write_outputs(MetricsOutputs(otlp=output), of_a_job(a_line()))) == []
-        assert background._senders[output]._queue.wait(PATIENCE_S)
+        assert background._senders[output].wait(PATIENCE_S)
     assert messages(told)[0].startswith(
         "WARNING metrics.otlp: cannot send traces to http://127.0.0.1"
     )

@@ -250,13 +250,13 @@ def progress(query_id: str, name: str | None, rows: int) -> Any:
 def test_lines_and_progress_are_joined_by_query(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     joined = QueryMetricsCollector(str(path))
-    joined.note_started(QUERY, "orders")
-    joined.note_progress(progress(QUERY, "orders", 100))
-    joined.note_progress(progress("elsewhere", "other", 7))
+    joined.onQueryStarted(SimpleNamespace(id=QUERY, name="orders"))
+    joined.onQueryProgress(SimpleNamespace(progress=progress(QUERY, "orders", 100)))
+    joined.onQueryProgress(SimpleNamespace(progress=progress("elsewhere", "other", 7)))
     assert samples_of(joined).names == set()
     outputs = MetricsOutputs(str(path))
     assert list(write_outputs(outputs, of_query(a_line()))) == []
-    joined.note_progress(progress(QUERY, "orders", 50))
+    joined.onQueryProgress(SimpleNamespace(progress=progress(QUERY, "orders", 50)))
     read = samples_of(joined)
     assert read(SENT, query="orders") == 2200
     assert read("pykafka_sink_query_input_rows_total", query="orders") == 150
@@ -264,7 +264,7 @@ def test_lines_and_progress_are_joined_by_query(tmp_path: Path) -> None:
     assert read(phase, query="orders", phase="addBatch") == 0.6
     assert read("pykafka_sink_query_active", query="orders") == 1
     assert not any("other" in sample.labels.values() for sample in read.samples)
-    joined.note_ended(QUERY)
+    joined.onQueryTerminated(SimpleNamespace(id=QUERY))
     assert samples_of(joined)("pykafka_sink_query_active") == 0
 
 
@@ -326,7 +326,7 @@ def test_the_dashboard_asks_only_for_what_exists(tmp_path: Path) -> None:
     dashboard = json.loads((ROOT / "examples/grafana/pykafka-sink.json").read_text())
     joined = QueryMetricsCollector(str(tmp_path / "m.jsonl"))
     assert list(write_outputs(MetricsOutputs(str(tmp_path / "m.jsonl")), of_query(a_line()))) == []
-    joined.note_progress(progress(QUERY, "orders", 100))
+    joined.onQueryProgress(SimpleNamespace(progress=progress(QUERY, "orders", 100)))
     known = samples_of(joined)
     labels = {label for sample in known.samples for label in sample.labels}
     expressions = [t["expr"] for p in dashboard["panels"] for t in p.get("targets", ())]
