@@ -14,6 +14,7 @@
 # make wheel   the package as a file, in dist/, with the kernels for what this machine can link
 # make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them;
 #                 first: apt-get install lld
+# make docs   the generated pages again: options, commands, metrics, errors, tested versions, figures
 # make docs-site   README.md and docs/ as pages with a search, in build/site
 # make test-parity   the cases of Spark's own suites through both sinks, in Spark 3.5 to 4.3: docs/internals/parity.md; 10 minutes
 # make test-report   the page of pykafka-sink report in a real browser; first:
@@ -51,6 +52,7 @@
 # make scale   1,000 partitions, tasks of a job, 200 topics, and 10,000 simulated producers: 20 minutes
 # make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
 # make bench-kernels   kernels beside memcpy, against the stored baseline
+# make bench-cost   the figures of README.md and docs/performance.md, and writes them there: 45 minutes
 # make bench-exactly-once   what exactly-once costs, 20 minutes
 # make bench-tls   with TLS and without, beside Spark's JVM sink and confluent-kafka, 15 minutes
 # make bench-ten-million   10 million rows, paired with Spark's JVM sink
@@ -66,7 +68,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
+.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs docs-site test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -124,6 +126,14 @@ dist: $(RELEASE)/installed
 
 sbom: dist
 	$(RELEASE)/bin/python -m release.sbom dist/pykafka_sink-*.whl dist/pykafka-sink.cdx.json
+
+# Written beside a page first, so that a failure leaves the page as it is.
+docs: $(VENV)/dev.installed
+	for page in options commands metrics errors; do \
+	  $(BIN)/python -m release.$${page}_document > docs/$$page.part && mv docs/$$page.part docs/$$page.md || exit 1; \
+	done
+	$(BIN)/python -m tests.compatibility.table
+	$(BIN)/python -m release.figures_document
 
 docs-site: $(RELEASE)/installed
 	NO_MKDOCS_2_WARNING=1 $(RELEASE)/bin/mkdocs build --quiet
@@ -269,7 +279,8 @@ bench-growth: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.growth
 
 bench-cost: $(VENV)/bench.installed
-	$(BIN)/python -m benchmarks.cost
+	$(BIN)/python -m benchmarks.cost $(COST_ARGUMENTS)
+	$(BIN)/python -m release.figures_document
 
 bench-ten-million: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.ten_million

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ _CODEC = "lz4"
 _PARTITIONS = 6
 _TIMEOUT_S = 600
 INSTALLED = "ours, installed anew"
-_TURN = ("ours", INSTALLED, "jvm", "empty")
+CONTENDERS = ("ours", INSTALLED, "jvm", "empty")
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -88,7 +89,9 @@ def _installed_in(folder: Path) -> Path:
     return folder
 
 
-def measure(rounds_count: int, rows_count: int) -> dict[str, Any]:
+def measure(
+    rounds_count: int, rows_count: int, contenders: Sequence[str] = CONTENDERS
+) -> dict[str, Any]:
     """Run all turns; return their times and the ratios to the JVM sink's time."""
     settings = {**COMMON_SETTINGS, "compression.type": _CODEC}
     with LocalKafka(heap="1g", server_properties=SERVER_PROPERTIES) as kafka:
@@ -96,22 +99,25 @@ def measure(rounds_count: int, rows_count: int) -> dict[str, Any]:
         target = Target(kafka.bootstrap_servers, topic.name, settings)
         rounds = []
         for _ in range(rounds_count):
-            turn = {sink: run_child(sink, target, topic, rows_count) for sink in _TURN}
+            turn = {sink: run_child(sink, target, topic, rows_count) for sink in contenders}
             print("  ".join(f"{sink} {seconds:.2f} s" for sink, seconds in turn.items()))
             sys.stdout.flush()
             rounds.append(turn)
-    return {
+    result = {
         "rows": rows_count,
         "value_bytes": _VALUE_BYTES,
         "settings": settings,
-        "job_s": {sink: spread([turn[sink] for turn in rounds]) for sink in _TURN},
+        "job_s": {sink: spread([turn[sink] for turn in rounds]) for sink in contenders},
         "ours_over": {
             other: spread([turn["ours"] / turn[other] for turn in rounds])
             for other in ("jvm", "empty")
         },
-        "installed_over_empty": spread([turn[INSTALLED] / turn["empty"] for turn in rounds]),
         "rounds": rounds,
     }
+    if INSTALLED in contenders:
+        ratios = [turn[INSTALLED] / turn["empty"] for turn in rounds]
+        result["installed_over_empty"] = spread(ratios)
+    return result
 
 
 def main() -> int:

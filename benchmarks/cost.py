@@ -1,23 +1,31 @@
-"""Measure the CPU of a million records: executor, Python and broker, beside Spark's JVM sink.
+"""Measure all figures of README.md and docs/performance.md, beside Spark's JVM sink.
 
-    python -m benchmarks.cost [--only '400B-*' json] [--pairs 5] [--resume]
+    python -m benchmarks.cost [--only '400B-*' tls] [--pairs 5] [--resume] [--quick]
 
+Points are jobs: time and CPU of a million records, in executor, Python and broker.
 Rows are real: text of the 336,776 flights as JSON, cut into values of 100 B to 10 KB with UUIDs as
 keys, cached in Spark; or the flights' 19 typed columns. Contenders take turns in one session, with
 the settings of ``conf/`` and batches of 128 KiB. ``empty`` is the Python sink that drops its input.
 
-Writes benchmarks/results/cost.json after each point, so a run may be interrupted and resumed.
+Then come the parts of benchmarks.cost_parts: micro-batches of one row, first jobs, memory, TLS, and
+commits of exactly-once.
+
+Writes benchmarks/results/cost.json after each point or part, so a run may be interrupted.
+Earlier results stay only with ``--only`` or ``--resume``, and only if the package's code and the
+machine are the same. `python -m release.figures_document` writes the documents' tables.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import os
 import statistics
 import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -33,6 +41,7 @@ from pyspark.sql.avro.functions import to_avro
 
 from benchmarks import harness, sinks
 from benchmarks.cached import JOBS_CONF
+from benchmarks.cost_parts import PARTS
 from benchmarks.measure import Contender, Run, alternate, as_json, needs_topic, spread
 from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
 from benchmarks.typed import SPARK_AVRO, write_flights
@@ -41,7 +50,9 @@ from tests.formats.protobuf_files import descriptor_set, one_message
 
 _PARTITIONS = 6
 _TASKS = 2
-_PAIRS = 5
+_PAIRS = 3
+_QUICK = 20
+_KEY_BYTES = 36
 _WARMUPS = 2
 _PARTS = ("elapsed_s", "jvm_cpu_s", "python_cpu_s", "broker_cpu_s")
 _PER = 1_000_000
@@ -80,9 +91,10 @@ POINTS = [
 # --- rows ----------------------------------------------------------------------------------------
 
 
-def real_rows(spark: SparkSession, flights: Path, value_bytes: int, folder: Path) -> DataFrame:
+def real_rows(
+    spark: SparkSession, flights: Path, value_bytes: int, rows: int, folder: Path
+) -> DataFrame:
     """Return values of ``value_bytes``, cut from the flights as JSON, with UUIDs as keys."""
-    rows = _ROWS[value_bytes]
     texts = spark.read.parquet(str(flights)).select(F.to_json(F.struct("*"))).toArrow()
     text = np.frombuffer("".join(texts.column(0).to_pylist()).encode(), np.uint8)
     folder.mkdir()
@@ -204,37 +216,83 @@ def table(points: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", default=["*"], help="points with such names: '1000B*'")
-    parser.add_argument("--pairs", type=int, default=_PAIRS)
-    parser.add_argument("--resume", action="store_true", help="leave out points that are there")
-    parser.add_argument("--output", default="cost", help="name of the results, without .json")
-    arguments = parser.parse_args()
-    points: dict[str, Any] = harness.load(arguments.output).get("points", {})
-    chosen = [p for p in POINTS if any(fnmatchcase(p.name, like) for like in arguments.only)]
+class Results:
+    """The results of one machine, one state of the package's code, and one or more days."""
+
+    def __init__(self, name: str, keep: bool) -> None:
+        self._name = name
+        known = harness.load(name) if keep else {}
+        mine = {"code": harness.code_version(), "machine": harness.machine()}
+        if known and any(known.get(field) != value for field, value in mine.items()):
+            print(f"{name}.json is of other code or another machine: its results are dropped")
+            known = {}
+        self.found: dict[str, Any] = {"points": {}, **known, **mine, "made_by": "benchmarks.cost"}
+
+    def has(self, name: str) -> bool:
+        """Return True if this point or part was measured."""
+        return name in self.found["points"] or name in self.found
+
+    def add(self, name: str, result: Mapping[str, Any], load: float) -> None:
+        """Store a point or a part, with the machine's load before it."""
+        today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+        self.found["days"] = sorted({*self.found.get("days", ()), today})
+        place = self.found if name in PARTS else self.found["points"]
+        place[name] = {"load_before": round(load, 2), **result}
+        harness.save(self._name, self.found)
+
+
+def measure_points(results: Results, chosen: Sequence[Point], pairs: int, divisor: int) -> None:
+    """Measure the chosen points; a divisor above 1 makes fewer rows."""
     with (
         LocalKafka(heap="1g", server_properties=SERVER_PROPERTIES) as kafka,
         tempfile.TemporaryDirectory() as name,
     ):
         folder = Path(name)
-        rows = write_flights(folder / "flights", _TYPED_ROWS)
+        results.found |= {"kafka": kafka.version, "spark_conf": dict(JOBS_CONF)}
+        rows = write_flights(folder / "flights", _TYPED_ROWS // divisor)
         for point in chosen:
-            if arguments.resume and point.name in points:
-                continue
+            load = os.getloadavg()[0]
             with harness.spark_session(more_jars=(SPARK_AVRO,), **JOBS_CONF) as spark:
                 if point.form:
                     frame, count = spark.read.parquet(str(folder / "flights")), rows
                 else:
+                    count = _ROWS[point.value_bytes] // divisor
                     path = folder / point.name
-                    frame = real_rows(spark, folder / "flights", point.value_bytes, path)
-                    count = _ROWS[point.value_bytes]
-                rounds = measure(kafka, point, frame, count, arguments.pairs, folder)
-            points[point.name] = summary(rounds, count)
-            print(table({point.name: points[point.name]}).splitlines()[-1], flush=True)
-            harness.save_points(arguments.output, kafka.version, JOBS_CONF, points)
-    print(table(points))
+                    frame = real_rows(spark, folder / "flights", point.value_bytes, count, path)
+                rounds = measure(kafka, point, frame, count, pairs, folder)
+            keys = 0 if point.form else _KEY_BYTES
+            about = {"point": {**asdict(point), "key_bytes": keys}}
+            results.add(point.name, {**about, **summary(rounds, count)}, load)
+            print(table({point.name: results.found["points"][point.name]}).splitlines()[-1])
+            sys.stdout.flush()
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = f"points with such names, '1000B*', or parts: {', '.join(PARTS)}"
+    parser.add_argument("--only", nargs="+", default=["*"], help=names)
+    parser.add_argument("--pairs", type=int, help=f"rounds of all sinks, by default {_PAIRS}")
+    parser.add_argument("--resume", action="store_true", help="leave out what is measured")
+    parser.add_argument("--quick", action="store_true", help="few rows, 1 pair; cost_quick.json")
+    parser.add_argument("--output", default="cost", help="name of the results, without .json")
+    arguments = parser.parse_args()
+    pairs = arguments.pairs or (1 if arguments.quick else _PAIRS)
+    divisor = _QUICK if arguments.quick else 1
+    output = f"{arguments.output}_quick" if arguments.quick else arguments.output
+    results = Results(output, keep=arguments.resume or arguments.only != ["*"])
+
+    def wanted(name: str) -> bool:
+        chosen = any(fnmatchcase(name, like) for like in arguments.only)
+        return chosen and not (arguments.resume and results.has(name))
+
+    if points := [point for point in POINTS if wanted(point.name)]:
+        measure_points(results, points, pairs, divisor)
+    for name, part in PARTS.items():
+        if wanted(name):
+            load = os.getloadavg()[0]
+            results.add(name, part(pairs, divisor), load)
+    print(table(results.found["points"]))
     return 0
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -85,11 +85,17 @@ def machine() -> dict[str, Any]:
         "system": platform.system(),
         "java": java_major_version(find_java()),
         "python": platform.python_version(),
-        **{name: metadata.version(name) for name in _PACKAGES},
         # Spark imports pandas into every worker, if it is installed.
-        "pandas": metadata.version("pandas") if importlib.util.find_spec("pandas") else None,
+        **{name: _version(name) for name in (*_PACKAGES, "pandas")},
         "jvm sink": [jar.split(":", 1)[1] for jar in JVM_SINK],
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _processor() -> str:
@@ -99,6 +105,18 @@ def _processor() -> str:
         return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+def code_version() -> str:
+    """Return the commit that last changed the package, with ``-dirty`` if files differ from it."""
+    git = ["git", "-C", str(RESULTS.parents[1])]
+    package = ["--", "spark_kafka_sink"]
+    try:
+        log = subprocess.check_output([*git, "log", "-1", "--format=%h", *package], text=True)
+        changed = subprocess.check_output([*git, "status", "--porcelain", *package], text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return log.strip() + ("-dirty" if changed else "")
 
 
 def save(name: str, result: Mapping[str, Any]) -> Path:

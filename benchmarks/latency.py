@@ -104,15 +104,8 @@ def _p50(batches: list[dict[str, int]]) -> float:
     return statistics.median(batch["addBatch"] for batch in batches)
 
 
-def main() -> int:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="1 round of 6 micro-batches")
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--batches", type=int, help="micro-batches per query")
-    arguments = parser.parse_args()
-    rounds_count = arguments.rounds or (1 if arguments.quick else 7)
-    batches_count = arguments.batches or (6 if arguments.quick else 15)
+def measure(rounds_count: int, batches_count: int) -> dict[str, Any]:
+    """Run all rounds; return p50 and p99 of each sink, and every micro-batch."""
     rounds = []
     with LocalKafka() as kafka, harness.spark_session() as spark:
         spark.dataSource.register(EmptySink)
@@ -124,7 +117,19 @@ def main() -> int:
                 turn[sink] = micro_batches(spark, sink, target, batches_count)
                 print(f"{sink:6} addBatch p50 {_p50(turn[sink]):.0f} ms", flush=True)
             rounds.append(turn)
-    result = {"rounds": rounds_count, "batches": batches_count, **summarize(rounds), "runs": rounds}
+    return {"rounds": rounds_count, "batches": batches_count, **summarize(rounds), "runs": rounds}
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="1 round of 6 micro-batches")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--batches", type=int, help="micro-batches per query")
+    arguments = parser.parse_args()
+    rounds_count = arguments.rounds or (1 if arguments.quick else 7)
+    batches_count = arguments.batches or (6 if arguments.quick else 15)
+    result = measure(rounds_count, batches_count)
     harness.save("latency_quick" if arguments.quick else "latency", result)
     for name, difference in result["add_batch_p50_ms"].items():
         print(f"{name}: {difference['median']:.0f} ms")

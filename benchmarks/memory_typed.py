@@ -40,7 +40,7 @@ from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.protobuf_files import descriptor_set, one_message
 
 _MIB = 1 << 20
-_ROWS = 2_000_000
+ROWS = 2_000_000
 _FLIGHTS = 336_776
 _PARTITIONS = 6
 _BUFFER_MIB = 32
@@ -118,12 +118,12 @@ def measure_point(kafka: LocalKafka, point: TypedPoint, folder: Path) -> dict[st
         arrow_mib = largest_arrow_batch(frame) / _MIB
         made_mib = encoded_mib(frame, table, target, more, point.arrow_rows)
         write(frame.limit(10), target, more)
-        peaks = peaks_of(kafka, processes, topic, partial(write, frame, target, more), _ROWS)
+        peaks = peaks_of(kafka, processes, topic, partial(write, frame, target, more), ROWS)
     limit_mib = promised_mib(harness.machine(), _BUFFER_MIB, arrow_mib, made_mib)
     return {
         **point._asdict(),
         "buffer_mib": _BUFFER_MIB,
-        "rows": _ROWS,
+        "rows": ROWS,
         "arrow_batch_mib": round(arrow_mib, 1),
         "encoded_mib": round(made_mib, 1),
         **peaks,
@@ -144,7 +144,7 @@ def main() -> int:
         LocalKafka(heap="1g", server_properties=SERVER_PROPERTIES) as kafka,
         tempfile.TemporaryDirectory() as folder,
     ):
-        write_flights(Path(folder, "flights"), _ROWS)
+        write_flights(Path(folder, "flights"), ROWS)
         for point in points_of(arguments.formats):
             started = time.perf_counter()
             points.append(result := measure_point(kafka, point, Path(folder)))

@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
 from benchmarks import harness, sinks
 from benchmarks.measure import Contender, Run, alternate, as_json, spread
@@ -34,6 +34,12 @@ PARTITIONS = 6
 SINKS = ("ours", "jvm", "confluent")
 LISTENERS = {"TLS": SECURED_LISTENER, "plaintext": MAIN_LISTENER}
 _SETTINGS = {**sinks.COMMON_SETTINGS, "compression.type": "lz4"}
+
+
+def secured_kafka() -> LocalKafka:
+    """Return a broker with both listeners."""
+    security = LocalSecurity("SSL", key_type="RSA")
+    return LocalKafka(heap="1g", server_properties=SERVER_PROPERTIES, security=security)
 
 
 class OverListener:
@@ -63,12 +69,11 @@ def settings_of(kafka: LocalKafka, sink: str, listener: str) -> Mapping[str, str
 
 
 def measure(
-    kafka: LocalKafka, spark: SparkSession, value_bytes: int, rows: int, rounds: int
+    kafka: LocalKafka, frame: DataFrame, rows: int, rounds: int, names: Sequence[str] = SINKS
 ) -> dict[str, Any]:
     """Measure one value size: all contenders in turn."""
-    frame = make_rows(spark, rows, value_bytes)
     contenders, topics = [], []
-    for sink in SINKS:
+    for sink in names:
         for listener, name in LISTENERS.items():
             topic = BenchTopic(kafka, PARTITIONS)
             topics.append(topic)
@@ -106,6 +111,7 @@ def ratios_of(rounds: list[dict[str, Run]]) -> dict[str, Any]:
                 ]
             )
             for sink in SINKS
+            if name_of(sink, "TLS") in rounds[0]
         },
     }
 
@@ -121,17 +127,11 @@ def main() -> int:
     quick = parser.parse_args().quick
     rounds, part = (QUICK_ROUNDS, QUICK_PART) if quick else (ROUNDS, 1)
     points = {}
-    with (
-        LocalKafka(
-            heap="1g",
-            server_properties=SERVER_PROPERTIES,
-            security=LocalSecurity("SSL", key_type="RSA"),
-        ) as kafka,
-        harness.spark_session() as spark,
-    ):
+    with secured_kafka() as kafka, harness.spark_session() as spark:
         for value_bytes, rows in ROWS.items():
             print(f"{value_bytes} bytes", flush=True)
-            points[str(value_bytes)] = measure(kafka, spark, value_bytes, rows // part, rounds)
+            frame = make_rows(spark, rows // part, value_bytes)
+            points[str(value_bytes)] = measure(kafka, frame, rows // part, rounds)
     path = harness.save("tls_quick" if quick else "tls", {"settings": _SETTINGS, "points": points})
     ratios = {size: point["ratios"] for size, point in points.items()}
     print(json.dumps(ratios, indent=1), path, sep="\n")
