@@ -13,15 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Union
 
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
-    from cryptography.hazmat.primitives.serialization import KeySerializationEncryption
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
 
-    PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
-
+PrivateKey = Union[rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey]
 KeyType = Literal["EC", "RSA"]
 
 _RSA_BITS = 2048
@@ -29,6 +35,8 @@ _LIFE = timedelta(days=30)
 # Clocks of the machines that verify a certificate may differ.
 _BEFORE = timedelta(hours=1)
 LOCAL_HOSTS = ("127.0.0.1", "localhost")
+# Only keyCertSign and cRLSign are true.
+_USAGE_OF_AUTHORITY = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
 
 
 @dataclass(frozen=True)
@@ -46,11 +54,8 @@ class Identity:
 
     def private_key(self, password: str | None = None) -> str:
         """Return the key in PEM, PKCS#8; a ``password`` encrypts it (PBES2, as in OpenSSL 3)."""
-        from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
-
-        return self.key.private_bytes(
-            Encoding.PEM, PrivateFormat.PKCS8, _encryption(password)
-        ).decode()
+        encryption = _encryption(password)
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
 
     def pem(self, password: str | None = None) -> str:
         """Return key and chain in one text, Kafka's key store of type PEM."""
@@ -58,8 +63,6 @@ class Identity:
 
     def pkcs12(self, password: str, alias: str = "key") -> bytes:
         """Return a key store of type PKCS12."""
-        from cryptography.hazmat.primitives.serialization import pkcs12
-
         return pkcs12.serialize_key_and_certificates(
             alias.encode(), self.key, self.certificate, [self.issuer], _encryption(password)
         )
@@ -72,7 +75,8 @@ class Authority:
         self, name: str = "pykafka-sink local authority", key_type: KeyType = "EC"
     ) -> None:
         self._key = _new_key(key_type)
-        self.certificate = _signed(name, self._key, _Signer(name, self._key), _validity(), ())
+        self._name = _x509_name(name)
+        self.certificate = self._signed(self._name, self._key, (), is_expired=False)
 
     @property
     def pem(self) -> str:
@@ -92,15 +96,35 @@ class Authority:
         expired: the certificate expired an hour ago.
         """
         key = _new_key(key_type)
-        signer = _Signer(_name_of(self.certificate), self._key)
-        certificate = _signed(common_name, key, signer, _validity(expired), hosts)
+        certificate = self._signed(_x509_name(common_name), key, hosts, expired)
         return Identity(key, certificate, self.certificate)
 
-
-@dataclass(frozen=True)
-class _Signer:
-    name: str
-    key: PrivateKey
+    def _signed(
+        self, subject: x509.Name, key: PrivateKey, hosts: Sequence[str], is_expired: bool
+    ) -> x509.Certificate:
+        """Return a certificate; if ``key`` is the authority's key, the authority's own."""
+        is_authority = key is self._key
+        now = datetime.now(timezone.utc)
+        key_identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        above = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - 2 * _BEFORE if is_expired else now - _BEFORE)
+            .not_valid_after(now - _BEFORE if is_expired else now + _LIFE)
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(key_identifier, critical=False)
+            .add_extension(above, critical=False)
+        )
+        if is_authority:
+            builder = builder.add_extension(_USAGE_OF_AUTHORITY, critical=True)
+        if hosts:
+            names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+            builder = builder.add_extension(names, critical=False)
+        return builder.sign(self._key, SHA256())
 
 
 def write_private(path: Path, content: str | bytes) -> Path:
@@ -119,71 +143,12 @@ def write_private(path: Path, content: str | bytes) -> Path:
 
 
 def _new_key(key_type: KeyType) -> PrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
-
     if key_type == "RSA":
         return rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS)
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def _validity(expired: bool = False) -> tuple[datetime, datetime]:
-    now = datetime.now(timezone.utc)
-    return (now - 2 * _BEFORE, now - _BEFORE) if expired else (now - _BEFORE, now + _LIFE)
-
-
-def _signed(
-    name: str,
-    key: PrivateKey,
-    signer: _Signer,
-    validity: tuple[datetime, datetime],
-    hosts: Sequence[str],
-) -> x509.Certificate:
-    """Return a certificate; if ``key`` is the signer's key, the authority's own certificate."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-
-    is_authority = key is signer.key
-    key_identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    above = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key())
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(_x509_name(name))
-        .issuer_name(_x509_name(signer.name))
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(validity[0])
-        .not_valid_after(validity[1])
-        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-        .add_extension(key_identifier, critical=False)
-        .add_extension(above, critical=False)
-    )
-    if is_authority:
-        builder = builder.add_extension(_key_usage_of_authority(), critical=True)
-    if hosts:
-        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
-        builder = builder.add_extension(names, critical=False)
-    return builder.sign(signer.key, hashes.SHA256())
-
-
-def _key_usage_of_authority() -> x509.KeyUsage:
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        key_cert_sign=True,
-        crl_sign=True,
-        digital_signature=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
 def _general_name(host: str) -> x509.GeneralName:
-    from cryptography import x509
-
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -191,27 +156,12 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _x509_name(common_name: str) -> x509.Name:
-    from cryptography import x509
-
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
 
 
-def _name_of(certificate: x509.Certificate) -> str:
-    from cryptography import x509
-
-    (attribute,) = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-    return str(attribute.value)
-
-
 def _pem(certificate: x509.Certificate) -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
 def _encryption(password: str | None) -> KeySerializationEncryption:
-    from cryptography.hazmat.primitives import serialization
-
-    if password is None:
-        return serialization.NoEncryption()
-    return serialization.BestAvailableEncryption(password.encode())
+    return NoEncryption() if password is None else BestAvailableEncryption(password.encode())

@@ -123,118 +123,99 @@ def _check_one_of(what: str, value: str, known: Sequence[str]) -> None:
 
 # --- the settings and files of a secured listener ------------------------------------------------
 
-_MODULES = "org.apache.kafka.common.security"
-_OAUTH = f"{_MODULES}.oauthbearer"
+_KAFKA = "org.apache.kafka.common.security"
+_OAUTH = f"{_KAFKA}.oauthbearer"
 _OAUTH_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+_LOGIN_MODULES = {
+    "PLAIN": f"{_KAFKA}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_KAFKA}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_KAFKA}.scram.ScramLoginModule",
+    "OAUTHBEARER": f"{_OAUTH}.OAuthBearerLoginModule",
+}
 _SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _SCRAM_ITERATIONS = 4096
 _SALT_BYTES = 16
 
 
 class SecuredListener:
-    """A secured listener. Its files, readable only for this user, stay in ``folder``."""
+    """A secured listener. Its files, readable only for this user, stay in ``folder``.
+
+    authority_file: PEM of the authority, the clients' trust store
+    broker_file: PEM of the brokers' key and certificates
+    """
 
     def __init__(self, name: str, security: LocalSecurity, folder: Path) -> None:
         self.name = name
         self.security = security
         self._folder = folder / f"security-{name.lower()}"
         self._folder.mkdir(mode=0o700)
+        self.authority_file = self._folder / "authority.pem"
+        self.broker_file = self._folder / "broker.pem"
         if security.has_tls:
-            self._write_certificates(security.authority or Authority(key_type=security.key_type))
-
-    @property
-    def authority_file(self) -> Path:
-        """The PEM file of the authority, the clients' trust store."""
-        return self._folder / "authority.pem"
-
-    @property
-    def broker_file(self) -> Path:
-        """The PEM file of the brokers' key and certificates."""
-        return self._folder / "broker.pem"
+            key_type = security.key_type
+            authority = security.authority or Authority(key_type=key_type)
+            write_private(self.authority_file, authority.pem)
+            broker = authority.issue("broker", LOCAL_HOSTS, key_type)
+            write_private(self.broker_file, broker.pem())
+            if security.client_auth != "none":
+                for user in security.users:
+                    write_private(
+                        self.user_file(user), authority.issue(user, key_type=key_type).pem()
+                    )
 
     def user_file(self, user: str) -> Path:
         """Return the PEM file of a user's key and certificates."""
         return self._folder / f"user-{user}.pem"
 
-    def _write_certificates(self, authority: Authority) -> None:
-        key_type = self.security.key_type
-        write_private(self.authority_file, authority.pem)
-        broker = authority.issue("broker", LOCAL_HOSTS, key_type)
-        write_private(self.broker_file, broker.pem())
-        if self.security.client_auth != "none":
-            for user in self.security.users:
-                identity = authority.issue(user, key_type=key_type)
-                write_private(self.user_file(user), identity.pem())
-
-    # --- for brokers ---------------------------------------------------------------------------
-
-    def broker_properties(self) -> dict[str, str]:
-        """Return the brokers' settings with the listener's prefix."""
-        own = {**self._tls_of_brokers(), **self._sasl_of_brokers(), **self.security.properties}
-        return {f"listener.name.{self.name.lower()}.{key}": value for key, value in own.items()}
-
-    def called_urls(self) -> list[str]:
-        """Return the URLs that brokers, and clients on a JVM, call."""
-        oauth = self.security.oauth
-        return [] if oauth is None else [oauth.jwks_url, oauth.token_url]
-
     def scram_credentials(self) -> list[str]:
         """Return ``kafka-storage format --add-scram`` arguments, without passwords in clear."""
-        if not self.security.has_sasl:
-            return []
+        mechanisms = self.security.mechanisms if self.security.has_sasl else ()
         return [
             _scram_credential(mechanism, user, password)
-            for mechanism in self.security.mechanisms
+            for mechanism in mechanisms
             if mechanism in _SCRAM_HASHES
             for user, password in self.security.users.items()
         ]
 
-    def _tls_of_brokers(self) -> dict[str, str]:
-        if not self.security.has_tls:
-            return {}
-        return {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.broker_file),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.authority_file),
-            "ssl.client.auth": self.security.client_auth,
-        }
-
-    def _sasl_of_brokers(self) -> dict[str, str]:
-        if not self.security.has_sasl:
-            return {}
-        properties = {"sasl.enabled.mechanisms": ",".join(self.security.mechanisms)}
-        for mechanism in self.security.mechanisms:
-            own = _mechanism_of_brokers(mechanism, self.security)
-            properties.update({f"{mechanism.lower()}.{key}": value for key, value in own.items()})
-        return properties
-
-    # --- for clients ---------------------------------------------------------------------------
+    def broker_properties(self) -> dict[str, str]:
+        """Return the brokers' settings with the listener's prefix."""
+        security = self.security
+        own: dict[str, str] = {}
+        if security.has_tls:
+            own |= _pem_store("keystore", self.broker_file)
+            own |= _pem_store("truststore", self.authority_file)
+            own["ssl.client.auth"] = security.client_auth
+        if security.has_sasl:
+            own["sasl.enabled.mechanisms"] = ",".join(security.mechanisms)
+            for mechanism in security.mechanisms:
+                for key, value in _mechanism_of_brokers(mechanism, security).items():
+                    own[f"{mechanism.lower()}.{key}"] = value
+        own.update(security.properties)
+        return {f"listener.name.{self.name.lower()}.{key}": value for key, value in own.items()}
 
     def client_properties(self, user: str | None, mechanism: str | None) -> dict[str, str]:
         """Return the client properties of a Kafka client, without the address."""
-        users = self.security.users
-        name = next(iter(users)) if user is None else user
-        if name not in users:
+        security = self.security
+        name = next(iter(security.users)) if user is None else user
+        if name not in security.users:
             raise LocalKafkaError(
-                f"there is no user {name}, only {', '.join(users)}", code="LOCAL-011"
+                f"there is no user {name}, only {', '.join(security.users)}", code="LOCAL-011"
             )
-        properties = {"security.protocol": self.security.protocol}
-        if self.security.has_tls:
-            properties["ssl.truststore.type"] = "PEM"
-            properties["ssl.truststore.location"] = str(self.authority_file)
-            if self.security.client_auth != "none":
-                properties["ssl.keystore.type"] = "PEM"
-                properties["ssl.keystore.location"] = str(self.user_file(name))
-        if self.security.has_sasl:
-            chosen = self.security.mechanisms[0] if mechanism is None else mechanism
-            properties.update(_mechanism_of_clients(chosen, self.security, name))
+        properties = {"security.protocol": security.protocol}
+        if security.has_tls:
+            properties |= _pem_store("truststore", self.authority_file)
+            if security.client_auth != "none":
+                properties |= _pem_store("keystore", self.user_file(name))
+        if security.has_sasl:
+            chosen = security.mechanisms[0] if mechanism is None else mechanism
+            properties |= _mechanism_of_clients(chosen, security, name)
         return properties
 
 
 def allowed_urls(listeners: Iterable[SecuredListener]) -> list[str]:
     """Return JVM options: Kafka 3.9.1 and newer call no other URLs than those in them."""
-    urls = [url for listener in listeners for url in listener.called_urls()]
+    issuers = [one.security.oauth for one in listeners if one.security.oauth is not None]
+    urls = [url for issuer in issuers for url in (issuer.jwks_url, issuer.token_url)]
     return [f"-D{_OAUTH_URLS}={','.join(urls)}"] if urls else []
 
 
@@ -244,40 +225,37 @@ def jaas_config(module: str, options: Mapping[str, str]) -> str:
     return " ".join([module, "required", *(f'{k}="{v}"' for k, v in escaped.items())]) + ";"
 
 
+def _pem_store(store: str, file: Path) -> dict[str, str]:
+    return {f"ssl.{store}.type": "PEM", f"ssl.{store}.location": str(file)}
+
+
 def _mechanism_of_brokers(mechanism: str, security: LocalSecurity) -> dict[str, str]:
-    if mechanism == "PLAIN":
-        passwords = {f"user_{user}": password for user, password in security.users.items()}
-        return {"sasl.jaas.config": jaas_config(f"{_MODULES}.plain.PlainLoginModule", passwords)}
-    if mechanism in _SCRAM_HASHES:
-        return {"sasl.jaas.config": jaas_config(f"{_MODULES}.scram.ScramLoginModule", {})}
+    if mechanism not in _LOGIN_MODULES:
+        return {}
+    users = security.users.items() if mechanism == "PLAIN" else ()
+    passwords = {f"user_{user}": password for user, password in users}
+    properties = {"sasl.jaas.config": jaas_config(_LOGIN_MODULES[mechanism], passwords)}
     if mechanism == "OAUTHBEARER":
         assert security.oauth is not None
-        return _oauth_of_brokers(security.oauth)
-    return {}
-
-
-def _oauth_of_brokers(oauth: LocalOAuth) -> dict[str, str]:
-    return {
-        "sasl.jaas.config": jaas_config(f"{_OAUTH}.OAuthBearerLoginModule", {}),
-        "sasl.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
-        "sasl.oauthbearer.jwks.endpoint.url": oauth.jwks_url,
-        "sasl.oauthbearer.expected.issuer": oauth.issuer,
-        "sasl.oauthbearer.expected.audience": oauth.audience,
-    }
+        properties |= {
+            "sasl.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
+            "sasl.oauthbearer.jwks.endpoint.url": security.oauth.jwks_url,
+            "sasl.oauthbearer.expected.issuer": security.oauth.issuer,
+            "sasl.oauthbearer.expected.audience": security.oauth.audience,
+        }
+    return properties
 
 
 def _mechanism_of_clients(mechanism: str, security: LocalSecurity, user: str) -> dict[str, str]:
     properties = {"sasl.mechanism": mechanism}
-    password = security.users[user]
-    if mechanism == "PLAIN" or mechanism in _SCRAM_HASHES:
-        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
-        login = {"username": user, "password": password}
-        properties["sasl.jaas.config"] = jaas_config(f"{_MODULES}.{module}", login)
-    elif mechanism == "OAUTHBEARER":
+    if mechanism in _LOGIN_MODULES:
+        is_oauth = mechanism == "OAUTHBEARER"
+        names = ("clientId", "clientSecret") if is_oauth else ("username", "password")
+        login = dict(zip(names, (user, security.users[user])))
+        properties["sasl.jaas.config"] = jaas_config(_LOGIN_MODULES[mechanism], login)
+    if mechanism == "OAUTHBEARER":
         assert security.oauth is not None
-        login = {"clientId": user, "clientSecret": password}
         properties |= {
-            "sasl.jaas.config": jaas_config(f"{_OAUTH}.OAuthBearerLoginModule", login),
             "sasl.login.callback.handler.class": f"{_OAUTH}.OAuthBearerLoginCallbackHandler",
             "sasl.oauthbearer.token.endpoint.url": security.oauth.token_url,
         }
