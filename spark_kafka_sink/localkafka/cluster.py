@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random, SystemRandom
@@ -40,8 +40,6 @@ from spark_kafka_sink.protocol.messages.topics import (
     CreatableTopicConfig,
     MetadataRequest,
     MetadataResponse,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
 )
 
 # --- free TCP ports ------------------------------------------------------------------------------
@@ -85,7 +83,11 @@ def free_ports(count: int, host: str) -> list[int]:
 
 def usual_ports() -> range:
     """Return the ports that other processes are unlikely to use."""
-    return range(_FIRST_PORT, _first_ephemeral_port())
+    try:
+        first_ephemeral = int(_RANGE_FILE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first_ephemeral = _USUAL_FIRST_EPHEMERAL_PORT
+    return range(_FIRST_PORT, first_ephemeral)
 
 
 def _given_ports() -> range:
@@ -98,75 +100,16 @@ def _given_ports() -> range:
     return range(int(first), int(last) + 1)
 
 
-def _first_ephemeral_port() -> int:
-    try:
-        return int(_RANGE_FILE.read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return _USUAL_FIRST_EPHEMERAL_PORT
-
-
-# --- listeners: where brokers are to be reached --------------------------------------------------
-
-
-class Listeners:
-    """The listeners of all brokers: for clients, the same on every broker, and for the Raft quorum.
-
-    protocols: security protocol by name; clients that name no listener get the first.
-    advertised: by name, the addresses that brokers advertise instead of their own.
-    """
-
-    def __init__(
-        self,
-        broker_ids: Sequence[int],
-        protocols: Mapping[str, str],
-        advertised: Mapping[str, Sequence[str]],
-    ) -> None:
-        self._broker_ids = tuple(broker_ids)
-        self._protocols = dict(protocols)
-        self._advertised = dict(advertised)
-        self._ports: dict[int, settings.BrokerPorts] = {}
-
-    def choose_ports(self) -> None:
-        """Choose new ports that are free at the moment."""
-        ports = iter(free_ports(len(self._broker_ids) * (1 + len(self._protocols)), settings.HOST))
-        for broker_id in self._broker_ids:
-            clients = {listener: next(ports) for listener in self._protocols}
-            self._ports[broker_id] = settings.BrokerPorts(next(ports), clients)
-
-    def address(self, broker_id: int, listener: str | None = None) -> tuple[str, int]:
-        """Return host and port. Raises LocalKafkaError if the listener does not exist."""
-        name = next(iter(self._protocols)) if listener is None else listener
-        if name not in self._protocols:
-            known = ", ".join(self._protocols)
-            raise LocalKafkaError(f"there is no listener {name}, only {known}", code="LOCAL-011")
-        return settings.HOST, self._ports[broker_id].listeners[name]
-
-    def controller_address(self, broker_id: int) -> tuple[str, int]:
-        return settings.HOST, self._ports[broker_id].controller
-
-    def bootstrap_servers(self, listener: str | None = None) -> str:
-        """Return ``host:port`` of every broker, separated by commas."""
-        addresses = (self.address(broker_id, listener) for broker_id in self._broker_ids)
-        return ",".join(format_address(host, port) for host, port in addresses)
-
-    def server_properties(self, broker_id: int, data_directory: Path) -> dict[str, str]:
-        """Return a broker's settings for its own and the other brokers' addresses."""
-        index = self._broker_ids.index(broker_id)
-        advertised = {
-            listener: addresses[index] for listener, addresses in self._advertised.items()
-        }
-        return settings.server_properties(
-            broker_id, self._ports, self._protocols, data_directory, advertised
-        )
-
-
 # --- readiness -----------------------------------------------------------------------------------
 
 Check = Callable[[MetadataResponse], "str | None"]
 
 
-def is_serving(running: Collection[int]) -> Check:
-    """Check that all ``running`` brokers and a controller are known, and all partitions led."""
+def is_serving(running: Collection[int], in_sync: bool = False) -> Check:
+    """Check that all ``running`` brokers and a controller are known, and all partitions led.
+
+    in_sync: every replica must be in its ISR, too
+    """
 
     def check(cluster: MetadataResponse) -> str | None:
         known = {broker.node_id for broker in cluster.brokers}
@@ -175,25 +118,19 @@ def is_serving(running: Collection[int]) -> Check:
             return f"it knows brokers {sorted(known)}, not {missing}"
         if cluster.controller_id < 0:
             return "it knows no controller"
-        for topic, partition in _partitions(cluster, running):
-            if partition.leader_id not in running:
-                return f"{topic.name}-{partition.partition_index} has no leader"
+        for topic in cluster.topics:
+            for partition in topic.partitions:
+                where, replicas = (
+                    f"{topic.name}-{partition.partition_index}",
+                    partition.replica_nodes,
+                )
+                if not set(replicas) <= set(running):
+                    continue
+                if partition.leader_id not in running:
+                    return f"{where} has no leader"
+                if in_sync and set(partition.isr_nodes) != set(replicas):
+                    return f"{where} has replicas {replicas}, in sync are {partition.isr_nodes}"
         return None
-
-    return check
-
-
-def is_in_sync(running: Collection[int]) -> Check:
-    """Check that the cluster is serving, and that every replica is in its ISR."""
-    check_serving = is_serving(running)
-
-    def check(cluster: MetadataResponse) -> str | None:
-        for topic, partition in _partitions(cluster, running):
-            if set(partition.isr_nodes) != set(partition.replica_nodes):
-                replicas, isr = partition.replica_nodes, partition.isr_nodes
-                where = f"{topic.name}-{partition.partition_index}"
-                return f"{where} has replicas {replicas}, in sync are {isr}"
-        return check_serving(cluster)
 
     return check
 
@@ -202,24 +139,15 @@ def has_topic(name: str, partitions: int) -> Check:
     """Check that topic ``name`` is known, and that each partition has a leader."""
 
     def check(cluster: MetadataResponse) -> str | None:
-        for topic in cluster.topics:
-            if topic.name == name and not topic.error_code:
-                led = sum(partition.leader_id >= 0 for partition in topic.partitions)
-                return None if led == partitions else f"{led} of {partitions} have a leader"
-            if topic.name == name:
-                return str(error_for_code(topic.error_code))
-        return f"topic {name} is unknown"
+        topic = next((topic for topic in cluster.topics if topic.name == name), None)
+        if topic is None:
+            return f"topic {name} is unknown"
+        if topic.error_code:
+            return str(error_for_code(topic.error_code))
+        led = sum(partition.leader_id >= 0 for partition in topic.partitions)
+        return None if led == partitions else f"{led} of {partitions} have a leader"
 
     return check
-
-
-def _partitions(
-    cluster: MetadataResponse, running: Collection[int]
-) -> Iterator[tuple[MetadataResponseTopic, MetadataResponsePartition]]:
-    for topic in cluster.topics:
-        for partition in topic.partitions:
-            if set(partition.replica_nodes) <= set(running):
-                yield topic, partition
 
 
 # --- the cluster ---------------------------------------------------------------------------------
@@ -297,9 +225,10 @@ class LocalKafka:
         self._racks = dict(zip(self.broker_ids, racks))
         self._heap = heap
         self._security = listeners_of(security)
-        protocols = {name: asked.protocol for name, asked in self._security.items()}
-        protocols |= {settings.MAIN_LISTENER: "PLAINTEXT", **(listeners or {})}
-        self._listeners = Listeners(self.broker_ids, protocols, advertised or {})
+        self._protocols = {name: asked.protocol for name, asked in self._security.items()}
+        self._protocols |= {settings.MAIN_LISTENER: "PLAINTEXT", **(listeners or {})}
+        self._advertised = dict(advertised or {})
+        self._ports: dict[int, settings.BrokerPorts] = {}
         self._jvm_options = tuple(jvm_options)
         self._parent_folder = Path(tempfile.gettempdir() if folder is None else folder)
         self._start_timeout_ms = start_timeout_ms
@@ -371,18 +300,22 @@ class LocalKafka:
 
     def bootstrap_servers_of(self, listener: str | None) -> str:
         """Return ``bootstrap_servers`` of a listener by its name."""
-        self._running_supervisor()
-        return self._listeners.bootstrap_servers(listener)
+        addresses = [self.address(broker_id, listener) for broker_id in self.broker_ids]
+        return ",".join(format_address(host, port) for host, port in addresses)
 
     def address(self, broker_id: int, listener: str | None = None) -> tuple[str, int]:
         """Return host and port of a broker, by default on the listener of ``bootstrap_servers``."""
         self._broker(broker_id)
-        return self._listeners.address(broker_id, listener)
+        name = next(iter(self._protocols)) if listener is None else listener
+        if name not in self._protocols:
+            known = ", ".join(self._protocols)
+            raise LocalKafkaError(f"there is no listener {name}, only {known}", code="LOCAL-011")
+        return settings.HOST, self._ports[broker_id].listeners[name]
 
     def controller_address(self, broker_id: int) -> tuple[str, int]:
         """Return host and port of a node's listener for the Raft quorum."""
         self._broker(broker_id)
-        return self._listeners.controller_address(broker_id)
+        return settings.HOST, self._ports[broker_id].controller
 
     @property
     def folder(self) -> Path:
@@ -522,7 +455,7 @@ class LocalKafka:
 
     def await_in_sync(self, timeout_ms: int = 60_000) -> None:
         """Wait until the ISR of every partition whose replicas all run has all replicas."""
-        self._await(is_in_sync(self._running()), "replicas", timeout_ms)
+        self._await(is_serving(self._running(), in_sync=True), "replicas", timeout_ms)
 
     def await_failure(self, timeout_ms: int) -> str | None:
         """Wait for a broker to end by itself; return the end of its log, or None if none ends."""
@@ -551,9 +484,15 @@ class LocalKafka:
 
     def _configure(self) -> None:
         """Choose ports and write every server.properties."""
-        self._listeners.choose_ports()
-        for broker_id, broker in self._brokers.items():
-            properties = self._listeners.server_properties(broker_id, broker.data_directory)
+        ports = iter(free_ports(len(self._brokers) * (1 + len(self._protocols)), settings.HOST))
+        for broker_id in self._brokers:
+            clients = {listener: next(ports) for listener in self._protocols}
+            self._ports[broker_id] = settings.BrokerPorts(next(ports), clients)
+        for index, (broker_id, broker) in enumerate(self._brokers.items()):
+            advertised = {name: addresses[index] for name, addresses in self._advertised.items()}
+            properties = settings.server_properties(
+                broker_id, self._ports, self._protocols, broker.data_directory, advertised
+            )
             if broker_id in self._racks:
                 properties["broker.rack"] = self._racks[broker_id]
             for secured in self._secured.values():

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
 from spark_kafka_sink.base.codes import warn
@@ -127,6 +127,13 @@ IVY_SETTINGS_VARIABLE = "PYKAFKA_SINK_IVY_SETTINGS"
 
 _MANIFEST = "modules.txt"
 _TRANSITIVE = "transitive="
+_ARCHIVE = ".tar.gz"
+# The repository is Ivy's own default, as for jars.
+_WITHOUT_POMS = (
+    '<ivysettings><settings defaultResolver="central"/><resolvers>'
+    '<ibiblio name="central" m2compatible="true" usepoms="false"/>'
+    "</resolvers></ivysettings>\n"
+)
 # The user chooses the cache folder, so other programs may have files there.
 _LOCK = ".pykafka-sink-lock"
 _PART_PREFIX = ".pykafka-sink-part-"
@@ -140,98 +147,49 @@ _IVY_CAUSES = (
     re.compile(r"(?<=:: )[\w.-]+#[^\n]+: [^\n]+"),
 )
 """Patterns find the cause of a failure in the output of Ivy. The most exact one is first."""
+# Ivy's command line takes one module, and cannot make each of several intransitive. Kafka's tools
+# depend on Connect, and run without its web server.
+_IVY_FILE = """\
+<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="pykafka-sink" module="jars"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>{}
+    <exclude org="org.apache.kafka" module="connect-runtime"/>
+  </dependencies>
+</ivy-module>
+"""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_BYTES = 1024 * 1024
 
 _LOG = logging.getLogger(__name__)
 
 
-class MavenModule(NamedTuple):
-    """The coordinates of a Maven module: ``group:artifact:version``."""
+class _Wanted(NamedTuple):
+    """What Ivy fetches: its Maven coordinates, file names, types, and dependencies in XML.
 
-    group: str
-    artifact: str
-    version: str
+    settings: Ivy's settings, if its own defaults do not serve
+    """
 
-    @classmethod
-    def parse(cls, coordinates: str) -> MavenModule:
-        """Parse coordinates. Raises LocalKafkaError for text that is not three parts."""
-        parts = coordinates.split(":")
-        if len(parts) != 3 or not all(parts):
-            raise LocalKafkaError(
-                f"'{coordinates}' is not group:artifact:version", code="LOCAL-002"
-            )
-        return cls(*parts)
-
-    @property
-    def jar_name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
-
-    def ivy_dependency(self, transitive: bool, inner: str = "") -> str:
-        return (
-            f"<dependency org={quoteattr(self.group)} name={quoteattr(self.artifact)} "
-            f'rev={quoteattr(self.version)} conf="default->default" '
-            f"transitive={quoteattr(str(transitive).lower())}>{inner}</dependency>"
-        )
+    coordinates: Sequence[str]
+    files: Sequence[str]
+    types: Sequence[str]
+    dependencies: str
+    settings: str | None = None
 
 
-class Jars(NamedTuple):
-    """Modules whose jars Ivy fetches."""
-
-    modules: Sequence[MavenModule]
-    transitive: bool
-
-    @property
-    def types(self) -> Sequence[str]:
-        # Without "bundle", Ivy omits modules packaged for OSGi (scala-logging).
-        return "jar", "bundle"
-
-    @property
-    def settings(self) -> str | None:
-        return None
-
-    def __str__(self) -> str:
-        return ", ".join(":".join(module) for module in self.modules)
-
-    def ivy_dependencies(self) -> str:
-        return "".join(module.ivy_dependency(self.transitive) for module in self.modules)
+def _parse(coordinates: str, parts: int = 3) -> list[str]:
+    found = coordinates.split(":")
+    if len(found) != parts or not all(found):
+        raise LocalKafkaError(f"'{coordinates}' is not group:artifact:version", code="LOCAL-002")
+    return found
 
 
-class Archive(NamedTuple):
-    """One file of a module, which has a classifier: ``app-1.0-all.tar.gz``."""
-
-    module: MavenModule
-    classifier: str
-    extension: str
-
-    @property
-    def types(self) -> Sequence[str]:
-        return (self.extension,)
-
-    @property
-    def settings(self) -> str | None:
-        """Ivy's settings; the repository is Ivy's own default, as for jars."""
-        return (
-            '<ivysettings><settings defaultResolver="central"/><resolvers>'
-            '<ibiblio name="central" m2compatible="true" usepoms="false"/>'
-            "</resolvers></ivysettings>\n"
-        )
-
-    @property
-    def file_name(self) -> str:
-        module = self.module
-        return f"{module.artifact}-{module.version}-{self.classifier}.{self.extension}"
-
-    def __str__(self) -> str:
-        return f"{':'.join(self.module)}:{self.classifier}"
-
-    def ivy_dependencies(self) -> str:
-        name, extension = quoteattr(self.module.artifact), quoteattr(self.extension)
-        return self.module.ivy_dependency(
-            False,
-            f"<artifact name={name} type={extension} ext={extension} "
-            f"m:classifier={quoteattr(self.classifier)}/>",
-        )
+def _dependency(module: Sequence[str], transitive: bool, inner: str = "") -> str:
+    group, artifact, version = map(quoteattr, module)
+    return (
+        f'<dependency org={group} name={artifact} rev={version} conf="default->default" '
+        f"transitive={quoteattr(str(transitive).lower())}>{inner}</dependency>"
+    )
 
 
 def cache_folder() -> Path:
@@ -264,36 +222,42 @@ def fetch_jars(
 
     Raises LocalKafkaError if something is missing or the download fails.
     """
-    parsed = [MavenModule.parse(coordinates) for coordinates in modules]
+    parsed = [_parse(coordinates) for coordinates in modules]
     manifest = "".join(f"{line}\n" for line in (f"{_TRANSITIVE}{transitive}", *modules))
-
-    def fetch(part: Path) -> None:
-        _run_ivy_with_retry(part, Jars(parsed, transitive))
-        for module in parsed:
-            if not (part / module.jar_name).is_file():
-                raise LocalKafkaError(f"Ivy fetched no {module.jar_name}", code="LOCAL-004")
-
-    folder = _cached(name, manifest, title or ", ".join(modules), step, fetch)
+    names = [f"{artifact}-{version}.jar" for _, artifact, version in parsed]
+    dependencies = "".join(_dependency(module, transitive) for module in parsed)
+    # Without "bundle", Ivy omits modules packaged for OSGi (scala-logging).
+    wanted = _Wanted(modules, names, ("jar", "bundle"), dependencies)
+    folder = _cached(name, manifest, title or ", ".join(modules), step, wanted)
     jars = sorted(folder.glob("*.jar"))
     _check_digests(jars, _digests_of(name))
     return jars
 
 
-def fetch_archive(archive: Archive, name: str, title: str, step: Step = print_step) -> Path:
-    """Return a file beside a module's jar, from cache or network, as ``fetch_jars`` does.
+def fetch_archive(coordinates: str, name: str, title: str, step: Step = print_step) -> Path:
+    """Return a ``.tar.gz`` beside a module's jar, from cache or network, as ``fetch_jars`` does.
+
+    coordinates: ``group:artifact:version:classifier``
 
     Ivy reads no POM, because it cannot read that of every program. The package must have the digest
     of the file. Raises LocalKafkaError.
     """
-    manifest = f"{archive.file_name}\n"
-    folder = _cached(name, manifest, title, step, lambda part: _run_ivy_with_retry(part, archive))
-    path = folder / archive.file_name
+    *module, classifier = _parse(coordinates, 4)
+    file_name = f"{module[1]}-{module[2]}-{classifier}{_ARCHIVE}"
+    kind = quoteattr(_ARCHIVE[1:])
+    artifact = (
+        f"<artifact name={quoteattr(module[1])} type={kind} ext={kind} "
+        f"m:classifier={quoteattr(classifier)}/>"
+    )
+    dependency = _dependency(module, False, artifact)
+    wanted = _Wanted([coordinates], [file_name], [_ARCHIVE[1:]], dependency, _WITHOUT_POMS)
+    path = _cached(name, f"{file_name}\n", title, step, wanted) / file_name
     _check_digests([path], _digests_of(name) or {})
     return path
 
 
-def _cached(name: str, manifest: str, what: str, step: Step, fetch: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache, after ``fetch`` has filled it if it is missing."""
+def _cached(name: str, manifest: str, what: str, step: Step, wanted: _Wanted) -> Path:
+    """Return a folder of the cache, after Ivy has filled it if it is missing."""
     root = cache_folder()
     folder = root / name
     if folder.exists():
@@ -302,7 +266,7 @@ def _cached(name: str, manifest: str, what: str, step: Step, fetch: Callable[[Pa
         with _cache_lock(root, what, step):
             if not _has_manifest(folder, manifest):
                 with step(f"Downloading {what}"), _writing(root):
-                    _fill(folder, manifest, what, fetch)
+                    _fill(folder, manifest, what, wanted)
     _check_folder(folder)
     return folder
 
@@ -329,7 +293,7 @@ def _is_download(folder: Path) -> bool:
         return True
     try:
         first, _, _ = (folder / _MANIFEST).read_text(encoding="utf-8").partition("\n")
-        is_archive = first.endswith(".tar.gz") and first in os.listdir(folder)
+        is_archive = first.endswith(_ARCHIVE) and first in os.listdir(folder)
     except (OSError, ValueError):
         return False
     return first.startswith(_TRANSITIVE) or is_archive
@@ -433,7 +397,11 @@ def _cache_lock(root: Path, what: str, step: Step) -> Iterator[None]:
     """Hold a lock that admits one process at a time. The lock ends with its process."""
     is_held = False
     while not is_held:
-        with _lock_file(root) as lock:
+        with _writing(root):
+            root.mkdir(0o755, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(root / _LOCK, flags, 0o644)
+        with os.fdopen(descriptor, "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -444,14 +412,6 @@ def _cache_lock(root: Path, what: str, step: Step) -> Iterator[None]:
                 is_held = os.path.samestat(os.fstat(lock.fileno()), os.stat(root / _LOCK))
             if is_held:
                 yield
-
-
-def _lock_file(root: Path) -> TextIO:
-    """Open the file of the lock. Raises LocalKafkaError if the cache folder cannot be written."""
-    with _writing(root):
-        root.mkdir(0o755, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.fdopen(os.open(root / _LOCK, flags, 0o644), "w")
 
 
 @contextmanager
@@ -467,7 +427,7 @@ def _writing(root: Path) -> Iterator[None]:
         ) from error
 
 
-def _fill(folder: Path, manifest: str, what: str, fetch: Callable[[Path], None]) -> None:
+def _fill(folder: Path, manifest: str, what: str, wanted: _Wanted) -> None:
     """Fetch beside ``folder``, then move there. The caller holds the lock."""
     digests = _digests_of(folder.name)
     for stale in folder.parent.glob(f"{_PART_PREFIX}*"):
@@ -478,7 +438,10 @@ def _fill(folder: Path, manifest: str, what: str, fetch: Callable[[Path], None])
         if digests is None:
             known = "its jars are as the repository's own checksums say"
             warn(_LOG, "LOCAL-014", f"no digests of {what} are shipped: {known}")
-        fetch(part)
+        _run_ivy_with_retry(part, wanted)
+        for file_name in wanted.files:
+            if not (part / file_name).is_file():
+                raise LocalKafkaError(f"Ivy fetched no {file_name}", code="LOCAL-004")
         fetched = sorted(path for path in part.iterdir() if path.is_file())
         for path in fetched:
             path.chmod(0o644)  # whatever the umask is
@@ -492,7 +455,7 @@ def _fill(folder: Path, manifest: str, what: str, fetch: Callable[[Path], None])
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _run_ivy_with_retry(part: Path, wanted: Jars | Archive) -> None:
+def _run_ivy_with_retry(part: Path, wanted: _Wanted) -> None:
     """Fetch; after a failure, such as a connection that broke, fetch once more from nothing."""
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
@@ -504,10 +467,10 @@ def _run_ivy_with_retry(part: Path, wanted: Jars | Archive) -> None:
             shutil.rmtree(part / ".ivy", ignore_errors=True)
 
 
-def _run_ivy(part: Path, wanted: Jars | Archive) -> None:
+def _run_ivy(part: Path, wanted: _Wanted) -> None:
     """Fetch into ``part``. Raises LocalKafkaError, and OSError if its disk is full."""
     ivy_file = part / "ivy.xml"
-    ivy_file.write_text(_ivy_xml(wanted), encoding="utf-8")
+    ivy_file.write_text(_IVY_FILE.format(wanted.dependencies), encoding="utf-8")
     # Do not use the caches in the home directory, because Ivy trusts their contents.
     own = part / ".ivy"
     command = [find_java(), f"-Divy.default.ivy.user.dir={own}", "-jar", str(find_ivy())]
@@ -547,24 +510,8 @@ def _run_ivy(part: Path, wanted: Jars | Archive) -> None:
     shutil.rmtree(own, ignore_errors=True)
 
 
-def _ivy_xml(wanted: Jars | Archive) -> str:
-    """Return an Ivy file of the modules.
-
-    Ivy's command line takes one module, and cannot make each of several intransitive.
-    """
-    return (
-        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
-        '  <info organisation="pykafka-sink" module="jars"/>\n'
-        '  <configurations><conf name="default"/></configurations>\n'
-        f"  <dependencies>{wanted.ivy_dependencies()}\n"
-        # Kafka's tools depend on Connect, and run without its web server.
-        '    <exclude org="org.apache.kafka" module="connect-runtime"/>\n'
-        "  </dependencies>\n"
-        "</ivy-module>\n"
-    )
-
-
-def _ivy_failure(output: str, wanted: Jars | Archive) -> str:
+def _ivy_failure(output: str, wanted: _Wanted) -> str:
+    what = ", ".join(wanted.coordinates)
     advice = (
         "Check the versions and the connection to Maven Central; where only a mirror can be "
         f"reached, set {IVY_SETTINGS_VARIABLE} to an ivysettings.xml that names it"
@@ -572,10 +519,10 @@ def _ivy_failure(output: str, wanted: Jars | Archive) -> str:
     for cause in _IVY_CAUSES:
         found = cause.search(output)
         if found is not None:
-            return f"Ivy could not fetch {wanted}: {found[0].strip()}. {advice}"
+            return f"Ivy could not fetch {what}: {found[0].strip()}. {advice}"
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     tail = "\n".join(f"    {line}" for line in lines[-_IVY_OUTPUT_LINES:])
-    return f"Ivy could not fetch {wanted}. {advice}. Ivy said:\n{tail}"
+    return f"Ivy could not fetch {what}. {advice}. Ivy said:\n{tail}"
 
 
 def find_ivy() -> Path:

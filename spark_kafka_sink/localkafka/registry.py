@@ -17,14 +17,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
-from spark_kafka_sink.localkafka.jars import (
-    Archive,
-    MavenModule,
-    Step,
-    fetch_archive,
-    find_java_for,
-    print_step,
-)
+from spark_kafka_sink.localkafka.jars import Step, fetch_archive, find_java_for, print_step
 from spark_kafka_sink.localkafka.processes import SupervisorClient
 from spark_kafka_sink.localkafka.settings import HOST
 
@@ -32,9 +25,7 @@ from spark_kafka_sink.localkafka.settings import HOST
 REGISTRY_VERSION = "3.0.9"
 _NAME = "registry"
 _TITLE = f"the schema registry Apicurio {REGISTRY_VERSION}"
-_ARCHIVE = Archive(
-    MavenModule("io.apicurio", "apicurio-registry-app", REGISTRY_VERSION), "all", "tar.gz"
-)
+_ARCHIVE = f"io.apicurio:apicurio-registry-app:{REGISTRY_VERSION}:all"
 _RUNNER = f"apicurio-registry-app-{REGISTRY_VERSION}-runner.jar"
 _PATH = "/apis/ccompat/v7"
 _JSON = "application/vnd.schemaregistry.v1+json"
@@ -42,12 +33,6 @@ _ASK_AGAIN_MS = 250
 _ASK_TIMEOUT_S = 10
 # A proxy that the environment names cannot reach this machine's own address.
 _OPENER = build_opener(ProxyHandler({}))
-
-
-def fetch_registry(step: Step = print_step) -> Path:
-    """Return the archive of the registry. Raises LocalKafkaError."""
-    name = f"apicurio-registry-{REGISTRY_VERSION}"
-    return fetch_archive(_ARCHIVE, name, f"{_TITLE}, 109 MB", step)
 
 
 class LocalRegistry:
@@ -92,7 +77,8 @@ class LocalRegistry:
     def start(self) -> None:
         """Fetch the archive, start the registry, and wait until it answers."""
         java = find_java_for(_TITLE, 17)
-        archive = fetch_registry(self._step)
+        name = f"apicurio-registry-{REGISTRY_VERSION}"
+        archive = fetch_archive(_ARCHIVE, name, f"{_TITLE}, 109 MB", self._step)
         with self._step(f"Starting {_TITLE}"):
             self._supervisor = SupervisorClient(Path(tempfile.gettempdir()))
             try:
@@ -132,10 +118,7 @@ class LocalRegistry:
         self.url = f"http://{HOST}:{port}{_PATH}"
         command = [java, "-Xmx512m", "-XX:-UsePerfData", f"-Djava.io.tmpdir={supervisor.folder}"]
         command += [f"-Dquarkus.http.host={HOST}", f"-Dquarkus.http.port={port}"]
-        command += [
-            "-jar",
-            str(supervisor.folder / f"{_ARCHIVE.module.artifact}-{REGISTRY_VERSION}-runner.jar"),
-        ]
+        command += ["-jar", str(supervisor.folder / _RUNNER)]
         self._log = supervisor.folder / "registry.log"
         supervisor.start(_NAME, command, self._log, self._log)
         self._await_answer()

@@ -655,8 +655,7 @@ def test_an_archive_is_fetched_again_after_a_failure_and_must_have_its_digest(
     monkeypatch.setattr(Mirror, "failures", 2)
     digests = {"thing-1.0-all.tar.gz": sha256(ARCHIVE).hexdigest()}
     monkeypatch.setattr(jars_module, "_digests_of", lambda name: digests)
-    module = jars_module.MavenModule("org.example", "thing", "1.0")
-    archive = jars_module.Archive(module, "all", "tar.gz")
+    archive = "org.example:thing:1.0:all"
     path = jars_module.fetch_archive(archive, "a", "an archive")
     assert path.read_bytes() == ARCHIVE
     mirror.shutdown()
@@ -725,8 +724,7 @@ def test_a_disk_that_is_full_during_a_download_names_the_cache_folder(cache, mir
     code = (
         "import resource; from spark_kafka_sink.localkafka import jars; "
         f"limit = {len(ARCHIVE) // 2}; resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)); "
-        "module = jars.MavenModule('org.example', 'thing', '1.0'); "
-        "jars.fetch_archive(jars.Archive(module, 'all', 'tar.gz'), 'a', 'an archive')"
+        "jars.fetch_archive('org.example:thing:1.0:all', 'a', 'an archive')"
     )
     done = run_python(code)
     assert done.stderr.splitlines()[-1] == (

@@ -122,11 +122,12 @@ class TestReadiness:
         assert cluster.is_serving([1, 2])(headless) == "it knows no controller"
 
     def test_in_sync(self):
-        assert cluster.is_in_sync([1, 2])(seen()) is None
-        problem = cluster.is_in_sync([1, 2])(seen(isr=(1,)))
+        assert cluster.is_serving([1, 2], in_sync=True)(seen()) is None
+        problem = cluster.is_serving([1, 2], in_sync=True)(seen(isr=(1,)))
         assert problem == "t-0 has replicas [1, 2], in sync are [1]"
-        assert cluster.is_in_sync([1])(seen(isr=(1,))) is None
-        assert cluster.is_in_sync([1, 3])(seen()) == "it knows brokers [1, 2], not [3]"
+        assert cluster.is_serving([1], in_sync=True)(seen(isr=(1,))) is None
+        unknown = cluster.is_serving([1, 3], in_sync=True)(seen())
+        assert unknown == "it knows brokers [1, 2], not [3]"
 
     def test_has_topic(self):
         assert cluster.has_topic("t", 1)(seen()) is None
