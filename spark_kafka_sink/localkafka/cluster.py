@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random, SystemRandom
-from types import TracebackType
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.codes import sentence
@@ -246,12 +245,7 @@ class LocalKafka:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def start(self) -> None:
@@ -461,7 +455,11 @@ class LocalKafka:
         """Wait for a broker to end by itself; return the end of its log, or None if none ends."""
         alive = {broker.name: broker for broker in self._brokers.values() if broker.is_alive}
         for name, code in self._running_supervisor().wait(list(alive), timeout_ms).items():
-            return alive[name].failure(code)
+            broker = alive[name]
+            return (
+                f"broker {broker.broker_id} ended by itself with code {code}. The end of its log:\n"
+                f"{tail_of(broker.log_file)}"
+            )
         return None
 
     # --- internals -----------------------------------------------------------------------------
@@ -519,7 +517,7 @@ class LocalKafka:
 
     def _launch(self, broker: BrokerProcess) -> None:
         options = [*self._jvm_options, *allowed_urls(self._secured.values())]
-        broker.start(self._toolbox.broker_command(self._heap, broker.folder, options))
+        self._toolbox.start_broker(broker, self._heap, options)
 
     def _await_serving(self) -> None:
         check = is_serving(self._running())

@@ -38,7 +38,7 @@ _READ_BYTES = 65536
 class SupervisorClient:
     """Starts a supervisor, and processes through it. Methods may be called from several threads.
 
-    ``folder``: the data folder, which the supervisor removes at the end.
+    ``folder``: the data folder, which the supervisor removes at the end. ``pid``: the supervisor's.
     """
 
     def __init__(self, parent_folder: Path) -> None:
@@ -59,6 +59,7 @@ class SupervisorClient:
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self.pid = self._process.pid
         self._stdin = self._process.stdin
         self._stdout = self._process.stdout
         try:
@@ -66,10 +67,6 @@ class SupervisorClient:
         except BaseException:
             self._close()
             raise
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def start(self, name: str, argv: Sequence[str], stdout: Path, stderr: Path) -> int:
         """Start a process and return its id. Its output is appended to the files."""
@@ -100,20 +97,17 @@ class SupervisorClient:
     def _close(self) -> None:
         with suppress(OSError):
             self._stdin.close()
-        self._drain()
-        # Normally all processes have ended by now. Their group outlives a killed supervisor, and no
-        # other group can have its id before wait().
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._stdout.close()
-
-    def _drain(self) -> None:
-        """Wait until the supervisor closes its end, which is its last action."""
+        # The supervisor closes its end last.
         descriptor = self._stdout.fileno()
         while select.select([descriptor], [], [], _CLOSE_TIMEOUT_S)[0]:
             if not os.read(descriptor, _READ_BYTES):
-                return
+                break
+        # Normally all processes have ended by now. Their group outlives a killed supervisor, and no
+        # other group can have its id before wait().
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        self._stdout.close()
 
     def _request(self, **command: Any) -> Any:
         if os.getpid() != self._owner_pid:
@@ -191,9 +185,9 @@ class BrokerProcess:
         """Shut down cleanly. Raises LocalKafkaError if the broker does not end in time."""
         if not self.is_alive:
             return
-        self._signal(signal.SIGTERM)
+        self._supervisor.signal(self.name, signal.SIGTERM)
         if self._state is _State.PAUSED:
-            self._signal(signal.SIGCONT)
+            self._supervisor.signal(self.name, signal.SIGCONT)
         # The broker counts as running until it has ended, so that it can still be killed.
         self._state = _State.RUNNING
         advice = "a shutdown needs a quorum of running nodes, kill() does not"
@@ -201,28 +195,18 @@ class BrokerProcess:
 
     def kill(self) -> None:
         if self.is_alive:
-            self._signal(signal.SIGKILL)
+            self._supervisor.signal(self.name, signal.SIGKILL)
             self._await_end(_KILL_TIMEOUT_MS, "it is in a system call that cannot be interrupted")
 
     def pause(self) -> None:
         self._require(_State.RUNNING, "pause")
-        self._signal(signal.SIGSTOP)
+        self._supervisor.signal(self.name, signal.SIGSTOP)
         self._state = _State.PAUSED
 
     def resume(self) -> None:
         self._require(_State.PAUSED, "resume")
-        self._signal(signal.SIGCONT)
+        self._supervisor.signal(self.name, signal.SIGCONT)
         self._state = _State.RUNNING
-
-    def failure(self, exit_code: int) -> str:
-        """Return a message about a broker that ended by itself."""
-        return (
-            f"broker {self.broker_id} ended by itself with code {exit_code}. The end of its log:\n"
-            f"{tail_of(self.log_file)}"
-        )
-
-    def _signal(self, number: signal.Signals) -> None:
-        self._supervisor.signal(self.name, number)
 
     def _require(self, state: _State, what: str) -> None:
         if self._state is not state:
@@ -315,9 +299,15 @@ class Toolbox:
         """Let the cache be cleared. May be called at any time, and again."""
         self._held.close()
 
-    def broker_command(self, heap: str, folder: Path, jvm_options: Sequence[str]) -> list[str]:
-        """Return the command that runs a broker on ``folder/server.properties``."""
-        return settings.broker_command(self._java, self._jars, heap, folder, jvm_options)
+    def start_broker(self, broker: BrokerProcess, heap: str, jvm_options: Sequence[str]) -> None:
+        """Start a broker on its server.properties."""
+        jvm = [*settings.BROKER_JVM, f"-Xmx{heap}", *jvm_options]
+        program = settings.java_program("kafka.Kafka", self._jars, broker.folder, "info", jvm)
+        broker.start([self._java, *program, str(broker.properties_file)])
+
+    def _tool(self, jars: Sequence[Path], folder: Path, class_name: str) -> list[str]:
+        program = settings.java_program(class_name, jars, folder, "warn", settings.TOOL_JVM)
+        return [self._java, *program]
 
     def run(
         self,
@@ -333,7 +323,7 @@ class Toolbox:
         self._runs += 1
         name = f"tool-{self._runs}"
         stdout, stderr = supervisor.folder / f"{name}.out", supervisor.folder / f"{name}.err"
-        command = settings.tool_command(self._java, jars, supervisor.folder, full_name, arguments)
+        command = [*self._tool(jars, supervisor.folder, full_name), *arguments]
         with hold(jars[0].parent), self._step(f"Running {full_name.rpartition('.')[2]}"):
             supervisor.start(name, command, stdout, stderr)
             code = supervisor.wait([name], timeout_ms).get(name)
@@ -371,12 +361,9 @@ class Toolbox:
                 # Kafkas support neither SCRAM users nor a file of arguments.
                 file = write_private(broker.folder / "format.arguments", "\n".join(options))
                 options = [f"@{file}"]
-            command = settings.tool_command(
-                self._java, self._jars, broker.folder, "kafka.tools.StorageTool", options
-            )
-            supervisor.start(
-                f"format-{broker.broker_id}", command, broker.log_file, broker.log_file
-            )
+            command = self._tool(self._jars, broker.folder, "kafka.tools.StorageTool")
+            name = f"format-{broker.broker_id}"
+            supervisor.start(name, [*command, *options], broker.log_file, broker.log_file)
         for broker in brokers:
             name = f"format-{broker.broker_id}"
             code = supervisor.wait([name], _FORMAT_TIMEOUT_MS).get(name)

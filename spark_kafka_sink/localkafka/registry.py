@@ -10,7 +10,6 @@ import tarfile
 import tempfile
 from http.client import HTTPException
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -66,12 +65,7 @@ class LocalRegistry:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def start(self) -> None:
@@ -83,6 +77,7 @@ class LocalRegistry:
             self._supervisor = SupervisorClient(Path(tempfile.gettempdir()))
             try:
                 self._launch(self._supervisor, java, archive)
+                self._await_answer()
             except BaseException:
                 self.close()
                 raise
@@ -121,13 +116,14 @@ class LocalRegistry:
         command += ["-jar", str(supervisor.folder / _RUNNER)]
         self._log = supervisor.folder / "registry.log"
         supervisor.start(_NAME, command, self._log, self._log)
-        self._await_answer()
 
     def _await_answer(self) -> None:
         deadline_ms = self._clock.now_ms() + self._start_timeout_ms
         while True:
             try:
-                self._set_compatibility()
+                # Apicurio rejects the removal of a rule that it does not have.
+                if self.ask("GET", "/config")["compatibilityLevel"] != self._compatibility:
+                    self.ask("PUT", "/config", {"compatibility": self._compatibility})
                 return
             except (OSError, HTTPException, ValueError) as error:
                 problem = error
@@ -139,8 +135,3 @@ class LocalRegistry:
                 )
             if failure is not None:
                 raise LocalKafkaError(failure, code="LOCAL-010")
-
-    def _set_compatibility(self) -> None:
-        """Set the global rule. Apicurio rejects the removal of a rule that it does not have."""
-        if self.ask("GET", "/config")["compatibilityLevel"] != self._compatibility:
-            self.ask("PUT", "/config", {"compatibility": self._compatibility})

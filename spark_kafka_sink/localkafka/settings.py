@@ -56,7 +56,7 @@ would count as dead.
 """
 
 # kafka-run-class.sh starts brokers with these options; with others, measurements would differ.
-_BROKER_JVM = (
+BROKER_JVM = (
     "-server",
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",
@@ -64,7 +64,7 @@ _BROKER_JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
 )
 # A tool runs for a second, so little compiling and a simple collector are best.
-_TOOL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+TOOL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _LOGGER = "org.slf4j.simpleLogger"
 
 
@@ -140,7 +140,7 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def _escape(text: str) -> str:
-    escaped = "".join(_escape_character(character) for character in text)
+    escaped = "".join(map(_escape_character, text))
     return "\\" + escaped if escaped.startswith((" ", "#", "!")) else escaped
 
 
@@ -152,27 +152,10 @@ def _escape_character(character: str) -> str:
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
 
-def broker_command(
-    java: str, jars: Sequence[Path], heap: str, folder: Path, jvm_options: Sequence[str]
+def java_program(
+    class_name: str, jars: Sequence[Path], folder: Path, log_level: str, jvm: Sequence[str]
 ) -> list[str]:
-    """Return the command that runs ``kafka.Kafka`` on ``folder/server.properties``."""
-    options = [*_BROKER_JVM, f"-Xmx{heap}", *_common_options(folder, "info"), *jvm_options]
-    return [java, *options, *_class_path(jars), "kafka.Kafka", str(folder / "server.properties")]
-
-
-def tool_command(
-    java: str, jars: Sequence[Path], folder: Path, class_name: str, arguments: Sequence[str]
-) -> list[str]:
-    """Return the command that runs one of Kafka's command-line classes."""
-    options = [*_TOOL_JVM, *_common_options(folder, "warn")]
-    return [java, *options, *_class_path(jars), class_name, *arguments]
-
-
-def _class_path(jars: Sequence[Path]) -> list[str]:
-    return ["-cp", os.pathsep.join(str(jar) for jar in jars)]
-
-
-def _common_options(folder: Path, log_level: str) -> list[str]:
+    """Return the arguments of ``java``: options of every program and ``jvm``, class path, class."""
     return [
         "-Djava.awt.headless=true",
         # A killed JVM would leave these files in the system's temporary folder.
@@ -184,4 +167,8 @@ def _common_options(folder: Path, log_level: str) -> list[str]:
         # These loggers repeat the configuration in hundreds of lines.
         f"-D{_LOGGER}.log.org.apache.kafka.common.config.AbstractConfig=warn",
         f"-D{_LOGGER}.log.kafka.server.KafkaConfig=warn",
+        *jvm,
+        "-cp",
+        os.pathsep.join(str(jar) for jar in jars),
+        class_name,
     ]

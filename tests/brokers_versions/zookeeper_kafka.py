@@ -110,10 +110,9 @@ class ZooKeeperKafka:
         self._await(is_in_sync)
 
     def _launch(self, broker):
-        command = settings.broker_command(
-            self._java, self._jars, "512m", broker.folder, _QUICK_START
-        )
-        broker.start(command)
+        jvm = [*settings.BROKER_JVM, "-Xmx512m", *_QUICK_START]
+        program = settings.java_program("kafka.Kafka", self._jars, broker.folder, "info", jvm)
+        broker.start([self._java, *program, str(broker.properties_file)])
 
     def _start_zookeeper(self):
         folder = self._supervisor.folder / _ZOOKEEPER
