@@ -165,7 +165,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class _Wanted(NamedTuple):
-    """What Ivy fetches: its Maven coordinates, file names, types, and dependencies in XML.
+    """Files that Ivy fetches, with their Maven coordinates, types, and dependencies in XML.
 
     settings: Ivy's settings, if its own defaults do not serve
     """

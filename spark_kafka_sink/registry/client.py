@@ -57,7 +57,7 @@ from spark_kafka_sink.config.registry import (
     check_credentials_in,
     split_url,
 )
-from spark_kafka_sink.config.security_config import LoginConfig, OAuthConfig, SaslConfig, SslConfig
+from spark_kafka_sink.config.security_config import LoginConfig, OAuthConfig, SaslConfig
 from spark_kafka_sink.security.references import resolve
 from spark_kafka_sink.security.tls import TlsContext
 from spark_kafka_sink.security.tls_errors import Peer
@@ -277,7 +277,6 @@ def _fetch_token(
     """Fetch a token by client credentials, with the code of tokens for brokers."""
     # Imported here because only client credentials need these modules.
     from spark_kafka_sink.security.oauth import TokenRetrieval
-    from spark_kafka_sink.security.oauth_endpoint import Tls
     from spark_kafka_sink.security.oauth_tokens import RetryTimer
 
     oauth = OAuthConfig(
@@ -287,13 +286,10 @@ def _fetch_token(
         scope=bearer.scope,
     )
 
-    def tls_of(_: SslConfig) -> Tls:
-        return Tls(tls.context, tls.explain)
-
     timeout_ms = config.request_timeout_ms
     login = LoginConfig(connect_timeout_ms=timeout_ms, read_timeout_ms=timeout_ms)
     sasl = SaslConfig("OAUTHBEARER", oauth=oauth, login=login)
-    retrieval = TokenRetrieval(sasl, RetryTimer(clock, pause), tls_of, _resolved)
+    retrieval = TokenRetrieval(sasl, RetryTimer(clock, pause), lambda _: tls, _resolved)
     try:
         return Secret(retrieval.fetch(config.timeout_ms).value.reveal())
     except KafkaSinkError as error:

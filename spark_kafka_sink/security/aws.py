@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.clock import RandomSource
@@ -26,16 +26,16 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.protocol.connection import SaslClient
-from spark_kafka_sink.security.credentials import KNOWN_OPTIONS, login_options, shown_word
+from spark_kafka_sink.security.credentials import KNOWN_OPTIONS, Login, login_options, shown_word
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.mechanisms import OAuthBearerSaslClient
 from spark_kafka_sink.security.oauth_tokens import (
     RetryTimer,
     Token,
     TokenKeeper,
-    TokenKeeperDependencies,
     with_retries,
 )
+from spark_kafka_sink.security.references import authentication_errors
 
 # --- tokens --------------------------------------------------------------------------------------
 
@@ -184,10 +184,8 @@ _MAX_ATTEMPTS = 3
 """Attempts before missing credentials are final. Source: ``awsMaxRetries`` of Java's library."""
 
 
-class AwsLogin:
+class AwsLogin(Login):
     """Login with AWS_MSK_IAM, which is OAUTHBEARER on the wire.
-
-    on_close: ends the pauses of a fetch
 
     A token serves the brokers of one region, which is that of the broker's name, else that of the
     environment.
@@ -195,17 +193,10 @@ class AwsLogin:
 
     mechanism = "OAUTHBEARER"
 
-    def __init__(
-        self,
-        config: SaslConfig,
-        timer: RetryTimer,
-        rng: RandomSource,
-        on_close: Callable[[], None],
-    ) -> None:
+    def __init__(self, config: SaslConfig, timer: RetryTimer, rng: RandomSource) -> None:
         self._config = config
         self._timer = timer
-        self._on_close = on_close
-        self._dependencies = TokenKeeperDependencies(timer.clock, rng)
+        self._rng = rng
         self._lock = threading.Lock()
         self._keepers: dict[str, TokenKeeper] = {}
 
@@ -223,15 +214,12 @@ class AwsLogin:
             raise no_region(host)
         return OAuthBearerSaslClient(self._keeper(region).token(), {}, "AWS_MSK_IAM")
 
-    def credentials_version(self) -> None:
-        """Return None: tokens are renewed, not replaced from outside."""
-
     def close(self) -> None:
         with self._lock:
             keepers = list(self._keepers.values())
         for keeper in keepers:
             keeper.close()
-        self._on_close()
+        self._timer.close()
 
     def _keeper(self, region: str) -> TokenKeeper:
         def fetch(timeout_ms: int) -> Token:
@@ -240,15 +228,13 @@ class AwsLogin:
         with self._lock:
             keeper = self._keepers.get(region)
             if keeper is None:
-                keeper = TokenKeeper(fetch, self._config.login, self._dependencies)
+                keeper = TokenKeeper(fetch, self._config.login, self._timer.clock, self._rng)
                 self._keepers[region] = keeper
             return keeper
 
     def _fetch(self, region: str, timeout_ms: int) -> Token:
-        try:
+        with authentication_errors():
             user = aws_user(login_options(self._config))
-        except ConfigError as error:
-            raise AuthenticationError(str(error), code=error.code) from None
         tries = 0
 
         def attempt(_: int) -> Token:

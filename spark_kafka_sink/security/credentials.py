@@ -1,5 +1,8 @@
 """User names, passwords and login options, from ``sasl.jaas.config`` or this sink's plain options.
 
+``Login`` is the identity of this process for a cluster, which begins the conversations that prove
+it. ``PasswordLogin`` is that of PLAIN and SCRAM.
+
 Both may hold references (``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``). References
 are resolved for each conversation: the next connection uses a password that was changed in its
 file.
@@ -12,21 +15,25 @@ message of this module quotes the text, because it holds passwords, and a wrong 
 password to the place of a name. A message names a word of the text only if this package knows the
 word.
 
-Source: ``JaasConfig``, ``JaasContext`` of Kafka 4.4; ``java.io.StreamTokenizer``.
+Source: ``JaasConfig``, ``JaasContext``, ``Login`` of Kafka 4.4; ``java.io.StreamTokenizer``.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.config_def import REFERENCE, has_reference, references_in
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.config.security_keys import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, PLAIN, SCRAM
-from spark_kafka_sink.security.mechanisms import ScramUser
+from spark_kafka_sink.protocol.connection import SaslClient
+from spark_kafka_sink.security.mechanisms import PlainSaslClient, ScramSaslClient, ScramUser
+from spark_kafka_sink.security.references import authentication_errors
 from spark_kafka_sink.security.references import resolve as resolve_text
 
 # --- JAAS ----------------------------------------------------------------------------------------
@@ -291,7 +298,7 @@ def login_options(
     if config.jaas_config is None:
         return {}
     text = config.jaas_config.reveal()
-    try:
+    with authentication_errors():
         entry = unresolved_entry(text)
         if entry is None:
             entry = parse_jaas(resolve(text.strip(), OPTION))
@@ -301,8 +308,6 @@ def login_options(
         check_module(entry, config.mechanism)
         wanted = [name for name in entry.options if name.startswith(prefix)]
         return {name: resolve(entry.options[name], OPTION) for name in wanted}
-    except ConfigError as error:
-        raise AuthenticationError(str(error), code=error.code) from None
 
 
 def check_module(entry: JaasEntry, mechanism: str) -> None:
@@ -383,17 +388,13 @@ def resolve_user(config: SaslConfig, resolve: Resolve = resolve_text) -> ScramUs
     """Return the current name and password. Raises AuthenticationError if they cannot be read."""
     has_jaas = config.jaas_config is not None
     source = _JAAS_OPTIONS if has_jaas else _PLAIN_OPTIONS
-    try:
+    with authentication_errors():
         if has_jaas:
             options = login_options(config, resolve)
         else:
-            options = {
-                name: resolve(value, f"kafka.sasl.{name}")
-                for name, value in _plain_options(config).items()
-            }
+            given = _plain_options(config).items()
+            options = {name: resolve(value, f"kafka.sasl.{name}") for name, value in given}
         _check_present(options, source)
-    except ConfigError as error:
-        raise AuthenticationError(str(error), code=error.code) from None
     is_token = has_jaas and options.get("tokenauth", "").lower() == "true"
     return ScramUser(options["username"], Secret(options["password"]), is_token)
 
@@ -412,3 +413,80 @@ def _check_present(options: Mapping[str, str], source: _Source) -> None:
         if not options.get(name):
             what = "is empty" if name in options else "is missing"
             raise ConfigError(f"{option} {what}", code="AUTH-005")
+
+
+# --- logins --------------------------------------------------------------------------------------
+
+logger = logging.getLogger(__name__)
+
+
+class Login:
+    """The identity of this process for one cluster. mechanism: its name for SaslHandshake"""
+
+    mechanism: str
+
+    def login(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
+        """Get what conversations need and wait for it: the first token, a ticket.
+
+        Called before the first connection of a producer or client, in a thread that may wait, and
+        outside of any lock. Returns at once if nothing has to be fetched.
+
+        hosts: of the bootstrap brokers, where the login depends on them (the region of AWS)
+
+        Raises AuthenticationError; CredentialsUnavailableError if a retry may succeed.
+        """
+        raise NotImplementedError
+
+    def create_sasl_client(self, host: str) -> SaslClient:
+        """Begin an authentication with the broker ``host``, on a new or an open connection.
+
+        Does not wait for a token: another thread fetches one that is missing or has expired. Raises
+        CredentialsUnavailableError until the token has arrived, and AuthenticationError if a retry
+        cannot succeed.
+        """
+        raise NotImplementedError
+
+    def credentials_version(self) -> object:
+        """Return a value that changes when connections must be opened again with other credentials.
+
+        None for tokens and tickets, which the login renews itself.
+        """
+        return None
+
+    def close(self) -> None:
+        """Stop renewing tokens. Only the creator of a login closes it."""
+
+
+class PasswordLogin(Login):
+    """PLAIN and SCRAM. References are resolved for each conversation.
+
+    While a name or password cannot be read, for example because its file is being written, the
+    former value stays in use, like the former content of a store.
+    """
+
+    def __init__(self, config: SaslConfig) -> None:
+        self._config = config
+        self._user: ScramUser | None = None
+        self._last_warning = ""
+        self.mechanism = config.mechanism
+
+    def login(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
+        self.create_sasl_client("")
+
+    def create_sasl_client(self, host: str) -> SaslClient:
+        user = self.credentials_version()
+        if self.mechanism == PLAIN:
+            return PlainSaslClient(user.username, user.password)
+        return ScramSaslClient(self.mechanism, user)
+
+    def credentials_version(self) -> ScramUser:
+        """Return name and password. Raises AuthenticationError if they were never readable."""
+        try:
+            self._user, self._last_warning = resolve_user(self._config), ""
+        except AuthenticationError as error:
+            if self._user is None:
+                raise
+            if self._last_warning != str(error):
+                self._last_warning = str(error)
+                warn(logger, error.code, f"{error}. What was read before stays in use")
+        return self._user

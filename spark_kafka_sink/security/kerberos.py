@@ -34,9 +34,9 @@ from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.credentials import OPTION as JAAS
-from spark_kafka_sink.security.credentials import login_options
+from spark_kafka_sink.security.credentials import Login, login_options
 from spark_kafka_sink.security.mechanisms import unexpected_challenge
-from spark_kafka_sink.security.references import find_file, resolve
+from spark_kafka_sink.security.references import authentication_errors, find_file, resolve
 
 # --- conversation and tickets --------------------------------------------------------------------
 
@@ -193,10 +193,8 @@ class KerberosCredentials:
 
     def _from_keytab(self, location: str) -> Any:
         """Use a cache of its own for each process: a forked one must not share its parent's."""
-        try:
+        with authentication_errors():
             keytab = find_file(location, f"keyTab in {JAAS}")
-        except ConfigError as error:
-            raise AuthenticationError(str(error), code=error.code) from None
         if not os.access(keytab, os.R_OK):
             raise AuthenticationError(
                 f"keyTab in {JAAS}: {keytab} is not readable for this user", code="OPTION-021"
@@ -399,7 +397,7 @@ class _CachedCredentials(NamedTuple):
         return self.user == user and self.since_ms > not_before_ms and are_valid(self.credentials)
 
 
-class KerberosLogin:
+class KerberosLogin(Login):
     """Login with GSSAPI.
 
     After ``sasl.kerberos.min.time.before.relogin`` the next conversation acquires credentials
@@ -441,22 +439,14 @@ class KerberosLogin:
         user = self._user()
         return self._tickets_of(user).sasl_client(host, lambda: self._credentials(user))
 
-    def credentials_version(self) -> None:
-        """Return None: tickets are renewed, not replaced from outside."""
-
-    def close(self) -> None:
-        """Do nothing: the login has no thread."""
-
     def _user(self) -> KerberosUser:
         kerberos = self._config.kerberos
-        try:
+        with authentication_errors():
             options = login_options(self._config)
             name = kerberos.service_name
             if name is not None:
                 name = resolve(name, SERVICE_OPTION)
             return kerberos_user(replace(kerberos, service_name=name), options)
-        except ConfigError as error:
-            raise AuthenticationError(str(error), code=error.code) from None
 
     def _tickets_of(self, user: KerberosUser) -> KerberosCredentials:
         with self._lock:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlsplit
 
 from spark_kafka_sink.base.clock import RandomSource
@@ -36,6 +36,7 @@ from spark_kafka_sink.config.security_keys import RESOLVED_SSL_CONFIG
 from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import (
+    Login,
     Resolve,
     login_options,
     shown_word,
@@ -50,7 +51,6 @@ from spark_kafka_sink.security.mechanisms import (
 from spark_kafka_sink.security.oauth_endpoint import (
     URL_OPTION,
     Client,
-    Tls,
     TokenEndpoint,
     TokenRequest,
     TokenSource,
@@ -66,10 +66,12 @@ from spark_kafka_sink.security.oauth_tokens import (
     RetryTimer,
     Token,
     TokenKeeper,
-    TokenKeeperDependencies,
     token_of_jwt,
 )
-from spark_kafka_sink.security.references import read_text, resolve
+from spark_kafka_sink.security.references import authentication_errors, read_text, resolve
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.security.tls import TlsContext
 
 # --- tokens from the user's own code -------------------------------------------------------------
 
@@ -194,14 +196,14 @@ class TokenRetrieval:
         self,
         config: SaslConfig,
         timer: RetryTimer,
-        make_tls: Callable[[SslConfig], Tls],
+        make_tls: Callable[[SslConfig], TlsContext],
         resolve: Resolve,
     ) -> None:
         self._config = config
         self._timer = timer
         self._make_tls = make_tls
         self._resolve = resolve
-        self._tls: dict[SslConfig, Tls] = {}
+        self._tls: dict[SslConfig, TlsContext] = {}
         self._has_warned = False
 
     def fetch(self, timeout_ms: int) -> Token:
@@ -209,13 +211,11 @@ class TokenRetrieval:
 
         Raises AuthenticationError; CredentialsUnavailableError if a retry may succeed.
         """
-        try:
+        with authentication_errors():
             options = login_options(self._config, self._resolve)
             oauth = resolved(self._config.oauth, self._resolve)
             self._warn_once(oauth, options)
             token = self._fetch(oauth, options, timeout_ms)
-        except ConfigError as error:
-            raise AuthenticationError(str(error), code=error.code) from None
         late_ms = self._timer.clock.timestamp_ms() - token.expires_at_ms
         if late_ms >= 0:
             raise CredentialsUnavailableError(
@@ -253,7 +253,7 @@ class TokenRetrieval:
             return jwt_bearer_request(client, signed)
         return assertion_request(client, signed)
 
-    def _tls_of(self, options: Mapping[str, str]) -> Tls:
+    def _tls_of(self, options: Mapping[str, str]) -> TlsContext:
         """Return the TLS of these options, cached because it checks its files itself."""
         config = endpoint_ssl(options)
         if config not in self._tls:
@@ -307,61 +307,39 @@ def sends_in_clear(oauth: OAuthConfig) -> bool:
 # --- login ---------------------------------------------------------------------------------------
 
 
-class TokenLogin:
-    """Login with OAUTHBEARER.
-
-    on_close: ends the pauses of a retrieval
-    """
+class TokenLogin(Login):
+    """Login with OAUTHBEARER."""
 
     mechanism = "OAUTHBEARER"
 
-    def __init__(
-        self,
-        config: SaslConfig,
-        timer: RetryTimer,
-        rng: RandomSource,
-        on_close: Callable[[], None],
-    ) -> None:
+    def __init__(self, config: SaslConfig, timer: RetryTimer, rng: RandomSource) -> None:
         self._config = config
-        self._on_close = on_close
+        self._timer = timer
         retrieval = TokenRetrieval(config, timer, endpoint_tls, resolve)
-        self._keeper = TokenKeeper(
-            retrieval.fetch, config.login, TokenKeeperDependencies(timer.clock, rng)
-        )
+        self._keeper = TokenKeeper(retrieval.fetch, config.login, timer.clock, rng)
 
     def login(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
         self._keeper.prepare(timeout_ms)
 
     def create_sasl_client(self, host: str) -> SaslClient:
         token = self._keeper.token()
-        try:
+        with authentication_errors():
             # Resolve extensions only: an unreadable secret matters for the next token only.
-            options = login_options(self._config, prefix=EXTENSION_PREFIX)
-            extensions = extensions_of(options)
-        except ConfigError as error:
-            raise AuthenticationError(str(error), code=error.code) from None
+            extensions = extensions_of(login_options(self._config, prefix=EXTENSION_PREFIX))
         return OAuthBearerSaslClient(token, extensions)
-
-    def credentials_version(self) -> None:
-        """Return None: tokens are renewed, not replaced from outside."""
 
     def close(self) -> None:
         self._keeper.close()
-        self._on_close()
+        self._timer.close()
 
 
-def endpoint_tls(config: SslConfig) -> Tls:
+def endpoint_tls(config: SslConfig) -> TlsContext:
     """Return the TLS of the token endpoint's own options."""
     from spark_kafka_sink.security.tls import TlsContext
     from spark_kafka_sink.security.tls_errors import TOKEN_ENDPOINT
 
-    tls = TlsContext(config, TOKEN_ENDPOINT, _as_it_is)
-    return Tls(tls.context, tls.explain)
-
-
-def _as_it_is(text: str, _: str) -> str:
-    """Return ``text``: the references of JAAS options are already resolved."""
-    return text
+    # The references of JAAS options are already resolved.
+    return TlsContext(config, TOKEN_ENDPOINT, lambda text, _: text)
 
 
 def check_token_options(config: SaslConfig) -> None:

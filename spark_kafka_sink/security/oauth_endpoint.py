@@ -33,11 +33,11 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from enum import Enum
 from http.client import HTTPException
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from spark_kafka_sink.base.codes import code_of
@@ -54,6 +54,9 @@ from spark_kafka_sink.config.security_config import AssertionConfig, LoginConfig
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import Resolve
 from spark_kafka_sink.security.oauth_tokens import RetryTimer, with_retries
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.security.tls import TlsContext
 
 PREFIX = "kafka.sasl.oauthbearer."
 URL_OPTION = f"{PREFIX}token.endpoint.url"
@@ -276,16 +279,6 @@ _TOO_LATE = (
 )
 
 
-class Tls(NamedTuple):
-    """The endpoint's TLS.
-
-    explain: an error, host and port -> cause and option
-    """
-
-    context: Callable[[], ssl.SSLContext]
-    explain: Callable[[ssl.SSLError | OSError, str, int], str]
-
-
 class TokenRequest(NamedTuple):
     """A request to the endpoint.
 
@@ -305,7 +298,7 @@ class TokenRequest(NamedTuple):
 class TokenEndpoint:
     """The endpoint ``sasl.oauthbearer.token.endpoint.url``, over http or https."""
 
-    def __init__(self, url: str, tls: Tls, config: LoginConfig, timer: RetryTimer) -> None:
+    def __init__(self, url: str, tls: TlsContext, config: LoginConfig, timer: RetryTimer) -> None:
         self._url = checked_url(url)
         self._tls = tls
         self._config = config

@@ -148,11 +148,12 @@ T = TypeVar("T")
 class RetryTimer(NamedTuple):
     """Time as a dependency.
 
-    pause: waits for milliseconds; raises CredentialsUnavailableError if the login is closed
+    pause: waits for milliseconds; raises CredentialsUnavailableError after ``close``
     """
 
     clock: Clock
     pause: Callable[[int], None]
+    close: Callable[[], None] = lambda: None
 
 
 def with_retries(
@@ -262,27 +263,21 @@ Fetch = Callable[[int], Token]
 """Returns a new token within so many milliseconds. Raises AuthenticationError."""
 
 
-class TokenKeeperDependencies(NamedTuple):
-    """Clock and random numbers.
-
-    has_thread: whether ``TokenKeeper`` may start a thread
-    """
-
-    clock: Clock
-    rng: RandomSource
-    has_thread: bool = True
-
-
 class TokenKeeper:
-    """The token of one login. Thread-safe."""
+    """The token of one login. Thread-safe. has_thread: False if the caller calls ``step``"""
 
     def __init__(
-        self, fetch: Fetch, config: LoginConfig, dependencies: TokenKeeperDependencies
+        self,
+        fetch: Fetch,
+        config: LoginConfig,
+        clock: Clock,
+        rng: RandomSource,
+        has_thread: bool = True,
     ) -> None:
         self._fetch = fetch
-        self._clock = dependencies.clock
-        self._has_thread = dependencies.has_thread
-        self._schedule = RefreshSchedule(config, dependencies.rng)
+        self._clock = clock
+        self._has_thread = has_thread
+        self._schedule = RefreshSchedule(config, rng)
         self._token: Token | None = None
         self._last_error: AuthenticationError | None = None
         self._thread: threading.Thread | None = None

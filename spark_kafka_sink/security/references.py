@@ -19,6 +19,8 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -127,13 +129,22 @@ def _roots_of_spark_files() -> list[Path]:
 MAX_FILE_BYTES = 1_000_000
 
 
-def read_text(location: str, option: str) -> str:
-    """Return the text of a file. Raises AuthenticationError, naming ``option``."""
+@contextmanager
+def authentication_errors() -> Iterator[None]:
+    """Convert a ConfigError to an AuthenticationError of the same text and code."""
     try:
-        with find_file(location, option).open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        yield
     except ConfigError as error:
         raise AuthenticationError(str(error), code=error.code) from None
+
+
+def read_text(location: str, option: str) -> str:
+    """Return the text of a file. Raises AuthenticationError, naming ``option``."""
+    with authentication_errors():
+        path = find_file(location, option)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise AuthenticationError(
             f"{option}: {location} cannot be read: {error.strerror or type(error).__name__}. It "

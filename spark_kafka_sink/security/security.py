@@ -1,6 +1,7 @@
 """TLS and SASL of a configuration, shared by all connections of a process with this configuration.
 
-The modules for TLS and SASL are imported on demand: a job in clear text never loads them.
+As in Java's ``LoginManager``, tokens are fetched once and renewed in one place. The modules for TLS
+and SASL are imported on demand: a job in clear text never loads them.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from spark_kafka_sink.base.errors import CredentialsUnavailableError
 from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig
+from spark_kafka_sink.config.security_config import SaslConfig, SecurityConfig, SslConfig
 from spark_kafka_sink.protocol.connection import SaslClientFactory
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.security.login import Login
+    from spark_kafka_sink.security.credentials import Login
     from spark_kafka_sink.security.tls import TlsContext
 
 
@@ -36,12 +37,10 @@ class Security:
         """
         if config.ssl is None and config.sasl is None:
             return CLEAR_TEXT
-        login = None
-        if config.sasl is not None:
-            from spark_kafka_sink.security.login import login_of
-
-            login = login_of(config.sasl)
-        return cls(None if config.ssl is None else _CONTEXTS.context_of(config.ssl), login)
+        return cls(
+            None if config.ssl is None else _CONTEXTS.of(config.ssl),
+            None if config.sasl is None else _LOGINS.of(config.sasl),
+        )
 
     @property
     def create_sasl_client(self) -> SaslClientFactory | None:
@@ -98,27 +97,44 @@ class Security:
 CLEAR_TEXT = Security()
 
 
-class _TlsContextCache:
-    """The TLS contexts of a process by configuration: each is built once, and again on a change."""
+K = TypeVar("K")
+V = TypeVar("V")
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._contexts: dict[SslConfig, TlsContext] = {}
 
-    def context_of(self, config: SslConfig) -> TlsContext:
-        from spark_kafka_sink.security.tls import TlsContext
+class _PerProcess(Generic[K, V]):
+    """Objects of this process by configuration, each created once.
 
+    A forked child starts without any: threads do not survive a fork, and another thread of the
+    parent may hold the lock.
+    """
+
+    def __init__(self, create: Callable[[K], V]) -> None:
+        self._create = create
+        self.forget()
+        os.register_at_fork(after_in_child=self.forget)
+
+    def of(self, config: K) -> V:
         with self._lock:
-            context = self._contexts.get(config)
-            if context is None:
-                context = self._contexts[config] = TlsContext(config)
-            return context
+            if config not in self._created:
+                self._created[config] = self._create(config)
+            return self._created[config]
 
     def forget(self) -> None:
-        """Drop everything in a forked child: another thread of the parent may hold the lock."""
         self._lock = threading.Lock()
-        self._contexts = {}
+        self._created: dict[K, V] = {}
 
 
-_CONTEXTS = _TlsContextCache()
-os.register_at_fork(after_in_child=_CONTEXTS.forget)
+def _new_context(config: SslConfig) -> TlsContext:
+    from spark_kafka_sink.security.tls import TlsContext
+
+    return TlsContext(config)
+
+
+def _new_login(config: SaslConfig) -> Login:
+    from spark_kafka_sink.security.login import new_login
+
+    return new_login(config)
+
+
+_CONTEXTS = _PerProcess(_new_context)
+_LOGINS = _PerProcess(_new_login)

@@ -165,8 +165,8 @@ MUTANTS = (
     ),
     Mutant(
         "registry/client.py",
-        "        return Tls(tls.context, tls.explain)",
-        "        from spark_kafka_sink.security.tls import TlsContext as T\n        return Tls(T(_).context, tls.explain)",
+        "RetryTimer(clock, pause), lambda _: tls, _resolved)",
+        "RetryTimer(clock, pause), TlsContext, _resolved)",
         _GUARDS,
     ),
     Mutant("registry/client.py", "{408, 429, ", "{408, ", _GUARDS),

@@ -144,45 +144,27 @@ MUTANTS = (
     ),
     Mutant("security/oauth.py", "        self._keeper.close()\n", "", _GUARDS),
     Mutant(
-        "security/login.py", "os.register_at_fork(after_in_child=LOGIN_MANAGER.forget)", "", _LOGINS
-    ),
-    Mutant(
-        "security/login.py",
-        "self._logins.get(config)",
-        "next(iter(self._logins.values()), None)",
-        _LOGINS,
-    ),
-    Mutant(
-        "security/login.py",
-        "        self._lock = threading.Lock()\n        self._logins = {}\n\n    def close",
-        "        self._logins = {}\n\n    def close",
-        _LOGINS,
-    ),
-    Mutant(
-        "security/login.py",
-        "logins, self._logins = self._logins, {}",
-        "logins = self._logins",
-        _LOGINS,
-    ),
-    Mutant(
-        "security/login.py",
-        "login = self._logins[config] = self._create(config)",
-        "login = self._create(config)",
-        _LOGINS,
-    ),
-    Mutant(
-        "security/security.py", "os.register_at_fork(after_in_child=_CONTEXTS.forget)", "", _LOGINS
-    ),
-    Mutant(
         "security/security.py",
-        "self._contexts.get(config)",
-        "next(iter(self._contexts.values()), None)",
+        "        os.register_at_fork(after_in_child=self.forget)\n",
+        "",
         _LOGINS,
     ),
     Mutant(
         "security/security.py",
-        "context = self._contexts[config] = TlsContext(config)",
-        "context = TlsContext(config)",
+        "return self._created[config]",
+        "return next(iter(self._created.values()))",
+        _LOGINS,
+    ),
+    Mutant(
+        "security/security.py",
+        "            if config not in self._created:\n",
+        "            if True:\n",
+        _LOGINS,
+    ),
+    Mutant(
+        "security/security.py",
+        "        self._lock = threading.Lock()\n",
+        '        self._lock = getattr(self, "_lock", threading.Lock())\n',
         _LOGINS,
     ),
     Mutant(
@@ -205,8 +187,8 @@ MUTANTS = (
     ),
     Mutant(
         "security/credentials.py",
-        "        _check_present(options, source)\n    except",
-        "    except",
+        "        _check_present(options, source)\n    is_token",
+        "    is_token",
         _CREDENTIALS,
     ),
     Mutant("security/credentials.py", "if chr(code) not in text)", ")", _GUARDS),
@@ -220,7 +202,7 @@ MUTANTS = (
     ),
     Mutant("security/aws.py", "                self._keepers[region] = keeper\n", "", _AWS),
     Mutant("security/aws.py", "            keeper.close()\n", "            pass\n", _AWS),
-    Mutant("security/aws.py", "        self._on_close()\n", "", _AWS),
+    Mutant("security/aws.py", "        self._timer.close()\n", "", _AWS),
     Mutant("security/aws.py", "is_last=tries >= _MAX_ATTEMPTS", "is_last=False", _AWS),
     Mutant("security/kerberos.py", "self.user == user and ", "", _GSSAPI),
     Mutant("security/kerberos.py", "self.since_ms > not_before_ms and ", "", _GSSAPI),

@@ -41,9 +41,8 @@ from spark_kafka_sink.security.credentials import (
     resolve_user,
     unresolved_entry,
 )
-from spark_kafka_sink.security.login import LoginManager, check, login_of, new_login
+from spark_kafka_sink.security.login import check, new_login
 from spark_kafka_sink.security.oauth import TokenRetrieval
-from spark_kafka_sink.security.oauth_endpoint import Tls
 from spark_kafka_sink.security.oauth_tokens import RetryTimer
 from spark_kafka_sink.security.references import find_file, resolve
 from spark_kafka_sink.security.security import Security
@@ -609,26 +608,15 @@ def is_anothers_in_a_fork(find):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and find() is before
 
 
+def login_of(sasl):
+    return Security.of(SecurityConfig("SASL_PLAINTEXT", sasl=sasl)).login
+
+
 def test_a_login_is_shared_by_all_with_the_same_configuration():
-    pool, alice = LoginManager(), in_options()
-    assert is_anothers_in_a_fork(lambda: login_of(alice))
-    login = pool.login_of(alice)
-    assert pool.login_of(in_options()) is login
-    assert pool.login_of(in_options(password="b")) is not login
-    # A forked child starts with none, also where another thread was looking for one.
-    with pool._lock:
-        pool.forget()
-        assert not pool._lock.locked()
-    assert pool.login_of(alice) is not login
-
-
-def test_a_pool_that_is_closed_closes_each_login_and_keeps_none():
-    closed = []
-    pool = LoginManager(lambda _: SimpleNamespace(close=lambda: closed.append(True)))
-    login = pool.login_of(in_options())
-    pool.close()
-    assert closed == [True]
-    assert pool.login_of(in_options()) is not login
+    login = login_of(in_options())
+    assert login_of(in_options()) is login
+    assert login_of(in_options(password="b")) is not login
+    assert is_anothers_in_a_fork(lambda: login_of(in_options()))
 
 
 @pytest.mark.parametrize("kind", [AuthenticationError, CredentialsUnavailableError])
@@ -657,12 +645,12 @@ def test_a_context_is_shared_by_all_with_the_same_configuration():
     assert tls_of(SslConfig(truststore=other)) is not before
     assert tls_of(SslConfig(keystore=one)) is not tls_of(SslConfig(keystore=other))
     assert is_anothers_in_a_fork(lambda: tls_of(SslConfig(truststore=one)))
-    contexts = security._TlsContextCache()
-    before = contexts.context_of(SslConfig())
+    contexts = security._PerProcess(lambda _: object())
+    before = contexts.of(SslConfig())
     with contexts._lock:
         contexts.forget()
         assert not contexts._lock.locked(), "a fork while another thread looks for one"
-        assert contexts.context_of(SslConfig()) is not before
+        assert contexts.of(SslConfig()) is not before
 
 
 def test_tls_of_a_token_endpoint_is_kept_until_its_options_are_others():
@@ -670,7 +658,7 @@ def test_tls_of_a_token_endpoint_is_kept_until_its_options_are_others():
 
     def make(config):
         made.append(config)
-        return Tls(lambda: None, lambda *_: "")
+        return object()
 
     timer = RetryTimer(SystemClock(), Pauses())
     retrieval = TokenRetrieval(SaslConfig("OAUTHBEARER"), timer, make, lambda text, _: text)

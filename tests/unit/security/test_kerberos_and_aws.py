@@ -380,7 +380,7 @@ def signer(clock, monkeypatch):
 
 def aws_login(clock, options="", close=lambda: None):
     config = SaslConfig("AWS_MSK_IAM", jaas_config=Secret(f"{IAM_MODULE} required {options};"))
-    return AwsLogin(config, RetryTimer(clock, clock.sleep), random.Random(1), close)
+    return AwsLogin(config, RetryTimer(clock, clock.sleep, close), random.Random(1))
 
 
 @pytest.fixture

@@ -40,7 +40,6 @@ from spark_kafka_sink.security.oauth_tokens import (
     RetryTimer,
     Token,
     TokenKeeper,
-    TokenKeeperDependencies,
     token_of_jwt,
     with_retries,
 )
@@ -411,8 +410,9 @@ class World:
     def __init__(self, has_thread=False):
         self.clock = SimulatedClock()
         self.issuer = Issuer(self.clock)
-        dependencies = TokenKeeperDependencies(self.clock, Chance(0.0), has_thread=has_thread)
-        self.keeper = TokenKeeper(self.issuer.fetch, LoginConfig(), dependencies)
+        self.keeper = TokenKeeper(
+            self.issuer.fetch, LoginConfig(), self.clock, Chance(0.0), has_thread
+        )
 
     def run(self, milliseconds, uses=True):
         """The thread's loop for so long, with a conversation at each of its steps."""
@@ -639,8 +639,8 @@ class TestThread:
 
 FORKING = """
 import os, threading, time
-from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig
-from spark_kafka_sink.security.login import login_of
+from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SecurityConfig
+from spark_kafka_sink.security.security import Security
 
 given = []
 
@@ -648,15 +648,16 @@ def token():
     given.append(os.getpid())
     return f"token-of-{os.getpid()}", time.time() + 3600
 
-config = SaslConfig("OAUTHBEARER", oauth=OAuthConfig(token_provider="__main__:token"))
-login = login_of(config)
+sasl = SaslConfig("OAUTHBEARER", oauth=OAuthConfig(token_provider="__main__:token"))
+config = SecurityConfig("SASL_PLAINTEXT", sasl=sasl)
+login = Security.of(config).login
 login.login(120_000)
-assert login_of(config) is login
+assert Security.of(config).login is login
 threads = [thread.name for thread in threading.enumerate()]
 assert "pykafka-sink-token" in threads, threads
 child = os.fork()
 if child == 0:
-    mine = login_of(config)
+    mine = Security.of(config).login
     mine.login(120_000)
     right = mine is not login and f"token-of-{os.getpid()}".encode() in mine.create_sasl_client("b").initial_response()
     threads = [thread.name for thread in threading.enumerate()]

@@ -175,7 +175,7 @@ def config_for(url, jaas="", **oauth):
 
 def login_for(config, pauses=None):
     waiting = RetryTimer(SystemClock(), pauses or Pauses())
-    return TokenLogin(config, waiting, random.Random(1), lambda: None)
+    return TokenLogin(config, waiting, random.Random(1))
 
 
 def first_message(login, host="broker-1"):
