@@ -1,4 +1,4 @@
-"""Describe options as a table: name, type, default, validator, importance, documentation.
+"""Describe options as a table: name, type, default, validator, documentation.
 
 Parsing, validation, error messages and docs/options.md all come from the table. Values may be
 references: ``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``. This module knows their
@@ -48,64 +48,61 @@ class ConfigType(Enum):
     PASSWORD = "password"
 
 
-class Importance(Enum):
-    """The likelihood that a user needs the key."""
-
-    HIGH = "high"
-    MEDIUM = "medium"
-    LOW = "low"
-
-
 BOOLEAN, SHORT, INT, LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
 DOUBLE, STRING, LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
 CLASS, PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
-HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 KAFKA_PREFIX = "kafka."
 
 
-class Required:
-    """Default of a key that must be set."""
-
-
-REQUIRED = Required()
+REQUIRED = object()
+"""Default of a key that must be set."""
 
 # Python's int() accepts 1_000 and the digits of other scripts; Java's parser does not.
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_MOST_DIGITS = 4000
 _WITH_UNIT = re.compile(r"[0-9.]+ *[a-zA-Z]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INTEGER_RANGES = {
-    ConfigType.SHORT: (-(2**15), 2**15 - 1),
-    ConfigType.INT: (-(2**31), 2**31 - 1),
-    ConfigType.LONG: (-(2**63), 2**63 - 1),
+    SHORT: (-(2**15), 2**15 - 1),
+    INT: (-(2**31), 2**31 - 1),
+    LONG: (-(2**63), 2**63 - 1),
 }
 
 
 class ConfigKey(NamedTuple):
     """One option.
 
-    doc: the meaning; when: when to set or change the option
-    java_default: set if the default differs from the Java client's
-    difference: the reason, or how the meaning differs from the Java client's
-    convert: normalises a value before it is validated.
+    default: the value if the option is not set; None for no value
+    convert: normalises a value before it is validated
     takes_references: a text with a reference such as ``${env:NAME}`` is neither converted nor
-    validated, because its value is known only when it is resolved.
-    hides_value: errors do not show the value; errors never show the value of a PASSWORD.
-    prefix: text that users write before the name; set by the table.
+    validated, because its value is known only when it is resolved
+    hides_value: errors do not show the value; errors never show the value of a PASSWORD
+    prefix: text that users write before the name; set by the table
     """
 
     name: str
     type: ConfigType
-    default: Any
-    validator: Validator | None
-    importance: Importance
-    doc: str
-    when: str
-    java_default: Any = None
-    difference: str | None = None
+    default: Any = None
+    validator: Validator | None = None
     convert: Callable[[Any], Any] | None = None
     takes_references: bool = False
     hides_value: bool = False
+    doc: str = ""
+    when: str = ""
+    java_default: Any = None
+    difference: str | None = None
     prefix: str = ""
+
+    def documented(
+        self, doc: str, when: str, java_default: Any = None, difference: str | None = None
+    ) -> ConfigKey:
+        """Return the option with its documentation.
+
+        doc: the meaning; when: when to set or change the option
+        java_default: set if the default differs from the Java client's
+        difference: the reason, or how the meaning differs from the Java client's
+        """
+        return self._replace(doc=doc, when=when, java_default=java_default, difference=difference)
 
     @property
     def full_name(self) -> str:
@@ -122,17 +119,17 @@ class ConfigKey(NamedTuple):
 
         The error shows the value unless the value may be a secret.
         """
+        text = value.strip()
         if self.takes_references:
             problem = reference_problem(value)
             if problem is not None:
                 raise self._invalid(value, problem, "OPTION-005")
             if has_reference(value):
-                return _parse(self.type, value.strip())
+                return _parse(self.type, text)
         try:
-            parsed = _parse(self.type, value.strip())
-        except ValueError:
-            problem = _type_problem(self.type, value.strip())
-            raise self._invalid(value, problem, "OPTION-002") from None
+            parsed = _parse(self.type, text)
+        except ValueError as error:
+            raise self._invalid(value, str(error), "OPTION-002") from None
         if self.convert is not None:
             parsed = self.convert(parsed)
         problem = self.validator(parsed) if self.validator is not None else None
@@ -141,48 +138,37 @@ class ConfigKey(NamedTuple):
         return parsed
 
     def _invalid(self, value: str, problem: str, code: str) -> ConfigError:
-        hides_text = self.hides_value or self.type is ConfigType.PASSWORD
-        shown = HIDDEN if hides_text else value
+        shown = HIDDEN if self.hides_value or self.type is PASSWORD else value
         return ConfigError(
             f"Invalid value {shown} for configuration {self.full_name}: {problem}", code=code
         )
 
 
-def _type_problem(config_type: ConfigType, text: str) -> str:
-    """Return why a text is not a value of the type."""
-    if config_type in _INTEGER_RANGES and _INTEGER.fullmatch(text):
-        lowest, highest = _INTEGER_RANGES[config_type]
-        return f"must be between {lowest} and {highest}"
-    if config_type in _INTEGER_RANGES and _WITH_UNIT.fullmatch(text):
-        return "not a whole number: write it without a unit, in milliseconds or bytes"
-    if config_type in _INTEGER_RANGES:
-        return "must be a whole number"
-    # No text is invalid for the other types.
-    return "must be true or false" if config_type is ConfigType.BOOLEAN else "must be a number"
-
-
 def _parse(config_type: ConfigType, text: str) -> Any:
-    if config_type in (ConfigType.STRING, ConfigType.CLASS):
+    """Return the value of a type. Raises ValueError, which says what is wrong with the text."""
+    if config_type in (STRING, CLASS):
         return text
-    if config_type is ConfigType.PASSWORD:
+    if config_type is PASSWORD:
         return Secret(text)
-    if config_type is ConfigType.LIST:
+    if config_type is LIST:
         return [item.strip() for item in text.split(",") if item.strip()]
-    if config_type is ConfigType.BOOLEAN:
+    if config_type is BOOLEAN:
         if text.lower() not in ("true", "false"):
-            raise ValueError(text)
+            raise ValueError("must be true or false")
         return text.lower() == "true"
-    if config_type is ConfigType.DOUBLE:
+    if config_type is DOUBLE:
         if not _NUMBER.fullmatch(text):
-            raise ValueError(text)
+            raise ValueError("must be a number")
         return float(text)
+    if _WITH_UNIT.fullmatch(text):
+        raise ValueError("not a whole number: write it without a unit, in milliseconds or bytes")
     if not _INTEGER.fullmatch(text):
-        raise ValueError(text)
-    number = int(text)
+        raise ValueError("must be a whole number")
     lowest, highest = _INTEGER_RANGES[config_type]
-    if not lowest <= number <= highest:
-        raise ValueError(text)
-    return number
+    # Python does not read numbers of thousands of digits.
+    if len(text) > _MOST_DIGITS or not lowest <= int(text) <= highest:
+        raise ValueError(f"must be between {lowest} and {highest}")
+    return int(text)
 
 
 def at_least(lowest: int) -> Validator:
@@ -212,43 +198,36 @@ def canonical_case(*allowed: str) -> Callable[[str], str]:
     return lambda value: next((word for word in allowed if word.lower() == value.lower()), value)
 
 
-def optional_text(
-    name: str, importance: Importance, doc: str, when: str, takes_references: bool = False
-) -> ConfigKey:
-    """Return a key whose value is any text but the empty one; without it None."""
-    return ConfigKey(
-        name, STRING, None, non_empty, importance, doc, when, takes_references=takes_references
-    )
+def optional_text(name: str, takes_references: bool = False) -> ConfigKey:
+    """Return a key whose value is any text but the empty one."""
+    return ConfigKey(name, STRING, None, non_empty, takes_references=takes_references)
 
 
-def secret(name: str, importance: Importance, doc: str, when: str) -> ConfigKey:
-    """Return a key whose value is not shown, and may be a reference; without it None."""
-    return ConfigKey(name, PASSWORD, None, None, importance, doc, when, takes_references=True)
+def secret(name: str) -> ConfigKey:
+    """Return a key whose value is not shown, and may be a reference."""
+    return ConfigKey(name, PASSWORD, takes_references=True)
 
 
-def flag(name: str, default: bool | None, importance: Importance, doc: str, when: str) -> ConfigKey:
+def flag(name: str, default: bool | None) -> ConfigKey:
     """Return a key whose value is true or false."""
-    return ConfigKey(name, BOOLEAN, default, None, importance, doc, when)
+    return ConfigKey(name, BOOLEAN, default)
 
 
 def choice(
-    name: str,
-    default: str | None,
-    allowed: Iterable[str],
-    importance: Importance,
-    doc: str,
-    when: str,
+    name: str, default: str | None, allowed: Iterable[str], validator: Validator | None = None
 ) -> ConfigKey:
-    """Return a key whose value is one of ``allowed``, in upper or lower case."""
-    canonical = canonical_case(*allowed)
-    validator = one_of(*allowed)
-    return ConfigKey(name, STRING, default, validator, importance, doc, when, convert=canonical)
+    """Return a key whose value is one of ``allowed``, in upper or lower case.
+
+    validator: accepts other values, too
+    """
+    convert = canonical_case(*allowed)
+    return ConfigKey(name, STRING, default, validator or one_of(*allowed), convert)
 
 
 class ConfigDef:
     """A table of keys. ``prefix``: text that users write before each name."""
 
-    def __init__(self, keys: Iterable[ConfigKey], prefix: str = "") -> None:
+    def __init__(self, prefix: str, *keys: ConfigKey) -> None:
         self.prefix = prefix
         self.keys: dict[str, ConfigKey] = {key.name: key._replace(prefix=prefix) for key in keys}
 
@@ -407,67 +386,17 @@ def _kind(name: str, values: Mapping[str, str]) -> str:
     return kind
 
 
-SHADED_PREFIXES = ("kafkashaded.", "shadedmskiam.")
-_KAFKA = "org.apache.kafka.common."
-_OAUTH = f"{_KAFKA}security.oauthbearer."
-
-OAUTH_LOGIN_HANDLER = "OAuthBearerLoginCallbackHandler"
-IAM_LOGIN_HANDLER = "IAMOAuthBearerLoginCallbackHandler"
-IAM_CLIENT_HANDLER = "IAMClientCallbackHandler"
-RETRIEVERS = (
-    "DefaultJwtRetriever",
-    "ClientCredentialsJwtRetriever",
-    "FileJwtRetriever",
-    "JwtBearerJwtRetriever",
-)
-VALIDATORS = ("DefaultJwtValidator", "ClientJwtValidator")
-
-# Full name -> simple name, which the rest of the code uses.
-LOGIN_HANDLERS = {
-    f"{_OAUTH}{OAUTH_LOGIN_HANDLER}": OAUTH_LOGIN_HANDLER,
-    f"{_OAUTH}secured.{OAUTH_LOGIN_HANDLER}": OAUTH_LOGIN_HANDLER,
-    f"software.amazon.msk.auth.iam.{IAM_LOGIN_HANDLER}": IAM_LOGIN_HANDLER,
-}
-CLIENT_HANDLERS = {
-    f"software.amazon.msk.auth.iam.{IAM_CLIENT_HANDLER}": IAM_CLIENT_HANDLER,
-    f"software.amazon.msk.auth.iam.{IAM_LOGIN_HANDLER}": IAM_LOGIN_HANDLER,
-}
-JWT_RETRIEVERS = {f"{_OAUTH}{name}": name for name in RETRIEVERS}
-JWT_VALIDATORS = {f"{_OAUTH}{name}": name for name in VALIDATORS}
-LOGIN_CLASSES = {
-    f"{_OAUTH}internals.OAuthBearerRefreshingLogin": "OAuthBearerRefreshingLogin",
-    f"{_KAFKA}security.authenticator.DefaultLogin": "DefaultLogin",
-    f"{_KAFKA}security.kerberos.KerberosLogin": "KerberosLogin",
-}
-ENGINE_FACTORIES = {f"{_KAFKA}security.ssl.DefaultSslEngineFactory": "DefaultSslEngineFactory"}
-
-TOKEN_PROVIDER_ADVICE = (
-    "tokens of a token endpoint need no class, but kafka.sasl.oauthbearer.token.endpoint.url; "
-    "tokens of your own come from a Python callable, "
-    "kafka.sasl.oauthbearer.token.provider=package.module:callable. For the clouds' and Strimzi's "
-    f"classes, {RECIPES} has recipes"
-)
-
-
 def without_shaded_prefix(java_class: str) -> str:
     """Return the class's name without the prefix of a shaded library."""
-    for shade in SHADED_PREFIXES:
-        java_class = java_class.removeprefix(shade)
-    return java_class
+    return java_class.removeprefix("kafkashaded.").removeprefix("shadedmskiam.")
 
 
-def simple_name(known: Mapping[str, str]) -> Callable[[str], str]:
-    """Return a ``ConfigKey.convert`` that replaces a known class's full name by its simple name.
+def java_class(
+    name: str, known: Mapping[str, str], advice: str, default: str | None = None
+) -> ConfigKey:
+    """Return a key that names one of the ``known`` Java classes; its value is the simple name.
 
-    The converter leaves other names unchanged.
-    """
-    return lambda value: known.get(without_shaded_prefix(value), value)
-
-
-def one_of_classes(known: Mapping[str, str], advice: str) -> Callable[[str], str | None]:
-    """Return a validator that accepts the simple names of known classes.
-
-    advice: advice for a class that is not known
+    known: full name -> simple name; advice: what to do instead of setting another class
     """
 
     def problem(value: str) -> str | None:
@@ -475,7 +404,10 @@ def one_of_classes(known: Mapping[str, str], advice: str) -> Callable[[str], str
             return None
         return unknown_class_problem(known, advice) if value else "is empty: leave it out"
 
-    return problem
+    def simple_name(value: str) -> str:
+        return known.get(without_shaded_prefix(value), value)
+
+    return ConfigKey(name, CLASS, default, problem, simple_name)
 
 
 def unknown_class_problem(known: Iterable[str], advice: str) -> str:

@@ -12,12 +12,8 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import (
-    HIGH,
     LIST,
-    LOW,
-    MEDIUM,
     ConfigKey,
-    Importance,
     choice,
     flag,
     non_empty,
@@ -32,184 +28,119 @@ FORMATS = (RAW, STRING, JSON, AVRO, PROTOBUF)
 PREFIX, HEADER = "prefix", "header"
 
 
-def _part_keys(part: str, importance: Importance) -> Iterator[ConfigKey]:
+_FORMAT = (
+    "Format of the {}: docs/formats.md. raw takes one column of bytes or text, string the text of "
+    "one column. json, avro and protobuf encode columns."
+)
+_LETTERS = "Its letters: docs/formats.md. Default: Spark's own"
+_TO_JSON = {
+    "timestampFormat": f"the pattern of timestamps. {_LETTERS}",
+    "timestampNTZFormat": f"the pattern of timestamps without a time zone. {_LETTERS}",
+    "dateFormat": f"the pattern of dates. {_LETTERS}",
+    "timeZone": "the time zone of timestamps. Default: the Spark session's",
+}
+
+
+def _part_keys(part: str) -> Iterator[ConfigKey]:
     """Yield the options that value and key share."""
-    yield choice(
-        f"{part}.format",
-        None if part == "key" else RAW,
-        FORMATS,
-        importance,
-        f"Format of the {part}: docs/formats.md. raw takes one column of bytes or text, string the "
-        "text of one column. json, avro and protobuf encode columns."
-        + (" Default: string if key.columns names a column, else raw." if part == "key" else ""),
-        f"Set it unless a column holds the finished {part}.",
-    )
-    yield ConfigKey(
-        f"{part}.columns",
-        LIST,
-        [],
-        None,
-        importance,
-        f"Columns of the {part}, in this order; a.b is a field of a struct."
-        + (
-            " Default: all except those of the record's other parts and of value.null.when. "
-            "Columns of key.columns stay in the value."
-            if part == "value"
-            else " They stay in the value. One column without key.format gives its text."
-        ),
-        "Set it to leave columns out of the value."
-        if part == "value"
-        else "Set it if rows need a key, for their order, their partition or compaction.",
-    )
-
-
-def _schema_id_keys(part: str) -> Iterator[ConfigKey]:
-    """Yield the options of a schema registry's ids."""
-    yield flag(
-        f"{part}.schema.id.prefix",
-        None,
-        MEDIUM,
+    yield flag(f"{part}.schema.id.prefix", None).documented(
         "Writes the id of the registry's schema with each value or key, as Confluent's "
         "serializers do. Default: true for avro and protobuf with schema.registry.url.",
         "Set true for json to register a JSON Schema, and for raw bytes that are encoded, as by "
         "to_avro. Set false if consumers expect no id.",
     )
-    yield choice(
-        f"{part}.schema.id.location",
-        PREFIX,
-        (PREFIX, HEADER),
-        LOW,
+    yield choice(f"{part}.schema.id.location", PREFIX, (PREFIX, HEADER)).documented(
         "Place of that id: prefix, or header (`__value_schema_id`, `__key_schema_id`) with the "
         "schema's GUID.",
         "Set header if consumers look there (Confluent Platform 8.1 and newer).",
     )
-
-
-def _avro_keys(part: str) -> Iterator[ConfigKey]:
-    yield optional_text(
-        f"{part}.avro.schema",
-        MEDIUM,
+    yield flag(f"{part}.json.ignorenullfields", True).documented(
+        "to_json's ignoreNullFields: omits fields that are null.",
+        "Set false if consumers expect null fields.",
+    )
+    yield optional_text(f"{part}.json.schema").documented(
+        "JSON Schema to register with schema.id.prefix=true, as JSON or as the path of a file on "
+        "the driver. The sink does not validate rows with it. Default: derived from the columns, "
+        "with the title Row.",
+        "Set it if the registered schema needs titles or descriptions.",
+    )
+    for name, meaning in _TO_JSON.items():
+        yield optional_text(f"{part}.json.{name.lower()}").documented(
+            f"to_json's {name}: {meaning}.", "Set it if consumers expect another one."
+        )
+    yield optional_text(f"{part}.avro.schema").documented(
         "Avro schema to write with, as JSON or as the path of a file on the driver. Default: "
         "derived from the columns as to_avro does, or selected by use.latest.version or "
         "use.schema.id.",
         "Set it if derived names, types or defaults do not fit the consumers.",
     )
-
-
-def _protobuf_keys(part: str) -> Iterator[ConfigKey]:
-    yield optional_text(
-        f"{part}.protobuf.descriptor.file",
-        MEDIUM,
-        "Descriptor file on the driver, as `protoc --include_imports --descriptor_set_out` "
-        "writes it (to_protobuf's descFilePath). Default: selected by use.latest.version or "
+    yield optional_text(f"{part}.protobuf.descriptor.file").documented(
+        "Descriptor file on the driver, as `protoc --include_imports --descriptor_set_out` writes "
+        "it (to_protobuf's descFilePath). Default: selected by use.latest.version or "
         "use.schema.id.",
         "Set it with format protobuf, unless a registry has the schema.",
     )
-    yield optional_text(
-        f"{part}.protobuf.message",
-        MEDIUM,
+    yield optional_text(f"{part}.protobuf.message").documented(
         "Full name of the message (to_protobuf's messageName). Default without a file: the first "
         "message of the registry's schema.",
         "Set it with a descriptor file, or for another message of the registry's schema.",
     )
 
 
-def _json_keys(part: str) -> Iterator[ConfigKey]:
-    yield flag(
-        f"{part}.json.ignorenullfields",
-        True,
-        MEDIUM,
-        "to_json's ignoreNullFields: omits fields that are null.",
-        "Set false if consumers expect null fields.",
-    )
-    letters = "Its letters: docs/formats.md. Default: Spark's own"
-    yield optional_text(
-        f"{part}.json.schema",
-        MEDIUM,
-        "JSON Schema to register with schema.id.prefix=true, as JSON or as the path of a file on "
-        "the driver. The sink does not validate rows with it. Default: derived from the "
-        "columns, with the title Row.",
-        "Set it if the registered schema needs titles or descriptions.",
-    )
-    for name, meaning in (
-        ("timestampFormat", f"the pattern of timestamps. {letters}"),
-        ("timestampNTZFormat", f"the pattern of timestamps without a time zone. {letters}"),
-        ("dateFormat", f"the pattern of dates. {letters}"),
-        ("timeZone", "the time zone of timestamps. Default: the Spark session's"),
-    ):
-        yield optional_text(
-            f"{part}.json.{name.lower()}",
-            LOW,
-            f"to_json's {name}: {meaning}.",
-            "Set it if consumers expect another one.",
-        )
-
-
-def _column_keys() -> Iterator[ConfigKey]:
-    yield optional_text(
-        "value.column",
-        MEDIUM,
-        "Column that is the whole value: bytes or text for raw, any type for string, else a "
-        "struct whose fields form the value. A null struct gives a null value. Default for raw: "
-        "value.",
-        "Set it if one column is the whole value and has another name.",
-    )
-    for part in ("key", "topic", "partition", "headers", "timestamp"):
-        yield ConfigKey(
-            f"{part}.column",
-            TEXT,
-            None,
-            None,
-            MEDIUM,
-            "Column of this part of the record. Default: the column of the same name, if it "
-            "exists. Empty: no column; a column of that name is an ordinary one.",
-            "Set it if the column has another name, or if a column of that name is for something "
-            "else.",
-        )
-    yield optional_text(
-        "value.null.when",
-        MEDIUM,
-        "Boolean column. If it is true, the value is null, which deletes the key from a "
-        "compacted topic. It is no part of the value, unless value.columns names it.",
-        "Set it if rows mark deletions.",
+def _column_key(part: str) -> ConfigKey:
+    return ConfigKey(f"{part}.column", TEXT).documented(
+        "Column of this part of the record. Default: the column of the same name, if it exists. "
+        "Empty: no column; a column of that name is an ordinary one.",
+        "Set it if the column has another name, or if a column of that name is for something else.",
     )
 
+
+VALUE, KEY = "value", "key"
+OTHER_PARTS = ("topic", "partition", "headers", "timestamp")
 
 FORMAT_KEYS = (
-    *_part_keys("value", HIGH),
-    *_part_keys("key", HIGH),
-    *_column_keys(),
-    *_schema_id_keys("value"),
-    *_schema_id_keys("key"),
-    *_json_keys("value"),
-    *_json_keys("key"),
-    *_avro_keys("value"),
-    *_avro_keys("key"),
-    *_protobuf_keys("value"),
-    *_protobuf_keys("key"),
-    ConfigKey(
-        "avro.record.name",
-        TEXT,
-        "topLevelRecord",
-        non_empty,
-        LOW,
+    choice("value.format", RAW, FORMATS).documented(
+        _FORMAT.format(VALUE), "Set it unless a column holds the finished value."
+    ),
+    ConfigKey("value.columns", LIST, []).documented(
+        "Columns of the value, in this order; a.b is a field of a struct. Default: all except "
+        "those of the record's other parts and of value.null.when. Columns of key.columns stay in "
+        "the value.",
+        "Set it to leave columns out of the value.",
+    ),
+    choice("key.format", None, FORMATS).documented(
+        _FORMAT.format(KEY) + " Default: string if key.columns names a column, else raw.",
+        "Set it unless a column holds the finished key.",
+    ),
+    ConfigKey("key.columns", LIST, []).documented(
+        "Columns of the key, in this order; a.b is a field of a struct. They stay in the value. "
+        "One column without key.format gives its text.",
+        "Set it if rows need a key, for their order, their partition or compaction.",
+    ),
+    optional_text("value.column").documented(
+        "Column that is the whole value: bytes or text for raw, any type for string, else a struct "
+        "whose fields form the value. A null struct gives a null value. Default for raw: value.",
+        "Set it if one column is the whole value and has another name.",
+    ),
+    *map(_column_key, (KEY, *OTHER_PARTS)),
+    optional_text("value.null.when").documented(
+        "Boolean column. If it is true, the value is null, which deletes the key from a compacted "
+        "topic. It is no part of the value, unless value.columns names it.",
+        "Set it if rows mark deletions.",
+    ),
+    *_part_keys(VALUE),
+    *_part_keys(KEY),
+    ConfigKey("avro.record.name", TEXT, "topLevelRecord", non_empty).documented(
         "Name of the record in a schema that is derived from columns. The default is to_avro's.",
         "Set it if consumers expect another name.",
     ),
-    ConfigKey(
-        "avro.namespace",
-        TEXT,
-        "",
-        None,
-        LOW,
+    ConfigKey("avro.namespace", TEXT, "").documented(
         "Namespace of the record in a schema that is derived from columns.",
         "Set it if consumers expect one.",
     ),
 )
 
 
-VALUE, KEY = "value", "key"
-OTHER_PARTS = ("topic", "partition", "headers", "timestamp")
 _FORMATS_WITH_FIELDS = (JSON, AVRO, PROTOBUF)
 _NAMES = frozenset(key.name for key in FORMAT_KEYS)
 

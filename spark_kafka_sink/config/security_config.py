@@ -26,11 +26,8 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.config_def import (
-    IAM_CLIENT_HANDLER,
-    IAM_LOGIN_HANDLER,
     JAVA_CONFIG_PROVIDERS,
     KAFKA_PREFIX,
-    OAUTH_LOGIN_HANDLER,
     REFERENCE,
     ConfigType,
     has_reference,
@@ -38,6 +35,9 @@ from spark_kafka_sink.config.config_def import (
 )
 from spark_kafka_sink.config.security_keys import (
     AWS_MSK_IAM,
+    IAM_CLIENT_HANDLER,
+    IAM_LOGIN_HANDLER,
+    OAUTH_LOGIN_HANDLER,
     OAUTHBEARER,
     PASSWORD_MECHANISMS,
     PLAINTEXT,

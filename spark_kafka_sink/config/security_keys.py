@@ -10,27 +10,15 @@ from __future__ import annotations
 import re
 
 from spark_kafka_sink.config.config_def import (
-    CLASS,
-    CLIENT_HANDLERS,
     DOUBLE,
-    ENGINE_FACTORIES,
-    HIGH,
     INT,
-    JWT_RETRIEVERS,
-    JWT_VALIDATORS,
     KAFKA_PREFIX,
     LIST,
-    LOGIN_CLASSES,
-    LOGIN_HANDLERS,
     LONG,
-    LOW,
-    MEDIUM,
     PASSWORD,
-    RETRIEVERS,
+    RECIPES,
     SHORT,
     STRING,
-    TOKEN_PROVIDER_ADVICE,
-    VALIDATORS,
     ConfigDef,
     ConfigKey,
     at_least,
@@ -38,12 +26,11 @@ from spark_kafka_sink.config.config_def import (
     canonical_case,
     choice,
     flag,
+    java_class,
     non_empty,
     one_of,
-    one_of_classes,
     optional_text,
     secret,
-    simple_name,
 )
 
 TLS_1_2, TLS_1_3 = "TLSv1.2", "TLSv1.3"
@@ -84,124 +71,128 @@ def _tls_version(text: str) -> str:
 
 def _store_type(name: str) -> ConfigKey:
     """Return the option for the type of a store."""
-    key = choice(
-        name, None, STORE_TYPES, MEDIUM, "JKS, PKCS12 or PEM.", "Leave it: the file shows its type."
+    return choice(name, None, STORE_TYPES).documented(
+        "JKS, PKCS12 or PEM.", "Leave it: the file shows its type.", "JKS", _BY_CONTENT
     )
-    return key._replace(java_default="JKS", difference=_BY_CONTENT)
 
+
+def _algorithm(text: str) -> str:
+    return "" if text.lower() == "none" else canonical_case("https")(text)
+
+
+_KAFKA = "org.apache.kafka.common."
+_OAUTH = f"{_KAFKA}security.oauthbearer."
+
+OAUTH_LOGIN_HANDLER = "OAuthBearerLoginCallbackHandler"
+IAM_LOGIN_HANDLER = "IAMOAuthBearerLoginCallbackHandler"
+IAM_CLIENT_HANDLER = "IAMClientCallbackHandler"
+RETRIEVERS = (
+    "DefaultJwtRetriever",
+    "ClientCredentialsJwtRetriever",
+    "FileJwtRetriever",
+    "JwtBearerJwtRetriever",
+)
+VALIDATORS = ("DefaultJwtValidator", "ClientJwtValidator")
+
+# Full name -> simple name, which the rest of the code uses.
+LOGIN_HANDLERS = {
+    f"{_OAUTH}{OAUTH_LOGIN_HANDLER}": OAUTH_LOGIN_HANDLER,
+    f"{_OAUTH}secured.{OAUTH_LOGIN_HANDLER}": OAUTH_LOGIN_HANDLER,
+    f"software.amazon.msk.auth.iam.{IAM_LOGIN_HANDLER}": IAM_LOGIN_HANDLER,
+}
+CLIENT_HANDLERS = {
+    f"software.amazon.msk.auth.iam.{IAM_CLIENT_HANDLER}": IAM_CLIENT_HANDLER,
+    f"software.amazon.msk.auth.iam.{IAM_LOGIN_HANDLER}": IAM_LOGIN_HANDLER,
+}
+JWT_RETRIEVERS = {f"{_OAUTH}{name}": name for name in RETRIEVERS}
+JWT_VALIDATORS = {f"{_OAUTH}{name}": name for name in VALIDATORS}
+LOGIN_CLASSES = {
+    f"{_OAUTH}internals.OAuthBearerRefreshingLogin": "OAuthBearerRefreshingLogin",
+    f"{_KAFKA}security.authenticator.DefaultLogin": "DefaultLogin",
+    f"{_KAFKA}security.kerberos.KerberosLogin": "KerberosLogin",
+}
+ENGINE_FACTORIES = {f"{_KAFKA}security.ssl.DefaultSslEngineFactory": "DefaultSslEngineFactory"}
+
+TOKEN_PROVIDER_ADVICE = (
+    "tokens of a token endpoint need no class, but kafka.sasl.oauthbearer.token.endpoint.url; "
+    "tokens of your own come from a Python callable, "
+    "kafka.sasl.oauthbearer.token.provider=package.module:callable. For the clouds' and Strimzi's "
+    f"classes, {RECIPES} has recipes"
+)
+_CREDENTIALS_ADVICE = (
+    "kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config, with references such "
+    "as ${file:/path:key}"
+)
+_CHECKED_BY_BROKERS = "leave it out: the brokers check the signature"
 
 SSL_KEYS = [
-    optional_text(
-        "ssl.truststore.location",
-        HIGH,
-        "File with the trusted authorities, PEM, PKCS12 or JKS, on the driver and every executor. "
-        "A name without a folder is also searched among the files of `spark-submit --files`. "
-        "Without a trust store, the system's authorities are trusted.",
+    optional_text("ssl.truststore.location", takes_references=True).documented(
+        "File with the trusted authorities, PEM, PKCS12 or JKS, on the driver and every "
+        "executor. A name without a folder is also searched among the files of `spark-submit "
+        "--files`. Without a trust store, the system's authorities are trusted.",
         "Set it if the brokers' authority is your own.",
-        takes_references=True,
     ),
-    secret(
-        "ssl.truststore.password",
-        HIGH,
-        "Password of the trust store. Without it a JKS file is read, but not checked for changes. "
-        "PEM files have none.",
+    secret("ssl.truststore.password").documented(
+        "Password of the trust store. Without it a JKS file is read, but not checked for "
+        "changes. PEM files have none.",
         "Set it for a PKCS12 or JKS file.",
     ),
-    secret(
-        "ssl.truststore.certificates",
-        HIGH,
+    secret("ssl.truststore.certificates").documented(
         "Trusted certificates as PEM text, instead of a file. Line ends may be blanks or \\n, as "
         "properties files leave them.",
         "Set it if the certificates come as text, such as from a secret.",
     ),
     _store_type("ssl.truststore.type"),
-    optional_text(
-        "ssl.keystore.location",
-        HIGH,
+    optional_text("ssl.keystore.location", takes_references=True).documented(
         "File with this client's private key and certificate chain: PKCS12, JKS, or PEM with "
         "both. New connections use a changed file; from the next task on, all do.",
         "Set it if the brokers require client certificates.",
-        takes_references=True,
     ),
-    secret(
-        "ssl.keystore.password",
-        HIGH,
+    secret("ssl.keystore.password").documented(
         "Password of the key store. PEM files have none.",
         "Set it for a PKCS12 or JKS file.",
     ),
-    secret(
-        "ssl.keystore.key",
-        HIGH,
+    secret("ssl.keystore.key").documented(
         "Private key as PEM text (PKCS#8, encrypted or not), instead of a file.",
         "Set it with kafka.ssl.keystore.certificate.chain, if both come as text.",
     ),
-    secret(
-        "ssl.keystore.certificate.chain",
-        HIGH,
+    secret("ssl.keystore.certificate.chain").documented(
         "Certificate chain of the private key, as PEM text.",
         "Set it with kafka.ssl.keystore.key.",
     ),
     _store_type("ssl.keystore.type"),
-    secret(
-        "ssl.key.password",
-        HIGH,
+    secret("ssl.key.password").documented(
         "Password of the private key. Without it, the key store's is tried.",
         "Set it if the key has a password of its own.",
     ),
     ConfigKey(
-        "ssl.endpoint.identification.algorithm",
-        STRING,
-        "https",
-        one_of("https", ""),
-        LOW,
+        "ssl.endpoint.identification.algorithm", STRING, "https", one_of("https", ""), _algorithm
+    ).documented(
         "https: a broker's certificate must name its host. Empty: only the chain is checked. "
         "librdkafka's none means empty.",
         "Empty it only if certificates do not name their brokers.",
-        convert=lambda text: "" if text.lower() == "none" else canonical_case("https")(text),
     ),
     ConfigKey(
-        "ssl.protocol",
-        STRING,
-        TLS_1_3,
-        lambda value: (
-            None
-            if value in (TLS_1_3, TLS_1_2)
-            else "must be one of " + ", ".join((TLS_1_3, TLS_1_2, *_ANY_VERSION))
-        ),
-        MEDIUM,
+        "ssl.protocol", STRING, TLS_1_3, one_of(TLS_1_3, TLS_1_2, *_ANY_VERSION), _tls_version
+    ).documented(
         "Newest TLS version: TLSv1.3, or TLSv1.2, which forbids 1.3 even if it is enabled. TLS "
         "and SSL mean TLSv1.3.",
         "Set TLSv1.2 only to forbid 1.3.",
-        convert=_tls_version,
     ),
-    ConfigKey(
-        "ssl.enabled.protocols",
-        LIST,
-        [TLS_1_2, TLS_1_3],
-        _protocols,
-        MEDIUM,
+    ConfigKey("ssl.enabled.protocols", LIST, [TLS_1_2, TLS_1_3], _protocols).documented(
         "Allowed versions. Empty: both. Older versions in the list are ignored.",
         "Set one version to forbid the other.",
     ),
-    ConfigKey(
-        "ssl.cipher.suites",
-        LIST,
-        [],
-        _suites,
-        LOW,
+    ConfigKey("ssl.cipher.suites", LIST, [], _suites).documented(
         "Allowed cipher suites, by IANA's names as in Java, such as "
         "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384. Empty: OpenSSL's defaults.",
         "Set it only if a policy requires it.",
     ),
-    ConfigKey(
-        "ssl.engine.factory.class",
-        CLASS,
-        None,
-        one_of_classes(ENGINE_FACTORIES, "the other kafka.ssl.* options"),
-        LOW,
+    java_class(
+        "ssl.engine.factory.class", ENGINE_FACTORIES, "the other kafka.ssl.* options"
+    ).documented(
         "Only Kafka's own DefaultSslEngineFactory is accepted. It changes nothing.",
         "Leave it out.",
-        convert=simple_name(ENGINE_FACTORIES),
     ),
 ]
 
@@ -212,159 +203,85 @@ MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI, AWS_MSK_IAM)
 PASSWORD_MECHANISMS = (PLAIN, *SCRAM)
 
 SASL_KEYS = [
-    choice(
-        "sasl.mechanism",
-        GSSAPI,
-        MECHANISMS,
-        MEDIUM,
+    choice("sasl.mechanism", GSSAPI, MECHANISMS).documented(
         "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI (Kerberos) or AWS_MSK_IAM.",
         "Set the mechanism of your login, unless it is Kerberos.",
     ),
-    secret(
-        "sasl.jaas.config",
-        HIGH,
+    secret("sasl.jaas.config").documented(
         "Credentials as Java's JAAS entry, e.g. "
         '`org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" '
         'password="${env:KAFKA_PASSWORD}";`. Databricks\' names (kafkashaded.org.apache.kafka…) '
         "are accepted, too.",
         "Set it for Kerberos, or if you have such a text.",
     ),
-    optional_text(
-        "sasl.username",
-        MEDIUM,
+    optional_text("sasl.username", takes_references=True).documented(
         "User name, instead of kafka.sasl.jaas.config. The option's name is librdkafka's; Java "
         "has no such option.",
         "Set it with PLAIN or SCRAM.",
-        takes_references=True,
     ),
-    secret(
-        "sasl.password", MEDIUM, "Password of kafka.sasl.username.", "Set it with the user name."
+    secret("sasl.password").documented(
+        "Password of kafka.sasl.username.",
+        "Set it with the user name.",
     ),
-    optional_text(
-        "sasl.kerberos.service.name",
-        MEDIUM,
+    optional_text("sasl.kerberos.service.name", takes_references=True).documented(
         "First part of the brokers' Kerberos principal, usually kafka.",
         "Set it with GSSAPI, here or as serviceName in kafka.sasl.jaas.config.",
-        takes_references=True,
     ),
-    ConfigKey(
-        "sasl.kerberos.min.time.before.relogin",
-        LONG,
-        60_000,
-        at_least(0),
-        LOW,
+    ConfigKey("sasl.kerberos.min.time.before.relogin", LONG, 60_000, at_least(0)).documented(
         "Shortest time in milliseconds between two Kerberos logins.",
         "Decrease it if tickets expire within minutes.",
     ),
-    ConfigKey(
-        "sasl.client.callback.handler.class",
-        CLASS,
-        None,
-        one_of_classes(
-            CLIENT_HANDLERS,
-            "kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config, with "
-            "references such as ${file:/path:key}",
-        ),
-        MEDIUM,
+    java_class(
+        "sasl.client.callback.handler.class", CLIENT_HANDLERS, _CREDENTIALS_ADVICE
+    ).documented(
         "Only software.amazon.msk.auth.iam.IAMClientCallbackHandler and "
         "IAMOAuthBearerLoginCallbackHandler are accepted.",
         "Leave it out, except for the job kafka_to_kafka, whose reader in the JVM needs it.",
-        convert=simple_name(CLIENT_HANDLERS),
     ),
-    ConfigKey(
-        "sasl.login.callback.handler.class",
-        CLASS,
-        None,
-        one_of_classes(LOGIN_HANDLERS, TOKEN_PROVIDER_ADVICE),
-        MEDIUM,
+    java_class(
+        "sasl.login.callback.handler.class", LOGIN_HANDLERS, TOKEN_PROVIDER_ADVICE
+    ).documented(
         "Only Kafka's OAuthBearerLoginCallbackHandler, by its old and new names, and MSK's "
         "IAMOAuthBearerLoginCallbackHandler are accepted. MSK's handler selects AWS_MSK_IAM.",
         "Leave it out, except for the job kafka_to_kafka, whose reader in the JVM needs it.",
-        convert=simple_name(LOGIN_HANDLERS),
     ),
-    ConfigKey(
-        "sasl.login.class",
-        CLASS,
-        None,
-        one_of_classes(LOGIN_CLASSES, "leave it out"),
-        MEDIUM,
+    java_class("sasl.login.class", LOGIN_CLASSES, "leave it out").documented(
         "Only Kafka's own login classes are accepted. They change nothing.",
         "Leave it out.",
-        convert=simple_name(LOGIN_CLASSES),
     ),
-    ConfigKey(
-        "sasl.login.refresh.window.factor",
-        DOUBLE,
-        0.8,
-        between(0.5, 1.0),
-        LOW,
+    ConfigKey("sasl.login.refresh.window.factor", DOUBLE, 0.8, between(0.5, 1.0)).documented(
         "Part of an OAUTHBEARER token's life after which it is renewed.",
         "Decrease it if tokens are withdrawn before they expire.",
     ),
-    ConfigKey(
-        "sasl.login.refresh.window.jitter",
-        DOUBLE,
-        0.05,
-        between(0.0, 0.25),
-        LOW,
+    ConfigKey("sasl.login.refresh.window.jitter", DOUBLE, 0.05, between(0.0, 0.25)).documented(
         "Largest random delay of the renewal, as a part of the token's life.",
         "Increase it if many processes renew at the same moment.",
     ),
-    ConfigKey(
-        "sasl.login.refresh.min.period.seconds",
-        SHORT,
-        60,
-        between(0, 900),
-        LOW,
+    ConfigKey("sasl.login.refresh.min.period.seconds", SHORT, 60, between(0, 900)).documented(
         "Shortest time between two renewals. If this and kafka.sasl.login.refresh.buffer.seconds "
         "together exceed the token's remaining life, both are ignored.",
         "Increase it if the provider limits requests.",
     ),
-    ConfigKey(
-        "sasl.login.refresh.buffer.seconds",
-        SHORT,
-        300,
-        between(0, 3600),
-        LOW,
+    ConfigKey("sasl.login.refresh.buffer.seconds", SHORT, 300, between(0, 3600)).documented(
         "Latest renewal, in seconds before the token expires.",
         "Increase it if the provider may be unavailable for longer.",
     ),
-    ConfigKey(
-        "sasl.login.connect.timeout.ms",
-        INT,
-        None,
-        at_least(1),
-        LOW,
+    ConfigKey("sasl.login.connect.timeout.ms", INT, None, at_least(1)).documented(
         "Time limit for a connection to the token endpoint; 10 s if it is not set.",
         "Increase it for a slow network.",
         difference="Java waits for as long as the operating system does.",
     ),
-    ConfigKey(
-        "sasl.login.read.timeout.ms",
-        INT,
-        None,
-        at_least(1),
-        LOW,
+    ConfigKey("sasl.login.read.timeout.ms", INT, None, at_least(1)).documented(
         "Time limit for the complete answer of the token endpoint; 10 s if it is not set.",
         "Increase it for a slow provider.",
         difference="Java waits without limit.",
     ),
-    ConfigKey(
-        "sasl.login.retry.backoff.ms",
-        LONG,
-        100,
-        at_least(0),
-        LOW,
+    ConfigKey("sasl.login.retry.backoff.ms", LONG, 100, at_least(0)).documented(
         "Pause before the token endpoint is asked again after a temporary error. It doubles with "
         "each error.",
         "Increase it if the provider limits requests.",
     ),
-    ConfigKey(
-        "sasl.login.retry.backoff.max.ms",
-        LONG,
-        10_000,
-        at_least(0),
-        LOW,
+    ConfigKey("sasl.login.retry.backoff.max.ms", LONG, 10_000, at_least(0)).documented(
         "Time limit of all attempts at the token endpoint, and the longest pause.",
         "Increase it if the provider may be unavailable for longer.",
     ),
@@ -391,177 +308,104 @@ OAUTH_KEYS = [
     ConfigKey(
         "sasl.oauthbearer.token.endpoint.url",
         STRING,
-        None,
-        _url,
-        MEDIUM,
-        "The provider's token endpoint, or file:/path of a file that holds a token.",
-        "Set it with OAUTHBEARER, unless your own callable gets tokens.",
+        validator=_url,
         takes_references=True,
         hides_value=True,  # a URL may hold a password
+    ).documented(
+        "The provider's token endpoint, or file:/path of a file that holds a token.",
+        "Set it with OAUTHBEARER, unless your own callable gets tokens.",
     ),
     optional_text(
-        "sasl.oauthbearer.client.credentials.client.id",
-        MEDIUM,
+        "sasl.oauthbearer.client.credentials.client.id", takes_references=True
+    ).documented(
         "Client id at the provider. It overrides clientId in kafka.sasl.jaas.config.",
         "Set it if the provider grants tokens for client credentials.",
-        takes_references=True,
     ),
-    secret(
-        "sasl.oauthbearer.client.credentials.client.secret",
-        MEDIUM,
+    secret("sasl.oauthbearer.client.credentials.client.secret").documented(
         "Secret of the client id. It overrides clientSecret in kafka.sasl.jaas.config.",
         "Set it with the client id.",
     ),
-    ConfigKey(
-        "sasl.oauthbearer.scope",
-        STRING,
-        None,
-        None,
-        MEDIUM,
+    ConfigKey("sasl.oauthbearer.scope", STRING, takes_references=True).documented(
         "Scopes to request, separated by blanks. It overrides scope in kafka.sasl.jaas.config.",
         "Set it if the provider requires one.",
-        takes_references=True,
     ),
-    ConfigKey(
-        "sasl.oauthbearer.token.provider",
-        STRING,
-        None,
-        _entry_point,
-        MEDIUM,
+    ConfigKey("sasl.oauthbearer.token.provider", STRING, None, _entry_point).documented(
         "Your own Python callable that returns tokens, as `package.module:callable`. It replaces "
         "the other token options. Java has no such option.",
         "Set it if no other option gets your provider's tokens.",
     ),
-    flag(
-        "sasl.oauthbearer.header.urlencode",
-        False,
-        LOW,
+    flag("sasl.oauthbearer.header.urlencode", False).documented(
         "Encodes id and secret for URLs in the Authorization header (RFC 6749).",
         "Set it if your provider requires it.",
     ),
-    ConfigKey(
-        "sasl.oauthbearer.jwt.retriever.class",
-        CLASS,
-        RETRIEVERS[0],
-        one_of_classes(JWT_RETRIEVERS, TOKEN_PROVIDER_ADVICE),
-        MEDIUM,
+    java_class(
+        "sasl.oauthbearer.jwt.retriever.class", JWT_RETRIEVERS, TOKEN_PROVIDER_ADVICE, RETRIEVERS[0]
+    ).documented(
         "Request for a token: ClientCredentialsJwtRetriever, JwtBearerJwtRetriever or "
         "FileJwtRetriever. DefaultJwtRetriever chooses FileJwtRetriever for a file: URL, else "
         "ClientCredentialsJwtRetriever.",
         "Set JwtBearerJwtRetriever if your provider grants tokens for an assertion (RFC 7523).",
-        convert=simple_name(JWT_RETRIEVERS),
     ),
-    ConfigKey(
-        "sasl.oauthbearer.jwt.validator.class",
-        CLASS,
-        VALIDATORS[0],
-        one_of_classes(JWT_VALIDATORS, "leave it out: the brokers check the signature"),
-        MEDIUM,
+    java_class(
+        "sasl.oauthbearer.jwt.validator.class", JWT_VALIDATORS, _CHECKED_BY_BROKERS, VALIDATORS[0]
+    ).documented(
         "Check of a token before it is sent: DefaultJwtValidator or ClientJwtValidator. Only "
         "brokers check the signature.",
         "Leave it: both do the same here.",
-        convert=simple_name(JWT_VALIDATORS),
     ),
-    ConfigKey(
-        "sasl.oauthbearer.scope.claim.name",
-        STRING,
-        "scope",
-        non_empty,
-        LOW,
+    ConfigKey("sasl.oauthbearer.scope.claim.name", STRING, "scope", non_empty).documented(
         "Claim with a token's scopes.",
         "Set it if tokens use another claim.",
     ),
-    ConfigKey(
-        "sasl.oauthbearer.sub.claim.name",
-        STRING,
-        "sub",
-        non_empty,
-        LOW,
+    ConfigKey("sasl.oauthbearer.sub.claim.name", STRING, "sub", non_empty).documented(
         "Claim with a token's principal.",
         "Set it if tokens use another claim.",
     ),
-    choice(
-        f"{_ASSERTION}algorithm",
-        "RS256",
-        _ALGORITHMS,
-        MEDIUM,
+    choice(f"{_ASSERTION}algorithm", "RS256", _ALGORITHMS).documented(
         "Signature of an assertion: RS256 or ES256.",
         "Set ES256 for an elliptic-curve key.",
     ),
-    optional_text(
-        f"{_ASSERTION}claim.aud",
-        MEDIUM,
+    optional_text(f"{_ASSERTION}claim.aud", takes_references=True).documented(
         "Claim aud, the audience of an assertion.",
         "Set it to sign assertions.",
-        takes_references=True,
     ),
-    ConfigKey(
-        f"{_ASSERTION}claim.exp.seconds",
-        INT,
-        300,
-        between(0, 86_400),
-        LOW,
+    ConfigKey(f"{_ASSERTION}claim.exp.seconds", INT, 300, between(0, 86_400)).documented(
         "Validity of an assertion in seconds.",
         "Change it if your provider limits it.",
     ),
-    optional_text(
-        f"{_ASSERTION}claim.iss",
-        MEDIUM,
+    optional_text(f"{_ASSERTION}claim.iss", takes_references=True).documented(
         "Claim iss, the issuer of an assertion. With ClientCredentialsJwtRetriever, a signed "
         "assertion then replaces the client secret.",
         "Set it to sign assertions.",
-        takes_references=True,
     ),
-    flag(
-        f"{_ASSERTION}claim.jti.include",
-        False,
-        MEDIUM,
+    flag(f"{_ASSERTION}claim.jti.include", False).documented(
         "Adds a unique id, claim jti, to each assertion.",
         "Set it if your provider requires it.",
     ),
-    ConfigKey(
-        f"{_ASSERTION}claim.nbf.seconds",
-        INT,
-        60,
-        between(0, 3_600),
-        LOW,
+    ConfigKey(f"{_ASSERTION}claim.nbf.seconds", INT, 60, between(0, 3_600)).documented(
         "Seconds before now from which an assertion is valid.",
         "Increase it if clocks differ by more.",
     ),
-    optional_text(
-        f"{_ASSERTION}claim.sub",
-        MEDIUM,
+    optional_text(f"{_ASSERTION}claim.sub", takes_references=True).documented(
         "Claim sub, the subject of an assertion.",
         "Set it to sign assertions.",
-        takes_references=True,
     ),
-    optional_text(
-        f"{_ASSERTION}file",
-        MEDIUM,
+    optional_text(f"{_ASSERTION}file", takes_references=True).documented(
         "File with an assertion from another program. It overrides the other assertion options. "
         "A changed file is read again.",
         "Set it if another program makes assertions.",
-        takes_references=True,
     ),
-    optional_text(
-        f"{_ASSERTION}private.key.file",
-        MEDIUM,
+    optional_text(f"{_ASSERTION}private.key.file", takes_references=True).documented(
         "PEM file with the private key that signs assertions. A changed file is read again.",
         "Set it to sign assertions.",
-        takes_references=True,
     ),
-    secret(
-        f"{_ASSERTION}private.key.passphrase",
-        MEDIUM,
+    secret(f"{_ASSERTION}private.key.passphrase").documented(
         "Password of that private key.",
         "Set it if the key is encrypted.",
     ),
-    optional_text(
-        f"{_ASSERTION}template.file",
-        MEDIUM,
+    optional_text(f"{_ASSERTION}template.file", takes_references=True).documented(
         "JSON file with more headers and claims for assertions.",
         "Set it if your provider requires more.",
-        takes_references=True,
     ),
 ]
 
@@ -577,25 +421,19 @@ def _protocol(text: str) -> str | None:
     return one_of(*SECURITY_PROTOCOLS)(text)
 
 
-_PROTOCOL = ConfigKey(
-    "security.protocol",
-    STRING,
-    PLAINTEXT,
-    _protocol,
-    MEDIUM,
+_PROTOCOL = choice("security.protocol", PLAINTEXT, SECURITY_PROTOCOLS, _protocol).documented(
     "PLAINTEXT, SSL (which is TLS), SASL_PLAINTEXT or SASL_SSL. The last two add a login by SASL.",
     "Set the protocol of the brokers' listener.",
-    convert=canonical_case(*SECURITY_PROTOCOLS),
 )
 
-PROTOCOL_CONFIG = ConfigDef([_PROTOCOL], KAFKA_PREFIX)
-SSL_CONFIG = ConfigDef(SSL_KEYS, KAFKA_PREFIX)
+PROTOCOL_CONFIG = ConfigDef(KAFKA_PREFIX, _PROTOCOL)
+SSL_CONFIG = ConfigDef(KAFKA_PREFIX, *SSL_KEYS)
 RESOLVED_SSL_CONFIG = ConfigDef(
-    [key._replace(takes_references=False) for key in SSL_KEYS], KAFKA_PREFIX
+    KAFKA_PREFIX, *(key._replace(takes_references=False) for key in SSL_KEYS)
 )
 """``SSL_CONFIG`` for resolved texts: a text that looks like a reference is taken literally."""
-SASL_CONFIG = ConfigDef([*SASL_KEYS, *OAUTH_KEYS], KAFKA_PREFIX)
-SECURITY_CONFIG = ConfigDef([_PROTOCOL, *SSL_KEYS, *SASL_KEYS, *OAUTH_KEYS], KAFKA_PREFIX)
+SASL_CONFIG = ConfigDef(KAFKA_PREFIX, *SASL_KEYS, *OAUTH_KEYS)
+SECURITY_CONFIG = ConfigDef(KAFKA_PREFIX, _PROTOCOL, *SSL_KEYS, *SASL_KEYS, *OAUTH_KEYS)
 
 # Kafka gives these options the type of a password; their content is public.
 _PUBLIC = ("ssl.truststore.certificates", "ssl.keystore.certificate.chain")

@@ -13,7 +13,6 @@ from spark_kafka_sink.config.config_def import (
     ConfigDef,
     ConfigKey,
     ConfigType,
-    Importance,
     Validator,
     at_least,
     between,
@@ -27,7 +26,7 @@ def key(
     validator: Validator | None = None,
     name: str = "some.key",
 ) -> ConfigKey:
-    return ConfigKey(name, config_type, default, validator, Importance.LOW, "doc", "when")
+    return ConfigKey(name, config_type, default, validator)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +88,7 @@ def test_what_is_not_of_the_type(config_type: ConfigType, text: str) -> None:
     [
         (ConfigType.INT, "2147483648", "must be between -2147483648 and 2147483647"),
         (ConfigType.INT, "-2147483649", "must be between -2147483648 and 2147483647"),
+        (ConfigType.INT, "9" * 5000, "must be between -2147483648 and 2147483647"),
         (
             ConfigType.LONG,
             "9223372036854775808",
@@ -145,11 +145,10 @@ def test_field_names() -> None:
 
 
 TABLE = ConfigDef(
-    [
-        key(ConfigType.STRING, REQUIRED, name="bootstrap.servers"),
-        key(ConfigType.INT, 5, at_least(0), name="linger.ms"),
-        key(ConfigType.STRING, None, name="topic"),
-    ]
+    "",
+    key(ConfigType.STRING, REQUIRED, name="bootstrap.servers"),
+    key(ConfigType.INT, 5, at_least(0), name="linger.ms"),
+    key(ConfigType.STRING, None, name="topic"),
 )
 
 
@@ -191,7 +190,7 @@ def test_near_names(name: str, suggestion: str) -> None:
 
 
 def test_messages_have_the_tables_prefix() -> None:
-    table = ConfigDef([key(ConfigType.INT, REQUIRED, at_least(0), name="linger.ms")], "kafka.")
+    table = ConfigDef("kafka.", key(ConfigType.INT, REQUIRED, at_least(0), name="linger.ms"))
     assert table.suggestion("lingerms") == ". Did you mean 'kafka.linger.ms'?"
     assert table.closest_name("interceptors", ["interceptor.s"]) == "interceptor.s"
     assert table.closest_name("zzz", ["interceptor.s"]) is None
