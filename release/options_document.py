@@ -285,7 +285,7 @@ def _anchored(name: str) -> str:
 
 
 def _default_and_type(key: ConfigKey) -> str:
-    return f"{_default(key)}<br>{key.type.value}"
+    return f"{_default(key)}<br>{key.type}"
 
 
 def _default(key: ConfigKey) -> str:

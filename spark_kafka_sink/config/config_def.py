@@ -23,8 +23,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import Enum
-from typing import Any, NamedTuple, Optional
+from typing import Any, Literal, NamedTuple, Optional
 
 from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import ConfigError
@@ -34,23 +33,11 @@ Validator = Callable[[Any], Optional[str]]
 """Return what is wrong with a parsed value, or None if the value is valid."""
 
 
-class ConfigType(Enum):
-    """Types of values, named as in Kafka's documentation."""
+ConfigType = Literal[
+    "boolean", "short", "int", "long", "double", "string", "list", "class", "password"
+]
+"""Types of values, named as in Kafka's documentation."""
 
-    BOOLEAN = "boolean"
-    SHORT = "short"
-    INT = "int"
-    LONG = "long"
-    DOUBLE = "double"
-    STRING = "string"
-    LIST = "list"
-    CLASS = "class"
-    PASSWORD = "password"
-
-
-BOOLEAN, SHORT, INT, LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
-DOUBLE, STRING, LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
-CLASS, PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
 KAFKA_PREFIX = "kafka."
 
 
@@ -63,9 +50,9 @@ _MOST_DIGITS = 4000
 _WITH_UNIT = re.compile(r"[0-9.]+ *[a-zA-Z]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INTEGER_RANGES = {
-    SHORT: (-(2**15), 2**15 - 1),
-    INT: (-(2**31), 2**31 - 1),
-    LONG: (-(2**63), 2**63 - 1),
+    "short": (-(2**15), 2**15 - 1),
+    "int": (-(2**31), 2**31 - 1),
+    "long": (-(2**63), 2**63 - 1),
 }
 
 
@@ -138,7 +125,7 @@ class ConfigKey(NamedTuple):
         return parsed
 
     def _invalid(self, value: str, problem: str, code: str) -> ConfigError:
-        shown = HIDDEN if self.hides_value or self.type is PASSWORD else value
+        shown = HIDDEN if self.hides_value or self.type == "password" else value
         return ConfigError(
             f"Invalid value {shown} for configuration {self.full_name}: {problem}", code=code
         )
@@ -146,17 +133,17 @@ class ConfigKey(NamedTuple):
 
 def _parse(config_type: ConfigType, text: str) -> Any:
     """Return the value of a type. Raises ValueError, which says what is wrong with the text."""
-    if config_type in (STRING, CLASS):
+    if config_type in ("string", "class"):
         return text
-    if config_type is PASSWORD:
+    if config_type == "password":
         return Secret(text)
-    if config_type is LIST:
+    if config_type == "list":
         return [item.strip() for item in text.split(",") if item.strip()]
-    if config_type is BOOLEAN:
+    if config_type == "boolean":
         if text.lower() not in ("true", "false"):
             raise ValueError("must be true or false")
         return text.lower() == "true"
-    if config_type is DOUBLE:
+    if config_type == "double":
         if not _NUMBER.fullmatch(text):
             raise ValueError("must be a number")
         return float(text)
@@ -200,17 +187,17 @@ def canonical_case(*allowed: str) -> Callable[[str], str]:
 
 def optional_text(name: str, takes_references: bool = False) -> ConfigKey:
     """Return a key whose value is any text but the empty one."""
-    return ConfigKey(name, STRING, None, non_empty, takes_references=takes_references)
+    return ConfigKey(name, "string", None, non_empty, takes_references=takes_references)
 
 
 def secret(name: str) -> ConfigKey:
     """Return a key whose value is not shown, and may be a reference."""
-    return ConfigKey(name, PASSWORD, takes_references=True)
+    return ConfigKey(name, "password", takes_references=True)
 
 
 def flag(name: str, default: bool | None) -> ConfigKey:
     """Return a key whose value is true or false."""
-    return ConfigKey(name, BOOLEAN, default)
+    return ConfigKey(name, "boolean", default)
 
 
 def choice(
@@ -221,7 +208,7 @@ def choice(
     validator: accepts other values, too
     """
     convert = canonical_case(*allowed)
-    return ConfigKey(name, STRING, default, validator or one_of(*allowed), convert)
+    return ConfigKey(name, "string", default, validator or one_of(*allowed), convert)
 
 
 class ConfigDef:
@@ -407,7 +394,7 @@ def java_class(
     def simple_name(value: str) -> str:
         return known.get(without_shaded_prefix(value), value)
 
-    return ConfigKey(name, CLASS, default, problem, simple_name)
+    return ConfigKey(name, "class", default, problem, simple_name)
 
 
 def unknown_class_problem(known: Iterable[str], advice: str) -> str:

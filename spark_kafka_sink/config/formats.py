@@ -12,15 +12,11 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import (
-    LIST,
     ConfigKey,
     choice,
     flag,
     non_empty,
     optional_text,
-)
-from spark_kafka_sink.config.config_def import (
-    STRING as TEXT,
 )
 
 RAW, STRING, JSON, AVRO, PROTOBUF = "raw", "string", "json", "avro", "protobuf"
@@ -88,7 +84,7 @@ def _part_keys(part: str) -> Iterator[ConfigKey]:
 
 
 def _column_key(part: str) -> ConfigKey:
-    return ConfigKey(f"{part}.column", TEXT).documented(
+    return ConfigKey(f"{part}.column", "string").documented(
         "Column of this part of the record. Default: the column of the same name, if it exists. "
         "Empty: no column; a column of that name is an ordinary one.",
         "Set it if the column has another name, or if a column of that name is for something else.",
@@ -102,7 +98,7 @@ FORMAT_KEYS = (
     choice("value.format", RAW, FORMATS).documented(
         _FORMAT.format(VALUE), "Set it unless a column holds the finished value."
     ),
-    ConfigKey("value.columns", LIST, []).documented(
+    ConfigKey("value.columns", "list", []).documented(
         "Columns of the value, in this order; a.b is a field of a struct. Default: all except "
         "those of the record's other parts and of value.null.when. Columns of key.columns stay in "
         "the value.",
@@ -112,7 +108,7 @@ FORMAT_KEYS = (
         _FORMAT.format(KEY) + " Default: string if key.columns names a column, else raw.",
         "Set it unless a column holds the finished key.",
     ),
-    ConfigKey("key.columns", LIST, []).documented(
+    ConfigKey("key.columns", "list", []).documented(
         "Columns of the key, in this order; a.b is a field of a struct. They stay in the value. "
         "One column without key.format gives its text.",
         "Set it if rows need a key, for their order, their partition or compaction.",
@@ -130,11 +126,11 @@ FORMAT_KEYS = (
     ),
     *_part_keys(VALUE),
     *_part_keys(KEY),
-    ConfigKey("avro.record.name", TEXT, "topLevelRecord", non_empty).documented(
+    ConfigKey("avro.record.name", "string", "topLevelRecord", non_empty).documented(
         "Name of the record in a schema that is derived from columns. The default is to_avro's.",
         "Set it if consumers expect another name.",
     ),
-    ConfigKey("avro.namespace", TEXT, "").documented(
+    ConfigKey("avro.namespace", "string", "").documented(
         "Namespace of the record in a schema that is derived from columns.",
         "Set it if consumers expect one.",
     ),

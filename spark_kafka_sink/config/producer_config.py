@@ -16,12 +16,8 @@ from typing import Any, NamedTuple
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.config.config_def import (
-    INT,
     KAFKA_PREFIX,
-    LIST,
-    LONG,
     REQUIRED,
-    STRING,
     ConfigDef,
     ConfigKey,
     at_least,
@@ -166,7 +162,7 @@ def _partitioner(value: str) -> str | None:
 
 PRODUCER_CONFIG = ConfigDef(
     KAFKA_PREFIX,
-    ConfigKey("bootstrap.servers", LIST, REQUIRED).documented(
+    ConfigKey("bootstrap.servers", "list", REQUIRED).documented(
         "First brokers to contact, as host:port. The client learns the rest of the cluster from "
         "them.",
         "Set it always. Name several brokers, because one may be unavailable.",
@@ -176,7 +172,7 @@ PRODUCER_CONFIG = ConfigDef(
         "(-1) every in-sync replica. Idempotence needs all.",
         "Set 1 or 0 only if records may be lost.",
     ),
-    ConfigKey("batch.size", INT, 131072, at_least(0)).documented(
+    ConfigKey("batch.size", "int", 131072, at_least(0)).documented(
         "Bytes of a record batch after compression, estimated while rows arrive. A larger record "
         "gets a batch of its own.",
         "Increase it if the brokers are the limit. If they keep up, more than 262144 gains "
@@ -184,51 +180,51 @@ PRODUCER_CONFIG = ConfigDef(
         java_default=16384,
         difference="A task writes in bulk: larger batches cost less to compress, send and store.",
     ),
-    ConfigKey("linger.ms", LONG, 5, at_least(0)).documented(
+    ConfigKey("linger.ms", "long", 5, at_least(0)).documented(
         "Pause of the input after which batches that are not full are sent. While rows arrive, a "
         "batch waits to be filled for at most a second, or for kafka.linger.ms if that is "
         "longer. The end of a task sends all batches.",
         "Increase it only if the input pauses often and batches are small.",
         difference="Java counts from the first record of a batch.",
     ),
-    ConfigKey("buffer.memory", LONG, 33554432, between(0, _MAX_BUFFER_MEMORY)).documented(
+    ConfigKey("buffer.memory", "long", 33554432, between(0, _MAX_BUFFER_MEMORY)).documented(
         "Bytes of a task for records that are not acknowledged. If they are used up, the task "
         "waits for the brokers, at most kafka.max.block.ms. Values below 65536 count as 65536.",
         "Increase it only to bridge longer pauses of a broker. Decrease it if executors lack "
         "memory.",
     ),
-    ConfigKey("max.block.ms", LONG, 60000, at_least(0)).documented(
+    ConfigKey("max.block.ms", "long", 60000, at_least(0)).documented(
         "Longest wait of a task for buffer memory or for a topic's metadata.",
         "Increase it if topics or leaders appear late.",
     ),
-    ConfigKey("max.request.size", INT, 1048576, at_least(0)).documented(
+    ConfigKey("max.request.size", "int", 1048576, at_least(0)).documented(
         "Largest produce request and largest record, in bytes before compression.",
         "For larger records, increase it together with the topic's max.message.bytes.",
     ),
-    ConfigKey("request.timeout.ms", INT, 30000, at_least(0)).documented(
+    ConfigKey("request.timeout.ms", "int", 30000, at_least(0)).documented(
         "Longest wait for a broker's answer. After it the client closes the connection and "
         "retries the request.",
         "Increase it if brokers answer late, because of slow disks or replicas.",
     ),
-    ConfigKey("delivery.timeout.ms", INT, 120000, at_least(0)).documented(
+    ConfigKey("delivery.timeout.ms", "int", 120000, at_least(0)).documented(
         "Time from a finished batch to its acknowledgement, with all retries. After it the task "
         "fails. At least kafka.linger.ms + kafka.request.timeout.ms.",
         "Increase it to survive longer outages.",
         difference="Java counts from the arrival of a record.",
     ),
-    ConfigKey("retries", INT, _INT_MAX, between(0, _INT_MAX)).documented(
+    ConfigKey("retries", "int", _INT_MAX, between(0, _INT_MAX)).documented(
         "Retries of a batch after a retriable error.",
         "Leave it: kafka.delivery.timeout.ms limits the time.",
     ),
-    ConfigKey("retry.backoff.ms", LONG, 100, at_least(0)).documented(
+    ConfigKey("retry.backoff.ms", "long", 100, at_least(0)).documented(
         "Pause before the first retry. It doubles with each further one.",
         "Increase it if retries burden the brokers.",
     ),
-    ConfigKey("retry.backoff.max.ms", LONG, 1000, at_least(0)).documented(
+    ConfigKey("retry.backoff.max.ms", "long", 1000, at_least(0)).documented(
         "Longest pause before a retry.",
         "Increase it if retries burden the brokers.",
     ),
-    ConfigKey("max.in.flight.requests.per.connection", INT, 5, at_least(1)).documented(
+    ConfigKey("max.in.flight.requests.per.connection", "int", 5, at_least(1)).documented(
         "Requests to one broker without an answer. At most 5 with idempotence. Without "
         "idempotence, more than 1 can reorder records.",
         "Leave it; without idempotence, set 1 to keep the order.",
@@ -242,16 +238,16 @@ PRODUCER_CONFIG = ConfigDef(
         "Codec of record batches: none, gzip, snappy, lz4 or zstd.",
         "Set lz4 or zstd to send and store fewer bytes.",
     ),
-    ConfigKey("compression.gzip.level", INT, -1, _gzip_level).documented(
+    ConfigKey("compression.gzip.level", "int", -1, _gzip_level).documented(
         "1 (fast) to 9 (small), -1 for the default. Levels up to 3, and the default, use ISA-L's "
         "faster deflate.",
         "Change it only after a measurement.",
     ),
-    ConfigKey("compression.lz4.level", INT, 9, between(1, 17)).documented(
+    ConfigKey("compression.lz4.level", "int", 9, between(1, 17)).documented(
         "9 is LZ4's fast compressor, as in the Java client. Any other level is LZ4 HC.",
         "Change it only after a measurement.",
     ),
-    ConfigKey("compression.zstd.level", INT, 3, between(-131072, 22)).documented(
+    ConfigKey("compression.zstd.level", "int", 3, between(-131072, 22)).documented(
         "Negative (fast) to 22 (small).",
         "Change it only after a measurement.",
     ),
@@ -271,7 +267,7 @@ PRODUCER_CONFIG = ConfigDef(
         "Rows without a key prefer partitions whose brokers have fewer waiting batches.",
         "Set false if partitions must get equal shares.",
     ),
-    ConfigKey("partitioner.availability.timeout.ms", LONG, 0, at_least(0)).documented(
+    ConfigKey("partitioner.availability.timeout.ms", "long", 0, at_least(0)).documented(
         "Rows without a key avoid partitions whose broker has kept batches waiting for this "
         "long. 0: never.",
         "Set it if one slow broker holds up tasks.",
@@ -281,11 +277,11 @@ PRODUCER_CONFIG = ConfigDef(
         "while that rack has no leader (KIP-1123): docs/racks.md. Rows with a key never move.",
         "Set it if traffic between zones costs money.",
     ),
-    ConfigKey("metadata.max.age.ms", LONG, 300000, at_least(0)).documented(
+    ConfigKey("metadata.max.age.ms", "long", 300000, at_least(0)).documented(
         "Time after which cluster metadata is refreshed without an error.",
         "Decrease it to see new partitions sooner.",
     ),
-    ConfigKey("metadata.max.idle.ms", LONG, 300000, at_least(5000)).documented(
+    ConfigKey("metadata.max.idle.ms", "long", 300000, at_least(5000)).documented(
         "Time without a row after which a topic's metadata is dropped.",
         "Increase it if a task writes to a topic less often.",
     ),
@@ -294,7 +290,7 @@ PRODUCER_CONFIG = ConfigDef(
         "does not.",
         "Set none if those addresses may lead to another cluster.",
     ),
-    ConfigKey("metadata.recovery.rebootstrap.trigger.ms", LONG, 300000, at_least(0)).documented(
+    ConfigKey("metadata.recovery.rebootstrap.trigger.ms", "long", 300000, at_least(0)).documented(
         "Time without metadata after which the client asks kafka.bootstrap.servers again.",
         "Decrease it if brokers often get new addresses.",
     ),
@@ -303,52 +299,52 @@ PRODUCER_CONFIG = ConfigDef(
         "brokers before Kafka 4.4, or with kafka.metadata.recovery.strategy=none.",
         "Leave it.",
     ),
-    ConfigKey("client.dns.lookup", STRING, _DNS_LOOKUPS[0], one_of(*_DNS_LOOKUPS)).documented(
+    ConfigKey("client.dns.lookup", "string", _DNS_LOOKUPS[0], one_of(*_DNS_LOOKUPS)).documented(
         "use_all_dns_ips tries all addresses of a name. The other value replaces bootstrap "
         "addresses by their canonical names.",
         "Set resolve_canonical_bootstrap_servers_only for Kerberos.",
     ),
-    ConfigKey("transaction.timeout.ms", INT, 60000, at_least(1)).documented(
+    ConfigKey("transaction.timeout.ms", "int", 60000, at_least(1)).documented(
         "Time after which brokers abort an open transaction. It must exceed any batch, and the "
         "driver's restart in the middle of a commit. Only for exactly-once.",
         "Decrease it if the brokers' transaction.max.timeout.ms is less.",
         difference="With exactly-once the default is 900000.",
     ),
-    ConfigKey("client.id", STRING, "pykafka-sink").documented(
+    ConfigKey("client.id", "string", "pykafka-sink").documented(
         "Name of the client in the brokers' logs, metrics and quotas.",
         "Change it if quotas or metrics must separate queries.",
         java_default="producer-N",
         difference="Tasks are short: with a number per producer, each would be another client for "
         "quotas.",
     ),
-    ConfigKey("connections.max.idle.ms", LONG, 540000).documented(
+    ConfigKey("connections.max.idle.ms", "long", 540000).documented(
         "Closes a connection after this time without use. -1: never.",
         "Set it below the idle limit of a firewall or load balancer.",
     ),
-    ConfigKey("reconnect.backoff.ms", LONG, 50, at_least(0)).documented(
+    ConfigKey("reconnect.backoff.ms", "long", 50, at_least(0)).documented(
         "Pause before a lost connection is tried again. It doubles with each failure.",
         "Increase it if reconnecting clients burden the brokers.",
     ),
-    ConfigKey("reconnect.backoff.max.ms", LONG, 1000, at_least(0)).documented(
+    ConfigKey("reconnect.backoff.max.ms", "long", 1000, at_least(0)).documented(
         "Longest pause before a lost connection is tried again.",
         "Increase it if reconnecting clients burden the brokers.",
     ),
-    ConfigKey("socket.connection.setup.timeout.ms", LONG, 10000, at_least(1)).documented(
+    ConfigKey("socket.connection.setup.timeout.ms", "long", 10000, at_least(1)).documented(
         "Time limit for TCP, TLS and SASL of a new connection. It doubles with each failure.",
         "Increase it for slow networks or logins.",
     ),
-    ConfigKey("socket.connection.setup.timeout.max.ms", LONG, 30000, at_least(1)).documented(
+    ConfigKey("socket.connection.setup.timeout.max.ms", "long", 30000, at_least(1)).documented(
         "Longest time limit for a new connection.",
         "Increase it for very slow networks or logins.",
     ),
-    ConfigKey("send.buffer.bytes", INT, -1, at_least(-1)).documented(
+    ConfigKey("send.buffer.bytes", "int", -1, at_least(-1)).documented(
         "TCP send buffer. -1: the operating system decides.",
         "Set it only after a measurement over a long distance.",
         java_default=131072,
         difference="The operating system adapts the buffer to the connection, which saves CPU and "
         "time.",
     ),
-    ConfigKey("receive.buffer.bytes", INT, 32768, at_least(-1)).documented(
+    ConfigKey("receive.buffer.bytes", "int", 32768, at_least(-1)).documented(
         "TCP receive buffer. -1: the operating system decides.",
         "Leave it: the answers of brokers are small.",
     ),
@@ -362,7 +358,7 @@ PRODUCER_CONFIG = ConfigDef(
         "for them (KIP-714).",
         "Set false to push nothing.",
     ),
-    ConfigKey("client.rack", STRING, "", takes_references=True).documented(
+    ConfigKey("client.rack", "string", "", takes_references=True).documented(
         "Rack or zone of a task, for kafka.partitioner.rack.aware and pushed metrics. Each task "
         "resolves ${env:AZ} or ${file:/path:key} on its own machine: docs/racks.md.",
         "Set it if zones matter.",

@@ -14,9 +14,6 @@ from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.secret import Secret, SecretUrl
 from spark_kafka_sink.base.text import problem_of_at_sign, redacted_url
 from spark_kafka_sink.config.config_def import (
-    CLASS,
-    INT,
-    LIST,
     ConfigKey,
     at_least,
     canonical_case,
@@ -107,7 +104,11 @@ def _references_key(part: str) -> ConfigKey:
 
 def _strategy(part: str) -> ConfigKey:
     return ConfigKey(
-        f"{part}.subject.name.strategy", CLASS, TOPIC_NAME, _strategy_problem, convert=_simple_name
+        f"{part}.subject.name.strategy",
+        "class",
+        TOPIC_NAME,
+        _strategy_problem,
+        convert=_simple_name,
     ).documented(
         "Subject of the schema. TopicNameStrategy: topic-value or topic-key. RecordNameStrategy: "
         "the record's full name. TopicRecordNameStrategy: both, with a hyphen. Java's class "
@@ -119,7 +120,7 @@ def _strategy(part: str) -> ConfigKey:
 
 REGISTRY_KEYS = (
     ConfigKey(
-        "schema.registry.url", LIST, [], _urls, takes_references=True, hides_value=True
+        "schema.registry.url", "list", [], _urls, takes_references=True, hides_value=True
     ).documented(
         "Addresses of a schema registry with Confluent's REST API. If one does not answer, the "
         "driver asks the next. Tasks never ask.",
@@ -133,7 +134,7 @@ REGISTRY_KEYS = (
         "Writes with the latest schema of the subject instead of a derived one. Registers nothing.",
         "Set it if others register the schemas.",
     ),
-    ConfigKey("use.latest.with.metadata", LIST, [], _pairs).documented(
+    ConfigKey("use.latest.with.metadata", "list", [], _pairs).documented(
         "Writes with the latest schema of the subject that has this metadata, as name=value. "
         "Registers nothing.",
         "Set it if a subject has schemas for several applications.",
@@ -143,11 +144,11 @@ REGISTRY_KEYS = (
         "avro and protobuf omit them, and json is not compared with the schema.",
         "Set false if the schema lacks columns on purpose.",
     ),
-    ConfigKey("use.schema.id", INT, None, at_least(0)).documented(
+    ConfigKey("use.schema.id", "int", None, at_least(0)).documented(
         "Writes values with the registry's schema of this id. Registers nothing.",
         "Set it if values must keep one version of a schema.",
     ),
-    ConfigKey("key.use.schema.id", INT, None, at_least(0)).documented(
+    ConfigKey("key.use.schema.id", "int", None, at_least(0)).documented(
         "Writes keys with the registry's schema of this id. Registers nothing.",
         "Set it if keys must keep one version of a schema.",
     ),
@@ -208,7 +209,7 @@ REGISTRY_KEYS = (
         "Confluent Cloud: the id of an identity pool, sent as header Confluent-Identity-Pool-Id.",
         "Set it if your tokens belong to a pool.",
     ),
-    ConfigKey(f"{REGISTRY_PREFIX}timeout.ms", INT, 12000, at_least(1)).documented(
+    ConfigKey(f"{REGISTRY_PREFIX}timeout.ms", "int", 12000, at_least(1)).documented(
         "Time limit of all attempts at all addresses. One request may take a third of it, or "
         "5000 if that is more.",
         "Increase it for a slow registry.",

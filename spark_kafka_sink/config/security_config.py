@@ -29,7 +29,6 @@ from spark_kafka_sink.config.config_def import (
     JAVA_CONFIG_PROVIDERS,
     KAFKA_PREFIX,
     REFERENCE,
-    ConfigType,
     has_reference,
     is_config_provider_key,
 )
@@ -512,7 +511,7 @@ def _in_java_case(name: str, value: str) -> str:
     """Return a word that the sink accepts in any case in the case that Java knows."""
     key = SECURITY_CONFIG.keys.get(name)
     # A class stays unchanged: the sink would shorten the name that Java looks up.
-    if key is None or key.type is not ConfigType.STRING or key.convert is None:
+    if key is None or key.type != "string" or key.convert is None:
         return value
     return str(key.convert(value.strip()))
 

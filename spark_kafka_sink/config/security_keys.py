@@ -10,15 +10,8 @@ from __future__ import annotations
 import re
 
 from spark_kafka_sink.config.config_def import (
-    DOUBLE,
-    INT,
     KAFKA_PREFIX,
-    LIST,
-    LONG,
-    PASSWORD,
     RECIPES,
-    SHORT,
-    STRING,
     ConfigDef,
     ConfigKey,
     at_least,
@@ -166,24 +159,24 @@ SSL_KEYS = [
         "Set it if the key has a password of its own.",
     ),
     ConfigKey(
-        "ssl.endpoint.identification.algorithm", STRING, "https", one_of("https", ""), _algorithm
+        "ssl.endpoint.identification.algorithm", "string", "https", one_of("https", ""), _algorithm
     ).documented(
         "https: a broker's certificate must name its host. Empty: only the chain is checked. "
         "librdkafka's none means empty.",
         "Empty it only if certificates do not name their brokers.",
     ),
     ConfigKey(
-        "ssl.protocol", STRING, TLS_1_3, one_of(TLS_1_3, TLS_1_2, *_ANY_VERSION), _tls_version
+        "ssl.protocol", "string", TLS_1_3, one_of(TLS_1_3, TLS_1_2, *_ANY_VERSION), _tls_version
     ).documented(
         "Newest TLS version: TLSv1.3, or TLSv1.2, which forbids 1.3 even if it is enabled. TLS "
         "and SSL mean TLSv1.3.",
         "Set TLSv1.2 only to forbid 1.3.",
     ),
-    ConfigKey("ssl.enabled.protocols", LIST, [TLS_1_2, TLS_1_3], _protocols).documented(
+    ConfigKey("ssl.enabled.protocols", "list", [TLS_1_2, TLS_1_3], _protocols).documented(
         "Allowed versions. Empty: both. Older versions in the list are ignored.",
         "Set one version to forbid the other.",
     ),
-    ConfigKey("ssl.cipher.suites", LIST, [], _suites).documented(
+    ConfigKey("ssl.cipher.suites", "list", [], _suites).documented(
         "Allowed cipher suites, by IANA's names as in Java, such as "
         "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384. Empty: OpenSSL's defaults.",
         "Set it only if a policy requires it.",
@@ -227,7 +220,7 @@ SASL_KEYS = [
         "First part of the brokers' Kerberos principal, usually kafka.",
         "Set it with GSSAPI, here or as serviceName in kafka.sasl.jaas.config.",
     ),
-    ConfigKey("sasl.kerberos.min.time.before.relogin", LONG, 60_000, at_least(0)).documented(
+    ConfigKey("sasl.kerberos.min.time.before.relogin", "long", 60_000, at_least(0)).documented(
         "Shortest time in milliseconds between two Kerberos logins.",
         "Decrease it if tickets expire within minutes.",
     ),
@@ -249,39 +242,39 @@ SASL_KEYS = [
         "Only Kafka's own login classes are accepted. They change nothing.",
         "Leave it out.",
     ),
-    ConfigKey("sasl.login.refresh.window.factor", DOUBLE, 0.8, between(0.5, 1.0)).documented(
+    ConfigKey("sasl.login.refresh.window.factor", "double", 0.8, between(0.5, 1.0)).documented(
         "Part of an OAUTHBEARER token's life after which it is renewed.",
         "Decrease it if tokens are withdrawn before they expire.",
     ),
-    ConfigKey("sasl.login.refresh.window.jitter", DOUBLE, 0.05, between(0.0, 0.25)).documented(
+    ConfigKey("sasl.login.refresh.window.jitter", "double", 0.05, between(0.0, 0.25)).documented(
         "Largest random delay of the renewal, as a part of the token's life.",
         "Increase it if many processes renew at the same moment.",
     ),
-    ConfigKey("sasl.login.refresh.min.period.seconds", SHORT, 60, between(0, 900)).documented(
+    ConfigKey("sasl.login.refresh.min.period.seconds", "short", 60, between(0, 900)).documented(
         "Shortest time between two renewals. If this and kafka.sasl.login.refresh.buffer.seconds "
         "together exceed the token's remaining life, both are ignored.",
         "Increase it if the provider limits requests.",
     ),
-    ConfigKey("sasl.login.refresh.buffer.seconds", SHORT, 300, between(0, 3600)).documented(
+    ConfigKey("sasl.login.refresh.buffer.seconds", "short", 300, between(0, 3600)).documented(
         "Latest renewal, in seconds before the token expires.",
         "Increase it if the provider may be unavailable for longer.",
     ),
-    ConfigKey("sasl.login.connect.timeout.ms", INT, None, at_least(1)).documented(
+    ConfigKey("sasl.login.connect.timeout.ms", "int", None, at_least(1)).documented(
         "Time limit for a connection to the token endpoint; 10 s if it is not set.",
         "Increase it for a slow network.",
         difference="Java waits for as long as the operating system does.",
     ),
-    ConfigKey("sasl.login.read.timeout.ms", INT, None, at_least(1)).documented(
+    ConfigKey("sasl.login.read.timeout.ms", "int", None, at_least(1)).documented(
         "Time limit for the complete answer of the token endpoint; 10 s if it is not set.",
         "Increase it for a slow provider.",
         difference="Java waits without limit.",
     ),
-    ConfigKey("sasl.login.retry.backoff.ms", LONG, 100, at_least(0)).documented(
+    ConfigKey("sasl.login.retry.backoff.ms", "long", 100, at_least(0)).documented(
         "Pause before the token endpoint is asked again after a temporary error. It doubles with "
         "each error.",
         "Increase it if the provider limits requests.",
     ),
-    ConfigKey("sasl.login.retry.backoff.max.ms", LONG, 10_000, at_least(0)).documented(
+    ConfigKey("sasl.login.retry.backoff.max.ms", "long", 10_000, at_least(0)).documented(
         "Time limit of all attempts at the token endpoint, and the longest pause.",
         "Increase it if the provider may be unavailable for longer.",
     ),
@@ -307,7 +300,7 @@ def _entry_point(text: str) -> str | None:
 OAUTH_KEYS = [
     ConfigKey(
         "sasl.oauthbearer.token.endpoint.url",
-        STRING,
+        "string",
         validator=_url,
         takes_references=True,
         hides_value=True,  # a URL may hold a password
@@ -325,11 +318,11 @@ OAUTH_KEYS = [
         "Secret of the client id. It overrides clientSecret in kafka.sasl.jaas.config.",
         "Set it with the client id.",
     ),
-    ConfigKey("sasl.oauthbearer.scope", STRING, takes_references=True).documented(
+    ConfigKey("sasl.oauthbearer.scope", "string", takes_references=True).documented(
         "Scopes to request, separated by blanks. It overrides scope in kafka.sasl.jaas.config.",
         "Set it if the provider requires one.",
     ),
-    ConfigKey("sasl.oauthbearer.token.provider", STRING, None, _entry_point).documented(
+    ConfigKey("sasl.oauthbearer.token.provider", "string", None, _entry_point).documented(
         "Your own Python callable that returns tokens, as `package.module:callable`. It replaces "
         "the other token options. Java has no such option.",
         "Set it if no other option gets your provider's tokens.",
@@ -353,11 +346,11 @@ OAUTH_KEYS = [
         "brokers check the signature.",
         "Leave it: both do the same here.",
     ),
-    ConfigKey("sasl.oauthbearer.scope.claim.name", STRING, "scope", non_empty).documented(
+    ConfigKey("sasl.oauthbearer.scope.claim.name", "string", "scope", non_empty).documented(
         "Claim with a token's scopes.",
         "Set it if tokens use another claim.",
     ),
-    ConfigKey("sasl.oauthbearer.sub.claim.name", STRING, "sub", non_empty).documented(
+    ConfigKey("sasl.oauthbearer.sub.claim.name", "string", "sub", non_empty).documented(
         "Claim with a token's principal.",
         "Set it if tokens use another claim.",
     ),
@@ -369,7 +362,7 @@ OAUTH_KEYS = [
         "Claim aud, the audience of an assertion.",
         "Set it to sign assertions.",
     ),
-    ConfigKey(f"{_ASSERTION}claim.exp.seconds", INT, 300, between(0, 86_400)).documented(
+    ConfigKey(f"{_ASSERTION}claim.exp.seconds", "int", 300, between(0, 86_400)).documented(
         "Validity of an assertion in seconds.",
         "Change it if your provider limits it.",
     ),
@@ -382,7 +375,7 @@ OAUTH_KEYS = [
         "Adds a unique id, claim jti, to each assertion.",
         "Set it if your provider requires it.",
     ),
-    ConfigKey(f"{_ASSERTION}claim.nbf.seconds", INT, 60, between(0, 3_600)).documented(
+    ConfigKey(f"{_ASSERTION}claim.nbf.seconds", "int", 60, between(0, 3_600)).documented(
         "Seconds before now from which an assertion is valid.",
         "Increase it if clocks differ by more.",
     ),
@@ -440,6 +433,6 @@ _PUBLIC = ("ssl.truststore.certificates", "ssl.keystore.certificate.chain")
 SECRET_KEYS = frozenset(
     key.name
     for key in SECURITY_CONFIG.keys.values()
-    if key.type is PASSWORD and key.name not in _PUBLIC
+    if key.type == "password" and key.name not in _PUBLIC
 )
 """Keys, without ``kafka.``, whose values are secret."""

@@ -17,12 +17,6 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.config_def import (
-    DOUBLE,
-    INT,
-    LIST,
-    LONG,
-    PASSWORD,
-    STRING,
     ConfigDef,
     ConfigKey,
     at_least,
@@ -58,7 +52,7 @@ DEAD_LETTER_KEYS = (
         "Set it with errors.tolerance=all, which requires it.",
     ),
     ConfigKey(
-        "errors.deadletterqueue.topic.replication.factor", INT, BROKER_DEFAULT, replicas_problem
+        "errors.deadletterqueue.topic.replication.factor", "int", BROKER_DEFAULT, replicas_problem
     ).documented(
         "Replicas of that topic if the sink creates it. -1 uses the brokers' "
         "default.replication.factor and needs Kafka 2.4. Kafka Connect's default is 3.",
@@ -70,13 +64,13 @@ DEAD_LETTER_KEYS = (
         "Leave it: without these headers a replay needs `--cause unknown` and `--to-topic`.",
     ),
     ConfigKey(
-        "errors.deadletterqueue.max.ratio", DOUBLE, DEFAULT_MAX_RATIO, between(0, 1)
+        "errors.deadletterqueue.max.ratio", "double", DEFAULT_MAX_RATIO, between(0, 1)
     ).documented(
         "Largest part of a task's rows that may become dead letters, rounded up to whole rows. "
         "With more, the task fails and reports the causes.",
         "Increase it if more bad rows are normal.",
     ),
-    ConfigKey("errors.deadletterqueue.max.rows", LONG, None, at_least(0)).documented(
+    ConfigKey("errors.deadletterqueue.max.rows", "long", None, at_least(0)).documented(
         "Largest number of dead letters of a task. With more, the task fails at once.",
         "Set it if the ratio allows too many in large tasks.",
     ),
@@ -266,25 +260,25 @@ METRICS_KEYS = (
         "always logged.",
         "Set false if metrics.path is enough.",
     ),
-    ConfigKey("metrics.path", STRING, None, _problem_of_path, hides_value=True).documented(
+    ConfigKey("metrics.path", "string", None, _problem_of_path, hides_value=True).documented(
         "File on the driver that gets the JSON line of every batch, with all partitions: "
         "docs/metrics.md. A URI such as `s3://bucket/folder` gets one file per line, on any file "
         "system that pyarrow.fs knows.",
         "Set it to use reports.",
     ),
-    ConfigKey("metrics.path.max.bytes", LONG, 0, at_least(0)).documented(
+    ConfigKey("metrics.path.max.bytes", "long", 0, at_least(0)).documented(
         "Largest size of the file metrics.path. Before a line exceeds it, the sink renames the "
         "file to `.1` and keeps five such files. 0: no limit.",
         "Set it for streams that run for long.",
     ),
     ConfigKey(
-        "metrics.prometheus.push.url", STRING, None, _problem_of_gateway, hides_value=True
+        "metrics.prometheus.push.url", "string", None, _problem_of_gateway, hides_value=True
     ).documented(
         "Prometheus push gateway, e.g. `http://host:9091`, that gets the metrics after each "
         "batch. Needs the extra metrics.",
         "Set it for batch jobs.",
     ),
-    ConfigKey("metrics.prometheus.push.job", STRING, "pykafka-sink", non_empty).documented(
+    ConfigKey("metrics.prometheus.push.job", "string", "pykafka-sink", non_empty).documented(
         "Label job of the pushed metrics.",
         "Give each job its own: jobs with the same label replace each other's metrics.",
     ),
@@ -295,20 +289,20 @@ METRICS_KEYS = (
         "Set true if only those variables name the collector.",
     ),
     ConfigKey(
-        "metrics.otlp.endpoint", STRING, None, _problem_of_endpoint, hides_value=True
+        "metrics.otlp.endpoint", "string", None, _problem_of_endpoint, hides_value=True
     ).documented(
         "Collector, e.g. `http://collector:4318`; the sink appends /v1/metrics and /v1/traces. "
         "Default: OTEL_EXPORTER_OTLP_ENDPOINT, else `http://localhost:4318`.",
         "Set it to send to a collector.",
     ),
     ConfigKey(
-        "metrics.otlp.headers", PASSWORD, None, _problem_of_headers, takes_references=True
+        "metrics.otlp.headers", "password", None, _problem_of_headers, takes_references=True
     ).documented(
         "Headers of each request, as name=value,name=value with percent-encoded values, e.g. "
         "`Authorization=${env:OTLP_AUTHORIZATION}`. Default: OTEL_EXPORTER_OTLP_HEADERS.",
         "Set it if the collector requires a key or a login.",
     ),
-    ConfigKey("metrics.otlp.signals", LIST, list(OTLP_SIGNALS), _problem_of_signals).documented(
+    ConfigKey("metrics.otlp.signals", "list", list(OTLP_SIGNALS), _problem_of_signals).documented(
         "Signals to send: metrics, traces, or both.",
         "Set one if the collector does not take both.",
     ),
@@ -316,7 +310,7 @@ METRICS_KEYS = (
         "The resource's service.name. Default: OTEL_SERVICE_NAME, else pykafka-sink.",
         "Set it to distinguish applications.",
     ),
-    ConfigKey("metrics.otlp.timeout.ms", INT, None, at_least(1)).documented(
+    ConfigKey("metrics.otlp.timeout.ms", "int", None, at_least(1)).documented(
         "Time limit for sending metrics or a trace. The end of a job and a failed batch wait for "
         "it, 10 seconds at most; micro-batches do not wait. Default: OTEL_EXPORTER_OTLP_TIMEOUT "
         "in milliseconds, else 3000.",
@@ -443,7 +437,7 @@ def _partitions_problem(value: int) -> str | None:
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 SINK_OPTIONS = ConfigDef(
     "",
-    ConfigKey("topic", STRING).documented(
+    ConfigKey("topic", "string").documented(
         "Topic of all rows. It overrides the topic column.",
         "Set it unless a column names the topic of each row.",
     ),
@@ -467,27 +461,27 @@ SINK_OPTIONS = ConfigDef(
         "write.version is not higher than the last one.",
         "Set it for a write that is repeated, such as a scheduled job or foreachBatch.",
     ),
-    ConfigKey("write.version", LONG, None, at_least(0)).documented(
+    ConfigKey("write.version", "long", None, at_least(0)).documented(
         "Number of this write of write.id.",
         "Increase it with each write, as the batch id of foreachBatch does.",
     ),
-    ConfigKey("transaction.log.topic", STRING, "pykafka-sink-transactions", non_empty).documented(
+    ConfigKey("transaction.log.topic", "string", "pykafka-sink-transactions", non_empty).documented(
         "Compacted topic for the drivers' decisions. The sink creates it if it is missing. "
         "Queries may share it.",
         "Change it to give each team its own.",
     ),
-    ConfigKey("transaction.log.missing", STRING, "refuse", one_of("refuse", "accept")).documented(
+    ConfigKey("transaction.log.missing", "string", "refuse", one_of("refuse", "accept")).documented(
         "Behaviour if the decision log has no record of a query that is not new. refuse stops "
         "the query, because the log may be lost.",
         "Set accept for one start, to move a query from at-least-once to exactly-once, or after "
         "the log is lost for good.",
     ),
-    ConfigKey("transaction.replay", STRING, "compare", one_of("compare", "drop")).documented(
+    ConfigKey("transaction.replay", "string", "compare", one_of("compare", "drop")).documented(
         "Behaviour if Spark repeats a committed micro-batch. compare drops equal rows and stops "
         "the query for other rows.",
         "Set drop if the query's rows differ each time.",
     ),
-    ConfigKey("transaction.log.replication.factor", INT, 3, between(1, MAX_REPLICAS)).documented(
+    ConfigKey("transaction.log.replication.factor", "int", 3, between(1, MAX_REPLICAS)).documented(
         "Replicas of transaction.log.topic if the sink creates it; the sink rejects a topic with "
         "fewer. Its min.insync.replicas must be at least 2, or 1 with one replica.",
         "Set 1 for a cluster of one broker, where a lost disk loses the decisions.",
@@ -497,33 +491,33 @@ SINK_OPTIONS = ConfigDef(
         "auto.create.topics.enable decides.",
         "Set it if brokers create no topics, or create them with the wrong settings.",
     ),
-    ConfigKey("topic.creation.partitions", INT, BROKER_DEFAULT, _partitions_problem).documented(
+    ConfigKey("topic.creation.partitions", "int", BROKER_DEFAULT, _partitions_problem).documented(
         "Partitions of a created topic. -1 uses the brokers' num.partitions and needs Kafka 2.4.",
         "Set it if the brokers' default does not fit.",
     ),
     ConfigKey(
-        "topic.creation.replication.factor", INT, BROKER_DEFAULT, replicas_problem
+        "topic.creation.replication.factor", "int", BROKER_DEFAULT, replicas_problem
     ).documented(
         "Replicas of a created topic. -1 uses the brokers' default.replication.factor and needs "
         "Kafka 2.4.",
         "Set it if the brokers' default does not fit.",
     ),
-    ConfigKey("topic.creation.configs", STRING, "").documented(
+    ConfigKey("topic.creation.configs", "string", "").documented(
         "Settings of a created topic, e.g. `retention.ms=86400000,min.insync.replicas=2`.",
         "Set it if the brokers' defaults do not fit.",
     ),
-    ConfigKey("preflight.timeout.ms", INT, 6000, at_least(1)).documented(
+    ConfigKey("preflight.timeout.ms", "int", 6000, at_least(1)).documented(
         "Time limit of each step of the driver's check before the first task: login, a bootstrap "
         "broker, an advertised address, the topic or its creation.",
         "Increase it for slow networks or logins.",
     ),
-    ConfigKey("max.bytes.per.second.per.task", LONG, None, at_least(1)).documented(
+    ConfigKey("max.bytes.per.second.per.task", "long", None, at_least(1)).documented(
         "Compressed bytes that a task may send in a second; a query sends at most this times its "
         "slots. Rows that wait for the limit do not expire.",
         "Set it if a backfill must leave room for others. Consider the brokers' quotas and "
         "maxOffsetsPerTrigger first.",
     ),
-    ConfigKey("interceptors", LIST, []).documented(
+    ConfigKey("interceptors", "list", []).documented(
         "Python classes, as `package.module:Class`, that see or change the rows: "
         "docs/your-own-code.md.",
         "Set it to change, reject or count rows in your own code.",
@@ -534,7 +528,7 @@ SINK_OPTIONS = ConfigDef(
         "it.",
         "Set debug to look for a fault, warning for fewer lines.",
     ),
-    ConfigKey("log.format", STRING, "text", one_of("text", "json")).documented(
+    ConfigKey("log.format", "string", "text", one_of("text", "json")).documented(
         "text or json. With json each line is a JSON document, and a batch's line holds its "
         "metrics. A logging format of the application takes precedence.",
         "Set json if a log collector reads JSON.",

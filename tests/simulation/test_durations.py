@@ -11,7 +11,6 @@ import pytest
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.config_def import ConfigType
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG, ProducerConfig
 from spark_kafka_sink.network.transport import NetworkEvent
 from spark_kafka_sink.producer.monitor import ThreadMonitor
@@ -19,7 +18,7 @@ from spark_kafka_sink.producer.producer import KafkaProducer
 from tests.golden.producing import ScriptedBroker, Topic
 from tests.simulation.harness import arrow_batch, keyed, simulate
 
-LONGEST = {ConfigType.INT: 2**31 - 1, ConfigType.LONG: 2**63 - 1}
+LONGEST = {"int": 2**31 - 1, "long": 2**63 - 1}
 DURATIONS = {
     name: LONGEST[key.type] for name, key in PRODUCER_CONFIG.keys.items() if name.endswith(".ms")
 }

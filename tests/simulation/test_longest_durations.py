@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.config.config_def import ConfigType
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 from tests.simulation.harness import keyed, simulate
 
@@ -19,7 +18,7 @@ TOGETHER = {
 
 def longest(name: str) -> dict[str, str]:
     key = PRODUCER_CONFIG.keys[name]
-    largest = INT_MAX if key.type is ConfigType.INT else LONG_MAX
+    largest = INT_MAX if key.type == "int" else LONG_MAX
     return {**TOGETHER.get(name, {}), name.replace(".", "_"): str(largest)}
 
 

@@ -32,23 +32,23 @@ def key(
 @pytest.mark.parametrize(
     ("config_type", "text", "value"),
     [
-        (ConfigType.BOOLEAN, "true", True),
-        (ConfigType.BOOLEAN, " FALSE ", False),
-        (ConfigType.BOOLEAN, "True", True),
-        (ConfigType.INT, "0", 0),
-        (ConfigType.INT, " 42\n", 42),
-        (ConfigType.INT, "+7", 7),
-        (ConfigType.INT, "007", 7),
-        (ConfigType.INT, "-2147483648", -(2**31)),
-        (ConfigType.INT, "2147483647", 2**31 - 1),
-        (ConfigType.LONG, "2147483648", 2**31),
-        (ConfigType.LONG, "9223372036854775807", 2**63 - 1),
-        (ConfigType.LONG, "-9223372036854775808", -(2**63)),
-        (ConfigType.STRING, " text ", "text"),
-        (ConfigType.STRING, "", ""),
-        (ConfigType.LIST, "a, b ,c", ["a", "b", "c"]),
-        (ConfigType.LIST, "", []),
-        (ConfigType.LIST, " , a,,", ["a"]),
+        ("boolean", "true", True),
+        ("boolean", " FALSE ", False),
+        ("boolean", "True", True),
+        ("int", "0", 0),
+        ("int", " 42\n", 42),
+        ("int", "+7", 7),
+        ("int", "007", 7),
+        ("int", "-2147483648", -(2**31)),
+        ("int", "2147483647", 2**31 - 1),
+        ("long", "2147483648", 2**31),
+        ("long", "9223372036854775807", 2**63 - 1),
+        ("long", "-9223372036854775808", -(2**63)),
+        ("string", " text ", "text"),
+        ("string", "", ""),
+        ("list", "a, b ,c", ["a", "b", "c"]),
+        ("list", "", []),
+        ("list", " , a,,", ["a"]),
     ],
 )
 def test_values(config_type: ConfigType, text: str, value: Any) -> None:
@@ -60,23 +60,23 @@ def test_values(config_type: ConfigType, text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("config_type", "text"),
     [
-        (ConfigType.BOOLEAN, ""),
-        (ConfigType.BOOLEAN, "yes"),
-        (ConfigType.BOOLEAN, "1"),
-        (ConfigType.INT, ""),
-        (ConfigType.INT, "1.0"),
-        (ConfigType.INT, "1e3"),
-        (ConfigType.INT, "0x10"),
-        (ConfigType.LONG, "five"),
+        ("boolean", ""),
+        ("boolean", "yes"),
+        ("boolean", "1"),
+        ("int", ""),
+        ("int", "1.0"),
+        ("int", "1e3"),
+        ("int", "0x10"),
+        ("long", "five"),
         # Python's own notations: Java's parseInt refuses them, and so would a broker's tools.
-        (ConfigType.INT, "1_000"),
-        (ConfigType.LONG, "60_000"),
+        ("int", "1_000"),
+        ("long", "60_000"),
     ],
 )
 def test_what_is_not_of_the_type(config_type: ConfigType, text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         key(config_type).parse(text)
-    valid = "true or false" if config_type is ConfigType.BOOLEAN else "a whole number"
+    valid = "true or false" if config_type == "boolean" else "a whole number"
     assert (
         sentence(raised.value)
         == f"Invalid value {text} for configuration some.key: must be {valid}"
@@ -86,21 +86,21 @@ def test_what_is_not_of_the_type(config_type: ConfigType, text: str) -> None:
 @pytest.mark.parametrize(
     ("config_type", "text", "problem"),
     [
-        (ConfigType.INT, "2147483648", "must be between -2147483648 and 2147483647"),
-        (ConfigType.INT, "-2147483649", "must be between -2147483648 and 2147483647"),
-        (ConfigType.INT, "9" * 5000, "must be between -2147483648 and 2147483647"),
+        ("int", "2147483648", "must be between -2147483648 and 2147483647"),
+        ("int", "-2147483649", "must be between -2147483648 and 2147483647"),
+        ("int", "9" * 5000, "must be between -2147483648 and 2147483647"),
         (
-            ConfigType.LONG,
+            "long",
             "9223372036854775808",
             "must be between -9223372036854775808 and 9223372036854775807",
         ),
         (
-            ConfigType.INT,
+            "int",
             "128k",
             "not a whole number: write it without a unit, in milliseconds or bytes",
         ),
         (
-            ConfigType.LONG,
+            "long",
             "1.5 s",
             "not a whole number: write it without a unit, in milliseconds or bytes",
         ),
@@ -125,7 +125,7 @@ def test_numbers_out_of_range_and_with_a_unit(
 def test_validators_of_numbers(
     validator: Validator, good: list[str], bad: str, problem: str
 ) -> None:
-    checked = key(ConfigType.INT, validator=validator)
+    checked = key("int", validator=validator)
     assert [checked.parse(text) for text in good] == [int(text) for text in good]
     with pytest.raises(ConfigError) as raised:
         checked.parse(bad)
@@ -133,7 +133,7 @@ def test_validators_of_numbers(
 
 
 def test_one_of_is_exact() -> None:
-    checked = key(ConfigType.STRING, validator=one_of("none", "zstd"))
+    checked = key("string", validator=one_of("none", "zstd"))
     assert checked.parse(" zstd ") == "zstd"
     for text in ("ZSTD", "zst", ""):
         with pytest.raises(ConfigError, match="must be one of none, zstd"):
@@ -141,14 +141,14 @@ def test_one_of_is_exact() -> None:
 
 
 def test_field_names() -> None:
-    assert key(ConfigType.INT, name="max.in.flight.requests").field == "max_in_flight_requests"
+    assert key("int", name="max.in.flight.requests").field == "max_in_flight_requests"
 
 
 TABLE = ConfigDef(
     "",
-    key(ConfigType.STRING, REQUIRED, name="bootstrap.servers"),
-    key(ConfigType.INT, 5, at_least(0), name="linger.ms"),
-    key(ConfigType.STRING, None, name="topic"),
+    key("string", REQUIRED, name="bootstrap.servers"),
+    key("int", 5, at_least(0), name="linger.ms"),
+    key("string", None, name="topic"),
 )
 
 
@@ -190,7 +190,7 @@ def test_near_names(name: str, suggestion: str) -> None:
 
 
 def test_messages_have_the_tables_prefix() -> None:
-    table = ConfigDef("kafka.", key(ConfigType.INT, REQUIRED, at_least(0), name="linger.ms"))
+    table = ConfigDef("kafka.", key("int", REQUIRED, at_least(0), name="linger.ms"))
     assert table.suggestion("lingerms") == ". Did you mean 'kafka.linger.ms'?"
     assert table.closest_name("interceptors", ["interceptor.s"]) == "interceptor.s"
     assert table.closest_name("zzz", ["interceptor.s"]) is None

@@ -7,7 +7,6 @@ import pytest
 from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.config_def import ConfigType
 from spark_kafka_sink.config.option_names import (
     JAVA_CLASS_KEYS,
     KEYS_WITHOUT_EFFECT,
@@ -20,9 +19,9 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 IAM = "software.amazon.msk.auth.iam"
-SHORT, INT, LONG, DOUBLE = ConfigType.SHORT, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
-STRING, LIST, PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
-BOOLEAN, CLASS = ConfigType.BOOLEAN, ConfigType.CLASS
+SHORT, INT, LONG, DOUBLE = "short", "int", "long", "double"
+STRING, LIST, PASSWORD = "string", "list", "password"
+BOOLEAN, CLASS = "boolean", "class"
 KEYS = SECURITY_CONFIG.keys
 
 # What ProducerConfig.configDef() of kafka-clients 4.4.0 lists: keys without a default by their type,
@@ -116,13 +115,13 @@ def test_the_table_itself(name):
     assert key.full_name == f"kafka.{name}"
     if key.default is not None and key.validator is not None:
         assert key.validator(key.default) is None
-    if key.type is not STRING:
-        assert key.takes_references == (key.type is PASSWORD), "every password, and no number"
+    if key.type != STRING:
+        assert key.takes_references == (key.type == PASSWORD), "every password, and no number"
 
 
 def test_which_keys_are_secret():
     certificates = {"ssl.truststore.certificates", "ssl.keystore.certificate.chain"}
-    passwords = {name for name, key in KEYS.items() if key.type is PASSWORD}
+    passwords = {name for name, key in KEYS.items() if key.type == PASSWORD}
     assert passwords == {*NO_DEFAULT[PASSWORD].split(), "sasl.password"}
     assert passwords - certificates == SECRET_KEYS
 
@@ -141,7 +140,7 @@ BOUNDS = {
 @pytest.mark.parametrize("name", BOUNDS)
 def test_bounds_are_javas(name):
     key = KEYS[name]
-    step = 0.01 if key.type is DOUBLE else 1
+    step = 0.01 if key.type == DOUBLE else 1
     lowest, highest = BOUNDS[name]
     assert key.parse(str(lowest)) == lowest
     assert key.parse(str(highest)) == highest
