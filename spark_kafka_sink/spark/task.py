@@ -273,8 +273,8 @@ def write_rows(
 
 
 _RACK_ADVICE = (
-    "Every machine with executors needs its own value; the driver needs none: docs/racks.md "
-    "(pykafka-sink docs racks)"
+    "Every machine with executors needs its own value; the driver needs none: "
+    "pykafka-sink docs racks"
 )
 
 
