@@ -11,20 +11,30 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.tools.broker import add_broker, add_cache, add_registry
 from spark_kafka_sink.tools.check import add_check, add_quota
-from spark_kafka_sink.tools.command import EXIT_FAILED, print_usage, printable_lines
+from spark_kafka_sink.tools.command import (
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    RefusedError,
+    print_usage,
+    printable_lines,
+)
 from spark_kafka_sink.tools.dead_letters import add_dead_letters
 from spark_kafka_sink.tools.explain import add_explain
 from spark_kafka_sink.tools.report import add_metrics, add_report, add_top
 from spark_kafka_sink.tools.shipped import add_conf, add_docs, add_jobs, add_package
 from spark_kafka_sink.tools.transactions import add_transactions
 
+if TYPE_CHECKING:
+    from spark_kafka_sink.tools.command import Subparsers
+
 Command = Callable[[argparse.Namespace], int]
-Declare = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
+Declare = Callable[["Subparsers"], None]
 
 COMMANDS: tuple[Declare, ...] = (
     add_broker,
@@ -78,6 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     except KafkaSinkError as error:
         print(f"pykafka-sink: {printable_lines(error)}", file=sys.stderr)
+        return EXIT_REFUSED if isinstance(error, RefusedError) else EXIT_FAILED
+    except KeyboardInterrupt:
+        print("pykafka-sink: interrupted", file=sys.stderr)
         return EXIT_FAILED
 
 

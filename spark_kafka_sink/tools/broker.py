@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,12 +19,13 @@ from spark_kafka_sink.tools.command import (
     EXIT_OK,
     add_command,
     add_json,
-    print_json,
-    print_table,
+    show,
+    show_table,
 )
 
 if TYPE_CHECKING:
     from spark_kafka_sink.localkafka import LocalKafka, LocalRegistry, LocalSecurity
+    from spark_kafka_sink.tools.command import Subparsers
 
 _WATCH_MS = 60_000
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -104,10 +105,10 @@ _CACHE_EXAMPLES = (
 _MB = 1_000_000
 
 
-def add_cache(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_cache(subparsers: Subparsers) -> None:
     """Declare the command and its options."""
     summary = "what the sink keeps on this machine; --clear removes it"
-    parser = add_command(subparsers, "cache", summary, _CACHE, _CACHE_EXAMPLES)
+    parser = add_command(subparsers, "cache", summary, _CACHE_EXAMPLES, _CACHE)
     parser.add_argument("--clear", action="store_true", help="remove all of it")
     add_json(parser)
     parser.set_defaults(command=_run_cache)
@@ -122,14 +123,12 @@ def _run_cache(arguments: argparse.Namespace) -> int:
         clear_cache()
         for path in private_folders():
             shutil.rmtree(path, ignore_errors=True)
-    if arguments.json:
-        print_json({"cleared" if arguments.clear else "kept": found})
-    elif not found:
-        print("nothing is kept on this machine")
-    else:
-        rows = [(f"{one['bytes'] / _MB:,.1f} MB", one["path"]) for one in found]
-        print_table(("SIZE", "REMOVED" if arguments.clear else "FOLDER"), rows)
-    return EXIT_OK
+    document = {"cleared" if arguments.clear else "kept": found}
+    if not found:
+        return show(arguments, document, ["nothing is kept on this machine"])
+    rows = [(f"{one['bytes'] / _MB:,.1f} MB", one["path"]) for one in found]
+    columns = ("SIZE", "REMOVED" if arguments.clear else "FOLDER")
+    return show_table(arguments, document, columns, rows)
 
 
 def _size(folder: Path) -> int:
@@ -144,15 +143,10 @@ class _StoppedError(Exception):
     """A signal requested this process to stop."""
 
 
-def add_broker(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_broker(subparsers: Subparsers) -> None:
     """Declare the command and its options."""
-    parser = add_command(
-        subparsers,
-        "broker",
-        "run a real Apache Kafka on this machine until Ctrl-C",
-        _DESCRIPTION,
-        _EXAMPLES,
-    )
+    summary = "run a real Apache Kafka on this machine until Ctrl-C"
+    parser = add_command(subparsers, "broker", summary, _EXAMPLES, _DESCRIPTION)
     parser.add_argument("--brokers", type=int, default=1, choices=(1, 3), help="default: 1")
     parser.add_argument(
         "--version",
@@ -198,11 +192,9 @@ def _run_broker(parser: argparse.ArgumentParser, arguments: argparse.Namespace) 
         print(
             f"Apache Kafka {version} was never tried here. Known to work: {known}", file=sys.stderr
         )
-    try:
-        with _stop_signals_raise():
-            return _serve(arguments, version)
-    except _StoppedError:
-        return EXIT_OK
+    with _until_stopped():
+        return _serve(arguments, version)
+    return EXIT_OK
 
 
 def _serve(arguments: argparse.Namespace, version: str) -> int:
@@ -220,10 +212,7 @@ def _serve(arguments: argparse.Namespace, version: str) -> int:
             found["client_properties"] = str(kafka.write_client_properties(path))
             jobs = kafka.write_spark_properties(kafka.folder / "pykafka-sink.conf", path)
             found["spark_properties"] = str(jobs)
-        if arguments.json:
-            print_json(found)
-        else:
-            print(*(text for name, text in found.items() if name != "version"), sep="\n")
+        show(arguments, found, [text for name, text in found.items() if name != "version"])
         sys.stdout.flush()
         return _stay(kafka)
 
@@ -251,34 +240,23 @@ _REGISTRY_EXAMPLES = (
 )
 
 
-def add_registry(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_registry(subparsers: Subparsers) -> None:
     """Declare the command and its options."""
     summary = "run a schema registry on this machine until Ctrl-C"
-    parser = add_command(subparsers, "registry", summary, _REGISTRY, _REGISTRY_EXAMPLES)
+    parser = add_command(subparsers, "registry", summary, _REGISTRY_EXAMPLES, _REGISTRY)
     add_json(parser)
     parser.set_defaults(command=_run_registry)
 
 
 def _run_registry(arguments: argparse.Namespace) -> int:
-    try:
-        with _stop_signals_raise():
-            return _serve_registry(arguments)
-    except _StoppedError:
-        return EXIT_OK
-
-
-def _serve_registry(arguments: argparse.Namespace) -> int:
-    """Serve until the registry ends by itself, or until _StoppedError."""
     from spark_kafka_sink.jobs.progress import Steps
     from spark_kafka_sink.localkafka import LocalRegistry
 
-    with LocalRegistry(step=Steps(out=sys.stderr).step) as registry:
-        if arguments.json:
-            print_json({"url": registry.url})
-        else:
-            print(registry.url)
+    with _until_stopped(), LocalRegistry(step=Steps(out=sys.stderr).step) as registry:
+        show(arguments, {"url": registry.url}, [registry.url])
         sys.stdout.flush()
         return _stay(registry)
+    return EXIT_OK
 
 
 def _stay(server: LocalKafka | LocalRegistry) -> int:
@@ -292,8 +270,8 @@ def _stay(server: LocalKafka | LocalRegistry) -> int:
 
 
 @contextmanager
-def _stop_signals_raise() -> Iterator[None]:
-    """Raise _StoppedError at the first signal to stop within the block; ignore further signals."""
+def _until_stopped() -> Iterator[None]:
+    """End the block at the first signal to stop; ignore further signals until it has ended."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for stop_signal in _STOP_SIGNALS:
@@ -302,7 +280,8 @@ def _stop_signals_raise() -> Iterator[None]:
 
     before = {number: signal.signal(number, stop) for number in _STOP_SIGNALS}
     try:
-        yield
+        with suppress(_StoppedError):
+            yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.codes import coded
@@ -14,17 +14,19 @@ from spark_kafka_sink.base.text import printable
 from spark_kafka_sink.tools.command import (
     EXIT_FAILED,
     EXIT_OK,
-    EXIT_REFUSED,
     Examples,
+    RefusedError,
     add_command,
     add_json,
     print_json,
-    print_table,
+    show,
+    show_table,
 )
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.tools.check_cluster import Finding
+    from spark_kafka_sink.tools.command import Subparsers
 
 _CHECK = """\
 Check a cluster with the options of a job: addresses, login, clocks, topics and their settings,
@@ -63,30 +65,26 @@ _MARKS = {"passed": "✓", "failed": "✗", "warned": "!", "unknown": "?"}
 _SUBJECT_WIDTH = 36
 
 
-class _UsageError(ConfigError):
-    """Wrong usage, found before any check."""
-
-
-def add_check(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_check(subparsers: Subparsers) -> None:
     """Declare the command and its options."""
     summary = "check a cluster with a job's options; ✓ or ✗ for each line"
-    parser = add_command(subparsers, "check", summary, _CHECK, _CHECK_EXAMPLES)
+    parser = add_command(subparsers, "check", summary, _CHECK_EXAMPLES, _CHECK)
     _add_options(parser)
     parser.add_argument("--topic", help="short for --option topic=…")
     parser.add_argument(
         "--write", action="store_true", help="write one test record to the topic, which stays there"
     )
     add_json(parser)
-    parser.set_defaults(command=_with_usage_exit_code(_run_check))
+    parser.set_defaults(command=_run_check)
 
 
-def add_quota(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_quota(subparsers: Subparsers) -> None:
     """Declare the command and its options."""
     summary = "what the brokers grant to a client with these options"
-    parser = add_command(subparsers, "quota", summary, _QUOTA, _QUOTA_EXAMPLES)
+    parser = add_command(subparsers, "quota", summary, _QUOTA_EXAMPLES, _QUOTA)
     _add_options(parser)
     add_json(parser)
-    parser.set_defaults(command=_with_usage_exit_code(_run_quota), topic=None)
+    parser.set_defaults(command=_run_quota, topic=None)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +106,7 @@ def _options(arguments: argparse.Namespace) -> SinkOptions:
     try:
         return _parse_options(arguments)
     except ConfigError as error:
-        raise _UsageError(str(error), code=error.code) from None
+        raise RefusedError(str(error), code=error.code) from None
 
 
 def _parse_options(arguments: argparse.Namespace) -> SinkOptions:
@@ -155,21 +153,6 @@ def _check_has_options(path: str, names: list[str], arguments: argparse.Namespac
     print(f"pykafka-sink: {coded(problem, 'TOOL-005')}", file=sys.stderr)
 
 
-def _with_usage_exit_code(
-    run: Callable[[argparse.Namespace], int],
-) -> Callable[[argparse.Namespace], int]:
-    """Return ``run`` with a separate exit code for wrong usage."""
-
-    def run_with_exit_code(arguments: argparse.Namespace) -> int:
-        try:
-            return run(arguments)
-        except _UsageError as error:
-            print(f"pykafka-sink: {error}", file=sys.stderr)
-            return EXIT_REFUSED
-
-    return run_with_exit_code
-
-
 def _run_check(arguments: argparse.Namespace) -> int:
     from spark_kafka_sink.base.clock import SystemClock
     from spark_kafka_sink.tools.check_cluster import Outcome
@@ -178,7 +161,7 @@ def _run_check(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     if arguments.write and options.topic is None:
         problem = "--write needs a topic: --topic, or the option topic"
-        raise _UsageError(problem, code="OPTION-004")
+        raise RefusedError(problem, code="OPTION-004")
     found = []
     findings = all_checks(options, arguments.write, SystemClock())
     for finding in itertools.chain(findings, _spark_settings(arguments.properties_file)):
@@ -187,7 +170,8 @@ def _run_check(arguments: argparse.Namespace) -> int:
             _print_finding(finding)
     is_failed = any(finding.outcome is Outcome.FAILED for finding in found)
     if arguments.json:
-        print_json({"passed": not is_failed, "findings": [_document(one) for one in found]})
+        documents = [{**one._asdict(), "outcome": one.outcome.value} for one in found]
+        print_json({"passed": not is_failed, "findings": documents})
     return EXIT_FAILED if is_failed else EXIT_OK
 
 
@@ -205,15 +189,6 @@ def _spark_settings(properties_file: str | None) -> Iterator[Finding]:
         yield warned("Spark's workers", text, "set it to true: pykafka-sink docs tuning")
 
 
-def _document(finding: Finding) -> dict[str, str]:
-    return {
-        "outcome": finding.outcome.value,
-        "subject": finding.subject,
-        "text": finding.text,
-        "cure": finding.cure,
-    }
-
-
 def _print_finding(finding: Finding) -> None:
     mark = _MARKS[finding.outcome.value]
     subject, text = printable(finding.subject), printable(finding.text)
@@ -224,7 +199,11 @@ def _print_finding(finding: Finding) -> None:
 
 def _run_quota(arguments: argparse.Namespace) -> int:
     from spark_kafka_sink.client.admin import AdminClient
-    from spark_kafka_sink.tools.check_cluster import QuotaAccessDeniedError, granted_quotas
+    from spark_kafka_sink.tools.check_cluster import (
+        WRITERS_QUOTAS,
+        QuotaAccessDeniedError,
+        granted_quotas,
+    )
 
     options = _options(arguments)
     try:
@@ -241,18 +220,14 @@ def _run_quota(arguments: argparse.Namespace) -> int:
     except UnsupportedVersionError as error:
         print(f"pykafka-sink: brokers tell quotas since Kafka 2.6: {error}", file=sys.stderr)
         return EXIT_FAILED
-    if arguments.json:
-        print_json([{"entity": quota.entity, **quota.values} for quota in found])
-    elif found:
-        rows = ((q.entity, name, f"{value:g}") for q in found for name, value in q.values.items())
-        print_table(("ENTITY", "QUOTA", "VALUE"), [*_with_units(rows)])
-    else:
-        print(f"no quota for kafka.client.id {options.producer.client_id}")
-    return EXIT_OK
-
-
-def _with_units(rows: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, str, str]]:
-    from spark_kafka_sink.tools.check_cluster import WRITERS_QUOTAS
-
-    for entity, name, value in rows:
-        yield entity, name, f"{value} {WRITERS_QUOTAS[name]}"
+    document = [{"entity": quota.entity, **quota.values} for quota in found]
+    if not found:
+        return show(
+            arguments, document, [f"no quota for kafka.client.id {options.producer.client_id}"]
+        )
+    rows = [
+        (quota.entity, name, f"{value:g} {WRITERS_QUOTAS[name]}")
+        for quota in found
+        for name, value in quota.values.items()
+    ]
+    return show_table(arguments, document, ("ENTITY", "QUOTA", "VALUE"), rows)

@@ -22,12 +22,18 @@ if TYPE_CHECKING:
     from spark_kafka_sink.client.admin import AdminClient
     from spark_kafka_sink.config.producer_config import ProducerConfig
 
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
 EXIT_OK = 0
 """Done, or nothing to do."""
 EXIT_FAILED = 1
 """Failed; the message is on stderr."""
 EXIT_REFUSED = 2
 """Wrong usage, rejected, not confirmed, or a choice is open."""
+
+
+class RefusedError(KafkaSinkError):
+    """Wrong usage, or an operation that is rejected or not confirmed: the command did nothing."""
 
 
 # --- declaring and printing ----------------------------------------------------------------------
@@ -46,26 +52,29 @@ _STYLES = (
 
 
 def add_command(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    summary: str,
-    description: str,
-    examples: Examples,
+    subparsers: Subparsers, name: str, summary: str, examples: Examples, description: str = ""
 ) -> argparse.ArgumentParser:
-    """Return the parser of one command, with examples at the end of its help."""
+    """Return the parser of one command, with examples at the end of its help.
+
+    description: by default the summary, as a sentence
+    """
+    lines = (f"  # {what}\n  {command}" for what, command in examples)
     return subparsers.add_parser(
         name,
         help=summary,
-        description=description,
-        epilog=examples_text(examples),
+        description=description or f"{summary[0].upper()}{summary[1:]}.",
+        epilog="examples:\n" + "\n".join(lines),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 
-def examples_text(examples: Examples) -> str:
-    """Return the end of a command's help."""
-    lines = (f"  # {what}\n  {command}" for what, command in examples)
-    return "examples:\n" + "\n".join(lines)
+def add_group(
+    subparsers: Subparsers, name: str, summary: str, examples: Examples, description: str
+) -> Subparsers:
+    """Declare a command with subcommands; return where to declare these."""
+    parser = add_command(subparsers, name, summary, examples, description)
+    parser.set_defaults(command=lambda arguments: print_usage(parser))
+    return parser.add_subparsers(title="commands", metavar="COMMAND")
 
 
 def print_usage(parser: argparse.ArgumentParser) -> int:
@@ -142,15 +151,18 @@ def _escaped(text: str) -> str:
     )
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns as wide as their longest text, with unprintable characters escaped."""
-    rows = [[printable(text) for text in row] for row in rows]
-    if sys.stdout.isatty() and _print_rich(columns, rows):
-        return
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of columns that are as wide as their longest text."""
     widths = [max(map(len, texts)) for texts in zip(columns, *rows)]
-    for row in (columns, *rows):
-        cells = (text.ljust(width) for text, width in zip(row, widths))
-        print(_COLUMN_GAP.join(cells).rstrip())
+    padded = ([text.ljust(width) for text, width in zip(row, widths)] for row in (columns, *rows))
+    return [_COLUMN_GAP.join(cells).rstrip() for cells in padded]
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, with unprintable characters escaped."""
+    rows = [[printable(text) for text in row] for row in rows]
+    if not (sys.stdout.isatty() and _print_rich(columns, rows)):
+        print("\n".join(table(columns, rows)))
 
 
 def print_lines(lines: Sequence[str]) -> None:
@@ -174,6 +186,29 @@ def print_lines(lines: Sequence[str]) -> None:
                 console.print(text)
             return
     print("\n".join(lines))
+
+
+def show(arguments: argparse.Namespace, document: Any, lines: Sequence[str]) -> int:
+    """Print ``document`` with ``--json``, otherwise the lines; return the exit code."""
+    if arguments.json:
+        print_json(document)
+    else:
+        print_lines(lines)
+    return EXIT_OK
+
+
+def show_table(
+    arguments: argparse.Namespace,
+    document: Any,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+) -> int:
+    """Print ``document`` with ``--json``, otherwise the table; return the exit code."""
+    if arguments.json:
+        print_json(document)
+    else:
+        print_table(columns, rows)
+    return EXIT_OK
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -266,7 +301,7 @@ _NOT_CONFIRMED = "TOOL-006"
 
 
 def confirmation(
-    arguments: argparse.Namespace, refused: type[KafkaSinkError]
+    arguments: argparse.Namespace, refused: type[KafkaSinkError] = RefusedError
 ) -> Callable[[str], None]:
     """Return a function that asks on the terminal, and raises ``refused`` for a no.
 

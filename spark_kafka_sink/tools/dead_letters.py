@@ -11,28 +11,27 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.text import MOST_SHOWN, printable
 from spark_kafka_sink.tools.command import (
-    EXIT_FAILED,
     EXIT_OK,
-    EXIT_REFUSED,
     Examples,
+    RefusedError,
     add_command,
     add_connection,
+    add_group,
     add_json,
     confirmation,
     connected,
-    examples_text,
     print_json,
     print_lines,
-    print_table,
-    print_usage,
     producer_config,
+    show,
+    show_table,
 )
 
 if TYPE_CHECKING:
     from spark_kafka_sink.client.admin import AdminClient
+    from spark_kafka_sink.tools.command import Subparsers
     from spark_kafka_sink.tools.dead_letter_replay import (
         DeadLetter,
         Group,
@@ -94,30 +93,16 @@ _MAX_NAME_LENGTH = 249
 _MAX_NAMED = 20
 
 
-class RefusedError(KafkaSinkError):
-    """The command did nothing."""
-
-
-def add_dead_letters(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_dead_letters(subparsers: Subparsers) -> None:
     """Declare the command and its subcommands."""
-    parser = subparsers.add_parser(
-        "dead-letters",
-        help="rows that could not be written: count, show, write again",
-        description=_DESCRIPTION,
-        epilog=examples_text((*_EXAMPLES["count"], *_EXAMPLES["show"])),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(command=lambda arguments: print_usage(parser))
-    actions = parser.add_subparsers(title="commands", metavar="COMMAND")
+    summary = "rows that could not be written: count, show, write again"
+    examples = (*_EXAMPLES["count"], *_EXAMPLES["show"])
+    actions = add_group(subparsers, "dead-letters", summary, examples, _DESCRIPTION)
     _add(actions, "count", _count, "the number for each cause and topic")
     shown = _add(actions, "show", _show, "single rows, partition by partition")
     shown.add_argument(
         "--limit", type=_number, default=20, metavar="N", help="the most rows to show; default: 20"
     )
-    _add_replay(actions)
-
-
-def _add_replay(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(actions, "replay", _replay, "write dead letters again, after a repair", _REPLAY)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--to-topic", metavar="T", help="write all rows to this topic")
@@ -141,14 +126,13 @@ def _add_replay(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    run: Run,
-    summary: str,
-    description: str | None = None,
+    actions: Subparsers, name: str, run: Run, summary: str, description: str = ""
 ) -> argparse.ArgumentParser:
-    description = description or f"{summary[0].upper()}{summary[1:]}."
-    parser = add_command(actions, name, summary, description, _EXAMPLES[name])
+    def run_connected(arguments: argparse.Namespace) -> int:
+        with connected(arguments) as admin:
+            return run(arguments, admin)
+
+    parser = add_command(actions, name, summary, _EXAMPLES[name], description)
     add_connection(parser)
     parser.add_argument("--topic", metavar="T", required=True, help="topic of the dead letters")
     parser.add_argument(
@@ -171,7 +155,7 @@ def _add(
         help="first offsets; other partitions from their beginning",
     )
     add_json(parser)
-    parser.set_defaults(command=lambda arguments: _connected(run, arguments))
+    parser.set_defaults(command=run_connected)
     return parser
 
 
@@ -202,18 +186,6 @@ def _offsets(text: str) -> dict[int, int]:
 # --- running ----------------------------------------------------------------------------------
 
 
-def _connected(run: Run, arguments: argparse.Namespace) -> int:
-    try:
-        with connected(arguments) as admin:
-            return run(arguments, admin)
-    except RefusedError as error:
-        print(f"pykafka-sink: {error}", file=sys.stderr)
-        return EXIT_REFUSED
-    except KeyboardInterrupt:
-        print("pykafka-sink: interrupted", file=sys.stderr)
-        return EXIT_FAILED
-
-
 def _opened(
     arguments: argparse.Namespace, admin: AdminClient, asks_for_unknown: bool = False
 ) -> tuple[Topic, LetterFilter]:
@@ -235,33 +207,24 @@ def _opened(
 
 
 def _count(arguments: argparse.Namespace, admin: AdminClient) -> int:
-
     from spark_kafka_sink.tools.dead_letter_replay import CAUSE_HEADER, UNKNOWN_CAUSE, grouped
 
     topic, wanted = _opened(arguments, admin)
     groups = grouped(topic.letters(wanted))
-    if arguments.json:
-        found = [group._asdict() for group in groups]
-        print_json({"count": sum(group.letters for group in groups), "groups": found})
-        return EXIT_OK
+    found = [group._asdict() for group in groups]
+    document = {"count": sum(group.letters for group in groups), "groups": found}
     rows = [
-        (
-            str(group.letters),
-            group.cause,
-            group.topic or "-",
-            str(group.cut),
-            _time(group.first_ms),
-            _time(group.last_ms),
-        )
-        for group in groups
+        (str(letters), cause, topic or "-", str(cut), _time(first_ms), _time(last_ms))
+        for cause, topic, letters, cut, first_ms, last_ms, _ in groups
     ]
-    print_table(("COUNT", "CAUSE", "TOPIC", "CUT OFF", "FIRST", "LAST"), rows)
-    if any(group.cause == UNKNOWN_CAUSE for group in groups):
+    columns = ("COUNT", "CAUSE", "TOPIC", "CUT OFF", "FIRST", "LAST")
+    code = show_table(arguments, document, columns, rows)
+    if not arguments.json and any(group.cause == UNKNOWN_CAUSE for group in groups):
         print(
             f"pykafka-sink: {UNKNOWN_CAUSE}: no {CAUSE_HEADER} header, so perhaps no dead letters",
             file=sys.stderr,
         )
-    return EXIT_OK
+    return code
 
 
 def _show(arguments: argparse.Namespace, admin: AdminClient) -> int:
@@ -294,75 +257,57 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
         )
     replay = _replay_of(arguments)
     topic, wanted = _opened(arguments, admin, asks_for_unknown=True)
-    preview = _ReplayPreview(replay, arguments)
-    not_wanted: Counter[str] = Counter()
-    groups = grouped(preview.counted(topic.letters(wanted, not_wanted)))
+    replayable, left_out, not_wanted = Counter[str](), Counter[str](), Counter[str]()
+    letters = topic.letters(wanted, not_wanted)
+    groups = grouped(_counted(letters, replay, arguments, replayable, left_out))
     _check_destinations(arguments, admin, groups)
-    done = Replayed(Counter(), preview.left_out)
-    if preview.replayable:
-        confirmation(arguments, RefusedError)(preview.question())
+    done = Replayed(Counter(), left_out)
+    if replayable:
+        question = f"Dead letters are written again: {_most_frequent(replayable)}"
+        if left_out:
+            question += f"\nNot written: {_most_frequent(left_out)}"
+        confirmation(arguments)(question)
         done = replay.write(topic.letters(wanted))
     left_out = done.left_out + not_wanted
     next_offsets = ",".join(f"{number}:{end}" for number, end in topic.ends.items())
     command = _next_command(arguments, next_offsets)
-    if arguments.json:
-        document = {"written": done.written, "left_out": left_out}
-        print_json({**document, "from": next_offsets, "next": command})
-        return EXIT_OK
+    document = {"written": done.written, "left_out": left_out}
     lines = [f"{count} written to {name}" for name, count in done.written.items()]
     lines = lines or ["nothing written"]
     lines += [f"{count} not written: {reason}" for reason, count in left_out.most_common()]
-    print_lines([*lines, f"next time: {command}"])
-    return EXIT_OK
+    lines.append(f"next time: {command}")
+    return show(arguments, {**document, "from": next_offsets, "next": command}, lines)
 
 
-class _ReplayPreview:
-    """Counts the dead letters that a replay would write, and those that it would omit.
+def _counted(
+    letters: Iterable[DeadLetter],
+    replay: Replay,
+    arguments: argparse.Namespace,
+    replayable: Counter[str],
+    left_out: Counter[str],
+) -> Iterator[DeadLetter]:
+    """Yield all letters, and count each by cause and destination, or by the reason to omit it."""
+    from spark_kafka_sink.tools.dead_letter_replay import ALL_CAUSES, OTHER_CAUSE
 
-    replayable: by cause and destination; left_out: by reason
-    """
-
-    def __init__(self, replay: Replay, arguments: argparse.Namespace) -> None:
-        self._replay = replay
-        self._to_topic: str | None = arguments.to_topic
-        self._allowed: Sequence[str] = arguments.allowed
-        self.replayable = Counter[str]()
-        self.left_out = Counter[str]()
-
-    def counted(self, letters: Iterable[DeadLetter]) -> Iterator[DeadLetter]:
-        """Yield all letters and count each."""
-        from spark_kafka_sink.tools.dead_letter_replay import ALL_CAUSES, OTHER_CAUSE
-
-        for letter in letters:
-            reason = self._replay.skip_reason(letter)
-            if reason is None:
-                cause = letter.cause if letter.cause in ALL_CAUSES else OTHER_CAUSE
-                # Records may name any number of topics; only a function of the user's reads those.
-                named = letter.topic if letter.topic in self._allowed else None
-                where = self._to_topic or named or "a topic that --mend names"
-                self.replayable[f"{_shown(cause)} to {where}"] += 1
-            else:
-                self.left_out[reason] += 1
-            yield letter
-
-    def question(self) -> str:
-        """Return what the operator confirms: what is written, and what is not and why."""
-        text = f"Dead letters are written again: {_most_frequent(self.replayable)}"
-        if self.left_out:
-            text += f"\nNot written: {_most_frequent(self.left_out)}"
-        return text
+    for letter in letters:
+        reason = replay.skip_reason(letter)
+        if reason is None:
+            cause = letter.cause if letter.cause in ALL_CAUSES else OTHER_CAUSE
+            # Records may name any number of topics; only a function of the user's reads those.
+            named = letter.topic if letter.topic in arguments.allowed else None
+            where = arguments.to_topic or named or "a topic that --mend names"
+            replayable[f"{_shown(cause)} to {where}"] += 1
+        else:
+            left_out[reason] += 1
+        yield letter
 
 
 def _most_frequent(counts: Counter[str]) -> str:
     """Return the most frequent names, and the count of all others: records may have any names."""
     most = counts.most_common(_MAX_NAMED)
     others_count = sum(counts.values()) - sum(count for _, count in most)
-    return "; ".join(
-        [
-            *(f"{count} {name}" for name, count in most),
-            *([f"{others_count} others"] * (others_count > 0)),
-        ]
-    )
+    named = [f"{count} {name}" for name, count in most]
+    return "; ".join(named + [f"{others_count} others"] * (others_count > 0))
 
 
 def _check_destinations(
@@ -381,15 +326,12 @@ def _check_destinations(
             f"repeated, for those that were to go to T. The dead letters say: {said or 'none'}",
             code="DEADLETTER-003",
         )
-    for option, names in (
-        ("--to-topic", [arguments.to_topic]),
-        ("--allow-topic", arguments.allowed),
-    ):
-        for name in filter(None, names):
-            reason = replay_forbidden_reason(admin, name, arguments.timeout_ms)
-            if reason is not None:
-                problem = f"{option}: '{_shown(name)}': {reason}"
-                raise RefusedError(problem, code="DEADLETTER-003")
+    # At most one of the two options is given.
+    option = "--to-topic" if arguments.to_topic else "--allow-topic"
+    for name in filter(None, [arguments.to_topic, *arguments.allowed]):
+        reason = replay_forbidden_reason(admin, name, arguments.timeout_ms)
+        if reason is not None:
+            raise RefusedError(f"{option}: '{_shown(name)}': {reason}", code="DEADLETTER-003")
 
 
 def _replay_of(arguments: argparse.Namespace) -> Replay:

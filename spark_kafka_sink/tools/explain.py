@@ -20,7 +20,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 from importlib.resources import files
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_sink.base.codes import PREFIX
 from spark_kafka_sink.base.errors import (
@@ -34,6 +34,9 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.tools.command import EXIT_OK, add_command, print_table
 
+if TYPE_CHECKING:
+    from spark_kafka_sink.tools.command import Subparsers
+
 AREAS = (
     *("option", "column", "format", "row", "registry", "topic", "connect", "tls", "auth"),
     *("broker", "delivery", "txn", "deadletter", "hook", "metrics", "spark", "job", "tool"),
@@ -44,6 +47,7 @@ AREAS = (
 IN_TRANSACTION = "In a transaction: "
 """Comes before the part of a fix that is for transactions alone."""
 _BROKER = "broker"
+_INDENT = " " * 13
 _LOG = "(log) "
 _CODE = re.compile(r"([A-Z]+)-(\d{3})(?!\d)")
 _LINK = re.compile(r"\[([^\]]+)\]\(([\w-]+)\.md[^)]*\)")
@@ -91,14 +95,8 @@ def _cause(lines: list[str], verify: str) -> Cause:
     messages = tuple(line.strip() for line in lines[1:] if line.startswith("  "))
     fields = dict(line.split(": ", 1) for line in lines[1:] if not line.startswith("  "))
     is_logged = cause.startswith(_LOG)
-    return Cause(
-        code,
-        cause.removeprefix(_LOG),
-        is_logged,
-        messages,
-        fields.pop("fix"),
-        fields.get("verify", verify),
-    )
+    fix, verify = fields["fix"], fields.get("verify", verify)
+    return Cause(code, cause.removeprefix(_LOG), is_logged, messages, fix, verify)
 
 
 def _broker_cause(error: KafkaErrorCode, verify: str) -> Cause:
@@ -117,19 +115,18 @@ def _as_sentence(advice: str) -> str:
     return f"{advice if is_name else advice[0].upper() + advice[1:]}."
 
 
-def add_explain(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_explain(subparsers: Subparsers) -> None:
     """Declare ``explain``."""
-    parser = add_command(
-        subparsers,
-        "explain",
-        "what an error's code means: cause, fix, how to verify",
-        "Print message, cause, fix and how to verify, for codes such as PKS-OPTION-004. "
-        "Without a code, list all codes.",
-        (
-            ("the code at the end of a message", "pykafka-sink explain PKS-OPTION-004"),
-            ("all codes", "pykafka-sink explain"),
-        ),
+    summary = "what an error's code means: cause, fix, how to verify"
+    examples = (
+        ("the code at the end of a message", "pykafka-sink explain PKS-OPTION-004"),
+        ("all codes", "pykafka-sink explain"),
     )
+    text = (
+        "Print message, cause, fix and how to verify, for codes such as PKS-OPTION-004. "
+        "Without a code, list all codes."
+    )
+    parser = add_command(subparsers, "explain", summary, examples, text)
     parser.add_argument(
         "codes", metavar="CODE", nargs="*", help="of an error or a warning; with or without PKS-"
     )
@@ -165,20 +162,15 @@ def _find(text: str, areas: list[Area]) -> Cause:
 
 def _lines(cause: Cause) -> Iterator[str]:
     yield PREFIX + cause.code
-    width = min(shutil.get_terminal_size().columns, 100)
+    width = max(min(shutil.get_terminal_size().columns, 100), 40)
     where = "in the log" if cause.is_logged else "message"
     parts = [(where, one) for one in cause.messages]
     parts += [("cause", cause.cause), ("fix", cause.fix), ("verify", cause.verify)]
     last = ""
     for name, text in parts:
-        shown = textwrap.wrap(
-            _plain(text), max(width, 40), initial_indent=" " * 13, subsequent_indent=" " * 13
-        )
+        # A link names the command that prints the page.
+        plain = _LINK.sub(r"\1 (pykafka-sink docs \2)", text)
+        shown = textwrap.wrap(plain, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
         yield f"  {'' if name == last else name:11}{shown[0].strip()}"
         yield from shown[1:]
         last = name
-
-
-def _plain(markdown: str) -> str:
-    """Return Markdown for a terminal: a link names the command that prints the page."""
-    return _LINK.sub(r"\1 (pykafka-sink docs \2)", markdown)

@@ -10,10 +10,15 @@ import argparse
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.tools.command import EXIT_FAILED, EXIT_OK, Examples, add_command, print_usage
+from spark_kafka_sink.tools.command import EXIT_FAILED, EXIT_OK, Examples, add_command, add_group
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.tools.command import Subparsers
 
 _REPORT = """\
 Make one HTML file from the lines in option metrics.path, which says what was slow, and what to
@@ -29,10 +34,10 @@ _REPORT_EXAMPLES: Examples = (
 )
 
 
-def add_report(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_report(subparsers: Subparsers) -> None:
     """Declare the command and its options."""
     summary = "a page of a file of metrics: what was slow, and what to change"
-    parser = add_command(subparsers, "report", summary, _REPORT, _REPORT_EXAMPLES)
+    parser = add_command(subparsers, "report", summary, _REPORT_EXAMPLES, _REPORT)
     parser.add_argument("metrics", help="the file that option metrics.path names, or its folder")
     parser.add_argument(
         "--output", metavar="FILE", default="report.html", help="default: report.html; - is stdout"
@@ -77,17 +82,10 @@ def _run_report(arguments: argparse.Namespace) -> int:
 def _follow(arguments: argparse.Namespace) -> int:
     from spark_kafka_sink.tools.report_page import FollowedReport, ReportServer
 
-    if os.path.isdir(arguments.metrics):
-        problem = "--follow reads a file that grows, not a folder with a file for each line"
-        raise ConfigError(problem, code="METRICS-001")
+    _check_is_file("--follow", arguments.metrics)
     if not 0 <= arguments.port <= _HIGHEST_PORT:
         problem = f"--port {arguments.port}: must be between 0 and {_HIGHEST_PORT}"
         raise ConfigError(problem, code="OPTION-003")
-    if "://" in arguments.metrics:
-        raise ConfigError(
-            f"--follow reads a file of this machine that grows, not {arguments.metrics}",
-            code="METRICS-001",
-        )
     report = FollowedReport(arguments.metrics, arguments.query)
     try:
         server = ReportServer(report, arguments.port)
@@ -95,13 +93,19 @@ def _follow(arguments: argparse.Namespace) -> int:
         print(f"pykafka-sink: --port {arguments.port}: {error.strerror}", file=sys.stderr)
         return EXIT_FAILED
     print(f"{server.address} (Ctrl-C ends it)", flush=True)
-    try:
+    with server, suppress(KeyboardInterrupt):
         server.serve_forever()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        server.server_close()
     return EXIT_OK
+
+
+def _check_is_file(reader: str, path: str) -> None:
+    problem = ""
+    if os.path.isdir(path):
+        problem = f"{reader} reads a file that grows, not a folder with a file for each line"
+    elif "://" in path:
+        problem = f"{reader} reads a file of this machine that grows, not {path}"
+    if problem:
+        raise ConfigError(problem, code="METRICS-001")
 
 
 # --- top -----------------------------------------------------------------------------------------
@@ -118,10 +122,10 @@ _TOP_EXAMPLES: Examples = (
 )
 
 
-def add_top(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_top(subparsers: Subparsers) -> None:
     """Declare the command and its options."""
     summary = "the latest micro-batches in a terminal, while a query runs"
-    parser = add_command(subparsers, "top", summary, _TOP, _TOP_EXAMPLES)
+    parser = add_command(subparsers, "top", summary, _TOP_EXAMPLES, _TOP)
     parser.add_argument("metrics", help="the file that option metrics.path names")
     parser.add_argument("--query", help="only this streaming query, by its name or id")
     parser.add_argument(
@@ -133,12 +137,7 @@ def add_top(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _run_top(arguments: argparse.Namespace) -> int:
-    if os.path.isdir(arguments.metrics):
-        problem = "top reads a file that grows, not a folder with a file for each line"
-        raise ConfigError(problem, code="METRICS-001")
-    if "://" in arguments.metrics:
-        problem = f"top reads a file of this machine that grows, not {arguments.metrics}"
-        raise ConfigError(problem, code="METRICS-001")
+    _check_is_file("top", arguments.metrics)
     try:
         from spark_kafka_sink.tools.terminal import follow
     except ModuleNotFoundError as error:
@@ -146,10 +145,8 @@ def _run_top(arguments: argparse.Namespace) -> int:
             raise
         print("pykafka-sink: top needs rich: pip install 'pykafka-sink[cli]'", file=sys.stderr)
         return EXIT_FAILED
-    try:
+    with suppress(KeyboardInterrupt):
         follow(arguments.metrics, arguments.query, arguments.once)
-    except KeyboardInterrupt:
-        pass
     return EXIT_OK
 
 
@@ -161,22 +158,16 @@ with log.format=json to the log. `pykafka-sink docs metrics` explains every fiel
 """
 _METRICS_EXAMPLES = (
     ("the JSON Schema of a line", "pykafka-sink metrics schema"),
-    (
-        "for a validator of your choice",
-        "pykafka-sink metrics schema > line.schema.json",
-    ),
+    ("for a validator of your choice", "pykafka-sink metrics schema > line.schema.json"),
 )
 _SCHEMA = "Print the JSON Schema (draft 2020-12) of the lines that this package writes."
 
 
-def add_metrics(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_metrics(subparsers: Subparsers) -> None:
     """Declare the command and its subcommands."""
-    parser = add_command(
-        subparsers, "metrics", "the schema of the JSON line", _METRICS, _METRICS_EXAMPLES
-    )
-    parser.set_defaults(command=lambda arguments: print_usage(parser))
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    schema = add_command(commands, "schema", "print the schema", _SCHEMA, _METRICS_EXAMPLES)
+    summary = "the schema of the JSON line"
+    commands = add_group(subparsers, "metrics", summary, _METRICS_EXAMPLES, _METRICS)
+    schema = add_command(commands, "schema", "print the schema", _METRICS_EXAMPLES, _SCHEMA)
     schema.set_defaults(command=_schema)
 
 

@@ -15,19 +15,21 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.record.compiled.library import check_libraries
 from spark_kafka_sink.tools.command import (
     EXIT_OK,
-    Examples,
     add_command,
     add_json,
     print_json,
-    print_table,
+    show_table,
 )
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.tools.command import Subparsers
 
 
 class _Kind(NamedTuple):
@@ -57,89 +59,62 @@ spark-submit --properties-file $(pykafka-sink conf throughput) \\
       --topic flights --input /data/flights --key dest"""
 
 
-def add_jobs(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_jobs(subparsers: Subparsers) -> None:
     """Declare ``jobs``, the list, and ``job NAME``, the path of one."""
     _add_list(subparsers, JOBS, "the jobs that come with the package, for spark-submit")
-    _add_path(
-        subparsers,
-        JOBS,
-        ("job", "the path of a job, for spark-submit"),
-        (("run a job", _JOB_EXAMPLE),),
-    )
+    summary = "the path of a job, for spark-submit"
+    text, examples = f"Print {summary}.", (("run a job", _JOB_EXAMPLE),)
+    parser = add_command(subparsers, "job", summary, examples, text)
+    parser.add_argument("name", metavar="NAME", help="without .py")
+    parser.set_defaults(command=lambda arguments: _print(path_of(JOBS, arguments.name)))
 
 
-def add_conf(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_conf(subparsers: Subparsers) -> None:
     """Declare ``conf``: the list, or the path of one file."""
-    _add_list(subparsers, CONF, "properties files to start from; with a name, its path", "NAME")
+    _add_list(subparsers, CONF, "properties files to start from; with a name, its path")
 
 
-def add_docs(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_docs(subparsers: Subparsers) -> None:
     """Declare ``docs``: the list, or one of the documents."""
-    _add_list(subparsers, DOCS, "the documents of this version; with a name, its text", "NAME")
+    _add_list(subparsers, DOCS, "the documents of this version; with a name, its text")
 
 
-def _add_list(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
-    kind: _Kind,
-    summary: str,
-    name_metavar: str | None = None,
-) -> None:
+def _add_list(subparsers: Subparsers, kind: _Kind, summary: str) -> None:
     command = f"pykafka-sink {kind.folder}"
     examples = [("all of them", command), ("their folder", f"{command} --where")]
-    is_text = kind is DOCS
-    if is_text:
+    if kind is DOCS:
         examples.append(("read one", f"{command} {kind.example}"))
         examples.append(("its path", f"{command} {kind.example} --where"))
-    elif name_metavar is not None:
+    elif kind is CONF:
         examples.append(("the path of one", f"{command} {kind.example}"))
-    parser = add_command(
-        subparsers, kind.folder, summary, f"{summary[0].upper()}{summary[1:]}.", examples
-    )
-    if name_metavar is not None:
-        what = "print the text of this" if is_text else "print the path of this"
-        parser.add_argument("name", metavar=name_metavar, nargs="?", help=what)
-    else:
+    parser = add_command(subparsers, kind.folder, summary, examples)
+    if kind is JOBS:
         parser.set_defaults(name=None)
-    where = "print the path instead" if is_text else "print only the folder"
+    else:
+        what = "print the text of this" if kind is DOCS else "print the path of this"
+        parser.add_argument("name", metavar="NAME", nargs="?", help=what)
+    where = "print the path instead" if kind is DOCS else "print only the folder"
     parser.add_argument("--where", action="store_true", help=where)
     add_json(parser)
     parser.set_defaults(command=lambda arguments: _run_list(kind, arguments))
 
 
-def _add_path(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
-    kind: _Kind,
-    name_and_summary: tuple[str, str],
-    examples: Examples,
-) -> None:
-    name, summary = name_and_summary
-    description = f"Print {summary}."
-    parser = add_command(subparsers, name, summary, description, examples)
-    parser.add_argument("name", metavar="NAME", help="without .py")
-    parser.set_defaults(command=lambda arguments: _print_path(kind, arguments.name))
-
-
 def _run_list(kind: _Kind, arguments: argparse.Namespace) -> int:
     if arguments.name is not None:
-        if kind is not DOCS or arguments.where:
-            return _print_path(kind, arguments.name)
-        print(path_of(kind, arguments.name).read_text("utf-8"), end="")
-        return EXIT_OK
+        path = path_of(kind, arguments.name)
+        is_text = kind is DOCS and not arguments.where
+        return _print(path.read_text("utf-8"), end="") if is_text else _print(path)
     if arguments.where:
-        print(folder_of(kind))
-        return EXIT_OK
+        return _print(folder_of(kind))
     rows = [(name, path_of(kind, name)) for name in names(kind)]
     described = [(name, kind.summary(path.read_text("utf-8")), str(path)) for name, path in rows]
-    if arguments.json:
-        keys = ("name", "summary", "path")
-        print_json({kind.folder: [dict(zip(keys, row)) for row in described]})
-    else:
-        print_table(("NAME", "WHAT IT IS"), [row[:2] for row in described])
-    return EXIT_OK
+    documents = [dict(zip(("name", "summary", "path"), row)) for row in described]
+    columns = ("NAME", "WHAT IT IS")
+    return show_table(arguments, {kind.folder: documents}, columns, [row[:2] for row in described])
 
 
-def _print_path(kind: _Kind, name: str) -> int:
-    print(path_of(kind, name))
+def _print(what: object, end: str = "\n") -> int:
+    print(what, end=end)
     return EXIT_OK
 
 
@@ -195,10 +170,7 @@ aarch64.
 """
 _PACKAGE_EXAMPLES = (
     ("the file", "pykafka-sink package --output sink.zip"),
-    (
-        "and a job with it, which calls register",
-        "spark-submit --py-files sink.zip my_job.py",
-    ),
+    ("and a job with it, which calls register", "spark-submit --py-files sink.zip my_job.py"),
     ("with Spark Connect", 'spark.addArtifacts("sink.zip", pyfile=True)  # then register(spark)'),
 )
 # Only a checkout has the sources of the kernels.
@@ -209,10 +181,10 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o644 << 16
 
 
-def add_package(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_package(subparsers: Subparsers) -> None:
     """Declare the command and its options."""
     summary = "the sink's own modules as a zip file, for --py-files"
-    parser = add_command(subparsers, "package", summary, _PACKAGE, _PACKAGE_EXAMPLES)
+    parser = add_command(subparsers, "package", summary, _PACKAGE_EXAMPLES, _PACKAGE)
     parser.add_argument(
         "--output", metavar="FILE", required=True, help="the zip file to write, or to replace"
     )

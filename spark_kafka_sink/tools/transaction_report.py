@@ -5,9 +5,10 @@ Times are ms since 1970 in UTC; ages use the clock of this machine, not of the b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from spark_kafka_sink.tools.command import table
 from spark_kafka_sink.transactions.inspection import (
     PrefixDescription,
     PrefixOverview,
@@ -53,16 +54,8 @@ def _owner(overview: PrefixOverview) -> str:
 def _transactions(transactions: Sequence[TransactionDetails], now_ms: int) -> list[str]:
     if not transactions:
         return ["No open transactions."]
-    header = [
-        "TRANSACTIONAL ID",
-        "STATE",
-        "SINCE",
-        "AGE",
-        "TIMEOUT",
-        "PRODUCER ID",
-        "EPOCH",
-        "PARTITIONS",
-    ]
+    header = ["TRANSACTIONAL ID", "STATE", "SINCE", "AGE", "TIMEOUT"]
+    header += ["PRODUCER ID", "EPOCH", "PARTITIONS"]
     rows = [
         [
             t.transactional_id,
@@ -93,14 +86,8 @@ def description_lines(described: PrefixDescription, log_topic: str, now_ms: int)
     if described.parts:
         header = ["TRANSACTIONAL ID", "SPARK PARTITION", "RECORDS", "RECORDED", "NOW"]
         rows = [
-            [
-                p.transaction.transactional_id,
-                str(p.transaction.partition_id),
-                str(p.transaction.records),
-                p.recorded,
-                p.now,
-            ]
-            for p in described.parts
+            [t.transactional_id, str(t.partition_id), str(t.records), recorded, now]
+            for t, recorded, now in described.parts
         ]
         lines += ["", "Transactions of the unit", *table(header, rows)]
     lines += ["", "Open transactions", *_transactions(overview.transactions, now_ms)]
@@ -130,17 +117,8 @@ def _decision_lines(decision: Decision, prefix: str, now_ms: int) -> list[str]:
 def _positions(positions: Sequence[ReadPosition], now_ms: int) -> list[str]:
     if not positions:
         return ["No partitions to tell of; --topic names more."]
-    header = [
-        "PARTITION",
-        "LAST STABLE OFFSET",
-        "HIGH WATERMARK",
-        "WAITING",
-        "HELD BACK BY",
-        "PRODUCER ID",
-        "EPOCH",
-        "FROM OFFSET",
-        "LAST WRITE",
-    ]
+    header = ["PARTITION", "LAST STABLE OFFSET", "HIGH WATERMARK", "WAITING", "HELD BACK BY"]
+    header += ["PRODUCER ID", "EPOCH", "FROM OFFSET", "LAST WRITE"]
     rows = [row for position in positions for row in _position_rows(position, now_ms)]
     return table(header, rows)
 
@@ -155,31 +133,13 @@ def _position_rows(position: ReadPosition, now_ms: int) -> list[list[str]]:
     if not position.producers:
         return [[*row, "nobody", *[_NONE] * 4]]
     rows = []
-    for index, producer in enumerate(position.producers):
+    for producer in position.producers:
         name = producer.transactional_id or "no coordinator knows it: a hanging transaction"
-        age = _NONE
-        if producer.last_write_ms >= 0:
-            age = f"{format_duration(now_ms - producer.last_write_ms)} ago"
+        written_ms = producer.last_write_ms
+        age = f"{format_duration(now_ms - written_ms)} ago" if written_ms >= 0 else _NONE
         numbers = (producer.producer_id, producer.producer_epoch, producer.first_offset)
-        rows.append(
-            [
-                *(row if index == 0 else [""] * 4),
-                name if index == 0 else f"then {name}",
-                *(str(number) for number in numbers),
-                age,
-            ]
-        )
-    return rows
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return columns of equal width, two spaces apart, without trailing spaces."""
-    lines = [header, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths)).rstrip()
-        for line in lines
-    ]
+        rows.append([*row, name, *map(str, numbers), age])
+    return [rows[0], *([*[""] * 4, f"then {other[4]}", *other[5:]] for other in rows[1:])]
 
 
 def _time_and_age(timestamp_ms: int, now_ms: int) -> str:

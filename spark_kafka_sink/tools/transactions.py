@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.tools.command import (
     EXIT_FAILED,
     EXIT_OK,
@@ -18,20 +18,20 @@ from spark_kafka_sink.tools.command import (
     Examples,
     add_command,
     add_connection,
+    add_group,
     add_json,
     confirmation,
     connected,
-    examples_text,
-    print_json,
-    print_lines,
-    print_usage,
+    show,
 )
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.tools.command import Subparsers
     from spark_kafka_sink.transactions.client import TransactionClient
     from spark_kafka_sink.transactions.operations import Confirm, Operations, Result
 
 Run = Callable[[argparse.Namespace, "TransactionClient"], int]
+Repair = Callable[["Operations", argparse.Namespace, "Confirm"], "Result"]
 
 _LOG_TOPIC = "pykafka-sink-transactions"
 
@@ -44,49 +44,47 @@ under the prefix, and ask before they change anything. In a script, --yes is the
 exit codes: 0 done, or nothing to do; 1 failed, message on stderr; 2 rejected, not confirmed, or a
 choice is open, which the message names
 """
+_COMMAND = "pykafka-sink transactions"
 _SERVER = "--bootstrap-server broker:9092"
 _EXAMPLES: dict[str, Examples] = {
     "list": (
-        ("all open and decided transactions", f"pykafka-sink transactions list {_SERVER}"),
-        ("for a monitor", f"pykafka-sink transactions list {_SERVER} --json"),
+        ("all open and decided transactions", f"{_COMMAND} list {_SERVER}"),
+        ("for a monitor", f"{_COMMAND} list {_SERVER} --json"),
         (
             "a cluster with TLS and passwords",
-            f"pykafka-sink transactions list {_SERVER} --command-config client.properties",
+            f"{_COMMAND} list {_SERVER} --command-config client.properties",
         ),
     ),
     "describe": (
         (
             "a query, and what holds back readers of its topic",
-            f"pykafka-sink transactions describe {_SERVER} --prefix events --topic flights",
+            f"{_COMMAND} describe {_SERVER} --prefix events --topic flights",
         ),
     ),
     "resolve": (
         (
             "what is known, and which choice is open",
-            f"pykafka-sink transactions resolve {_SERVER} --prefix events",
+            f"{_COMMAND} resolve {_SERVER} --prefix events",
         ),
         (
             "drop a replay",
-            f"pykafka-sink transactions resolve {_SERVER} --prefix events --as-written",
+            f"{_COMMAND} resolve {_SERVER} --prefix events --as-written",
         ),
     ),
     "abort": (
-        (
-            "all open transactions of a prefix",
-            f"pykafka-sink transactions abort {_SERVER} --prefix events",
-        ),
+        ("all open transactions of a prefix", f"{_COMMAND} abort {_SERVER} --prefix events"),
     ),
     "rebind": (
         (
             "a checkpoint that has a new name",
-            f"pykafka-sink transactions rebind {_SERVER} --prefix events "
+            f"{_COMMAND} rebind {_SERVER} --prefix events "
             "--checkpoint s3a://lake/checkpoints/events",
         ),
     ),
     "release": (
         (
             "a query whose checkpoint was deleted",
-            f"pykafka-sink transactions release {_SERVER} --prefix events",
+            f"{_COMMAND} release {_SERVER} --prefix events",
         ),
     ),
 }
@@ -102,24 +100,12 @@ decides about the replay of this micro-batch only.
 """
 
 
-def add_transactions(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_transactions(subparsers: Subparsers) -> None:
     """Declare the command and its subcommands."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = subparsers.add_parser(
-        "transactions",
-        help="exactly-once: what is open, decided, blocking readers; repairs",
-        description=_DESCRIPTION,
-        epilog=examples_text((*_EXAMPLES["list"], *_EXAMPLES["describe"])),
-        formatter_class=raw,
-    )
-    parser.set_defaults(command=lambda arguments: print_usage(parser))
-    actions = parser.add_subparsers(title="commands", metavar="COMMAND")
-    _add_looks(actions)
-    _add_resolve(actions)
-    _add_other_repairs(actions)
+    summary = "exactly-once: what is open, decided, blocking readers; repairs"
+    examples = (*_EXAMPLES["list"], *_EXAMPLES["describe"])
+    actions = add_group(subparsers, "transactions", summary, examples, _DESCRIPTION)
 
-
-def _add_looks(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     shown = _add(actions, "list", _list, "records and open transactions of all prefixes, or of one")
     shown.add_argument("--prefix", metavar="P", help="transactional.id.prefix; default: all")
 
@@ -134,10 +120,7 @@ def _add_looks(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="show all partitions of this topic, too; may be repeated",
     )
 
-
-def _add_resolve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    shown = _add(actions, "resolve", _resolve, "finish what was decided", _RESOLVE)
-    _add_prefix(shown)
+    shown = _add_repair(actions, "resolve", _resolve, "finish what was decided", _RESOLVE)
     choice = shown.add_mutually_exclusive_group()
     choice.add_argument(
         "--as-written",
@@ -151,17 +134,20 @@ def _add_resolve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     _add_yes(shown)
 
-
-def _add_other_repairs(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    shown = _add(
-        actions, "abort", _abort, "abort the tasks' open transactions that are not decided"
+    summary = "abort the tasks' open transactions that are not decided"
+    shown = _add_repair(
+        actions,
+        "abort",
+        lambda of, arguments, ask: of.abort(arguments.transactional_id, ask),
+        summary,
     )
-    _add_prefix(shown)
     shown.add_argument("--transactional-id", metavar="ID", help="only this transactional id")
     _add_yes(shown)
 
-    shown = _add(actions, "rebind", _rebind, "give a prefix the new location of its checkpoint")
-    _add_prefix(shown)
+    summary = "give a prefix the new location of its checkpoint"
+    shown = _add_repair(
+        actions, "rebind", lambda of, arguments, ask: of.rebind(arguments.checkpoint, ask), summary
+    )
     shown.add_argument(
         "--checkpoint",
         metavar="LOCATION",
@@ -170,25 +156,14 @@ def _add_other_repairs(actions: argparse._SubParsersAction[argparse.ArgumentPars
     )
     _add_yes(shown)
 
-    shown = _add(
-        actions,
-        "release",
-        _release,
-        "forget a prefix whose query is gone or starts again from nothing",
-    )
-    _add_prefix(shown)
-    _add_yes(shown)
+    summary = "forget a prefix whose query is gone or starts again from nothing"
+    _add_yes(_add_repair(actions, "release", lambda of, _, ask: of.release(ask), summary))
 
 
 def _add(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    run: Run,
-    summary: str,
-    description: str | None = None,
+    actions: Subparsers, name: str, run: Run, summary: str, description: str = ""
 ) -> argparse.ArgumentParser:
-    description = description or f"{summary[0].upper()}{summary[1:]}."
-    parser = add_command(actions, name, summary, description, _EXAMPLES[name])
+    parser = add_command(actions, name, summary, _EXAMPLES[name], description)
     add_connection(parser)
     parser.add_argument(
         "--log-topic",
@@ -209,15 +184,36 @@ def _add_yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do it without asking")
 
 
+def _add_repair(
+    actions: Subparsers, name: str, repair: Repair, summary: str, description: str = ""
+) -> argparse.ArgumentParser:
+    def run(arguments: argparse.Namespace, client: TransactionClient) -> int:
+        from spark_kafka_sink.tools.transaction_report import result_document
+        from spark_kafka_sink.transactions.operations import Operations, RefusedError
+
+        confirm = confirmation(arguments, RefusedError)
+        log_topic, prefix = arguments.log_topic, arguments.prefix
+        operations = Operations(client, log_topic, prefix, SystemClock(), arguments.timeout_ms)
+        result = repair(operations, arguments, confirm)
+        lines = [*result.message.split("\n"), *(f"aborted {name}" for name in result.aborted)]
+        show(arguments, result_document(prefix, result), lines)
+        return EXIT_REFUSED if result.needs_choice else EXIT_OK
+
+    parser = _add(actions, name, run, summary, description)
+    _add_prefix(parser)
+    return parser
+
+
 # --- running -----------------------------------------------------------------------------------
 
 
 def _connected(run: Run, arguments: argparse.Namespace) -> int:
+    from spark_kafka_sink.transactions.client import TransactionClient
     from spark_kafka_sink.transactions.operations import RefusedError
 
     try:
-        with _client(arguments) as client:
-            return run(arguments, client)
+        with connected(arguments) as admin:
+            return run(arguments, TransactionClient(admin))
     except RefusedError as error:
         print(f"pykafka-sink: {error}", file=sys.stderr)
         return EXIT_REFUSED
@@ -226,91 +222,33 @@ def _connected(run: Run, arguments: argparse.Namespace) -> int:
         return EXIT_FAILED
 
 
-@contextmanager
-def _client(arguments: argparse.Namespace) -> Iterator[TransactionClient]:
-    from spark_kafka_sink.transactions.client import TransactionClient
-
-    with connected(arguments) as admin:
-        yield TransactionClient(admin)
-
-
 def _list(arguments: argparse.Namespace, client: TransactionClient) -> int:
-    from spark_kafka_sink.base.clock import SystemClock
     from spark_kafka_sink.tools import transaction_report
     from spark_kafka_sink.transactions.inspection import Inspection
 
     inspection = Inspection(client, arguments.log_topic, arguments.timeout_ms)
     found = inspection.overview(arguments.prefix)
     now_ms = SystemClock().timestamp_ms()
-    if arguments.json:
-        print_json(
-            {"prefixes": [transaction_report.overview_document(one, now_ms) for one in found]}
-        )
-    else:
-        print_lines(transaction_report.overview_lines(found, arguments.log_topic, now_ms))
-    return EXIT_OK
+    document = {"prefixes": [transaction_report.overview_document(one, now_ms) for one in found]}
+    lines = transaction_report.overview_lines(found, arguments.log_topic, now_ms)
+    return show(arguments, document, lines)
 
 
 def _describe(arguments: argparse.Namespace, client: TransactionClient) -> int:
-    from spark_kafka_sink.base.clock import SystemClock
     from spark_kafka_sink.tools import transaction_report
     from spark_kafka_sink.transactions.inspection import Inspection
 
     inspection = Inspection(client, arguments.log_topic, arguments.timeout_ms)
-    described = inspection.describe(arguments.prefix, arguments.topics)
+    found = inspection.describe(arguments.prefix, arguments.topics)
     now_ms = SystemClock().timestamp_ms()
-    if arguments.json:
-        print_json(transaction_report.description_document(described, now_ms))
-    else:
-        print_lines(transaction_report.description_lines(described, arguments.log_topic, now_ms))
-    return EXIT_OK
+    lines = transaction_report.description_lines(found, arguments.log_topic, now_ms)
+    return show(arguments, transaction_report.description_document(found, now_ms), lines)
 
 
-def _operations(arguments: argparse.Namespace, client: TransactionClient) -> Operations:
-    from spark_kafka_sink.base.clock import SystemClock
-    from spark_kafka_sink.transactions.operations import Operations
-
-    return Operations(
-        client, arguments.log_topic, arguments.prefix, SystemClock(), arguments.timeout_ms
-    )
-
-
-def _resolve(arguments: argparse.Namespace, client: TransactionClient) -> int:
+def _resolve(of: Operations, arguments: argparse.Namespace, confirm: Confirm) -> Result:
     from spark_kafka_sink.transactions.operations import Choice
 
     choice = None
     if arguments.as_written or arguments.as_not_written:
         choice = Choice.AS_WRITTEN if arguments.as_written else Choice.AS_NOT_WRITTEN
-    confirm = _confirmation(arguments)
-    return _finish(arguments, _operations(arguments, client).resolve(choice, confirm))
-
-
-def _abort(arguments: argparse.Namespace, client: TransactionClient) -> int:
-    operations, confirm = _operations(arguments, client), _confirmation(arguments)
-    return _finish(arguments, operations.abort(arguments.transactional_id, confirm))
-
-
-def _rebind(arguments: argparse.Namespace, client: TransactionClient) -> int:
-    operations, confirm = _operations(arguments, client), _confirmation(arguments)
-    return _finish(arguments, operations.rebind(arguments.checkpoint, confirm))
-
-
-def _release(arguments: argparse.Namespace, client: TransactionClient) -> int:
-    operations, confirm = _operations(arguments, client), _confirmation(arguments)
-    return _finish(arguments, operations.release(confirm))
-
-
-def _confirmation(arguments: argparse.Namespace) -> Confirm:
-    from spark_kafka_sink.transactions.operations import RefusedError
-
-    return confirmation(arguments, RefusedError)
-
-
-def _finish(arguments: argparse.Namespace, result: Result) -> int:
-    from spark_kafka_sink.tools import transaction_report
-
-    if arguments.json:
-        print_json(transaction_report.result_document(arguments.prefix, result))
-    else:
-        print_lines([*result.message.split("\n"), *(f"aborted {name}" for name in result.aborted)])
-    return EXIT_REFUSED if result.needs_choice else EXIT_OK
+    return of.resolve(choice, confirm)

@@ -35,10 +35,10 @@ def operated(monkeypatch):
     made = Operated()
 
     @contextmanager
-    def client(arguments):
-        yield made.client
+    def connected(arguments):
+        yield made.client.admin
 
-    monkeypatch.setattr(transactions_cli, "_client", client)
+    monkeypatch.setattr(transactions_cli, "connected", connected)
     return made
 
 
