@@ -144,7 +144,9 @@ def points(columns: dict[str, Values]) -> Series:
         "until_ms": columns["time_ms"][ends - 1],
         **_rates(columns, at),
         **_parts(columns, at),
-        **_latencies(columns, at),
+        "p50_ms": at.median(columns["p50_ms"]),
+        "p99_ms": at.most(columns["p99_ms"]),
+        "max_ms": at.most(columns["request_latency_max_ms"]),
         "rate": _ratio(at.sum(columns["compressed_bytes"]), at.sum(columns["uncompressed_bytes"])),
         "retries": at.sum(columns["record_retries"]),
         "throttle_ms": at.sum(columns["throttle_time_ms"]) + at.sum(columns["throttle_left_ms"]),
@@ -156,27 +158,23 @@ def points(columns: dict[str, Values]) -> Series:
     return {name: [_short(value) for value in values] for name, values in found.items()}
 
 
-class _PointReducer:
-    """Reduces columns to points."""
+class _PointReducer(NamedTuple):
+    """Reduces columns to points. starts, ends: numbers of the lines of each point"""
 
-    def __init__(self, starts: Any, ends: Any) -> None:
-        self._starts = starts
-        self._ends = ends
+    starts: Any
+    ends: Any
 
-    def sum(self, values: Values) -> Values:
-        found: Values = np.add.reduceat(np.nan_to_num(values), self._starts)
-        return found
+    def sum(self, values: Values) -> Any:
+        return np.add.reduceat(np.nan_to_num(values), self.starts)
 
-    def least(self, values: Values) -> Values:
-        found: Values = np.fmin.reduceat(values, self._starts)
-        return found
+    def least(self, values: Values) -> Any:
+        return np.fmin.reduceat(values, self.starts)
 
-    def most(self, values: Values) -> Values:
-        found: Values = np.fmax.reduceat(values, self._starts)
-        return found
+    def most(self, values: Values) -> Any:
+        return np.fmax.reduceat(values, self.starts)
 
     def median(self, values: Values) -> Values:
-        each = (values[start:end] for start, end in zip(self._starts, self._ends))
+        each = (values[start:end] for start, end in zip(self.starts, self.ends))
         return np.array(list(map(_median, each)))
 
     def mean(self, values: Values) -> Values:
@@ -188,19 +186,12 @@ def _median(values: Values) -> float:
     return float(np.median(known)) if len(known) else np.nan
 
 
-def _durations_ms(columns: dict[str, Values]) -> Values:
-    driver_ms = np.nan_to_num(columns["commit_ms"]) + np.nan_to_num(columns["planning_ms"])
-    durations_ms: Values = columns["elapsed_ms"] + driver_ms
-    return durations_ms
-
-
 def _rates(columns: dict[str, Values], at: _PointReducer) -> dict[str, Values]:
-    took_s = _durations_ms(columns) / 1000
+    driver_ms = np.nan_to_num(columns["commit_ms"]) + np.nan_to_num(columns["planning_ms"])
+    took_s = (columns["elapsed_ms"] + driver_ms) / 1000
     found = {"seconds": at.mean(took_s), "slowest_s": at.most(took_s)}
-    for name, column in (
-        ("records_per_s", "records_acknowledged"),
-        ("bytes_per_s", "compressed_bytes"),
-    ):
+    rates = {"records_per_s": "records_acknowledged", "bytes_per_s": "compressed_bytes"}
+    for name, column in rates.items():
         known = np.where(np.isnan(took_s), np.nan, columns[column])
         found[name] = _ratio(at.sum(known), at.sum(took_s))
         of_each = _ratio(columns[column], took_s)
@@ -219,14 +210,6 @@ def _parts(columns: dict[str, Values], at: _PointReducer) -> dict[str, Values]:
     divided += [columns[name] / 1000 for name in ("commit_ms", "planning_ms")]
     lines = at.sum(np.ones(len(seconds)))
     return {f"part_{number}": at.sum(each) / lines for number, each in enumerate(divided)}
-
-
-def _latencies(columns: dict[str, Values], at: _PointReducer) -> dict[str, Values]:
-    return {
-        "p50_ms": at.median(columns["p50_ms"]),
-        "p99_ms": at.most(columns["p99_ms"]),
-        "max_ms": at.most(columns["request_latency_max_ms"]),
-    }
 
 
 def _ratio(values: Values, by: Values) -> Values:
@@ -254,9 +237,11 @@ _NOTHING = "Nothing stands out: no trouble, and no part that takes far more than
 
 def advice_section(found: Sequence[Finding], lines: int) -> Html:
     """Return what to change: the main cause, and the others."""
+    if not found:
+        return Html(f"<p>{_NOTHING}</p>")
     of_what = "the batch" if lines == 1 else f"all {count(lines)} batches together"
     intro = f"<p>Of {of_what}; each of the slowest and latest ones has its own words below.</p>"
-    return Html(f"{intro}{_main_cause(found)}" if found else f"<p>{_NOTHING}</p>")
+    return Html(intro + _main_cause(found))
 
 
 def outliers_section(aggregate: LineAggregate, median_ms: float) -> Html:
@@ -304,6 +289,7 @@ def summary_section(aggregate: LineAggregate, total: Line, span: tuple[float, fl
     sent, before = metrics.get("compressed_bytes") or 0.0, metrics.get("uncompressed_bytes") or 0.0
     seconds = batch_duration_ms(total) / 1000
     records = float(total.get("records_acknowledged") or 0)
+    letters = [total["dead_letters"]] if "dead_letters" in total else []
     rows = [
         ("micro-batches and jobs", count(aggregate.lines)),
         ("aborted", count(aggregate.aborted)),
@@ -312,19 +298,13 @@ def summary_section(aggregate: LineAggregate, total: Line, span: tuple[float, fl
         ("sent", size(sent)),
         ("after compression", percent(sent / before) if before else "–"),
         ("records sent again", count(metrics.get("record_retries") or 0)),
-        *_dead_letters(total),
+        *(("dead letters", count(sum(each.values()))) for each in letters),
         ("pauses for quotas, of all tasks", duration(metrics.get("throttle_time_ms") or 0)),
         ("first line, UTC", moment(span[0])),
         ("last line, UTC", moment(span[1])),
     ]
     items = "".join(f"<div><dt>{escape(n)}</dt><dd>{escape(v)}</dd></div>" for n, v in rows)
     return Html(f"<dl class='figures'>{items}</dl>")
-
-
-def _dead_letters(total: Line) -> list[tuple[str, str]]:
-    """Return the number of dead letters if the lines have it."""
-    counts = total.get("dead_letters")
-    return [] if counts is None else [("dead letters", count(sum(counts.values())))]
 
 
 def batches_table(name: str, caption: str, lines: Iterable[Line]) -> Html:
@@ -476,21 +456,18 @@ def _map_row(where: tuple[str, str], columns: Sequence[Step], share: float, numb
     return f"<tr><th scope='row'>{name}</th><td>{100 * share:.1f} %</td>{''.join(cells)}</tr>"
 
 
-def settings_section(aggregate: LineAggregate, line: Line) -> Html:
-    """Return the settings of the last line, and earlier changes."""
-    changed = aggregate.changes
-    return Html(settings_table(line) + (changes_table(changed) if changed else ""))
-
-
 def settings_table(line: Line) -> Html:
     """Return the options in force, and related sizes."""
     metrics = line.get("metrics") or {}
     tasks = float(line.get("tasks") or 0)
     with_rows = float((line.get("tasks_summary") or {}).get("with_rows") or tasks)
+    # Lines of older versions have no settings.
+    guarantee = "exactly-once" if "transactions" in line else "at-least-once"
+    settings = line.get("settings") or {"delivery.guarantee": guarantee}
     rows = [
         ("pykafka-sink", str(line.get("sink_version", "")), ""),
         ("kafka.client.id", str(line.get("client_id", "")), "with which brokers tell quotas apart"),
-        *((name, str(value), _NOTES.get(name, "")) for name, value in _settings(line)),
+        *((name, str(value), _NOTES.get(name, "")) for name, value in settings.items()),
         ("largest record batch", size(metrics.get("batch_size_max") or 0), "as it was sent"),
         ("largest record", size(metrics.get("record_size_max") or 0), "before compression"),
         ("tasks of the last batch", count(tasks), f"{count(with_rows)} with rows"),
@@ -502,34 +479,19 @@ def settings_table(line: Line) -> Html:
 _NOTES = {"kafka.buffer.memory": "bytes, of each task", "kafka.batch.size": "bytes"}
 
 
-def _settings(line: Line) -> Iterable[tuple[str, str]]:
-    """Return the settings of a line; lines of older versions have none."""
-    settings = line.get("settings") or {"delivery.guarantee": _guarantee(line)}
-    return settings.items()
-
-
-def _guarantee(line: Line) -> str:
-    return "exactly-once" if "transactions" in line else "at-least-once"
-
-
 def changes_table(changes: Iterable[Change]) -> Html:
-    """Return the changes, the latest first."""
+    """Return the changes, the latest first; nothing without any."""
     rows: list[list[Value]] = [
         [
             _batch_cell(change.batch_id),
             Cell(moment(change.time_ms), change.time_ms),
             change.name,
-            _or_none(change.before),
-            _or_none(change.after),
+            *("–" if value is None else value for value in (change.before, change.after)),
         ]
         for change in reversed(list(changes))
     ]
     columns = ("from batch", "written, UTC", "what", "was", "is")
-    return table("changes", "Settings that have changed", columns, rows)
-
-
-def _or_none(value: str | None) -> str:
-    return "–" if value is None else value
+    return table("changes", "Settings that have changed", columns, rows) if rows else Html("")
 
 
 # --- the page ------------------------------------------------------------------------------------
@@ -559,18 +521,20 @@ def render(aggregate: LineAggregate, version: int | None = None) -> str:
     columns = aggregate.columns()
     title = _title(aggregate)
     follow = "" if version is None else f' data-version="{version}"'
+    # The address in the library's first line is in the licence, with the author.
+    plotting = _asset("uPlot.iife.min.js").split("\n", 1)[1]
     body = _body(aggregate, columns) if aggregate.lines else "<p>There is no line yet.</p>"
     return (
         f'<!DOCTYPE html>\n<html lang="en"{follow}>\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escape(title)}</title>\n{_licence()}"
+        f"<title>{escape(title)}</title>\n<!-- Charts: uPlot\n{_asset('uPlot.LICENSE')}-->\n"
         f"<style>{_asset('uPlot.min.css')}\n{_asset('page.css')}</style>\n</head>\n<body>\n"
         f"<header><h1>{escape(title)}</h1><p id='state' role='status'></p></header>\n"
         f"<main id='main'>\n{body}</main>\n"
         f"<footer><p>pykafka-sink {__version__}. {escape(_about(aggregate))}</p></footer>\n"
-        f"<script>{_plotting()}</script>\n<script>{_asset('page.js')}</script>\n</body>\n</html>\n"
+        f"<script>{plotting}</script>\n<script>{_asset('page.js')}</script>\n</body>\n</html>\n"
     )
 
 
@@ -587,33 +551,20 @@ def _body(aggregate: LineAggregate, columns: dict[str, Any]) -> str:
     span = (float(np.nanmin(times)), float(np.nanmax(times)))
     charts = "".join(_figure(*chart) for chart in _CHARTS)
     slowest = [line for _, line in aggregate.slowest()]
+    longest = f"The {len(slowest)} that took longest" if len(slowest) > 1 else "The only one"
     last = min(MOST_LATEST, aggregate.lines)
     kept = f"The last {last} micro-batches and jobs" if last > 1 else "The only one"
+    advice = advice_section(overall_findings(total, aggregate.causes), aggregate.lines)
     parts = (
-        _section(
-            "advice",
-            "What to change",
-            Html(
-                advice_section(overall_findings(total, aggregate.causes), aggregate.lines)
-                + outliers_section(aggregate, median_ms)
-            ),
-        ),
+        _section("advice", "What to change", advice + outliers_section(aggregate, median_ms)),
         _section("summary", "In figures", summary_section(aggregate, total, span)),
-        _section("charts", "Over time", Html(_CHARTS_HELP + charts)),
-        _section(
-            "slow",
-            "Slowest batches",
-            batches_table(
-                "slowest",
-                f"The {len(slowest)} that took longest" if len(slowest) > 1 else "The only one",
-                slowest,
-            ),
-        ),
+        _section("charts", "Over time", _CHARTS_HELP + charts),
+        _section("slow", "Slowest batches", batches_table("slowest", longest, slowest)),
         _section("skew", "Partitions", heat_map(aggregate)),
         _section("nodes", "Brokers", brokers_table(total)),
         _section("slow-tasks", "Slowest tasks", tasks_table(total)),
         _section("last", "Latest batches", batches_table("latest", kept, latest)),
-        _section("set", "Settings", settings_section(aggregate, latest[0])),
+        _section("set", "Settings", settings_table(latest[0]) + changes_table(aggregate.changes)),
         f"<script type='application/json' id='data'>{_data(columns)}</script>\n",
     )
     return "".join(parts)
@@ -658,15 +609,6 @@ def _about(aggregate: LineAggregate) -> str:
 
 def _asset(name: str) -> str:
     return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
-
-
-def _plotting() -> str:
-    """Return the library without its first line: its address is in the licence, with the author."""
-    return _asset("uPlot.iife.min.js").split("\n", 1)[1]
-
-
-def _licence() -> str:
-    return f"<!-- Charts: uPlot\n{_asset('uPlot.LICENSE')}-->\n"
 
 
 HOST = "127.0.0.1"
@@ -726,23 +668,19 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a request. The library gives the methods' names."""
         # Another site, whose host name resolves to this address, must not read this page.
         host = (self.headers.get("Host") or "").rpartition(":")[0]
-        answers = {"/": self._page, "/version": self._version}
-        if host not in (HOST, "localhost") or self.path not in answers:
+        if host not in (HOST, "localhost") or self.path not in ("/", "/version"):
             self.send_error(404)
             return
-        kind, body = answers[self.path]()
+        report = self.server.report
+        kind, body = "text/plain", str(report.version()).encode()
+        if self.path == "/":
+            kind, body = "text/html", report.page()
         self.send_response(200)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
         self.wfile.write(body)
-
-    def _page(self) -> tuple[str, bytes]:
-        return "text/html", self.server.report.page()
-
-    def _version(self) -> tuple[str, bytes]:
-        return "text/plain", str(self.server.report.version()).encode()
 
     def log_message(self, format: str, *args: object) -> None:
         """Log nothing: a line for each request of the page would hide other output."""
