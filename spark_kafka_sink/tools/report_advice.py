@@ -10,7 +10,7 @@ over all batches would hide causes: the overall mean size hides a micro-batch of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from spark_kafka_sink.metrics.figures import (
     OTHER,
@@ -23,7 +23,6 @@ from spark_kafka_sink.metrics.figures import (
     was_stopped,
 )
 from spark_kafka_sink.tools.report_figures import (
-    Broker,
     Facts,
     Finding,
     Line,
@@ -111,20 +110,17 @@ def dead_letters(facts: Facts) -> Iterator[Finding]:
     if not counts:
         return
     number = sum(counts.values())
-    of_all = number / max(float(facts.line.get("records_acknowledged") or 0), number)
+    share = number / max(float(facts.line.get("records_acknowledged") or 0), number)
+    of_all = percent(share) if share >= 0.01 else "less than 1 %"
     most_first = sorted(counts, key=lambda cause: -counts[cause])
     by_cause = ", ".join(f"{count(counts[cause])} {cause}" for cause in most_first)
-    text = f"{count(number)} rows could not be written, {_share(of_all)} of all: {by_cause}."
+    text = f"{count(number)} rows could not be written, {of_all} of all: {by_cause}."
     advice = (
         "`pykafka-sink dead-letters show --topic …` tells why, with the rows; `replay` writes them "
         "again when they are mended. See `pykafka-sink docs dead-letters`"
     )
     title = "rows became dead letters"
     yield Finding("dead-letters", title, text, advice, 0.0, True)
-
-
-def _share(share: float) -> str:
-    return percent(share) if share >= 0.01 else "less than 1 %"
 
 
 # --- slowness ------------------------------------------------------------------------------------
@@ -152,15 +148,9 @@ def line_findings(line: Line) -> list[Finding]:
         for rule in TASK_RULES
         for finding in rule(facts)
     ]
-    weights = {finding.kind: finding.weight for finding in found}
-    found = [
-        finding
-        for finding in found
-        if all(
-            weights.get(kind, -1.0) < finding.weight
-            for kind in _SUPERSEDED_BY.get(finding.kind, ())
-        )
-    ]
+    causes = [one.weight for one in found if one.kind in _CAUSES_OF_WAITING]
+    most = max(causes, default=-1.0)
+    found = [one for one in found if one.kind != "brokers-are-the-limit" or one.weight > most]
     return sorted(found, key=lambda finding: -finding.weight)
 
 
@@ -210,10 +200,11 @@ def _limited(facts: Facts) -> Iterator[Finding]:
 
 def _slow_broker(facts: Facts) -> Iterator[Finding]:
     found = slow_broker(facts.line)
-    if found is None or not facts.is_waiting:
+    if found is None or not facts.is_long(facts.waiting):
         return
     slow, others_ms = found
-    if partition_skew(facts.line) is not None and _has_most(slow, facts.line):
+    half_bytes = sum(broker.outgoing_bytes for broker in brokers(facts.line)) / 2
+    if partition_skew(facts.line) is not None and slow.outgoing_bytes >= half_bytes:
         return  # the broker is slow because it leads the largest partition
     text = (
         f"{slow.name} answered 95 of 100 requests within {duration(slow.p95_ms)}, the others "
@@ -226,10 +217,6 @@ def _slow_broker(facts: Facts) -> Iterator[Finding]:
         "one cannot. More tasks do not help"
     )
     yield Finding("slow-broker", f"{slow.name} is slow", text, advice, facts.waiting)
-
-
-def _has_most(broker: Broker, line: Line) -> bool:
-    return broker.outgoing_bytes >= sum(one.outgoing_bytes for one in brokers(line)) / 2
 
 
 def _skewed_partitions(facts: Facts) -> Iterator[Finding]:
@@ -265,7 +252,7 @@ def _skewed_tasks(facts: Facts) -> Iterator[Finding]:
 
 
 def _brokers_are_the_limit(facts: Facts) -> Iterator[Finding]:
-    if not facts.is_waiting:
+    if not facts.is_long(facts.waiting):
         return
     buffer_wait, ack_wait = facts.shares["buffer_wait_ms"], facts.shares["ack_wait_ms"]
     text = (
@@ -290,16 +277,21 @@ def _brokers_are_the_limit(facts: Facts) -> Iterator[Finding]:
 def _tiny_batches(facts: Facts) -> Iterator[Finding]:
     batches, sent = facts.number("batches"), facts.number("compressed_bytes")
     mean = sent / max(batches, 1)
-    if batches < FEW_BATCHES or mean >= SMALL_BATCH_BYTES or _is_one_large_among_small(facts, mean):
+    # Batches at the ends of tasks make the mean small, which is no fault.
+    is_one_large = facts.number("batch_size_max") > 8 * max(mean, 1) and (
+        mean > SMALL_BATCH_BYTES / 4
+    )
+    if batches < FEW_BATCHES or mean >= SMALL_BATCH_BYTES or is_one_large:
         return
     text = (
-        f"A record batch has {facts.records_per_batch:.1f} records and {size(mean)} in the mean, "
-        f"the largest {size(facts.number('batch_size_max'))}: {count(batches)} batches in "
-        f"{count(facts.number('requests'))} requests. Each costs brokers about the same, "
+        f"A record batch has {facts.number('records') / batches:.1f} records and {size(mean)} in "
+        f"the mean, the largest {size(facts.number('batch_size_max'))}: {count(batches)} batches "
+        f"in {count(facts.number('requests'))} requests. Each costs brokers about the same, "
         "however small."
     )
     tasks = float((facts.line.get("tasks_summary") or {}).get("with_rows") or 0)
-    written = _partitions_written(facts.line)
+    summary, by_topic = facts.line.get("partitions_summary"), facts.line.get("partitions") or {}
+    written = float((summary or {}).get("partitions") or sum(map(len, by_topic.values())) or 1)
     if tasks and batches <= 1.5 * tasks * written:
         advice = (
             f"{count(tasks)} tasks with rows each wrote to up to {count(written)} partitions: "
@@ -316,11 +308,6 @@ def _tiny_batches(facts: Facts) -> Iterator[Finding]:
     own = facts.shares["encode_ms"] + facts.shares[OTHER]
     weight = max(min(facts.waiting + own, 1.0), 0.01)
     yield Finding("tiny-batches", "record batches are tiny", text, advice, weight)
-
-
-def _is_one_large_among_small(facts: Facts, mean: float) -> bool:
-    """Return True if batches at the ends of tasks make the mean small, which is no fault."""
-    return facts.number("batch_size_max") > 8 * max(mean, 1) and mean > SMALL_BATCH_BYTES / 4
 
 
 def _codec(facts: Facts) -> Iterator[Finding]:
@@ -352,23 +339,24 @@ def _input(facts: Facts) -> Iterator[Finding]:
 
 
 def _own_work(facts: Facts) -> Iterator[Finding]:
-    found = facts.shares
-    if found["encode_ms"] >= ENCODING:
-        text = f"Tasks wrote rows as records for {percent(found['encode_ms'])} of their time."
+    share = facts.shares["encode_ms"]
+    if share >= ENCODING:
+        text = f"Tasks wrote rows as records for {percent(share)} of their time."
         advice = "It is CPU: more task slots, if there is CPU for them"
-        yield Finding("encoding", "encoding is the limit", text, advice, found["encode_ms"])
-    if found["load_ms"] >= STARTING:
-        share = percent(found["load_ms"])
-        text = f"Python workers that were new loaded the sink, {share} of task time."
+        yield Finding("encoding", "encoding is the limit", text, advice, share)
+    share = facts.shares["load_ms"]
+    if share >= STARTING:
+        text = f"Python workers that were new loaded the sink, {percent(share)} of task time."
         advice = (
             "Once for each worker, which Spark ends when it was idle for a minute: "
             "spark.python.daemon.module=spark_kafka_sink.spark.daemon loads it before it forks them"
         )
-        yield Finding("loading", "workers were new", text, advice, found["load_ms"])
-    if found["metadata_wait_ms"] >= STARTING:
-        text = f"Tasks waited {percent(found['metadata_wait_ms'])} of their time for metadata."
+        yield Finding("loading", "workers were new", text, advice, share)
+    share = facts.shares["metadata_wait_ms"]
+    if share >= STARTING:
+        text = f"Tasks waited {percent(share)} of their time for metadata."
         advice = "The cluster is slow to tell its leaders: elections, or brokers that are away"
-        yield Finding("metadata", "metadata came late", text, advice, found["metadata_wait_ms"])
+        yield Finding("metadata", "metadata came late", text, advice, share)
 
 
 def _commit(facts: Facts) -> Iterator[Finding]:
@@ -400,12 +388,6 @@ def _planning(facts: Facts) -> Iterator[Finding]:
     yield Finding("planning", "planning took long", text, advice, planning_ms / whole_ms)
 
 
-def _partitions_written(line: Line) -> float:
-    summary = line.get("partitions_summary") or {}
-    by_topic = line.get("partitions") or {}
-    return float(summary.get("partitions") or sum(map(len, by_topic.values())) or 1)
-
-
 BATCH_RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
     aborted,
     refused,
@@ -429,31 +411,14 @@ TASK_RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
     _own_work,
 )
 """Rules whose findings have a weight that is a share of task time."""
-_SUPERSEDED_BY = {
-    "brokers-are-the-limit": {
-        *("throttled", "limited", "slow-broker", "skewed-partitions", "tiny-batches"),
-    },
-}
-"""A finding is omitted beside another one that names its cause and explains as much time."""
+_CAUSES_OF_WAITING = {"throttled", "limited", "slow-broker", "skewed-partitions", "tiny-batches"}
+"""``brokers-are-the-limit`` is omitted beside one of these that explains as much time."""
 
 
 # --- causes of the time of many batches ----------------------------------------------------------
 
 _LEAST_SHARE = 0.05
 _MOST_CAUSES = 4
-
-
-class Cause(NamedTuple):
-    """A kind of finding: the batch where it explains most, and its share of all batches.
-
-    share: of the time of all batches; batches: the number of batches with this finding
-    batch: name of the batch of the finding's figures
-    """
-
-    finding: Finding
-    share: float
-    batches: int
-    batch: str
 
 
 class Causes:
@@ -481,15 +446,25 @@ class Causes:
         """Return the share of the time of all batches that findings of this kind explain."""
         return float(self._found[kind][0]) / (self._whole_ms or 1.0) if kind in self._found else 0.0
 
-    def slow(self) -> list[Cause]:
-        """Return the causes with most time first, without trouble, which is counted elsewhere."""
-        whole_ms = self._whole_ms or 1.0
+    def slow(self) -> list[Finding]:
+        """Return the causes with most time, without trouble, which is counted elsewhere.
+
+        Each has the figures of the batch where it explains most.
+        """
         causes = [
-            Cause(finding, explained_ms / whole_ms, batches, batch)
-            for explained_ms, batches, _, finding, batch in self._found.values()
-            if not finding.is_trouble and explained_ms >= _LEAST_SHARE * whole_ms
+            finding if self.lines == 1 else self._among_all(finding)
+            for finding in (known[3] for known in self._found.values())
+            if not finding.is_trouble and self.share(finding.kind) >= _LEAST_SHARE
         ]
-        return sorted(causes, key=lambda cause: -cause.share)[:_MOST_CAUSES]
+        return sorted(causes, key=lambda cause: -cause.weight)[:_MOST_CAUSES]
+
+    def _among_all(self, finding: Finding) -> Finding:
+        share, (_, batches, _, _, batch) = self.share(finding.kind), self._found[finding.kind]
+        where = (
+            f"It explains {percent(share)} of the time of all batches, in {count(batches)} "
+            f"of {count(self.lines)}. As in {batch}: "
+        )
+        return finding._replace(text=where + finding.text, weight=share)
 
 
 def overall_findings(total: Mapping[str, Any], causes: Causes) -> list[Finding]:
@@ -499,18 +474,7 @@ def overall_findings(total: Mapping[str, Any], causes: Causes) -> list[Finding]:
         for found in line_findings(total)
         if found.is_trouble or not found.weight
     ]
-    slow = [_as_finding(cause, causes.lines) for cause in causes.slow()]
-    return sorted([*counted, *slow], key=lambda finding: -finding.weight)
-
-
-def _as_finding(cause: Cause, lines: int) -> Finding:
-    if lines == 1:
-        return cause.finding
-    where = (
-        f"It explains {percent(cause.share)} of the time of all batches, in {count(cause.batches)} "
-        f"of {count(lines)}. As in {cause.batch}: "
-    )
-    return cause.finding._replace(text=where + cause.finding.text, weight=cause.share)
+    return sorted([*counted, *causes.slow()], key=lambda finding: -finding.weight)
 
 
 def batch_name(line: Mapping[str, Any]) -> str:

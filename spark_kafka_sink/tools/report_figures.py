@@ -66,15 +66,6 @@ class Facts(NamedTuple):
         """Return one of ``metrics``; 0 if the line lacks it."""
         return float(self.metrics.get(name) or 0)
 
-    @property
-    def records_per_batch(self) -> float:
-        return self.number("records") / max(self.number("batches"), 1)
-
-    @property
-    def is_waiting(self) -> bool:
-        """True if waiting for brokers is long enough to report."""
-        return self.is_long(self.waiting)
-
     def is_long(self, share: float) -> bool:
         """Return True if a wait is long enough to report: of task time, and of the mean task."""
         mean_ms = self.number("task_ms") / float(self.line.get("tasks") or 1)
@@ -105,7 +96,7 @@ LEAST_TASK_MS = 1000.0
 
 
 class Broker(NamedTuple):
-    """A broker of ``nodes``. p50_ms, p95_ms, p99_ms: 0 without an answer."""
+    """A broker of ``nodes``. p50_ms, p95_ms, p99_ms: 0 without a histogram."""
 
     id: int
     answers: float
@@ -114,7 +105,7 @@ class Broker(NamedTuple):
     p50_ms: float
     p95_ms: float
     p99_ms: float
-    max_ms: float
+    request_latency_max_ms: float
     throttle_time_ms: float
     record_retries: float
     connections_created: float
@@ -137,28 +128,21 @@ class Skew(NamedTuple):
 
 def brokers(line: Line) -> list[Broker]:
     """Return the brokers that got produce requests, by id."""
-    nodes = line.get("nodes") or {}
-    found = [_broker(int(number), node) for number, node in nodes.items()]
-    return sorted(broker for broker in found if broker.answers)
+    nodes = (line.get("nodes") or {}).items()
+    return sorted(_broker(int(n), node) for n, node in nodes if node.get("produce_responses"))
 
 
 def _broker(number: int, node: Mapping[str, Any]) -> Broker:
     counts = (node.get("request_latency") or {}).get("histogram", {}).get("counts", {})
     latencies = {int(index): int(times) for index, times in counts.items() if times}
-    p50, p95, p99 = (quantile_ms(latencies, share) or 0.0 for share in (0.5, 0.95, 0.99))
-    answers = float(node.get("produce_responses") or 0)
+    answers = float(node["produce_responses"])
     return Broker(
-        id=number,
-        answers=answers,
-        outgoing_bytes=float(node.get("outgoing_bytes") or 0),
-        mean_ms=float(node.get("request_latency_ms") or 0) / max(answers, 1),
-        p50_ms=p50,
-        p95_ms=p95,
-        p99_ms=p99,
-        max_ms=float(node.get("request_latency_max_ms") or 0),
-        throttle_time_ms=float(node.get("throttle_time_ms") or 0),
-        record_retries=float(node.get("record_retries") or 0),
-        connections_created=float(node.get("connections_created") or 0),
+        number,
+        answers,
+        float(node.get("outgoing_bytes") or 0),
+        float(node.get("request_latency_ms") or 0) / answers,
+        *(quantile_ms(latencies, share) or 0.0 for share in (0.5, 0.95, 0.99)),
+        *(float(node.get(name) or 0) for name in Broker._fields[7:]),
     )
 
 
@@ -176,18 +160,15 @@ def slow_broker(line: Line) -> tuple[Broker, float] | None:
 def partition_skew(line: Line) -> Skew | None:
     """Return the partition with far more than its share of the records."""
     records = (line.get("metrics") or {}).get("records") or 0
-    found = _most_of_partitions(line)
-    if found is None or records < LEAST_RECORDS:
-        return None
-    where, most, total, number = found
-    if number < 2 or not total:
+    where, most, total, number = _most_of_partitions(line)
+    if number < 2 or not total or records < LEAST_RECORDS:
         return None
     skew = Skew(where, most / total, most * number / total, number)
     is_much = skew.times >= TIMES_THE_MEAN or (number == 2 and skew.share >= MOST_OF_TWO)
     return skew if is_much else None
 
 
-def _most_of_partitions(line: Line) -> tuple[str, float, float, int] | None:
+def _most_of_partitions(line: Line) -> tuple[str, float, float, int]:
     """Return name and records of the largest partition, records and number of all partitions."""
     by_topic = line.get("partitions") or {}
     counts = {
@@ -200,7 +181,7 @@ def _most_of_partitions(line: Line) -> tuple[str, float, float, int] | None:
         return where, counts[where], sum(counts.values()), len(counts)
     summary = line.get("partitions_summary")
     if not summary:
-        return None
+        return "", 0.0, 0.0, 0
     most = summary["most_records"]
     total = float((line.get("metrics") or {}).get("records") or 0)
     where = f"{most['topic']}-{most['partition']}"

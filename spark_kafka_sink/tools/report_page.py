@@ -366,7 +366,7 @@ def brokers_table(total: Line) -> Html:
             Cell(count(broker.answers), broker.answers),
             Cell(size(broker.outgoing_bytes), broker.outgoing_bytes),
             *map(_time, (broker.mean_ms, broker.p50_ms, broker.p95_ms, broker.p99_ms)),
-            *map(_time, (broker.max_ms, broker.throttle_time_ms)),
+            *map(_time, (broker.request_latency_max_ms, broker.throttle_time_ms)),
             Cell(count(broker.record_retries), broker.record_retries),
             Cell(count(broker.connections_created), broker.connections_created),
         ]

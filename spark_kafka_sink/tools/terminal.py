@@ -7,7 +7,6 @@ import select
 import sys
 from collections.abc import Callable
 from threading import Event
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from rich.console import Console, Group
@@ -66,12 +65,7 @@ class Keyboard:
             tty.setcbreak(self._file)
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._file is not None:
             termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
 
@@ -179,11 +173,9 @@ def _printable(found: Any) -> Any:
 
 def _together(lines: list[dict[str, Any]]) -> dict[str, Any]:
     total: dict[str, Any] = {"aborted": sum(line["event"] == "abort" for line in lines)}
+    names = (*SUMMED_FIELDS, *SUMMED_WHOLE_FIELDS)
     for line in lines:
-        add(
-            total,
-            {name: line[name] for name in (*SUMMED_FIELDS, *SUMMED_WHOLE_FIELDS) if name in line},
-        )
+        add(total, {name: line[name] for name in names if name in line})
     return total
 
 
@@ -228,13 +220,13 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _records(line: dict[str, Any]) -> float:
-    return float(line.get("records_acknowledged") or 0)
+def _records(line: dict[str, Any]) -> str:
+    return count(line.get("records_acknowledged") or 0)
 
 
 def _rate(line: dict[str, Any]) -> str:
     ms = batch_duration_ms(line)
-    return count(1000 * _records(line) / ms) if ms else "–"
+    return count(1000 * (line.get("records_acknowledged") or 0) / ms) if ms else "–"
 
 
 def _sent(line: dict[str, Any]) -> str:
@@ -249,7 +241,7 @@ def _p99(line: dict[str, Any]) -> str:
 _COLUMNS = (
     _Column("batch", lambda line: str(line.get("batch_id", "job"))),
     _Column("took", lambda line: duration(batch_duration_ms(line))),
-    _Column("records", lambda line: count(_records(line)), _WIDE),
+    _Column("records", _records, _WIDE),
     _Column("records/s", _rate, _NARROW),
     _Column("sent", _sent, _WIDE),
     _Column("p99", _p99, _NARROW),
