@@ -16,6 +16,7 @@
 #                 first: apt-get install lld
 # make docs   the generated pages again: options, commands, metrics, errors, tested versions, figures
 # make docs-site   README.md and docs/ as pages with a search, in build/site
+# make docs-look-up   how long 25 questions take from the site's start page: docs/internals/documentation.md
 # make test-parity   the cases of Spark's own suites through both sinks, in Spark 3.5 to 4.3: docs/internals/parity.md; 10 minutes
 # make test-report   the page of pykafka-sink report in a real browser; first:
 #                 apt-get install --no-install-recommends chromium-headless-shell
@@ -68,7 +69,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs docs-site test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
+.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs docs-site docs-look-up test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -137,6 +138,10 @@ docs: $(VENV)/dev.installed
 
 docs-site: $(RELEASE)/installed
 	NO_MKDOCS_2_WARNING=1 $(RELEASE)/bin/mkdocs build --quiet
+
+# Writes words and seconds into docs/internals/documentation.md; needs the browser of test-report.
+docs-look-up: docs-site $(VENV)/browser.installed
+	$(BIN)/python -m tests.browser.look_up build/site
 
 # Writes its results, and docs/internals/parity.md of them.
 test-parity: $(VENV)/dev.installed

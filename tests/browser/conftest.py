@@ -10,12 +10,17 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="pip install 'pykaf
 NAMES = ("chromium-headless-shell", "chromium", "google-chrome")
 
 
-@pytest.fixture(scope="session")
-def browser():
+def browser_path():
+    """The path of the first browser that is installed."""
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
     assert path, "no browser: apt-get install --no-install-recommends chromium-headless-shell"
+    return path
+
+
+@pytest.fixture(scope="session")
+def browser():
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
         yield browser
         browser.close()
 

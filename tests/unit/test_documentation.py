@@ -13,8 +13,13 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "internals"
 TEXT = (FOLDER / "documentation.md").read_text(encoding="utf-8")
 PAGES = re.findall(r"^\| \[\S+\]\((\S+)\) \| \w+ \| \d+ \| \d* ?\| (\d+) \|$", TEXT, re.MULTILINE)
 QUESTIONS = re.findall(
-    r"^\| \d+ \| (.+?) \| \[[^\]]+\]\((\S+)#(\S+)\) \| `(.+)` \|$", TEXT, re.MULTILINE
+    r"^\| \d+ \| (.+?) \| \[[^\]]+\]\((\S+)#(\S+)\) \| `(.+?)` \| \d+ \| \d+ \|$",
+    TEXT,
+    re.MULTILINE,
 )
+SECONDS = re.findall(r"^\| \d+ \| .+ \| `.+?` \| (\d+) \| (\d+) \|$", TEXT, re.MULTILINE)
+_WORDS_PER_S = 4
+_MOST_S = 60
 
 
 def section(text: str, anchor: str) -> str:
@@ -36,6 +41,13 @@ def test_no_page_grows_unseen(page: str, most: str) -> None:
     text = (FOLDER / page).read_text(encoding="utf-8")
     words = [word for word in text.split() if re.search(r"\w", word)]
     assert len(words) <= int(most)
+
+
+def test_no_answer_takes_more_than_a_minute() -> None:
+    """``make docs-look-up`` has measured them: loading, and reading the words."""
+    assert len(SECONDS) == len(QUESTIONS)
+    assert [row for row in SECONDS if int(row[1]) > _MOST_S] == []
+    assert [row for row in SECONDS if int(row[1]) < int(row[0]) // _WORDS_PER_S] == []
 
 
 @pytest.mark.parametrize(("question", "page", "anchor", "answer"), QUESTIONS)
