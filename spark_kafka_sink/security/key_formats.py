@@ -54,8 +54,7 @@ from spark_kafka_sink.base.secret import Secret
 class KeyMaterial:
     """A private key and its certificates, in the form that OpenSSL reads.
 
-    key: PEM
-    is_encrypted: whether the key is encrypted with its own password
+    key: PEM; is_encrypted: with a password of its own
     chain: DER of each certificate, the key's own first
     """
 
@@ -117,11 +116,16 @@ class Element(NamedTuple):
         return bytes(self.content)
 
 
-def first_element(data: bytes | memoryview, tag: int) -> Element:
-    """Return the first element of ``data``. Raises DamagedStoreError if it is not a ``tag``."""
-    element = _read(memoryview(data), 0)
-    if element.tag != tag:
-        raise DamagedStoreError("it is not the ASN.1 that it should be")
+def first_element(data: bytes | memoryview, *tags: int) -> Element:
+    """Return the first element of ``data``; with several tags, the first element in it, and so on.
+
+    Raises DamagedStoreError if one has another tag.
+    """
+    element = Element(0, memoryview(data), 0)
+    for tag in tags:
+        element = _read(element.content, 0)
+        if element.tag != tag:
+            raise DamagedStoreError("it is not the ASN.1 that it should be")
     return element
 
 
@@ -143,9 +147,7 @@ def expires_at_ms(certificate: bytes) -> int | None:
     ``cryptography`` takes too long to load for a task. Source: RFC 5280, 4.1.2.5.
     """
     try:
-        of_it = elements(
-            first_element(first_element(certificate, SEQUENCE).content, SEQUENCE).content
-        )
+        of_it = elements(first_element(certificate, SEQUENCE, SEQUENCE).content)
         # version (optional, [0]), serialNumber, signature, issuer, validity
         of_it = (element for element in of_it if element.tag != EXPLICIT_0)
         validity = next(itertools.islice(of_it, 3, None))
@@ -168,9 +170,8 @@ def check_iterations(data: bytes) -> None:
     data = _join_constructed_strings(data, _MOST_LEVELS)
     for found in _FROM_PASSWORD.finditer(data):
         # The salt, then the iterations; for scrypt, three numbers that are multiplied.
-        parameters = list(
-            elements(first_element(memoryview(data)[found.end() :], SEQUENCE).content)
-        )
+        after = memoryview(data)[found.end() :]
+        parameters = list(elements(first_element(after, SEQUENCE).content))
         numbers = parameters[1:4] if found[0] == _SCRYPT else parameters[1:2]
         check_iteration_count(math.prod(map(integer, numbers)))
 
@@ -270,28 +271,20 @@ class _Block:
     data: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class PemKey:
-    """A private key as PEM text in OpenSSL's form."""
-
-    text: Secret
-    is_encrypted: bool
-
-
-def looks_like_pem(data: bytes) -> bool:
-    """Return True if a file of this content is PEM, with any text before its blocks."""
-    return b"-BEGIN" in data
-
-
 def pem_certificates(text: str) -> tuple[bytes, ...]:
     """Return all certificates of ``text`` as DER, in order. Raises DamagedStoreError if none."""
-    found = tuple(_certificate(block) for block in _blocks(text) if block.label in _CERTIFICATES)
+    # OpenSSL's trusted certificates have a suffix.
+    found = tuple(
+        block.data[: first_element(block.data, SEQUENCE).end]
+        for block in _blocks(text)
+        if block.label in _CERTIFICATES
+    )
     if not found:
         raise DamagedStoreError("At least one certificate expected, but none found")
     return found
 
 
-def pem_private_key(text: str) -> PemKey:
+def pem_private_key(text: str, chain: tuple[bytes, ...] = ()) -> KeyMaterial:
     """Return the only private key of ``text``. Raises DamagedStoreError for none or several."""
     keys = [block for block in _blocks(text) if block.label.endswith(_PRIVATE_KEY)]
     if len(keys) != 1:
@@ -299,7 +292,8 @@ def pem_private_key(text: str) -> PemKey:
     (key,) = keys
     check_iterations(key.data)
     is_encrypted = bool(key.encryption) or key.label == _ENCRYPTED_PRIVATE_KEY
-    return PemKey(Secret(encode_pem(key.label, key.data, key.encryption)), is_encrypted)
+    pem = encode_pem(key.label, key.data, key.encryption)
+    return KeyMaterial(Secret(pem), is_encrypted, chain)
 
 
 def check_pem_iterations(text: str) -> None:
@@ -313,11 +307,6 @@ def encode_pem(label: str, data: bytes, headers: str = "") -> str:
     body = base64.b64encode(data).decode()
     lines = "\n".join(body[at : at + _LINE] for at in range(0, len(body), _LINE))
     return f"-----BEGIN {label}-----\n{headers}{lines}\n-----END {label}-----\n"
-
-
-def _certificate(block: _Block) -> bytes:
-    """Return the certificate alone, without the suffix of OpenSSL's trusted certificates."""
-    return block.data[: first_element(block.data, SEQUENCE).end]
 
 
 def _blocks(text: str) -> list[_Block]:
@@ -416,9 +405,11 @@ def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
     trusted: list[bytes] = []
     for _ in range(reader.u4()):
         _read_entry(reader, version, keys, trusted)
-    if not reader.is_at_end:
+    if reader.at != len(content):
         raise DamagedStoreError("it has more bytes than entries")
-    if password is not None and not hmac.compare_digest(_store_digest(content, password), digest):
+    secret = _password_bytes(password or "")
+    expected = hashlib.sha1(secret + _STORE_SALT + content).digest()
+    if password is not None and not hmac.compare_digest(expected, digest):
         raise StorePasswordError("the store's password is wrong, or the store was altered")
     trusted += [key.chain[0] for key in keys if key.chain]
     return JavaKeyStore(tuple(keys), tuple(trusted))
@@ -473,13 +464,6 @@ def _key_protector_octets(protected_key: bytes) -> bytes:
     return salted
 
 
-def _store_digest(content: bytes, password: str) -> bytes:
-    digest = hashlib.sha1(_password_bytes(password))
-    digest.update(_STORE_SALT)
-    digest.update(content)
-    return digest.digest()
-
-
 def _password_bytes(password: str) -> bytes:
     """Return the password as Java's characters, two bytes each."""
     return password.encode("utf-16-be", "surrogatepass")
@@ -490,19 +474,13 @@ class _Reader:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._at = 0
-
-    @property
-    def is_at_end(self) -> bool:
-        return self._at == len(self._data)
+        self.at = 0
 
     def take(self, count: int) -> bytes:
-        end = self._at + count
-        if end > len(self._data):
+        start, self.at = self.at, self.at + count
+        if self.at > len(self._data):
             raise DamagedStoreError("it is cut")
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
+        return self._data[start : self.at]
 
     def u4(self) -> int:
         (number,) = struct.unpack(">I", self.take(4))

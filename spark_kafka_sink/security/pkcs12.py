@@ -31,13 +31,23 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.security import key_formats
 from spark_kafka_sink.security.key_formats import (
+    EXPLICIT_0,
+    INTEGER,
+    OBJECT_IDENTIFIER,
+    OCTET_STRING,
+    SEQUENCE,
     DamagedStoreError,
+    Element,
     KeyMaterial,
     KeyPasswordError,
     StoreError,
     StorePasswordError,
+    check_iteration_count,
+    check_iterations,
+    elements,
+    first_element,
+    integer,
 )
 
 # --- a certificate in a few words, for messages --------------------------------------------------
@@ -118,15 +128,9 @@ def _trusted_beside_key(
         name = found.friendly_name
         if name is None or name == found.certificate.subject.rfc4514_string().encode():
             continue
-        if certificate in chain and _is_there_once(found, others):
-            continue
-        yield certificate
-
-
-def _is_there_once(
-    found: pkcs12.PKCS12Certificate, others: Sequence[pkcs12.PKCS12Certificate]
-) -> bool:
-    return sum(other.certificate == found.certificate for other in others) == 1
+        count = sum(other.certificate == found.certificate for other in others)
+        if certificate not in chain or count != 1:
+            yield certificate
 
 
 def key_material(data: bytes, password: str, key_password: str | None) -> KeyMaterial:
@@ -156,13 +160,11 @@ def key_count(data: bytes) -> int:
 
 
 def _load(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
-    key_formats.check_iterations(data)
-    for mac in islice(
-        key_formats.elements(key_formats.first_element(data, key_formats.SEQUENCE).content), 2, 3
-    ):
+    check_iterations(data)
+    for mac in islice(elements(first_element(data, SEQUENCE).content), 2, 3):
         # MacData = { digest, salt, iterations (1 if omitted) }
-        for number in islice(key_formats.elements(mac.content), 2, 3):
-            key_formats.check_iteration_count(key_formats.integer(number))
+        for number in islice(elements(mac.content), 2, 3):
+            check_iteration_count(integer(number))
     try:
         with warnings.catch_warnings():
             # Some programs write BER: accept it.
@@ -207,8 +209,8 @@ def _unencrypted_certificates(data: bytes) -> tuple[bytes, ...]:
 
 def _parts(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
     """Yield type and content of each part, encrypted or not, as stored."""
-    pfx = list(key_formats.elements(key_formats.first_element(data, key_formats.SEQUENCE).content))
-    if not pfx or pfx[0].tag != key_formats.INTEGER:
+    pfx = list(elements(first_element(data, SEQUENCE).content))
+    if not pfx or pfx[0].tag != INTEGER:
         raise DamagedStoreError(
             "it is not a PKCS12 store; if it is a certificate in DER form, turn it into PEM: "
             "openssl x509 -inform der"
@@ -218,29 +220,21 @@ def _parts(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
     kind, content = _type_and_content(pfx[1])
     if kind != _DATA:
         raise StoreError("it is protected by a public key, not by a password; this is not read")
-    safes = key_formats.first_element(
-        key_formats.first_element(content, key_formats.OCTET_STRING).content, key_formats.SEQUENCE
-    )
-    for part in key_formats.elements(safes.content):
+    for part in elements(first_element(content, OCTET_STRING, SEQUENCE).content):
         yield _type_and_content(part)
 
 
-def _type_and_content(element: key_formats.Element) -> tuple[bytes, memoryview]:
+def _type_and_content(element: Element) -> tuple[bytes, memoryview]:
     """Return type and content of a ContentInfo, or of a bag."""
-    parts = (
-        list(key_formats.elements(element.content)) if element.tag == key_formats.SEQUENCE else []
-    )
+    parts = list(elements(element.content)) if element.tag == SEQUENCE else []
     kinds = [part.tag for part in parts[:2]]
-    if kinds != [key_formats.OBJECT_IDENTIFIER, key_formats.EXPLICIT_0]:
+    if kinds != [OBJECT_IDENTIFIER, EXPLICIT_0]:
         raise DamagedStoreError("it is not a PKCS12 store, or it was altered")
     return parts[0].value, parts[1].content
 
 
 class _Bag(NamedTuple):
-    """A bag of a part.
-
-    attributes: their types
-    """
+    """A bag of a part. attributes: their types"""
 
     kind: bytes
     value: memoryview
@@ -248,20 +242,16 @@ class _Bag(NamedTuple):
 
 
 def _certificate_of(bag: _Bag) -> bytes:
-    _, certificate = _type_and_content(key_formats.first_element(bag.value, key_formats.SEQUENCE))
-    return key_formats.first_element(certificate, key_formats.OCTET_STRING).value
+    _, certificate = _type_and_content(first_element(bag.value, SEQUENCE))
+    return first_element(certificate, OCTET_STRING).value
 
 
 def _bags(content: memoryview) -> Iterator[_Bag]:
     """Yield each bag of an unencrypted part."""
-    safe_contents = key_formats.first_element(
-        key_formats.first_element(content, key_formats.OCTET_STRING).content, key_formats.SEQUENCE
-    )
-    for bag in key_formats.elements(safe_contents.content):
-        yield _Bag(*_type_and_content(bag), frozenset(_attributes(bag)))
-
-
-def _attributes(bag: key_formats.Element) -> Iterator[bytes]:
-    for attributes in list(key_formats.elements(bag.content))[2:3]:
-        for attribute in key_formats.elements(attributes.content):
-            yield key_formats.first_element(attribute.content, key_formats.OBJECT_IDENTIFIER).value
+    for bag in elements(first_element(content, OCTET_STRING, SEQUENCE).content):
+        attributes = frozenset(
+            first_element(attribute.content, OBJECT_IDENTIFIER).value
+            for of_bag in islice(elements(bag.content), 2, 3)
+            for attribute in elements(of_bag.content)
+        )
+        yield _Bag(*_type_and_content(bag), attributes)

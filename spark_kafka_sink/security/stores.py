@@ -45,8 +45,8 @@ class StoreOptions(NamedTuple):
     location: str
     password: str
     certificates: str
-    key: str
-    key_password: str
+    key: str = ""
+    key_password: str = ""
 
 
 def trust_store_options(prefix: str) -> StoreOptions:
@@ -54,28 +54,15 @@ def trust_store_options(prefix: str) -> StoreOptions:
 
     prefix: the text before ``ssl.``; ``kafka.`` for brokers
     """
-    store = f"{prefix}ssl.truststore."
-    return StoreOptions(
-        type=f"{store}type",
-        location=f"{store}location",
-        password=f"{store}password",
-        certificates=f"{store}certificates",
-        key="",
-        key_password="",
-    )
+    names = ("type", "location", "password", "certificates")
+    return StoreOptions(*(f"{prefix}ssl.truststore.{name}" for name in names))
 
 
 def key_store_options(prefix: str) -> StoreOptions:
     """Return the option names of the key store; see ``trust_store_options``."""
-    store = f"{prefix}ssl.keystore."
-    return StoreOptions(
-        type=f"{store}type",
-        location=f"{store}location",
-        password=f"{store}password",
-        certificates=f"{store}certificate.chain",
-        key=f"{store}key",
-        key_password=f"{prefix}ssl.key.password",
-    )
+    store = ("type", "location", "password", "certificate.chain", "key")
+    names = [*(f"keystore.{name}" for name in store), "key.password"]
+    return StoreOptions(*(f"{prefix}ssl.{name}" for name in names))
 
 
 def source(store: StoreConfig, options: StoreOptions) -> str | None:
@@ -89,30 +76,6 @@ def description(store: StoreConfig, options: StoreOptions) -> str:
     """Return option and value of a store's location, for messages; for inline text, the option."""
     return (
         options.certificates if store.location is None else f"{options.location}={store.location}"
-    )
-
-
-def password_of_pem_trust_store(options: StoreOptions) -> str:
-    """Return the error for a PEM trust store with a password."""
-    return (
-        f"SSL trust store password cannot be specified for PEM format. Leave out {options.password}"
-    )
-
-
-def password_of_pem_key_store(options: StoreOptions) -> str:
-    """Return the error for a PEM key store with a store password."""
-    return (
-        "SSL key store password cannot be specified with PEM format, only key password may be "
-        f"specified. Leave out {options.password}; where the key is encrypted, set "
-        f"{options.key_password}"
-    )
-
-
-def no_password_of_key_store(options: StoreOptions) -> str:
-    """Return the error for a JKS or PKCS12 key store without a password."""
-    return (
-        "SSL key store is specified, but key store password is not specified. "
-        f"Set {options.password}"
     )
 
 
@@ -149,7 +112,11 @@ def _trusted_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> t
     kind = _recognise(data, store)
     if kind == PEM:
         if store.password is not None:
-            raise ConfigError(password_of_pem_trust_store(options), code="TLS-005")
+            raise ConfigError(
+                "SSL trust store password cannot be specified for PEM format. "
+                f"Leave out {options.password}",
+                code="TLS-005",
+            )
         return key_formats.pem_certificates(_text(data))
     password = None if store.password is None else store.password.reveal()
     if kind == JKS:
@@ -182,30 +149,35 @@ def _key_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> KeyMa
     kind = _recognise(data, store)
     if kind == PEM:
         if store.password is not None:
-            raise ConfigError(password_of_pem_key_store(options), code="TLS-005")
+            raise ConfigError(
+                "SSL key store password cannot be specified with PEM format, only key password may "
+                f"be specified. Leave out {options.password}; where the key is encrypted, set "
+                f"{options.key_password}",
+                code="TLS-005",
+            )
         text = _text(data)
         return _key_of_text(text, key_formats.pem_certificates(text), store)
     if store.password is None:
-        raise ConfigError(no_password_of_key_store(options), code="OPTION-008")
+        raise ConfigError(
+            "SSL key store is specified, but key store password is not specified. "
+            f"Set {options.password}",
+            code="OPTION-008",
+        )
     password = store.password.reveal()
     key_password = None if store.key_password is None else store.key_password.reveal()
     if kind == JKS:
-        entry = _first_key(key_formats.read_jks(data, password), options)
-        return key_formats.unlock_jks_key(entry, password if key_password is None else key_password)
+        keys = key_formats.read_jks(data, password).keys
+        if not keys:
+            raise DamagedStoreError("it holds no private key")
+        first = min(keys, key=lambda entry: entry.alias)
+        _warn_of_several_keys(len(keys), f"{first.alias}, the first by its alias,", options)
+        return key_formats.unlock_jks_key(first, password if key_password is None else key_password)
     # Imported here because it loads the package cryptography, which only PKCS12 needs.
     from spark_kafka_sink.security import pkcs12
 
     material = pkcs12.key_material(data, password, key_password)
     _warn_of_several_keys(pkcs12.key_count(data), "the first in the file", options)
     return material
-
-
-def _first_key(store: key_formats.JavaKeyStore, options: StoreOptions) -> key_formats.KeyEntry:
-    if not store.keys:
-        raise DamagedStoreError("it holds no private key")
-    first = min(store.keys, key=lambda entry: entry.alias)
-    _warn_of_several_keys(len(store.keys), f"{first.alias}, the first by its alias,", options)
-    return first
 
 
 def _warn_of_several_keys(count: int, used: str, options: StoreOptions) -> None:
@@ -219,10 +191,10 @@ def _key_of_text(text: str, chain: tuple[bytes, ...], store: StoreConfig) -> Key
 
     A password of an unencrypted key is ignored here and rejected by Java.
     """
-    key = key_formats.pem_private_key(text)
+    key = key_formats.pem_private_key(text, chain)
     if key.is_encrypted and store.key_password is None:
         raise KeyPasswordError("the private key is encrypted, but its password is not specified")
-    return KeyMaterial(key.text, key.is_encrypted, chain)
+    return key
 
 
 def _recognise(data: bytes, store: StoreConfig) -> str:
@@ -247,7 +219,7 @@ def _kind_of(data: bytes) -> str:
             "it is a JCEKS store, which is not read here; "
             "keytool -importkeystore -deststoretype PKCS12 converts it"
         )
-    if key_formats.looks_like_pem(data):
+    if b"-BEGIN" in data:  # with any text before it
         return PEM
     if data.startswith(_BEGINNING_OF_PKCS12):
         return PKCS12

@@ -40,7 +40,6 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.config.security_keys import TLS_1_2, TLS_1_3
@@ -234,11 +233,9 @@ _OWN_DESCRIPTORS = "/proc/self/fd"
 def private_file(content: bytes) -> Iterator[str]:
     """Yield the path of a file with this content, which exists as long as the block."""
     descriptor = _in_memory()
+    path, is_named = f"{_OWN_DESCRIPTORS}/{descriptor}", descriptor is None
     if descriptor is None:
         descriptor, path = tempfile.mkstemp(prefix="pykafka-sink-")
-        is_named = True
-    else:
-        path, is_named = f"{_OWN_DESCRIPTORS}/{descriptor}", False
     try:
         with open(descriptor, "wb") as file:
             file.write(content)
@@ -268,42 +265,26 @@ Resolve = Callable[[str, str], str]
 _PARTIAL_CHAIN: int = getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)
 
 
-class _FileState(NamedTuple):
-    """The state of a file; another state means that the file has changed."""
-
-    path: Path
-    modified_ns: int
-    size: int
-    inode: int
+_FileState = tuple[Path, int, int, int]
+"""A path, and time (ns), size and inode of the file; others mean that the file has changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Inputs:
+class _Inputs(NamedTuple):
     """The parts of a context that may change: resolved values, and files."""
 
     truststore: StoreConfig
     keystore: StoreConfig
-    files: tuple[_FileState, ...]
+    files: tuple[_FileState | None, ...]
 
 
 class ClientContext(ssl.SSLContext):
-    """A context with the expiry of the client's certificate.
+    """A context with the client's certificate, in DER; None without one.
 
-    expires_at_ms: since 1970-01-01 UTC; None without a client certificate
+    expires_at_ms: of the certificate, since 1970-01-01 UTC; None without a certificate
     """
 
+    own_certificate: bytes | None = None
     expires_at_ms: int | None = None
-
-
-class _BuiltContext(NamedTuple):
-    """A context and its inputs.
-
-    own_certificate: DER of the client's certificate; None without one
-    """
-
-    context: ClientContext
-    inputs: _Inputs
-    own_certificate: bytes | None
 
 
 class TlsContext:
@@ -330,7 +311,8 @@ class TlsContext:
         self._key_options = stores.key_store_options(prefix)
         self._versions = versions_of(config, prefix)
         self._lock = threading.Lock()
-        self._built: _BuiltContext | None = None
+        self._built: ClientContext | None = None
+        self._built_of: _Inputs | None = None
         self._last_warning = ""
 
     def context(self) -> ClientContext:
@@ -341,42 +323,36 @@ class TlsContext:
         with self._lock:
             try:
                 inputs = self._inputs()
-                if self._built is None:
-                    self._built = self._build(inputs)
-                elif self._built.inputs != inputs:
-                    self._built = self._build(inputs)
-                    logger.info(
-                        f"{self._peer.prefix}ssl.*: a store has changed; new connections use it"
-                    )
+                if self._built is None or inputs != self._built_of:
+                    is_changed = self._built is not None
+                    self._built, self._built_of = self._build(inputs), inputs
+                    if is_changed:
+                        prefix = self._peer.prefix
+                        logger.info(f"{prefix}ssl.*: a store has changed; new connections use it")
             except ConfigError as error:
                 if self._built is None:
                     raise
-                self._warn_once(error)
+                problem = f"{error}. What was read before stays in use for new connections"
+                if problem != self._last_warning:
+                    self._last_warning = problem
+                    warn(logger, error.code, problem)
             else:
                 self._last_warning = ""
-            return self._built.context
+            return self._built
 
     def explain(self, error: OSError, host: str, port: int) -> str:
         """Explain an error of a connection with TLS: cause, option, and what to do.
 
         error: an ``ssl.SSLError``, or the socket's error in the handshake
         """
-        return tls_errors.explain(error, host, port, self._error_context())
-
-    def _error_context(self) -> tls_errors.TlsErrorContext:
         built = self._built
-        return tls_errors.TlsErrorContext(
+        context = tls_errors.TlsErrorContext(
             self._peer,
             stores.source(self._config.truststore, self._trust_options),
             stores.source(self._config.keystore, self._key_options),
             None if built is None else built.own_certificate,
         )
-
-    def _warn_once(self, error: ConfigError) -> None:
-        problem = f"{error}. What was read before stays in use for new connections"
-        if problem != self._last_warning:
-            self._last_warning = problem
-            warn(logger, error.code, problem)
+        return tls_errors.explain(error, host, port, context)
 
     def _inputs(self) -> _Inputs:
         """Take the state of files before reading them: the next call finds a later change."""
@@ -386,9 +362,9 @@ class TlsContext:
             _state(truststore.location, self._trust_options.location),
             _state(keystore.location, self._key_options.location),
         )
-        return _Inputs(truststore, keystore, tuple(f for f in files if f is not None))
+        return _Inputs(truststore, keystore, files)
 
-    def _build(self, inputs: _Inputs) -> _BuiltContext:
+    def _build(self, inputs: _Inputs) -> ClientContext:
         context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
         self._versions.apply(context, f"{self._peer.prefix}ssl.cipher.suites")
         # Reject renegotiation (TLS 1.2), as Java's client does.
@@ -403,11 +379,11 @@ class TlsContext:
             what = stores.description(inputs.truststore, self._trust_options)
             _load(context, trusted, what)
         material = stores.key_material(inputs.keystore, self._key_options)
-        if material is None:
-            return _BuiltContext(context, inputs, None)
-        _load_client_certificate(context, material, inputs.keystore, self._key_options)
-        context.expires_at_ms = expires_at_ms(material.chain[0])
-        return _BuiltContext(context, inputs, material.chain[0])
+        if material is not None:
+            _load_client_certificate(context, material, inputs.keystore, self._key_options)
+            context.own_certificate = material.chain[0]
+            context.expires_at_ms = expires_at_ms(material.chain[0])
+        return context
 
 
 def _resolved(store: StoreConfig, options: stores.StoreOptions, resolve: Resolve) -> StoreConfig:
@@ -435,7 +411,7 @@ def _state(location: str | None, option: str) -> _FileState | None:
         status = os.stat(path)
     except OSError as error:
         raise ConfigError(f"{option}={path}: {error.strerror}", code="OPTION-021") from error
-    return _FileState(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    return path, status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _load(context: ssl.SSLContext, certificates: tuple[bytes, ...], what: str) -> None:
@@ -466,11 +442,7 @@ def _load_client_certificate(
     with private_file((chain + material.key.reveal()).encode()) as path:
         try:
             # Always pass a password: without one OpenSSL would prompt on the terminal.
-            context.load_cert_chain(path, password=lambda: _password_bytes(password))
+            # A reference's bytes may be no UTF-8.
+            context.load_cert_chain(path, password=password.encode("utf-8", "surrogateescape"))
         except (ssl.SSLError, ValueError) as error:
             raise tls_errors.rejected_key(error, material, store, options) from None
-
-
-def _password_bytes(password: str) -> bytes:
-    """Return the bytes of the file or variable that held the password, even if not UTF-8."""
-    return password.encode("utf-8", "surrogateescape")

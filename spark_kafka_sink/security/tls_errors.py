@@ -172,43 +172,36 @@ _SERVER_ERROR = _Meaning(
     "look into the server's log",
 )
 
-_REASONS: dict[str, _Meaning] = {
-    "UNEXPECTED_EOF_WHILE_READING": _NO_TLS,
-    "WRONG_VERSION_NUMBER": _NO_TLS,
-    "PACKET_LENGTH_TOO_LONG": _NO_TLS,
-    "RECORD_LAYER_FAILURE": _NO_TLS,
-    "HTTP_REQUEST": _NO_TLS,
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": _CLIENT_CERTIFICATE_REFUSED,
-    "SSLV3_ALERT_NO_CERTIFICATE": _CLIENT_CERTIFICATE_REFUSED,
-    "SSLV3_ALERT_BAD_CERTIFICATE": _CLIENT_CERTIFICATE_REFUSED,
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _CLIENT_CERTIFICATE_REFUSED,
-    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": _CLIENT_CERTIFICATE_REFUSED,
-    "SSLV3_ALERT_CERTIFICATE_REVOKED": _CLIENT_CERTIFICATE_REFUSED,
-    "TLSV1_ALERT_UNKNOWN_CA": _CLIENT_CERTIFICATE_REFUSED,
-    "TLSV1_ALERT_ACCESS_DENIED": _CLIENT_CERTIFICATE_REFUSED,
-    "TLSV1_ALERT_DECRYPT_ERROR": _CLIENT_CERTIFICATE_REFUSED,
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": _CLIENT_EXPIRED,
-    "SSLV3_ALERT_HANDSHAKE_FAILURE": _Meaning(
-        "TLS-013",
-        "the server refuses the handshake: it has no version of TLS and no cipher suite in common "
-        "with the client, or it misses a client certificate ({key})",
-        "check {p}ssl.enabled.protocols, {p}ssl.cipher.suites and {p}ssl.keystore.location",
-    ),
-    "TLSV1_ALERT_PROTOCOL_VERSION": _NOTHING_IN_COMMON,
-    "TLSV1_ALERT_INSUFFICIENT_SECURITY": _NOTHING_IN_COMMON,
-    "UNSUPPORTED_PROTOCOL": _NOTHING_IN_COMMON,
-    "NO_PROTOCOLS_AVAILABLE": _NOTHING_IN_COMMON,
-    "NO_CIPHERS_AVAILABLE": _NOTHING_IN_COMMON,
-    "WRONG_CIPHER_RETURNED": _NOTHING_IN_COMMON,
-    "TLSV1_UNRECOGNIZED_NAME": _Meaning(
-        "TLS-007",
-        "the server knows no certificate for the name {host}",
-        "check the names in {addresses}",
-    ),
-    "TLSV1_ALERT_INTERNAL_ERROR": _SERVER_ERROR,
-    "SSLV3_ALERT_UNEXPECTED_MESSAGE": _SERVER_ERROR,
-    "SSLV3_ALERT_ILLEGAL_PARAMETER": _SERVER_ERROR,
-    "DH_KEY_TOO_SMALL": _TOO_WEAK,
+_HANDSHAKE_REFUSED = _Meaning(
+    "TLS-013",
+    "the server refuses the handshake: it has no version of TLS and no cipher suite in common "
+    "with the client, or it misses a client certificate ({key})",
+    "check {p}ssl.enabled.protocols, {p}ssl.cipher.suites and {p}ssl.keystore.location",
+)
+_NAME_UNKNOWN = _Meaning(
+    "TLS-007",
+    "the server knows no certificate for the name {host}",
+    "check the names in {addresses}",
+)
+
+_REASONS_OF: dict[_Meaning, str] = {
+    _NO_TLS: "UNEXPECTED_EOF_WHILE_READING WRONG_VERSION_NUMBER PACKET_LENGTH_TOO_LONG "
+    "RECORD_LAYER_FAILURE HTTP_REQUEST",
+    _CLIENT_CERTIFICATE_REFUSED: "TLSV13_ALERT_CERTIFICATE_REQUIRED SSLV3_ALERT_NO_CERTIFICATE "
+    "SSLV3_ALERT_BAD_CERTIFICATE SSLV3_ALERT_CERTIFICATE_UNKNOWN "
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE SSLV3_ALERT_CERTIFICATE_REVOKED TLSV1_ALERT_UNKNOWN_CA "
+    "TLSV1_ALERT_ACCESS_DENIED TLSV1_ALERT_DECRYPT_ERROR",
+    _CLIENT_EXPIRED: "SSLV3_ALERT_CERTIFICATE_EXPIRED",
+    _HANDSHAKE_REFUSED: "SSLV3_ALERT_HANDSHAKE_FAILURE",
+    _NOTHING_IN_COMMON: "TLSV1_ALERT_PROTOCOL_VERSION TLSV1_ALERT_INSUFFICIENT_SECURITY "
+    "UNSUPPORTED_PROTOCOL NO_PROTOCOLS_AVAILABLE NO_CIPHERS_AVAILABLE WRONG_CIPHER_RETURNED",
+    _NAME_UNKNOWN: "TLSV1_UNRECOGNIZED_NAME",
+    _SERVER_ERROR: "TLSV1_ALERT_INTERNAL_ERROR SSLV3_ALERT_UNEXPECTED_MESSAGE "
+    "SSLV3_ALERT_ILLEGAL_PARAMETER",
+    _TOO_WEAK: "DH_KEY_TOO_SMALL",
+}
+_REASONS = {
+    reason: meaning for meaning, reasons in _REASONS_OF.items() for reason in reasons.split()
 }
 """OpenSSL's reason -> meaning. ``_ALERT_`` in a name: the server has sent it."""
 
@@ -289,24 +282,18 @@ def rejected_key(
     options: StoreOptions,
 ) -> ConfigError:
     """Return the error for a key that OpenSSL rejects, with its certificates."""
-    cause, code = _cause_of_rejection(error, material, options)
-    return ConfigError(f"{description(store, options)}: {cause}", code=code)
-
-
-def _cause_of_rejection(
-    error: ssl.SSLError | ValueError, material: KeyMaterial, options: StoreOptions
-) -> tuple[str, str]:
-    """Return cause and code."""
-    reason = getattr(error, "reason", None)
+    reason, code = getattr(error, "reason", None), _NO_STORE
     if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):
-        return "the private key does not belong to the first certificate of the chain", _NO_STORE
-    if reason in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
-        cause = _TOO_WEAK.cause.replace("server", "client")
-        return f"{cause}: {_TOO_WEAK.advice}", _TOO_WEAK.code
-    if material.is_encrypted:
+        cause = "the private key does not belong to the first certificate of the chain"
+    elif reason in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
+        weak = _TOO_WEAK.cause.replace("server", "client")
+        cause, code = f"{weak}: {_TOO_WEAK.advice}", _TOO_WEAK.code
+    elif material.is_encrypted:
+        code = "TLS-017"
         cause = (
             f"the private key cannot be decrypted: {options.key_password} is wrong, or it is "
             "encrypted with an old cipher: openssl pkcs8 -topk8 -v2 aes256 encrypts it again"
         )
-        return cause, "TLS-017"
-    return "the private key is damaged, or of a kind that OpenSSL does not know", _NO_STORE
+    else:
+        cause = "the private key is damaged, or of a kind that OpenSSL does not know"
+    return ConfigError(f"{description(store, options)}: {cause}", code=code)

@@ -371,10 +371,10 @@ MUTANTS = (
         "except ValueError:",
         ("unit/test_secured_client.py::test_when_a_certificate_expires",),
     ),
-    Mutant("security/pkcs12.py", "    key_formats.check_iterations(data)\n", "", _ITERATIONS),
+    Mutant("security/pkcs12.py", "    check_iterations(data)\n", "", _ITERATIONS),
     Mutant(
         "security/pkcs12.py",
-        "            key_formats.check_iteration_count(key_formats.integer(number))",
+        "            check_iteration_count(integer(number))",
         "            pass",
         # That one alone: the others would compute for minutes.
         (f"{_ITERATIONS[0]}::test_a_number_with_a_tag_that_only_openssl_takes_for_an_integer",),
@@ -501,14 +501,14 @@ MUTANTS = (
     ),
     Mutant(
         "security/pkcs12.py",
-        "if certificate in chain and _is_there_once(found, others):",
-        "if certificate in chain:",
+        "if certificate not in chain or count != 1:",
+        "if certificate not in chain:",
         _PKCS12,
     ),
     Mutant(
         "security/pkcs12.py",
-        "if certificate in chain and _is_there_once(found, others):",
-        "if False:",
+        "if certificate not in chain or count != 1:",
+        "if True:",
         _PKCS12,
     ),
     Mutant(
@@ -572,14 +572,14 @@ MUTANTS = (
     ),
     Mutant(
         "security/pkcs12.py",
-        "if not pfx or pfx[0].tag != key_formats.INTEGER:",
+        "if not pfx or pfx[0].tag != INTEGER:",
         "if not pfx:",
         _PKCS12,
     ),
     Mutant(
         "security/pkcs12.py",
-        "if not pfx or pfx[0].tag != key_formats.INTEGER:",
-        "if pfx[0].tag != key_formats.INTEGER:",
+        "if not pfx or pfx[0].tag != INTEGER:",
+        "if pfx[0].tag != INTEGER:",
         _PKCS12,
     ),
     Mutant(
@@ -596,13 +596,13 @@ MUTANTS = (
     ),
     Mutant(
         "security/pkcs12.py",
-        "list(key_formats.elements(element.content)) if element.tag == key_formats.SEQUENCE else []",
-        "list(key_formats.elements(element.content))",
+        "list(elements(element.content)) if element.tag == SEQUENCE else []",
+        "list(elements(element.content))",
         _PKCS12,
     ),
     Mutant(
         "security/pkcs12.py",
-        '    if kinds != [key_formats.OBJECT_IDENTIFIER, key_formats.EXPLICIT_0]:\n        raise DamagedStoreError("it is not a PKCS12 store, or it was altered")\n',
+        '    if kinds != [OBJECT_IDENTIFIER, EXPLICIT_0]:\n        raise DamagedStoreError("it is not a PKCS12 store, or it was altered")\n',
         "",
         _PKCS12,
     ),
@@ -730,14 +730,14 @@ MUTANTS = (
     ),
     Mutant(
         "security/tls_errors.py",
-        "    if material.is_encrypted:",
-        "    if True:",
+        "    elif material.is_encrypted:",
+        "    elif True:",
         _TLS_ERRORS,
     ),
     Mutant(
         "security/tls_errors.py",
-        "    if material.is_encrypted:",
-        "    if False:",
+        "    elif material.is_encrypted:",
+        "    elif False:",
         _TLS_ERRORS,
     ),
     Mutant(

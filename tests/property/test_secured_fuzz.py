@@ -381,6 +381,6 @@ def test_mangled_text_is_read_as_it_was(blocks, line_end, around):
     text = around + around.join([*texts, key_formats.encode_pem("PRIVATE KEY", blocks[0])]) + around
     mangled = text.replace("\n", line_end)
     assert key_formats.pem_certificates(mangled) == certificates
-    assert key_formats.pem_private_key(mangled).text.reveal() == key_formats.encode_pem(
+    assert key_formats.pem_private_key(mangled).key.reveal() == key_formats.encode_pem(
         "PRIVATE KEY", blocks[0]
     )

@@ -256,7 +256,7 @@ def test_what_stands_beside_a_key_and_certificates_is_left_out():
     form = (Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
     text = OWNER.key.private_bytes(*form).decode()
     parameters = encode_pem("EC PARAMETERS", bytes.fromhex("06082a8648ce3d030107"))
-    assert loads(pem_private_key(parameters + text).text.reveal(), OWNER)
+    assert loads(pem_private_key(parameters + text).key.reveal(), OWNER)
     certificate = OWNER.issuer.public_bytes(Encoding.DER)
     text = encode_pem("TRUSTED CERTIFICATE", certificate + bytes.fromhex("3000"))
     assert pem_certificates(text) == (certificate,)
