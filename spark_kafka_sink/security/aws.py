@@ -91,16 +91,6 @@ def region_of_environment() -> str | None:
     return next((os.environ[name] for name in _REGION_VARIABLES if os.environ.get(name)), None)
 
 
-def no_region(host: str) -> AuthenticationError:
-    """Return the error for a broker without a region, in its name or in the environment."""
-    return AuthenticationError(
-        f"kafka.sasl.mechanism=AWS_MSK_IAM: the name of the broker {host} has no AWS region. Set "
-        f"{_REGION_VARIABLES[0]} for the driver, and by spark.executorEnv.{_REGION_VARIABLES[0]} "
-        "for executors",
-        code="AUTH-018",
-    )
-
-
 def signed_token(user: AwsUser, region: str, is_last: bool = True) -> Token:
     """Return a new token for the brokers of ``region``. May request credentials from AWS and wait.
 
@@ -110,36 +100,27 @@ def signed_token(user: AwsUser, region: str, is_last: bool = True) -> Token:
 
     Raises AuthenticationError; CredentialsUnavailableError if a retry may succeed.
     """
-    from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as Signer
+    from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 
+    signer: Any = MSKAuthTokenProvider
     try:
-        text, expires_at_ms = _sign(Signer, user, region)
+        if user.role_arn is not None:
+            more = () if user.session_name is None else (user.session_name,)
+            signed = signer.generate_auth_token_from_role_arn(region, user.role_arn, *more)
+        elif user.profile is not None:
+            signed = signer.generate_auth_token_from_profile(region, user.profile)
+        else:
+            signed = signer.generate_auth_token(region)
+        text, expires_at_ms = signed
     except Exception as error:
         raise _converted_error(error, is_last) from None
     return Token(Secret(text), None, int(expires_at_ms))
 
 
-def _sign(signer: Any, user: AwsUser, region: str) -> tuple[str, int]:
-    if user.role_arn is not None:
-        more = () if user.session_name is None else (user.session_name,)
-        signed = signer.generate_auth_token_from_role_arn(region, user.role_arn, *more)
-    elif user.profile is not None:
-        signed = signer.generate_auth_token_from_profile(region, user.profile)
-    else:
-        signed = signer.generate_auth_token(region)
-    text, expires_at_ms = signed
-    return text, expires_at_ms
-
-
-_UNAVAILABLE_ERRORS = frozenset(
-    {
-        "ConnectionError",
-        "EndpointConnectionError",
-        "HTTPClientError",
-        "MetadataRetrievalError",
-        "OSError",
-    }
-)
+_UNAVAILABLE_ERRORS = {
+    *("ConnectionError", "EndpointConnectionError", "HTTPClientError", "MetadataRetrievalError"),
+    "OSError",
+}
 """Class names, mostly botocore's: AWS, or the provider of a container's credentials, is
 unavailable."""
 
@@ -211,7 +192,12 @@ class AwsLogin(Login):
     def create_sasl_client(self, host: str) -> SaslClient:
         region = region_of(host) or region_of_environment()
         if region is None:
-            raise no_region(host)
+            raise AuthenticationError(
+                f"kafka.sasl.mechanism=AWS_MSK_IAM: the name of the broker {host} has no AWS "
+                f"region. Set {_REGION_VARIABLES[0]} for the driver, and by "
+                f"spark.executorEnv.{_REGION_VARIABLES[0]} for executors",
+                code="AUTH-018",
+            )
         return OAuthBearerSaslClient(self._keeper(region).token(), {}, "AWS_MSK_IAM")
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from spark_kafka_sink.base.codes import warn
@@ -33,7 +33,7 @@ from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.config.security_keys import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, PLAIN, SCRAM
 from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.mechanisms import PlainSaslClient, ScramSaslClient, ScramUser
-from spark_kafka_sink.security.references import authentication_errors
+from spark_kafka_sink.security.references import Resolve, authentication_errors
 from spark_kafka_sink.security.references import resolve as resolve_text
 
 # --- JAAS ----------------------------------------------------------------------------------------
@@ -238,9 +238,6 @@ _SHADED = ("kafkashaded.", "shadedmskiam.")
 _PRIVATE_USE = range(0xE000, 0xF900)
 """Characters without a meaning, which a JAAS text accepts as letters."""
 
-Resolve = Callable[[str, str], str]
-"""A text and its option, for errors -> the text with its references resolved."""
-
 
 def unresolved_entry(text: str) -> JaasEntry | None:
     """Return the login module and its options with unresolved references.
@@ -315,25 +312,15 @@ def check_module(entry: JaasEntry, mechanism: str) -> None:
     module = entry.module
     for prefix in _SHADED:
         module = module.removeprefix(prefix)
-    wanted = LOGIN_MODULES[mechanism]
-    if module in wanted:
+    if module in LOGIN_MODULES[mechanism]:
         return
-    raise _wrong_module(entry.module, module, mechanism)
-
-
-def _wrong_module(written: str, module: str, mechanism: str) -> ConfigError:
-    """Return the error for a login module of another mechanism, or an unknown one.
-
-    written: ``module``, perhaps with a prefix
-    """
     others = sorted(name for name, known in LOGIN_MODULES.items() if module == known[0])
-    what, wanted = shown_module(written), LOGIN_MODULES[mechanism][0]
-    if others and mechanism == GSSAPI:
-        advice = f", the default: set kafka.sasl.mechanism={' or '.join(others)}"
-    else:
-        advice = f", whose login module is {wanted}"
+    what, wanted = shown_module(entry.module), LOGIN_MODULES[mechanism][0]
     if others:
-        return ConfigError(
+        advice = f", whose login module is {wanted}"
+        if mechanism == GSSAPI:
+            advice = f", the default: set kafka.sasl.mechanism={' or '.join(others)}"
+        raise ConfigError(
             f"{OPTION}: the login module {what} is that of {' and '.join(others)}, but "
             f"kafka.sasl.mechanism is {mechanism}{advice}",
             code="AUTH-004",
@@ -344,21 +331,15 @@ def _wrong_module(written: str, module: str, mechanism: str) -> ConfigError:
         else f"the login module {what} is not known"
     )
     default = ", which is the default," if mechanism == GSSAPI else ""
-    return ConfigError(
+    raise ConfigError(
         f"{OPTION}: {problem}. That of kafka.sasl.mechanism={mechanism}{default} is {wanted}",
         code="AUTH-006",
     )
 
 
-class _Source(NamedTuple):
-    """The options of the name and the password, for messages."""
-
-    username: str
-    password: str
-
-
-_PLAIN_OPTIONS = _Source("kafka.sasl.username", "kafka.sasl.password")
-_JAAS_OPTIONS = _Source(f"'username' in {OPTION}", f"'password' in {OPTION}")
+# Names in JAAS, and how messages name the options of the two kinds.
+_PLAIN_OPTIONS = {"username": "kafka.sasl.username", "password": "kafka.sasl.password"}
+_JAAS_OPTIONS = {name: f"'{name}' in {OPTION}" for name in _PLAIN_OPTIONS}
 
 
 def check_password_options(config: SaslConfig) -> None:
@@ -366,15 +347,15 @@ def check_password_options(config: SaslConfig) -> None:
     has_plain = config.username is not None or config.password is not None
     if has_plain and config.jaas_config is not None:
         raise ConfigError(
-            f"{OPTION} and {_PLAIN_OPTIONS.username}, {_PLAIN_OPTIONS.password} exclude each "
-            "other: give either the JAAS text or the two plain options",
+            f"{OPTION} and {', '.join(_PLAIN_OPTIONS.values())} exclude each other: give either "
+            "the JAAS text or the two plain options",
             code="OPTION-009",
         )
     if not has_plain and config.jaas_config is None:
         raise ConfigError(
-            f"kafka.sasl.mechanism={config.mechanism} needs {_PLAIN_OPTIONS.username} and "
-            f"{_PLAIN_OPTIONS.password}, or {OPTION}={LOGIN_MODULES[config.mechanism][0]} required "
-            'username="…" password="…";',
+            f"kafka.sasl.mechanism={config.mechanism} needs "
+            f"{' and '.join(_PLAIN_OPTIONS.values())}, or "
+            f'{OPTION}={LOGIN_MODULES[config.mechanism][0]} required username="…" password="…";',
             code="AUTH-005",
         )
     entry = unresolved_jaas_entry(config)
@@ -387,29 +368,25 @@ def check_password_options(config: SaslConfig) -> None:
 def resolve_user(config: SaslConfig, resolve: Resolve = resolve_text) -> ScramUser:
     """Return the current name and password. Raises AuthenticationError if they cannot be read."""
     has_jaas = config.jaas_config is not None
-    source = _JAAS_OPTIONS if has_jaas else _PLAIN_OPTIONS
     with authentication_errors():
         if has_jaas:
             options = login_options(config, resolve)
         else:
             given = _plain_options(config).items()
             options = {name: resolve(value, f"kafka.sasl.{name}") for name, value in given}
-        _check_present(options, source)
+        _check_present(options, _JAAS_OPTIONS if has_jaas else _PLAIN_OPTIONS)
     is_token = has_jaas and options.get("tokenauth", "").lower() == "true"
     return ScramUser(options["username"], Secret(options["password"]), is_token)
 
 
 def _plain_options(config: SaslConfig) -> dict[str, str]:
-    options: dict[str, str] = {}
-    if config.username is not None:
-        options["username"] = config.username
-    if config.password is not None:
-        options["password"] = config.password.reveal()
-    return options
+    password = None if config.password is None else config.password.reveal()
+    given = {"username": config.username, "password": password}
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def _check_present(options: Mapping[str, str], source: _Source) -> None:
-    for name, option in (("username", source.username), ("password", source.password)):
+def _check_present(options: Mapping[str, str], shown: Mapping[str, str]) -> None:
+    for name, option in shown.items():
         if not options.get(name):
             what = "is empty" if name in options else "is missing"
             raise ConfigError(f"{option} {what}", code="AUTH-005")

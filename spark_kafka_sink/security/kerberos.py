@@ -255,20 +255,13 @@ def are_valid(credentials: Any) -> bool:
     """Return True if a ticket has not expired, without contacting the KDC."""
     try:
         with _convert_gss_errors():
-            # None: it has no end.
-            has_time_left = credentials.lifetime != 0
+            return bool(credentials.lifetime != 0)  # None: it has no end
     except AuthenticationError:
         return False
-    return bool(has_time_left)
 
 
 class _Cause(NamedTuple):
-    """A known cause of an error.
-
-    code: of ``base.codes``
-    pattern: in Kerberos' message
-    is_transient: whether a retry may help
-    """
+    """A known cause, by a pattern of Kerberos' message. is_transient: a retry may help"""
 
     code: str
     pattern: str
@@ -382,21 +375,6 @@ def kerberos_message(error: Any) -> str:
 # --- login ---------------------------------------------------------------------------------------
 
 
-class _CachedCredentials(NamedTuple):
-    """GSSAPI's credentials.
-
-    since_ms: time of their first use on the login's clock
-    """
-
-    user: KerberosUser
-    credentials: Any
-    since_ms: int
-
-    def may_serve(self, user: KerberosUser, not_before_ms: int) -> bool:
-        """Return True if the credentials are those of ``user``, recent, and have not expired."""
-        return self.user == user and self.since_ms > not_before_ms and are_valid(self.credentials)
-
-
 class KerberosLogin(Login):
     """Login with GSSAPI.
 
@@ -411,7 +389,8 @@ class KerberosLogin(Login):
         self._clock = clock
         self._lock = threading.Lock()
         self._tickets: dict[KerberosUser, KerberosCredentials] = {}
-        self._cached: _CachedCredentials | None = None
+        # A user, GSSAPI's credentials, and the time of their first use.
+        self._cached: tuple[KerberosUser | None, Any, int] = (None, None, 0)
 
     def login(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
         """Get a ticket in a thread, because Kerberos' libraries accept no deadline."""
@@ -458,12 +437,12 @@ class KerberosLogin(Login):
         """Return recent credentials, or acquire new ones."""
         tickets = self._tickets_of(user)
         now_ms = self._clock.now_ms()
+        oldest_ms = now_ms - self._config.kerberos.min_time_before_relogin_ms
         with self._lock:
-            cached = self._cached
-        limit_ms = self._config.kerberos.min_time_before_relogin_ms
-        if cached is not None and cached.may_serve(user, now_ms - limit_ms):
-            return cached.credentials
+            owner, credentials, since_ms = self._cached
+        if owner == user and since_ms > oldest_ms and are_valid(credentials):
+            return credentials
         credentials = tickets.acquire()
         with self._lock:
-            self._cached = _CachedCredentials(user, credentials, now_ms)
+            self._cached = (user, credentials, now_ms)
         return credentials

@@ -37,7 +37,6 @@ from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import (
     Login,
-    Resolve,
     login_options,
     shown_word,
     unresolved_jaas_entry,
@@ -68,7 +67,7 @@ from spark_kafka_sink.security.oauth_tokens import (
     TokenKeeper,
     token_of_jwt,
 )
-from spark_kafka_sink.security.references import authentication_errors, read_text, resolve
+from spark_kafka_sink.security.references import Resolve, authentication_errors, read_text, resolve
 
 if TYPE_CHECKING:
     from spark_kafka_sink.security.tls import TlsContext
@@ -132,11 +131,11 @@ def _type_of(value: Any) -> str:
 
 # --- requests to a token endpoint, for each grant ------------------------------------------------
 
-JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-CLIENT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_CLIENT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
-def secret_request(client: Client, header_urlencode: bool) -> TokenRequest:
+def _secret_request(client: Client, header_urlencode: bool) -> TokenRequest:
     """Return the request for client_credentials with id and secret in the Authorization header."""
     if client.id is None or client.secret is None:
         raise AuthenticationError(
@@ -147,33 +146,17 @@ def secret_request(client: Client, header_urlencode: bool) -> TokenRequest:
     encode_utf8(secret, "the client's secret")
     pair = f"{_encoded(name)}:{_encoded(secret)}" if header_urlencode else f"{name}:{secret}"
     basic = base64.b64encode(encode_utf8(pair, "the client's secret")).decode("ascii")
-    form = "grant_type=client_credentials" + _scope(client)
     return TokenRequest(
-        form, {"Authorization": f"Basic {basic}"}, (secret, _encoded(secret), basic)
+        _form(client, grant_type="client_credentials"),
+        {"Authorization": f"Basic {basic}"},
+        (secret, _encoded(secret), basic),
     )
 
 
-def assertion_request(client: Client, assertion: Secret) -> TokenRequest:
-    """Return the request for client_credentials with a signed assertion instead of the secret."""
-    text = assertion.reveal()
-    form = (
-        f"client_assertion_type={_encoded(CLIENT_ASSERTION)}&client_assertion={_encoded(text)}"
-        "&grant_type=client_credentials"
-    )
-    if client.id is not None:
-        form += f"&client_id={_encoded(client.id)}"
-    return TokenRequest(form + _scope(client), {}, (text,))
-
-
-def jwt_bearer_request(client: Client, assertion: Secret) -> TokenRequest:
-    """Return the request for jwt-bearer, where the assertion is the grant."""
-    text = assertion.reveal()
-    form = f"grant_type={_encoded(JWT_BEARER)}&assertion={_encoded(text)}"
-    return TokenRequest(form + _scope(client), {}, (text,))
-
-
-def _scope(client: Client) -> str:
-    return "" if client.scope is None else f"&scope={_encoded(client.scope)}"
+def _form(client: Client, **values: str | None) -> str:
+    """Return the body of a request, with the client's scope."""
+    given = {**values, "scope": client.scope}
+    return "&".join(f"{name}={_encoded(v)}" for name, v in given.items() if v is not None)
 
 
 def _encoded(text: str) -> str:
@@ -244,14 +227,23 @@ class TokenRetrieval:
 
     def _request(self, source: TokenSource, client: Client, oauth: OAuthConfig) -> TokenRequest:
         if source is TokenSource.SECRET:
-            return secret_request(client, oauth.header_urlencode)
+            return _secret_request(client, oauth.header_urlencode)
         # Imported here because only assertions need the package cryptography.
         from spark_kafka_sink.security.oauth_assertion import assertion
 
-        signed: Secret = assertion(oauth.assertion, self._timer.clock.timestamp_ms())
+        signed: str = assertion(oauth.assertion, self._timer.clock.timestamp_ms()).reveal()
         if source is TokenSource.JWT_BEARER:
-            return jwt_bearer_request(client, signed)
-        return assertion_request(client, signed)
+            return TokenRequest(
+                _form(client, grant_type=_JWT_BEARER, assertion=signed), {}, (signed,)
+            )
+        form = _form(
+            client,
+            client_assertion_type=_CLIENT_ASSERTION,
+            client_assertion=signed,
+            grant_type="client_credentials",
+            client_id=client.id,
+        )
+        return TokenRequest(form, {}, (signed,))
 
     def _tls_of(self, options: Mapping[str, str]) -> TlsContext:
         """Return the TLS of these options, cached because it checks its files itself."""

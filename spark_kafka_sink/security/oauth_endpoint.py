@@ -34,10 +34,10 @@ import json
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from enum import Enum
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from spark_kafka_sink.base.codes import code_of
@@ -50,10 +50,10 @@ from spark_kafka_sink.base.http import Limits, Request, Response, exchange, host
 from spark_kafka_sink.base.secret import HIDDEN, Secret
 from spark_kafka_sink.base.text import redacted, redacted_url
 from spark_kafka_sink.config.config_def import RECIPES, has_reference
-from spark_kafka_sink.config.security_config import AssertionConfig, LoginConfig, OAuthConfig
+from spark_kafka_sink.config.security_config import LoginConfig, OAuthConfig
 from spark_kafka_sink.security.credentials import OPTION as JAAS
-from spark_kafka_sink.security.credentials import Resolve
 from spark_kafka_sink.security.oauth_tokens import RetryTimer, with_retries
+from spark_kafka_sink.security.references import Resolve, resolve_fields
 
 if TYPE_CHECKING:
     from spark_kafka_sink.security.tls import TlsContext
@@ -167,7 +167,17 @@ def check_oauth(oauth: OAuthConfig, options: Mapping[str, str] | None) -> None:
         return
     _check_names(options or {})
     if url is None:
-        raise ConfigError(_no_source(options or {}), code="AUTH-005")
+        unsecured = any(name.startswith(_UNSECURED) for name in options or {})
+        what = (
+            f"unsecured tokens ({_UNSECURED}… in {JAAS}) prove nothing and are not made"
+            if unsecured
+            else "there is nothing that gives a token"
+        )
+        raise ConfigError(
+            f"kafka.sasl.mechanism=OAUTHBEARER: {what}. Set {URL_OPTION}, or "
+            f"{PREFIX}token.provider=package.module:callable",
+            code="AUTH-005",
+        )
     if has_reference(url):
         return
     source = token_source_of(oauth)
@@ -180,32 +190,16 @@ def check_oauth(oauth: OAuthConfig, options: Mapping[str, str] | None) -> None:
             "https:// or http://",
             code="AUTH-014",
         )
-    if source is not TokenSource.SECRET:
-        _check_assertion(oauth.assertion)
-    if options is not None:
-        client_of(oauth, options, source)
-
-
-def _no_source(options: Mapping[str, str]) -> str:
-    unsecured = any(name.startswith(_UNSECURED) for name in options)
-    what = (
-        f"unsecured tokens ({_UNSECURED}… in {JAAS}) prove nothing and are not made"
-        if unsecured
-        else "there is nothing that gives a token"
-    )
-    return (
-        f"kafka.sasl.mechanism=OAUTHBEARER: {what}. Set {URL_OPTION}, or "
-        f"{PREFIX}token.provider=package.module:callable"
-    )
-
-
-def _check_assertion(assertion: AssertionConfig) -> None:
-    if assertion.file is None and assertion.private_key_file is None:
+    assertion = oauth.assertion
+    has_key = assertion.file is not None or assertion.private_key_file is not None
+    if source is not TokenSource.SECRET and not has_key:
         raise ConfigError(
             f"{PREFIX}assertion.private.key.file or {PREFIX}assertion.file is missing: there is "
             "nothing to sign assertions with",
             code="AUTH-005",
         )
+    if options is not None:
+        client_of(oauth, options, source)
 
 
 def overridden_options(oauth: OAuthConfig, options: Mapping[str, str]) -> list[str]:
@@ -228,36 +222,22 @@ def overridden_options(oauth: OAuthConfig, options: Mapping[str, str]) -> list[s
             "of assertions, which are not used"
         )
     has_secret = oauth.client_secret is not None or "clientSecret" in options
-    if (
-        has_secret
-        and oauth.token_provider is None
-        and token_source_of(oauth) is TokenSource.CLIENT_ASSERTION
-    ):
+    if has_secret and token_source_of(oauth) is TokenSource.CLIENT_ASSERTION:
         found.append("a signed assertion takes the place of the client's secret, which is not used")
     return found
 
 
 def resolved(config: OAuthConfig, resolve: Resolve) -> OAuthConfig:
     """Return ``config`` with the references in all its texts resolved. Raises ConfigError."""
-    changed = _resolved_texts(config, PREFIX, resolve)
-    assertion = config.assertion
-    changes = _resolved_texts(assertion, f"{PREFIX}assertion.", resolve)
-    return replace(config, **changed, assertion=replace(assertion, **changes))
 
+    def option_of(field: str) -> str:
+        return _NAMES.get(field, PREFIX + field.replace("_", "."))
 
-def _resolved_texts(
-    config: OAuthConfig | AssertionConfig, prefix: str, resolve: Resolve
-) -> dict[str, Any]:
-    """Return the fields that are texts or secrets, by name."""
-    changed: dict[str, Any] = {}
-    for field in fields(config):
-        value = getattr(config, field.name)
-        option = _NAMES.get(field.name, prefix + field.name.replace("_", "."))
-        if isinstance(value, str):
-            changed[field.name] = resolve(value, option)
-        elif isinstance(value, Secret):
-            changed[field.name] = Secret(resolve(value.reveal(), option))
-    return changed
+    def option_of_assertion(field: str) -> str:
+        return f"{PREFIX}assertion.{field.replace('_', '.')}"
+
+    assertion = resolve_fields(config.assertion, option_of_assertion, resolve)
+    return replace(resolve_fields(config, option_of, resolve), assertion=assertion)
 
 
 _NAMES = {"client_id": ID_OPTION, "client_secret": SECRET_OPTION}
@@ -332,11 +312,10 @@ class TokenEndpoint:
         http = Request(self._url, headers, request.form.encode(), "POST", URL_OPTION, _MOST_BYTES)
         try:
             return exchange(http, context, limits, self._timer.clock)
-        except ssl.SSLCertVerificationError as error:
-            what = f"{self.name}: {self._explained(error)}"
-            raise AuthenticationError(what, code=code_of(what)) from None
         except ssl.SSLError as error:
-            what = f"{self.name}: {self._explained(error)}"
+            what = f"{self.name}: {self._tls.explain(error, *host_and_port(self._url, URL_OPTION))}"
+            if isinstance(error, ssl.SSLCertVerificationError):
+                raise AuthenticationError(what, code=code_of(what)) from None
             raise CredentialsUnavailableError(what, code=code_of(what)) from None
         except TimeoutError:
             raise self._unavailable(_TOO_LATE) from None
@@ -348,10 +327,6 @@ class TokenEndpoint:
             raise self._unavailable(
                 f"the server does not speak HTTP ({type(error).__name__})"
             ) from None
-
-    def _explained(self, error: ssl.SSLError) -> str:
-        host, port = host_and_port(self._url, URL_OPTION)
-        return self._tls.explain(error, host, port)
 
     def _unavailable(self, cause: str) -> CredentialsUnavailableError:
         return CredentialsUnavailableError(

@@ -19,12 +19,15 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.config_def import (
     DIR,
     ENV,
@@ -34,6 +37,7 @@ from spark_kafka_sink.config.config_def import (
     reference_of,
     reference_problem,
 )
+from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig, StoreConfig
 
 # --- locations of files --------------------------------------------------------------------------
 
@@ -165,6 +169,9 @@ def read_text(location: str, option: str) -> str:
 
 # --- references ----------------------------------------------------------------------------------
 
+Resolve = Callable[[str, str], str]
+"""A text and its option, for errors -> the text with its references resolved."""
+
 
 def resolve(text: str, option: str, advice: str | None = None) -> str:
     """Return ``text`` with the values of its references, which are not resolved again.
@@ -186,6 +193,24 @@ def resolve(text: str, option: str, advice: str | None = None) -> str:
         return _READ[reference.provider](reference.path or "", reference.key, option, advice)
 
     return REFERENCE.sub(value_of, text)
+
+
+T = TypeVar("T", StoreConfig, OAuthConfig, AssertionConfig)
+
+
+def resolve_fields(config: T, option_of: Callable[[str], str], resolve: Resolve) -> T:
+    """Return ``config`` with the references in its texts and secrets resolved.
+
+    option_of: a field's name -> its option, for errors
+    """
+    changed: dict[str, Any] = {}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, str):
+            changed[field.name] = resolve(value, option_of(field.name))
+        elif isinstance(value, Secret):
+            changed[field.name] = Secret(resolve(value.reveal(), option_of(field.name)))
+    return replace(config, **changed)
 
 
 _MALFORMED = "OPTION-005"

@@ -25,7 +25,6 @@ Source: ``DefaultSslEngineFactory``, ``DefaultSslEngineFactory.createSslEngine``
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import logging
 import os
@@ -33,18 +32,18 @@ import re
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.config.security_keys import TLS_1_2, TLS_1_3
 from spark_kafka_sink.security import key_formats, references, stores, tls_errors
 from spark_kafka_sink.security.key_formats import KeyMaterial, expires_at_ms
+from spark_kafka_sink.security.references import Resolve
 from spark_kafka_sink.security.references import resolve as resolve_text
 
 # --- cipher suites -------------------------------------------------------------------------------
@@ -258,9 +257,6 @@ def _in_memory() -> int | None:
 
 # --- contexts ------------------------------------------------------------------------------------
 
-Resolve = Callable[[str, str], str]
-
-
 # OpenSSL's X509_V_FLAG_PARTIAL_CHAIN, which has no name in Python 3.9.
 _PARTIAL_CHAIN: int = getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)
 
@@ -356,8 +352,13 @@ class TlsContext:
 
     def _inputs(self) -> _Inputs:
         """Take the state of files before reading them: the next call finds a later change."""
-        truststore = _resolved(self._config.truststore, self._trust_options, self._resolve)
-        keystore = _resolved(self._config.keystore, self._key_options, self._resolve)
+        truststore, keystore = (
+            references.resolve_fields(store, options._asdict().__getitem__, self._resolve)
+            for store, options in (
+                (self._config.truststore, self._trust_options),
+                (self._config.keystore, self._key_options),
+            )
+        )
         files = (
             _state(truststore.location, self._trust_options.location),
             _state(keystore.location, self._key_options.location),
@@ -384,23 +385,6 @@ class TlsContext:
             context.own_certificate = material.chain[0]
             context.expires_at_ms = expires_at_ms(material.chain[0])
         return context
-
-
-def _resolved(store: StoreConfig, options: stores.StoreOptions, resolve: Resolve) -> StoreConfig:
-    def text(value: str | None, option: str) -> str | None:
-        return None if value is None else resolve(value, option)
-
-    def secret(value: Secret | None, option: str) -> Secret | None:
-        return None if value is None else Secret(resolve(value.reveal(), option))
-
-    return dataclasses.replace(
-        store,
-        location=text(store.location, options.location),
-        certificates=text(store.certificates, options.certificates),
-        password=secret(store.password, options.password),
-        key=secret(store.key, options.key),
-        key_password=secret(store.key_password, options.key_password),
-    )
 
 
 def _state(location: str | None, option: str) -> _FileState | None:

@@ -187,7 +187,7 @@ MUTANTS = (
     ),
     Mutant(
         "security/credentials.py",
-        "        _check_present(options, source)\n    is_token",
+        "        _check_present(options, _JAAS_OPTIONS if has_jaas else _PLAIN_OPTIONS)\n    is_token",
         "    is_token",
         _CREDENTIALS,
     ),
@@ -204,9 +204,9 @@ MUTANTS = (
     Mutant("security/aws.py", "            keeper.close()\n", "            pass\n", _AWS),
     Mutant("security/aws.py", "        self._timer.close()\n", "", _AWS),
     Mutant("security/aws.py", "is_last=tries >= _MAX_ATTEMPTS", "is_last=False", _AWS),
-    Mutant("security/kerberos.py", "self.user == user and ", "", _GSSAPI),
-    Mutant("security/kerberos.py", "self.since_ms > not_before_ms and ", "", _GSSAPI),
-    Mutant("security/kerberos.py", " and are_valid(self.credentials)", "", _GSSAPI),
+    Mutant("security/kerberos.py", "owner == user and ", "", _GSSAPI),
+    Mutant("security/kerberos.py", "since_ms > oldest_ms and ", "", _GSSAPI),
+    Mutant("security/kerberos.py", " and are_valid(credentials)", "", _GSSAPI),
     Mutant("security/kerberos.py", "        if thread.is_alive():", "        if False:", _GSSAPI),
     Mutant(
         "security/kerberos.py",
