@@ -50,7 +50,8 @@ def run_job(name: str, run: Callable[[SparkSession], int]) -> int:
     try:
         return run(spark)
     except ConfigError as error:
-        return _print(name, str(error), EXIT_REFUSED)
+        print(f"{name}: {error}", file=sys.stderr)
+        return EXIT_REFUSED
     except SPARK_ERRORS as error:
         return report(name, error)
     finally:
@@ -62,35 +63,18 @@ def report(name: str, error: Exception, what: str = "") -> int:
 
     what: precedes the sentence, unless the user's settings are wrong
     """
-    text = _text_of(error)
+    text = str(error).strip()
+    if isinstance(error, Py4JJavaError):  # Py4J's line names a call and an object's number
+        text = text.partition("\n")[2]
     own = _OWN_ERROR.findall(text)
     if own:
         kind, sentence = own[-1]
         is_users = kind in _USERS_ERRORS
     else:
-        sentence = _sentence(text)
+        # The first line, without what belongs to Spark's log.
+        line = text.splitlines()[0] if text else "Spark gives no reason"
+        sentence = _SQLSTATE.sub("", _OF_A_QUERY.sub("", _JAVA_CLASS.sub("", line)))
         is_users = isinstance(error, (AnalysisException, IllegalArgumentException))
         is_users = is_users or _USERS_JAVA_ERRORS.match(text) is not None
-    if is_users:
-        return _print(name, sentence, EXIT_REFUSED)
-    return _print(name, what + sentence, EXIT_FAILED)
-
-
-def _print(name: str, sentence: str, status: int) -> int:
-    print(f"{name}: {sentence}", file=sys.stderr)
-    return status
-
-
-def _text_of(error: Exception) -> str:
-    """Return the text without the line of Py4J, which names a call and an object's number."""
-    text = str(error).strip()
-    if isinstance(error, Py4JJavaError):
-        return text.partition("\n")[2]
-    return text
-
-
-def _sentence(text: str) -> str:
-    """Return the first line of an error of Spark, without what belongs to its log."""
-    line = text.splitlines()[0] if text else "Spark gives no reason"
-    line = _OF_A_QUERY.sub("", _JAVA_CLASS.sub("", line))
-    return _SQLSTATE.sub("", line)
+    print(f"{name}: {sentence if is_users else what + sentence}", file=sys.stderr)
+    return EXIT_REFUSED if is_users else EXIT_FAILED

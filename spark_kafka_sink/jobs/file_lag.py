@@ -25,12 +25,9 @@ class FileLag:
 
     def count(self) -> tuple[int, int]:
         """Return (processed files, existing files)."""
-        return self._processed(), self._found()
-
-    def _found(self) -> int:
         file_system = self._input.getFileSystem(self._configuration)
-        statuses = file_system.globStatus(self._input)
-        return sum(self._files_below(file_system, status) for status in statuses or ())
+        statuses = file_system.globStatus(self._input) or ()
+        return self._processed(), sum(self._files_below(file_system, one) for one in statuses)
 
     def _files_below(self, file_system: Any, status: Any) -> int:
         name = status.getPath().getName()

@@ -92,25 +92,6 @@ class Totals:
         return " | ".join(parts)
 
 
-class BestEffort:
-    """Runs code that only displays, so that its errors do not replace the job's result.
-
-    The first error is printed on standard error.
-    """
-
-    def __init__(self) -> None:
-        self._has_failed = False
-
-    def run(self, show: Callable[[], object]) -> None:
-        """Call ``show``. Raises only what ends the process."""
-        try:
-            show()
-        except Exception as error:
-            if not self._has_failed:
-                self._has_failed = True
-                print(f"progress cannot be shown: {error!r}", file=sys.stderr)
-
-
 class ProgressLine:
     """Shows a changing text: a line at once, and then every few seconds if the text has changed.
 
@@ -123,6 +104,19 @@ class ProgressLine:
         self._out = out
         self._shown = ""
         self._shown_at_ms: int | None = None
+        self._has_failed = False
+
+    def attempt(self, action: Callable[[], object]) -> None:
+        """Run code that only displays: an error must not replace the job's result.
+
+        The first error is printed on standard error. Raises only what ends the process.
+        """
+        try:
+            action()
+        except Exception as error:
+            if not self._has_failed:
+                self._has_failed = True
+                print(f"progress cannot be shown: {error!r}", file=sys.stderr)
 
     def show(self, text: str) -> None:
         """Show ``text`` if it has changed and it is time for another line."""
@@ -134,8 +128,7 @@ class ProgressLine:
 
     def finish(self, text: str) -> None:
         """Write the final text."""
-        self._out.write(text + "\n")
-        self._out.flush()
+        print(text, file=self._out, flush=True)
 
 
 # --- steps ---------------------------------------------------------------------------------------
@@ -222,5 +215,4 @@ class Steps:
         return f"{colour}{text}{_PLAIN}" if self._is_coloured else text
 
     def _write(self, text: str) -> None:
-        self._out.write(text)
-        self._out.flush()
+        print(text, end="", file=self._out, flush=True)

@@ -16,7 +16,6 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import ConfigError
@@ -36,6 +35,18 @@ _NAME = re.compile(r"[\w.-]*")
 CONF_PREFIX = "spark.pykafka."
 JOB_PREFIX = CONF_PREFIX + "job."
 READER_PREFIX = JOB_PREFIX + "reader."
+
+_SHORTCUTS = (
+    ("--bootstrap-servers", "kafka.bootstrap.servers", ""),
+    ("--topic", "topic", ""),
+    ("--value-format", "value.format", ", json, avro, protobuf"),
+    ("--key-columns", "key.columns", ""),
+)
+"""Flag, option of the sink, and possible values for ``--help``."""
+_REPEATED = (
+    ("--option", "an option of the sink, e.g. kafka.linger.ms=50; may be repeated"),
+    ("--reader-option", "an option of Spark's reader, e.g. header=true; may be repeated"),
+)
 
 
 @dataclass(frozen=True)
@@ -82,29 +93,13 @@ class JobArguments:
     def __init__(self, description: str) -> None:
         self._parser = argparse.ArgumentParser(description=description)
         self._names: list[str] = []
-        add = self._parser.add_argument
-        add(
-            "--bootstrap-servers",
-            "--bootstrap-server",
-            help="short for --option kafka.bootstrap.servers=…",
-        )
-        add("--topic", help="short for --option topic=…")
-        add("--value-format", help="short for --option value.format=…, json, avro, protobuf")
-        add("--key-columns", help="short for --option key.columns=…")
-        add(
-            "--option",
-            action="append",
-            default=[],
-            metavar="NAME=VALUE",
-            help="an option of the sink, e.g. kafka.linger.ms=50; may be repeated",
-        )
-        add(
-            "--reader-option",
-            action="append",
-            default=[],
-            metavar="NAME=VALUE",
-            help="an option of Spark's reader, e.g. header=true; may be repeated",
-        )
+        for name, option, values in _SHORTCUTS:
+            names = (name, "--bootstrap-server") if name == "--bootstrap-servers" else (name,)
+            self._parser.add_argument(*names, help=f"short for --option {option}=…{values}")
+        for name, what in _REPEATED:
+            self._parser.add_argument(
+                name, action="append", default=[], metavar="NAME=VALUE", help=what
+            )
 
     def add(self, name: str, help_text: str) -> None:
         """Declare ``--name``; in the properties file ``spark.pykafka.job.name``."""
@@ -121,7 +116,7 @@ class JobArguments:
         Raises ConfigError for an unknown name under ``spark.pykafka.``. Warns of secrets that other
         users can see in Spark's UI or in the list of processes.
         """
-        parsed = self._parser.parse_args(arguments)
+        parsed = vars(self._parser.parse_args(arguments))
         conf = list(conf)
         job: dict[str, str | None] = dict.fromkeys(self._names)
         sink: dict[str, str] = {}
@@ -138,32 +133,22 @@ class JobArguments:
         regex = dict(conf).get(REGEX_OPTION, DEFAULT_REGEX)
         _warn_of_shown(sink, regex, CONF_PREFIX)
         _warn_of_shown(reader, regex, READER_PREFIX)
-        options = _pairs(parsed.option)
-        for option in options:
-            _check_option(option, f"--option {option}")
-        _warn_of_command_line(options, "--option")
-        sink.update(options)
-        options = _pairs(parsed.reader_option)
-        _warn_of_command_line(options, "--reader-option")
-        reader.update(options)
-        self._apply(parsed, job, sink)
+        for argument, target in (("--option", sink), ("--reader-option", reader)):
+            options = _pairs(parsed[argument[2:].replace("-", "_")])
+            for option in options if target is sink else ():
+                _check_option(option, f"{argument} {option}")
+            for option in clear_secrets(options):
+                text = (
+                    f"{argument} {option}: a secret in clear text on the command line, which every "
+                    f"user of the machine can see. Write {REFERENCE_HINT}, instead"
+                )
+                warn(logger, "JOB-006", text)
+            target.update(options)
+        for flag, option, _ in _SHORTCUTS:
+            if (value := parsed[flag[2:].replace("-", "_")]) is not None:
+                sink[option] = value
+        job.update({name: parsed[name] for name in self._names if parsed[name] is not None})
         return JobSettings(job, sink, reader)
-
-    def _apply(
-        self, parsed: argparse.Namespace, job: dict[str, str | None], sink: dict[str, str]
-    ) -> None:
-        for option, text in (
-            ("kafka.bootstrap.servers", parsed.bootstrap_servers),
-            ("topic", parsed.topic),
-            ("value.format", parsed.value_format),
-            ("key.columns", parsed.key_columns),
-        ):
-            if text is not None:
-                sink[option] = text
-        for name in self._names:
-            value: Any = getattr(parsed, name)
-            if value is not None:
-                job[name] = value
 
     def _job_name(self, key: str) -> str:
         name = key.removeprefix(JOB_PREFIX).replace(".", "_")
@@ -194,15 +179,6 @@ def _warn_of_shown(options: Mapping[str, str], regex: str, prefix: str) -> None:
     if shown:
         text = warning_about_shown_secrets([prefix + name for name in shown], regex)
         warn(logger, "AUTH-001", text)
-
-
-def _warn_of_command_line(options: Mapping[str, str], argument: str) -> None:
-    for name in clear_secrets(options):
-        text = (
-            f"{argument} {name}: a secret in clear text on the command line, which every user of "
-            f"the machine can see. Write {REFERENCE_HINT}, instead"
-        )
-        warn(logger, "JOB-006", text)
 
 
 def _pairs(texts: Iterable[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.jobs.file_lag import FileLag
-from spark_kafka_sink.jobs.progress import BestEffort, ProgressLine, Totals
+from spark_kafka_sink.jobs.progress import ProgressLine, Totals
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 
@@ -43,7 +43,6 @@ class Follower:
         self._stop = stop
         self._clock = clock
         self._line = ProgressLine(clock, out)
-        self._best_effort = BestEffort()
         self._last_batch_id = -1
         self._lag_counted_at_ms: int | None = None
         self.totals = Totals()
@@ -51,14 +50,14 @@ class Follower:
     def follow(self) -> None:
         """Return when the query has ended, by itself or at a request."""
         while self._query.isActive and not self._stop.wait(_POLL_S):
-            self._best_effort.run(self._look)
+            self._line.attempt(self._look)
         if self._query.isActive:
-            self._best_effort.run(lambda: self._line.show(f"{self.totals.describe()} | stopping"))
-            self._best_effort.run(self._finish_batch)
+            self._line.attempt(lambda: self._line.show(f"{self.totals.describe()} | stopping"))
+            self._line.attempt(self._finish_batch)
             self._stop.end(self._query)
         self._lag_counted_at_ms = None
-        self._best_effort.run(self._look)
-        self._best_effort.run(lambda: self._line.finish(self.totals.describe()))
+        self._line.attempt(self._look)
+        self._line.attempt(lambda: self._line.finish(self.totals.describe()))
 
     def _look(self) -> None:
         is_news = self._count_batches()
@@ -67,12 +66,9 @@ class Follower:
         is_due = counted_at_ms is None or now_ms - counted_at_ms >= _LAG_INTERVAL_MS
         if self._lag is not None and (is_news or is_due):
             self._lag_counted_at_ms = now_ms
-            self._best_effort.run(self._count_files)
+            lag = self._lag
+            self._line.attempt(lambda: setattr(self.totals, "files", lag.count()))
         self._line.show(self.totals.describe())
-
-    def _count_files(self) -> None:
-        if self._lag is not None:
-            self.totals.files = self._lag.count()
 
     def _count_batches(self) -> bool:
         """Add the micro-batches that ended since the last look; return False if none ended."""

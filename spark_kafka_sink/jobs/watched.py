@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.jobs.progress import BestEffort, ProgressLine
+from spark_kafka_sink.jobs.progress import ProgressLine
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 
 _POLL_S = 0.25
@@ -27,7 +27,6 @@ class CancellableAction:
         self._stop = stop
         self._clock = clock
         self._line = ProgressLine(clock, sys.stderr)
-        self._best_effort = BestEffort()
         self._started_at_ms = clock.now_ms()
         self._done = threading.Event()
         self._first_stage = 0
@@ -38,7 +37,7 @@ class CancellableAction:
 
         Stages of earlier actions, as of inferring a schema, do not count.
         """
-        self._best_effort.run(self._forget_stages)
+        self._line.attempt(self._forget_stages)
         watcher = threading.Thread(target=self._watch, name="pykafka-sink-watch", daemon=True)
         watcher.start()
         is_done = False
@@ -48,14 +47,14 @@ class CancellableAction:
         finally:
             self._done.set()
             watcher.join()
-            self._best_effort.run(lambda: self._line.finish(self._describe(is_done)))
+            self._line.attempt(lambda: self._line.finish(self._describe(is_done)))
 
     def _watch(self) -> None:
         while not self._done.wait(_POLL_S):
             # The driver plans before Spark has a job, so one cancellation may find none.
             if self._stop.is_requested:
-                self._best_effort.run(self._cancel)
-            self._best_effort.run(lambda: self._line.show(self._describe()))
+                self._line.attempt(self._cancel)
+            self._line.attempt(lambda: self._line.show(self._describe()))
 
     def _cancel(self) -> None:
         self._spark.sparkContext.cancelAllJobs()
@@ -85,9 +84,7 @@ class CancellableAction:
 
     def _stages(self) -> Iterator[Any]:
         store = self._spark.sparkContext._jsc.sc().statusStore()
-        stages = store.stageList(None, False, False, self._no_quantiles(), None)
-        return map(stages.apply, range(stages.size()))
-
-    def _no_quantiles(self) -> Any:
         gateway = self._spark.sparkContext._gateway
-        return gateway.new_array(gateway.jvm.double, 0)
+        no_quantiles = gateway.new_array(gateway.jvm.double, 0)
+        stages = store.stageList(None, False, False, no_quantiles, None)
+        return map(stages.apply, range(stages.size()))

@@ -204,7 +204,7 @@ def test_certificates_and_key_of_mangled_text(mangled):
     )
     assert pem_certificates(text) == expected
     key = pem_private_key(text)
-    assert key.text.reveal() == OWNER.private_key()
+    assert key.key.reveal() == OWNER.private_key()
     assert not key.is_encrypted
 
 
@@ -228,7 +228,7 @@ def test_keys_of_all_forms_are_loaded(mangled, kind, form, password):
     ).decode()
     key = pem_private_key(MANGLED[mangled](text))
     assert key.is_encrypted is (password is not None)
-    assert loads(key.text.reveal(), identity, password or "")
+    assert loads(key.key.reveal(), identity, password or "")
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
@@ -248,7 +248,7 @@ def test_keys_that_openssl_has_encrypted(cipher, tmp_path):
     done = subprocess.run([*command, *cipher], check=True, capture_output=True, text=True)
     key = pem_private_key(MANGLED["blanks"](done.stdout))
     assert key.is_encrypted
-    assert loads(key.text.reveal(), OWNER, KEY_PASSWORD)
+    assert loads(key.key.reveal(), OWNER, KEY_PASSWORD)
 
 
 def test_what_stands_beside_a_key_and_certificates_is_left_out():
@@ -317,7 +317,7 @@ def test_what_is_not_base64_is_refused_and_not_shown(body):
 def test_no_representation_shows_a_key():
     key = pem_private_key(KEY_TEXT)
     body = KEY_TEXT.splitlines()[1]
-    assert body in key.text.reveal()
+    assert body in key.key.reveal()
     assert body not in repr(key)
     assert repr(base64.b64decode(body))[2:-1] not in repr(key_formats._blocks(KEY_TEXT))
 
