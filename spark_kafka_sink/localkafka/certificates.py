@@ -104,7 +104,7 @@ class Authority:
     ) -> x509.Certificate:
         """Return a certificate; if ``key`` is the authority's key, the authority's own."""
         is_authority = key is self._key
-        now = datetime.now(timezone.utc)
+        begin, end = _validity(is_expired)
         key_identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         above = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = (
@@ -113,8 +113,8 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - 2 * _BEFORE if is_expired else now - _BEFORE)
-            .not_valid_after(now - _BEFORE if is_expired else now + _LIFE)
+            .not_valid_before(begin)
+            .not_valid_after(end)
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
             .add_extension(key_identifier, critical=False)
             .add_extension(above, critical=False)
@@ -146,6 +146,11 @@ def _new_key(key_type: KeyType) -> PrivateKey:
     if key_type == "RSA":
         return rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS)
     return ec.generate_private_key(ec.SECP256R1())
+
+
+def _validity(is_expired: bool) -> tuple[datetime, datetime]:
+    now = datetime.now(timezone.utc)
+    return (now - 2 * _BEFORE, now - _BEFORE) if is_expired else (now - _BEFORE, now + _LIFE)
 
 
 def _general_name(host: str) -> x509.GeneralName:

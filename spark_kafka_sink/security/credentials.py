@@ -73,15 +73,8 @@ class JaasEntry(NamedTuple):
         return f"JaasEntry({module}, {sorted(map(shown_word, self.options))})"
 
 
-class _Token(NamedTuple):
-    """A word or a quoted text; any other token is one character with ``is_text`` False.
-
-    A number is "0", because Java's tokenizer parses a word that begins with a digit as a number and
-    keeps no text of it.
-    """
-
-    text: str
-    is_text: bool
+class _Text(str):
+    """A word or a quoted text; any other token is a plain string of one character."""
 
 
 KNOWN_OPTIONS = frozenset(
@@ -131,47 +124,38 @@ def quoted(value: str) -> str:
     return '"' + text.replace("\n", "\\n").replace("\r", "\\r") + '"'
 
 
-def _entry(first: _Token, tokens: _Tokens) -> JaasEntry:
-    if not first.is_text:
+def _entry(first: str, tokens: _Tokens) -> JaasEntry:
+    if not isinstance(first, _Text):
         raise _error("does not begin with the class of a login module", f"write {SHAPE}")
     flag = tokens.next()
-    if flag is not None and not flag.is_text and flag.text == "{":
+    if flag == "{" and not isinstance(flag, _Text):
         raise _error(
             "is an entry of a JAAS file",
             "leave out KafkaClient { before the login module, and }; at the end",
         )
-    if flag is None or not flag.is_text or flag.text.lower() not in FLAGS:
+    if not isinstance(flag, _Text) or flag.lower() not in FLAGS:
         raise _error(
             f"does not name one of {', '.join(FLAGS)} after its first word",
             f"it must be of the form {SHAPE}",
         )
     options: dict[str, str] = {}
     previous = "the flag"
-    while (token := tokens.next()) is not None and (token.is_text or token.text != ";"):
-        name, value = _option(token, tokens, previous)
-        options[name] = value
+    while (name := tokens.next()) is not None and (isinstance(name, _Text) or name != ";"):
+        equals = tokens.next()
+        if not isinstance(name, _Text) or isinstance(equals, _Text) or equals != "=":
+            raise _error(f"has no name=value after {previous}", tokens.hint())
+        value = tokens.next()
+        if not isinstance(value, _Text):
+            raise _error(
+                f"has no value for {shown_word(name)}",
+                "a value that begins with a digit or holds other characters than letters, digits, "
+                '"-", "_", "." and "$" must stand in double quotes',
+            )
+        options[str(name)] = str(value)
         previous = f"the value of {shown_word(name)}"
-    if token is None:
+    if name is None:
         raise _error("does not end with a semicolon", tokens.hint("put ; at the end"))
-    return JaasEntry(first.text, options)
-
-
-def _option(name: _Token, tokens: _Tokens, previous: str) -> tuple[str, str]:
-    """Return one name and its value.
-
-    previous: the text before the option, for messages
-    """
-    equals = tokens.next()
-    if not name.is_text or equals is None or equals.is_text or equals.text != "=":
-        raise _error(f"has no name=value after {previous}", tokens.hint())
-    value = tokens.next()
-    if value is None or not value.is_text:
-        raise _error(
-            f"has no value for {shown_word(name.text)}",
-            'a value that begins with a digit or holds other characters than letters, digits, "-", '
-            '"_", "." and "$" must stand in double quotes',
-        )
-    return name.text, value.text
+    return JaasEntry(str(first), options)
 
 
 def _error(what: str, advice: str) -> ConfigError:
@@ -186,23 +170,22 @@ class _Tokens:
         self._matches = _TOKEN.finditer(text.replace("\0", " "))
         self._unclosed = False
 
-    def next(self) -> _Token | None:
-        """Return the next token; None at the end."""
+    def next(self) -> str | None:
         for match in self._matches:
             if match["quote"] is not None:
                 # An unclosed text ends with its line.
                 self._unclosed |= match["closed"] is None
-                return _Token(_ESCAPE.sub(_unescaped, match["body"]), is_text=True)
+                return _Text(_ESCAPE.sub(_unescaped, match["body"]))
             if match["word"] is not None:
-                return _Token(match["word"], is_text=True)
+                return _Text(match["word"])
             if match["number"] is not None:
-                return _Token("0", is_text=False)
+                # Java's tokenizer parses a number, and keeps no text of it.
+                return "0"
             if match["other"] is not None:
-                return _Token(match["other"], is_text=False)
+                return match["other"]
         return None
 
     def hint(self, otherwise: str | None = None) -> str:
-        """Return the probable mistake."""
         if self._unclosed:
             return "a quotation mark is not closed on its line"
         return otherwise or (
@@ -244,7 +227,8 @@ def unresolved_entry(text: str) -> JaasEntry | None:
 
     None if the whole text is one reference.
     """
-    if _is_reference(text.strip()):
+    whole = text.strip()
+    if REFERENCE.fullmatch(whole) and len(references_in(whole)) == 1:
         return None
     references: list[str] = []
     mark = next(chr(code) for code in _PRIVATE_USE if chr(code) not in text)
@@ -263,11 +247,6 @@ def unresolved_entry(text: str) -> JaasEntry | None:
         restored(entry.module),
         {restored(name): restored(value) for name, value in entry.options.items()},
     )
-
-
-def _is_reference(text: str) -> bool:
-    """Return True if the whole text is one reference."""
-    return REFERENCE.fullmatch(text) is not None and len(references_in(text)) == 1
 
 
 def unresolved_jaas_entry(config: SaslConfig) -> JaasEntry | None:

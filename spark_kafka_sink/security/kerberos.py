@@ -180,16 +180,15 @@ class KerberosCredentials:
 
         Raises AuthenticationError; CredentialsUnavailableError if the KDC is unavailable.
         """
-        errors: list[AuthenticationError] = []
-        user = self._user
-        if user.ticket_cache is not None:
+        cache, keytab = self._user.ticket_cache, self._user.keytab
+        if cache is not None:
             try:
-                return self._from_store({"ccache": user.ticket_cache} if user.ticket_cache else {})
-            except AuthenticationError as error:
-                errors.append(error)
-        if user.keytab is not None:
-            return self._from_keytab(user.keytab)
-        raise errors[0]
+                return self._from_store({"ccache": cache} if cache else {})
+            except AuthenticationError:
+                if keytab is None:
+                    raise
+        assert keytab is not None
+        return self._from_keytab(keytab)
 
     def _from_keytab(self, location: str) -> Any:
         """Use a cache of its own for each process: a forked one must not share its parent's."""

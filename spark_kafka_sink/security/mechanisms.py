@@ -92,7 +92,6 @@ class PlainSaslClient:
         self._is_complete = False
 
     def initial_response(self) -> bytes:
-        """Return the only message."""
         name = encode_utf8(self._username, "the user name")
         return b"\0" + name + b"\0" + encode_utf8(self._password.reveal(), "the password")
 
@@ -161,12 +160,14 @@ class ScramSaslClient:
         self._hash = HASHES[mechanism]
         self._user = user
         self._nonce = nonce()
-        self._first_bare = self._client_first_bare()
+        name = user.username.replace("=", "=3D").replace(",", "=2C")
+        extension = ",tokenauth=true" if user.is_token else ""
+        first_bare = f"n={name},r={self._nonce}{extension}"
+        self._first_bare = encode_utf8(first_bare, "the user name")
         self._server_signature = b""
         self._state = _ScramState.BEGIN
 
     def initial_response(self) -> bytes:
-        """Return client-first."""
         self._state = _ScramState.FIRST_SENT
         return _GS2_HEADER.encode() + self._first_bare
 
@@ -181,11 +182,6 @@ class ScramSaslClient:
             self._state = _ScramState.COMPLETE
             return None
         raise unexpected_challenge(self.mechanism)
-
-    def _client_first_bare(self) -> bytes:
-        name = self._user.username.replace("=", "=3D").replace(",", "=2C")
-        extension = ",tokenauth=true" if self._user.is_token else ""
-        return encode_utf8(f"n={name},r={self._nonce}{extension}", "the user name")
 
     def _client_final(self, server_first: bytes) -> bytes:
         """Check nonce and iterations, and return client-final, whose proof covers all messages."""
@@ -240,7 +236,6 @@ class ScramSaslClient:
 
 
 def _decoded(text: bytes) -> bytes | None:
-    """Return the bytes of base64; None if ``text`` is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
@@ -292,9 +287,7 @@ class OAuthBearerSaslClient:
     def initial_response(self) -> bytes:
         """Return the token, which is the only message unless the broker rejects it."""
         self._state = _OAuthBearerState.TOKEN_SENT
-        extensions = "".join(
-            f"{SEPARATOR}{key}={self._extensions[key]}" for key in self._extensions
-        )
+        extensions = "".join(f"{SEPARATOR}{k}={v}" for k, v in self._extensions.items())
         text = f"n,,{SEPARATOR}auth=Bearer {self._token.reveal()}{extensions}{SEPARATOR}{SEPARATOR}"
         return text.encode("ascii")
 

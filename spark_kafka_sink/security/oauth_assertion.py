@@ -46,31 +46,21 @@ def assertion(config: AssertionConfig, timestamp_ms: int) -> Secret:
     """
     if config.file is not None:
         return Secret(read_text(config.file, f"{PREFIX}file").strip())
+    now_seconds = timestamp_ms // 1000
     template = _template(config.template_file)
     header = {**template["header"], "alg": config.algorithm, "typ": "JWT"}
-    payload = {
-        **_static_claims(config),
-        **template["payload"],
-        **_claims_of_now(config, timestamp_ms // 1000),
-    }
-    content = f"{_encoded_json(header)}.{_encoded_json(payload)}"
-    return Secret(f"{content}.{_base64(_signature(config, content.encode('ascii')))}")
-
-
-def _static_claims(config: AssertionConfig) -> dict[str, str]:
     claims = {"aud": config.claim_aud, "iss": config.claim_iss, "sub": config.claim_sub}
-    return {name: value for name, value in claims.items() if value is not None}
-
-
-def _claims_of_now(config: AssertionConfig, now_seconds: int) -> dict[str, object]:
-    claims: dict[str, object] = {
+    payload = {
+        **{name: value for name, value in claims.items() if value is not None},
+        **template["payload"],
         "iat": now_seconds,
         "exp": now_seconds + config.claim_exp_seconds,
         "nbf": now_seconds - config.claim_nbf_seconds,
     }
     if config.claim_jti_include:
-        claims["jti"] = str(uuid.uuid4())
-    return claims
+        payload["jti"] = str(uuid.uuid4())
+    content = f"{_encoded_json(header)}.{_encoded_json(payload)}"
+    return Secret(f"{content}.{_base64(_signature(config, content.encode('ascii')))}")
 
 
 def _template(location: str | None) -> dict[str, dict[str, Any]]:

@@ -62,7 +62,6 @@ class Token(NamedTuple):
     expires_at_ms: int
 
     def is_valid(self, timestamp_ms: int) -> bool:
-        """Return True if the token has not expired."""
         return timestamp_ms < self.expires_at_ms
 
 
@@ -185,36 +184,29 @@ def with_retries(
 
 
 class RefreshSchedule:
-    """The time of the next request for a token."""
+    """The time of the next request for a token. next_ms: None if no token is needed"""
 
     def __init__(self, config: LoginConfig, rng: RandomSource) -> None:
         self._config = config
         self._rng = rng
-        self._next_ms: int | None = None
+        self.next_ms: int | None = None
         self._failed_at_ms: int | None = None
         self._is_used = False
 
-    @property
-    def next_ms(self) -> int | None:
-        """The time of the next request; None if no token is needed."""
-        return self._next_ms
-
     def on_obtained(self, token: Token, now_ms: int) -> None:
-        """Note that a token was obtained."""
         self._failed_at_ms = None
         self._is_used = False
-        self._next_ms = self._refresh_at(token, now_ms)
+        self.next_ms = self._refresh_at(token, now_ms)
 
     def on_failed(self, now_ms: int) -> None:
-        """Note that an attempt has failed."""
         self._failed_at_ms = now_ms
-        self._next_ms = now_ms + self._config.retry_backoff_max_ms
+        self.next_ms = now_ms + self._config.retry_backoff_max_ms
 
     def on_used(self, now_ms: int) -> None:
         """Note a conversation with the token; schedule a renewal that lack of use had dropped."""
         self._is_used = True
-        if self._next_ms is None:
-            self._next_ms = now_ms
+        if self.next_ms is None:
+            self.next_ms = now_ms
 
     def on_wanted(self, now_ms: int) -> None:
         """Note that a conversation cannot begin, because there is no token."""
@@ -222,18 +214,18 @@ class RefreshSchedule:
         after_failure = None
         if self._failed_at_ms is not None:
             after_failure = self._failed_at_ms + self._config.retry_backoff_max_ms
-        self._next_ms = now_ms if after_failure is None else max(now_ms, after_failure)
+        self.next_ms = now_ms if after_failure is None else max(now_ms, after_failure)
 
     def is_due(self, now_ms: int) -> bool:
         """Return True if it is time for a request.
 
         Each use permits one attempt, successful or not. Without a new use, the renewal is dropped.
         """
-        if self._next_ms is None or now_ms < self._next_ms:
+        if self.next_ms is None or now_ms < self.next_ms:
             return False
         was_used, self._is_used = self._is_used, False
         if not was_used:
-            self._next_ms = None
+            self.next_ms = None
             self._failed_at_ms = None
         return was_used
 

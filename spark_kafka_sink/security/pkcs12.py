@@ -247,7 +247,6 @@ def _certificate_of(bag: _Bag) -> bytes:
 
 
 def _bags(content: memoryview) -> Iterator[_Bag]:
-    """Yield each bag of an unencrypted part."""
     for bag in elements(first_element(content, OCTET_STRING, SEQUENCE).content):
         attributes = frozenset(
             first_element(attribute.content, OBJECT_IDENTIFIER).value

@@ -209,7 +209,6 @@ def versions_of(config: SslConfig, prefix: str) -> TlsVersions:
 
 
 def _warn_of_unsupported(suites: SuitesByVersion, allowed: list[str], option: str) -> None:
-    """Log a warning if OpenSSL or Python cannot apply the list exactly."""
     if suites.dropped:
         warn(logger, "TLS-015", f"{option}: OpenSSL does not have {', '.join(suites.dropped)}")
     default = TLS_1_3_SUITES
