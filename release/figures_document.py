@@ -353,7 +353,7 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[Results], str]]] = {
 def rendered(document: str, text: str, results: Results) -> str:
     """Return the document with its blocks. Raise ValueError if a marker is missing."""
     for name, block in BLOCKS[document].items():
-        begin, end = f"<!-- figures, {name}: generated -->", f"<!-- figures, {name}: end -->"
+        begin, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
         before, _, rest = text.partition(begin)
         _, found, after = rest.partition(end)
         if not found:

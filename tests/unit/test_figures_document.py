@@ -12,9 +12,10 @@ import pytest
 from benchmarks import cost, harness
 from release import figures_document
 from release.figures_document import BLOCKS, rendered
+from tests.unit.test_sentences import faults_of_a_page
 
 ROOT = Path(__file__).resolve().parents[2]
-_BLOCK = re.compile(r"<!-- figures, .+?: generated -->.*?: end -->", re.DOTALL)
+_BLOCK = re.compile(r"<!-- [^>]+: generated -->.*?: end -->", re.DOTALL)
 
 
 def text_of(document: str) -> str:
@@ -153,6 +154,7 @@ def test_tables_of_a_whole_run(document: str, lines: list[str]) -> None:
     text = rendered(document, text_of(document), whole_run())
     assert "Not measured" not in text
     assert [line for line in lines if line not in text.splitlines()] == []
+    assert list(faults_of_a_page(document, text)) == []
 
 
 def test_exactly_once_is_compared_round_by_round() -> None:
