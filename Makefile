@@ -317,7 +317,7 @@ $(VENV)/registry.installed: pyproject.toml | kernels
 	touch $@
 
 $(VENV)/bench.installed: pyproject.toml | kernels
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
 	touch $@
 
 $(RELEASE)/installed: pyproject.toml | kernels

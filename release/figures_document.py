@@ -198,7 +198,7 @@ def machine(results: Results) -> str:
     sink = f"{jars['spark-sql-kafka-0-10_2.13']} with kafka-clients {jars['kafka-clients']}"
     return (
         f"- **Machine.** {shape}. It also runs the broker{broker}.\n"
-        f"- **Run.** {when(results)}, by `{results['made_by']}`. Points have {pairs} rounds."
+        f"- **Run.** {when(results)}, by `{results['made_by']}`. Rounds of a point: {pairs}."
         f"{load}\n"
         f"- **Versions.** This sink at commit `{results['code']}`, Spark {of['pyspark']}, "
         f"Python {of['python']}, Spark's Kafka sink\n  {sink}."
