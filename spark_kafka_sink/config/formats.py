@@ -93,6 +93,7 @@ def _column_key(part: str) -> ConfigKey:
 
 VALUE, KEY = "value", "key"
 OTHER_PARTS = ("topic", "partition", "headers", "timestamp")
+RECORD_NAMES = ("avro.record.name", "avro.namespace")
 
 FORMAT_KEYS = (
     choice("value.format", RAW, FORMATS).documented(
@@ -303,19 +304,16 @@ def _message(sink: Mapping[str, Any], part: str, format_name: str) -> tuple[str 
     return file, message
 
 
-def notes_on_formats(formats: FormatOptions | None, option_names: Iterable[str]) -> Iterator[str]:
-    """Yield sentences about those of ``option_names``, the options set, that have no effect."""
-    if formats is None:
-        return
+def unused_format_options(formats: FormatOptions) -> Iterator[tuple[str, str]]:
+    """Yield the options of formats that are not used, with the reason."""
     for part in (formats.value, formats.key):
-        for name in option_names:
-            for format_name in _FORMATS_WITH_FIELDS:
-                if name.startswith(f"{part.part}.{format_name}.") and part.format != format_name:
-                    yield f"option '{name}' has no effect without {part.part}.format={format_name}"
-        name = f"{part.part}.json.schema"
-        if name in option_names and part.format == JSON and not part.has_id:
-            yield f"option '{name}' has no effect without {part.part}.schema.id.prefix=true"
+        for format_name in _FORMATS_WITH_FIELDS:
+            if part.format != format_name:
+                prefix = f"{part.part}.{format_name}."
+                for name in _NAMES:
+                    if name.startswith(prefix):
+                        yield name, f"without {part.part}.format={format_name}"
+        if part.format == JSON and not part.has_id:
+            yield f"{part.part}.json.schema", f"without {part.part}.schema.id.prefix=true"
     if AVRO not in (formats.value.format, formats.key.format):
-        for name in ("avro.record.name", "avro.namespace"):
-            if name in option_names:
-                yield f"option '{name}' has no effect without value.format={AVRO}"
+        yield from ((name, f"without value.format={AVRO}") for name in RECORD_NAMES)

@@ -27,11 +27,10 @@ from spark_kafka_sink.config.config_def import (
     one_of,
     without_config_providers,
 )
-from spark_kafka_sink.config.security_config import SecurityConfig, parse_security
+from spark_kafka_sink.config.security_config import BEFORE_ADDRESS, SecurityConfig, parse_security
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 
 _ADDRESS = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<plain>[^\[\]:]+)):(?P<port>[0-9]+)")
-_PROTOCOL = re.compile(r"(?P<name>[0-9A-Za-z%._-]*)://")
 _MAX_PORT = 65535
 
 
@@ -66,15 +65,9 @@ def _parse_address(entry: str, option: str) -> tuple[str, int]:
     return match["bracketed"] or match["plain"], port
 
 
-def protocols_in(text: str) -> list[str]:
-    """Return the protocols, in upper case, that precede addresses in a list of addresses."""
-    found = (_PROTOCOL.match(entry.strip()) for entry in text.split(","))
-    return [match["name"].upper() for match in found if match is not None]
-
-
 def _start(entry: str) -> int:
     """Return the index at which the address begins."""
-    match = _PROTOCOL.match(entry)
+    match = BEFORE_ADDRESS.match(entry)
     return 0 if match is None else match.end()
 
 

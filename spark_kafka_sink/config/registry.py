@@ -6,9 +6,10 @@ Source of the names: Confluent's ``SchemaRegistryClientConfig``, ``AbstractKafka
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.secret import Secret, SecretUrl
@@ -26,8 +27,11 @@ from spark_kafka_sink.config.formats import (
     AVRO,
     HEADER,
     JSON,
+    KEY,
     PROTOBUF,
+    RECORD_NAMES,
     STRING,
+    VALUE,
     FormatOptions,
     PartOptions,
 )
@@ -83,7 +87,7 @@ def _urls(urls: list[str]) -> str | None:
 
 
 def _pairs(pairs: list[str]) -> str | None:
-    is_valid = all(name and "=" in pair for pair in pairs for name in [pair.partition("=")[0]])
+    is_valid = all(pair.find("=") > 0 for pair in pairs)
     return None if is_valid else "each must be of the form name=value"
 
 
@@ -226,18 +230,14 @@ REGISTRY_KEYS = (
 )
 
 
-_BASIC_FIELD, _BEARER_FIELD = "schema_registry_basic_auth_", "schema_registry_bearer_auth_"
-_SSL = "schema_registry_"
 _NAMES = frozenset(key.name for key in REGISTRY_KEYS)
 # One request may take a part of schema.registry.timeout.ms, so that time is left to try another
 # address.
 _TRIES, _LEAST_REQUEST_MS = 3, 5000
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
-_SCHEMA_OPTION = {
-    AVRO: "avro.schema",
-    JSON: "json.schema",
-    PROTOBUF: "protobuf.descriptor.file",
-}
+_SCHEMA_OPTION = {JSON: "json.schema", PROTOBUF: "protobuf.descriptor.file"}
+_LATEST = ("use.latest.version", "use.latest.with.metadata")
+_ISSUER = ("issuer.endpoint.url", "client.id", "client.secret")
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,25 +323,14 @@ def parse_registry(
     option_names: names of the options that are set. Raises ConfigError.
     """
     urls = sink["schema_registry_url"]
-    if formats is None:
-        _check_url_is_used(urls, ())
-        return None
+    parts = () if formats is None else (formats.value, formats.key)
     if not urls:
-        _check_no_registry(sink, formats, option_names)
-    value = _schema_of(sink, formats.value, sink["use_schema_id"])
-    key = _schema_of(sink, formats.key, sink["key_use_schema_id"])
-    if value is None and key is None:
-        _check_url_is_used(urls, (formats.value, formats.key))
-        return None
-    config = _config(sink, urls, security) if urls else None
-    return RegistryOptions(config, value, key)
-
-
-def _check_url_is_used(urls: Sequence[Secret], parts: Sequence[PartOptions]) -> None:
-    """Raise ConfigError for a registry's address if nothing gets a schema id.
-
-    An explicit ``*.schema.id.prefix=false`` is the user's decision, which a log note confirms.
-    """
+        _check_no_registry(sink, parts, option_names)
+    schemas = {part.part: _schema_of(sink, part) for part in parts}
+    value, key = schemas.get(VALUE), schemas.get(KEY)
+    if value is not None or key is not None:
+        return RegistryOptions(_config(sink, urls, security) if urls else None, value, key)
+    # An explicit *.schema.id.prefix=false is the user's decision, which a log note confirms.
     if urls and all(part.has_id is None for part in parts):
         raise ConfigError(
             f"option '{REGISTRY_PREFIX}url' is used by neither value.format nor key.format: no id "
@@ -349,54 +338,65 @@ def _check_url_is_used(urls: Sequence[Secret], parts: Sequence[PartOptions]) -> 
             "value.schema.id.prefix to true, or remove the option",
             code="REGISTRY-001",
         )
+    return None
 
 
 def _check_no_registry(
-    sink: Mapping[str, Any], formats: FormatOptions, option_names: Iterable[str]
+    sink: Mapping[str, Any], parts: Iterable[PartOptions], option_names: Iterable[str]
 ) -> None:
     """Raise ConfigError for registry options without the registry's address.
 
     Values would be written without an id, and consumers that use a registry could not read them.
     """
-    ids = {"value": sink["use_schema_id"], "key": sink["key_use_schema_id"]}
-    parts = {
+    formats = {
         part.part: part.format
-        for part in (formats.value, formats.key)
+        for part in parts
         # If the prefix and an id are set, no registry has to be asked.
         if part.format in (AVRO, PROTOBUF)
         and part.has_id is not False
-        and not (part.has_id and ids[part.part] is not None)
+        and not (part.has_id and _schema_id(sink, part.part) is not None)
     }
     for name in option_names:
-        part = _part_of(name)
-        if name in _NAMES and (part in parts if part else parts):
-            part = part or next(iter(parts))
+        first = VALUE if name == "use.schema.id" else name.partition(".")[0]
+        # An option that begins with neither part is for both.
+        part = first if first in (VALUE, KEY) else next(iter(formats), "")
+        if name in _NAMES and part in formats:
             raise ConfigError(
                 f"option '{name}' needs schema.registry.url: without it {part}.format="
-                f"{parts[part]} would write no id of a schema. Set it, or leave '{name}' out",
+                f"{formats[part]} would write no id of a schema. Set it, or leave '{name}' out",
                 code="REGISTRY-002",
             )
 
 
-def _part_of(name: str) -> str | None:
-    """Return the part, value or key, that an option is for; None for an option of both."""
-    if name == "use.schema.id":
-        return "value"
-    first = name.partition(".")[0]
-    return first if first in ("value", "key") else None
+def _id_option(part: str) -> str:
+    return "use.schema.id" if part == VALUE else "key.use.schema.id"
 
 
-def _schema_of(
-    sink: Mapping[str, Any], part: PartOptions, schema_id: int | None
-) -> SchemaOptions | None:
+def _schema_id(sink: Mapping[str, Any], part: str) -> int | None:
+    schema_id: int | None = sink[_id_option(part).replace(".", "_")]
+    return schema_id
+
+
+def _schema_of(sink: Mapping[str, Any], part: PartOptions) -> SchemaOptions | None:
     """Return the schema options of the part; None if it gets no schema id. Raises ConfigError."""
-    name, urls = part.part, sink["schema_registry_url"]
+    name, urls, schema_id = part.part, sink["schema_registry_url"], _schema_id(sink, part.part)
     has_schema = part.format in (AVRO, PROTOBUF)
     writes_id = part.has_id if part.has_id is not None else has_schema and bool(urls)
-    metadata = _metadata(sink)
-    uses_latest = sink["use_latest_version"] or bool(metadata)
-    if not (writes_id and urls and (uses_latest or schema_id is not None)):
-        _check_message(part)
+    pairs = (pair.partition("=") for pair in sink["use_latest_with_metadata"])
+    metadata = tuple((key.strip(), value.strip()) for key, _, value in pairs)
+    uses_latest = schema_id is None and (sink["use_latest_version"] or bool(metadata))
+    is_chosen = schema_id is not None or uses_latest
+    if (
+        part.format == PROTOBUF
+        and part.descriptor_file is None
+        and not (writes_id and urls and is_chosen)
+    ):
+        raise ConfigError(
+            f"{name}.format=protobuf needs {name}.protobuf.descriptor.file and "
+            f"{name}.protobuf.message; or schema.registry.url with use.latest.version=true or "
+            f"{_id_option(name)}. No message is derived from columns",
+            code="FORMAT-003",
+        )
     if not writes_id:
         return None
     prefix = f"{name}.schema.id.prefix=true"
@@ -408,83 +408,58 @@ def _schema_of(
         raise ConfigError(
             f"{prefix} needs schema.registry.url, where its schema is", code="REGISTRY-002"
         )
-    if not part.has_fields and schema_id is None and not uses_latest:
+    if not part.has_fields and not is_chosen:
         raise ConfigError(
             f"{prefix} with {name}.format={part.format} needs use.latest.version=true, or the id "
             f"of a schema in {_id_option(name)}: a schema is derived "
             "from columns for avro and json only",
             code="REGISTRY-004",
         )
-    schema_option = (
-        "use.schema.id" if schema_id is not None else "use.latest.version" if uses_latest else None
-    )
-    references = _references_of(sink, part, schema_option)
+    chosen_by = "use.latest.version" if uses_latest else "use.schema.id" if is_chosen else None
     return SchemaOptions(
         sink[f"{name}_subject_name_strategy"],
         schema_id,
-        uses_latest and schema_id is None,
-        sink["auto_register_schemas"] and not uses_latest and schema_id is None,
+        uses_latest,
+        sink["auto_register_schemas"] and not is_chosen,
         sink["normalize_schemas"],
         sink["latest_compatibility_strict" if schema_id is None else "id_compatibility_strict"],
         metadata,
-        references,
+        _references_of(sink, part, chosen_by),
     )
 
 
-def _check_message(part: PartOptions) -> None:
-    """Raise ConfigError for Protobuf if neither a file nor a registry gives the message."""
-    name = part.part
-    if part.format == PROTOBUF and part.descriptor_file is None:
-        raise ConfigError(
-            f"{name}.format=protobuf needs {name}.protobuf.descriptor.file and "
-            f"{name}.protobuf.message; or schema.registry.url with use.latest.version=true or "
-            f"{_id_option(name)}. No message is derived from columns",
-            code="FORMAT-003",
-        )
-
-
-def _id_option(part: str) -> str:
-    return "use.schema.id" if part == "value" else "key.use.schema.id"
-
-
 def _references_of(
-    sink: Mapping[str, Any], part: PartOptions, schema_option: str | None
+    sink: Mapping[str, Any], part: PartOptions, chosen_by: str | None
 ) -> tuple[Reference, ...]:
     """Return the references of the part's schema. Raises ConfigError.
 
-    schema_option: the option that chooses a registry's schema, or None for a schema of the part's
-    own
+    chosen_by: the option that chooses a registry's schema, or None for a schema of the part's own
     """
     name = part.part
     own_schema: object = {AVRO: part.avro_schema, JSON: part.json_schema}.get(part.format)
-    if schema_option is not None and own_schema is not None:
+    if chosen_by is not None and own_schema is not None:
         raise ConfigError(
-            f"{name}.{part.format}.schema and {schema_option} both say which schema to write "
+            f"{name}.{part.format}.schema and {chosen_by} both say which schema to write "
             "with: leave one of them out",
             code="OPTION-009",
         )
+    if part.format == PROTOBUF and chosen_by is None:
+        own_schema = part.descriptor_file
     option = f"{name}.schema.references"
-    references = _references(sink[option.replace(".", "_")], option)
-    if references and part.format == PROTOBUF:
-        own_schema = part.descriptor_file if schema_option is None else None
-    if references and own_schema is None and schema_option is not None:
+    references = _references(sink[f"{name}_schema_references"], option)
+    if not references or own_schema is not None:
+        return references
+    if chosen_by is not None:
         raise ConfigError(
-            f"{option} and {schema_option} exclude each other: the registry tells what its schema "
+            f"{option} and {chosen_by} exclude each other: the registry tells what its schema "
             "builds on. Leave one of them out",
             code="OPTION-009",
         )
-    if references and own_schema is None:
-        raise ConfigError(
-            f"{option} needs {name}.{_SCHEMA_OPTION.get(part.format, 'avro.schema')}, which builds "
-            "on them",
-            code="OPTION-008",
-        )
-    return references
-
-
-def _metadata(sink: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    pairs = (pair.partition("=") for pair in sink["use_latest_with_metadata"])
-    return tuple((name.strip(), value.strip()) for name, _, value in pairs)
+    raise ConfigError(
+        f"{option} needs {name}.{_SCHEMA_OPTION.get(part.format, 'avro.schema')}, which builds "
+        "on them",
+        code="OPTION-008",
+    )
 
 
 def _references(text: str | None, option: str) -> tuple[Reference, ...]:
@@ -512,8 +487,8 @@ def _reference(item: Mapping[str, Any]) -> Reference:
 
 def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) -> RegistryConfig:
     timeout_ms = sink["schema_registry_timeout_ms"]
-    source = sink[f"{_BASIC_FIELD}credentials_source"]
-    user_info = sink[f"{_BASIC_FIELD}user_info"]
+    source = sink["schema_registry_basic_auth_credentials_source"]
+    user_info = sink["schema_registry_basic_auth_user_info"]
     bearer = _bearer(sink)
     if source == USER_INFO and user_info is None:
         raise ConfigError(
@@ -568,52 +543,34 @@ def _sasl_credentials(security: SecurityConfig) -> Secret:
 
 
 def _bearer(sink: Mapping[str, Any]) -> BearerConfig | None:
-    source = sink[f"{_BEARER_FIELD}credentials_source"]
-    token, issuer = sink[f"{_BEARER_FIELD}token"], sink[f"{_BEARER_FIELD}issuer_endpoint_url"]
-    if source is None:
-        source = STATIC_TOKEN if token is not None else OAUTHBEARER if issuer is not None else None
-    if source is None:
-        _check_no_bearer(sink)
+    names = ("token", *_ISSUER, "scope", "logical.cluster", "identity.pool.id")
+    given = {name: sink[f"{_BEARER}{name}".replace(".", "_")] for name in names}
+    source = sink[f"{_BEARER}credentials.source".replace(".", "_")]
+    if source is None and given["token"] is not None:
+        source = STATIC_TOKEN
+    elif source is None and given["issuer.endpoint.url"] is not None:
+        source = OAUTHBEARER
+    elif source is None:
+        for name in names:
+            if given[name] is not None:
+                raise ConfigError(
+                    f"{_BEARER}{name} needs a token: set {_BEARER}issuer.endpoint.url, or "
+                    f"{_BEARER}token",
+                    code="OPTION-008",
+                )
         return None
-    if source == STATIC_TOKEN:
-        issuer = None
-        required = {"token": token}
-    else:
-        token = None
-        names = ("issuer.endpoint.url", "client.id", "client.secret")
-        required = {name: sink[_BEARER_FIELD + name.replace(".", "_")] for name in names}
-    missing = [name for name, value in required.items() if value is None]
-    if missing:
-        raise ConfigError(
-            f"schema.registry.bearer.auth.credentials.source={source} needs "
-            f"schema.registry.bearer.auth.{missing[0]}",
-            code="OPTION-008",
-        )
-    return BearerConfig(
-        token,
-        issuer,
-        sink[f"{_BEARER_FIELD}client_id"],
-        sink[f"{_BEARER_FIELD}client_secret"],
-        sink[f"{_BEARER_FIELD}scope"],
-        sink[f"{_BEARER_FIELD}logical_cluster"],
-        sink[f"{_BEARER_FIELD}identity_pool_id"],
-    )
-
-
-def _check_no_bearer(sink: Mapping[str, Any]) -> None:
-    """Raise ConfigError for options of a token if neither a token nor an issuer is set."""
-    for name in ("client.id", "client.secret", "scope", "logical.cluster", "identity.pool.id"):
-        if sink[_BEARER_FIELD + name.replace(".", "_")] is not None:
+    for name in ("token",) if source == STATIC_TOKEN else _ISSUER:
+        if given[name] is None:
             raise ConfigError(
-                f"schema.registry.bearer.auth.{name} needs a token: set "
-                "schema.registry.bearer.auth.issuer.endpoint.url, or "
-                "schema.registry.bearer.auth.token",
-                code="OPTION-008",
+                f"{_BEARER}credentials.source={source} needs {_BEARER}{name}", code="OPTION-008"
             )
+    given["issuer.endpoint.url" if source == STATIC_TOKEN else "token"] = None
+    return BearerConfig(*given.values())
 
 
 def _ssl(sink: Mapping[str, Any]) -> SslConfig:
-    fields = {n.removeprefix(_SSL): v for n, v in sink.items() if n.startswith(f"{_SSL}ssl_")}
+    prefix = "schema_registry_"
+    fields = {n.removeprefix(prefix): v for n, v in sink.items() if n.startswith(f"{prefix}ssl_")}
     try:
         return parse_ssl(fields)
     except ConfigError as error:
@@ -621,13 +578,115 @@ def _ssl(sink: Mapping[str, Any]) -> SslConfig:
         raise ConfigError(message, code=error.code) from None
 
 
-def sends_credentials_in_clear(config: RegistryConfig) -> bool:
-    """Return True if credentials leave this machine without TLS."""
-    for url in config.urls:
-        parts = split_url(url.reveal())
-        if parts is None:  # a URL with a reference is checked after it is resolved
-            continue
-        has_credentials = config.user_info or config.bearer or parts.username is not None
-        if parts.scheme == "http" and has_credentials and parts.hostname not in _LOCAL_HOSTS:
-            return True
-    return False
+def unused_registry_options(
+    options: RegistryOptions | None, formats: FormatOptions | None, sink: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield the options that have no effect beside the others, with the reason."""
+    if options is None:
+        reason = (
+            "without a schema: set value.format to avro or protobuf, or value.schema.id.prefix to "
+            "true"
+        )
+        yield from ((name, reason) for name in _NAMES)
+    else:
+        yield from _unused_by_choice([one for one in (options.value, options.key) if one], sink)
+        if options.config is not None:
+            yield from _unused_credentials(options.config, sink)
+    if formats is None:
+        return
+    derives_schema = False
+    for part in (formats.value, formats.key):
+        schema = None if options is None else options.value if part.part == VALUE else options.key
+        yield from _unused_by_part(part.part, schema, bool(sink["schema_registry_url"]))
+        if part.format == AVRO and part.avro_schema is None:
+            derives_schema |= schema is None or _uses_record_name(schema)
+    if AVRO in (formats.value.format, formats.key.format) and not derives_schema:
+        for name in RECORD_NAMES:
+            yield name, "where the schema is given, or is one of the registry"
+
+
+def _unused_by_choice(
+    schemas: list[SchemaOptions], sink: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield options for all parts. schemas: schema options of the value and the key"""
+    with_id = [schema for schema in schemas if schema.schema_id is not None]
+    with_latest = [schema for schema in schemas if schema.uses_latest_version]
+    if len(with_id) == len(schemas):
+        for name in (*_LATEST, "latest.compatibility.strict"):
+            yield name, "beside use.schema.id, which says the schema"
+    elif not with_latest:
+        yield "latest.compatibility.strict", f"without {' or '.join(_LATEST)}"
+    if not with_id:
+        yield "id.compatibility.strict", "without use.schema.id or key.use.schema.id"
+    if len(with_id) + len(with_latest) == len(schemas):
+        chosen_by = "use.latest.*" if with_latest else "use.schema.id"
+        reason = f"beside {chosen_by}: nothing is registered"
+        if sink["auto_register_schemas"]:
+            yield "auto.register.schemas", reason
+        yield "normalize.schemas", reason
+
+
+def _unused_by_part(
+    part: str, schema: SchemaOptions | None, has_url: bool
+) -> Iterator[tuple[str, str]]:
+    strategy, schema_id = f"{part}.subject.name.strategy", _id_option(part)
+    if schema is None:
+        needed_option = f"{part}.schema.id.prefix=true" if has_url else "schema.registry.url"
+        reason = f"for no id of a schema goes with {part}s: this needs {needed_option}"
+        location, references = f"{part}.schema.id.location", f"{part}.schema.references"
+        yield from ((name, reason) for name in (location, strategy, schema_id, references))
+    elif schema.schema_id is not None:
+        yield strategy, f"beside {schema_id}, which says the schema"
+
+
+def _uses_record_name(schema: SchemaOptions) -> bool:
+    """Return True if a derived schema's name is registered or part of a subject's name."""
+    return schema.schema_id is None and (
+        not schema.uses_latest_version or schema.strategy != TOPIC_NAME
+    )
+
+
+def _unused_credentials(
+    config: RegistryConfig, sink: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    source = sink["schema_registry_basic_auth_credentials_source"]
+    if source in (URL, SASL_INHERIT):
+        yield f"{_BASIC}user.info", f"beside {_BASIC}credentials.source={source}"
+    if config.bearer is not None and config.bearer.token is not None:
+        for name in (*_ISSUER, "scope"):
+            yield f"{_BEARER}{name}", f"beside {_BEARER}token, which is taken"
+    elif config.bearer is not None:
+        yield f"{_BEARER}token", f"beside {_BEARER}credentials.source=OAUTHBEARER"
+
+
+def notes_on_registry(options: RegistryOptions, formats: FormatOptions) -> Iterator[str]:
+    """Yield log sentences about ids without a registry, and about a registry's credentials."""
+    config = options.config
+    if config is None:
+        for part, schema in ((formats.value, options.value), (formats.key, options.key)):
+            if schema is not None and not part.has_fields:
+                note = (
+                    f"{part.part}.schema.id.prefix=true without schema.registry.url: five bytes "
+                    f"are put before each {part.part}, which is all for Avro and JSON. Consumers "
+                    "of Protobuf need the index of the message behind them: of Protobuf set "
+                    "schema.registry.url"
+                )
+                yield coded(note, "REGISTRY-005")
+        return
+    # A URL with a reference is checked after it is resolved.
+    urls = [url for url in (split_url(url.reveal()) for url in config.urls) if url is not None]
+    has_others = config.bearer is not None or config.user_info is not None
+    if has_others and any(url.username is not None for url in urls):
+        beside = _BASIC if config.bearer is None else _BEARER
+        yield f"user and password in schema.registry.url have no effect beside {beside}*"
+    if any(
+        url.scheme == "http"
+        and url.hostname not in _LOCAL_HOSTS
+        and (has_others or url.username is not None)
+        for url in urls
+    ):
+        note = (
+            "schema.registry.url begins with http:, so the credentials can be read by whoever is "
+            "on the way: use https:"
+        )
+        yield coded(note, "REGISTRY-006")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -38,13 +38,18 @@ from spark_kafka_sink.config.security_keys import (
     IAM_LOGIN_HANDLER,
     OAUTH_LOGIN_HANDLER,
     OAUTHBEARER,
+    OLD_PROTOCOLS,
     PASSWORD_MECHANISMS,
+    PLAIN,
     PLAINTEXT,
+    SASL_CONFIG,
     SASL_PLAINTEXT,
     SASL_SSL,
     SECRET_KEYS,
     SECURITY_CONFIG,
+    SECURITY_PROTOCOLS,
     SSL,
+    SSL_CONFIG,
     TLS_1_2,
     TLS_1_3,
 )
@@ -177,6 +182,10 @@ TLS_PROTOCOLS = (SSL, SASL_SSL)
 SASL_PROTOCOLS = (SASL_PLAINTEXT, SASL_SSL)
 _PEM = "PEM"
 _STORES = {"truststore": "trust store", "keystore": "key store"}
+
+
+BEFORE_ADDRESS = re.compile(r"(?P<name>[0-9A-Za-z%._-]*)://")
+"""A protocol before an address of kafka.bootstrap.servers; Java ignores it, too."""
 
 
 def parse_security(values: Mapping[str, str]) -> SecurityConfig:
@@ -539,3 +548,62 @@ def _store_types(originals: Mapping[str, str]) -> dict[str, str]:
         if is_pem and f"ssl.{store}.type" not in originals:
             found[f"ssl.{store}.type"] = "PEM"
     return found
+
+
+_SENT_IN_CLEAR = {PLAIN: "password", OAUTHBEARER: "token", AWS_MSK_IAM: "token"}
+"""Mechanism -> the secret that it sends unencrypted. SCRAM and GSSAPI send proofs."""
+
+
+def notes_on_security(originals: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
+    """Yield log sentences about security. originals: Kafka's keys without ``kafka.`` -> texts."""
+    yield from _notes_on_unused(originals, security)
+    entries = originals.get("bootstrap.servers", "").split(",")
+    found = (BEFORE_ADDRESS.match(entry.strip()) for entry in entries)
+    names = {match["name"].upper() for match in found if match is not None}
+    protocols = sorted(names & {*SECURITY_PROTOCOLS})
+    if protocols and protocols != [security.protocol]:
+        yield (
+            f"{' and '.join(protocols)} before an address in kafka.bootstrap.servers has no "
+            f"effect: kafka.security.protocol={security.protocol} is used"
+        )
+    if security.ssl is not None:
+        algorithm = originals.get("ssl.endpoint.identification.algorithm", "")
+        if algorithm.strip().lower() == "none":
+            note = (
+                "kafka.ssl.endpoint.identification.algorithm=none is librdkafka's way to write it, "
+                "taken as empty: brokers' host names are not checked"
+            )
+            yield coded(note, "TLS-002")
+        enabled = [name.strip() for name in originals.get("ssl.enabled.protocols", "").split(",")]
+        old_versions = [name for name in OLD_PROTOCOLS if name in enabled]
+        if old_versions:
+            yield (
+                f"kafka.ssl.enabled.protocols: {', '.join(old_versions)} has no effect: only "
+                "TLSv1.2 and TLSv1.3 are spoken"
+            )
+    mechanism = None if security.sasl is None else security.sasl.mechanism
+    secret = None if mechanism is None else _SENT_IN_CLEAR.get(mechanism)
+    if security.protocol == SASL_PLAINTEXT and secret is not None:
+        note = (
+            f"kafka.sasl.mechanism={mechanism} with kafka.security.protocol=SASL_PLAINTEXT: the "
+            f"{secret} crosses the network unencrypted. SASL_SSL encrypts it"
+        )
+        yield coded(note, "AUTH-002")
+
+
+def _notes_on_unused(originals: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
+    """Yield sentences about ssl.* and sasl.* options that security.protocol does not use."""
+    sasl = [KAFKA_PREFIX + name for name in originals if name in SASL_CONFIG.keys]
+    ssl = [KAFKA_PREFIX + name for name in originals if name in SSL_CONFIG.keys]
+    needed = "SASL_SSL" if sasl else "SSL"
+    set_to = "set kafka.security.protocol to"
+    no_login = f"which does not authenticate by SASL: {set_to} SASL_SSL or SASL_PLAINTEXT"
+    for names, used, reason, code in (
+        (sasl, security.sasl, no_login, "AUTH-003"),
+        (ssl, security.ssl, f"which does not encrypt: {set_to} {needed}", "TLS-001"),
+    ):
+        if names and used is None:
+            listed = ", ".join(sorted(names))
+            subject = f"option {listed} has" if len(names) == 1 else f"options {listed} have"
+            protocol = f"kafka.security.protocol={security.protocol}"
+            yield coded(f"{subject} no effect with {protocol}, {reason}", code)

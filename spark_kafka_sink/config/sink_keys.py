@@ -10,7 +10,7 @@ Source of the names ``errors.*``: Kafka Connect (KIP-298).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
@@ -95,7 +95,6 @@ CONNECT_KEYS_WITHOUT_EFFECT = {
 
 TOLERATES = "errors.tolerance=all"
 _TOPIC_NAME = "errors.deadletterqueue.topic.name"
-_TOLERANCE = "errors.tolerance"
 
 
 class TopicLimits(NamedTuple):
@@ -161,15 +160,6 @@ def parse_dead_letters(sink: Mapping[str, Any]) -> DeadLetterConfig | None:
             replicas_option="errors.deadletterqueue.topic.replication.factor",
         ),
     )
-
-
-def notes_on_dead_letters(sink: Mapping[str, Any], option_names: Iterable[str]) -> Iterator[str]:
-    """Yield sentences about those of ``option_names``, the options set, that have no effect."""
-    if sink["errors_tolerance"] != TOLERATE_ALL:
-        names = {key.name for key in DEAD_LETTER_KEYS} - {_TOLERANCE}
-        for name in option_names:
-            if name in names:
-                yield f"option '{name}' has no effect without {TOLERATES}"
 
 
 OTLP_METRICS, OTLP_TRACES = "metrics", "traces"
@@ -319,11 +309,8 @@ METRICS_KEYS = (
 )
 
 
-_OTLP = "metrics.otlp."
-_PATH = "metrics.path"
 BACKUPS = 5
 """Number of renamed files of ``metrics.path`` that are kept."""
-_PUSH_URL, _PUSH_JOB = "metrics.prometheus.push.url", "metrics.prometheus.push.job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,18 +373,6 @@ class MetricsOutputs:
         return self.otlp is not None and OTLP_TRACES in self.otlp.signals
 
 
-def notes_on_outputs(outputs: MetricsOutputs, option_names: Iterable[str]) -> Iterator[str]:
-    """Yield sentences about those of ``option_names``, the options set, that have no effect."""
-    names = {key.name for key in METRICS_KEYS if key.name.startswith(_OTLP)}
-    for name in option_names:
-        if outputs.otlp is None and name in names and not name.endswith(".enable"):
-            yield f"option '{name}' has no effect without metrics.otlp.enable=true"
-        elif outputs.path is None and name.startswith(f"{_PATH}."):
-            yield f"option '{name}' has no effect without {_PATH}"
-        elif outputs.push_url is None and name == _PUSH_JOB:
-            yield f"option '{name}' has no effect without {_PUSH_URL}"
-
-
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 """The brokers' default of transaction.max.timeout.ms and the sink's of transaction.timeout.ms.
 
@@ -425,6 +400,10 @@ class ExactlyOnceConfig(NamedTuple):
         return min(2, self.log_replication_factor)
 
 
+_EXACTLY_ONCE_KEYS = (
+    *("transactional.id.prefix", "write.id", "write.version", "transaction.log.topic"),
+    *("transaction.log.missing", "transaction.replay", "transaction.log.replication.factor"),
+)
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
 NONE = "none"
@@ -538,3 +517,23 @@ SINK_OPTIONS = ConfigDef(
     *METRICS_KEYS,
     *DEAD_LETTER_KEYS,
 )
+
+
+def unused_sink_options(
+    sink: Mapping[str, Any], outputs: MetricsOutputs
+) -> Iterator[tuple[str, str]]:
+    """Yield the options of guarantees, dead letters and metrics that are not used, with reasons."""
+    if sink["delivery_guarantee"] != EXACTLY_ONCE:
+        for name in _EXACTLY_ONCE_KEYS:
+            yield name, f"without delivery.guarantee={EXACTLY_ONCE}"
+    if sink["errors_tolerance"] != TOLERATE_ALL:
+        for key in DEAD_LETTER_KEYS[1:]:
+            yield key.name, f"without {TOLERATES}"
+    if outputs.otlp is None:
+        for key in METRICS_KEYS:
+            if key.name.startswith("metrics.otlp.") and not key.name.endswith(".enable"):
+                yield key.name, "without metrics.otlp.enable=true"
+    if outputs.path is None:
+        yield "metrics.path.max.bytes", "without metrics.path"
+    if outputs.push_url is None:
+        yield "metrics.prometheus.push.job", "without metrics.prometheus.push.url"

@@ -26,7 +26,7 @@ from spark_kafka_sink.config.config_def import (
     notes_on_config_providers,
     read_properties,
 )
-from spark_kafka_sink.config.formats import FormatOptions, notes_on_formats, parse_formats
+from spark_kafka_sink.config.formats import FormatOptions, parse_formats, unused_format_options
 from spark_kafka_sink.config.option_names import (
     JAVA_PARTITIONERS,
     KEYS_WITHOUT_EFFECT,
@@ -35,9 +35,6 @@ from spark_kafka_sink.config.option_names import (
     answer,
     closest_option,
     is_unknown,
-    notes_on_registry,
-    notes_on_secrets,
-    notes_on_security,
     rejection_reason,
 )
 from spark_kafka_sink.config.producer_config import (
@@ -48,7 +45,17 @@ from spark_kafka_sink.config.producer_config import (
     TopicCreation,
     parse_topic_configs,
 )
-from spark_kafka_sink.config.registry import RegistryOptions, parse_registry
+from spark_kafka_sink.config.registry import (
+    RegistryOptions,
+    notes_on_registry,
+    parse_registry,
+    unused_registry_options,
+)
+from spark_kafka_sink.config.security_config import (
+    notes_on_security,
+    secrets_shown_by_spark,
+    warning_about_shown_secrets,
+)
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 from spark_kafka_sink.config.sink_keys import (
     CONNECT_KEYS_WITHOUT_EFFECT,
@@ -59,24 +66,14 @@ from spark_kafka_sink.config.sink_keys import (
     DeadLetterConfig,
     ExactlyOnceConfig,
     MetricsOutputs,
-    notes_on_dead_letters,
-    notes_on_outputs,
     parse_dead_letters,
+    unused_sink_options,
 )
 
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Spark's setting, since 4.1: its JVM and Python workers exchange rows by Unix domain sockets."""
 
 _EXACTLY_ONCE_OPTION = "delivery.guarantee=exactly-once"
-_EXACTLY_ONCE_ONLY = (
-    "transactional.id.prefix",
-    "transaction.log.topic",
-    "transaction.log.missing",
-    "transaction.replay",
-    "write.id",
-    "write.version",
-    "transaction.log.replication.factor",
-)
 _UNCHANGED_FIELDS = (
     "delivery_guarantee",
     "topic",
@@ -131,30 +128,37 @@ class SinkOptions:
         own_options = {name: value for name, value in lowered.items() if name in SINK_OPTIONS.keys}
         sink = SINK_OPTIONS.parse(own_options)
         kafka = {**_defaults_for(sink["delivery_guarantee"]), **kafka}
-        producer = ProducerConfig.parse(_without_unused_keys(kafka))
+        used = {name: value for name, value in kafka.items() if name not in KEYS_WITHOUT_EFFECT}
+        producer = ProducerConfig.parse(used)
         _check_entry_points(sink["interceptors"], producer.partitioner)
         outputs, formats = MetricsOutputs.of(sink), parse_formats(sink, own_options)
         registry = parse_registry(sink, formats, producer.security, own_options)
+        topic_creation, exactly_once = _topic_creation(sink), _exactly_once(sink, producer)
+        unused = (
+            *unused_sink_options(sink, outputs),
+            *(unused_format_options(formats) if formats else ()),
+            *unused_registry_options(registry, formats, sink),
+        )
+        shown_secrets = secrets_shown_by_spark(lowered)
         return cls(
-            producer=_with_sink_options(producer, sink),
-            exactly_once=_exactly_once(sink, producer),
+            producer=replace(
+                producer,
+                topic_creation=topic_creation,
+                max_bytes_per_second=sink["max_bytes_per_second_per_task"],
+                decision_log=None if exactly_once is None else exactly_once.log_topic,
+            ),
+            exactly_once=exactly_once,
             checkpoint=lowered.get("checkpointlocation"),
             query_name=lowered.get("queryname"),
             **{name: sink[name] for name in _UNCHANGED_FIELDS},
             interceptors=tuple(sink["interceptors"]),
             metrics=outputs,
             notes=(
-                *_notes(lowered, kafka),
-                *_notes_on_guarantee(sink["delivery_guarantee"], own_options),
+                *_notes(lowered, kafka, dict(reversed(unused))),
                 *notes_on_config_providers(kafka),
                 *notes_on_security(kafka, producer.security),
-                *notes_on_secrets(lowered),
-                *notes_on_outputs(outputs, own_options),
-                *notes_on_dead_letters(sink, own_options),
-                *(
-                    *notes_on_formats(formats, own_options),
-                    *notes_on_registry(registry, formats, sink, own_options),
-                ),
+                *((warning_about_shown_secrets(shown_secrets),) if shown_secrets else ()),
+                *(notes_on_registry(registry, formats) if registry and formats else ()),
             ),
             dead_letters=parse_dead_letters(sink),
             formats=formats,
@@ -186,27 +190,12 @@ def _kafka_options(lowered: Mapping[str, str]) -> dict[str, str]:
     return kafka
 
 
-def _without_unused_keys(kafka: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in kafka.items() if name not in KEYS_WITHOUT_EFFECT}
-
-
-def _with_sink_options(producer: ProducerConfig, sink: Mapping[str, Any]) -> ProducerConfig:
-    """Return ``producer`` with the fields that the sink's own options set."""
-    is_exactly_once = sink["delivery_guarantee"] == EXACTLY_ONCE
-    return replace(
-        producer,
-        topic_creation=_topic_creation(sink),
-        max_bytes_per_second=sink["max_bytes_per_second_per_task"],
-        decision_log=sink["transaction_log_topic"] if is_exactly_once else None,
-    )
-
-
 def _topic_creation(sink: Mapping[str, Any]) -> TopicCreation | None:
     configs = parse_topic_configs(sink["topic_creation_configs"])
     if not sink["topic_creation_enable"]:
         return None
-    partitions = sink["topic_creation_partitions"]
-    return TopicCreation(partitions, sink["topic_creation_replication_factor"], configs)
+    replicas = sink["topic_creation_replication_factor"]
+    return TopicCreation(sink["topic_creation_partitions"], replicas, configs)
 
 
 def _check_entry_points(interceptors: list[str], partitioner: str) -> None:
@@ -235,45 +224,29 @@ def _check_names(names: Sequence[str]) -> None:
         )
 
 
-def _notes(names: Iterable[str], kafka: Mapping[str, str]) -> Iterator[str]:
-    """Yield sentences about options without effect. kafka: options without ``kafka.``"""
-    yield from _notes_on_memory(kafka)
-    for name in names:
-        key = name.removeprefix(KAFKA_PREFIX)
-        if key != name and key in KEYS_WITHOUT_EFFECT:
-            yield f"option '{name}' has no effect: {KEYS_WITHOUT_EFFECT[key]}"
-        elif name in CONNECT_KEYS_WITHOUT_EFFECT:
-            yield (
-                f"option '{name}' of Kafka Connect has no effect here: "
-                f"{CONNECT_KEYS_WITHOUT_EFFECT[name]}"
-            )
-        elif is_unknown(name):
-            yield coded(
-                f"option '{name}' is not one of this sink's and has no effect", "OPTION-019"
-            )
+def _notes(
+    names: Iterable[str], kafka: Mapping[str, str], unused: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield sentences about options without effect.
 
-
-def _notes_on_guarantee(guarantee: str, option_names: Iterable[str]) -> Iterator[str]:
-    if guarantee != EXACTLY_ONCE:
-        for name in _EXACTLY_ONCE_ONLY:
-            if name in option_names:
-                yield f"option '{name}' has no effect without {_EXACTLY_ONCE_OPTION}"
-
-
-def _notes_on_memory(kafka: Mapping[str, str]) -> Iterator[str]:
+    kafka: options without ``kafka.``; unused: options that others make useless -> the reason
+    """
     memory = kafka.get("buffer.memory", "").strip()
     if memory and int(memory) < MIN_BUFFER_MEMORY:
         note = f"kafka.buffer.memory={memory} is taken as {MIN_BUFFER_MEMORY}, what this sink needs"
         yield coded(note, "OPTION-020")
-
-
-def _check_write_identity(write_id: str | None, version: int | None) -> None:
-    if (write_id is None) != (version is None):
-        raise ConfigError(
-            "write.id and write.version belong together: the name of what writes, and the number "
-            "of this write, which only grows",
-            code="OPTION-008",
-        )
+    for name in names:
+        key = name.removeprefix(KAFKA_PREFIX)
+        if key != name and key in KEYS_WITHOUT_EFFECT:
+            yield f"option '{name}' has no effect: {KEYS_WITHOUT_EFFECT[key]}"
+        elif name in unused:
+            yield f"option '{name}' has no effect {unused[name]}"
+        elif name in CONNECT_KEYS_WITHOUT_EFFECT:
+            reason = CONNECT_KEYS_WITHOUT_EFFECT[name]
+            yield f"option '{name}' of Kafka Connect has no effect here: {reason}"
+        elif is_unknown(name):
+            note = f"option '{name}' is not one of this sink's and has no effect"
+            yield coded(note, "OPTION-019")
 
 
 def _check_decision_log(sink: Mapping[str, Any]) -> None:
@@ -298,7 +271,12 @@ def _defaults_for(guarantee: str) -> dict[str, str]:
 def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyOnceConfig | None:
     if sink["delivery_guarantee"] != EXACTLY_ONCE:
         return None
-    _check_write_identity(sink["write_id"], sink["write_version"])
+    if (sink["write_id"] is None) != (sink["write_version"] is None):
+        raise ConfigError(
+            "write.id and write.version belong together: the name of what writes, and the number "
+            "of this write, which only grows",
+            code="OPTION-008",
+        )
     prefix = sink["transactional_id_prefix"]
     if prefix is None:
         raise ConfigError(
