@@ -18,12 +18,8 @@ from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.config.config_def import KAFKA_PREFIX, RECIPES, is_config_provider_key
 from spark_kafka_sink.config.formats import FORMAT_KEYS
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
-from spark_kafka_sink.config.registry import (
-    REGISTRY_KEYS,
-)
-from spark_kafka_sink.config.security_keys import (
-    SECURITY_CONFIG,
-)
+from spark_kafka_sink.config.registry import REGISTRY_KEYS
+from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 
 UNSUPPORTED_KEYS = {
@@ -57,14 +53,6 @@ JAVA_PARTITIONERS = {
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": {"partitioner": "default"},
 }
 
-_IN_A_JVM = "it chooses among parts of a JVM, and there is none here"
-_KINIT = "kinit is not called: a key tab is used again, a ticket cache is read again"
-_BROKERS_CHECK = "what it sets is how brokers check tokens"
-_LOOKED_UP_AGAIN = "a host name is looked up again until kafka.max.block.ms is over"
-_MEMORY_AS_NEEDED = "pages of kafka.buffer.memory take memory when rows fill them, as incremental"
-_CONSUMER_OPTION = "it is a consumer's option, and this is a writer"
-_ADMIN_OPTION = "it is an option of admin clients, and this is a writer"
-
 # Names of ConsumerConfig, ShareConsumerConfig and AdminClientConfig of Kafka 4.4 that a producer
 # does not have: jobs pass one set of options to Spark's reader and to the writer.
 _CONSUMER_KEYS = (
@@ -76,36 +64,40 @@ _CONSUMER_KEYS = (
     *("partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode"),
     *("share.acquire.mode", "value.deserializer"),
 )
-_ADMIN_KEYS = ("bootstrap.controllers",)
 
 # The Java client's own keys that have no effect here: accepted, and reported in the log.
-KEYS_WITHOUT_EFFECT = {
-    "auto.include.jmx.reporter": "there is no JMX here",
-    "metrics.num.samples": "metrics are counted per batch, not sampled",
-    "metrics.recording.level": "metrics are counted per batch, not sampled",
-    "metrics.sample.window.ms": "metrics are counted per batch, not sampled",
-    "ssl.provider": _IN_A_JVM,
-    "ssl.keymanager.algorithm": _IN_A_JVM,
-    "ssl.trustmanager.algorithm": _IN_A_JVM,
-    "ssl.secure.random.implementation": _IN_A_JVM,
-    "sasl.kerberos.kinit.cmd": _KINIT,
-    "sasl.kerberos.ticket.renew.window.factor": _KINIT,
-    "sasl.kerberos.ticket.renew.jitter": _KINIT,
-    "bootstrap.resolve.timeout.ms": _LOOKED_UP_AGAIN,
-    "buffer.memory.allocation.strategy": _MEMORY_AS_NEEDED,
-    "sasl.oauthbearer.allow.unverified.audience": _BROKERS_CHECK,
-    "sasl.oauthbearer.allow.unverified.issuer": _BROKERS_CHECK,
-    "sasl.oauthbearer.clock.skew.seconds": _BROKERS_CHECK,
-    "sasl.oauthbearer.expected.audience": _BROKERS_CHECK,
-    "sasl.oauthbearer.expected.issuer": _BROKERS_CHECK,
-    "sasl.oauthbearer.jwks.endpoint.url": _BROKERS_CHECK,
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms": _BROKERS_CHECK,
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": _BROKERS_CHECK,
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": _BROKERS_CHECK,
-    **dict.fromkeys(_CONSUMER_KEYS, _CONSUMER_OPTION),
-    **dict.fromkeys(_ADMIN_KEYS, _ADMIN_OPTION),
+_REASONS = {
+    "there is no JMX here": ("auto.include.jmx.reporter",),
+    "metrics are counted per batch, not sampled": (
+        *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
+    ),
+    "it chooses among parts of a JVM, and there is none here": (
+        *("ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm"),
+        "ssl.secure.random.implementation",
+    ),
+    "kinit is not called: a key tab is used again, a ticket cache is read again": (
+        *("sasl.kerberos.kinit.cmd", "sasl.kerberos.ticket.renew.window.factor"),
+        "sasl.kerberos.ticket.renew.jitter",
+    ),
+    "a host name is looked up again until kafka.max.block.ms is over": (
+        "bootstrap.resolve.timeout.ms",
+    ),
+    "pages of kafka.buffer.memory take memory when rows fill them, as incremental": (
+        "buffer.memory.allocation.strategy",
+    ),
+    "what it sets is how brokers check tokens": (
+        "sasl.oauthbearer.allow.unverified.audience",
+        "sasl.oauthbearer.allow.unverified.issuer",
+        *("sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience"),
+        *("sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.jwks.endpoint.url"),
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    ),
+    "it is a consumer's option, and this is a writer": _CONSUMER_KEYS,
+    "it is an option of admin clients, and this is a writer": ("bootstrap.controllers",),
 }
-
+KEYS_WITHOUT_EFFECT = {name: reason for reason, names in _REASONS.items() for name in names}
 
 _PEM_KEY_STORE = (
     "kafka.ssl.keystore.location, one PEM file with the private key and the certificate chain, or "
@@ -152,23 +144,12 @@ OTHER_NAMES = {
 """Key of a broker or of another tool, written by mistake -> the option that replaces it."""
 
 
-PASSED_BY_SPARK = frozenset(
-    {
-        "checkpointlocation",
-        "path",
-        "queryname",
-        "outputmode",
-        "asyncprogresstrackingenabled",
-        "asyncprogresstrackingcheckpointintervalms",
-        "_asyncprogresstrackingoverridesinksupportcheck",
-    }
+PASSED_BY_SPARK = (
+    *("checkpointlocation", "path", "queryname", "outputmode", "asyncprogresstrackingenabled"),
+    "asyncprogresstrackingcheckpointintervalms",
+    "_asyncprogresstrackingoverridesinksupportcheck",
 )
 """Options that Spark adds to a writer's options or reads from them; this sink accepts them."""
-
-# An option of Spark's JDBC source, in lower case, that resembles an option of this sink.
-_JDBC_PARTITION_COLUMN = "partitioncolumn"
-# In lower case. The option is rejected because ignoring it would send data unencrypted.
-_DATABRICKS_CREDENTIAL = "databricks.servicecredential"
 
 _PER_TASK = "max.bytes.per.second.per.task limits each task; brokers' quotas limit a client"
 _REMOVED = {
@@ -212,11 +193,8 @@ _FOREIGN_FORMAT_NAMES = {
     "messagename": "value.protobuf.message",
     "descfilepath": "value.protobuf.descriptor.file",
 }
-_SPELLINGS = {
-    name: shown.rpartition(".")[2]
-    for name, shown in _FOREIGN_FORMAT_NAMES.items()
-    if name in shown.lower()
-}
+_SHOWN = (shown.rpartition(".")[2] for shown in _FOREIGN_FORMAT_NAMES.values())
+_SPELLINGS = {name.lower(): name for name in _SHOWN}
 _FORMAT_OPTION_NAMES = [key.name for key in (*FORMAT_KEYS, *REGISTRY_KEYS)]
 # Prefixes that users omit from the names of format and registry options.
 _OMITTED_PREFIXES = ("schema.registry", "schema", "value.json", "value", "use", "auto", "key")
@@ -248,7 +226,8 @@ def rejection_reason(name: str, parts: Sequence[str] = ()) -> str | None:
         return None
     if name in _REMOVED:
         return coded(f"option '{name}' was removed. Instead: {_REMOVED[name]}.", "OPTION-016")
-    if name.startswith(_DATABRICKS_CREDENTIAL):
+    # Ignoring this option would send data unencrypted.
+    if name.startswith("databricks.servicecredential"):
         problem = (
             f"option '{name}' is one of Databricks' own Kafka connector, and gives no credentials "
             "here. Set kafka.security.protocol, kafka.sasl.mechanism and what belongs to them: "
@@ -259,7 +238,10 @@ def rejection_reason(name: str, parts: Sequence[str] = ()) -> str | None:
     searched = parts or (("value",) if is_own else ())
     closest = (_format_option_for(name, searched) if searched else None) or closest_option(name)
     if closest is None and is_own:
-        closest = _nearest_own_option(name)
+        prefix = next(prefix for prefix in _OWN_PREFIXES if name.startswith(prefix))
+        candidates = [option for option in _FORMAT_OPTION_NAMES if option.startswith(prefix)]
+        matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+        closest = _as_written(matches[0]) if matches else None
     problem = f"option '{name}' is not one of this sink's."
     if closest is not None:
         return f"{problem} {answer(closest)}"
@@ -284,21 +266,19 @@ def _rejection_of_kafka_key(key: str) -> str | None:
         return None
     if key in UNSUPPORTED_KEYS:
         return coded(UNSUPPORTED_KEYS[key], "OPTION-015")
-    if key in JAVA_CLASS_KEYS:
-        problem = (
-            f"Kafka option '{KAFKA_PREFIX}{key}' names a Java class, and there is no JVM here. "
-            f"Instead: {JAVA_CLASS_KEYS[key]}."
-        )
-        return coded(problem, "OPTION-006")
-    if key in LIBRDKAFKA_KEYS:
-        problem = (
-            f"Kafka option '{KAFKA_PREFIX}{key}' is librdkafka's, and this sink has the options of "
-            f"Kafka's Java client. Instead: {LIBRDKAFKA_KEYS[key]}."
-        )
-        return coded(problem, "OPTION-007")
-    problem = f"Kafka option '{KAFKA_PREFIX}{key}' is not a producer option of this sink."
-    if key in OTHER_NAMES:
-        return f"{problem} Instead: {OTHER_NAMES[key]}."
+    for replacements, problem, code in (
+        (JAVA_CLASS_KEYS, "names a Java class, and there is no JVM here", "OPTION-006"),
+        (
+            LIBRDKAFKA_KEYS,
+            "is librdkafka's, and this sink has the options of Kafka's Java client",
+            "OPTION-007",
+        ),
+        (OTHER_NAMES, "is not a producer option of this sink", ""),
+    ):
+        if key in replacements:
+            instead = replacements[key]
+            return coded(f"Kafka option 'kafka.{key}' {problem}. Instead: {instead}.", code)
+    problem = f"Kafka option 'kafka.{key}' is not a producer option of this sink."
     sink_option = key if key in SINK_OPTIONS.keys else _format_option_for(key)
     if sink_option is not None:
         return f"{problem} Did you mean '{sink_option}'?"
@@ -320,12 +300,8 @@ def _format_option_for(name: str, parts: Sequence[str] = ("value",)) -> str | No
             endings = (option for option in _FORMAT_OPTION_NAMES if name.endswith(f".{option}"))
             found = max(endings, key=len, default=None)
         last = name.rpartition(".")[2]
-        if (
-            found is None
-            and last in _FOREIGN_FORMAT_NAMES
-            and name.partition(".")[0] in ("value", "key", "json", "avro")
-        ):
-            found = _FOREIGN_FORMAT_NAMES[last]
+        if found is None and name.partition(".")[0] in ("value", "key", "json", "avro"):
+            found = _FOREIGN_FORMAT_NAMES.get(last)
     if found is None:
         return None
     found = _as_written(found)
@@ -341,21 +317,13 @@ def _as_written(option: str) -> str:
     return f"{head}{dot}{_SPELLINGS.get(last, last)}"
 
 
-def _nearest_own_option(name: str) -> str | None:
-    """Return the format or registry option with the first word of ``name`` that is nearest."""
-    prefix = next(prefix for prefix in _OWN_PREFIXES if name.startswith(prefix))
-    candidates = [option for option in _FORMAT_OPTION_NAMES if option.startswith(prefix)]
-    matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
-    return _as_written(matches[0]) if matches else None
-
-
 def closest_option(name: str) -> str | None:
     """Return the option that ``name``, in lower case, misspells; None if no option resembles it.
 
     A producer option without its prefix ``kafka.`` counts as a misspelling. So does the beginning
     of an option of the sink up to a dot: ``metrics``, ``transactional.id``.
     """
-    if name == _JDBC_PARTITION_COLUMN:
+    if name == "partitioncolumn":  # of Spark's JDBC source
         return None
     for option in SINK_OPTIONS.keys:
         if option.startswith(f"{name}."):
