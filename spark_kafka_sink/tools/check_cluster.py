@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
 from spark_kafka_sink import __version__
@@ -31,35 +32,19 @@ from spark_kafka_sink.config.producer_config import ACKS_ALL, ProducerConfig
 from spark_kafka_sink.config.security_config import SecurityConfig
 from spark_kafka_sink.config.security_keys import PLAINTEXT
 from spark_kafka_sink.config.sink_keys import DeadLetterConfig, ExactlyOnceConfig
-from spark_kafka_sink.protocol.messages.inspection import (
-    MATCH_DEFAULT,
-    MATCH_EXACT,
-    MATCH_SPECIFIED,
-    METADATA_TOPIC,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-    DescribeQuorumRequest,
-    DescribeQuorumRequestPartition,
-    DescribeQuorumRequestTopic,
-    DescribeQuorumResponse,
-    QuotaComponent,
-    QuotaEntity,
-    QuotaEntry,
-)
-from spark_kafka_sink.protocol.messages.topics import (
-    NO_AUTHORIZED_OPERATIONS,
-    TOPIC_RESOURCE,
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponsePartition,
-)
+from spark_kafka_sink.protocol.messages import inspection, topics
+from spark_kafka_sink.protocol.messages.inspection import QuotaComponent
 from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.transactions.decision_log import check_brokers, log_topic_exists
 
 
 class Outcome(Enum):
-    """A check fails only with FAILED. UNKNOWN: the brokers do not answer this principal."""
+    """What was found.
+
+    FAILED: a job would fail, or wait in vain; a check fails only with this
+    WARNED: a job runs, perhaps not as intended
+    UNKNOWN: the brokers do not answer this principal
+    """
 
     PASSED = "passed"
     FAILED = "failed"
@@ -76,24 +61,8 @@ class Finding(NamedTuple):
     cure: str = ""
 
 
-def passed(subject: str, text: str) -> Finding:
-    """Return a finding of a check that passed."""
-    return Finding(Outcome.PASSED, subject, text)
-
-
-def failed(subject: str, text: str, cure: str = "") -> Finding:
-    """Return a finding with which a job would fail, or wait in vain."""
-    return Finding(Outcome.FAILED, subject, text, cure)
-
-
-def warned(subject: str, text: str, cure: str = "") -> Finding:
-    """Return a finding with which a job runs, perhaps not as intended."""
-    return Finding(Outcome.WARNED, subject, text, cure)
-
-
-def unknown(subject: str, text: str, cure: str = "") -> Finding:
-    """Return a finding of a check without a result."""
-    return Finding(Outcome.UNKNOWN, subject, text, cure)
+passed, failed = partial(Finding, Outcome.PASSED), partial(Finding, Outcome.FAILED)
+warned, unknown = partial(Finding, Outcome.WARNED), partial(Finding, Outcome.UNKNOWN)
 
 
 # --- addresses: of the options, and of the brokers' advertised listeners -------------------------
@@ -112,7 +81,7 @@ def bootstrap_addresses(
 
     A rejected login ends the check, because other addresses would reject the same credentials.
     """
-    how = _protocol_and_mechanism(security)
+    how = security.protocol + (f" with {security.sasl.mechanism}" if security.sasl else "")
     try:
         tried = list(_connection_results(admin, admin.bootstrap_nodes, timeout_ms))
     except AuthenticationError as error:
@@ -161,26 +130,23 @@ def _connection_results(
             yield node, None
 
 
-def _protocol_and_mechanism(security: SecurityConfig) -> str:
-    if security.sasl is None:
-        return security.protocol
-    return f"{security.protocol} with {security.sasl.mechanism}"
-
-
 # --- clock: timestamps and tokens depend on it ---------------------------------------------------
 
 _CLOCK = "clock"
 _TOLERABLE_MS = 5_000
+_SYNCHRONISE = (
+    "timestamps of records, tokens and certificates go by the clock: synchronise both (NTP)"
+)
 
 
 def clock_difference(admin: AdminClient, clock: Clock, timeout_ms: int) -> Iterator[Finding]:
     """Compare this machine's clock with that of the controllers' leader, which reports its time."""
-    request = DescribeQuorumRequest(
-        [DescribeQuorumRequestTopic(METADATA_TOPIC, [DescribeQuorumRequestPartition(0)])]
-    )
+    partition = inspection.DescribeQuorumRequestPartition(0)
+    asked = inspection.DescribeQuorumRequestTopic(inspection.METADATA_TOPIC, [partition])
+    request = inspection.DescribeQuorumRequest([asked])
     try:
         versions = admin.api_versions(admin.any_node(admin.deadline_in(timeout_ms)))
-        if versions is None or not versions.supports(DescribeQuorumRequest):
+        if versions is None or not versions.supports(inspection.DescribeQuorumRequest):
             yield unknown(_CLOCK, "brokers with ZooKeeper tell no time")
             return
         before_ms = clock.timestamp_ms()
@@ -188,11 +154,13 @@ def clock_difference(admin: AdminClient, clock: Clock, timeout_ms: int) -> Itera
     except KafkaSinkError as error:
         yield unknown(_CLOCK, f"not compared: {error}")
         return
-    assert isinstance(answer, DescribeQuorumResponse)
+    assert isinstance(answer, inspection.DescribeQuorumResponse)
     yield clock_finding(answer, before_ms, clock.timestamp_ms())
 
 
-def clock_finding(answer: DescribeQuorumResponse, before_ms: int, after_ms: int) -> Finding:
+def clock_finding(
+    answer: inspection.DescribeQuorumResponse, before_ms: int, after_ms: int
+) -> Finding:
     """Return the finding. before_ms, after_ms: this machine's time at request and answer."""
     if answer.error_code:
         error = error_for_code(answer.error_code)
@@ -203,20 +171,14 @@ def clock_finding(answer: DescribeQuorumResponse, before_ms: int, after_ms: int)
             if voter.replica_id == partition.leader_id and theirs_ms > 0:
                 # The controller read its clock between our two readings.
                 ahead_ms = max(before_ms - theirs_ms, 0) or min(after_ms - theirs_ms, 0)
-                return _difference_finding(ahead_ms)
+                if abs(ahead_ms) <= _TOLERABLE_MS:
+                    text = f"within {_TOLERABLE_MS // 1000} s of the controller's"
+                    return passed(_CLOCK, text)
+                where = "ahead of" if ahead_ms > 0 else "behind"
+                return warned(
+                    _CLOCK, f"{abs(ahead_ms) / 1000:.1f} s {where} the controller's", _SYNCHRONISE
+                )
     return unknown(_CLOCK, "not compared: the controllers do not tell their time")
-
-
-def _difference_finding(ahead_ms: int) -> Finding:
-    """Return the finding. ahead_ms: this machine's clock minus the controller's."""
-    if abs(ahead_ms) <= _TOLERABLE_MS:
-        return passed(_CLOCK, f"within {_TOLERABLE_MS // 1000} s of the controller's")
-    where = "ahead of" if ahead_ms > 0 else "behind"
-    return warned(
-        _CLOCK,
-        f"{abs(ahead_ms) / 1000:.1f} s {where} the controller's",
-        "timestamps of records, tokens and certificates go by the clock: synchronise both (NTP)",
-    )
 
 
 # --- permissions, as the brokers report them -----------------------------------------------------
@@ -231,15 +193,15 @@ def permissions_on_topic(
     admin: AdminClient, name: str, needed: tuple[str, ...], timeout_ms: int
 ) -> Iterator[Finding]:
     """Check ``needed`` operations on the topic, which brokers report since Kafka 2.3 (KIP-430)."""
-    request = MetadataRequest(
-        [MetadataRequestTopic(name=name)], False, include_topic_authorized_operations=True
+    request = topics.MetadataRequest(
+        [topics.MetadataRequestTopic(name=name)], False, include_topic_authorized_operations=True
     )
     subject = f"rights on topic {name}"
     try:
         versions = admin.api_versions(admin.any_node(admin.deadline_in(timeout_ms)))
         if (
             versions is None
-            or versions.latest_usable_version(MetadataRequest) < _FIRST_VERSION_WITH_RIGHTS
+            or versions.latest_usable_version(topics.MetadataRequest) < _FIRST_VERSION_WITH_RIGHTS
         ):
             yield unknown(subject, "brokers before Kafka 2.3 do not tell")
             return
@@ -247,10 +209,10 @@ def permissions_on_topic(
     except KafkaSinkError as error:
         yield unknown(subject, f"not told: {error}")
         return
-    assert isinstance(answer, MetadataResponse)
+    assert isinstance(answer, topics.MetadataResponse)
     (described,) = answer.topics
     granted = described.topic_authorized_operations
-    if described.error_code or granted == NO_AUTHORIZED_OPERATIONS:
+    if described.error_code or granted == topics.NO_AUTHORIZED_OPERATIONS:
         return  # another check reports the topic's problem
     missing = [operation for operation in needed if not granted >> _OPERATIONS[operation] & 1]
     if missing:
@@ -326,15 +288,17 @@ def _decision_log(
     if is_there:
         yield passed(subject, "compacted, with enough replicas")
         yield from permissions_on_topic(admin, config.log_topic, ("READ", "WRITE"), timeout_ms)
-    elif brokers < config.log_replication_factor:
-        yield failed(
-            subject,
-            f"not there, and cannot be created with transaction.log.replication.factor = "
-            f"{config.log_replication_factor}: there are {brokers} brokers",
-            "set transaction.log.replication.factor to their number at most",
-        )
     else:
-        yield passed(subject, "not there yet: the first start creates it, with the right CREATE")
+        option, factor = "transaction.log.replication.factor", config.log_replication_factor
+        yield _creation(subject, "the first start", option, factor, brokers)
+
+
+def _creation(subject: str, creator: str, option: str, factor: int, brokers: int) -> Finding:
+    """Return whether ``creator`` can create the missing topic with so many brokers."""
+    if factor <= brokers:
+        return passed(subject, f"not there yet: {creator} creates it, with the right CREATE")
+    text = f"not there, and cannot be created with {option} = {factor}: there are {brokers} brokers"
+    return failed(subject, text, f"set {option} to their number at most")
 
 
 # --- quotas of this client -----------------------------------------------------------------------
@@ -375,15 +339,25 @@ def granted_quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) 
     QuotaAccessDeniedError without DESCRIBE_CONFIGS on the cluster, and UnsupportedVersionError for
     brokers before Kafka 2.6.
     """
-    found: list[QuotaEntry] = []
+    found: list[inspection.QuotaEntry] = []
     for components in _quota_filters(_user(config.security), config.client_id):
-        request = DescribeClientQuotasRequest(list(components), strict=True)
+        request = inspection.DescribeClientQuotasRequest(list(components), strict=True)
         answer = admin.request(None, request, admin.deadline_in(timeout_ms))
-        assert isinstance(answer, DescribeClientQuotasResponse)
+        assert isinstance(answer, inspection.DescribeClientQuotasResponse)
         if answer.error_code:
             raise QuotaAccessDeniedError(error_for_code(answer.error_code))
         found.extend(answer.entries or ())
-    return [quota for quota in map(_quota, found) if quota.values]
+    quotas = (
+        Quota(
+            ", ".join(
+                f"{one.entity_type} {'(default)' if one.entity_name is None else one.entity_name}"
+                for one in entry.entity
+            ),
+            {value.key: value.value for value in entry.values if value.key in WRITERS_QUOTAS},
+        )
+        for entry in found
+    )
+    return [quota for quota in quotas if quota.values]
 
 
 def _user(security: SecurityConfig) -> str | None:
@@ -395,16 +369,16 @@ def _user(security: SecurityConfig) -> str | None:
 
 def _quota_filters(user: str | None, client_id: str) -> Iterator[Sequence[QuotaComponent]]:
     """Yield queries in the brokers' order: user and client, user, client; defaults after names."""
-    clients = (
-        QuotaComponent(CLIENT_ID, MATCH_EXACT, client_id),
-        QuotaComponent(CLIENT_ID, MATCH_DEFAULT),
-    )
-    users = (
-        # This also matches the default.
-        (QuotaComponent(USER, MATCH_SPECIFIED),)
-        if user is None
-        else (QuotaComponent(USER, MATCH_EXACT, user), QuotaComponent(USER, MATCH_DEFAULT))
-    )
+    default = inspection.MATCH_DEFAULT
+    clients = [
+        QuotaComponent(CLIENT_ID, inspection.MATCH_EXACT, client_id),
+        QuotaComponent(CLIENT_ID, default),
+    ]
+    # MATCH_SPECIFIED also matches the default.
+    users = [QuotaComponent(USER, inspection.MATCH_SPECIFIED)]
+    if user is not None:
+        named = QuotaComponent(USER, inspection.MATCH_EXACT, user)
+        users = [named, QuotaComponent(USER, default)]
     for one in users:
         for client in clients:
             yield one, client
@@ -413,26 +387,10 @@ def _quota_filters(user: str | None, client_id: str) -> Iterator[Sequence[QuotaC
         yield (client,)
 
 
-def _quota(entry: QuotaEntry) -> Quota:
-    values = {value.key: value.value for value in entry.values if value.key in WRITERS_QUOTAS}
-    return Quota(", ".join(map(_name, entry.entity)), values)
-
-
-def _name(entity: QuotaEntity) -> str:
-    name = "(default)" if entity.entity_name is None else entity.entity_name
-    return f"{entity.entity_type} {name}"
-
-
 _MIN_ISR = "min.insync.replicas"
 _CODEC = "compression.type"
 _MAX_MESSAGE_BYTES = "max.message.bytes"
-_CONFIGS = [
-    _MAX_MESSAGE_BYTES,
-    _MIN_ISR,
-    "cleanup.policy",
-    _CODEC,
-    "message.timestamp.type",
-]
+_CONFIGS = [_MAX_MESSAGE_BYTES, _MIN_ISR, "cleanup.policy", _CODEC, "message.timestamp.type"]
 _MAX_NAMED = 5
 
 
@@ -459,7 +417,7 @@ def topic(
         node = admin.any_node(admin.deadline_in(timeout_ms))
         deadline_ms = admin.deadline_in(timeout_ms)
         configs, reason = configs_or_reason(
-            admin, node, TOPIC_RESOURCE, name, _CONFIGS, deadline_ms
+            admin, node, topics.TOPIC_RESOURCE, name, _CONFIGS, deadline_ms
         )
     except KafkaSinkError as failure:
         yield unknown(f"{subject}: settings", str(failure))
@@ -488,9 +446,7 @@ def dead_letters(
                 "set cleanup.policy=delete, or name another topic in "
                 "errors.deadletterqueue.topic.name",
             )
-        elif finding.outcome is Outcome.WARNED and finding.subject.endswith(
-            f": {_MAX_MESSAGE_BYTES}"
-        ):
+        elif finding[:2] == (Outcome.WARNED, f"topic {letters.topic}: {_MAX_MESSAGE_BYTES}"):
             cure = "a larger dead letter is cut off to it: raise it, to keep such rows whole"
             yield finding._replace(cure=cure)
         else:
@@ -511,19 +467,11 @@ def _missing(
         problem = "does not exist, or this principal may not DESCRIBE it"
         return failed(subject, problem, cure)
     brokers = len(admin.nodes(admin.deadline_in(timeout_ms)))
-    if creation.replication_factor > brokers:
-        return failed(
-            subject,
-            f"not there, and cannot be created with {creation.replicas_option} = "
-            f"{creation.replication_factor}: there are {brokers} brokers",
-            f"set {creation.replicas_option} to their number at most",
-        )
-    return passed(
-        subject, f"not there yet: {creation.enabling_option} creates it, with the right CREATE"
-    )
+    option, factor = creation.replicas_option, creation.replication_factor
+    return _creation(subject, creation.enabling_option, option, factor, brokers)
 
 
-def _leaders(subject: str, partitions: list[MetadataResponsePartition]) -> Iterator[Finding]:
+def _leaders(subject: str, partitions: list[topics.MetadataResponsePartition]) -> Iterator[Finding]:
     without = [p.partition_index for p in partitions if p.leader_id == NO_NODE_ID]
     if without:
         yield failed(
@@ -536,7 +484,7 @@ def _leaders(subject: str, partitions: list[MetadataResponsePartition]) -> Itera
 
 def _in_sync(
     subject: str,
-    partitions: list[MetadataResponsePartition],
+    partitions: list[topics.MetadataResponsePartition],
     configs: Mapping[str, str],
     config: ProducerConfig,
 ) -> Iterator[Finding]:

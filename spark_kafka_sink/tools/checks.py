@@ -9,12 +9,9 @@ from collections.abc import Generator, Iterator
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.codes import coded
-from spark_kafka_sink.base.errors import (
-    ConfigError,
-    KafkaSinkError,
-)
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.config.formats import AVRO, JSON, PROTOBUF, PartOptions, UserSchema
+from spark_kafka_sink.config.formats import AVRO, JSON, PROTOBUF, PartOptions
 from spark_kafka_sink.config.producer_config import ACKS_ALL, ProducerConfig
 from spark_kafka_sink.config.registry import TOPIC_NAME, SchemaOptions
 from spark_kafka_sink.config.sink_keys import NONE, MetricsOutputs
@@ -31,53 +28,30 @@ def formats(options: SinkOptions) -> Iterator[Finding]:
     """Yield only failures. Reads the files here, as the driver does."""
     if options.formats is None:
         return
-    checks = {AVRO: _avro, JSON: _json, PROTOBUF: _protobuf}
     for part in (options.formats.value, options.formats.key):
-        check = checks.get(part.format)
-        if check is None:
-            continue
         try:
-            check(part)
+            _check_format(part)
         except KafkaSinkError as error:
             yield failed(f"{part.part}.format={part.format}", str(error))
 
 
-def _avro(part: PartOptions) -> None:
-    _check_given_schema(part.avro_schema, f"{part.part}.avro.schema")
-
-
-def _check_given_schema(schema: UserSchema | None, option: str) -> None:
-    from spark_kafka_sink.spark.format_schemas import read_user_schema
-
-    if schema is not None:
-        read_user_schema(schema, option)
-
-
-def _json(part: PartOptions) -> None:
-    # Import here, because numpy is needed only for options of JSON.
+def _check_format(part: PartOptions) -> None:
+    # Import here, because numpy is needed only for options of formats.
     from spark_kafka_sink.formats.plan import JsonOptions
     from spark_kafka_sink.formats.times import patterns_of
+    from spark_kafka_sink.spark.format_schemas import described, read_user_schema
 
-    if part.has_id:
-        _check_given_schema(part.json_schema, f"{part.part}.json.schema")
-    text = part.json
-    patterns_of(
-        JsonOptions(
-            text.ignore_null_fields,
-            text.time_zone or "UTC",
-            text.timestamp_format,
-            text.timestamp_ntz_format,
-            text.date_format,
-        ),
-        f"{part.part}.json.",
-    )
-
-
-def _protobuf(part: PartOptions) -> None:
-    if part.descriptor_file is not None:
-        from spark_kafka_sink.spark.format_schemas import described
-
+    if part.format == AVRO and part.avro_schema is not None:
+        read_user_schema(part.avro_schema, f"{part.part}.avro.schema")
+    elif part.format == PROTOBUF and part.descriptor_file is not None:
         described(part)
+    elif part.format == JSON:
+        if part.has_id and part.json_schema is not None:
+            read_user_schema(part.json_schema, f"{part.part}.json.schema")
+        text = part.json
+        zone, patterns = text.time_zone or "UTC", (text.timestamp_format, text.timestamp_ntz_format)
+        json = JsonOptions(text.ignore_null_fields, zone, *patterns, text.date_format)
+        patterns_of(json, f"{part.part}.json.")
 
 
 # --- schema registry -----------------------------------------------------------------------------
@@ -111,13 +85,9 @@ def _schema(
         yield passed("schema registry", f"{client.name} answers; subjects follow from columns")
         return
     subject = f"{topic}-{part.part}"
-    missing = " with these metadata" if asked.metadata else ""
+    missing, metadata = " with these metadata" if asked.metadata else "", asked.metadata
     try:
-        found = (
-            client.with_metadata(subject, asked.metadata)
-            if asked.metadata
-            else client.version(subject)
-        )
+        found = client.with_metadata(subject, metadata) if metadata else client.version(subject)
     except RegistryRefusedError as refusal:
         if refusal.number not in NOT_FOUND:
             raise
@@ -204,13 +174,16 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
 def _reach(admin: AdminClient, options: SinkOptions) -> Generator[Finding, None, bool]:
     """Yield findings; return True if any address of the options leads to a cluster."""
     timeout_ms = options.preflight_timeout_ms
-    found = list(check_cluster.bootstrap_addresses(admin, options.producer.security, timeout_ms))
-    yield from found
-    if not any(finding.outcome is Outcome.PASSED for finding in found):
-        return False
-    found = list(check_cluster.broker_addresses(admin, timeout_ms))
-    yield from found
-    return any(finding.outcome is Outcome.PASSED for finding in found)
+    security = options.producer.security
+    for findings in (
+        check_cluster.bootstrap_addresses(admin, security, timeout_ms),
+        check_cluster.broker_addresses(admin, timeout_ms),
+    ):
+        found = list(findings)
+        yield from found
+        if not any(finding.outcome is Outcome.PASSED for finding in found):
+            return False
+    return True
 
 
 def cluster_checks(admin: AdminClient, options: SinkOptions, time: Clock) -> Iterator[Finding]:
@@ -247,15 +220,11 @@ def _quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> Iter
             yield passed(subject, f"none for kafka.client.id {config.client_id}")
 
 
-_GUARANTEES = {NONE: "delivery.guarantee=none"}
-"""Texts for guarantees whose name alone is unclear."""
-
-
 def _effective_options(options: SinkOptions) -> str:
     """Return the effective options by name."""
-    config = options.producer
-    guarantee = _GUARANTEES.get(options.delivery_guarantee, options.delivery_guarantee)
-    acks = {ACKS_ALL: "all"}.get(config.acks, str(config.acks))
+    config, guarantee = options.producer, options.delivery_guarantee
+    guarantee = "delivery.guarantee=none" if guarantee == NONE else guarantee
+    acks = "all" if config.acks == ACKS_ALL else str(config.acks)
     idempotence = str(config.enable_idempotence).lower()
     return (
         f"{guarantee}, kafka.acks={acks}, kafka.enable.idempotence={idempotence}, "
