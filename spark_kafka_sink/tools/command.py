@@ -161,8 +161,17 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, with unprintable characters escaped."""
     rows = [[printable(text) for text in row] for row in rows]
-    if not (sys.stdout.isatty() and _print_rich(columns, rows)):
+    console = _console(markup=False, emoji=False)
+    if console is None:
         print("\n".join(table(columns, rows)))
+        return
+    from rich import box
+    from rich.table import Table
+
+    shown = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold cyan", pad_edge=False)
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
 
 
 def print_lines(lines: Sequence[str]) -> None:
@@ -171,21 +180,17 @@ def print_lines(lines: Sequence[str]) -> None:
     Unprintable characters are escaped, because names in them come from brokers and records.
     """
     lines = [printable(line) for line in lines]
-    if sys.stdout.isatty():
-        try:
-            from rich.console import Console
-            from rich.text import Text
-        except ImportError:
-            pass
-        else:
-            console = Console(highlight=False, soft_wrap=True)
-            for line in lines:
-                text = Text(line)
-                for pattern, style in _STYLES:
-                    text.highlight_regex(pattern, style)
-                console.print(text)
-            return
-    print("\n".join(lines))
+    console = _console(soft_wrap=True)
+    if console is None:
+        print("\n".join(lines))
+        return
+    from rich.text import Text
+
+    for line in lines:
+        text = Text(line)
+        for pattern, style in _STYLES:
+            text.highlight_regex(pattern, style)
+        console.print(text)
 
 
 def show(arguments: argparse.Namespace, document: Any, lines: Sequence[str]) -> int:
@@ -211,19 +216,15 @@ def show_table(
     return EXIT_OK
 
 
-def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Print in colour; return False without ``rich``."""
+def _console(**options: Any) -> Any:
+    """Return a console in colour; None if stdout is no terminal, or ``rich`` is not installed."""
+    if not sys.stdout.isatty():
+        return None
     try:
-        from rich import box
         from rich.console import Console
-        from rich.table import Table
     except ImportError:
-        return False
-    table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold cyan", pad_edge=False)
-    for row in rows:
-        table.add_row(*row)
-    Console(highlight=False, markup=False, emoji=False).print(table)
-    return True
+        return None
+    return Console(highlight=False, **options)
 
 
 # --- connections and questions -------------------------------------------------------------------

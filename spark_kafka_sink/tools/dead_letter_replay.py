@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.entry_points import Hook, HookError, run
@@ -248,19 +249,15 @@ def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
     for letter in letters:
         key = (letter.cause if letter.cause in ALL_CAUSES else OTHER_CAUSE, letter.topic)
         at_ms = letter.record.timestamp_ms
-        known = groups.get(key)
-        if known is None:
-            example = (letter.text(headers.MESSAGE) or "")[:MOST_SHOWN]
-            known = Group(*key, letters=0, cut=0, first_ms=at_ms, last_ms=at_ms, example=example)
+        example = (letter.text(headers.MESSAGE) or "")[:MOST_SHOWN]
+        known = groups.get(key) or Group(*key, 0, 0, at_ms, at_ms, example)
         groups[key] = known._replace(
             letters=known.letters + 1,
             cut=known.cut + letter.is_cut,
             first_ms=min(known.first_ms, at_ms),
             last_ms=max(known.last_ms, at_ms),
         )
-    return sorted(
-        groups.values(), key=lambda group: (-group.letters, group.cause, group.topic or "")
-    )
+    return sorted(groups.values(), key=lambda one: (-one.letters, one.cause, one.topic or ""))
 
 
 _ROWS_AT_ONCE = 1000
@@ -270,7 +267,6 @@ NO_PARTITION = -1
 _PARTITION = re.compile(r"[0-9]{1,10}")
 _HIGHEST_PARTITION = 2**31 - 1
 POSITIONS = ColumnPositions(value=0, key=1, headers=2, topic=3, partition=4, timestamp=5)
-Mend = Callable[[Any], Any]
 
 
 class Replayed(NamedTuple):
@@ -304,7 +300,7 @@ def replay_forbidden_reason(admin: AdminClient, topic: str, timeout_ms: int) -> 
     return None
 
 
-class Replay:
+class Replay(NamedTuple):
     """Writes dead letters again, but never to ``read_from``, where the next replay would read them.
 
     to_topic: replaces the topic of the rows, if given
@@ -313,42 +309,33 @@ class Replay:
     mend: the user's own function, or None
     """
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        read_from: str,
-        to_topic: str | None = None,
-        allowed: Collection[str] = (),
-        keeps_partition: bool = True,
-        mend: Hook | None = None,
-    ) -> None:
-        self._config = config
-        self._read_from = read_from
-        self._to_topic = to_topic
-        self._allowed = {*allowed} if to_topic is None else {*allowed, to_topic}
-        self._keeps_partition = keeps_partition
-        self._mend = mend
+    config: ProducerConfig
+    read_from: str
+    to_topic: str | None = None
+    allowed: Collection[str] = ()
+    keeps_partition: bool = True
+    mend: Hook | None = None
 
     def skip_reason(self, letter: DeadLetter) -> str | None:
         """Return why this dead letter is omitted; None if it is to be written."""
         if not 0 <= letter.record.timestamp_ms <= _LATEST_MS:
             return "its timestamp is none that a row can have"
-        if self._keeps_partition and self._partition_of(letter) is None:
+        if self.keeps_partition and self._partition_of(letter) is None:
             return "its partition is no number; --without-partition leaves it to the key"
-        if self._mend is not None:
+        if self.mend is not None:
             return None
         if letter.cause == NOT_ENCODABLE:
             return "its value is the row's columns as JSON, which only a function of yours can mend"
         if letter.is_cut:
             return "a part of the row is missing: it was cut off"
-        if self._to_topic is None and not is_legal(letter.topic or ""):
+        if self.to_topic is None and not is_legal(letter.topic or ""):
             return "no topic is known that it was to go to"
-        if self._to_topic is None and letter.topic == self._read_from:
+        if self.to_topic is None and letter.topic == self.read_from:
             return (
-                f"it was to go to '{self._read_from}' itself, the topic that is read: it would be "
+                f"it was to go to '{self.read_from}' itself, the topic that is read: it would be "
                 "read once more by the next replay. Name another one with --to-topic"
             )
-        if self._to_topic is None and letter.topic not in self._allowed:
+        if self.to_topic is None and letter.topic not in self.allowed:
             return "it was to go to a topic that --allow-topic does not name"
         return None
 
@@ -366,8 +353,7 @@ class Replay:
         Raises the producer's errors, and HookError. Some records may have been written then.
         """
         done = Replayed(Counter(), Counter())
-        producer = ThreadedProducer(self._config)
-        try:
+        with closing(ThreadedProducer(self.config)) as producer:
             chunk: list[DeadLetter] = []
             for letter in letters:
                 reason = self.skip_reason(letter)
@@ -377,20 +363,15 @@ class Replay:
                 chunk.append(letter)
                 if len(chunk) == _ROWS_AT_ONCE:
                     self._append(producer, chunk)
-                    chunk = []
+                    chunk.clear()
             self._append(producer, chunk)
             producer.flush()
             for where, report in producer.report.items():
                 done.written[where.topic] += report.records
-        finally:
-            producer.close()
         return done
 
     def _append(self, producer: ThreadedProducer, letters: Sequence[DeadLetter]) -> None:
-        if not letters:
-            return
-        batch = self.mended(self.rows(letters))
-        if batch.num_rows:
+        if letters and (batch := self.mended(self.rows(letters))).num_rows:
             producer.append(batch, POSITIONS)
 
     def rows(self, letters: Sequence[DeadLetter]) -> Any:
@@ -399,34 +380,28 @@ class Replay:
 
     def mended(self, batch: Any) -> Any:
         """Return the Arrow batch to write, after the user's function. Raises HookError."""
-        if self._mend is None:
+        if self.mend is None:
             return batch
-        after = run(self._mend, lambda after: changed_rows(batch, after), batch)
+        after = run(self.mend, lambda after: changed_rows(batch, after), batch)
         named = set(after.column(POSITIONS.topic).unique().to_pylist())
-        if self._read_from in named:
+        if self.read_from in named:
             raise HookError(
-                f"{self._mend.name} returned a row for '{self._read_from}', the topic that is "
+                f"{self.mend.name} returned a row for '{self.read_from}', the topic that is "
                 "read: it would be read once more by the next replay. Have it name another topic",
                 code="DEADLETTER-003",
             )
-        refused = sorted(named - self._allowed - {None})
+        refused = sorted(named - {*self.allowed, self.to_topic, None})
         if refused:
             raise HookError(
-                f"{self._mend.name} returned a row for '{printable(refused[0])}', which neither "
+                f"{self.mend.name} returned a row for '{printable(refused[0])}', which neither "
                 "--to-topic nor --allow-topic names. Name it there, or leave such rows out",
                 code="DEADLETTER-003",
             )
         return after
 
     def _row(self, letter: DeadLetter) -> Row:
-        partition = self._partition_of(letter) if self._keeps_partition else NO_PARTITION
-        record = letter.record
-        return Row(
-            record.value,
-            record.key,
-            letter.own_headers,
-            self._to_topic or letter.topic,
-            None if partition == NO_PARTITION else partition,
-            record.timestamp_ms,
-            letter.cause,
-        )
+        partition = self._partition_of(letter) if self.keeps_partition else NO_PARTITION
+        partition = None if partition == NO_PARTITION else partition
+        record, topic = letter.record, self.to_topic or letter.topic
+        where = (letter.own_headers, topic, partition, record.timestamp_ms)
+        return Row(record.value, record.key, *where, letter.cause)

@@ -35,8 +35,7 @@ from spark_kafka_sink.tools.report_figures import (
 # --- trouble, beyond slowness --------------------------------------------------------------------
 
 
-def aborted(facts: Facts) -> Iterator[Finding]:
-    """Report that Spark has aborted the batch, or that the user has stopped it."""
+def _aborted(facts: Facts) -> Iterator[Finding]:
     number = facts.line.get("aborted", facts.line.get("event") == "abort")
     if number and was_stopped(facts.line):
         text = (
@@ -57,8 +56,7 @@ def aborted(facts: Facts) -> Iterator[Finding]:
         yield Finding("aborted", title, text, advice, 1.0, True)
 
 
-def refused(facts: Facts) -> Iterator[Finding]:
-    """Report that brokers rejected records for good, and the records are not dead letters."""
+def _refused(facts: Facts) -> Iterator[Finding]:
     number = facts.number("record_errors")
     if number and not any((facts.line.get("dead_letters") or {}).values()):
         text = f"Brokers refused {count(number)} records for good."
@@ -66,8 +64,7 @@ def refused(facts: Facts) -> Iterator[Finding]:
         yield Finding("records-refused", "records were refused", text, advice, 0.0, True)
 
 
-def retried(facts: Facts) -> Iterator[Finding]:
-    """Report that records were sent again."""
+def _retried(facts: Facts) -> Iterator[Finding]:
     again = facts.number("record_retries")
     if not again:
         return
@@ -86,8 +83,7 @@ def retried(facts: Facts) -> Iterator[Finding]:
     yield Finding("retried", "records were sent again", text, advice, 0.0, True)
 
 
-def failed_attempts(facts: Facts) -> Iterator[Finding]:
-    """Report that tasks were retried."""
+def _failed_attempts(facts: Facts) -> Iterator[Finding]:
     attempts = float(facts.line.get("failed_attempts") or 0)
     if attempts:
         text = f"Tasks were tried again {count(attempts)} times before they were successful."
@@ -95,8 +91,7 @@ def failed_attempts(facts: Facts) -> Iterator[Finding]:
         yield Finding("failed-attempts", "tasks failed first", text, advice, 0.0, True)
 
 
-def split(facts: Facts) -> Iterator[Finding]:
-    """Report that batches were too large for their topic."""
+def _split(facts: Facts) -> Iterator[Finding]:
     splits = facts.number("batch_splits")
     if splits:
         text = f"{count(splits)} batches were too large for the topic and were sent in parts."
@@ -104,8 +99,7 @@ def split(facts: Facts) -> Iterator[Finding]:
         yield Finding("split", "batches were too large", text, advice, 0.0)
 
 
-def dead_letters(facts: Facts) -> Iterator[Finding]:
-    """Report that rows could not be written and became dead letters."""
+def _dead_letters(facts: Facts) -> Iterator[Finding]:
     counts = {cause: float(n) for cause, n in (facts.line.get("dead_letters") or {}).items() if n}
     if not counts:
         return
@@ -142,10 +136,10 @@ BARELY_COMPRESSED = 0.9
 def line_findings(line: Line) -> list[Finding]:
     """Return the findings about a line, main cause first: the one that explains most time."""
     facts = Facts.of(line)
-    found = [finding for rule in BATCH_RULES for finding in rule(facts)]
+    found = [finding for rule in _BATCH_RULES for finding in rule(facts)]
     found += [
         finding._replace(weight=facts.of_batch(finding.weight))
-        for rule in TASK_RULES
+        for rule in _TASK_RULES
         for finding in rule(facts)
     ]
     causes = [one.weight for one in found if one.kind in _CAUSES_OF_WAITING]
@@ -388,27 +382,12 @@ def _planning(facts: Facts) -> Iterator[Finding]:
     yield Finding("planning", "planning took long", text, advice, planning_ms / whole_ms)
 
 
-BATCH_RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
-    aborted,
-    refused,
-    retried,
-    failed_attempts,
-    dead_letters,
-    split,
-    _commit,
-    _planning,
+_BATCH_RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
+    *(_aborted, _refused, _retried, _failed_attempts, _dead_letters, _split, _commit, _planning),
 )
-TASK_RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
-    _throttled,
-    _limited,
-    _slow_broker,
-    _skewed_partitions,
-    _skewed_tasks,
-    _tiny_batches,
-    _brokers_are_the_limit,
-    _codec,
-    _input,
-    _own_work,
+_TASK_RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
+    *(_throttled, _limited, _slow_broker, _skewed_partitions, _skewed_tasks, _tiny_batches),
+    *(_brokers_are_the_limit, _codec, _input, _own_work),
 )
 """Rules whose findings have a weight that is a share of task time."""
 _CAUSES_OF_WAITING = {"throttled", "limited", "slow-broker", "skewed-partitions", "tiny-batches"}
