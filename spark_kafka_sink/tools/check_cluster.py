@@ -39,7 +39,7 @@ from spark_kafka_sink.transactions.decision_log import check_brokers, log_topic_
 
 
 class Outcome(Enum):
-    """What was found.
+    """The result of a check.
 
     FAILED: a job would fail, or wait in vain; a check fails only with this
     WARNED: a job runs, perhaps not as intended
