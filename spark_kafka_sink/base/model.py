@@ -124,3 +124,17 @@ NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 def format_address(host: str, port: int) -> str:
     """Return ``host:port``, with brackets around an IPv6 host."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def unsigned_varint(value: int) -> bytes:
+    """Return a number of at least 0 in groups of seven bits, the lowest group first."""
+    encoded = bytearray()
+    while value >= 128:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def zigzag_varint(value: int) -> bytes:
+    """Return a signed 64-bit number as an unsigned varint of 0, -1, 1, -2, …"""
+    return unsigned_varint((value << 1) ^ (value >> 63))

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from spark_kafka_sink.base.model import zigzag_varint
 from spark_kafka_sink.formats.avro_schema import (
     NAMED,
     PRIMITIVE,
     UNNAMED,
+    AvroSchemaError,
     NamedTypes,
-    branches,
     full_name,
     is_name,
     logical_type,
@@ -52,46 +53,36 @@ _LIMITED = 2  # not every value can be written, or not all of its digits
 _FEWEST_DIGITS = 3
 
 
-class _Conversion(NamedTuple):
-    """An encoding of a value. kind: kind of the column for the kernel; loss: _EXACT and others"""
+class _Match(NamedTuple):
+    """The node of a column, and the greatest loss in its tree: _EXACT and others."""
 
-    kind: int
-    written_as: int = PLAIN
-    parameter: int = 0
+    node: Node
     loss: int = _EXACT
 
 
-class _Match(NamedTuple):
-    """A node with the greatest loss in its tree."""
-
-    node: Node
-    loss: int
+def _as(kind: int, loss: int = _EXACT, written_as: int = PLAIN, parameter: int = 0) -> _Match:
+    return _Match(Node(kind, parameter=parameter, written_as=written_as), loss)
 
 
-# (kind of the column, Avro's type) -> way, for types that need no other check.
+# (kind of the column, Avro's type) -> encoding, for types that need no other check.
 _SMALL = (nodes.INT8, nodes.INT16, nodes.INT32)
-_CONVERSIONS: dict[tuple[int, str], _Conversion] = {
-    (nodes.BOOLEAN, "boolean"): _Conversion(nodes.BOOLEAN),
-    **{(kind, "int"): _Conversion(kind) for kind in _SMALL},
-    **{(kind, "long"): _Conversion(kind, loss=_PROMOTED) for kind in _SMALL},
-    **{
-        (kind, "double"): _Conversion(kind, AVRO_AS_DOUBLE, loss=_LIMITED)
-        for kind in (*_SMALL, nodes.INT64)
-    },
-    **{
-        (kind, "float"): _Conversion(kind, AS_FLOAT, loss=_FEWEST_DIGITS)
-        for kind in (*_SMALL, nodes.INT64)
-    },
-    (nodes.INT64, "long"): _Conversion(nodes.INT64),
-    (nodes.INTERVAL, "long"): _Conversion(nodes.INT64),
-    (nodes.DATE, "int"): _Conversion(nodes.INT32),
-    (nodes.FLOAT, "float"): _Conversion(nodes.FLOAT),
-    (nodes.FLOAT, "double"): _Conversion(nodes.FLOAT, AVRO_AS_DOUBLE, loss=_PROMOTED),
-    (nodes.DOUBLE, "double"): _Conversion(nodes.DOUBLE),
-    (nodes.STRING, "string"): _Conversion(nodes.STRING),
-    (nodes.STRING, "bytes"): _Conversion(nodes.STRING, loss=_PROMOTED),
-    (nodes.STRING, "enum"): _Conversion(nodes.STRING, ENUM, loss=_LIMITED),
-    (nodes.BINARY, "bytes"): _Conversion(nodes.BINARY),
+_INTEGERS = (*_SMALL, nodes.INT64)
+_ENCODINGS: dict[tuple[int, str], _Match] = {
+    (nodes.BOOLEAN, "boolean"): _as(nodes.BOOLEAN),
+    **{(kind, "int"): _as(kind) for kind in _SMALL},
+    **{(kind, "long"): _as(kind, _PROMOTED) for kind in _SMALL},
+    **{(kind, "double"): _as(kind, _LIMITED, AVRO_AS_DOUBLE) for kind in _INTEGERS},
+    **{(kind, "float"): _as(kind, _FEWEST_DIGITS, AS_FLOAT) for kind in _INTEGERS},
+    (nodes.INT64, "long"): _as(nodes.INT64),
+    (nodes.INTERVAL, "long"): _as(nodes.INT64),
+    (nodes.DATE, "int"): _as(nodes.INT32),
+    (nodes.FLOAT, "float"): _as(nodes.FLOAT),
+    (nodes.FLOAT, "double"): _as(nodes.FLOAT, _PROMOTED, AVRO_AS_DOUBLE),
+    (nodes.DOUBLE, "double"): _as(nodes.DOUBLE),
+    (nodes.STRING, "string"): _as(nodes.STRING),
+    (nodes.STRING, "bytes"): _as(nodes.STRING, _PROMOTED),
+    (nodes.STRING, "enum"): _as(nodes.STRING, _LIMITED, ENUM),
+    (nodes.BINARY, "bytes"): _as(nodes.BINARY),
 }
 # (kind, Avro's type, logical type) -> divisor of microseconds, or of a day's nanoseconds.
 _TIMES: dict[tuple[int, str, str], int] = {
@@ -115,9 +106,7 @@ def avro_root(schema: Any, columns: list[Column]) -> Node:
     names = checked_types(schema)
     root = schema if isinstance(schema, list) else names.resolved(schema, "")
     if not isinstance(root, dict) or root.get("type") != "record":
-        raise FormatError(
-            f"the Avro schema of rows must be a record, not {type_name(root)}", code="FORMAT-012"
-        )
+        raise AvroSchemaError(f"the Avro schema of rows must be a record, not {type_name(root)}")
     return Node(nodes.STRUCT, children=_Matching(names).fields(root, columns, "")[0])
 
 
@@ -152,20 +141,18 @@ class _Matching:
         return tuple(found), loss
 
     def _field(self, schema: Any, space: str, column: Column) -> _Match:
-        """Return the node of a column written as ``schema``. space: namespace of its type names"""
-        union = branches(schema)
-        if union is not None:
-            return self._branch([self._names.resolved(b, space) for b in union], column)
+        if isinstance(schema, list):
+            return self._branch([self._names.resolved(b, space) for b in schema], column)
         resolved = self._names.resolved(schema, space)
         match = self._value(resolved, column)
         null = NOTHING if resolved == "null" else NO_NULLS
         return match._replace(node=match.node._replace(null_branch=null))
 
     def _branch(self, union: list[Any], column: Column) -> _Match:
-        """Return the node of the branch with the least loss. union: the types of a union"""
+        """Return the node of the branch with the least loss."""
         null = union.index("null") if "null" in union else NO_NULLS
         if column.type == pa.null() and null != NO_NULLS:
-            return _Match(Node(nodes.NULL, null_branch=null), _EXACT)
+            return _Match(Node(nodes.NULL, null_branch=null))
         best, errors = None, []
         for number, schema in enumerate(union):
             if schema == "null":
@@ -208,35 +195,17 @@ class _Matching:
         kind, offset_bytes = found
         name = schema if isinstance(schema, str) else schema["type"]
         if kind == nodes.NULL and name == "null":
-            return _Match(Node(nodes.NULL), _EXACT)
+            return _Match(Node(nodes.NULL))
         if kind >= nodes.STRUCT and _NESTED[kind] == name:
             children, loss = self._children(schema, column)
             node = Node(kind, offset_bytes=offset_bytes, path=column.path, children=children)
             return _Match(node, loss)
-        conversion = self._conversion(kind, name, schema, column)
-        if conversion is None:
+        match = _scalar_match(kind, name, schema, column)
+        if match is None:
             raise FormatError(_does_not_fit(column, [schema]), code="FORMAT-011")
-        symbols = tuple(schema["symbols"]) if conversion.written_as == ENUM else None
-        node = Node(
-            conversion.kind, parameter=conversion.parameter, written_as=conversion.written_as
-        )
-        node = node._replace(offset_bytes=offset_bytes, symbols=symbols, path=column.path)
-        return _Match(node, conversion.loss)
-
-    def _conversion(self, kind: int, name: str, schema: Any, column: Column) -> _Conversion | None:
-        logical = logical_type(schema)
-        divisor = _TIMES.get((kind, name, logical))
-        if divisor is not None:
-            loss = _EXACT if logical.endswith("-micros") else _LIMITED
-            written_as = PLAIN if divisor == 1 else DIVIDED
-            return _Conversion(nodes.INT64, written_as, divisor, loss)
-        if kind == nodes.DECIMAL:
-            return _decimal_conversion(name, schema, column, logical)
-        if logical == "decimal":
-            return None
-        if kind == nodes.BINARY and name == "fixed":
-            return _Conversion(kind, FIXED, schema["size"], _LIMITED)
-        return _CONVERSIONS.get((kind, name))
+        symbols = tuple(schema["symbols"]) if match.node.written_as == ENUM else None
+        node = match.node._replace(offset_bytes=offset_bytes, symbols=symbols, path=column.path)
+        return match._replace(node=node)
 
     def _children(self, schema: Any, column: Column) -> tuple[tuple[Node, ...], int]:
         kind, path = column.type, column.path
@@ -263,10 +232,11 @@ class _Matching:
         if "default" in field:
             encoded = self._defaults.encoded(field["type"], field["default"], space, name)
             return Node(nodes.CONSTANT, encoded, source=-1)
-        union = branches(field["type"])
-        types = [self._names.resolved(kind, space) for kind in union or [field["type"]]]
+        is_union = isinstance(field["type"], list)
+        branches = field["type"] if is_union else [field["type"]]
+        types = [self._names.resolved(kind, space) for kind in branches]
         if "null" in types:
-            encoded = b"" if union is None else varint(types.index("null"))
+            encoded = zigzag_varint(types.index("null")) if is_union else b""
             return Node(nodes.CONSTANT, encoded, source=-1)
         raise FormatError(
             f"field '{name}' of the Avro schema ({type_name(field['type'])}) has no default, and "
@@ -289,23 +259,37 @@ def _columns_of(names: list[str], columns: list[Column]) -> dict[str, int]:
     return found
 
 
-def _decimal_conversion(name: str, schema: Any, column: Column, logical: str) -> _Conversion | None:
+def _scalar_match(kind: int, name: str, schema: Any, column: Column) -> _Match | None:
+    logical = logical_type(schema)
+    divisor = _TIMES.get((kind, name, logical))
+    if divisor is not None:
+        loss = _EXACT if logical.endswith("-micros") else _LIMITED
+        return _as(nodes.INT64, loss, PLAIN if divisor == 1 else DIVIDED, divisor)
+    if kind == nodes.DECIMAL:
+        return _decimal_match(name, schema, column, logical)
+    if logical == "decimal":
+        return None
+    if kind == nodes.BINARY and name == "fixed":
+        return _as(kind, _LIMITED, FIXED, schema["size"])
+    return _ENCODINGS.get((kind, name))
+
+
+def _decimal_match(name: str, schema: Any, column: Column, logical: str) -> _Match | None:
     if logical != "decimal":
         if isinstance(schema, dict) and schema.get("logicalType") == "decimal":
-            raise FormatError(
+            raise AvroSchemaError(
                 f"column '{column.path}' cannot be written: its logical type 'decimal' in the Avro "
-                f"schema has no valid precision and scale: {str(schema)[:200]}",
-                code="FORMAT-012",
+                f"schema has no valid precision and scale: {str(schema)[:200]}"
             )
         return None
     kind = column.type
     if schema.get("scale", 0) != kind.scale or schema["precision"] < kind.precision:
         return None
     if name == "bytes":
-        return _Conversion(nodes.DECIMAL)
+        return _as(nodes.DECIMAL)
     if 10**kind.precision > 2 ** (8 * schema["size"] - 1):
         return None
-    return _Conversion(nodes.DECIMAL, FIXED, schema["size"])
+    return _as(nodes.DECIMAL, _EXACT, FIXED, schema["size"])
 
 
 def _does_not_fit(column: Column, schemas: list[Any]) -> str:
@@ -331,7 +315,7 @@ def checked_types(schema: Any) -> NamedTypes:
     try:
         _Checking(names).type(schema, "", "")
     except RecursionError:
-        raise FormatError("the Avro schema is nested too deeply", code="FORMAT-012") from None
+        raise AvroSchemaError("the Avro schema is nested too deeply") from None
     return names
 
 
@@ -345,28 +329,24 @@ class _Checking:
         """Check a type and return its name, which a union may have only once."""
         if isinstance(schema, list):
             return self._union(schema, space, path)
-        kind = schema.get("type") if isinstance(schema, dict) else schema
+        is_object = isinstance(schema, dict)
+        kind = schema.get("type") if is_object else schema
         if not isinstance(kind, str):
-            raise FormatError(
-                f"{_at(path)} has no type that Avro knows: {str(schema)[:200]}", code="FORMAT-012"
-            )
-        if isinstance(schema, dict) and kind in NAMED:
+            raise AvroSchemaError(f"{_at(path)} has no type that Avro knows: {str(schema)[:200]}")
+        if is_object and kind in NAMED:
             return self._named(schema, space, path)
-        if isinstance(schema, dict) and kind in UNNAMED:
+        if is_object and kind in UNNAMED:
             inside = _INSIDE[kind]
             if inside not in schema:
                 article = "an" if kind == "array" else "a"
-                raise FormatError(
-                    f"{_at(path)} has {article} {kind} without {inside}", code="FORMAT-012"
-                )
+                raise AvroSchemaError(f"{_at(path)} has {article} {kind} without {inside}")
             self._names.put(schema, space)
             self.type(schema[inside], space, f"{path}[]")
             return kind
         if kind not in PRIMITIVE and self._names.found(kind, space) is None:
-            raise FormatError(
+            raise AvroSchemaError(
                 f"{_at(path)} has a type '{kind}' that the schema does not define: one of "
-                f"{sorted(PRIMITIVE | NAMED | UNNAMED)}, or a name that is defined before",
-                code="FORMAT-012",
+                f"{sorted(PRIMITIVE | NAMED | UNNAMED)}, or a name that is defined before"
             )
         return kind if kind in PRIMITIVE else self._names.found_name(kind, space)
 
@@ -374,61 +354,56 @@ class _Checking:
         seen = set()
         for branch in union:
             if isinstance(branch, list):
-                raise FormatError(f"{_at(path)} has a union in a union", code="FORMAT-012")
+                raise AvroSchemaError(f"{_at(path)} has a union in a union")
             name = self.type(branch, space, path)
             if name in seen:
-                raise FormatError(f"{_at(path)} has a union with '{name}' twice", code="FORMAT-012")
+                raise AvroSchemaError(f"{_at(path)} has a union with '{name}' twice")
             seen.add(name)
         return "union"
 
     def _named(self, schema: Any, space: str, path: str) -> str:
         kind, name = schema["type"], schema.get("name")
         if not isinstance(name, str):
-            raise FormatError(f"{_at(path)} has a {kind} without a name", code="FORMAT-012")
+            raise AvroSchemaError(f"{_at(path)} has a {kind} without a name")
         here = f"{_at(path)} has a {kind} '{name}'"
         if not isinstance(schema.get("namespace", ""), (str, type(None))):
-            raise FormatError(
-                f"{here} whose namespace is no text: {schema['namespace']}", code="FORMAT-012"
-            )
+            raise AvroSchemaError(f"{here} whose namespace is no text: {schema['namespace']}")
         full = full_name(schema, space)
-        aliases = _aliases(schema, here)
-        for part in [*full.split("."), *(alias.rpartition(".")[2] for alias in aliases)]:
+        aliases = (alias.rpartition(".")[2] for alias in _aliases(schema, here))
+        for part in [*full.split("."), *aliases]:
             _check_name(part, here)
         if full in PRIMITIVE:
-            raise FormatError(f"{here}, which is the name of a primitive type", code="FORMAT-012")
+            raise AvroSchemaError(f"{here}, which is the name of a primitive type")
         if not self._names.define(schema, space):
-            raise FormatError(
-                f"{_at(path)} has another type '{name}' than the one defined before",
-                code="FORMAT-012",
+            raise AvroSchemaError(
+                f"{_at(path)} has another type '{name}' than the one defined before"
             )
         if kind == "enum":
             _check_symbols(schema, here)
-        if kind == "fixed" and not _is_size(schema.get("size")):
-            raise FormatError(f"{here} without a size of 0 to {_LARGEST_FIXED}", code="FORMAT-012")
+        size = schema.get("size")
+        if kind == "fixed" and not (type(size) is int and 0 <= size <= _LARGEST_FIXED):
+            raise AvroSchemaError(f"{here} without a size of 0 to {_LARGEST_FIXED}")
         if kind == "record":
             self._fields(schema, path, here)
         return full
 
     def _fields(self, record: Any, path: str, here: str) -> None:
         if not isinstance(record.get("fields"), list):
-            raise FormatError(f"{here} without a list of fields", code="FORMAT-012")
+            raise AvroSchemaError(f"{here} without a list of fields")
         space = self._names.space_of(record)
         seen = set()
         for field in record["fields"]:
             name = field.get("name") if isinstance(field, dict) else None
             if not isinstance(name, str):
-                raise FormatError(
-                    f"{here} with a field that has no name: {str(field)[:200]}", code="FORMAT-012"
-                )
+                raise AvroSchemaError(f"{here} with a field that has no name: {str(field)[:200]}")
             if name in seen:
-                raise FormatError(f"{here} with two fields '{name}'", code="FORMAT-012")
+                raise AvroSchemaError(f"{here} with two fields '{name}'")
             seen.add(name)
             _check_name(name, here)
             _aliases(field, f"{here} with a field '{name}'")
             if str(field.get("order", "ignore")).lower() not in _ORDERS:
-                raise FormatError(
-                    f"{here} with a field '{name}' whose order is none of {_ORDERS}",
-                    code="FORMAT-012",
+                raise AvroSchemaError(
+                    f"{here} with a field '{name}' whose order is none of {_ORDERS}"
                 )
             self.type(field.get("type"), space, f"{path}.{name}" if path else name)
 
@@ -436,40 +411,33 @@ class _Checking:
 def _check_name(name: str, here: str) -> None:
     if not is_name(name):
         shown = name.encode("utf-8", "backslashreplace").decode()
-        raise FormatError(
-            f"{here} with '{shown}', which is no name: letters, digits and _, no digit first",
-            code="FORMAT-012",
+        raise AvroSchemaError(
+            f"{here} with '{shown}', which is no name: letters, digits and _, no digit first"
         )
 
 
 def _aliases(schema: Any, here: str) -> list[str]:
     aliases = schema.get("aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
-        raise FormatError(f"{here} whose aliases are no list of texts", code="FORMAT-012")
+        raise AvroSchemaError(f"{here} whose aliases are no list of texts")
     return aliases
 
 
 def _check_symbols(enum: Any, here: str) -> None:
     symbols = enum.get("symbols")
     if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
-        raise FormatError(f"{here} without a list of symbols", code="FORMAT-012")
+        raise AvroSchemaError(f"{here} without a list of symbols")
     for symbol in symbols:
         _check_name(symbol, here)
     if len(set(symbols)) < len(symbols):
-        raise FormatError(f"{here} with a symbol twice", code="FORMAT-012")
+        raise AvroSchemaError(f"{here} with a symbol twice")
     default = enum.get("default")
     if isinstance(default, str) and default not in symbols:
-        raise FormatError(
-            f"{here} whose default '{default}' is none of its symbols", code="FORMAT-012"
-        )
+        raise AvroSchemaError(f"{here} whose default '{default}' is none of its symbols")
 
 
 def _at(path: str) -> str:
     return f"field '{path}' of the Avro schema" if path else "the Avro schema"
-
-
-def _is_size(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= _LARGEST_FIXED
 
 
 _JSON: dict[str, type] = {"record": dict, "map": dict, "array": list}
@@ -482,7 +450,7 @@ _MAX_DEFAULT_BYTES = 1 << 20
 """Limit of a default, which each row holds: nested records could have any size."""
 
 
-class _FinalError(FormatError):
+class _FinalError(AvroSchemaError):
     """An error after which no other branch of a union is tried.
 
     With another branch, the default would depend on the record at which encoding starts.
@@ -506,17 +474,16 @@ class Defaults:
 
         Raises FormatError for a default that has another type, is too large, or contains itself.
         """
-        union = branches(schema)
-        if union is None:
+        if not isinstance(schema, list):
             try:
                 return self._of_type(self._names.resolved(schema, space), value, field)
             except _FinalError:
                 raise
             except _DEFAULT_ERRORS as error:
                 raise _default_error(schema, value, field) from error
-        for number, branch in enumerate(union):
+        for number, branch in enumerate(schema):
             try:
-                return varint(number) + self.encoded(branch, value, space, field)
+                return zigzag_varint(number) + self.encoded(branch, value, space, field)
             except _FinalError:
                 raise
             except FormatError:
@@ -546,8 +513,7 @@ class Defaults:
             if key in self._running:
                 raise _FinalError(
                     f"the default of field '{field}' of the Avro schema has itself in it without "
-                    f"an end: {type_name(schema)}. Give a field of it another default",
-                    code="FORMAT-012",
+                    f"an end: {type_name(schema)}. Give a field of it another default"
                 )
             self._running.add(key)
             try:
@@ -573,21 +539,10 @@ class Defaults:
 
 
 def _default_error(schema: Any, value: Any, field: str) -> FormatError:
-    return FormatError(
+    return AvroSchemaError(
         f"the default of field '{field}' of the Avro schema is no {type_name(schema)}: "
-        f"{str(value)[:100]}",
-        code="FORMAT-012",
+        f"{str(value)[:100]}"
     )
-
-
-def varint(value: int) -> bytes:
-    """Return the zigzag varint of ``value``."""
-    remaining = (value << 1) ^ (value >> 63)
-    encoded = bytearray()
-    while remaining >= 128:
-        encoded.append(remaining & 127 | 128)
-        remaining >>= 7
-    return bytes([*encoded, remaining])
 
 
 def _scalar(kind: str, schema: Any, value: Any) -> bytes:
@@ -598,7 +553,7 @@ def _scalar(kind: str, schema: Any, value: Any) -> bytes:
     if kind in ("int", "long") and isinstance(value, int) and not isinstance(value, bool):
         bits = 31 if kind == "int" else 63
         if -(2**bits) <= value < 2**bits:
-            return varint(value)
+            return zigzag_varint(value)
     if kind in ("float", "double") and isinstance(value, (int, float)) and type(value) is not bool:
         return struct.pack("<f" if kind == "float" else "<d", value)
     if kind == "string" and isinstance(value, str):
@@ -608,23 +563,22 @@ def _scalar(kind: str, schema: Any, value: Any) -> bytes:
     if kind == "fixed" and len(value) == schema["size"]:
         return bytes(value.encode("latin-1"))
     if kind == "enum":
-        return varint(schema["symbols"].index(value))
+        return zigzag_varint(schema["symbols"].index(value))
     raise ValueError(kind)
 
 
 def _sized(data: bytes) -> bytes:
-    return varint(len(data)) + data
+    return zigzag_varint(len(data)) + data
 
 
 def _block(items: list[bytes], field: str) -> bytes:
-    return (varint(len(items)) + _joined(items, field) if items else b"") + b"\0"
+    return (zigzag_varint(len(items)) + _joined(items, field) if items else b"") + b"\0"
 
 
 def _joined(items: list[bytes], field: str) -> bytes:
     if sum(map(len, items)) > _MAX_DEFAULT_BYTES:
         raise _FinalError(
             f"the default of field '{field}' of the Avro schema has more than "
-            f"{_MAX_DEFAULT_BYTES:,} bytes, which each row would have",
-            code="FORMAT-012",
+            f"{_MAX_DEFAULT_BYTES:,} bytes, which each row would have"
         )
     return b"".join(items)

@@ -19,12 +19,18 @@ NAMED = frozenset(["record", "enum", "fixed"])
 UNNAMED = frozenset(["array", "map"])
 
 
+class AvroSchemaError(FormatError):
+    """An Avro schema, or the default of a field in it, is invalid."""
+
+    code = "FORMAT-012"
+
+
 def parsed_schema(text: str) -> Any:
     """Return a schema as ``json.loads`` returns it. Raises FormatError."""
     try:
         return parse_json(text)
     except ValueError as error:
-        raise FormatError(f"the Avro schema is no JSON: {error}", code="FORMAT-012") from None
+        raise AvroSchemaError(f"the Avro schema is no JSON: {error}") from None
 
 
 def is_name(name: Any) -> bool:
@@ -110,11 +116,6 @@ class NamedTypes:
     def space_of(self, schema: Any) -> str:
         """Return the namespace of names in a resolved type."""
         return self._spaces.get(id(schema), "")
-
-
-def branches(schema: Any) -> list[Any] | None:
-    """Return the branches of a union; None for another type."""
-    return schema if isinstance(schema, list) else None
 
 
 def logical_type(schema: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from spark_kafka_sink.base.model import unsigned_varint
 from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of, not_writable
 from spark_kafka_sink.formats.plan import (
     ENUM,
@@ -311,12 +312,7 @@ def _needed(field: ProtobufField) -> int:
 
 
 def _tag(number: int, wire: int) -> bytes:
-    remaining, encoded = number << 3 | wire, bytearray()
-    while remaining >= 128:
-        encoded.append(remaining & 127 | 128)
-        remaining >>= 7
-    encoded.append(remaining)
-    return bytes(encoded)
+    return unsigned_varint(number << 3 | wire)
 
 
 def _does_not_fit(field: ProtobufField, column: Column) -> FormatError:

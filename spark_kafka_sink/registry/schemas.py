@@ -53,6 +53,7 @@ from spark_kafka_sink.base.machine import (
     process_identity,
     read_owned_file,
 )
+from spark_kafka_sink.base.model import zigzag_varint
 from spark_kafka_sink.base.text import parse_json
 from spark_kafka_sink.config.formats import HEADER
 from spark_kafka_sink.config.registry import (
@@ -589,16 +590,7 @@ def _indexes_of(schema: Schema, indexes: tuple[int, ...]) -> bytes:
         return b""
     if indexes == (0,):
         return _FIRST_MESSAGE
-    return b"".join(map(_varint, (len(indexes), *indexes)))
-
-
-def _varint(number: int) -> bytes:
-    """Return the zigzag varint of a number that is not negative."""
-    remaining, encoded = 2 * number, bytearray()
-    while remaining >= 128:
-        encoded.append(remaining & 127 | 128)
-        remaining >>= 7
-    return bytes([*encoded, remaining])
+    return b"".join(map(zigzag_varint, (len(indexes), *indexes)))
 
 
 def schema_id_header(

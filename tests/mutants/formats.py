@@ -37,26 +37,26 @@ PLANTED: tuple[str, ...] = ()
 MUTANTS = (
     Mutant(
         "formats/avro_layout.py",
-        "    except RecursionError:\n        raise FormatError",
-        "    except MemoryError:\n        raise FormatError",
+        "    except RecursionError:\n        raise AvroSchemaError",
+        "    except MemoryError:\n        raise AvroSchemaError",
         _DEPTH,
     ),
     Mutant(
         "formats/avro_layout.py",
-        '            if name in seen:\n                raise FormatError(f"{_at(path)} has a union',
-        '            if False:\n                raise FormatError(f"{_at(path)} has a union',
+        '            if name in seen:\n                raise AvroSchemaError(f"{_at(path)} has a union',
+        '            if False:\n                raise AvroSchemaError(f"{_at(path)} has a union',
         _JAVA,
     ),
     Mutant(
         "formats/avro_layout.py",
-        '        for part in [*full.split("."), *(',
-        '        for part in [full.rpartition(".")[2], *(',
+        '        for part in [*full.split("."), *aliases]',
+        '        for part in [full.rpartition(".")[2], *aliases]',
         _JAVA,
     ),
     Mutant(
         "formats/avro_layout.py",
-        '*(alias.rpartition(".")[2] for alias in aliases)]',
-        "]",
+        ", *aliases]:",
+        "]:",
         _JAVA,
     ),
     Mutant(
@@ -79,14 +79,14 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py",
-        "type(value) is int and 0 <= value",
-        "isinstance(value, int) and 0 <= value",
+        "type(size) is int and 0 <= size",
+        "isinstance(size, int) and 0 <= size",
         _JAVA,
     ),
     Mutant(
         "formats/avro_layout.py",
-        '            if name in seen:\n                raise FormatError(f"{here} with two',
-        '            if False:\n                raise FormatError(f"{here} with two',
+        '            if name in seen:\n                raise AvroSchemaError(f"{here} with two',
+        '            if False:\n                raise AvroSchemaError(f"{here} with two',
         _ROOTS,
     ),
     Mutant(
@@ -494,7 +494,7 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py",
-        '        if logical == "decimal":\n            return None\n',
+        '    if logical == "decimal":\n        return None\n',
         "",
         _AVRO_COLUMNS,
     ),
@@ -512,8 +512,8 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py",
-        'encoded = b"" if union is None else',
-        "encoded =",
+        'encoded = zigzag_varint(types.index("null")) if is_union else b""',
+        'encoded = zigzag_varint(types.index("null"))',
         _AVRO_COLUMNS,
     ),
     Mutant(
@@ -557,7 +557,7 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py",
-        "if isinstance(schema, dict) and kind in UNNAMED:",
+        "if is_object and kind in UNNAMED:",
         "if kind in UNNAMED:",
         _KINDS,
     ),
@@ -601,8 +601,8 @@ MUTANTS = (
     Mutant("formats/avro_layout.py", "(str, type(None))", "str", _JAVA),
     Mutant(
         "formats/avro_layout.py",
-        'if kind == "fixed" and not _is_size',
-        "if False and not _is_size",
+        'if kind == "fixed" and not (',
+        "if False and not (",
         _JAVA,
     ),
     Mutant(
