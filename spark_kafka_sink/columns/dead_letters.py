@@ -205,22 +205,31 @@ def _with_keys(arrow_batch: ArrowBatch, position: int, faults: RowFaults) -> Arr
     is_bad = is_null(entries) | is_null(entries.field(0))
     if not is_bad.any():
         return arrow_batch
-    rows_count = len(column)
-    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-    row_of = np.repeat(np.arange(rows_count), lengths)
-    is_faulty = np.zeros(rows_count, np.bool_)
+    row_of = _rows_of_entries(column)
+    is_faulty = np.zeros(len(column), np.bool_)
     is_faulty[row_of[is_bad]] = True
     faults.add(is_faulty, NULL_HEADER, lambda row: "a header is null, or its key is")
     kept = entries.filter(pa.array(~is_bad))
-    offsets = np.zeros(rows_count + 1, np.int64)
-    np.cumsum(np.bincount(row_of[~is_bad], minlength=rows_count), out=offsets[1:])
+    offsets = _offsets(row_of[~is_bad], len(column))
     is_large = pa.types.is_large_list(column.type)
     kind, width = (pa.LargeListArray, pa.int64()) if is_large else (pa.ListArray, pa.int32())
-    headers = kind.from_arrays(pa.array(offsets).cast(width), kept)
     columns = [arrow_batch.column(index) for index in range(arrow_batch.num_columns)]
-    columns[position] = headers
+    columns[position] = kind.from_arrays(offsets.cast(width), kept)
     changed: ArrowBatch = pa.record_batch(columns, names=arrow_batch.schema.names)
     return changed
+
+
+def _rows_of_entries(lists: Any) -> Int64Array:
+    """Return the row of each entry of a column of lists."""
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    return np.repeat(np.arange(len(lists)), lengths)
+
+
+def _offsets(row_of: Int64Array, count: int) -> Any:
+    """Return the offsets of ``count`` lists. row_of: the row of each entry"""
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(row_of, minlength=count), out=offsets[1:])
+    return pa.array(offsets)
 
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -242,31 +251,30 @@ def with_headers(existing: Any, count: int, added: Mapping[str, Any]) -> Any:
     added: name -> binary array; null: the row does not get this header
     """
     keys, values = [pa.array([], pa.string())], [pa.array([], pa.binary())]
-    row_of: list[npt.NDArray[np.int64]] = []
-    is_null: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
+    row_of = [np.empty(0, np.int64)]
+    is_null_header: BoolArray = np.empty(0, np.bool_)
     if existing is not None:
         entries = existing.flatten()
         keys.append(entries.field(0).cast(pa.string()))
         values.append(entries.field(1).cast(pa.binary()))
-        is_null = entries.is_null().to_numpy(zero_copy_only=False)
-        lengths = pc.list_value_length(existing).fill_null(0).to_numpy(zero_copy_only=False)
-        row_of.append(np.repeat(np.arange(count), lengths))
+        is_null_header = is_null(entries)
+        row_of.append(_rows_of_entries(existing))
     for name, column in added.items():
-        has_it = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+        has_it = np.flatnonzero(~is_null(column))
         keys.append(pa.repeat(pa.scalar(name, pa.string()), len(has_it)))
         values.append(column.drop_null())
         row_of.append(has_it)
-    rows = np.concatenate(row_of) if row_of else np.empty(0, np.int64)
+    rows = np.concatenate(row_of)
     order = np.argsort(rows, kind="stable")
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
-    mask = np.concatenate([is_null, np.zeros(len(rows) - len(is_null), np.bool_)])[order]
+    others = np.zeros(len(rows) - len(is_null_header), np.bool_)
+    mask = np.concatenate([is_null_header, others])[order]
     entries = pa.StructArray.from_arrays(
         [pa.concat_arrays(parts).take(pa.array(order)) for parts in (keys, values)],
         fields=[*HEADERS_TYPE.value_type],
         mask=pa.array(mask) if mask.any() else None,
     )
-    return pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), entries, type=HEADERS_TYPE)
+    offsets = _offsets(rows, count).cast(pa.int32())
+    return pa.ListArray.from_arrays(offsets, entries, type=HEADERS_TYPE)
 
 
 _MILLIS = pa.timestamp("ms", "UTC")
@@ -396,12 +404,12 @@ class DeadLetterColumns:
     ) -> ArrowBatch:
         """Return a dead letter per row, in order. faults: one per row"""
         context = {} if self._constants is None else self._context_headers(rows, positions, faults)
+        key = pa.nulls(rows.num_rows) if positions.key is None else rows.column(positions.key)
+        headers = None if positions.headers is None else rows.column(positions.headers)
         columns = [
-            _binary(rows.column(positions.value)),
-            _nulls(rows, pa.binary())
-            if positions.key is None
-            else _binary(rows.column(positions.key)),
-            with_headers(_headers(rows, positions), rows.num_rows, context),
+            rows.column(positions.value).cast(pa.binary()),
+            key.cast(pa.binary()),
+            with_headers(headers, rows.num_rows, context),
             _timestamps(rows, positions, faults),
         ]
         letters: ArrowBatch = pa.record_batch(columns, schema=_SCHEMA)
@@ -416,18 +424,16 @@ class DeadLetterColumns:
         if positions.topic_option is not None:
             headers[TOPIC] = repeated(positions.topic_option.encode(), count)
         elif positions.topic is not None:
-            headers[TOPIC] = _binary(rows.column(positions.topic))
+            headers[TOPIC] = rows.column(positions.topic).cast(pa.binary())
         if positions.partition is not None:
             headers[PARTITION] = _as_text(rows.column(positions.partition))
         if positions.timestamp is not None:
             headers[TIMESTAMP] = _as_text(_millis(rows.column(positions.timestamp)))
+        messages = [_truncated_message(fault.message) for fault in faults]
         headers[CAUSE] = pa.array([fault.cause.encode() for fault in faults], pa.binary())
-        headers[MESSAGE] = pa.array(
-            [_truncated_message(fault.message) for fault in faults], pa.binary()
-        )
-        for name, value in (self._constants or {}).items():
-            headers[name] = repeated(value, count)
-        return headers
+        headers[MESSAGE] = pa.array(messages, pa.binary())
+        constants = self._constants or {}
+        return headers | {name: repeated(value, count) for name, value in constants.items()}
 
     def _cut(self, letters: ArrowBatch) -> ArrowBatch:
         """Truncate the dead letters that are too large, row by row because they are few."""
@@ -439,9 +445,9 @@ class DeadLetterColumns:
         taken: Any = letters.take(pa.array(too_large))
         # As a number: Python's datetime ends with the year 9999.
         micros = taken.column(_TIMESTAMP).cast(pa.int64())
-        taken = taken.set_column(_TIMESTAMP, "timestamp", micros)
         headers = _with_keys_as(taken.column(_HEADERS), pa.binary())
-        rows: list[dict[str, Any]] = taken.set_column(_HEADERS, "headers", headers).to_pylist()
+        taken = taken.set_column(_TIMESTAMP, "timestamp", micros)
+        rows = taken.set_column(_HEADERS, "headers", headers).to_pylist()
         cut = [self._cut_row(row, int(sizes[n])) for row, n in zip(rows, too_large)]
         truncated = pa.RecordBatch.from_pylist(cut, schema=_BYTES_SCHEMA)
         headers = _with_keys_as(truncated.column(_HEADERS), pa.string())
@@ -468,23 +474,20 @@ class DeadLetterColumns:
                 marks[mark] = len(data)
                 excess -= len(data) - kept
             if name == "value" and excess > 0:
-                own_headers = [
-                    h for h in row["headers"] or [] if not h["key"].startswith(_OWN_PREFIX)
-                ]
-                if own_headers:
-                    marks[HEADERS_DROPPED] = len(own_headers)
-                    row["headers"] = [h for h in row["headers"] if h["key"].startswith(_OWN_PREFIX)]
-                    excess -= sum(len(h["key"]) + len(h["value"] or b"") for h in own_headers)
+                headers = row["headers"] or []
+                row["headers"] = [h for h in headers if h["key"].startswith(_OWN_PREFIX)]
+                dropped = [h for h in headers if not h["key"].startswith(_OWN_PREFIX)]
+                if dropped:
+                    marks[HEADERS_DROPPED] = len(dropped)
+                    excess -= sum(len(h["key"]) + len(h["value"] or b"") for h in dropped)
         if excess > 0:
             raise RecordTooLargeError(
                 f"a dead letter does not fit into {self._max_bytes} bytes, even without key, "
                 "value and headers: raise max.message.bytes of the topic of dead letters",
                 code="DEADLETTER-005",
             )
-        mark_headers = [
-            {"key": name.encode(), "value": b"%d" % number} for name, number in marks.items()
-        ]
-        return {**row, "headers": [*(row["headers"] or []), *mark_headers]}
+        added = ({"key": name.encode(), "value": b"%d" % n} for name, n in marks.items())
+        return {**row, "headers": [*(row["headers"] or []), *added]}
 
 
 def _truncated_message(message: str) -> bytes:
@@ -495,10 +498,6 @@ def _truncated_message(message: str) -> bytes:
     return encoded[:MAX_REASON_BYTES].decode(errors="ignore").encode() + _CUT
 
 
-def _binary(column: Any) -> Any:
-    return column.cast(pa.binary())
-
-
 def _with_keys_as(headers: Any, kind: Any) -> Any:
     """Return headers whose keys have another type. headers: no slice, without nulls"""
     entries = headers.values
@@ -506,10 +505,6 @@ def _with_keys_as(headers: Any, kind: Any) -> Any:
         [entries.field(0).view(kind), entries.field(1)], names=["key", "value"]
     )
     return pa.ListArray.from_arrays(headers.offsets, made)
-
-
-def _nulls(rows: ArrowBatch, kind: Any) -> Any:
-    return pa.nulls(rows.num_rows, kind)
 
 
 def _as_text(column: Any) -> Any:
@@ -526,11 +521,7 @@ def _timestamps(rows: ArrowBatch, positions: ColumnPositions, faults: Sequence[F
     """Return the rows' timestamps; null, the current time, for those that Kafka rejects."""
     kind = _SCHEMA.field("timestamp").type
     if positions.timestamp is None:
-        return _nulls(rows, kind)
+        return pa.nulls(rows.num_rows, kind)
     micros = rows.column(positions.timestamp).cast(pa.int64())
     is_bad = pa.array([fault.cause == BAD_TIMESTAMP for fault in faults], pa.bool_())
     return pc.if_else(pc.or_(pc.less(micros, 0), is_bad), None, micros).cast(kind)
-
-
-def _headers(rows: ArrowBatch, positions: ColumnPositions) -> Any:
-    return None if positions.headers is None else rows.column(positions.headers)

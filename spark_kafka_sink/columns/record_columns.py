@@ -32,51 +32,8 @@ from spark_kafka_sink.record.compiled.calls import (
     digest_rows,
 )
 
-
-class ArrowBuffer(Protocol):
-    """A pyarrow.Buffer: bytes that begin at ``address``."""
-
-    @property
-    def address(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
-
-class ArrowArray(Protocol):
-    """A pyarrow.Array. Its row 0 is at ``offset`` in its buffers, the first being validity."""
-
-    @property
-    def type(self) -> Any: ...
-
-    @property
-    def offset(self) -> int: ...
-
-    @property
-    def null_count(self) -> int: ...
-
-    def __len__(self) -> int: ...
-
-    def buffers(self) -> list[ArrowBuffer | None]: ...
-
-    def is_null(self) -> Any: ...
-
-
-class ArrowStructArray(ArrowArray, Protocol):
-    """A pyarrow.StructArray."""
-
-    def field(self, index: int, /) -> ArrowArray: ...
-
-
-class ArrowListArray(ArrowArray, Protocol):
-    """A pyarrow.ListArray or LargeListArray of structs. ``flatten``: entries that rows refer to"""
-
-    @property
-    def values(self) -> ArrowStructArray: ...
-
-    def flatten(self) -> ArrowStructArray: ...
+ArrowArray = Any
+"""A pyarrow.Array. Its row 0 is at ``offset`` in its buffers, the first being validity."""
 
 
 class ArrowBatch(Protocol):
@@ -127,17 +84,18 @@ def is_headers(kind: Any) -> bool:
     )
 
 
-def is_timestamp(kind: Any) -> bool:
-    """Return True for timestamps in microseconds, Spark's unit."""
-    return isinstance(kind, pa.TimestampType) and bool(kind.unit == "us")
-
-
-def is_partition(kind: Any) -> bool:
-    """Return True for int32."""
-    return bool(kind == pa.int32())
-
-
-_Check = Callable[[Any], bool]
+_READABLE: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "value": (is_bytes, _BYTES),
+    "key": (is_bytes, _BYTES),
+    "headers": (is_headers, "(large_)list<struct<key, value>>"),
+    "topic": (is_text, "string or large_string"),
+    "partition": (lambda kind: bool(kind == pa.int32()), "int32"),
+    "timestamp": (
+        lambda kind: isinstance(kind, pa.TimestampType) and kind.unit == "us",
+        "timestamp[us]",
+    ),
+}
+"""Part of a record -> check of its column's type, and the types in words."""
 
 
 def check_types(arrow_batch: ArrowBatch, positions: ColumnPositions) -> None:
@@ -146,17 +104,9 @@ def check_types(arrow_batch: ArrowBatch, positions: ColumnPositions) -> None:
         raise SchemaError(
             f"rows must come as a pyarrow.RecordBatch, not {type(arrow_batch)}", code="HOOK-002"
         )
-    topic = positions.topic if positions.topic_option is None else None
-    wanted: tuple[tuple[str, int | None, _Check, str], ...] = (
-        ("value", positions.value, is_bytes, _BYTES),
-        ("key", positions.key, is_bytes, _BYTES),
-        ("headers", positions.headers, is_headers, "(large_)list<struct<key, value>>"),
-        ("topic", topic, is_text, "string or large_string"),
-        ("partition", positions.partition, is_partition, "int32"),
-        ("timestamp", positions.timestamp, is_timestamp, "timestamp[us]"),
-    )
-    for name, position, is_readable, expected in wanted:
-        if position is None:
+    for name, (is_readable, expected) in _READABLE.items():
+        position: int | None = getattr(positions, name)
+        if position is None or (name == "topic" and positions.topic_option is not None):
             continue
         if position >= arrow_batch.num_columns:
             raise SchemaError(f"column '{name}' is missing in an Arrow batch", code="HOOK-002")
@@ -227,14 +177,13 @@ def arrow_records(
     if positions.timestamp is not None:
         timestamps = timestamps_ms(arrow_batch.column(positions.timestamp), timestamp_ms)
     topics, topic_indices = _topics(arrow_batch, positions)
-    fields = np.array(columns.fields(), np.int64)
     return ArrowRecords(
         arrow_batch.num_rows,
         topics,
         topic_indices,
-        explicit_partition(arrow_batch, positions),
+        _integers_at(arrow_batch, positions.partition),
         columns,
-        fields,
+        np.array(columns.fields(), np.int64),
         timestamps,
         arrow_batch,
         positions,
@@ -258,55 +207,46 @@ def highest_partitions(records: ArrowRecords) -> dict[str, int]:
 
 def key_value_headers(arrow_batch: ArrowBatch, positions: ColumnPositions) -> RecordColumns:
     """Return views of key, value and headers; absent views for absent columns."""
-    key, headers = ABSENT_BYTES, ABSENT_HEADERS
-    if positions.key is not None:
-        key = bytes_view(arrow_batch.column(positions.key))
+    headers = ABSENT_HEADERS
     if positions.headers is not None:
         headers = headers_view(arrow_batch.column(positions.headers))
-    return RecordColumns(key, bytes_view(arrow_batch.column(positions.value)), headers)
+    value = bytes_view(arrow_batch.column(positions.value))
+    return RecordColumns(_bytes_at(arrow_batch, positions.key), value, headers)
 
 
-def explicit_partition(arrow_batch: ArrowBatch, positions: ColumnPositions) -> IntegersView:
-    """Return a view of the partition column, or an absent view."""
-    if positions.partition is None:
-        return ABSENT_INTEGERS
-    return integers_view(arrow_batch.column(positions.partition))
+def _bytes_at(arrow_batch: ArrowBatch, position: int | None) -> BytesView:
+    return ABSENT_BYTES if position is None else bytes_view(arrow_batch.column(position))
+
+
+def _integers_at(arrow_batch: ArrowBatch, position: int | None) -> IntegersView:
+    return ABSENT_INTEGERS if position is None else integers_view(arrow_batch.column(position))
 
 
 def bytes_view(array: ArrowArray) -> BytesView:
     """Return a view of a (large_)binary or (large_)string array, sliced or not."""
     is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    _, offsets, data = array.buffers()
-    offset_bytes, offsets_address = _offsets(array, offsets, is_large)
+    data = array.buffers()[2]
     # An array with only nulls or empty values may have no data buffer.
     data_address = 0 if data is None else data.address
-    return BytesView(offset_bytes, offsets_address, data_address, *_validity(array))
+    return BytesView(*_offsets(array, is_large), data_address, *_validity(array))
 
 
-def headers_view(array: ArrowListArray) -> HeadersView:
+def headers_view(array: ArrowArray) -> HeadersView:
     """Return a view of a (large_)list<struct<key, value>>. Raises RecordError for a null key."""
     entries = array.values
     if len(entries) == 0:
         return ABSENT_HEADERS
     if entries.null_count or entries.field(0).null_count:
         _check_headers(array)
-    offset_bytes, offsets_address = _offsets(
-        array, array.buffers()[1], pa.types.is_large_list(array.type)
-    )
+    offsets = _offsets(array, pa.types.is_large_list(array.type))
     keys, values = bytes_view(entries.field(0)), bytes_view(entries.field(1))
-    return HeadersView(offset_bytes, offsets_address, *_validity(array), keys, values)
+    return HeadersView(*offsets, *_validity(array), keys, values)
 
 
 def integers_view(array: ArrowArray) -> IntegersView:
-    """Return a view of an int32 array, sliced or not."""
-    values = _present(array.buffers()[1])
-    return IntegersView(values.address + 4 * array.offset, *_validity(array))
-
-
-def timestamps_view(array: ArrowArray) -> IntegersView:
-    """Return a view of a timestamp[us] array, sliced or not."""
-    values = _present(array.buffers()[1])
-    return IntegersView(values.address + 8 * array.offset, *_validity(array))
+    """Return a view of an int32 or timestamp[us] array, sliced or not."""
+    offset_bytes = array.type.bit_width // 8 * array.offset
+    return IntegersView(array.buffers()[1].address + offset_bytes, *_validity(array))
 
 
 def timestamps_ms(array: ArrowArray, timestamp_ms: int) -> npt.NDArray[np.int64] | None:
@@ -316,8 +256,7 @@ def timestamps_ms(array: ArrowArray, timestamp_ms: int) -> npt.NDArray[np.int64]
     """
     if array.null_count == len(array):
         return None
-    data = memoryview(_present(array.buffers()[1]))
-    micros = np.frombuffer(data, np.int64)[array.offset : array.offset + len(array)]
+    micros = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
     millis: npt.NDArray[np.int64] = micros // _US_PER_MS
     if array.null_count:
         millis[array.is_null().to_numpy(zero_copy_only=False)] = timestamp_ms
@@ -335,21 +274,16 @@ def _validity(array: ArrowArray) -> tuple[int, int]:
     """Return (address, bit of row 0) of the validity bitmap; (0, 0) without nulls."""
     if array.null_count == 0:
         return 0, 0
-    return _present(array.buffers()[0]).address, array.offset
+    return array.buffers()[0].address, array.offset
 
 
-def _offsets(array: ArrowArray, buffer: ArrowBuffer | None, is_large: bool) -> tuple[int, int]:
+def _offsets(array: ArrowArray, is_large: bool) -> tuple[int, int]:
+    """Return (bytes of an offset, address of row 0's offset)."""
     offset_bytes = 8 if is_large else 4
-    return offset_bytes, _present(buffer).address + offset_bytes * array.offset
+    return offset_bytes, array.buffers()[1].address + offset_bytes * array.offset
 
 
-def _present(buffer: ArrowBuffer | None) -> ArrowBuffer:
-    """Return a buffer that pyarrow always has for an array of this type and length."""
-    assert buffer is not None
-    return buffer
-
-
-def _check_headers(array: ArrowListArray) -> None:
+def _check_headers(array: ArrowArray) -> None:
     """Raise RecordError for a null header or key that a row refers to; other nulls are legal."""
     entries = array.flatten()
     if entries.null_count:
@@ -392,9 +326,7 @@ class RowsDigest:
 
     def __init__(self, positions: ColumnPositions) -> None:
         self._positions = positions
-        self.records = 0
-        self.data_bytes = 0
-        self.contents = 0
+        self.records = self.data_bytes = self.contents = 0
 
     def add(self, arrow_batch: ArrowBatch) -> None:
         """Add the rows of a pyarrow.RecordBatch; the types were checked when it was appended.
@@ -405,12 +337,10 @@ class RowsDigest:
             return
         positions = self._positions
         columns = key_value_headers(arrow_batch, positions)
-        partition = explicit_partition(arrow_batch, positions)
-        topic, timestamp = ABSENT_BYTES, ABSENT_INTEGERS
-        if positions.topic is not None and positions.topic_option is None:
-            topic = bytes_view(arrow_batch.column(positions.topic))
-        if positions.timestamp is not None:
-            timestamp = timestamps_view(arrow_batch.column(positions.timestamp))
+        partition = _integers_at(arrow_batch, positions.partition)
+        timestamp = _integers_at(arrow_batch, positions.timestamp)
+        is_topic_read = positions.topic_option is None
+        topic = _bytes_at(arrow_batch, positions.topic if is_topic_read else None)
         rows_count = arrow_batch.num_rows
         contents, data_bytes = digest_rows(rows_count, columns, topic, partition, timestamp)
         self.records += rows_count
