@@ -205,3 +205,15 @@ class ProtobufSchema(NamedTuple):
         """Return True if the root message has a field of this name, in any case."""
         root = next(message for message in self.messages if message.name == self.root)
         return any(field.name.lower() == name.lower() for field in root.fields)
+
+
+class ProtobufFile(NamedTuple):
+    """A .proto file as a registry accepts it. name: the name in imports
+
+    text: a FileDescriptorProto in Base64
+    imports: names of imported files, without the files that every registry knows
+    """
+
+    name: str
+    text: str
+    imports: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from spark_kafka_sink.formats.plan import (
     FormatError,
     ProtobufEnum,
     ProtobufField,
+    ProtobufFile,
     ProtobufMessage,
     ProtobufSchema,
 )
@@ -38,18 +39,6 @@ _PACKAGES = {
 """Prefix of a file's name -> prefix of its Python module, and pip's name of the package."""
 _NOT_A_REFERENCE = "the registry does not tell it among the references of the schema"
 _MAX_SHOWN = 20
-
-
-class ProtobufFile(NamedTuple):
-    """A .proto file as a registry accepts it. name: the name in imports
-
-    text: a FileDescriptorProto in Base64
-    imports: names of imported files, without the files that every registry knows
-    """
-
-    name: str
-    text: str
-    imports: tuple[str, ...] = ()
 
 
 class DescribedMessage(NamedTuple):

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.text import parse_json
+from spark_kafka_sink.formats.avro_schema import NAMED, PRIMITIVE, UNNAMED, full_name
 from spark_kafka_sink.registry.client import RegistryError, RegistryRefusedError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.registry.client import RegistryClient, Schema
 
 _MAX_REFERENCES = 100
-_NAMED = ("record", "enum", "fixed")
-_PRIMITIVE = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_NAMED = tuple(NAMED)  # a type may be an object, which no set can be asked for
 
 
 def with_references(client: RegistryClient, schema: Schema) -> Schema:
@@ -26,17 +26,12 @@ def with_references(client: RegistryClient, schema: Schema) -> Schema:
 
     A missing reference of a JSON Schema is omitted. Raises RegistryError.
     """
-    if schema.kind == "PROTOBUF":
-        serialized = _referenced(client, schema, is_serialized=True)
-        return schema._replace(
-            files=tuple((name, other.text) for name, other in serialized.items())
-        )
-    if schema.kind == "JSON":
-        return schema._replace(files=tuple(_named(client, schema)))
+    if schema.kind in ("JSON", "PROTOBUF"):
+        files = tuple((name, other.text) for name, other in _referenced(client, schema))
+        return schema._replace(files=files)
     if not schema.references or schema.kind != "AVRO":
         return schema
-    referenced = _referenced(client, schema, is_serialized=False)
-    schemas = [_parsed(client, name, other) for name, other in referenced.items()]
+    schemas = [_parsed(client, name, other) for name, other in _referenced(client, schema)]
     schemas.append(_parsed(client, f"of id {schema.id}", schema))
     inlining = _Inlining()
     try:
@@ -63,52 +58,37 @@ def _parsed(client: RegistryClient, name: str, schema: Schema) -> Any:
         ) from None
 
 
-def _named(client: RegistryClient, schema: Schema) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of all references, direct or not. A name may come twice."""
-    pending = list(schema.references)
-    texts: dict[tuple[str, int], str | None] = {}
-    while pending:
-        name, subject, version = pending.pop()
-        if (subject, version) not in texts:
-            _check_count(len(texts) + 1)
-            try:
-                referenced = client.version(subject, version)
-            except RegistryRefusedError:
-                texts[subject, version] = None
-                continue
-            texts[subject, version] = referenced.text
-            pending += referenced.references
-        text = texts[subject, version]
-        if text is not None:
-            yield name, text
-
-
-def _check_count(count: int) -> None:
-    if count > _MAX_REFERENCES:
-        problem = f"a schema builds on more than {_MAX_REFERENCES} others"
-        raise RegistryError(problem, code="REGISTRY-016")
-
-
-def _referenced(client: RegistryClient, schema: Schema, is_serialized: bool) -> dict[str, Schema]:
-    """Return all references by name, direct or not, each after its own references.
+def _referenced(client: RegistryClient, schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield all references, direct or not, by name, each after its own references.
 
     The first of two references with one name counts, as in Confluent's ``AbstractSchemaProvider``.
+    Only references of a JSON Schema may be missing, or come twice.
     """
-    found: dict[str, Schema] = {}
-    fetched: dict[tuple[str, int], Schema] = {}
+    is_json = schema.kind == "JSON"
+    names: set[str] = set()
+    fetched: dict[tuple[str, int], Schema | None] = {}
     pending = [*reversed(schema.references)]
     while pending:
         name, subject, version = pending[-1]
-        if name in found:
+        if (subject, version) in fetched or (name in names and not is_json):
             pending.pop()
-        elif (subject, version) not in fetched:
-            _check_count(len(fetched) + 1)
-            fetched[subject, version] = client.version(subject, version, is_serialized)
-            pending += reversed(fetched[subject, version].references)
+            found = fetched.get((subject, version))
+            if found is not None and (name not in names or is_json):
+                names.add(name)
+                yield name, found
+            continue
+        if len(fetched) == _MAX_REFERENCES:
+            problem = f"a schema builds on more than {_MAX_REFERENCES} others"
+            raise RegistryError(problem, code="REGISTRY-016")
+        fetched[subject, version] = None
+        try:
+            referenced = client.version(subject, version, schema.kind == "PROTOBUF")
+        except RegistryRefusedError:
+            if not is_json:
+                raise
         else:
-            found[name] = fetched[subject, version]
-            pending.pop()
-    return found
+            fetched[subject, version] = referenced
+            pending += reversed(referenced.references)
 
 
 class _Inlining:
@@ -131,7 +111,7 @@ class _Inlining:
             for branch in node:
                 self.add(branch, space)
         elif isinstance(node, dict) and node["type"] in _NAMED:
-            full = _full_name(node, space)
+            full = full_name(node, space)
             if self._known.setdefault(full, (node, space))[0] != node:
                 raise RegistryError(
                     f"an Avro schema of the schema registry has another type '{full}' than a "
@@ -154,13 +134,13 @@ class _Inlining:
             return node
         if node["type"] in _NAMED:
             return self._definition(node, space)
-        if isinstance(node["type"], str) and node["type"] not in (*_PRIMITIVE, "array", "map"):
+        if isinstance(node["type"], str) and node["type"] not in PRIMITIVE | UNNAMED:
             return self._named(node["type"], space)
         inner = {key: self.of(node[key], space) for key in ("items", "values") if key in node}
         return {**node, **inner}
 
     def _definition(self, node: Any, space: str) -> Any:
-        full = _full_name(node, space)
+        full = full_name(node, space)
         if full in self._written:
             return full
         self._written.add(full)
@@ -173,16 +153,9 @@ class _Inlining:
         return definition
 
     def _named(self, name: str, space: str) -> Any:
-        if name in _PRIMITIVE:
+        if name in PRIMITIVE:
             return name
         for full in (name if "." in name or not space else f"{space}.{name}", name):
             if full in self._known:
                 return self.of(*self._known[full])
         return name
-
-
-def _full_name(node: dict[str, Any], space: str) -> str:
-    before, dot, name = node["name"].rpartition(".")
-    declared = node.get("namespace")
-    namespace = before if dot else space if declared is None else declared
-    return f"{namespace}.{name}" if namespace else str(name)

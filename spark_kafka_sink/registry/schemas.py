@@ -36,7 +36,8 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,6 +64,8 @@ from spark_kafka_sink.config.registry import (
     RegistryConfig,
     SchemaOptions,
 )
+from spark_kafka_sink.formats.avro_schema import full_name
+from spark_kafka_sink.formats.plan import ProtobufFile
 from spark_kafka_sink.registry.client import (
     INCOMPATIBLE,
     INVALID,
@@ -95,14 +98,6 @@ _answers: dict[tuple[object, ...], tuple[int, Schema]] = {}
 """Cached answers, with the time until which a stream does not ask again."""
 
 
-class SchemaFile(NamedTuple):
-    """A file of a schema. name: its name in imports, and its subject; imports: names of files"""
-
-    name: str
-    text: str
-    imports: tuple[str, ...] = ()
-
-
 class SchemaRequest(NamedTuple):
     """A request for the schema of one part of the records.
 
@@ -122,7 +117,7 @@ class SchemaRequest(NamedTuple):
     options: SchemaOptions
     kind: str = "AVRO"
     record: str | None = None
-    files: tuple[SchemaFile, ...] = ()
+    files: tuple[ProtobufFile, ...] = ()
     follows_map: bool = False
     is_encoded: bool = False
 
@@ -221,8 +216,18 @@ def record_name(text: str) -> str:
         raise ConfigError(problem, code="REGISTRY-014") from None
     if not isinstance(schema, dict) or not isinstance(schema.get("name"), str):
         raise ConfigError("the Avro schema is no record with a name", code="REGISTRY-014")
-    name, namespace = schema["name"], schema.get("namespace")
-    return name if "." in name or not namespace else f"{namespace}.{name}"
+    return full_name(schema, "")
+
+
+@contextmanager
+def _if_missing(problem: str) -> Iterator[None]:
+    """Raise RegistryError with ``problem`` if the subject, version or schema does not exist."""
+    try:
+        yield
+    except RegistryRefusedError as refusal:
+        if refusal.number not in NOT_FOUND:
+            raise
+        raise RegistryError(problem, code="REGISTRY-013") from None
 
 
 def _fetch(client: RegistryClient, request: SchemaRequest) -> Schema:
@@ -250,12 +255,10 @@ def _with_references(client: RegistryClient, request: SchemaRequest, schema: Sch
     """
     options = request.options
     is_chosen = options.uses_latest_version or options.schema_id is not None
-    if request.kind == "PROTOBUF" and not is_chosen:
-        return schema
     is_compared = request.kind == "JSON" and is_chosen and options.requires_all_columns
-    if schema.kind == "JSON" and not is_compared:
-        return schema
-    return with_references(client, schema)
+    is_known = request.kind == "PROTOBUF" and not is_chosen
+    is_left = is_known or (schema.kind == "JSON" and not is_compared)
+    return schema if is_left else with_references(client, schema)
 
 
 def _schema_to_register(client: RegistryClient, request: SchemaRequest) -> Schema:
@@ -306,7 +309,7 @@ def _register_imports(
 
 def _register_file(
     client: RegistryClient,
-    file: SchemaFile,
+    file: ProtobufFile,
     references: tuple[tuple[str, str, int], ...],
     options: SchemaOptions,
 ) -> tuple[str, str, int]:
@@ -324,32 +327,22 @@ def _register_file(
 
 
 def _schema_by_id(client: RegistryClient, request: SchemaRequest, schema_id: int) -> Schema:
-    try:
+    name = "use.schema.id" if request.part == "value" else "key.use.schema.id"
+    with _if_missing(
+        f"{name}={schema_id}: the schema registry {client.name} has no schema of this id"
+    ):
         schema = client.by_id(schema_id, request.kind == "PROTOBUF")
-    except RegistryRefusedError as refusal:
-        name = "use.schema.id" if request.part == "value" else "key.use.schema.id"
-        if refusal.number in NOT_FOUND:
-            raise RegistryError(
-                f"{name}={schema_id}: the schema registry {client.name} has no schema of this id",
-                code="REGISTRY-013",
-            ) from None
-        raise
     return _with_references(client, request, schema)
 
 
 def version_of(client: RegistryClient, reference: Reference) -> tuple[str, str, int]:
     """Return a reference with its version, as a registration sends it. Raises RegistryError."""
     name, subject, version = reference
-    try:
+    with _if_missing(
+        f"the schema registry {client.name} has no version {version or 'at all'} of "
+        f"subject '{subject}', which the schema builds on as '{name}': register it first"
+    ):
         found = client.version(subject, version)
-    except RegistryRefusedError as refusal:
-        if refusal.number in NOT_FOUND:
-            raise RegistryError(
-                f"the schema registry {client.name} has no version {version or 'at all'} of "
-                f"subject '{subject}', which the schema builds on as '{name}': register it first",
-                code="REGISTRY-013",
-            ) from None
-        raise
     if version is None and found.version is None:
         raise RegistryError(
             f"the schema registry {client.name} does not tell which version of subject "
@@ -365,24 +358,17 @@ def _latest(
     metadata: tuple[tuple[str, str], ...],
     is_serialized: bool,
 ) -> Schema:
-    try:
-        if metadata:
+    if metadata:
+        with _if_missing(
+            f"use.latest.with.metadata: the schema registry {client.name} has no schema of "
+            f"subject '{subject}' with these metadata"
+        ):
             return client.with_metadata(subject, metadata, is_serialized)
+    with _if_missing(
+        f"use.latest.version=true: the schema registry {client.name} has no subject "
+        f"'{subject}': register a schema for it, or leave use.latest.version out"
+    ):
         return client.version(subject, is_serialized=is_serialized)
-    except RegistryRefusedError as refusal:
-        if refusal.number in NOT_FOUND and metadata:
-            raise RegistryError(
-                f"use.latest.with.metadata: the schema registry {client.name} has no schema of "
-                f"subject '{subject}' with these metadata",
-                code="REGISTRY-013",
-            ) from None
-        if refusal.number in NOT_FOUND:
-            raise RegistryError(
-                f"use.latest.version=true: the schema registry {client.name} has no subject "
-                f"'{subject}': register a schema for it, or leave use.latest.version out",
-                code="REGISTRY-013",
-            ) from None
-        raise
 
 
 def _register_or_look_up(
@@ -399,20 +385,17 @@ def _register_or_look_up(
                 f"{refusal}: the registry does not take the schema of subject '{subject}'",
                 code=refusal.code,
             ) from None
-        if refusal.number in NOT_FOUND:
-            missing = "no subject" if refusal.number == SUBJECT_NOT_FOUND else "not this schema in"
-            raise RegistryError(
-                f"auto.register.schemas=false: the schema registry {client.name} has {missing} "
-                f"'{subject}': register it, write with what is there (use.latest.version=true), or "
-                f"leave auto.register.schemas out{_schema_text(schema)}",
-                code="REGISTRY-013",
-            ) from None
-        raise
-
-
-def _schema_text(schema: Schema) -> str:
-    """Return an Avro schema for a message; Protobuf descriptors in Base64 are not readable."""
-    return f". The schema: {schema.text}" if schema.kind == "AVRO" else ""
+        if refusal.number not in NOT_FOUND:
+            raise
+        missing = "no subject" if refusal.number == SUBJECT_NOT_FOUND else "not this schema in"
+        # Protobuf descriptors in Base64 are not readable.
+        shown = f". The schema: {schema.text}" if schema.kind == "AVRO" else ""
+        raise RegistryError(
+            f"auto.register.schemas=false: the schema registry {client.name} has {missing} "
+            f"'{subject}': register it, write with what is there (use.latest.version=true), or "
+            f"leave auto.register.schemas out{shown}",
+            code="REGISTRY-013",
+        ) from None
 
 
 def _incompatible(
@@ -571,17 +554,13 @@ def _parse_cached(document: Any) -> Schema:
     return schema
 
 
-_MAGIC, _GUID_MAGIC = b"\x00", b"\x01"
-_FIRST_MESSAGE = b"\x00"
-
-
 def schema_id_prefix(schema: Schema, indexes: tuple[int, ...] = (0,)) -> bytes:
     """Return the bytes before a key or value of this schema.
 
     indexes: of a Protobuf message in its file
     """
     assert schema.id is not None
-    return _MAGIC + schema.id.to_bytes(4, "big") + _indexes_of(schema, indexes)
+    return b"\0" + schema.id.to_bytes(4, "big") + _indexes_of(schema, indexes)
 
 
 def _indexes_of(schema: Schema, indexes: tuple[int, ...]) -> bytes:
@@ -589,7 +568,7 @@ def _indexes_of(schema: Schema, indexes: tuple[int, ...]) -> bytes:
     if schema.kind != "PROTOBUF":
         return b""
     if indexes == (0,):
-        return _FIRST_MESSAGE
+        return b"\0"
     return b"".join(map(zigzag_varint, (len(indexes), *indexes)))
 
 
@@ -603,6 +582,5 @@ def schema_id_header(
             f"not give: leave {part}.schema.id.location out, so that ids go before each {part}",
             code="REGISTRY-017",
         )
-    return f"__{part}_schema_id", _GUID_MAGIC + UUID(schema.guid).bytes + _indexes_of(
-        schema, indexes
-    )
+    guid = b"\1" + UUID(schema.guid).bytes
+    return f"__{part}_schema_id", guid + _indexes_of(schema, indexes)

@@ -18,7 +18,6 @@ from spark_kafka_sink.formats.plan import FormatError, PartSpec, RowSpec
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import (
     SchemaCache,
-    SchemaFile,
     SchemaRequest,
     check_subjects,
     find,
@@ -182,8 +181,8 @@ def _protobuf_request(
     from spark_kafka_sink.spark.format_schemas import described
 
     message = described(part)
-    files = tuple(SchemaFile(*file) for file in message.files)
-    request = request._replace(record=message.schema.root, text=files[-1].text, files=files)
+    text, files = message.files[-1].text, message.files
+    request = request._replace(record=message.schema.root, text=text, files=files)
     return request._replace(follows_map=message.follows_map)
 
 

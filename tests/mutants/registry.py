@@ -172,25 +172,24 @@ MUTANTS = (
     Mutant("registry/client.py", "{408, 429, ", "{408, ", _GUARDS),
     Mutant(
         "registry/schemas.py",
-        "UUID(schema.guid).bytes +",
-        "UUID(schema.guid).bytes_le +",
+        "UUID(schema.guid).bytes",
+        "UUID(schema.guid).bytes_le",
         _REGISTRY,
     ),
-    Mutant("registry/references.py", "_check_count(len(texts) + 1)", "pass", _ANSWERS),
-    Mutant("registry/references.py", "_check_count(len(fetched) + 1)", "pass", _ANSWERS),
+    Mutant("registry/references.py", "if len(fetched) == _MAX_REFERENCES:", "if False:", _ANSWERS),
     Mutant(
         "registry/references.py", "[*reversed(schema.references)]", "[*schema.references]", _GUARDS
     ),
     Mutant(
         "registry/references.py",
-        "pending += reversed(fetched[subject, version].references)",
-        "pending += fetched[subject, version].references",
+        "pending += reversed(referenced.references)",
+        "pending += referenced.references",
         _GUARDS,
     ),
     Mutant(
         "registry/references.py",
-        "        if name in found:\n            pending.pop()\n        elif",
-        "        if",
+        " or (name in names and not is_json):",
+        ":",
         _GUARDS,
     ),
     Mutant(
@@ -206,7 +205,7 @@ MUTANTS = (
         _GUARDS,
     ),
     Mutant(
-        "registry/references.py",
+        "formats/avro_schema.py",
         "namespace = before if dot else space if declared is None else declared",
         "namespace = before if dot else space if not declared else declared",
         _GUARDS,
@@ -322,14 +321,8 @@ MUTANTS = (
     ),
     Mutant(
         "registry/schemas.py",
-        "        if refusal.number in NOT_FOUND and metadata:",
-        "        if metadata:",
-        _GUARDS,
-    ),
-    Mutant(
-        "registry/schemas.py",
-        '        if refusal.number in NOT_FOUND:\n            raise RegistryError(\n                f"use.latest.version',
-        '        if True:\n            raise RegistryError(\n                f"use.latest.version',
+        "        if refusal.number not in NOT_FOUND:\n            raise\n        raise RegistryError(problem",
+        "        raise RegistryError(problem",
         _GUARDS,
     ),
     Mutant(

@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
         "record.compiled.calls",
     },
     "formats": {"columns", "record.compiled"},
-    "registry": {"config", "security"},
+    "registry": {"config", "formats.avro_schema", "formats.plan", "security"},
     "client": {"config", "network", "protocol", "security"},
     "producer": {"columns", "record", "protocol", "config", "network", "client", "security"},
     "metrics": {"config", "producer.metrics", "security.references"},

@@ -16,8 +16,8 @@ from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaError
 from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.plan import FormatError
-from spark_kafka_sink.registry.schemas import SchemaFile, find
+from spark_kafka_sink.formats.plan import FormatError, ProtobufFile
+from spark_kafka_sink.registry.schemas import find
 from spark_kafka_sink.spark import preflight
 from spark_kafka_sink.spark.format_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.planning import plan_schemas
@@ -379,9 +379,9 @@ def protobuf(url, text=None, **more):
 
 DESCRIPTOR = {"value_protobuf_descriptor_file": "/d", "value_protobuf_message": "air.Flight"}
 FILES = (
-    SchemaFile("air/rank.proto", "CCCC"),
-    SchemaFile("air/crew.proto", "BBBB", ("air/rank.proto",)),
-    SchemaFile("air/flight.proto", "AAAA", ("air/crew.proto",)),
+    ProtobufFile("air/rank.proto", "CCCC"),
+    ProtobufFile("air/crew.proto", "BBBB", ("air/rank.proto",)),
+    ProtobufFile("air/flight.proto", "AAAA", ("air/crew.proto",)),
 )
 
 
@@ -427,10 +427,10 @@ def test_references_must_be_to_files_that_are_imported(registry):
 def test_each_file_is_registered_once(registry):
     """Two files import both of the next layer: there are 2^20 ways to the last ones."""
     layers = [tuple(f"{side}{depth}.proto" for side in "ab") for depth in range(20)]
-    files = [SchemaFile("own.proto", "text of own.proto", layers[0])]
+    files = [ProtobufFile("own.proto", "text of own.proto", layers[0])]
     for depth, names in enumerate(layers):
         imports = layers[depth + 1] if depth < 19 else ()
-        files += [SchemaFile(name, f"text of {name}", imports) for name in names]
+        files += [ProtobufFile(name, f"text of {name}", imports) for name in names]
     schema = protobuf(registry.url, text="text of own.proto", files=tuple(reversed(files)))
     assert [name for name, _, _ in schema.references] == ["a0.proto", "b0.proto"]
     assert len(registry.asked) <= 2 * len(files)  # one to register, one to ask for its version

@@ -20,7 +20,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import CredentialsUnavailableError, KafkaSinkError
 from spark_kafka_sink.base.text import parse_json
-from spark_kafka_sink.formats.plan import FormatError
+from spark_kafka_sink.formats.plan import FormatError, ProtobufFile
 from spark_kafka_sink.registry import client, schemas
 from spark_kafka_sink.registry.client import (
     NoRegistryError,
@@ -30,7 +30,6 @@ from spark_kafka_sink.registry.client import (
 )
 from spark_kafka_sink.registry.references import with_references
 from spark_kafka_sink.registry.schemas import (
-    SchemaFile,
     check_subjects,
     find,
     user_defined_subject,
@@ -670,7 +669,7 @@ def test_an_incompatible_schema_is_told_where_its_version_cannot_be_asked_for(
 
 def test_an_imported_file_needs_a_version(registry, monkeypatch):
     monkeypatch.setattr(registry, "answer", lambda _: (200, {"id": 1}))
-    files = (SchemaFile("b.proto", "BBBB"), SchemaFile("a.proto", "AAAA", ("b.proto",)))
+    files = (ProtobufFile("b.proto", "BBBB"), ProtobufFile("a.proto", "AAAA", ("b.proto",)))
     asked = request_of(options(registry.url), "AAAA", kind="PROTOBUF", files=files)
     with pytest.raises(KafkaSinkError, match="does not tell which version of subject 'b.proto'"):
         find(*asked)

@@ -12,10 +12,10 @@ import pytest
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.avro_layout import checked_types
-from spark_kafka_sink.formats.plan import FormatError
+from spark_kafka_sink.formats.plan import FormatError, ProtobufFile
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
-from spark_kafka_sink.registry.schemas import SchemaFile, find, schema_id_header, schema_id_prefix
+from spark_kafka_sink.registry.schemas import find, schema_id_header, schema_id_prefix
 from tests.formats.generate_avro_schemas import VERDICTS as VERDICTS_FILE
 from tests.unit.registry.server import (
     HUSH,
@@ -229,9 +229,9 @@ def wanted_protobuf(given, text=None, **more):
 
 def test_files_that_a_protobuf_schema_imports_are_registered_under_their_names(registry):
     files = (
-        SchemaFile("c.proto", "CCCC"),
-        SchemaFile("b.proto", "BBBB", ("c.proto",)),
-        SchemaFile("a.proto", "AAAA", ("b.proto", "c.proto")),
+        ProtobufFile("c.proto", "CCCC"),
+        ProtobufFile("b.proto", "BBBB", ("c.proto",)),
+        ProtobufFile("a.proto", "AAAA", ("b.proto", "c.proto")),
     )
     asked = wanted_protobuf(options(registry.url), text="AAAA", files=files)
     assert find(*asked).id == 3
@@ -263,7 +263,7 @@ def test_a_registrys_protobuf_schema_comes_with_the_files_that_it_imports(regist
 def test_an_incompatible_protobuf_schema_is_told_without_its_bytes(registry, refused, subject):
     registry.add(subject, {"schema": "old", "schemaType": "PROTOBUF"})
     registry.refuses.add(refused)
-    files = (SchemaFile("b.proto", "BBBB"), SchemaFile("a.proto", "AAAA", ("b.proto",)))
+    files = (ProtobufFile("b.proto", "BBBB"), ProtobufFile("a.proto", "AAAA", ("b.proto",)))
     with pytest.raises(KafkaSinkError) as told:
         find(*wanted_protobuf(options(registry.url), text="AAAA", files=files))
     words = str(told.value)
