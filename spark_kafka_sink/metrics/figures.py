@@ -122,21 +122,14 @@ def batch_duration_ms(line: Mapping[str, Any]) -> float:
     return sum(float(line.get(name) or 0) for name in ("planning_ms", "elapsed_ms", "commit_ms"))
 
 
-def largest_part(line: Mapping[str, Any]) -> str:
-    """Return the name of the largest part of a batch's time; "" if nothing is known."""
-    return _largest_part(line)[0]
-
-
-def _largest_part(line: Mapping[str, Any]) -> tuple[str, float]:
+def largest_part(line: Mapping[str, Any]) -> tuple[str, float]:
     """Return name and ms of the largest part of a batch's time; "" and 0 if nothing is known."""
     found = shares(line.get("metrics") or {})
     elapsed_ms = float(line.get("elapsed_ms") or 0)
     times = [(found[part.field] * elapsed_ms, part.name) for part in PARTS]
-    times += [
-        (found[OTHER] * elapsed_ms, OTHER),
-        (float(line.get("commit_ms") or 0), COMMIT),
-        (float(line.get("planning_ms") or 0), PLANNING),
-    ]
+    times.append((found[OTHER] * elapsed_ms, OTHER))
+    times.append((float(line.get("commit_ms") or 0), COMMIT))
+    times.append((float(line.get("planning_ms") or 0), PLANNING))
     most_ms, name = max(times)
     return (name, most_ms) if most_ms > 0 else ("", 0.0)
 
@@ -164,7 +157,7 @@ def batch_text(line: Mapping[str, Any]) -> str:
     sent = float((line.get("metrics") or {}).get("compressed_bytes") or 0)
     text = f": {_records(line)}, {size(sent)} in {duration(whole_ms)}"
     letters = sum((line.get("dead_letters") or {}).values())
-    part, part_ms = _largest_part(line)
+    part, part_ms = largest_part(line)
     for more, is_known in (
         ("replay dropped", "replay" in line),
         (f"{count(letters)} dead letters", letters),

@@ -135,16 +135,14 @@ SLOW_TASK = (
     Field("compressed_bytes", "integer", "bytes of its batches as sent"),
     Field("request_latency_max_ms", "integer", "latency of its slowest produce request"),
     Field("task_ms", "number", "its time, which includes the following parts"),
-    Field("load_ms", "number", "see `metrics`"),
-    Field("input_wait_ms", "number", "see `metrics`"),
-    Field("encode_ms", "number", "see `metrics`"),
-    Field("compress_ms", "number", "see `metrics`"),
-    Field("buffer_wait_ms", "number", "see `metrics`"),
-    Field("metadata_wait_ms", "number", "see `metrics`"),
-    Field("ack_wait_ms", "number", "see `metrics`"),
-    Field("limit_wait_ms", "integer", "see `metrics`"),
-    Field("throttle_time_ms", "integer", "see `metrics`"),
-    Field("throttle_left_ms", "integer", "see `metrics`"),
+    *(
+        Field(name, "number", "see `metrics`")
+        for name in (
+            *("load_ms", "input_wait_ms", "encode_ms", "compress_ms", "buffer_wait_ms"),
+            *("metadata_wait_ms", "ack_wait_ms"),
+        )
+    ),
+    *(Field(name, "integer", "see `metrics`") for name in OPTIONAL_OF_SLOW_TASK),
 )
 """``slowest_tasks``: up to five of those that have written rows, the slowest first."""
 

@@ -82,6 +82,10 @@ class Measurement(NamedTuple):
     labels: Mapping[str, str]
     value: float
 
+    @property
+    def doc(self) -> str:
+        return f"{self.group}: {self.metric.name}. {self.metric.follows}".replace("`", "")
+
 
 def measurements(line: Values) -> Iterator[Measurement]:
     """Yield all metrics of a line; none if the batch had no rows or the line has no counters."""
@@ -114,6 +118,12 @@ def send_time_ms(line: Values) -> float | None:
     queue_time_ms = averages["record-queue-time-avg"]
     latency_ms = averages["request-latency-avg"]
     return None if queue_time_ms is None or latency_ms is None else queue_time_ms + latency_ms
+
+
+def labels_of(line: Values, query: str = "") -> dict[str, str]:
+    """Return the labels of the client. query: name of the query; by default the line's."""
+    query = query or str(line.get("query_name") or line.get("query_id", ""))
+    return {"client_id": str(line.get("client_id", "")), "query": query}
 
 
 # --- the sink's own names ------------------------------------------------------------------------

@@ -32,30 +32,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from opentelemetry.sdk.metrics import Exemplar
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Buckets,
-    ExponentialHistogram,
-    ExponentialHistogramDataPoint,
-    Gauge,
-    Histogram,
-    HistogramDataPoint,
-    Metric,
-    MetricsData,
-    NumberDataPoint,
-    ResourceMetrics,
-    ScopeMetrics,
-    Sum,
-)
-from opentelemetry.sdk.resources import (
-    SERVICE_NAME,
-    TELEMETRY_SDK_LANGUAGE,
-    TELEMETRY_SDK_NAME,
-    TELEMETRY_SDK_VERSION,
-    OTELResourceDetector,
-    Resource,
-)
+from opentelemetry.sdk import resources
+from opentelemetry.sdk.metrics import Exemplar, export
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -69,7 +48,7 @@ from spark_kafka_sink.base.node_metrics import count_up_to
 from spark_kafka_sink.base.text import redacted, redacted_url
 from spark_kafka_sink.config.sink_keys import OTLP_METRICS, OTLP_TRACES, OtlpOutput
 from spark_kafka_sink.metrics.background import THREAD_NAME, FailureLog
-from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, measurements
+from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, labels_of, measurements
 from spark_kafka_sink.metrics.otlp_settings import short_timeouts, timeout_s_of
 
 # --- resource ------------------------------------------------------------------------------------
@@ -88,7 +67,7 @@ def resource_of(line: Values, service_name: str | None) -> Resource:
         name: str(line[field]) for field, name in _RESOURCE_ATTRIBUTES.items() if field in line
     }
     if service_name is not None:
-        attributes[SERVICE_NAME] = service_name
+        attributes[resources.SERVICE_NAME] = service_name
     return _process_resource().merge(Resource(attributes))
 
 
@@ -102,10 +81,10 @@ def _process_resource() -> Resource:
     """
     default = Resource(
         {
-            TELEMETRY_SDK_LANGUAGE: "python",
-            TELEMETRY_SDK_NAME: "opentelemetry",
-            TELEMETRY_SDK_VERSION: sdk_version,
-            SERVICE_NAME: DEFAULT_SERVICE,
+            resources.TELEMETRY_SDK_LANGUAGE: "python",
+            resources.TELEMETRY_SDK_NAME: "opentelemetry",
+            resources.TELEMETRY_SDK_VERSION: sdk_version,
+            resources.SERVICE_NAME: DEFAULT_SERVICE,
         }
     )
     return default.merge(OTELResourceDetector().detect())
@@ -170,7 +149,7 @@ _LATENCY_DOC = "Produce requests by how long they took until the answer"
 _KAFKA = "org.apache.kafka"
 _OWN_PREFIX, _OWN_DOMAIN = "pykafka_sink_", "pykafka_sink."
 _SECONDS = "_seconds"
-_DELTA = AggregationTemporality.DELTA
+_DELTA = export.AggregationTemporality.DELTA
 _DOUBLINGS = range(18)
 
 _Number = Union[int, float]
@@ -185,7 +164,9 @@ class _MetricDescription(NamedTuple):
     is_total: bool
 
 
-def metrics_of(line: Values, exemplar: Exemplar | None, has_exponential: bool) -> list[Metric]:
+def metrics_of(
+    line: Values, exemplar: Exemplar | None, has_exponential: bool
+) -> list[export.Metric]:
     """Return all metrics of one line.
 
     exemplar: the slowest produce request of the slowest task
@@ -193,22 +174,21 @@ def metrics_of(line: Values, exemplar: Exemplar | None, has_exponential: bool) -
     otherwise buckets grow by 2
     """
     interval = intervals_of(line)["batch"]
-    client = {
-        "client_id": str(line.get("client_id", "")),
-        "query": str(line.get("query_name") or line.get("query_id", "")),
-    }
-    points: dict[_MetricDescription, list[NumberDataPoint]] = {}
+    client = labels_of(line)
+    points: dict[_MetricDescription, list[export.NumberDataPoint]] = {}
     for described, labels, value in _numbers(line):
         attributes = {**client, **labels}
-        point = NumberDataPoint(attributes, interval.started_ns, interval.ended_ns, value)
+        point = export.NumberDataPoint(attributes, interval.started_ns, interval.ended_ns, value)
         points.setdefault(described, []).append(point)
     metrics = [
-        Metric(name, doc, unit, Sum(of_it, _DELTA, True) if is_total else Gauge(of_it))
+        export.Metric(
+            name, doc, unit, export.Sum(of_it, _DELTA, True) if is_total else export.Gauge(of_it)
+        )
         for (name, doc, unit, is_total), of_it in points.items()
     ]
     if "histogram" in line.get("request_latency", {}):
         data = _histogram(line, interval, client, exemplar, has_exponential)
-        metrics.append(Metric(LATENCY, _LATENCY_DOC, "ms", data))
+        metrics.append(export.Metric(LATENCY, _LATENCY_DOC, "ms", data))
     return metrics
 
 
@@ -218,10 +198,10 @@ def telemetry_name(group: str, name: str) -> str:
 
 
 def _numbers(line: Values) -> Iterator[tuple[_MetricDescription, Mapping[str, str], _Number]]:
-    for group, kafka, labels, value in measurements(line):
-        doc = f"{group}: {kafka.name}. {kafka.follows}".replace("`", "")
-        described = _MetricDescription(telemetry_name(group, kafka.name), doc, "", kafka.is_total)
-        yield described, labels, round(value) if kafka.is_total else float(value)
+    for one in measurements(line):
+        name, is_total = telemetry_name(one.group, one.metric.name), one.metric.is_total
+        described = _MetricDescription(name, one.doc, "", is_total)
+        yield described, one.labels, round(one.value) if is_total else float(one.value)
     for own in OWN_METRICS:
         name = own.name.removesuffix("_total")
         unit = "s" if name.endswith(_SECONDS) else ""
@@ -237,7 +217,7 @@ def _histogram(
     client: Mapping[str, str],
     exemplar: Exemplar | None,
     is_exponential: bool,
-) -> ExponentialHistogram | Histogram:
+) -> export.ExponentialHistogram | export.Histogram:
     """Return the line's histogram; its bucket indices mean the same in OpenTelemetry."""
     recorded = line["request_latency"]["histogram"]
     counts = {int(index): count for index, count in recorded["counts"].items()}
@@ -257,12 +237,14 @@ def _histogram(
         up_to = [count_up_to(counts, doublings) for doublings in _DOUBLINGS]
         values["bucket_counts"] = [more - less for less, more in zip([0, *up_to], [*up_to, total])]
         values["explicit_bounds"] = [float(2**doublings) for doublings in _DOUBLINGS]
-        return Histogram([HistogramDataPoint(**values)], _DELTA)
+        return export.Histogram([export.HistogramDataPoint(**values)], _DELTA)
     first = min(counts)
-    dense = Buckets(first, [counts.get(index, 0) for index in range(first, max(counts) + 1)])
+    dense = export.Buckets(first, [counts.get(index, 0) for index in range(first, max(counts) + 1)])
     values.update(scale=recorded["scale"], zero_count=0, flags=0)
-    point = ExponentialHistogramDataPoint(positive=dense, negative=Buckets(0, []), **values)
-    return ExponentialHistogram([point], _DELTA)
+    point = export.ExponentialHistogramDataPoint(
+        positive=dense, negative=export.Buckets(0, []), **values
+    )
+    return export.ExponentialHistogram([point], _DELTA)
 
 
 # --- a trace -------------------------------------------------------------------------------------
@@ -443,9 +425,9 @@ class OtlpExporter:
             self._signals[OTLP_TRACES].send(trace.spans, lost)
         if OTLP_METRICS in self._signals:
             metrics = metrics_of(line, exemplar, self._has_exponential)
-            of_scope = ScopeMetrics(self._scope, metrics, "")
-            of_resource = ResourceMetrics(resource, [of_scope], "")
-            self._signals[OTLP_METRICS].send(MetricsData([of_resource]), lost)
+            of_scope = export.ScopeMetrics(self._scope, metrics, "")
+            of_resource = export.ResourceMetrics(resource, [of_scope], "")
+            self._signals[OTLP_METRICS].send(export.MetricsData([of_resource]), lost)
 
 
 def endpoint_of(output: OtlpOutput, signal: str) -> str:

@@ -23,7 +23,7 @@ from spark_kafka_sink.base.node_metrics import count_up_to
 from spark_kafka_sink.base.text import redacted_url
 from spark_kafka_sink.metrics.background import FailureLog
 from spark_kafka_sink.metrics.line import Line
-from spark_kafka_sink.metrics.names import OWN_METRICS, measurements
+from spark_kafka_sink.metrics.names import OWN_METRICS, labels_of, measurements
 
 # --- exposition ----------------------------------------------------------------------------------
 
@@ -51,18 +51,15 @@ class Exposition:
 
     def add(self, line: Values, query: str = "") -> None:
         """Add one batch. ``query``: name of its query; by default the name in the line."""
-        labels = {
-            "client_id": str(line.get("client_id", "")),
-            "query": query or str(line.get("query_name") or line.get("query_id", "")),
-        }
+        labels = labels_of(line, query)
         for own in OWN_METRICS:
             note = self.add_total if own.is_total else self.set_gauge
             for more, value in own.values(line):
                 note(own.name, own.doc, {**labels, **more}, value)
-        for group, kafka, more, value in measurements(line):
-            note = self.add_total if kafka.is_total else self.set_gauge
-            doc = f"{group}: {kafka.name}. {kafka.follows}".replace("`", "")
-            note(prometheus_name(group, kafka.name), doc, {**labels, **more}, value)
+        for one in measurements(line):
+            note = self.add_total if one.metric.is_total else self.set_gauge
+            name = prometheus_name(one.group, one.metric.name)
+            note(name, one.doc, {**labels, **one.labels}, one.value)
         self._add_latencies(line, labels)
 
     def _add_latencies(self, line: Values, labels: Mapping[str, str]) -> None:

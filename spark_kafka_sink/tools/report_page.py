@@ -263,7 +263,7 @@ _MOST_OUTLIERS = 8
 def _outlier(ms: float, line: Line, median_ms: float) -> str:
     name = batch_name(line)
     times = f", {ms / median_ms:,.0f} times the median" if median_ms else ""
-    why = _why(line_findings(line)) or f"Most of it: {escape(largest_part(line))}."
+    why = _why(line_findings(line)) or f"Most of it: {escape(largest_part(line)[0])}."
     when = unbroken(f"{moment(line['time_ms'])} UTC: {duration(ms)}{times}.")
     return f"<li><b>{unbroken(name)}</b>, {when} {why}</li>"
 
@@ -324,7 +324,7 @@ def _batch_row(line: Line) -> list[Value]:
         _batch_cell(line.get("batch_id")),
         Cell(duration(ms), ms),
         _why(line_findings(line)),
-        largest_part(line),
+        largest_part(line)[0],
         Cell(moment(line["time_ms"]), float(line["time_ms"])),
         Cell(count(records), records),
         Cell(count(1000 * records / ms) if ms else "–", records / ms if ms else 0.0),

@@ -245,7 +245,7 @@ _COLUMNS = (
     _Column("records/s", _rate, _NARROW),
     _Column("sent", _sent, _WIDE),
     _Column("p99", _p99, _NARROW),
-    _Column("most of it", largest_part, _WIDE, True),
+    _Column("most of it", lambda line: largest_part(line)[0], _WIDE, True),
 )
 
 
