@@ -32,11 +32,16 @@ class FailureLog:
 
     failing: what cannot be done; the log adds the reason
     working: what works again, with ``{batches}`` for the number of batches that were not sent
+    code, done: of the warning; what the output does with a line
     """
 
-    def __init__(self, failing: str, working: str) -> None:
+    def __init__(
+        self, failing: str, working: str, code: str = "METRICS-003", done: str = "sent"
+    ) -> None:
         self._failing = failing
         self._working = working
+        self._code = code
+        self._done = done
         self._logged_problem: str | None = None
         self._failed = self._lost_before = 0
 
@@ -46,7 +51,7 @@ class FailureLog:
         if problem is None:
             if before is not None:
                 batches = self._failed + lost - self._lost_before
-                logger.info(self._working.format(batches=batches))
+                logger.info(self._working.replace("{batches}", str(batches)))
             self._failed = 0
             return
         if before is None:
@@ -55,9 +60,9 @@ class FailureLog:
         if self._logged_problem != before:
             warn(
                 logger,
-                "METRICS-003",
-                f"{self._failing}: {self._logged_problem}. Batches go on, and what is not sent is "
-                "lost; the log tells when it is sent again",
+                self._code,
+                f"{self._failing}: {self._logged_problem}. Batches go on, and what is not "
+                f"{self._done} is lost; the log tells when it is {self._done} again",
             )
 
 

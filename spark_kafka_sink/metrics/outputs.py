@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_keys import BACKUPS, MetricsOutputs, OtlpOutput
 from spark_kafka_sink.metrics.background import (
+    FailureLog,
     Send,
     Sender,
     enqueue_line,
@@ -130,22 +128,17 @@ def _file_system(uri: str) -> Any:
 _LIBRARY = "prometheus_client"
 _PUSH_TIMEOUT_S = 3
 
-logger = logging.getLogger(__name__)
+_failure_logs: dict[str, FailureLog] = {}
 
 
-_failing: dict[str, tuple[str, int]] = {}
-"""Per path: the reason logged last, and how many batches were not written."""
+def write_outputs(outputs: MetricsOutputs, line: Line) -> None:
+    """Write the line; log when an output starts failing.
 
-
-def write_outputs(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
-    """Write the line, and yield a message for each failure to append to the file.
-
-    Raises nothing, because the records are in Kafka already. Slower outputs run in threads, which
-    log their own failures. They start last, because a thread would hold Python's lock during the
-    append.
+    Raises nothing, because the records are in Kafka already. Slower outputs run in threads. They
+    start last, because a thread would hold Python's lock during the append.
     """
     if outputs.path is not None:
-        yield from _append(outputs, outputs.path, line)
+        _append(outputs, outputs.path, line)
     senders: list[Sender] = []
     if outputs.push_url is not None:
         senders.append(_push(outputs.push_url, outputs.push_job, line))
@@ -181,27 +174,18 @@ def check_library() -> None:
         ) from error
 
 
-def _append(outputs: MetricsOutputs, path: str, line: Line) -> Iterator[str]:
-    """Append the line; yield a message when appending starts failing or fails for a new reason."""
+def _append(outputs: MetricsOutputs, path: str, line: Line) -> None:
+    failing = f"metrics.path: cannot append to {path}"
+    working = f"metrics.path: {path} is written again; those of {{batches}} batch(es) are missing"
+    failure_log = _failure_logs.setdefault(
+        path, FailureLog(failing, working, "METRICS-002", "written")
+    )
+    problem = None
     try:
         append(outputs, json.dumps(line), _name_of(line))
     except Exception as error:  # any error: if it were raised, Spark would write all rows again
         problem = short_reason(error)
-    else:
-        if path in _failing:
-            _, batches = _failing.pop(path)
-            logger.info(
-                f"metrics.path: {path} is written again; those of {batches} batch(es) are missing"
-            )
-        return
-    logged, batches = _failing.get(path, (None, 0))
-    _failing[path] = problem, batches + 1
-    if problem != logged:
-        yield coded(
-            f"metrics.path: cannot append to {path}: {problem}. Batches go on, and what "
-            "is not written is lost; the log tells when it is written again",
-            "METRICS-002",
-        )
+    failure_log.record_outcome(problem, 0)
 
 
 def _name_of(line: Line) -> str:

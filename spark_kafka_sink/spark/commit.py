@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.codes import code_of, coded, warn
+from spark_kafka_sink.base.codes import code_of, coded
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
@@ -273,7 +273,8 @@ def report_commit(
     line = summary.line("commit", micro_batch_id, **more)
     if is_logged:
         _log(logging.INFO, batch_text(line), line)
-    _write_outputs(outputs, line)
+    ensure_log_handler()
+    write_outputs(outputs, line)
 
 
 AT_LEAST_ONCE_NOTE = (
@@ -307,7 +308,8 @@ def report_abort(
     else:
         # The note may quote another error, which is not the cause.
         _log(logging.WARNING, text, line, code_of(line.get("error")) or "DELIVERY-006")
-    _write_outputs(outputs, line)
+    ensure_log_handler()
+    write_outputs(outputs, line)
 
 
 def _log(level: int, text: str, line: Line, code: str = "") -> None:
@@ -316,10 +318,3 @@ def _log(level: int, text: str, line: Line, code: str = "") -> None:
     document = log_line(line) if logs_json() else None
     extra = None if document is None else {DOCUMENT: document}
     logger.log(level, json.dumps(document) if document else coded(text, code), extra=extra)
-
-
-def _write_outputs(outputs: MetricsOutputs, line: Line) -> None:
-    """Write the line to the outputs; log problems, as an error would make Spark write again."""
-    for problem in write_outputs(outputs, line):
-        ensure_log_handler()
-        warn(logger, "METRICS-002", problem)

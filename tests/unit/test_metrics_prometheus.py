@@ -153,7 +153,7 @@ def test_a_push_gateway_is_told(gateway: tuple[str, list[tuple[str, str, str]]])
     url, told = gateway
     outputs = MetricsOutputs(push_url=url, push_job="nightly")
     for _ in range(2):
-        assert list(write_outputs(outputs, of_a_job(a_line()))) == []
+        write_outputs(outputs, of_a_job(a_line()))
     assert [(method, path) for method, path, _ in told] == [("PUT", "/metrics/job/nightly")] * 2
     assert [Samples(body)(SENT) for _, _, body in told] == [2200, 4400]
 
@@ -163,7 +163,7 @@ def test_a_gateway_that_is_not_there_costs_a_line_in_the_log(
 ) -> None:
     outputs = MetricsOutputs(push_url="http://127.0.0.1:1")
     for _ in range(2):
-        assert list(write_outputs(outputs, of_a_job(a_line()))) == []
+        write_outputs(outputs, of_a_job(a_line()))
     (record,) = caplog.records
     assert "cannot push to http://127.0.0.1:1: " in record.message
     assert "refused" in record.message
@@ -255,7 +255,7 @@ def test_lines_and_progress_are_joined_by_query(tmp_path: Path) -> None:
     joined.onQueryProgress(SimpleNamespace(progress=progress("elsewhere", "other", 7)))
     assert samples_of(joined).names == set()
     outputs = MetricsOutputs(str(path))
-    assert list(write_outputs(outputs, of_query(a_line()))) == []
+    write_outputs(outputs, of_query(a_line()))
     joined.onQueryProgress(SimpleNamespace(progress=progress(QUERY, "orders", 50)))
     read = samples_of(joined)
     assert read(SENT, query="orders") == 2200
@@ -288,7 +288,7 @@ def test_it_listens_until_it_is_closed(tmp_path: Path) -> None:
     spark: Any = Spark(**{"spark.pykafka.metrics.path": f"file://{path}"})
     with listen(spark, port=0, host="127.0.0.1") as listening:
         assert len(spark.listeners) == 1
-        assert list(write_outputs(MetricsOutputs(str(path)), a_line())) == []
+        write_outputs(MetricsOutputs(str(path)), a_line())
         url = f"http://127.0.0.1:{listening.port}/metrics"
         with urllib.request.urlopen(url) as answer:
             assert Samples(answer.read().decode())(SENT) == 2200
@@ -325,7 +325,7 @@ def test_what_listening_refuses(tmp_path: Path, port: int, name: str, problem: s
 def test_the_dashboard_asks_only_for_what_exists(tmp_path: Path) -> None:
     dashboard = json.loads((ROOT / "examples/grafana/pykafka-sink.json").read_text())
     joined = QueryMetricsCollector(str(tmp_path / "m.jsonl"))
-    assert list(write_outputs(MetricsOutputs(str(tmp_path / "m.jsonl")), of_query(a_line()))) == []
+    write_outputs(MetricsOutputs(str(tmp_path / "m.jsonl")), of_query(a_line()))
     joined.onQueryProgress(SimpleNamespace(progress=progress(QUERY, "orders", 100)))
     known = samples_of(joined)
     labels = {label for sample in known.samples for label in sample.labels}
