@@ -33,7 +33,6 @@ from spark_kafka_sink.network.client import ClientSettings
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.resolver import canonical_addresses
 from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of
-from spark_kafka_sink.protocol.connection import SaslClientFactory
 from spark_kafka_sink.protocol.messages.topics import (
     TOPIC_RESOURCE,
     CreatableTopic,
@@ -89,18 +88,8 @@ class AdminClient(BlockingClient):
     ...     cluster = admin.metadata(["flights"], False, admin.deadline_in(10_000))
     """
 
-    def __init__(
-        self,
-        bootstrap: Sequence[tuple[str, int]],
-        settings: ClientSettings,
-        network: Network,
-        clock: Clock,
-        rng: RandomSource,
-        create_sasl_client: SaslClientFactory | None = None,
-    ) -> None:
-        super().__init__(bootstrap, settings, network, clock, rng, create_sasl_client)
-        self._controller: Node | None = None
-        self._are_credentials_replaced: Callable[[], bool] | None = None
+    _controller: Node | None = None
+    _are_credentials_replaced: Callable[[], bool] | None = None
 
     @classmethod
     def connect(
@@ -121,10 +110,8 @@ class AdminClient(BlockingClient):
         addresses = parse_bootstrap_servers(bootstrap_servers)
         hosts = [host for host, _ in addresses]
         security.prepare_if_possible(settings.request_timeout_ms, hosts)
-        if network is None:
-            network = SelectorNetwork(open_channel=open_channel_of(security))
-        clock = SystemClock() if clock is None else clock
-        rng = Random() if rng is None else rng
+        network = network or SelectorNetwork(open_channel=open_channel_of(security))
+        clock, rng = clock or SystemClock(), rng or Random()
         return cls(addresses, settings, network, clock, rng, security.create_sasl_client)
 
     @classmethod
@@ -140,16 +127,17 @@ class AdminClient(BlockingClient):
         """
         security = Security.of(config.security)
         hosts = [host for host, _ in config.bootstrap_servers]
-        security.prepare_if_possible(
-            config.max_block_ms if patience_ms is None else patience_ms, hosts
+        patience_ms = config.max_block_ms if patience_ms is None else patience_ms
+        security.prepare_if_possible(patience_ms, hosts)
+        sizes = config.send_buffer_bytes, config.receive_buffer_bytes
+        client = cls(
+            bootstrap_addresses(config),
+            ClientSettings.of(config),
+            SelectorNetwork(*sizes, open_channel_of(security)),
+            clock or SystemClock(),
+            Random(),
+            security.create_sasl_client,
         )
-        network = SelectorNetwork(
-            config.send_buffer_bytes, config.receive_buffer_bytes, open_channel_of(security)
-        )
-        clock = SystemClock() if clock is None else clock
-        settings = ClientSettings.of(config)
-        bootstrap = bootstrap_addresses(config)
-        client = cls(bootstrap, settings, network, clock, Random(), security.create_sasl_client)
         client._are_credentials_replaced = security.credentials_watcher()
         return client
 
@@ -170,10 +158,8 @@ class AdminClient(BlockingClient):
         one without a leader yet, or a missing one if it may be created. It also waits while a
         broker knows no brokers.
         """
-        requested_topics = (
-            None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        )
-        request = MetadataRequest(requested_topics, allow_auto_topic_creation)
+        named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(named, allow_auto_topic_creation)
         awaited = {"LEADER_NOT_AVAILABLE"}
         if allow_auto_topic_creation:
             awaited.add("UNKNOWN_TOPIC_OR_PARTITION")
@@ -198,7 +184,8 @@ class AdminClient(BlockingClient):
                 "or has no contact with the controller",
                 code="CONNECT-008",
             )
-        self._controller = _controller_of(response)
+        controller = (n for n in brokers_of(response) if n.node_id == response.controller_id)
+        self._controller = next(controller, None)
         return response
 
     def create_topics(
@@ -211,8 +198,10 @@ class AdminClient(BlockingClient):
         no topic is created. The brokers' metadata show new topics a moment later.
         """
         deadline_ms = self.deadline_in(timeout_ms)
+        unknown = error_named("UNKNOWN_SERVER_ERROR")
         results: dict[str, BrokerError | None] = {
-            topic.name: _missing_result(topic) for topic in topics
+            t.name: BrokerError(unknown, f"create topic {t.name}", "the broker did not say")
+            for t in topics
         }
         pending = list(topics)
         attempts = 0
@@ -222,7 +211,8 @@ class AdminClient(BlockingClient):
             response = self._request_controller(request, deadline_ms)
             assert isinstance(response, CreateTopicsResponse)
             results.update({result.name: _create_error(result) for result in response.topics})
-            pending = [topic for topic in pending if _is_retriable(results[topic.name])]
+            errors = ((topic, results[topic.name]) for topic in pending)
+            pending = [topic for topic, error in errors if error and error.error.retriable]
             if not pending or not self.pause(attempts, deadline_ms):
                 break
             self._controller = None
@@ -272,13 +262,6 @@ def brokers_of(response: MetadataResponse) -> list[Node]:
     return [Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
 
 
-def _controller_of(response: MetadataResponse) -> Node | None:
-    for broker in response.brokers:
-        if broker.node_id == response.controller_id:
-            return Node(broker.node_id, broker.host, broker.port, broker.rack)
-    return None
-
-
 def _create_error(result: CreatableTopicResult) -> BrokerError | None:
     if not result.error_code:
         return None
@@ -286,21 +269,9 @@ def _create_error(result: CreatableTopicResult) -> BrokerError | None:
     return BrokerError(error, f"create topic {result.name}", result.error_message)
 
 
-def _missing_result(topic: CreatableTopic) -> BrokerError:
-    unknown = error_named("UNKNOWN_SERVER_ERROR")
-    return BrokerError(unknown, f"create topic {topic.name}", "the broker did not say")
-
-
-def _is_retriable(error: BrokerError | None) -> bool:
-    return error is not None and error.error.retriable
-
-
 CREATION_TIMEOUT_MS = 60_000
-"""Time for three attempts, each with twice the time of the one before.
-
-So a controller that takes ten seconds per response is waited for. Source:
-``default.api.timeout.ms``.
-"""
+"""Time for three attempts, each with twice the time of the one before, of a controller that takes
+ten seconds per response. Source: ``default.api.timeout.ms``."""
 
 
 def create_missing(

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import Clock, ExponentialBackoff, RandomSource
@@ -86,14 +85,12 @@ class PendingCalls:
 
     def answers(self) -> list[Message | None]:
         """Return the responses in the order of the calls; None for calls without one."""
-        sent = (self.sent.get(position) for position in range(len(self.calls)))
-        return [None if sent_call is None else sent_call.answer for sent_call in sent]
+        positions = range(len(self.calls))
+        return [self.sent[p].answer if p in self.sent else None for p in positions]
 
     def silent(self) -> list[int]:
         """Return the open calls to nodes that were silent since this method was called last."""
-        missing: dict[Node, list[int]] = {}
-        for node, positions in self.waiting.items():
-            missing.setdefault(node, []).extend(positions)
+        missing = {node: list(positions) for node, positions in self.waiting.items()}
         for position, sent_call in self.sent.items():
             if sent_call.is_open:
                 missing.setdefault(sent_call.call.node, []).append(position)
@@ -109,9 +106,8 @@ class PendingCalls:
             self.waiting[node] = deque(p for p in waiting if p not in positions)
             if not self.waiting[node]:
                 del self.waiting[node]
-        for position in positions:
-            if position in self.sent:
-                self.sent[position].is_open = False
+        for position in self.sent.keys() & positions:
+            self.sent[position].is_open = False
 
 
 # Short, because a transaction in completion completes within some milliseconds.
@@ -155,8 +151,8 @@ class BlockingClient:
         )
         self._clock = clock
         self._client = NetworkClient(settings, network, clock, rng, create_sasl_client)
-        self._client.on_refused = self._note_refusal
-        self._refusal: AuthenticationError | None = None
+        self._refusals: list[AuthenticationError] = []
+        self._client.on_refused = self._refusals.append
         self.gives_up_on_other_protocols = False
         """Raise BootstrapError at once if every node has another protocol than Kafka's."""
         self._backoff = ExponentialBackoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, rng)
@@ -169,12 +165,7 @@ class BlockingClient:
     def __enter__(self: _Client) -> _Client:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -267,10 +258,7 @@ class BlockingClient:
         self._wait(min(waits), now_ms)
 
     def api_versions(self, node: Node) -> BrokerApiVersions | None:
-        """Return the API versions and finalized features of ``node``, as last reported.
-
-        Returns None if ``node`` has reported none yet.
-        """
+        """Return the API versions and finalized features of ``node``, as last reported, or None."""
         return self._client.api_versions(node) or self._api_versions.get(node)
 
     def _is_hopeless(self, nodes: Sequence[Node]) -> bool:
@@ -278,10 +266,8 @@ class BlockingClient:
         return self.gives_up_on_other_protocols and all(map(self._client.is_not_kafka, nodes))
 
     def _unreachable(self, nodes: Sequence[Node]) -> BootstrapError:
-        reasons = (
-            f"{node.address} ({self._client.why_not_ready(node) or 'no answer yet'})"
-            for node in nodes
-        )
+        why = self._client.why_not_ready
+        reasons = (f"{node.address} ({why(node) or 'no answer yet'})" for node in nodes)
         return BootstrapError(f"no broker reachable: {joined(reasons)}", code="CONNECT-001")
 
     def _timed_out(self, call: Call) -> BrokerError:
@@ -319,11 +305,9 @@ class BlockingClient:
                     return sent_call.answer
             sent_calls = [sent_call for sent_call in sent_calls if sent_call.is_open]
             if now_ms >= deadline_ms or self._is_hopeless(self.bootstrap_nodes):
-                raise (
-                    self._timed_out(sent_calls[0].call)
-                    if sent_calls
-                    else self._unreachable(self.bootstrap_nodes)
-                )
+                if sent_calls:
+                    raise self._timed_out(sent_calls[0].call)
+                raise self._unreachable(self.bootstrap_nodes)
             if not sent_calls or now_ms >= next_ms:
                 others = self._not_among(sent_calls)
                 ready = [node for node in others if self._client.ready(node, now_ms)]
@@ -368,16 +352,16 @@ class BlockingClient:
             if now_ms >= deadline_ms or not (pending.waiting or pending.open):
                 return pending.answers()
             until_ms = min([deadline_ms, *(sent_call.until_ms for sent_call in pending.open)])
-            if have_moved is not None and now_ms >= pending.look_ms:
+            if have_moved is None:
+                self._poll(pending.waiting, until_ms, now_ms)
+            elif now_ms < pending.look_ms:
+                self._poll(pending.waiting, min(until_ms, pending.look_ms), now_ms)
+            else:
                 silent = pending.silent()
                 if silent:
                     self._ask_another_first(now_ms)
                     pending.leave(have_moved(silent))
                 pending.look_ms = self.deadline_in(SILENT_MS)
-            elif have_moved is not None:
-                self._poll(pending.waiting, min(until_ms, pending.look_ms), now_ms)
-            else:
-                self._poll(pending.waiting, until_ms, now_ms)
 
     def _send_waiting(self, pending: PendingCalls, now_ms: int, patience_ms: int) -> None:
         for node, positions in list(pending.waiting.items()):
@@ -392,11 +376,7 @@ class BlockingClient:
 
     def _disconnect_late(self, sent_calls: Iterable[SentCall], now_ms: int) -> None:
         """Close the connections to late nodes, which completes their calls."""
-        late = {
-            sent_call.call.node
-            for sent_call in sent_calls
-            if sent_call.is_open and now_ms >= sent_call.until_ms
-        }
+        late = {sent.call.node for sent in sent_calls if sent.is_open and now_ms >= sent.until_ms}
         for node in late:
             if self._is_asked(node):
                 self._client.disconnect(node, f"no answer within {self._answer_ms(node)} ms")
@@ -422,14 +402,12 @@ class BlockingClient:
         self._client.send(node, request, now_ms, complete, at_most_version=at_most_version)
         return sent_call
 
-    def _note_refusal(self, refusal: AuthenticationError) -> None:
-        self._refusal = refusal
-
     def _wait(self, timeout_ms: int, now_ms: int) -> None:
         """Wait for any event. Raises AuthenticationError if one side rejects the other."""
         self._client.poll(timeout_ms, now_ms)
-        refusal, self._refusal = self._refusal, None
-        if refusal is not None:
+        if self._refusals:
+            refusal = self._refusals[-1]
+            self._refusals.clear()
             raise refusal
 
     def _poll(self, waiting: Iterable[Node], until_ms: int, now_ms: int) -> None:

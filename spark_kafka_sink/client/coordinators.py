@@ -51,25 +51,16 @@ class Verdict(Enum):
     FATAL = auto()
 
 
-class Rule(NamedTuple):
-    """An error, the verdict on it, and the reason."""
+VERDICTS = {
+    "NONE": Verdict.DONE,
+    "NOT_COORDINATOR": Verdict.FIND_AGAIN,
+    "COORDINATOR_NOT_AVAILABLE": Verdict.FIND_AGAIN,
+    "NETWORK_EXCEPTION": Verdict.FIND_AGAIN,
+    "CONCURRENT_TRANSACTIONS": Verdict.RETRY_SOON,  # the id's previous one is being ended
+    "OPERATION_NOT_ATTEMPTED": Verdict.RETRY,  # the error of another partition prevented it
+}
+"""Error -> verdict; every other error is RETRY if it is retriable, otherwise FATAL."""
 
-    error: str
-    verdict: Verdict
-    reason: str
-
-
-RULES = (
-    Rule("NONE", Verdict.DONE, "it is no error"),
-    Rule("NOT_COORDINATOR", Verdict.FIND_AGAIN, "another broker coordinates the id now"),
-    Rule("COORDINATOR_NOT_AVAILABLE", Verdict.FIND_AGAIN, "none does at the moment"),
-    Rule("NETWORK_EXCEPTION", Verdict.FIND_AGAIN, "a broker that is gone coordinates no more"),
-    Rule("CONCURRENT_TRANSACTIONS", Verdict.RETRY_SOON, "the id's last one is being ended"),
-    Rule("OPERATION_NOT_ATTEMPTED", Verdict.RETRY, "another partition stood in the way"),
-)
-"""Every other error is RETRY if it is retriable, otherwise FATAL."""
-
-_BY_ERROR = {error_named(rule.error): rule.verdict for rule in RULES}
 _NONE = error_named("NONE")
 _NOT_ATTEMPTED = error_named("OPERATION_NOT_ATTEMPTED")
 _MISSING = error_named("COORDINATOR_NOT_AVAILABLE")
@@ -81,7 +72,7 @@ def verdict_on(error: KafkaErrorCode) -> Verdict:
     All verdicts but DONE and FATAL are temporary, and say nothing about the transaction.
     """
     otherwise = Verdict.RETRY if error.retriable else Verdict.FATAL
-    return _BY_ERROR.get(error, otherwise)
+    return VERDICTS.get(error.name, otherwise)
 
 
 # --- FindCoordinator ------------------------------------------------------------------------------
@@ -132,13 +123,9 @@ def parse_coordinators(
 def _found(key: str, coordinator: Coordinator | None) -> FoundCoordinator:
     if coordinator is None:
         return FoundCoordinator(key, Node(-1, "", -1), _MISSING, "the broker did not say")
+    node = Node(coordinator.node_id, coordinator.host, coordinator.port)
     error = error_for_code(coordinator.error_code)
-    return FoundCoordinator(
-        key,
-        Node(coordinator.node_id, coordinator.host, coordinator.port),
-        error,
-        coordinator.error_message,
-    )
+    return FoundCoordinator(key, node, error, coordinator.error_message)
 
 
 # --- AddPartitionsToTxn ---------------------------------------------------------------------------
@@ -228,13 +215,11 @@ class Coordinators:
         while waiting:
             coordinators = self.find([q.ids[0] for q in waiting], deadline_ms)
             calls = self._calls(waiting, coordinators, deadline_ms)
-            answers = iter(self._answers(waiting, calls, deadline_ms))
+            answers = self._ask(calls, deadline_ms)
             again: list[CoordinatorRequest] = []
-            for question, call in zip(waiting, calls):
-                answer = None if call is None else next(answers)
-                error = _NETWORK_EXCEPTION
-                if answer is not None:
-                    error = error_for_code(code_of(answer))
+            for question in waiting:
+                answer = answers.get(question.ids[0])
+                error = _NETWORK_EXCEPTION if answer is None else error_for_code(code_of(answer))
                 verdict = verdict_on(error)
                 if answer is not None and verdict in _SETTLED:
                     yield question.ids, answer
@@ -252,27 +237,17 @@ class Coordinators:
                 )
             attempts += 1
 
-    def _answers(
-        self,
-        questions: Sequence[CoordinatorRequest],
-        calls: Sequence[Call | None],
-        deadline_ms: int,
-    ) -> list[Message | None]:
-        """Return the responses to the calls that are not None."""
-        open_calls = [call for call in calls if call is not None]
-        ids = [q.ids[0] for q, call in zip(questions, calls) if call is not None]
-        return self._ask(ids, open_calls, deadline_ms)
-
-    def _ask(
-        self, ids: Sequence[str], calls: Sequence[Call], deadline_ms: int
-    ) -> list[Message | None]:
+    def _ask(self, calls: Mapping[str, Call], deadline_ms: int) -> dict[str, Message | None]:
         """Send each call to the coordinator of its id, until another one coordinates the id."""
+        ids = list(calls)
 
         def have_moved(positions: Sequence[int]) -> list[int]:
-            moved = self._have_moved({ids[p]: calls[p].node for p in positions}, deadline_ms)
+            silent = {ids[p]: calls[ids[p]].node for p in positions}
+            moved = self._have_moved(silent, deadline_ms)
             return [p for p in positions if ids[p] in moved]
 
-        return self._admin.request_all(calls, deadline_ms, have_moved)
+        answers = self._admin.request_all(list(calls.values()), deadline_ms, have_moved)
+        return dict(zip(ids, answers))
 
     def _have_moved(self, coordinators: Mapping[str, Node], deadline_ms: int) -> set[str]:
         """Return the ids that another node than the given one coordinates now."""
@@ -288,19 +263,17 @@ class Coordinators:
         questions: Sequence[CoordinatorRequest],
         coordinators: dict[str, Node],
         deadline_ms: int,
-    ) -> list[Call | None]:
-        """Build the calls; None if the version matters and the coordinator's level is unknown."""
+    ) -> dict[str, Call]:
+        """Return a call per first id; none if the version matters and no level is known."""
         ids = [q.ids[0] for q in questions if q.at_most_version is not None]
         levels = self.transaction_versions(ids, deadline_ms)
-        calls: list[Call | None] = []
-        for question in questions:
-            node = coordinators[question.ids[0]]
-            if question.at_most_version is None:
-                calls.append(Call(node, question.request))
-            elif node not in levels:
-                calls.append(None)
-            else:
-                calls.append(Call(node, question.request, question.at_most_version(levels[node])))
+        calls: dict[str, Call] = {}
+        for (first, *_), request, at_most_version in questions:
+            node = coordinators[first]
+            if at_most_version is None:
+                calls[first] = Call(node, request)
+            elif node in levels:
+                calls[first] = Call(node, request, at_most_version(levels[node]))
         return calls
 
     def transaction_versions(
@@ -313,15 +286,14 @@ class Coordinators:
         transaction open for good.
         """
         coordinators = self.find(transactional_ids, deadline_ms)
-        # One id per node.
-        ids = list({node: i for i, node in coordinators.items()}.values())
-        calls = [Call(coordinators[i], ApiVersionsRequest(SOFTWARE_NAME, __version__)) for i in ids]
-        found = {}
-        answers = self._ask(ids, calls, deadline_ms)
-        for call, answer in zip(calls, answers):
-            if isinstance(answer, ApiVersionsResponse) and answer.error_code == 0:
-                found[call.node] = BrokerApiVersions.from_response(answer).transaction_version
-        return found
+        request = ApiVersionsRequest(SOFTWARE_NAME, __version__)
+        id_of = {node: i for i, node in coordinators.items()}
+        calls = {i: Call(node, request) for node, i in id_of.items()}
+        return {
+            calls[i].node: BrokerApiVersions.from_response(answer).transaction_version
+            for i, answer in self._ask(calls, deadline_ms).items()
+            if isinstance(answer, ApiVersionsResponse) and answer.error_code == 0
+        }
 
     def known(self, transactional_id: str) -> Node | None:
         """Return the last known coordinator of the id, without a request."""

@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     Mutant("client/blocking.py", " or self._api_versions.get(node)", "", _ADMIN),
     Mutant("client/admin.py", " if c.value is not None}", "}", _ADMIN),
-    Mutant("client/coordinators.py", " and answer.error_code == 0:", ":", _COORDINATORS),
+    Mutant("client/coordinators.py", " and answer.error_code == 0\n", "\n", _COORDINATORS),
     Mutant(
         "producer/producer.py",
         "            self.client.renew_connections()\n",
