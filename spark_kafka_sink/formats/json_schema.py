@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 from spark_kafka_sink.formats.plan import FormatError
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
-TITLE = "Row"
 
 _NUMBER_OR_TEXT = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 _TEXT = {"type": "string"}
@@ -34,14 +33,14 @@ _SIMPLE: dict[str, Any] = {
     "long": {"type": "integer"},
     "float": _NUMBER_OR_TEXT,
     "double": _NUMBER_OR_TEXT,
-    "string": _TEXT,
     "binary": {"type": "string", "contentEncoding": "base64"},
-    "timestamp_ntz": _TEXT,
     "void": {"type": "null"},
     "variant": {},  # of any type, null as well
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-_AS_TEXT = re.compile(r"(?:char|varchar|time)\(\d+\)|string\b.*|interval .*")
+_AS_TEXT = re.compile(
+    r"date|timestamp(?:_ntz)?|(?:char|varchar|time)\(\d+\)|string\b.*|interval .*"
+)
 
 
 class Written(NamedTuple):
@@ -55,15 +54,14 @@ class Written(NamedTuple):
     has_own_timestamps: bool = False
 
 
-USUAL = Written()
-
-
-def derived_json_schema(struct_json: str, title: str = TITLE, written: Written = USUAL) -> str:
+def derived_json_schema(
+    struct_json: str, title: str = "Row", written: Written | None = None
+) -> str:
     """Return the JSON Schema, as text, of the fields in ``StructType.json()``.
 
     Raises FormatError for a type that is not written as JSON.
     """
-    found = _Derived(written).type(json.loads(struct_json), "")
+    found = _Derived(written or Written()).type(json.loads(struct_json), "")
     return json.dumps({"$schema": DRAFT, "title": title, **found}, ensure_ascii=False)
 
 
@@ -74,18 +72,17 @@ class _Derived:
     def type(self, spark_type: Any, path: str) -> Any:
         if isinstance(spark_type, dict):
             return self._nested(spark_type, path)
-        if spark_type == "date":
-            return _TEXT if self._written.has_own_dates else {"type": "string", "format": "date"}
-        if spark_type == "timestamp":
-            own = self._written.has_own_timestamps
-            return _TEXT if own else {"type": "string", "format": "date-time"}
+        if spark_type == "date" and not self._written.has_own_dates:
+            return {"type": "string", "format": "date"}
+        if spark_type == "timestamp" and not self._written.has_own_timestamps:
+            return {"type": "string", "format": "date-time"}
         if spark_type in _SIMPLE:
             return _SIMPLE[spark_type]
-        if _AS_TEXT.fullmatch(spark_type):
-            return _TEXT
         decimal = _DECIMAL.fullmatch(spark_type)
         if decimal is not None:
             return {"type": "number" if int(decimal[2]) > 0 else "integer"}
+        if _AS_TEXT.fullmatch(spark_type):
+            return _TEXT
         raise FormatError(
             f"column '{path}' has the Spark type {spark_type}, which is not written as JSON. Cast "
             "it to another type, or leave it out",
@@ -170,15 +167,13 @@ def _limited(found: Iterable[_Misfit]) -> list[_Misfit]:
 
     Each level of a schema has such a list, so complete lists would take quadratic memory.
     """
-    sure: dict[_Misfit, None] = {}
-    of_some: dict[_Misfit, None] = {}
+    kept: dict[bool, dict[_Misfit, None]] = {True: {}, False: {}}
     for one in found:
-        kept = sure if one.is_sure else of_some
-        if len(kept) <= _MAX_SHOWN:
-            kept[one] = None
-        if len(sure) > _MAX_SHOWN:
+        if len(kept[one.is_sure]) <= _MAX_SHOWN:
+            kept[one.is_sure][one] = None
+        if len(kept[True]) > _MAX_SHOWN:
             break
-    return [*sure, *of_some]
+    return [*kept[True], *kept[False]]
 
 
 def _texts(found: Iterable[_Misfit]) -> tuple[str, ...]:
@@ -251,24 +246,22 @@ class _Comparing:
         if kind == "array" and "prefixItems" not in registered:
             yield from self.misfits(written["items"], registered.get("items"), f"{path}[]")
         if kind == "object":
-            yield from self._of_object(written, registered, _below(path))
+            yield from self._of_object(written, registered, f"{path}." if path else "")
 
-    def _of_object(
-        self, written: Any, registered: Any, below: Callable[[str], str]
-    ) -> Iterator[_Misfit]:
+    def _of_object(self, written: Any, registered: Any, above: str) -> Iterator[_Misfit]:
         others = registered.get("additionalProperties", True)
         properties = _part(registered, "properties", dict)
         if "patternProperties" not in registered:
             for name, inner in written.get("properties", {}).items():
-                yield from self.misfits(inner, properties.get(name, others), below(name))
+                yield from self.misfits(inner, properties.get(name, others), above + name)
         # In draft-03, "required" is a boolean in each property.
         is_of_parent = isinstance(registered.get("required"), bool)
         for name in () if is_of_parent else _part(registered, "required", list):
             if "properties" in written and str(name) not in written["properties"]:
-                yield _Misfit(f"'{below(name)}' is required, and no column is it")
+                yield _Misfit(f"'{above}{name}' is required, and no column is it")
         inner = written.get("additionalProperties")
         if isinstance(inner, dict):
-            yield from self.misfits(inner, others, below("*"))
+            yield from self.misfits(inner, others, f"{above}*")
 
 
 def _seldom(written: Any) -> str | None:
@@ -304,10 +297,6 @@ def _shown(path: str) -> str:
     return f"'{path}'" if path else "each row"
 
 
-def _below(path: str) -> Callable[[str], str]:
-    return lambda name: f"{path}.{name}" if path else name
-
-
 _NEW_DRAFTS = ("/draft/2019-09/", "/draft/2020-12/")
 _VALUES = frozenset(["const", "default", "enum", "examples"])
 """Keywords that hold values; names in the values are not keywords."""
@@ -317,16 +306,6 @@ _OF_NAMES = frozenset(
 """Keywords whose objects map the user's names to schemas; a name may equal a keyword."""
 
 _INDEX = re.compile("[0-9]{1,9}")
-
-
-class _Place(NamedTuple):
-    """The context of an object. base: base URI of its references
-
-    is_new: whether keywords beside ``$ref`` hold, as in drafts since 2019-09
-    """
-
-    base: str
-    is_new: bool
 
 
 class References:
@@ -339,22 +318,23 @@ class References:
     """
 
     def __init__(self, root: Any, others: Iterable[tuple[str, Any]]) -> None:
-        self._places: dict[int, _Place] = {}  # by identity of an object
+        # By identity of an object: the base URI of its references, and whether keywords beside
+        # ``$ref`` hold, as in drafts since 2019-09.
+        self._places: dict[int, tuple[str, bool]] = {}
         self._known: dict[str, Any] = {}  # by address, of an anchor with its fragment
         self._add(root, "")
-        base = self._base_of(root)
+        base = self._place_of(root)[0]
         found: dict[str, Any] = {}
         for name, other in others:
             found[name] = other if found.get(name, other) == other else None
         for name, other in found.items():
             if other is not None:
-                self._add(other, _joined(base, name))
+                self._add(other, urljoin(base, name))
                 self._known.setdefault(name, other)
 
     def has_neighbours(self, schema: dict[str, Any]) -> bool:
         """Return True if keywords beside the ``$ref`` of an object hold too."""
-        place = self._places.get(id(schema))
-        return place is not None and place.is_new
+        return self._place_of(schema)[1]
 
     def target(self, schema: dict[str, Any]) -> Any:
         """Return the target of an object's ``$ref``; None if unknown.
@@ -365,7 +345,7 @@ class References:
         if not isinstance(reference, str):
             raise TypeError(f"a $ref that is no text: {str(reference)[:100]}")
         relative, fragment = urldefrag(reference)
-        address = _joined(self._base_of(schema), relative)
+        address = urljoin(self._place_of(schema)[0], relative)
         found = self._known.get(address, self._known.get(relative) if relative else None)
         fragment = unquote(fragment)
         if found is None or not fragment:
@@ -374,9 +354,8 @@ class References:
             return _at(found, fragment)
         return self._known.get(f"{address}#{fragment}")
 
-    def _base_of(self, schema: Any) -> str:
-        place = self._places.get(id(schema))
-        return place.base if place is not None else ""
+    def _place_of(self, schema: Any) -> tuple[str, bool]:
+        return self._places.get(id(schema), ("", False))
 
     def _add(self, root: Any, address: str) -> None:
         draft = str(root.get("$schema", "")) if isinstance(root, dict) else ""
@@ -390,7 +369,7 @@ class References:
                 pending += [(inner, base) for inner in node]
             elif isinstance(node, dict):
                 base = self._named(node, key, base, is_new)
-                self._places[id(node)] = _Place(base, is_new)
+                self._places[id(node)] = base, is_new
                 for name, inner in node.items():
                     if name in _OF_NAMES and isinstance(inner, dict):
                         pending += [(schema, base) for schema in inner.values()]
@@ -403,19 +382,14 @@ class References:
         if isinstance(identifier, str) and (is_new or "$ref" not in node):
             base_address, fragment = urldefrag(identifier)
             if fragment:  # an anchor in older drafts
-                self._known.setdefault(f"{_joined(base, base_address)}#{fragment}", node)
+                self._known.setdefault(f"{urljoin(base, base_address)}#{fragment}", node)
             else:
-                base = _joined(base, base_address)
+                base = urljoin(base, base_address)
                 self._known.setdefault(base, node)
         for name in ("$anchor", "$dynamicAnchor"):
             if isinstance(node.get(name), str):
                 self._known.setdefault(f"{base}#{node[name]}", node)
         return base
-
-
-def _joined(base: str, reference: str) -> str:
-    """Return the absolute address. Python does not join references with a URN."""
-    return urljoin(base, reference) if reference else base
 
 
 def _at(found: Any, pointer: str) -> Any:

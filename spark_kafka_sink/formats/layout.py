@@ -8,7 +8,6 @@ Source, for JSON: Spark's ``JacksonGenerator``.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.formats.plan import FormatError
-from spark_kafka_sink.formats.times import Steps
+from spark_kafka_sink.formats.times import Steps, json_quoted
 from spark_kafka_sink.record.compiled import nodes
 from spark_kafka_sink.record.compiled.nodes import (
     UNIT_DAY,
@@ -185,6 +184,18 @@ class Column(NamedTuple):
     type: Any
 
 
+# Number in the table -> attribute of a node.
+_COPIED = {
+    nodes.KIND: "kind",
+    nodes.OFFSET_BYTES: "offset_bytes",
+    nodes.PARAMETER: "parameter",
+    nodes.WRITTEN_AS: "written_as",
+    nodes.VALUE_BRANCH: "value_branch",
+    nodes.NULL_BRANCH: "null_branch",
+    nodes.RULES: "rules",
+}
+
+
 class Table:
     """The table of a tree of nodes: ``numbers`` is int64[nodes, NODE_FIELDS]."""
 
@@ -194,46 +205,38 @@ class Table:
         self.numbers: Int64Array = np.zeros((len(every), nodes.NODE_FIELDS), np.int64)
         # Kernels read names eight bytes at a time.
         self._names = np.frombuffer(b"".join(n.name for n in every) + bytes(8), np.uint8).copy()
-        self._symbols: list[npt.NDArray[Any]] = []
+        self._kept: list[npt.NDArray[Any]] = []
         address = self._names.ctypes.data
         for row, node in zip(self.numbers, every):
-            row[nodes.KIND] = node.kind
-            row[nodes.OFFSET_BYTES] = node.offset_bytes
+            for column, attribute in _COPIED.items():
+                row[column] = getattr(node, attribute)
             row[nodes.NAME], row[nodes.NAME_BYTES] = address, len(node.name)
-            row[nodes.PARAMETER], row[nodes.WRITTEN_AS] = node.parameter, node.written_as
-            row[nodes.VALUE_BRANCH] = node.value_branch
-            row[nodes.NULL_BRANCH] = node.null_branch
-            row[nodes.RULES] = node.rules
             row[nodes.TAG] = int.from_bytes(node.name[-8:].rjust(8, b"\0"), "little", signed=True)
             address += len(node.name)
             # An enum without symbols has a table too, because a kernel reads the count.
             if node.symbols is not None or node.numbers is not None:
-                row[nodes.PARAMETER] = self._keep_symbols(node.symbols, node.numbers)
+                row[nodes.PARAMETER] = self._keep_symbols(node.symbols, node.numbers or ())
             if node.pattern:
-                row[nodes.PARAMETER] = self._keep_pattern(node.pattern)
+                steps = (number for step in node.pattern for number in step)
+                row[nodes.PARAMETER] = self._keep([len(node.pattern), *steps])
         self._number(root, 0)
 
-    def _keep_symbols(
-        self, symbols: tuple[str, ...] | None, numbers: tuple[int, ...] | None
-    ) -> int:
+    def _keep_symbols(self, symbols: tuple[str, ...] | None, numbers: tuple[int, ...]) -> int:
         """Return the address of int64[]: count, address and length of each symbol, numbers."""
         encoded = [symbol.encode() for symbol in symbols or ()]
-        numbers = numbers or ()
         text = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
+        self._kept.append(text)
         kept = [len(numbers) if symbols is None else len(encoded)]
         address = text.ctypes.data
         for symbol in encoded:
             kept += [address, len(symbol)]
             address += len(symbol)
-        table = np.array([*kept, *numbers], np.int64)
-        self._symbols += [text, table]
-        return table.ctypes.data
+        return self._keep([*kept, *numbers])
 
-    def _keep_pattern(self, steps: tuple[tuple[int, int], ...]) -> int:
-        """Return the address of int64[]: the count of steps, then two numbers per step."""
-        table = np.array([len(steps), *(number for step in steps for number in step)], np.int64)
-        self._symbols.append(table)
-        return table.ctypes.data
+    def _keep(self, numbers: list[int]) -> int:
+        """Return the address of these numbers as int64[]."""
+        self._kept.append(np.array(numbers, np.int64))
+        return int(self._kept[-1].ctypes.data)
 
     def _number(self, node: Node, index: int) -> int:
         after, places = index + 1, []
@@ -298,7 +301,6 @@ def _address(buffer: Any) -> int:
 
 
 _UNITS = {"day": UNIT_DAY, "hour": UNIT_HOUR, "minute": UNIT_MINUTE, "second": UNIT_SECOND}
-_VARIANT = "variant"
 _INTERVAL = re.compile(r'^"?interval (day|hour|minute|second)(?: to (day|hour|minute|second))?"?$')
 # Dates and times as map keys are written as Spark's internal numbers, such as days.
 _AS_KEYS = {
@@ -331,9 +333,9 @@ def json_node(path: str, name: str, arrow_type: Any, spark_type: Any = None) -> 
     if found is None:
         raise not_writable(path, arrow_type, "JSON")
     kind, offset_bytes = found
-    written = b"," + _quoted(name) + b":"
+    written = f",{json_quoted(name)}:".encode()
     # Code that rebuilds Arrow batches may lose the metadata that marks a VARIANT.
-    if spark_type == _VARIANT or is_variant(arrow_type):
+    if spark_type == "variant" or is_variant(arrow_type):
         return Node(nodes.VARIANT, written, path=path, children=_parts(path, arrow_type))
     node = Node(kind, written, offset_bytes=offset_bytes, path=path)
     if kind == nodes.DECIMAL:
@@ -394,9 +396,3 @@ def _units(spark_type: Any) -> int:
         return UNIT_DAY * UNITS + UNIT_SECOND
     first, last = found.groups()
     return _UNITS[first] * UNITS + _UNITS[last or first]
-
-
-def _quoted(name: str) -> bytes:
-    """Return the name quoted as by Jackson, which writes control characters in upper case."""
-    text = json.dumps(name, ensure_ascii=False)
-    return re.sub(r"\\u00..", lambda found: "\\u" + found[0][2:].upper(), text).encode()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +23,7 @@ from spark_kafka_sink.formats.plan import (
 )
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 _REPEATED, _REQUIRED = 3, 2
@@ -234,10 +234,10 @@ class _Files:
                 f"the subject or the id of {file} itself",
                 code="FORMAT-016",
             )
-        names = [*_names_to(root)]
+        names = root.full_name[len(root.file.package) :].lstrip(".").split(".")
         indexes = _indexes(self._files[file], names)
         bare = _indexes(self._files[file], names, has_entries=False)
-        schema = _Reading(self._files).schema(root, indexes)
+        schema = self._schema(root, indexes)
         return DescribedMessage(schema, self._needed(file), bare != indexes)
 
     def _found(self, name: str) -> Descriptor:
@@ -247,14 +247,10 @@ class _Files:
             pass
         else:
             return found
-        known = [] if self._main is None else _names_in(self._main, name)
-        known = known or [
-            full
-            for file in self._given
-            if not file.name.startswith(_WELL_KNOWN)
-            for full in _names_in(file, name)
-        ]
-        known = known or [full for file in self._given for full in _names_in(file, name)]
+        own = [file for file in self._given if not file.name.startswith(_WELL_KNOWN)]
+        known: list[str] = []
+        for files in ([self._main] if self._main is not None else [], own, self._given):
+            known = known or [full for file in files for full in _names_in(file, name)]
         if len(known) > 1:
             raise FormatError(
                 f"there is more than one message '{name}': {', '.join(known[:_MAX_SHOWN])}. Give "
@@ -264,7 +260,6 @@ class _Files:
         if known:
             found = self._pool.FindMessageTypeByName(known[0])
             return found
-        own = [file for file in self._given if not file.name.startswith(_WELL_KNOWN)]
         known = [full for file in own for full in _names_in(file)]
         raise FormatError(
             f"it has no message '{name}': there are {', '.join(known[:_MAX_SHOWN]) or 'none'}",
@@ -288,6 +283,58 @@ class _Files:
         imports = (i for i in kept.dependency if not i.startswith(_KNOWN_TO_REGISTRIES))
         text = base64.b64encode(kept.SerializeToString(deterministic=True)).decode()
         return ProtobufFile(name, text, tuple(imports))
+
+    def _schema(self, root: Descriptor, indexes: tuple[int, ...]) -> ProtobufSchema:
+        """Read a message with all messages and enums that it uses."""
+        messages: dict[str, ProtobufMessage] = {}
+        enums: dict[str, ProtobufEnum] = {}
+        pending = [root]
+        while pending:
+            message = pending.pop()
+            if message.full_name in messages:
+                continue
+            fields = [*message.fields]
+            converted = tuple(map(self._field, fields))
+            is_entry = bool(message.GetOptions().map_entry)
+            messages[message.full_name] = ProtobufMessage(message.full_name, converted, is_entry)
+            pending += [field.message_type for field in fields if field.message_type is not None]
+            for field in fields:
+                if field.enum_type is not None:
+                    name = field.enum_type.full_name
+                    values = tuple((value.name, value.number) for value in field.enum_type.values)
+                    enums[name] = ProtobufEnum(name, values)
+        used = tuple(messages.values()), tuple(enums.values())
+        return ProtobufSchema(root.full_name, *used, indexes)
+
+    def _field(self, field: FieldDescriptor) -> ProtobufField:
+        other = field.message_type or field.enum_type
+        oneof = field.containing_oneof
+        return ProtobufField(
+            field.name,
+            field.number,
+            TYPES[field.type],
+            other.full_name if other is not None else "",
+            is_repeated=_is(field, "is_repeated", _REPEATED),
+            is_required=_is(field, "is_required", _REQUIRED),
+            is_packed=self._is_packed(field),
+            has_presence=bool(field.has_presence),
+            # A proto3 optional field is a oneof with a single field.
+            oneof=oneof.name if oneof is not None and len(oneof.fields) > 1 else "",
+        )
+
+    def _is_packed(self, field: FieldDescriptor) -> bool:
+        if hasattr(field, "is_packed"):
+            return bool(field.is_packed)
+        # Before protobuf 5.29.
+        if not _is(field, "is_repeated", _REPEATED) or TYPES[field.type] in _NEVER_PACKED:
+            return False
+        file, options = self._files[field.file.name], field.GetOptions()
+        if file.syntax == "editions":
+            raise FormatError(
+                f"{file.name} is of an edition, for which protobuf 5.29 is needed",
+                code="FORMAT-006",
+            )
+        return bool(options.packed if options.HasField("packed") else file.syntax == "proto3")
 
 
 def _clear_json_names(file: FileDescriptorProto) -> None:
@@ -339,20 +386,13 @@ def _known(name: str, importer: str, advice: str) -> FileDescriptorProto:
     raise FormatError(f"{importer} imports {name}, which is not there: {advice}", code="FORMAT-014")
 
 
-def _names_to(message: Descriptor) -> Iterator[str]:
-    """Yield the names of the enclosing messages, outermost first, then the message's own."""
-    if message.containing_type is not None:
-        yield from _names_to(message.containing_type)
-    yield message.name
-
-
 def _indexes(
     file: FileDescriptorProto, names: Iterable[str], has_entries: bool = True
 ) -> tuple[int, ...]:
     """Return a message's indexes in its file: one per enclosing message, then its own.
 
-    Return an empty tuple if the message is missing. names: as ``_names_to`` yields them
-    has_entries: whether map entries count
+    Return an empty tuple if the message is missing. names: of the enclosing messages, outermost
+    first, then the message's own; has_entries: whether map entries count
     """
     indexes, messages = [], file.message_type
     for name in names:
@@ -365,63 +405,6 @@ def _indexes(
     return tuple(indexes)
 
 
-class _Reading:
-    """Reads a message with all messages and enums that it uses."""
-
-    def __init__(self, files: dict[str, FileDescriptorProto]) -> None:
-        self._files = files
-
-    def schema(self, root: Descriptor, indexes: tuple[int, ...]) -> ProtobufSchema:
-        messages: dict[str, ProtobufMessage] = {}
-        enums: dict[str, ProtobufEnum] = {}
-        pending = [root]
-        while pending:
-            message = pending.pop()
-            if message.full_name in messages:
-                continue
-            fields = [*message.fields]
-            converted = tuple(map(self._field, fields))
-            is_entry = bool(message.GetOptions().map_entry)
-            messages[message.full_name] = ProtobufMessage(message.full_name, converted, is_entry)
-            pending += [field.message_type for field in fields if field.message_type is not None]
-            for field in fields:
-                if field.enum_type is not None:
-                    enums[field.enum_type.full_name] = _enum(field.enum_type)
-        return ProtobufSchema(
-            root.full_name, tuple(messages.values()), tuple(enums.values()), indexes
-        )
-
-    def _field(self, field: FieldDescriptor) -> ProtobufField:
-        other = field.message_type or field.enum_type
-        oneof = field.containing_oneof
-        return ProtobufField(
-            field.name,
-            field.number,
-            TYPES[field.type],
-            other.full_name if other is not None else "",
-            is_repeated=_is(field, "is_repeated", _REPEATED),
-            is_required=_is(field, "is_required", _REQUIRED),
-            is_packed=self._is_packed(field),
-            has_presence=bool(field.has_presence),
-            # A proto3 optional field is a oneof with a single field.
-            oneof=oneof.name if oneof is not None and len(oneof.fields) > 1 else "",
-        )
-
-    def _is_packed(self, field: FieldDescriptor) -> bool:
-        if hasattr(field, "is_packed"):
-            return bool(field.is_packed)
-        # Before protobuf 5.29.
-        if not _is(field, "is_repeated", _REPEATED) or TYPES[field.type] in _NEVER_PACKED:
-            return False
-        file, options = self._files[field.file.name], field.GetOptions()
-        if file.syntax == "editions":
-            raise FormatError(
-                f"{file.name} is of an edition, for which protobuf 5.29 is needed",
-                code="FORMAT-006",
-            )
-        return bool(options.packed if options.HasField("packed") else file.syntax == "proto3")
-
-
 _NEVER_PACKED = ("string", "bytes", "message", "group")
 
 
@@ -429,12 +412,3 @@ def _is(field: FieldDescriptor, name: str, label: int) -> bool:
     """Return a field's flag: the attribute of protobuf 6.31 and newer, or else the label."""
     found = getattr(field, name, None)
     return bool(getattr(field, "label", None) == label if found is None else found)
-
-
-def _enum(enum: EnumDescriptor) -> ProtobufEnum:
-    return ProtobufEnum(enum.full_name, tuple(_values(enum)))
-
-
-def _values(enum: EnumDescriptor) -> Iterator[tuple[str, int]]:
-    for value in enum.values:
-        yield value.name, value.number

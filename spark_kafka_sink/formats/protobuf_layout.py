@@ -6,6 +6,7 @@ A field without a column is not written.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -34,18 +35,12 @@ from spark_kafka_sink.record.compiled.nodes import (
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _INTEGERS = (nodes.INT8, nodes.INT16, nodes.INT32, nodes.INT64)
 _SMALL = _INTEGERS[:3]
-_TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
-_WRAPPERS = {
-    "google.protobuf.DoubleValue": "double",
-    "google.protobuf.FloatValue": "float",
-    "google.protobuf.Int64Value": "int64",
-    "google.protobuf.UInt64Value": "uint64",
-    "google.protobuf.Int32Value": "int32",
-    "google.protobuf.UInt32Value": "uint32",
-    "google.protobuf.BoolValue": "bool",
-    "google.protobuf.StringValue": "string",
-    "google.protobuf.BytesValue": "bytes",
+_TIMES = {
+    (nodes.TIMESTAMP, "google.protobuf.Timestamp"): (nodes.SECONDS, OF_TIMESTAMPS),
+    (nodes.INTERVAL, "google.protobuf.Duration"): (nodes.SIGNED_SECONDS, OF_DURATIONS),
 }
+_WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+_WRAPPERS = {f"google.protobuf.{name}Value": name.lower() for name in _WRAPPED}
 # Values copied from Arrow's buffers -> bytes per value. Fields with a range check are not copied.
 _COPIED = {
     (nodes.FLOAT, nodes.FIXED_4): 4,
@@ -94,8 +89,7 @@ def protobuf_root(schema: ProtobufSchema, columns: list[Column]) -> Node:
 
     Raises FormatError for a column without a matching field, or a required field without a column.
     """
-    layout = _Layout(schema)
-    return Node(nodes.STRUCT, children=layout.fields(layout.message(schema.root), columns, ""))
+    return Node(nodes.STRUCT, children=_Layout(schema).fields(schema.root, columns, ""))
 
 
 class _Layout:
@@ -103,14 +97,10 @@ class _Layout:
         self._messages = {message.name: message for message in schema.messages}
         self._enums = {enum.name: enum for enum in schema.enums}
 
-    def message(self, name: str) -> ProtobufMessage:
-        return self._messages[name]
-
-    def fields(
-        self, message: ProtobufMessage, columns: list[Column], path: str
-    ) -> tuple[Node, ...]:
-        """Return the fields' nodes in descending order of numbers, the kernel's order."""
-        found = _matched(message, columns, path)
+    def fields(self, name: str, columns: list[Column], path: str) -> tuple[Node, ...]:
+        """Return the nodes of a message's fields in descending order of numbers, the kernel's."""
+        message = self._messages[name]
+        found = _matched(message, columns)
         missing = [f.name for f in message.fields if f.is_required and f.number not in found]
         if missing:
             raise FormatError(
@@ -145,19 +135,15 @@ class _Layout:
         return self._value(field, column)
 
     def _repeated(self, field: ProtobufField, column: Column, kind: int, offset_bytes: int) -> Node:
-        message = self._messages.get(field.type_name) if field.type == MESSAGE else None
-        is_entry = message is not None and message.is_entry
+        is_entry = field.type == MESSAGE and self._messages[field.type_name].is_entry
         if kind != (nodes.MAP if is_entry else nodes.LIST):
             raise _does_not_fit(field, column)
         if is_entry:
-            assert message is not None
-            child = self._entry(field, message, column)
+            child = self._entry(field, column)
         else:
             inner = Column("", f"{column.path}[]", column.type.value_type)
-            if inner.type == pa.null():
-                child = Node(nodes.NULL, path=inner.path)
-            else:
-                child = self._value(field, inner)
+            is_null = inner.type == pa.null()
+            child = Node(nodes.NULL, path=inner.path) if is_null else self._value(field, inner)
         child = child._replace(rules=child.rules & ~nodes.LEAVES_ZERO_OUT | nodes.NEEDS_VALUE)
         node = Node(nodes.LIST, offset_bytes=offset_bytes, path=column.path, children=(child,))
         if not field.is_packed:
@@ -170,23 +156,19 @@ class _Layout:
             rules |= nodes.IS_COPIED
         return node._replace(name=tag, rules=rules, parameter=size, children=(bare,))
 
-    def _entry(self, field: ProtobufField, message: ProtobufMessage, column: Column) -> Node:
+    def _entry(self, field: ProtobufField, column: Column) -> Node:
         """Return the node of a map's entry, a message whose two fields are always written."""
-        key, value = (
-            next(f for f in message.fields if f.number == number)._replace(has_presence=True)
-            for number in (1, 2)
-        )
+        fields = {f.number: f for f in self._messages[field.type_name].fields}
         parts = (
-            (1, value, Column("", f"{column.path}[]", column.type.item_type)),
-            (0, key, Column("", f"{column.path}'s key", column.type.key_type)),
+            (1, fields[2], Column("", f"{column.path}[]", column.type.item_type)),
+            (0, fields[1], Column("", f"{column.path}'s key", column.type.key_type)),
         )
         children = []
         for source, part, inner in parts:
-            node = self._field(part, inner)
+            node = self._field(part._replace(has_presence=True), inner)
             children.append(node._replace(source=source, rules=node.rules | nodes.NEEDS_VALUE))
-        return _tagged(
-            field, _LENGTH, Node(nodes.STRUCT, path=column.path, children=tuple(children))
-        )
+        entry = Node(nodes.STRUCT, path=column.path, children=tuple(children))
+        return _tagged(field, _LENGTH, entry)
 
     def _value(self, field: ProtobufField, column: Column) -> Node:
         """Return the node of a field that is not repeated, or of a repeated field's element."""
@@ -217,12 +199,10 @@ class _Layout:
         if kind == nodes.STRUCT:
             fields = [column.type.field(number) for number in range(column.type.num_fields)]
             inner = [Column(f.name, f"{column.path}.{f.name}", f.type) for f in fields]
-            children = self.fields(self._messages[name], inner, column.path)
+            children = self.fields(name, inner, column.path)
             return _tagged(field, _LENGTH, node._replace(children=children))
-        times = {(nodes.TIMESTAMP, _TIMESTAMP): (nodes.SECONDS, OF_TIMESTAMPS)}
-        times[(nodes.INTERVAL, _DURATION)] = (nodes.SIGNED_SECONDS, OF_DURATIONS)
-        if (kind, name) in times:
-            written_as, limit = times[kind, name]
+        if (kind, name) in _TIMES:
+            written_as, limit = _TIMES[kind, name]
             value = node._replace(kind=nodes.INT64, written_as=written_as, parameter=limit)
             return _tagged(field, _LENGTH, value._replace(rules=nodes.CHECKS_RANGE))
         wrapped = _scalar(_WRAPPERS[name], column.type, node) if name in _WRAPPERS else None
@@ -234,16 +214,14 @@ class _Layout:
         return _tagged(field, _LENGTH, value)
 
 
-def _matched(message: ProtobufMessage, columns: list[Column], path: str) -> dict[int, int]:
+def _matched(message: ProtobufMessage, columns: list[Column]) -> dict[int, int]:
     """Return field number -> index of its column."""
     exact = {field.name: field.number for field in message.fields}
-    lower: dict[str, list[int]] = {}
-    for field in message.fields:
-        lower.setdefault(field.name.lower(), []).append(field.number)
+    lower = Counter(field.name.lower() for field in message.fields)
+    near = {f.name.lower(): f.number for f in message.fields if lower[f.name.lower()] == 1}
     found: dict[int, int] = {}
     for place, column in enumerate(columns):
-        near = lower.get(column.name.lower(), [])
-        number = exact.get(column.name, near[0] if len(near) == 1 else None)
+        number = exact.get(column.name, near.get(column.name.lower()))
         if number is None or number in found:
             why = "more than one column" if number in found else "no field"
             names = [field.name for field in message.fields]

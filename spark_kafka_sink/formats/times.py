@@ -158,14 +158,16 @@ def _ahead(zone: tzinfo, seconds: int) -> int:
 
 Steps = tuple[tuple[int, int], ...]
 
+# Letter -> its step, and the largest count.
 _NUMBERS = {
-    "M": nodes.MONTH,
-    "d": nodes.DAY,
-    "H": nodes.HOUR,
-    "m": nodes.MINUTE,
-    "s": nodes.SECOND,
+    "y": (nodes.YEAR, 6),
+    "M": (nodes.MONTH, 2),
+    "d": (nodes.DAY, 2),
+    "H": (nodes.HOUR, 2),
+    "m": (nodes.MINUTE, 2),
+    "s": (nodes.SECOND, 2),
+    "S": (nodes.FRACTION, 9),
 }
-_MOST_OF_A_YEAR, _MOST_OF_A_SECOND = 6, 9
 _OFFSETS = {
     1: nodes.OFFSET_HHMM_SHORT,
     2: nodes.OFFSET_HHMM,
@@ -206,32 +208,26 @@ def patterns_of(options: JsonOptions, option_prefix: str = "") -> dict[int, Step
 def _steps(pattern: str, name: str, letters: str, zone: str) -> Iterator[tuple[int, int]]:
     for found in _PARTS.finditer(pattern):
         text, letter, whole = found[1], found[2], found[0]
+        problem = ""
+        steps: list[tuple[int, int]] = []
         if text is not None:
-            yield from _bytes(text.replace("''", "'") if text else "'")
+            steps = [*_bytes(text.replace("''", "'") if text else "'")]
+        elif whole == "'":
+            problem = "the quote is not closed. "
         elif letter is None:
-            if whole == "'":
-                raise FormatError(
-                    f"{name}={pattern}: the quote is not closed. {_ELSE}", code="FORMAT-017"
-                )
-            if whole in _RESERVED:
-                raise FormatError(
-                    f"{name}={pattern}: {whole} is not supported there. {_ELSE}", code="FORMAT-017"
-                )
-            yield from _bytes(whole)
+            steps = [*_bytes(whole)]
+            problem = f"{whole} is not supported there. " if whole in _RESERVED else ""
         elif letter not in letters:
-            known = ", ".join(letters)
-            raise FormatError(
-                f"{name}={pattern}: the letter {letter} is not supported there: {known} are, and "
-                f"text in quotes. {_hint(letter, len(whole), letters)}{_ELSE}",
-                code="FORMAT-017",
+            problem = (
+                f"the letter {letter} is not supported there: {', '.join(letters)} are, and "
+                f"text in quotes. {_hint(letter, len(whole), letters)}"
             )
         else:
             steps = [*_of_letter(letter, len(whole), zone)]
-            if not steps:
-                raise FormatError(
-                    f"{name}={pattern}: {whole} is not supported. {_ELSE}", code="FORMAT-017"
-                )
-            yield from steps
+            problem = "" if steps else f"{whole} is not supported. "
+        if problem:
+            raise FormatError(f"{name}={pattern}: {problem}{_ELSE}", code="FORMAT-017")
+        yield from steps
 
 
 # Letters that other pattern languages use for the same or a similar field.
@@ -253,17 +249,12 @@ _ELSE = "For another form make a column of text by date_format() and write that"
 
 def _of_letter(letter: str, count: int, zone: str) -> Iterator[tuple[int, int]]:
     """Yield the steps of a letter; none if the count is not supported."""
-    if letter == "y":
-        if count == 2:
-            yield nodes.YEAR_OF_CENTURY, 2
-        elif count <= _MOST_OF_A_YEAR:
-            yield nodes.YEAR, count
+    if letter == "y" and count == 2:
+        yield nodes.YEAR_OF_CENTURY, 2
     elif letter in _NUMBERS:
-        if count <= 2:
-            yield _NUMBERS[letter], count
-    elif letter == "S":
-        if count <= _MOST_OF_A_SECOND:
-            yield nodes.FRACTION, count
+        step, most = _NUMBERS[letter]
+        if count <= most:
+            yield step, count
     elif letter == "V":
         if count == 2:
             yield from _bytes(zone_id(zone))
@@ -284,6 +275,10 @@ def _offset(letter: str, count: int) -> Iterator[tuple[int, int]]:
 
 def _bytes(text: str) -> Iterator[tuple[int, int]]:
     """Yield steps for the bytes of a text as JSON escapes it."""
-    quoted = json.dumps(text, ensure_ascii=False)[1:-1]
-    escaped = re.sub(r"\\u00..", lambda found: "\\u" + found[0][2:].upper(), quoted)
-    return ((nodes.BYTE, byte) for byte in escaped.encode())
+    return ((nodes.BYTE, byte) for byte in json_quoted(text)[1:-1].encode())
+
+
+def json_quoted(text: str) -> str:
+    """Return a JSON string as Jackson writes it, with control characters in upper case."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return re.sub(r"\\u00..", lambda found: "\\u" + found[0][2:].upper(), quoted)

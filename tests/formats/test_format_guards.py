@@ -86,7 +86,7 @@ def test_all_addresses_of_a_table_are_of_memory_that_it_keeps():
             ),
         )
     )
-    kept = {array.ctypes.data: array for array in (table._names, *table._symbols)}
+    kept = {array.ctypes.data: array for array in (table._names, *table._kept)}
     names = table.numbers[:, nodes.NAME]
     assert names[0] + len(b"namelast") + 8 <= names[0] + kept[int(names[0])].nbytes
     symbols, steps = (kept[int(table.numbers[n, nodes.PARAMETER])] for n in (1, 2))

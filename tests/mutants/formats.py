@@ -368,17 +368,16 @@ MUTANTS = (
     Mutant("formats/layout.py", 'get(mark) == b"true"', "get(mark) is not None", _GUARDS),
     Mutant(
         "formats/layout.py",
-        "        self._symbols += [text, table]\n",
-        "        self._symbols += [table]\n",
+        "        self._kept.append(text)\n",
+        "",
         _GUARDS,
     ),
     Mutant(
         "formats/layout.py",
-        "        self._symbols += [text, table]\n",
-        "        self._symbols += [text]\n",
+        "        self._kept.append(np.array(numbers, np.int64))\n        return int(self._kept[-1].ctypes.data)",
+        "        return int(np.array(numbers, np.int64).ctypes.data)",
         _GUARDS,
     ),
-    Mutant("formats/layout.py", "        self._symbols.append(table)\n", "", _GUARDS),
     Mutant("formats/encoder.py", "codes = np.where(is_null(struct), 0, codes)", "pass", _GUARDS),
     Mutant(
         "formats/encoder.py", "if len(bad) and self._returns_faulty_rows:", "if len(bad):", _GUARDS
@@ -449,8 +448,8 @@ MUTANTS = (
     Mutant("formats/protobuf_layout.py", "arrow_type.scale == 0 and", "", _PROTOBUF_KERNEL),
     Mutant(
         "formats/protobuf_layout.py",
-        "near[0] if len(near) == 1 else None",
-        "near[0] if near else None",
+        "if lower[f.name.lower()] == 1}",
+        "}",
         _PROTOBUF_KERNEL,
     ),
     Mutant(
@@ -518,14 +517,14 @@ MUTANTS = (
     ),
     Mutant(
         "formats/protobuf_descriptors.py",
-        "known = [] if self._main is None else _names_in(self._main, name)",
-        "known = []",
+        "([self._main] if self._main is not None else [], own, self._given)",
+        "(own, self._given)",
         _PROTOBUF_DESCRIPTORS,
     ),
     Mutant(
         "formats/protobuf_descriptors.py",
-        "            if not file.name.startswith(_WELL_KNOWN)\n",
-        "",
+        "own = [file for file in self._given if not file.name.startswith(_WELL_KNOWN)]",
+        "own = self._given",
         _PROTOBUF_DESCRIPTORS,
     ),
     Mutant(

@@ -100,20 +100,20 @@ MUTANTS = (
     Mutant("formats/times.py", "_SHORT.get(padded, padded)", "padded", _JSON_KERNEL),
     Mutant(
         "formats/times.py",
-        "_MOST_OF_A_YEAR, _MOST_OF_A_SECOND = 6, 9",
-        "_MOST_OF_A_YEAR, _MOST_OF_A_SECOND = 7, 9",
+        '"y": (nodes.YEAR, 6)',
+        '"y": (nodes.YEAR, 7)',
         _JSON_KERNEL,
     ),
     Mutant(
         "formats/times.py",
-        "_MOST_OF_A_YEAR, _MOST_OF_A_SECOND = 6, 9",
-        "_MOST_OF_A_YEAR, _MOST_OF_A_SECOND = 6, 10",
+        '"S": (nodes.FRACTION, 9)',
+        '"S": (nodes.FRACTION, 10)',
         _JSON_KERNEL,
     ),
     Mutant(
         "formats/times.py",
-        "        if count <= 2:\n            yield _NUM",
-        "        if True:\n            yield _NUM",
+        "        if count <= most:",
+        "        if True:",
         _JSON_KERNEL,
     ),
     Mutant(
@@ -124,14 +124,14 @@ MUTANTS = (
     ),
     Mutant(
         "formats/times.py",
-        "            if whole in _RESERVED:",
-        "            if False:",
+        ' if whole in _RESERVED else ""',
+        ' if False else ""',
         _JSON_KERNEL,
     ),
     Mutant(
         "formats/times.py",
-        '            if whole == "\'":\n',
-        "            if False:\n",
+        '        elif whole == "\'":',
+        "        elif False:",
         _JSON_KERNEL,
     ),
     Mutant(
@@ -188,8 +188,8 @@ MUTANTS = (
     Mutant("formats/json_schema.py", "fragment = unquote(fragment)", "pass", _MISFITS),
     Mutant(
         "formats/json_schema.py",
-        "place is not None and place.is_new",
-        "place is not None",
+        "return self._place_of(schema)[1]",
+        "return id(schema) in self._places",
         _MISFITS,
     ),
     Mutant("formats/json_schema.py", 'or "/draft-03/" in draft', "", _MISFITS),
@@ -258,14 +258,14 @@ MUTANTS = (
     ),
     Mutant(
         "formats/layout.py",
-        "spark_type == _VARIANT or is_variant(arrow_type)",
+        'spark_type == "variant" or is_variant(arrow_type)',
         "is_variant(arrow_type)",
         _VARIANT,
     ),
     Mutant(
         "formats/layout.py",
-        "spark_type == _VARIANT or is_variant(arrow_type)",
-        "spark_type == _VARIANT",
+        'spark_type == "variant" or is_variant(arrow_type)',
+        'spark_type == "variant"',
         _VARIANT,
     ),
     Mutant(
