@@ -35,16 +35,6 @@ from spark_kafka_sink.formats.avro_schema import (
 from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of, not_writable
 from spark_kafka_sink.formats.plan import OF_VARIANTS, FormatError
 from spark_kafka_sink.record.compiled import nodes
-from spark_kafka_sink.record.compiled.nodes import (
-    AS_FLOAT,
-    AVRO_AS_DOUBLE,
-    DIVIDED,
-    ENUM,
-    FIXED,
-    NO_NULLS,
-    NOTHING,
-    PLAIN,
-)
 
 # The loss of a union's branch, by which the branch is chosen: the smallest loss wins.
 _EXACT = 0
@@ -60,7 +50,7 @@ class _Match(NamedTuple):
     loss: int = _EXACT
 
 
-def _as(kind: int, loss: int = _EXACT, written_as: int = PLAIN, parameter: int = 0) -> _Match:
+def _as(kind: int, loss: int = _EXACT, written_as: int = nodes.PLAIN, parameter: int = 0) -> _Match:
     return _Match(Node(kind, parameter=parameter, written_as=written_as), loss)
 
 
@@ -71,17 +61,17 @@ _ENCODINGS: dict[tuple[int, str], _Match] = {
     (nodes.BOOLEAN, "boolean"): _as(nodes.BOOLEAN),
     **{(kind, "int"): _as(kind) for kind in _SMALL},
     **{(kind, "long"): _as(kind, _PROMOTED) for kind in _SMALL},
-    **{(kind, "double"): _as(kind, _LIMITED, AVRO_AS_DOUBLE) for kind in _INTEGERS},
-    **{(kind, "float"): _as(kind, _FEWEST_DIGITS, AS_FLOAT) for kind in _INTEGERS},
+    **{(kind, "double"): _as(kind, _LIMITED, nodes.AVRO_AS_DOUBLE) for kind in _INTEGERS},
+    **{(kind, "float"): _as(kind, _FEWEST_DIGITS, nodes.AS_FLOAT) for kind in _INTEGERS},
     (nodes.INT64, "long"): _as(nodes.INT64),
     (nodes.INTERVAL, "long"): _as(nodes.INT64),
     (nodes.DATE, "int"): _as(nodes.INT32),
     (nodes.FLOAT, "float"): _as(nodes.FLOAT),
-    (nodes.FLOAT, "double"): _as(nodes.FLOAT, _PROMOTED, AVRO_AS_DOUBLE),
+    (nodes.FLOAT, "double"): _as(nodes.FLOAT, _PROMOTED, nodes.AVRO_AS_DOUBLE),
     (nodes.DOUBLE, "double"): _as(nodes.DOUBLE),
     (nodes.STRING, "string"): _as(nodes.STRING),
     (nodes.STRING, "bytes"): _as(nodes.STRING, _PROMOTED),
-    (nodes.STRING, "enum"): _as(nodes.STRING, _LIMITED, ENUM),
+    (nodes.STRING, "enum"): _as(nodes.STRING, _LIMITED, nodes.ENUM),
     (nodes.BINARY, "bytes"): _as(nodes.BINARY),
 }
 # (kind, Avro's type, logical type) -> divisor of microseconds, or of a day's nanoseconds.
@@ -145,13 +135,13 @@ class _Matching:
             return self._branch([self._names.resolved(b, space) for b in schema], column)
         resolved = self._names.resolved(schema, space)
         match = self._value(resolved, column)
-        null = NOTHING if resolved == "null" else NO_NULLS
+        null = nodes.NOTHING if resolved == "null" else nodes.NO_NULLS
         return match._replace(node=match.node._replace(null_branch=null))
 
     def _branch(self, union: list[Any], column: Column) -> _Match:
         """Return the node of the branch with the least loss."""
-        null = union.index("null") if "null" in union else NO_NULLS
-        if column.type == pa.null() and null != NO_NULLS:
+        null = union.index("null") if "null" in union else nodes.NO_NULLS
+        if column.type == pa.null() and null != nodes.NO_NULLS:
             return _Match(Node(nodes.NULL, null_branch=null))
         best, errors = None, []
         for number, schema in enumerate(union):
@@ -203,7 +193,7 @@ class _Matching:
         match = _scalar_match(kind, name, schema, column)
         if match is None:
             raise FormatError(_does_not_fit(column, [schema]), code="FORMAT-011")
-        symbols = tuple(schema["symbols"]) if match.node.written_as == ENUM else None
+        symbols = tuple(schema["symbols"]) if match.node.written_as == nodes.ENUM else None
         node = match.node._replace(offset_bytes=offset_bytes, symbols=symbols, path=column.path)
         return match._replace(node=node)
 
@@ -264,13 +254,13 @@ def _scalar_match(kind: int, name: str, schema: Any, column: Column) -> _Match |
     divisor = _TIMES.get((kind, name, logical))
     if divisor is not None:
         loss = _EXACT if logical.endswith("-micros") else _LIMITED
-        return _as(nodes.INT64, loss, PLAIN if divisor == 1 else DIVIDED, divisor)
+        return _as(nodes.INT64, loss, nodes.PLAIN if divisor == 1 else nodes.DIVIDED, divisor)
     if kind == nodes.DECIMAL:
         return _decimal_match(name, schema, column, logical)
     if logical == "decimal":
         return None
     if kind == nodes.BINARY and name == "fixed":
-        return _as(kind, _LIMITED, FIXED, schema["size"])
+        return _as(kind, _LIMITED, nodes.FIXED, schema["size"])
     return _ENCODINGS.get((kind, name))
 
 
@@ -289,7 +279,7 @@ def _decimal_match(name: str, schema: Any, column: Column, logical: str) -> _Mat
         return _as(nodes.DECIMAL)
     if 10**kind.precision > 2 ** (8 * schema["size"] - 1):
         return None
-    return _as(nodes.DECIMAL, _EXACT, FIXED, schema["size"])
+    return _as(nodes.DECIMAL, _EXACT, nodes.FIXED, schema["size"])
 
 
 def _does_not_fit(column: Column, schemas: list[Any]) -> str:

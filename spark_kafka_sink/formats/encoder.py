@@ -65,13 +65,6 @@ from spark_kafka_sink.formats.protobuf_layout import protobuf_root
 from spark_kafka_sink.formats.times import patterns_of, seconds_ahead, zone_table
 from spark_kafka_sink.record.compiled import nodes
 from spark_kafka_sink.record.compiled.calls import write_avro, write_json, write_protobuf
-from spark_kafka_sink.record.compiled.nodes import (
-    FIXED,
-    IGNORE_NULLS,
-    WIDEST_FIELD,
-    WIDEST_STEP,
-    WIDEST_TEXT,
-)
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -149,14 +142,19 @@ class RowEncoder:
 
     def __init__(self, plan: FormatSpec, schema: pa.Schema) -> None:
         self._plan = plan
-        self._check_null_when(schema)
+        name = plan.null_when
+        if name is not None and (found := type_at(schema, (name,))) != pa.bool_():
+            raise FormatError(f"column '{name}' must be boolean, not {found}", code="HOOK-002")
         self._table = Table(_root(plan, schema))
         self._nodes = list(self._table.root.walk())
         self._kernel = _KERNELS[plan.format]
         self._is_from_end = plan.format == PROTOBUF
         self._zones = self._zone_table()
         self._prefix = np.frombuffer(plan.prefix or b"\0", np.uint8)
-        self._frames = np.zeros((_levels(self._table.root), nodes.FRAME_FIELDS), np.int64)
+        kinds = {node.kind for node in self._nodes}
+        # A VARIANT's frames follow those of its parents.
+        levels = self._table.root.depth + (nodes.MOST_LEVELS if nodes.VARIANT in kinds else 0)
+        self._frames = np.zeros((levels, nodes.FRAME_FIELDS), np.int64)
         self._state = self._new_state()
         # Reused for the next Arrow batch unless values in the buffer are still referenced.
         self._room: npt.NDArray[np.uint8] = np.empty(_MIN_BYTES, np.uint8)
@@ -238,66 +236,41 @@ class RowEncoder:
             return np.zeros((0, 2), np.int64)
         return zone_table(zone)
 
-    def _check_null_when(self, schema: pa.Schema) -> None:
-        name = self._plan.null_when
-        if name is not None:
-            found = type_at(schema, (name,))
-            if found != pa.bool_():
-                raise FormatError(f"column '{name}' must be boolean, not {found}", code="HOOK-002")
-
     def _new_state(self) -> Int64Array:
-        table = self._table
+        prefix, options = self._plan.prefix, self._plan.json_options
         state = np.zeros(nodes.STATE_FIELDS, np.int64)
-        state[nodes.NODES] = table.numbers.ctypes.data
+        state[nodes.NODES] = self._table.numbers.ctypes.data
         state[nodes.FRAMES] = self._frames.ctypes.data
-        state[nodes.PREFIX] = self._prefix.ctypes.data
-        state[nodes.PREFIX_BYTES] = len(self._plan.prefix)
+        state[nodes.PREFIX], state[nodes.PREFIX_BYTES] = self._prefix.ctypes.data, len(prefix)
         state[nodes.SLACK] = self._slack()
-        state[nodes.ZONES] = self._zones.ctypes.data
-        state[nodes.ZONES_COUNT] = len(self._zones)
-        state[nodes.FLAGS] = IGNORE_NULLS if self._plan.json_options.ignore_null_fields else 0
+        state[nodes.ZONES], state[nodes.ZONES_COUNT] = self._zones.ctypes.data, len(self._zones)
+        state[nodes.FLAGS] = nodes.IGNORE_NULLS if options.ignore_null_fields else 0
         return state
 
     def _slack(self) -> int:
         if self._is_from_end:
-            return WIDEST_FIELD + len(self._plan.prefix)
-        root = self._table.root
-        widest = max(len(node.name) + _fixed_bytes(node) for node in root.walk())
-        return widest + root.depth + 2 * WIDEST_TEXT
-
-
-def _levels(root: Node) -> int:
-    """Return the number of frames needed; a VARIANT's frames follow those of its parents."""
-    has_variants = any(node.kind == nodes.VARIANT for node in root.walk())
-    return root.depth + (nodes.MOST_LEVELS if has_variants else 0)
+            return nodes.WIDEST_FIELD + len(self._plan.prefix)
+        widest = max(len(node.name) + _fixed_bytes(node) for node in self._nodes)
+        return widest + self._table.root.depth + 2 * nodes.WIDEST_TEXT
 
 
 def _fixed_bytes(node: Node) -> int:
-    size = node.parameter if node.written_as == FIXED else 0
-    return size + WIDEST_STEP * len(node.pattern)
+    size = node.parameter if node.written_as == nodes.FIXED else 0
+    return size + nodes.WIDEST_STEP * len(node.pattern)
 
 
 def _root(plan: FormatSpec, schema: pa.Schema) -> Node:
+    columns = [Column(f.name, ".".join(f.path), type_at(schema, f.path)) for f in plan.fields]
     if plan.format == JSON:
-        patterns = patterns_of(plan.json_options)
-        children = (_json_field(field, schema) for field in plan.fields)
-        numbered = tuple(child._replace(source=n) for n, child in enumerate(children))
-        return with_patterns(Node(nodes.STRUCT, children=numbered), patterns)
-    columns = [
-        Column(field.name, ".".join(field.path), type_at(schema, field.path))
-        for field in plan.fields
-    ]
+        types = (json.loads(f.spark_type) if f.spark_type else None for f in plan.fields)
+        found = (json_node(c.path, c.name, c.type, spark) for c, spark in zip(columns, types))
+        numbered = tuple(node._replace(source=n) for n, node in enumerate(found))
+        return with_patterns(Node(nodes.STRUCT, children=numbered), patterns_of(plan.json_options))
     if plan.format == AVRO and plan.avro_schema is not None:
         return avro_root(parsed_schema(plan.avro_schema), columns)
     if plan.format == PROTOBUF and plan.protobuf_schema is not None:
         return protobuf_root(plan.protobuf_schema, columns)
     raise FormatError(f"format '{plan.format}' is not known", code="OPTION-003")
-
-
-def _json_field(field: FieldSpec, schema: pa.Schema) -> Node:
-    spark_type = json.loads(field.spark_type) if field.spark_type else None
-    path = ".".join(field.path)
-    return json_node(path, field.name, type_at(schema, field.path), spark_type)
 
 
 _EXPONENT = "E"
@@ -351,14 +324,10 @@ def _timestamps(column: Any, time_zone: str | None) -> Any:
         of_day = of_day + _MICROS * seconds_ahead(micros // _MICROS, time_zone)
         more, of_day = np.divmod(of_day, _MICROS_PER_DAY)
         days = days + more
-    dates = _written(_array(days.astype(np.int32), pa.date32()))
-    times = _written(_array(of_day * 1000, pa.time64("ns")))
+    dates = _written(pa.array(days.astype(np.int32)).view(pa.date32()))
+    times = _written(pa.array(of_day * 1000).view(pa.time64("ns")))
     texts = pc.binary_join_element_wise(dates, times, pa.scalar(b" ", dates.type))
     return pc.if_else(column.is_valid(), texts, None).cast(pa.string())
-
-
-def _array(values: npt.NDArray[Any], kind: Any) -> Any:
-    return pa.array(values).view(kind)
 
 
 def _written(column: Any) -> Any:
@@ -370,7 +339,6 @@ def _written(column: Any) -> Any:
     return pc.if_else(column.is_valid(), texts, None) if column.null_count else texts
 
 
-_NO_ZONE = "UTC"
 _MAY_BE_DAMAGED = (nodes.VARIANT, nodes.TIME)
 
 
@@ -411,7 +379,7 @@ def _known(time_zone: str | None) -> str | None:
         if time_zone is not None:
             zone_table(time_zone)
     except FormatError:
-        return _NO_ZONE
+        return "UTC"
     return time_zone
 
 
@@ -499,7 +467,7 @@ class RowsEncoder:
             is_deleted = arrow_batch.column(plan.null_when).fill_null(False)
             value = pc.if_else(is_deleted, None, value)
         columns = {VALUE: value}
-        if plan.key is not None:
+        if KEY in self._parts:
             columns[KEY] = self._parts[KEY].make(arrow_batch, faults)
         columns.update({part: arrow_batch.column(n) for part, n in plan.kept})
         if plan.headers:
@@ -509,10 +477,8 @@ class RowsEncoder:
         if len(bad) and self._returns_faulty_rows:
             texts = rows_as_json(rows_of(arrow_batch, bad), self._zone)
             columns[VALUE] = _with_values(columns[VALUE], bad, texts)
-        rows: ArrowBatch = pa.record_batch(
-            [columns[name] for name in self._names], names=self._names
-        )
-        return EncodedBatch(rows, faults)
+        arrays = [columns[name] for name in self._names]
+        return EncodedBatch(pa.record_batch(arrays, names=self._names), faults)
 
     def _prepare(self, schema: Any) -> None:
         """Build the encoders, again only if the schema changes, which Spark never does."""
@@ -521,9 +487,12 @@ class RowsEncoder:
         found = (zone for zone in map(_zone_of, schema.types) if zone)
         zone = next(found, self._plan.session_zone)
         is_ansi = self._plan.is_ansi
-        self._parts = {VALUE: _Part(VALUE, self._plan.value, schema, zone, is_ansi)}
-        if self._plan.key is not None:
-            self._parts[KEY] = _Part(KEY, self._plan.key, schema, zone, is_ansi)
+        parts = {VALUE: self._plan.value, KEY: self._plan.key}
+        self._parts = {
+            name: _Part(name, part, schema, zone, is_ansi)
+            for name, part in parts.items()
+            if part is not None
+        }
         self._schema, self._zone = schema, zone
 
 
@@ -542,12 +511,10 @@ class _Part:
         self._is_ansi = is_ansi
         self._encoder: RowEncoder | None = None
         if plan.plan is not None:
-            format_plan = plan.plan
+            options = plan.plan.json_options
             if plan.takes_session_zone:
-                format_plan = replace(
-                    format_plan, json_options=replace(format_plan.json_options, time_zone=zone)
-                )
-            self._encoder = RowEncoder(format_plan, schema)
+                options = replace(options, time_zone=zone)
+            self._encoder = RowEncoder(replace(plan.plan, json_options=options), schema)
 
     def make(self, arrow_batch: ArrowBatch, faults: RowFaults) -> Any:
         """Return a column with bytes or a text per row."""
@@ -560,10 +527,9 @@ class _Part:
             name = arrow_batch.schema.field(plan.column).name
             column = text_of(column, name, self._zone or "UTC", self._is_ansi)
         if plan.prefix:
+            prefix, nothing = (pa.scalar(b, pa.large_binary()) for b in (plan.prefix, b""))
             column = column.cast(pa.large_binary())
-            column = pc.binary_join_element_wise(
-                pa.scalar(plan.prefix, pa.large_binary()), column, pa.scalar(b"", pa.large_binary())
-            )
+            column = pc.binary_join_element_wise(prefix, column, nothing)
         return column
 
     def _encoded(self, encoder: RowEncoder, arrow_batch: ArrowBatch, faults: RowFaults) -> Any:
@@ -575,13 +541,9 @@ class _Part:
                 if codes is not None:
                     codes = np.where(is_null(struct), 0, codes)
         if codes is not None:
-            faults.add(
-                codes != 0,
-                NOT_ENCODABLE,
-                lambda row: (
-                    f"its {self._name} cannot be written: {encoder.fault_text(int(codes[row]))}"
-                ),
-            )
+            text = encoder.fault_text
+            begin = f"its {self._name} cannot be written: "
+            faults.add(codes != 0, NOT_ENCODABLE, lambda row: begin + text(int(codes[row])))
         return values
 
 

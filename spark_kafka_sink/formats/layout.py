@@ -20,13 +20,6 @@ import pyarrow.compute as pc
 from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.formats.times import Steps, json_quoted
 from spark_kafka_sink.record.compiled import nodes
-from spark_kafka_sink.record.compiled.nodes import (
-    UNIT_DAY,
-    UNIT_HOUR,
-    UNIT_MINUTE,
-    UNIT_SECOND,
-    UNITS,
-)
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -300,7 +293,12 @@ def _address(buffer: Any) -> int:
     return 0 if buffer is None else buffer.address
 
 
-_UNITS = {"day": UNIT_DAY, "hour": UNIT_HOUR, "minute": UNIT_MINUTE, "second": UNIT_SECOND}
+_UNITS = {
+    "day": nodes.UNIT_DAY,
+    "hour": nodes.UNIT_HOUR,
+    "minute": nodes.UNIT_MINUTE,
+    "second": nodes.UNIT_SECOND,
+}
 _INTERVAL = re.compile(r'^"?interval (day|hour|minute|second)(?: to (day|hour|minute|second))?"?$')
 # Dates and times as map keys are written as Spark's internal numbers, such as days.
 _AS_KEYS = {
@@ -393,6 +391,6 @@ def _units(spark_type: Any) -> int:
     """Return the units of an interval; all units if Spark's type is unknown."""
     found = _INTERVAL.match(spark_type) if isinstance(spark_type, str) else None
     if found is None:
-        return UNIT_DAY * UNITS + UNIT_SECOND
+        return nodes.UNIT_DAY * nodes.UNITS + nodes.UNIT_SECOND
     first, last = found.groups()
-    return _UNITS[first] * UNITS + _UNITS[last or first]
+    return _UNITS[first] * nodes.UNITS + _UNITS[last or first]

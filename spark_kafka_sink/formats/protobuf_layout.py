@@ -24,20 +24,13 @@ from spark_kafka_sink.formats.plan import (
     ProtobufSchema,
 )
 from spark_kafka_sink.record.compiled import nodes
-from spark_kafka_sink.record.compiled.nodes import (
-    NOT_NEGATIVE,
-    OF_DURATIONS,
-    OF_TIMESTAMPS,
-    SIGNED_32,
-    UNSIGNED_32,
-)
 
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _INTEGERS = (nodes.INT8, nodes.INT16, nodes.INT32, nodes.INT64)
 _SMALL = _INTEGERS[:3]
 _TIMES = {
-    (nodes.TIMESTAMP, "google.protobuf.Timestamp"): (nodes.SECONDS, OF_TIMESTAMPS),
-    (nodes.INTERVAL, "google.protobuf.Duration"): (nodes.SIGNED_SECONDS, OF_DURATIONS),
+    (nodes.TIMESTAMP, "google.protobuf.Timestamp"): (nodes.SECONDS, nodes.OF_TIMESTAMPS),
+    (nodes.INTERVAL, "google.protobuf.Duration"): (nodes.SIGNED_SECONDS, nodes.OF_DURATIONS),
 }
 _WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 _WRAPPERS = {f"google.protobuf.{name}Value": name.lower() for name in _WRAPPED}
@@ -266,9 +259,9 @@ def _scalar(name: str, arrow_type: Any, node: Node) -> tuple[Node, int] | None:
         return None
     limit = 0
     if kind == nodes.INT64 and not found.is_wide:
-        limit = SIGNED_32 if found.is_signed else UNSIGNED_32
+        limit = nodes.SIGNED_32 if found.is_signed else nodes.UNSIGNED_32
     elif kind in _SMALL and found.is_wide and not found.is_signed:
-        limit = NOT_NEGATIVE
+        limit = nodes.NOT_NEGATIVE
     if limit:
         return value._replace(parameter=limit, rules=nodes.CHECKS_RANGE), found.wire
     if not found.is_wide and not found.is_signed:

@@ -54,8 +54,8 @@ MUTANTS = (
     ),
     Mutant(
         "formats/encoder.py",
-        "        if plan.prefix:\n            column",
-        "        if False:\n            column",
+        "        if plan.prefix:\n            prefix",
+        "        if False:\n            prefix",
         _WRITTEN_ROWS,
     ),
     Mutant("formats/encoder.py", "check_metadata=True", "check_metadata=False", _GUARDS),
