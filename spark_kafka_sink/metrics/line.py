@@ -244,11 +244,6 @@ class TaskMetrics(NamedTuple):
             return self.records
         return self.metrics.task_ms if name == "task_ms" else self.metrics.compressed_bytes
 
-    def as_slow_task(self) -> dict[str, Any]:
-        """Return the fields of ``SLOW_TASK``."""
-        known = {**self.metrics.report(), **self._asdict()}
-        return {field.name: known[field.name] for field in SLOW_TASK}
-
 
 class BatchMetrics(NamedTuple):
     """Counters of all tasks of a batch."""
@@ -364,4 +359,5 @@ def _extremes(counts: Mapping[Any, int | float]) -> tuple[tuple[str, Any], tuple
 def _slowest(tasks: Iterable[TaskMetrics]) -> list[dict[str, Any]] | None:
     with_rows = (task for task in tasks if task.started_at_ms)
     slowest = nlargest(MOST_SLOW_TASKS, with_rows, key=lambda task: task.metrics.task_ns)
-    return [task.as_slow_task() for task in slowest] or None
+    known = ({**task.metrics.report(), **task._asdict()} for task in slowest)
+    return [{field.name: one[field.name] for field in SLOW_TASK} for one in known] or None

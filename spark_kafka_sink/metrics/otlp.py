@@ -155,13 +155,8 @@ _DOUBLINGS = range(18)
 _Number = Union[int, float]
 
 
-class _MetricDescription(NamedTuple):
-    """Properties that all points of one metric share."""
-
-    name: str
-    doc: str
-    unit: str
-    is_total: bool
+_Description = tuple[str, str, str, bool]
+"""Name, doc and unit of a metric, and whether its values add up."""
 
 
 def metrics_of(
@@ -175,7 +170,7 @@ def metrics_of(
     """
     interval = intervals_of(line)["batch"]
     client = labels_of(line)
-    points: dict[_MetricDescription, list[export.NumberDataPoint]] = {}
+    points: dict[_Description, list[export.NumberDataPoint]] = {}
     for described, labels, value in _numbers(line):
         attributes = {**client, **labels}
         point = export.NumberDataPoint(attributes, interval.started_ns, interval.ended_ns, value)
@@ -197,16 +192,16 @@ def telemetry_name(group: str, name: str) -> str:
     return f"{_KAFKA}.{group}.{name}".replace("-", ".").replace(".metrics.", ".", 1)
 
 
-def _numbers(line: Values) -> Iterator[tuple[_MetricDescription, Mapping[str, str], _Number]]:
+def _numbers(line: Values) -> Iterator[tuple[_Description, Mapping[str, str], _Number]]:
     for one in measurements(line):
         name, is_total = telemetry_name(one.group, one.metric.name), one.metric.is_total
-        described = _MetricDescription(name, one.doc, "", is_total)
+        described = (name, one.doc, "", is_total)
         yield described, one.labels, round(one.value) if is_total else float(one.value)
     for own in OWN_METRICS:
         name = own.name.removesuffix("_total")
         unit = "s" if name.endswith(_SECONDS) else ""
         name = _OWN_DOMAIN + name.removesuffix(_SECONDS).removeprefix(_OWN_PREFIX)
-        described = _MetricDescription(name, own.doc, unit, own.is_total)
+        described = (name, own.doc, unit, own.is_total)
         for labels, value in own.values(line):
             yield described, labels, float(value) if unit or not own.is_total else round(value)
 
@@ -265,13 +260,8 @@ class Trace(NamedTuple):
     exemplar: Exemplar | None
 
 
-def trace_of(line: Values, resource: Resource, scope: InstrumentationScope) -> Trace:
-    """Return spans of all intervals that the line has times for."""
-    return _Spans(line, resource, scope).trace()
-
-
-class _Spans:
-    """Builds one trace."""
+class _TraceBuilder:
+    """Builds the spans of all intervals that the line has times for."""
 
     def __init__(self, line: Values, resource: Resource, scope: InstrumentationScope) -> None:
         self._line = line
@@ -420,7 +410,7 @@ class OtlpExporter:
         resource = resource_of(line, self._output.service_name)
         exemplar = None
         if OTLP_TRACES in self._signals:
-            trace = trace_of(line, resource, self._scope)
+            trace = _TraceBuilder(line, resource, self._scope).trace()
             exemplar = trace.exemplar
             self._signals[OTLP_TRACES].send(trace.spans, lost)
         if OTLP_METRICS in self._signals:

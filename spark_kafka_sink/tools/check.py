@@ -167,7 +167,11 @@ def _run_check(arguments: argparse.Namespace) -> int:
     for finding in itertools.chain(findings, _spark_settings(arguments.properties_file)):
         found.append(finding)
         if not arguments.json:
-            _print_finding(finding)
+            subject, text = printable(finding.subject), printable(finding.text)
+            mark = _MARKS[finding.outcome.value]
+            print(f"{mark} {subject.ljust(_SUBJECT_WIDTH)} {text}", flush=True)
+            if finding.cure:
+                print(f"  {'':{_SUBJECT_WIDTH}} → {printable(finding.cure)}", flush=True)
     is_failed = any(finding.outcome is Outcome.FAILED for finding in found)
     if arguments.json:
         documents = [{**one._asdict(), "outcome": one.outcome.value} for one in found]
@@ -187,14 +191,6 @@ def _spark_settings(properties_file: str | None) -> Iterator[Finding]:
     if values.get(UNIX_SOCKETS) is None:
         text = f"{UNIX_SOCKETS} is not set: with Spark 4.1 and later each task may take 40 ms less"
         yield warned("Spark's workers", text, "set it to true: pykafka-sink docs tuning")
-
-
-def _print_finding(finding: Finding) -> None:
-    mark = _MARKS[finding.outcome.value]
-    subject, text = printable(finding.subject), printable(finding.text)
-    print(f"{mark} {subject.ljust(_SUBJECT_WIDTH)} {text}", flush=True)
-    if finding.cure:
-        print(f"  {'':{_SUBJECT_WIDTH}} → {printable(finding.cure)}", flush=True)
 
 
 def _run_quota(arguments: argparse.Namespace) -> int:

@@ -101,12 +101,7 @@ class Screen:
     def __init__(self, path: str, query: str | None) -> None:
         self._path = path
         self._lines = LineTail(path, from_end=False)
-        self._aggregate = LineAggregate(query)
-
-    @property
-    def has_lines(self) -> bool:
-        """True if a wanted line was drawn."""
-        return self._aggregate.lines > 0
+        self.aggregate = LineAggregate(query)
 
     def render(self, width: int = 160, height: int = 0, hint: str = "") -> Group:
         """Return the current screen.
@@ -116,18 +111,18 @@ class Screen:
         """
         data = self._lines.read_texts()
         if data:
-            self._aggregate.add(data.splitlines())
+            self.aggregate.add(data.splitlines())
         most = max(min(height - _LINES_OF_THE_REST, _SHOWN), _LEAST_SHOWN) if height else _SHOWN
-        latest = [_printable(line) for line in self._aggregate.latest()[:_SHOWN]]
+        latest = [_printable(line) for line in self.aggregate.latest()[:_SHOWN]]
         end = (hint and f" ({hint})", "dim")
         if not latest:
             return Group(Text.assemble(f"no line of metrics in {self._path} yet", end))
         total = _together(latest)
-        lines = self._aggregate.lines
+        lines = self.aggregate.lines
         head = f"{count(lines)} batch{'es' * (lines != 1)}, the last at "
         head += f"{moment(latest[0]['time_ms'])} UTC"
-        if self._aggregate.left_out:
-            head += f"; {left_out(self._aggregate.left_out)}"
+        if self.aggregate.left_out:
+            head += f"; {left_out(self.aggregate.left_out)}"
         return Group(
             Text.assemble((head, "bold"), end),
             _batches(latest[:most], width),
@@ -148,7 +143,7 @@ def follow(path: str, query: str | None, once: bool) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     if once:
         shown = screen.render(console.width)
-        if not screen.has_lines:
+        if not screen.aggregate.lines:
             raise ConfigError(no_line_message(path, query), code="METRICS-008")
         console.print(shown)
         return
@@ -220,17 +215,9 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _records(line: dict[str, Any]) -> str:
-    return count(line.get("records_acknowledged") or 0)
-
-
 def _rate(line: dict[str, Any]) -> str:
     ms = batch_duration_ms(line)
     return count(1000 * (line.get("records_acknowledged") or 0) / ms) if ms else "–"
-
-
-def _sent(line: dict[str, Any]) -> str:
-    return size(float((line.get("metrics") or {}).get("compressed_bytes") or 0))
 
 
 def _p99(line: dict[str, Any]) -> str:
@@ -241,9 +228,11 @@ def _p99(line: dict[str, Any]) -> str:
 _COLUMNS = (
     _Column("batch", lambda line: str(line.get("batch_id", "job"))),
     _Column("took", lambda line: duration(batch_duration_ms(line))),
-    _Column("records", _records, _WIDE),
+    _Column("records", lambda line: count(line.get("records_acknowledged") or 0), _WIDE),
     _Column("records/s", _rate, _NARROW),
-    _Column("sent", _sent, _WIDE),
+    _Column(
+        "sent", lambda line: size((line.get("metrics") or {}).get("compressed_bytes") or 0), _WIDE
+    ),
     _Column("p99", _p99, _NARROW),
     _Column("most of it", lambda line: largest_part(line)[0], _WIDE, True),
 )

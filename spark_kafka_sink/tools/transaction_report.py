@@ -32,7 +32,9 @@ def overview_lines(found: Sequence[PrefixOverview], log_topic: str, now_ms: int)
     if not found:
         return [f"no prefix has a record in {log_topic}, and nothing is open"]
     header = ["PREFIX", "PHASE", "UNIT", "OPEN", "OWNER"]
-    rows = [[o.prefix, *_phase_and_unit(o), str(len(o.transactions)), _owner(o)] for o in found]
+    rows = [[o.prefix, *_phase_and_unit(o), str(len(o.transactions))] for o in found]
+    for row, overview in zip(rows, found):
+        row.append(_NONE if overview.decision is None else str(overview.decision.owner))
     transactions = [t for overview in found for t in overview.transactions]
     return [*table(header, rows), "", *_transactions(transactions, now_ms)]
 
@@ -45,10 +47,6 @@ def _phase_and_unit(overview: PrefixOverview) -> list[str]:
         return ["CLAIMED", _NONE]
     mark = " (to be confirmed)" if decision.needs_confirmation else ""
     return [decision.phase.value + mark, str(decision.unit)]
-
-
-def _owner(overview: PrefixOverview) -> str:
-    return _NONE if overview.decision is None else str(overview.decision.owner)
 
 
 def _transactions(transactions: Sequence[TransactionDetails], now_ms: int) -> list[str]:
