@@ -215,8 +215,8 @@ def parse_formats(sink: Mapping[str, Any], option_names: Iterable[str]) -> Forma
     if not _NAMES & set_names:
         return None
     return FormatOptions(
-        _value(sink),
-        _key(sink),
+        _part(sink, VALUE),
+        _part(sink, KEY),
         {part: sink[f"{part}_column"] for part in OTHER_PARTS},
         sink["value_null_when"],
         sink["avro_record_name"],
@@ -225,34 +225,32 @@ def parse_formats(sink: Mapping[str, Any], option_names: Iterable[str]) -> Forma
     )
 
 
-def _value(sink: Mapping[str, Any]) -> PartOptions:
-    value = _part(sink, VALUE, sink["value_format"])
-    if value.format in (RAW, STRING) and len(value.columns) > 1:
-        raise ConfigError(
-            f"value.columns names {len(value.columns)} columns, of which value.format="
-            f"{value.format} cannot make a value: set value.format to json, avro or protobuf",
-            code="FORMAT-001",
-        )
-    return value
-
-
-def _key(sink: Mapping[str, Any]) -> PartOptions:
-    key_format = sink["key_format"]
-    columns = sink["key_columns"]
-    key = _part(sink, KEY, key_format or (STRING if columns else RAW))
-    if key.format in (RAW, STRING) and len(columns) > 1:
-        condition = "without key.format" if key_format is None else f"with key.format={key_format}"
-        raise ConfigError(
-            f"key.columns names {len(columns)} columns, which is no key {condition}: set "
-            "key.format to json, avro or protobuf",
-            code="FORMAT-001",
-        )
-    return key
-
-
-def _part(sink: Mapping[str, Any], part: str, format_name: str) -> PartOptions:
+def _part(sink: Mapping[str, Any], part: str) -> PartOptions:
     column, columns = sink[f"{part}_column"], tuple(sink[f"{part}_columns"])
-    if column and columns:
+    format_name = sink[f"{part}_format"] or (STRING if columns else RAW)
+    _check_columns(sink, part, format_name)
+    schemas = [sink[f"{part}_{name}_schema"] for name in (AVRO, JSON)]
+    avro_schema, json_schema = (None if text is None else UserSchema(text) for text in schemas)
+    names = ("ignorenullfields", "timestampformat", "timestampntzformat", "dateformat", "timezone")
+    return PartOptions(
+        part=part,
+        format=format_name,
+        column=column,
+        columns=columns,
+        json=ToJsonOptions(*(sink[f"{part}_json_{name}"] for name in names)),
+        has_id=sink[f"{part}_schema_id_prefix"],
+        id_location=sink[f"{part}_schema_id_location"],
+        avro_schema=avro_schema,
+        descriptor_file=sink[f"{part}_protobuf_descriptor_file"],
+        message=sink[f"{part}_protobuf_message"],
+        json_schema=json_schema,
+    )
+
+
+def _check_columns(sink: Mapping[str, Any], part: str, format_name: str) -> None:
+    """Raise ConfigError for columns that contradict the part's other options."""
+    columns, file = sink[f"{part}_columns"], sink[f"{part}_protobuf_descriptor_file"]
+    if sink[f"{part}_column"] and columns:
         raise ConfigError(
             f"{part}.column names a column that is the {part}, and {part}.columns those that it is "
             "made of: leave one of them out",
@@ -262,46 +260,23 @@ def _part(sink: Mapping[str, Any], part: str, format_name: str) -> PartOptions:
         raise ConfigError(
             f"{part}.columns names a column twice: {', '.join(columns)}", code="FORMAT-002"
         )
-    descriptors, message = _message(sink, part, format_name)
-    return PartOptions(
-        part=part,
-        format=format_name,
-        column=column,
-        columns=columns,
-        json=_json_text(sink, part),
-        has_id=sink[f"{part}_schema_id_prefix"],
-        id_location=sink[f"{part}_schema_id_location"],
-        avro_schema=_user_schema(sink[f"{part}_avro_schema"]),
-        descriptor_file=descriptors,
-        message=message,
-        json_schema=_user_schema(sink[f"{part}_json_schema"]),
-    )
-
-
-def _json_text(sink: Mapping[str, Any], part: str) -> ToJsonOptions:
-    return ToJsonOptions(
-        sink[f"{part}_json_ignorenullfields"],
-        sink[f"{part}_json_timestampformat"],
-        sink[f"{part}_json_timestampntzformat"],
-        sink[f"{part}_json_dateformat"],
-        sink[f"{part}_json_timezone"],
-    )
-
-
-def _user_schema(text: str | None) -> UserSchema | None:
-    return None if text is None else UserSchema(text)
-
-
-def _message(sink: Mapping[str, Any], part: str, format_name: str) -> tuple[str | None, str | None]:
-    """Return the file with descriptors and the name of the message."""
-    file, message = sink[f"{part}_protobuf_descriptor_file"], sink[f"{part}_protobuf_message"]
-    if format_name == PROTOBUF and file is not None and message is None:
+    if format_name == PROTOBUF and file is not None and sink[f"{part}_protobuf_message"] is None:
         raise ConfigError(
             f"{part}.protobuf.descriptor.file needs {part}.protobuf.message, the full name of the "
             "message to write",
             code="OPTION-008",
         )
-    return file, message
+    if format_name in (RAW, STRING) and len(columns) > 1:
+        problem = f", of which value.format={format_name} cannot make a value"
+        if part == KEY:
+            is_set = sink["key_format"] is not None
+            condition = f"with key.format={format_name}" if is_set else "without key.format"
+            problem = f", which is no key {condition}"
+        raise ConfigError(
+            f"{part}.columns names {len(columns)} columns{problem}: set {part}.format to json, "
+            "avro or protobuf",
+            code="FORMAT-001",
+        )
 
 
 def unused_format_options(formats: FormatOptions) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import ConfigError
@@ -178,11 +178,9 @@ class SecurityConfig:
     sasl: SaslConfig | None = None
 
 
+_Config = TypeVar("_Config")
 TLS_PROTOCOLS = (SSL, SASL_SSL)
 SASL_PROTOCOLS = (SASL_PLAINTEXT, SASL_SSL)
-_PEM = "PEM"
-_STORES = {"truststore": "trust store", "keystore": "key store"}
-
 
 BEFORE_ADDRESS = re.compile(r"(?P<name>[0-9A-Za-z%._-]*)://")
 """A protocol before an address of kafka.bootstrap.servers; Java ignores it, too."""
@@ -222,19 +220,14 @@ def parse_ssl(parsed: Mapping[str, Any]) -> SslConfig:
 
 
 def _trust_store(parsed: Mapping[str, Any]) -> StoreConfig:
-    certificates: Secret | None = parsed["ssl_truststore_certificates"]
+    certificates = parsed["ssl_truststore_certificates"]
     _check_store(parsed, "truststore", "certificates" if certificates is not None else None)
-    return StoreConfig(
-        location=parsed["ssl_truststore_location"],
-        password=parsed["ssl_truststore_password"],
-        type=parsed["ssl_truststore_type"],
-        certificates=None if certificates is None else certificates.reveal(),
-    )
+    text = None if certificates is None else certificates.reveal()
+    return _from_keys(StoreConfig, parsed, "ssl_truststore_", certificates=text)
 
 
 def _key_store(parsed: Mapping[str, Any]) -> StoreConfig:
-    chain: Secret | None = parsed["ssl_keystore_certificate_chain"]
-    key: Secret | None = parsed["ssl_keystore_key"]
+    chain, key = parsed["ssl_keystore_certificate_chain"], parsed["ssl_keystore_key"]
     if (chain is None) != (key is None):
         raise ConfigError(
             "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain belong together: "
@@ -242,25 +235,17 @@ def _key_store(parsed: Mapping[str, Any]) -> StoreConfig:
             code="OPTION-008",
         )
     _check_store(parsed, "keystore", "key" if key is not None else None)
-    location, password = parsed["ssl_keystore_location"], parsed["ssl_keystore_password"]
-    if (
-        location is not None
-        and password is None
-        and parsed["ssl_keystore_type"] in ("JKS", "PKCS12")
-    ):
+    text, key_password = None if chain is None else chain.reveal(), parsed["ssl_key_password"]
+    store = _from_keys(
+        StoreConfig, parsed, "ssl_keystore_", certificates=text, key_password=key_password
+    )
+    if store.location is not None and store.password is None and store.type in ("JKS", "PKCS12"):
         raise ConfigError(
-            f"kafka.ssl.keystore.location with kafka.ssl.keystore.type="
-            f"{parsed['ssl_keystore_type']} needs kafka.ssl.keystore.password",
+            f"kafka.ssl.keystore.location with kafka.ssl.keystore.type={store.type} needs "
+            "kafka.ssl.keystore.password",
             code="OPTION-008",
         )
-    return StoreConfig(
-        location=location,
-        password=password,
-        type=parsed["ssl_keystore_type"],
-        certificates=None if chain is None else chain.reveal(),
-        key=key,
-        key_password=parsed["ssl_key_password"],
-    )
+    return store
 
 
 def _check_store(parsed: Mapping[str, Any], store: str, text_key: str | None) -> None:
@@ -268,11 +253,11 @@ def _check_store(parsed: Mapping[str, Any], store: str, text_key: str | None) ->
 
     text_key: last part of the option that holds PEM text, or None if it is not set
     """
-    prefix, name = f"kafka.ssl.{store}.", _STORES[store]
+    prefix, name = f"kafka.ssl.{store}.", store.replace("store", " store")
     has_location = parsed[f"ssl_{store}_location"] is not None
     has_password = parsed[f"ssl_{store}_password"] is not None
     store_type = parsed[f"ssl_{store}_type"]
-    if text_key is not None and store_type not in (None, _PEM):
+    if text_key is not None and store_type not in (None, "PEM"):
         raise ConfigError(
             f"{prefix}{text_key} holds PEM text, but {prefix}type is {store_type}", code="TLS-004"
         )
@@ -281,7 +266,7 @@ def _check_store(parsed: Mapping[str, Any], store: str, text_key: str | None) ->
             f"Both {prefix}location and {prefix}{text_key} are given: leave one of them out",
             code="OPTION-009",
         )
-    if has_password and (text_key is not None or store_type == _PEM):
+    if has_password and (text_key is not None or store_type == "PEM"):
         advice = (
             ". The password of the key is kafka.ssl.key.password" if store == "keystore" else ""
         )
@@ -306,35 +291,35 @@ def _sasl(parsed: Mapping[str, Any], has_mechanism: bool) -> SaslConfig:
     shown_mechanism = mechanism if has_mechanism else f"{mechanism}, which is the default"
     _check_handlers(mechanism, shown_mechanism, parsed)
     _check_password(mechanism, shown_mechanism, parsed)
-    return SaslConfig(
+    oauth = "sasl_oauthbearer_"
+    return _from_keys(
+        SaslConfig,
+        parsed,
+        "sasl_",
         mechanism=mechanism,
-        jaas_config=parsed["sasl_jaas_config"],
-        username=parsed["sasl_username"],
-        password=parsed["sasl_password"],
-        login=LoginConfig(**_fields(LoginConfig, parsed, "sasl_login_")),
+        login=_from_keys(LoginConfig, parsed, "sasl_login_"),
         kerberos=KerberosConfig(
             parsed["sasl_kerberos_service_name"], parsed["sasl_kerberos_min_time_before_relogin"]
         ),
-        oauth=OAuthConfig(
-            token_endpoint_url=parsed["sasl_oauthbearer_token_endpoint_url"],
-            client_id=parsed["sasl_oauthbearer_client_credentials_client_id"],
-            client_secret=parsed["sasl_oauthbearer_client_credentials_client_secret"],
-            scope=parsed["sasl_oauthbearer_scope"],
-            header_urlencode=parsed["sasl_oauthbearer_header_urlencode"],
-            retriever=parsed["sasl_oauthbearer_jwt_retriever_class"],
-            scope_claim_name=parsed["sasl_oauthbearer_scope_claim_name"],
-            sub_claim_name=parsed["sasl_oauthbearer_sub_claim_name"],
-            assertion=AssertionConfig(
-                **_fields(AssertionConfig, parsed, "sasl_oauthbearer_assertion_")
-            ),
-            token_provider=parsed["sasl_oauthbearer_token_provider"],
+        oauth=_from_keys(
+            OAuthConfig,
+            parsed,
+            oauth,
+            client_id=parsed[f"{oauth}client_credentials_client_id"],
+            client_secret=parsed[f"{oauth}client_credentials_client_secret"],
+            retriever=parsed[f"{oauth}jwt_retriever_class"],
+            assertion=_from_keys(AssertionConfig, parsed, f"{oauth}assertion_"),
         ),
     )
 
 
-def _fields(config_class: type[Any], parsed: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the values of a dataclass whose fields have the keys' names without the prefix."""
-    return {field.name: parsed[prefix + field.name] for field in fields(config_class)}
+def _from_keys(
+    config_class: type[_Config], parsed: Mapping[str, Any], prefix: str, **others: Any
+) -> _Config:
+    """Return a dataclass: ``others``, and fields whose key has their name after ``prefix``."""
+    names = {field.name for field in fields(config_class)} - others.keys()  # type: ignore[arg-type]
+    found = {name: parsed[prefix + name] for name in names if prefix + name in parsed}
+    return config_class(**found, **others)
 
 
 def _check_handlers(mechanism: str, shown_mechanism: str, parsed: Mapping[str, Any]) -> None:
@@ -413,25 +398,26 @@ _URLS = frozenset(
 _SECRET_IN_URL = re.compile(
     r"(?i)://\S*@|[?&][^=&\s]*(key|token|secret|pass|auth|sig|credential)[^=&\s]*="
 )
-_JAAS = "sasl.jaas.config"
 # Options of login modules whose values are secrets; Kerberos' options name files.
 _SECRET_IN_JAAS = re.compile(r"""(?i)(password|secret|passphrase)\s*=\s*["']?([^"'\s;]*)""")
 
 
 def clear_secrets(options: Mapping[str, str]) -> list[str]:
     """Return the names, in lower case, of options that hold a secret and no reference."""
-    found = []
-    for name, value in options.items():
-        lowered = name.lower()
-        key = lowered.removeprefix(KAFKA_PREFIX)
-        is_secret = (
-            lowered in _OWN_SECRETS
-            or (lowered in _URLS and _SECRET_IN_URL.search(value) is not None)
-            or (key in SECRET_KEYS and key != lowered)
-        )
-        if is_secret and _is_clear(key, value):
-            found.append(lowered)
-    return sorted(found)
+    lowered = {name.lower(): value for name, value in options.items()}
+    return sorted(name for name, value in lowered.items() if _is_clear_secret(name, value))
+
+
+def _is_clear_secret(name: str, value: str) -> bool:
+    key = name.removeprefix(KAFKA_PREFIX)
+    if name == f"{KAFKA_PREFIX}sasl.jaas.config":
+        return any(match[2] for match in _SECRET_IN_JAAS.finditer(REFERENCE.sub("", value)))
+    is_secret = (
+        name in _OWN_SECRETS
+        or (name in _URLS and _SECRET_IN_URL.search(value) is not None)
+        or (key in SECRET_KEYS and key != name)
+    )
+    return is_secret and bool(value.strip()) and not has_reference(value)
 
 
 def secrets_shown_by_spark(
@@ -441,23 +427,18 @@ def secrets_shown_by_spark(
 
     regex: ``spark.redaction.regex``; prefix: text before the names where Spark shows them
     """
-    redaction = _compiled(regex)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # syntax that later Pythons may change
+            redaction = re.compile(regex)
+    except re.error:  # a syntax of Java's that Python does not know
+        redaction = re.compile(DEFAULT_REGEX)
     values = {name.lower(): value for name, value in options.items()}
     return [
         name
         for name in clear_secrets(options)
         if not (redaction.search(prefix + name) or redaction.search(values[name]))
     ]
-
-
-def _compiled(regex: str) -> re.Pattern[str]:
-    """Compile Java's regular expression; the default if Python cannot parse it."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # syntax that later Pythons may change
-            return re.compile(regex)
-    except re.error:
-        return re.compile(DEFAULT_REGEX)
 
 
 def warning_about_shown_secrets(names: list[str], regex: str = DEFAULT_REGEX) -> str:
@@ -469,12 +450,6 @@ def warning_about_shown_secrets(names: list[str], regex: str = DEFAULT_REGEX) ->
         f"start Spark with {REGEX_OPTION}={SUGGESTED_REGEX}"
     )
     return coded(warning, "AUTH-001")
-
-
-def _is_clear(key: str, value: str) -> bool:
-    if key == _JAAS:
-        return any(match[2] for match in _SECRET_IN_JAAS.finditer(REFERENCE.sub("", value)))
-    return bool(value.strip()) and not has_reference(value)
 
 
 _LOGIN_MODULES = {

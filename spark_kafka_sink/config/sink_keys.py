@@ -94,7 +94,6 @@ CONNECT_KEYS_WITHOUT_EFFECT = {
 
 
 TOLERATES = "errors.tolerance=all"
-_TOPIC_NAME = "errors.deadletterqueue.topic.name"
 
 
 class TopicLimits(NamedTuple):
@@ -134,19 +133,18 @@ def parse_dead_letters(sink: Mapping[str, Any]) -> DeadLetterConfig | None:
     """Build the options from the parsed table; None without a tolerance. Raises ConfigError."""
     if sink["errors_tolerance"] != TOLERATE_ALL:
         return None
+    option = "errors.deadletterqueue.topic.name"
     topic = sink["errors_deadletterqueue_topic_name"]
     if topic is None:
         raise ConfigError(
-            f"{TOLERATES} needs option '{_TOPIC_NAME}': rows that cannot be written would vanish",
+            f"{TOLERATES} needs option '{option}': rows that cannot be written would vanish",
             code="DEADLETTER-001",
         )
     if topic == sink["topic"]:
         raise ConfigError(
-            f"'{_TOPIC_NAME}' is '{topic}', the topic of all rows: dead letters need one of their "
-            "own",
+            f"'{option}' is '{topic}', the topic of all rows: dead letters need one of their own",
             code="DEADLETTER-002",
         )
-    replicas = sink["errors_deadletterqueue_topic_replication_factor"]
     return DeadLetterConfig(
         topic,
         sink["errors_deadletterqueue_context_headers_enable"],
@@ -155,8 +153,8 @@ def parse_dead_letters(sink: Mapping[str, Any]) -> DeadLetterConfig | None:
         sink["errors_log_enable"],
         TopicCreation(
             sink["topic_creation_partitions"],
-            replicas,
-            enabling_option=_TOPIC_NAME,
+            sink["errors_deadletterqueue_topic_replication_factor"],
+            enabling_option=option,
             replicas_option="errors.deadletterqueue.topic.replication.factor",
         ),
     )

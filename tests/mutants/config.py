@@ -60,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "config/security_config.py",
-        "(lowered in _URLS and _SECRET_IN_URL",
+        "(name in _URLS and _SECRET_IN_URL",
         "(_SECRET_IN_URL",
         _REDACTION,
     ),

@@ -270,17 +270,17 @@ MUTANTS = (
     ),
     Mutant(
         "config/formats.py",
-        "    if value.format in (RAW, STRING) and len(value.columns) > 1:",
+        "    if format_name in (RAW, STRING) and len(columns) > 1:",
         "    if False:",
         _ROW_PLANNING,
     ),
     Mutant(
         "config/formats.py",
-        "    if key.format in (RAW, STRING) and len(columns) > 1:",
-        "    if False:",
+        "        if part == KEY:",
+        "        if False:",
         _ROW_PLANNING,
     ),
-    Mutant("config/formats.py", "    if column and columns:", "    if False:", _ROW_PLANNING),
+    Mutant("config/formats.py", '_column"] and columns:', '_column"] and False:', _ROW_PLANNING),
     Mutant(
         "config/formats.py",
         "    if len(set(columns)) < len(columns):",
@@ -289,7 +289,7 @@ MUTANTS = (
     ),
     Mutant(
         "config/formats.py",
-        "format_name == PROTOBUF and file is not None and message is None",
+        "format_name == PROTOBUF and file is not None",
         "False",
         _ROW_PLANNING,
     ),
