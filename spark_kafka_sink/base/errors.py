@@ -303,20 +303,12 @@ class BrokerError(KafkaSinkError):
     code = "BROKER-000"
 
     def __init__(
-        self,
-        error: KafkaErrorCode,
-        what: str,
-        detail: str | None = None,
-        advice: str | None = None,
+        self, error: KafkaErrorCode, what: str, detail: str | None = None, advice: str | None = None
     ) -> None:
         self.error = error
-        parts = [f"{what}: {error}"]
-        if detail:
-            parts.append(detail)
         advice = advice_for(error) if advice is None else advice
-        if advice:
-            parts.append(advice)
-        super().__init__(". ".join(parts), code=broker_code(error))
+        parts = [f"{what}: {error}", detail, advice]
+        super().__init__(". ".join(part for part in parts if part), code=broker_code(error))
 
 
 class DeliveryError(KafkaSinkError):

@@ -30,31 +30,23 @@ class KafkaMetric(NamedTuple):
 
     name: Kafka's
     value: of one line; None if the line lacks its fields
-    is_total: values of lines add up
     follows: the fields, in words
+    is_total: values of lines add up
     """
 
     name: str
     value: Formula
-    is_total: bool
     follows: str
-
-
-def _total(name: str, field: Formula, follows: str) -> KafkaMetric:
-    return KafkaMetric(f"{name}-total", field, True, follows)
+    is_total: bool = False
 
 
 def _rated(name: str, field: Formula, follows: str) -> tuple[KafkaMetric, KafkaMetric]:
-    rate = KafkaMetric(f"{name}-rate", _per_second(field), False, f"{follows}, per second")
-    return rate, _total(name, field, follows)
-
-
-def _per_second(field: Formula) -> Formula:
     def rate(values: Values) -> float | None:
         value, elapsed_ms = field(values), values.get("elapsed_ms")
         return None if value is None or not elapsed_ms else 1000 * value / elapsed_ms
 
-    return rate
+    total = KafkaMetric(f"{name}-total", field, follows, True)
+    return KafkaMetric(f"{name}-rate", rate, f"{follows}, per second"), total
 
 
 def _number(name: str) -> Formula:
@@ -70,17 +62,25 @@ def _share(sum_of: Formula, count: Formula) -> Formula:
     return average
 
 
+def _counted(name: str, field: str) -> tuple[KafkaMetric, KafkaMetric]:
+    return _rated(name, _number(field), f"`{field}`")
+
+
+def _of_node(name: str, field: str) -> tuple[KafkaMetric, KafkaMetric]:
+    return _rated(name, _number(field), f"`{field}` of the node")
+
+
+def _of_all_nodes(name: str, field: str) -> tuple[KafkaMetric, KafkaMetric]:
+    return _rated(name, _nodes(field), f"`{field}` of nodes")
+
+
 def _avg(name: str, field: str, count: str) -> KafkaMetric:
     value = _share(_number(field), _number(count))
-    return KafkaMetric(f"{name}-avg", value, False, f"`{field}` / `{count}`")
+    return KafkaMetric(f"{name}-avg", value, f"`{field}` / `{count}`")
 
 
 def _max(name: str, field: str) -> KafkaMetric:
-    return KafkaMetric(f"{name}-max", _number(field), False, f"`{field}`")
-
-
-def _gauge(name: str, field: Formula, follows: str) -> KafkaMetric:
-    return KafkaMetric(name, field, False, follows)
+    return KafkaMetric(f"{name}-max", _number(field), f"`{field}`")
 
 
 def _ns(name: str, field: str) -> KafkaMetric:
@@ -90,23 +90,15 @@ def _ns(name: str, field: str) -> KafkaMetric:
         value = values.get(field)
         return None if value is None else value * _NS_PER_MS
 
-    return _total(f"{name}-time-ns", nanoseconds, f"`{field}`")
+    return KafkaMetric(f"{name}-time-ns-total", nanoseconds, f"`{field}`", True)
 
 
-def _of_nodes(field: str, together: Callable[..., Any] = sum) -> Formula:
+def _nodes(*fields: str, together: Callable[..., Any] = sum) -> Formula:
     def all_nodes(values: Values) -> float | None:
         nodes = values.get("nodes")
-        return together(node[field] for node in nodes.values()) if nodes else None
+        return together(node[name] for node in nodes.values() for name in fields) if nodes else None
 
     return all_nodes
-
-
-def _sum_of_nodes(*fields: str) -> Formula:
-    def total(values: Values) -> float | None:
-        nodes = values.get("nodes")
-        return sum(node[name] for node in nodes.values() for name in fields) if nodes else None
-
-    return total
 
 
 def _per_task(field: str) -> Formula:
@@ -129,9 +121,9 @@ def _seconds(field: str) -> Formula:
 
 
 PRODUCER_METRICS: tuple[KafkaMetric, ...] = (
-    *_rated("record-send", _number("records_sent"), "`records_sent`"),
-    *_rated("record-retry", _number("record_retries"), "`record_retries`"),
-    *_rated("record-error", _number("record_errors"), "`record_errors`"),
+    *_counted("record-send", "records_sent"),
+    *_counted("record-retry", "record_retries"),
+    *_counted("record-error", "record_errors"),
     _max("record-size", "record_size_max"),
     _avg("record-size", "uncompressed_bytes", "records"),
     _max("record-queue-time", "queue_time_max_ms"),
@@ -139,24 +131,24 @@ PRODUCER_METRICS: tuple[KafkaMetric, ...] = (
     _avg("records-per-request", "records_sent", "requests"),
     _max("batch-size", "batch_size_max"),
     _avg("batch-size", "compressed_bytes", "batches"),
-    *_rated("batch-split", _number("batch_splits"), "`batch_splits`"),
+    *_counted("batch-split", "batch_splits"),
     _avg("compression-rate", "compression_rate_sum", "batches"),
     _max("request-latency", "request_latency_max_ms"),
     _avg("request-latency", "request_latency_ms", "responses"),
-    _gauge("requests-in-flight", _number("requests_in_flight_max"), "`requests_in_flight_max`"),
+    KafkaMetric(
+        "requests-in-flight", _number("requests_in_flight_max"), "`requests_in_flight_max`"
+    ),
     _max("produce-throttle-time", "throttle_time_max_ms"),
     _avg("produce-throttle-time", "throttle_time_ms", "responses"),
-    _gauge("metadata-age", _seconds("metadata_age_max_ms"), "`metadata_age_max_ms`, in seconds"),
-    _gauge(
-        "bufferpool-wait-ratio",
-        _share(_number("buffer_wait_ms"), _number("task_ms")),
-        "`buffer_wait_ms` / `task_ms`",
+    KafkaMetric(
+        "metadata-age", _seconds("metadata_age_max_ms"), "`metadata_age_max_ms`, in seconds"
     ),
+    _avg("bufferpool-wait", "buffer_wait_ms", "task_ms")._replace(name="bufferpool-wait-ratio"),
     _ns("bufferpool-wait", "buffer_wait_ms"),
-    _gauge(
+    KafkaMetric(
         "buffer-total-bytes", _per_task("buffer_total_bytes"), "`buffer_total_bytes`, of one task"
     ),
-    _gauge(
+    KafkaMetric(
         "buffer-available-bytes",
         _available,
         "of one task, where most is used: without `buffer_used_max_bytes`",
@@ -165,26 +157,21 @@ PRODUCER_METRICS: tuple[KafkaMetric, ...] = (
     _ns("metadata-wait", "metadata_wait_ms"),
     _ns("txn-init", "transaction_begin_ms"),
     _ns("txn-commit", "commit_ms"),
-    _gauge("connection-count", _number("connections"), "`connections`"),
-    *_rated(
-        "connection-creation", _of_nodes("connections_created"), "`connections_created` of nodes"
-    ),
-    *_rated("connection-close", _of_nodes("connections_closed"), "`connections_closed` of nodes"),
-    *_rated("request", _of_nodes("requests"), "`requests` of nodes"),
-    *_rated("response", _of_nodes("responses"), "`responses` of nodes"),
-    *_rated("outgoing-byte", _of_nodes("outgoing_bytes"), "`outgoing_bytes` of nodes"),
-    *_rated("incoming-byte", _of_nodes("incoming_bytes"), "`incoming_bytes` of nodes"),
-    *_rated(
-        "network-io", _sum_of_nodes("requests", "responses"), "`requests` and `responses` of nodes"
-    ),
+    KafkaMetric("connection-count", _number("connections"), "`connections`"),
+    *_of_all_nodes("connection-creation", "connections_created"),
+    *_of_all_nodes("connection-close", "connections_closed"),
+    *_of_all_nodes("request", "requests"),
+    *_of_all_nodes("response", "responses"),
+    *_of_all_nodes("outgoing-byte", "outgoing_bytes"),
+    *_of_all_nodes("incoming-byte", "incoming_bytes"),
+    *_rated("network-io", _nodes("requests", "responses"), "`requests` and `responses` of nodes"),
     KafkaMetric(
         "request-size-avg",
-        _share(_of_nodes("outgoing_bytes"), _of_nodes("requests")),
-        False,
+        _share(_nodes("outgoing_bytes"), _nodes("requests")),
         "`outgoing_bytes` / `requests` of nodes",
     ),
     KafkaMetric(
-        "request-size-max", _of_nodes("request_max_bytes", max), False, "`request_max_bytes`"
+        "request-size-max", _nodes("request_max_bytes", together=max), "`request_max_bytes`"
     ),
 )
 """Metrics of the MBean ``kafka.producer:type=producer-metrics,client-id=…``."""
@@ -208,7 +195,7 @@ TOPIC_METRICS: tuple[KafkaMetric, ...] = (
         "`compressed_bytes` of the topic, more by the share of records that were sent again",
     ),
     *_rated("record-retry", _number("record_retries"), "`record_retries` of the topic"),
-    _gauge(
+    KafkaMetric(
         "compression-rate",
         _share(_number("compressed_bytes"), _number("uncompressed_bytes")),
         "`compressed_bytes` / `uncompressed_bytes` of the topic",
@@ -217,10 +204,10 @@ TOPIC_METRICS: tuple[KafkaMetric, ...] = (
 """Metrics of the MBean ``kafka.producer:type=producer-topic-metrics,client-id=…,topic=…``."""
 
 NODE_METRICS: tuple[KafkaMetric, ...] = (
-    *_rated("request", _number("requests"), "`requests` of the node"),
-    *_rated("response", _number("responses"), "`responses` of the node"),
-    *_rated("outgoing-byte", _number("outgoing_bytes"), "`outgoing_bytes` of the node"),
-    *_rated("incoming-byte", _number("incoming_bytes"), "`incoming_bytes` of the node"),
+    *_of_node("request", "requests"),
+    *_of_node("response", "responses"),
+    *_of_node("outgoing-byte", "outgoing_bytes"),
+    *_of_node("incoming-byte", "incoming_bytes"),
     _avg("request-size", "outgoing_bytes", "requests"),
     _max("request-size", "request_max_bytes"),
     _avg("request-latency", "request_latency_ms", "produce_responses"),
