@@ -63,16 +63,10 @@ def load(entry_point: str, what: str) -> Any:
         found: Any = importlib.import_module(module_name)
         for part in name.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        why = f"{error}{raised_at(error)}"
-        raise ConfigError(
-            f"{what} '{entry_point}' cannot be loaded: {why}", code="HOOK-003"
-        ) from error
-    except Exception as error:  # the module's own code
-        why = f"{error!r}{raised_at(error)}"
-        raise ConfigError(
-            f"{what} '{entry_point}' cannot be loaded: {why}", code="HOOK-003"
-        ) from error
+    except Exception as error:  # also of the module's own code
+        why = str(error) if isinstance(error, (ImportError, AttributeError)) else repr(error)
+        text = f"{what} '{entry_point}' cannot be loaded: {why}{raised_at(error)}"
+        raise ConfigError(text, code="HOOK-003") from error
     if not callable(found):
         raise ConfigError(f"{what} '{entry_point}' is not callable", code="HOOK-003")
     return found
@@ -189,10 +183,8 @@ def _check_arguments(function: Any, what: str, count: int, which: str = "") -> N
         signature.bind(*[None] * count)
     except TypeError as error:
         given = f"{count} argument{which}" if count else "no argument"
-        raise ConfigError(
-            f"{what} takes {signature}, but the sink passes {given}: {error}",
-            code="HOOK-004",
-        ) from None
+        text = f"{what} takes {signature}, but the sink passes {given}: {error}"
+        raise ConfigError(text, code="HOOK-004") from None
 
 
 class Hook(NamedTuple):

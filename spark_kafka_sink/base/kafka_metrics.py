@@ -79,8 +79,12 @@ def _avg(name: str, field: str, count: str) -> KafkaMetric:
     return KafkaMetric(f"{name}-avg", value, f"`{field}` / `{count}`")
 
 
+def _gauge(name: str, field: str) -> KafkaMetric:
+    return KafkaMetric(name, _number(field), f"`{field}`")
+
+
 def _max(name: str, field: str) -> KafkaMetric:
-    return KafkaMetric(f"{name}-max", _number(field), f"`{field}`")
+    return _gauge(f"{name}-max", field)
 
 
 def _ns(name: str, field: str) -> KafkaMetric:
@@ -135,9 +139,7 @@ PRODUCER_METRICS: tuple[KafkaMetric, ...] = (
     _avg("compression-rate", "compression_rate_sum", "batches"),
     _max("request-latency", "request_latency_max_ms"),
     _avg("request-latency", "request_latency_ms", "responses"),
-    KafkaMetric(
-        "requests-in-flight", _number("requests_in_flight_max"), "`requests_in_flight_max`"
-    ),
+    _gauge("requests-in-flight", "requests_in_flight_max"),
     _max("produce-throttle-time", "throttle_time_max_ms"),
     _avg("produce-throttle-time", "throttle_time_ms", "responses"),
     KafkaMetric(
@@ -157,7 +159,7 @@ PRODUCER_METRICS: tuple[KafkaMetric, ...] = (
     _ns("metadata-wait", "metadata_wait_ms"),
     _ns("txn-init", "transaction_begin_ms"),
     _ns("txn-commit", "commit_ms"),
-    KafkaMetric("connection-count", _number("connections"), "`connections`"),
+    _gauge("connection-count", "connections"),
     *_of_all_nodes("connection-creation", "connections_created"),
     *_of_all_nodes("connection-close", "connections_closed"),
     *_of_all_nodes("request", "requests"),

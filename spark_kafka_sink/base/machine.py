@@ -86,17 +86,13 @@ def _first_own(parent: Path, prefix: str) -> Path | None:
         found = path.lstat()
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
             if found.st_mode & _OTHERS:
-                warn(
-                    logger,
-                    "LOCAL-007",
-                    f"{path} could be read or written by others, and no longer is",
-                )
+                text = f"{path} could be read or written by others, and no longer is"
+                warn(logger, "LOCAL-007", text)
                 path.chmod(stat.S_IRWXU)
             return path
     return None
 
 
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MOST_LINKS = 40
 
 
@@ -163,7 +159,7 @@ def _check(path: Path, found: os.stat_result, is_parent: bool) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise CodeFolderError(f"{path} is a link, not a file: remove it")
     is_sticky = bool(found.st_mode & stat.S_ISVTX)
-    if not found.st_mode & _OTHERS_MAY_WRITE or (is_parent and is_sticky):
+    if not found.st_mode & _OTHERS_WRITE or (is_parent and is_sticky):
         return
     if found.st_uid != os.geteuid():
         raise CodeFolderError(
@@ -172,7 +168,7 @@ def _check(path: Path, found: os.stat_result, is_parent: bool) -> None:
         )
     mode = stat.S_IMODE(found.st_mode)
     # Others may still use a folder above, but no longer replace files of other users.
-    mode = mode | stat.S_ISVTX if is_parent else mode & ~_OTHERS_MAY_WRITE
+    mode = mode | stat.S_ISVTX if is_parent else mode & ~_OTHERS_WRITE
     path.chmod(mode)
     text = f"{path} was open to other users, and code is loaded from there: now {mode:04o}"
     warn(logger, "LOCAL-007", text)

@@ -170,6 +170,16 @@ def between(lowest: float, highest: float) -> Validator:
     )
 
 
+def minus_one_or(validator: Validator) -> Validator:
+    """Return a validator that accepts -1, too, which stands for a default of others."""
+
+    def problem(value: Any) -> str | None:
+        found = None if value == -1 else validator(value)
+        return None if found is None else found.replace("must be ", "must be -1 or ")
+
+    return problem
+
+
 def non_empty(value: str) -> str | None:
     """Reject the empty text."""
     return None if value else "must not be empty"

@@ -24,6 +24,7 @@ from spark_kafka_sink.config.config_def import (
     between,
     choice,
     flag,
+    minus_one_or,
     one_of,
     without_config_providers,
 )
@@ -89,13 +90,7 @@ def _hint(entry: str) -> str:
 BROKER_DEFAULT = -1
 # The protocol counts replicas in 16 bits.
 MAX_REPLICAS = 2**15 - 1
-
-
-def replicas_problem(value: int) -> str | None:
-    """Return why a replication factor is invalid, or None."""
-    if value == BROKER_DEFAULT or 1 <= value <= MAX_REPLICAS:
-        return None
-    return f"must be -1 or between 1 and {MAX_REPLICAS}"
+replicas_problem = minus_one_or(between(1, MAX_REPLICAS))
 
 
 class TopicCreation(NamedTuple):
@@ -141,10 +136,6 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1}
 _DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 _INT_MAX = 2**31 - 1
-
-
-def _gzip_level(value: int) -> str | None:
-    return None if value == -1 or 1 <= value <= 9 else "must be -1 or between 1 and 9"
 
 
 def _partitioner(value: str) -> str | None:
@@ -231,7 +222,7 @@ PRODUCER_CONFIG = ConfigDef(
         "Codec of record batches: none, gzip, snappy, lz4 or zstd.",
         "Set lz4 or zstd to send and store fewer bytes.",
     ),
-    ConfigKey("compression.gzip.level", "int", -1, _gzip_level).documented(
+    ConfigKey("compression.gzip.level", "int", -1, minus_one_or(between(1, 9))).documented(
         "1 (fast) to 9 (small), -1 for the default. Levels up to 3, and the default, use ISA-L's "
         "faster deflate.",
         "Change it only after a measurement.",
@@ -425,16 +416,12 @@ class ProducerConfig:
     def parse(cls, values: Mapping[str, str]) -> ProducerConfig:
         """Parse Kafka's keys and textual values. Raises ConfigError."""
         values = without_config_providers(values)
-        security_values = {
-            name: text for name, text in values.items() if name in SECURITY_CONFIG.keys
-        }
-        producer_values = {
-            name: text for name, text in values.items() if name not in security_values
-        }
-        parsed = PRODUCER_CONFIG.parse(producer_values)
-        servers = parsed["bootstrap_servers"]
+        security = {name: text for name, text in values.items() if name in SECURITY_CONFIG.keys}
+        others = {name: text for name, text in values.items() if name not in security}
+        parsed = PRODUCER_CONFIG.parse(others)
+        servers = ",".join(parsed["bootstrap_servers"])
         parsed["bootstrap_servers"] = tuple(
-            parse_bootstrap_servers(",".join(servers), "kafka.bootstrap.servers")
+            parse_bootstrap_servers(servers, "kafka.bootstrap.servers")
         )
         parsed["acks"] = ACKS[parsed["acks"]]
         parsed["buffer_memory"] = max(parsed["buffer_memory"], MIN_BUFFER_MEMORY)
@@ -443,17 +430,13 @@ class ProducerConfig:
             parsed["reconnect_backoff_max_ms"] = parsed["reconnect_backoff_ms"]
         _check_idempotence(parsed, values)
         _check_delivery_timeout(parsed, values)
-        return cls(**parsed, security=parse_security(security_values))
+        return cls(**parsed, security=parse_security(security))
 
     @property
     def compression_level(self) -> int | None:
         """Return the level of the chosen codec; None for codecs without levels."""
-        levels = {
-            "gzip": self.compression_gzip_level,
-            "lz4": self.compression_lz4_level,
-            "zstd": self.compression_zstd_level,
-        }
-        return levels.get(self.compression_type)
+        level: int | None = getattr(self, f"compression_{self.compression_type}_level", None)
+        return level
 
 
 def _check_idempotence(parsed: dict[str, Any], originals: Mapping[str, str]) -> None:
@@ -463,22 +446,20 @@ def _check_idempotence(parsed: dict[str, Any], originals: Mapping[str, str]) -> 
     """
     if not parsed["enable_idempotence"]:
         return
-    is_set_by_user = "enable.idempotence" in originals
-    if parsed["retries"] == 0:
-        if is_set_by_user:
-            raise ConfigError(
-                "Must set kafka.retries to non-zero when using the idempotent producer.",
-                code="OPTION-011",
-            )
-        parsed["enable_idempotence"] = False
-    if parsed["acks"] != ACKS_ALL:
-        if is_set_by_user:
-            raise ConfigError(
-                "Must set kafka.acks to all in order to use the idempotent producer. "
-                "Otherwise we cannot guarantee idempotence.",
-                code="OPTION-011",
-            )
-        parsed["enable_idempotence"] = False
+    for is_allowed, problem in (
+        (
+            parsed["retries"] != 0,
+            "Must set kafka.retries to non-zero when using the idempotent producer.",
+        ),
+        (
+            parsed["acks"] == ACKS_ALL,
+            "Must set kafka.acks to all in order to use the idempotent producer. "
+            "Otherwise we cannot guarantee idempotence.",
+        ),
+    ):
+        if not is_allowed and "enable.idempotence" in originals:
+            raise ConfigError(problem, code="OPTION-011")
+        parsed["enable_idempotence"] &= is_allowed
     in_flight = parsed["max_in_flight_requests_per_connection"]
     if parsed["enable_idempotence"] and in_flight > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE:
         raise ConfigError(

@@ -23,6 +23,7 @@ from spark_kafka_sink.config.config_def import (
     between,
     choice,
     flag,
+    minus_one_or,
     non_empty,
     one_of,
     optional_text,
@@ -407,10 +408,7 @@ EXACTLY_ONCE = "exactly-once"
 NONE = "none"
 
 
-def _partitions_problem(value: int) -> str | None:
-    return None if value == BROKER_DEFAULT or value >= 1 else "must be -1 or at least 1"
-
-
+_partitions = minus_one_or(at_least(1))
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 SINK_OPTIONS = ConfigDef(
     "",
@@ -468,7 +466,9 @@ SINK_OPTIONS = ConfigDef(
         "auto.create.topics.enable decides.",
         "Set it if brokers create no topics, or create them with the wrong settings.",
     ),
-    ConfigKey("topic.creation.partitions", "int", BROKER_DEFAULT, _partitions_problem).documented(
+    ConfigKey(
+        "topic.creation.partitions", "int", BROKER_DEFAULT, minus_one_or(at_least(1))
+    ).documented(
         "Partitions of a created topic. -1 uses the brokers' num.partitions and needs Kafka 2.4.",
         "Set it if the brokers' default does not fit.",
     ),

@@ -75,14 +75,8 @@ UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 _EXACTLY_ONCE_OPTION = "delivery.guarantee=exactly-once"
 _UNCHANGED_FIELDS = (
-    "delivery_guarantee",
-    "topic",
-    "log_level",
-    "log_format",
-    "metrics_log",
-    "write_id",
-    "write_version",
-    "preflight_timeout_ms",
+    *("delivery_guarantee", "topic", "log_level", "log_format", "metrics_log", "write_id"),
+    *("write_version", "preflight_timeout_ms"),
 )
 
 
@@ -302,10 +296,7 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
 
 
 _REPORTED_PRODUCER_KEYS = (
-    "batch.size",
-    "linger.ms",
-    "buffer.memory",
-    "max.in.flight.requests.per.connection",
+    *("batch.size", "linger.ms", "buffer.memory", "max.in.flight.requests.per.connection"),
     "max.request.size",
 )
 
@@ -313,25 +304,20 @@ _REPORTED_PRODUCER_KEYS = (
 def effective_settings(options: SinkOptions) -> dict[str, str]:
     """Return the values in force, set or default, by the names that users write."""
     producer = options.producer
+    codec, level = producer.compression_type, producer.compression_level
     settings = {
         "delivery.guarantee": options.delivery_guarantee,
         "kafka.acks": "all" if producer.acks == ACKS_ALL else str(producer.acks),
         "kafka.enable.idempotence": str(producer.enable_idempotence).lower(),
-        **_compression(producer),
+        "kafka.compression.type": codec,
     }
+    if level is not None:
+        settings[f"kafka.compression.{codec}.level"] = str(level)
     for name in _REPORTED_PRODUCER_KEYS:
         settings[f"kafka.{name}"] = str(getattr(producer, name.replace(".", "_")))
     if producer.max_bytes_per_second is not None:
         settings["max.bytes.per.second.per.task"] = str(producer.max_bytes_per_second)
     return settings
-
-
-def _compression(producer: ProducerConfig) -> dict[str, str]:
-    codec, level = producer.compression_type, producer.compression_level
-    settings = {"kafka.compression.type": codec}
-    return (
-        settings if level is None else {**settings, f"kafka.compression.{codec}.level": str(level)}
-    )
 
 
 _NAMES = "|".join(
