@@ -56,6 +56,10 @@ _INTEGER_RANGES = {
 }
 
 
+_PART = re.compile(r"\n *> ")
+_DIFFERS = re.compile(r"Differs(?: from (?P<default>\S+))?: (?P<reason>.*)")
+
+
 class ConfigKey(NamedTuple):
     """One option.
 
@@ -64,6 +68,7 @@ class ConfigKey(NamedTuple):
     takes_references: a text with a reference such as ``${env:NAME}`` is neither converted nor
     validated, because its value is known only when it is resolved
     hides_value: errors do not show the value; errors never show the value of a PASSWORD
+    text: the documentation, see ``about``
     prefix: text that users write before the name; set by the table
     """
 
@@ -74,22 +79,42 @@ class ConfigKey(NamedTuple):
     convert: Callable[[Any], Any] | None = None
     takes_references: bool = False
     hides_value: bool = False
-    doc: str = ""
-    when: str = ""
-    java_default: Any = None
-    difference: str | None = None
+    text: str = ""
     prefix: str = ""
 
-    def documented(
-        self, doc: str, when: str, java_default: Any = None, difference: str | None = None
-    ) -> ConfigKey:
-        """Return the option with its documentation.
+    def about(self, text: str) -> ConfigKey:
+        """Return the option with its documentation, parts of which begin with ``>`` in a new line.
 
-        doc: the meaning; when: when to set or change the option
-        java_default: set if the default differs from the Java client's
-        difference: the reason, or how the meaning differs from the Java client's
+        The parts are its meaning; when to set or change it; ``Differs from DEFAULT:``, the Java
+        client's default, or ``Differs:``, and the reason or the other meaning.
         """
-        return self._replace(doc=doc, when=when, java_default=java_default, difference=difference)
+        return self._replace(text=text)
+
+    @property
+    def _parts(self) -> list[str]:
+        return [" ".join(part.split()) for part in _PART.split(self.text)] + [""]
+
+    @property
+    def doc(self) -> str:
+        """Return the meaning."""
+        return self._parts[0]
+
+    @property
+    def when(self) -> str:
+        """Return when to set or change the option."""
+        return self._parts[1]
+
+    @property
+    def java_default(self) -> str | None:
+        """Return the Java client's default if it differs."""
+        found = _DIFFERS.match(self._parts[2])
+        return found["default"] if found else None
+
+    @property
+    def difference(self) -> str | None:
+        """Return why the default differs, or how the meaning differs from the Java client's."""
+        found = _DIFFERS.match(self._parts[2])
+        return found["reason"] if found else None
 
     @property
     def full_name(self) -> str:

@@ -24,10 +24,6 @@ FORMATS = (RAW, STRING, JSON, AVRO, PROTOBUF)
 PREFIX, HEADER = "prefix", "header"
 
 
-_FORMAT = (
-    "Format of the {}: docs/formats.md. raw takes one column of bytes or text, string the text of "
-    "one column. json, avro and protobuf encode columns."
-)
 _LETTERS = "Its letters: docs/formats.md. Default: Spark's own"
 _TO_JSON = {
     "timestampFormat": f"the pattern of timestamps. {_LETTERS}",
@@ -39,56 +35,47 @@ _TO_JSON = {
 
 def _part_keys(part: str) -> Iterator[ConfigKey]:
     """Yield the options that value and key share."""
-    yield flag(f"{part}.schema.id.prefix", None).documented(
-        "Writes the id of the registry's schema with each value or key, as Confluent's "
-        "serializers do. Default: true for avro and protobuf with schema.registry.url.",
-        "Set true for json to register a JSON Schema, and for raw bytes that are encoded, as by "
-        "to_avro. Set false if consumers expect no id.",
-    )
-    yield choice(f"{part}.schema.id.location", PREFIX, (PREFIX, HEADER)).documented(
-        "Place of that id: prefix, or header (`__value_schema_id`, `__key_schema_id`) with the "
-        "schema's GUID.",
-        "Set header if consumers look there (Confluent Platform 8.1 and newer).",
-    )
-    yield flag(f"{part}.json.ignorenullfields", True).documented(
-        "to_json's ignoreNullFields: omits fields that are null.",
-        "Set false if consumers expect null fields.",
-    )
-    yield optional_text(f"{part}.json.schema").documented(
-        "JSON Schema to register with schema.id.prefix=true, as JSON or as the path of a file on "
-        "the driver. The sink does not validate rows with it. Default: derived from the columns, "
-        "with the title Row.",
-        "Set it if the registered schema needs titles or descriptions.",
-    )
+    yield flag(f"{part}.schema.id.prefix", None).about("""
+        Writes the id of the registry's schema with each value or key, as Confluent's serializers
+        do. Default: true for avro and protobuf with schema.registry.url.
+        > Set true for json to register a JSON Schema, and for raw bytes that are encoded, as by
+        to_avro. Set false if consumers expect no id.""")
+    yield choice(f"{part}.schema.id.location", PREFIX, (PREFIX, HEADER)).about("""
+        Place of that id: prefix, or header (`__value_schema_id`, `__key_schema_id`) with the
+        schema's GUID.
+        > Set header if consumers look there (Confluent Platform 8.1 and newer).""")
+    yield flag(f"{part}.json.ignorenullfields", True).about("""
+        to_json's ignoreNullFields: omits fields that are null.
+        > Set false if consumers expect null fields.""")
+    yield optional_text(f"{part}.json.schema").about("""
+        JSON Schema to register with schema.id.prefix=true, as JSON or as the path of a file on the
+        driver. The sink does not validate rows with it. Default: derived from the columns, with the
+        title Row.
+        > Set it if the registered schema needs titles or descriptions.""")
     for name, meaning in _TO_JSON.items():
-        yield optional_text(f"{part}.json.{name.lower()}").documented(
-            f"to_json's {name}: {meaning}.", "Set it if consumers expect another one."
-        )
-    yield optional_text(f"{part}.avro.schema").documented(
-        "Avro schema to write with, as JSON or as the path of a file on the driver. Default: "
-        "derived from the columns as to_avro does, or selected by use.latest.version or "
-        "use.schema.id.",
-        "Set it if derived names, types or defaults do not fit the consumers.",
-    )
-    yield optional_text(f"{part}.protobuf.descriptor.file").documented(
-        "Descriptor file on the driver, as `protoc --include_imports --descriptor_set_out` writes "
-        "it (to_protobuf's descFilePath). Default: selected by use.latest.version or "
-        "use.schema.id.",
-        "Set it with format protobuf, unless a registry has the schema.",
-    )
-    yield optional_text(f"{part}.protobuf.message").documented(
-        "Full name of the message (to_protobuf's messageName). Default without a file: the first "
-        "message of the registry's schema.",
-        "Set it with a descriptor file, or for another message of the registry's schema.",
-    )
+        yield optional_text(f"{part}.json.{name.lower()}").about(f"""
+            to_json's {name}: {meaning}.
+            > Set it if consumers expect another one.""")
+    yield optional_text(f"{part}.avro.schema").about("""
+        Avro schema to write with, as JSON or as the path of a file on the driver. Default: derived
+        from the columns as to_avro does, or selected by use.latest.version or use.schema.id.
+        > Set it if derived names, types or defaults do not fit the consumers.""")
+    yield optional_text(f"{part}.protobuf.descriptor.file").about("""
+        Descriptor file on the driver, as `protoc --include_imports --descriptor_set_out` writes it
+        (to_protobuf's descFilePath). Default: selected by use.latest.version or use.schema.id.
+        > Set it with format protobuf, unless a registry has the schema.""")
+    yield optional_text(f"{part}.protobuf.message").about("""
+        Full name of the message (to_protobuf's messageName). Default without a file: the first
+        message of the registry's schema.
+        > Set it with a descriptor file, or for another message of the registry's schema.""")
 
 
 def _column_key(part: str) -> ConfigKey:
-    return ConfigKey(f"{part}.column", "string").documented(
-        "Column of this part of the record. Default: the column of the same name, if it exists. "
-        "Empty: no column; a column of that name is an ordinary one.",
-        "Set it if the column has another name, or if a column of that name is for something else.",
-    )
+    return ConfigKey(f"{part}.column", "string").about("""
+        Column of this part of the record. Default: the column of the same name, if it exists.
+        Empty: no column; a column of that name is an ordinary one.
+        > Set it if the column has another name, or if a column of that name is for something else.
+        """)
 
 
 VALUE, KEY = "value", "key"
@@ -96,45 +83,41 @@ OTHER_PARTS = ("topic", "partition", "headers", "timestamp")
 RECORD_NAMES = ("avro.record.name", "avro.namespace")
 
 FORMAT_KEYS = (
-    choice("value.format", RAW, FORMATS).documented(
-        _FORMAT.format(VALUE), "Set it unless a column holds the finished value."
-    ),
-    ConfigKey("value.columns", "list", []).documented(
-        "Columns of the value, in this order; a.b is a field of a struct. Default: all except "
-        "those of the record's other parts and of value.null.when. Columns of key.columns stay in "
-        "the value.",
-        "Set it to leave columns out of the value.",
-    ),
-    choice("key.format", None, FORMATS).documented(
-        _FORMAT.format(KEY) + " Default: string if key.columns names a column, else raw.",
-        "Set it unless a column holds the finished key.",
-    ),
-    ConfigKey("key.columns", "list", []).documented(
-        "Columns of the key, in this order; a.b is a field of a struct. They stay in the value. "
-        "One column without key.format gives its text.",
-        "Set it if rows need a key, for their order, their partition or compaction.",
-    ),
-    optional_text("value.column").documented(
-        "Column that is the whole value: bytes or text for raw, any type for string, else a struct "
-        "whose fields form the value. A null struct gives a null value. Default for raw: value.",
-        "Set it if one column is the whole value and has another name.",
-    ),
+    choice("value.format", RAW, FORMATS).about("""
+        Format of the value: docs/formats.md. raw takes one column of bytes or text, string the text
+        of one column. json, avro and protobuf encode columns.
+        > Set it unless a column holds the finished value."""),
+    ConfigKey("value.columns", "list", []).about("""
+        Columns of the value, in this order; a.b is a field of a struct. Default: all except those
+        of the record's other parts and of value.null.when. Columns of key.columns stay in the
+        value.
+        > Set it to leave columns out of the value."""),
+    choice("key.format", None, FORMATS).about("""
+        Format of the key: docs/formats.md. raw takes one column of bytes or text, string the text
+        of one column. json, avro and protobuf encode columns. Default: string if key.columns names
+        a column, else raw.
+        > Set it unless a column holds the finished key."""),
+    ConfigKey("key.columns", "list", []).about("""
+        Columns of the key, in this order; a.b is a field of a struct. They stay in the value. One
+        column without key.format gives its text.
+        > Set it if rows need a key, for their order, their partition or compaction."""),
+    optional_text("value.column").about("""
+        Column that is the whole value: bytes or text for raw, any type for string, else a struct
+        whose fields form the value. A null struct gives a null value. Default for raw: value.
+        > Set it if one column is the whole value and has another name."""),
     *map(_column_key, (KEY, *OTHER_PARTS)),
-    optional_text("value.null.when").documented(
-        "Boolean column. If it is true, the value is null, which deletes the key from a compacted "
-        "topic. It is no part of the value, unless value.columns names it.",
-        "Set it if rows mark deletions.",
-    ),
+    optional_text("value.null.when").about("""
+        Boolean column. If it is true, the value is null, which deletes the key from a compacted
+        topic. It is no part of the value, unless value.columns names it.
+        > Set it if rows mark deletions."""),
     *_part_keys(VALUE),
     *_part_keys(KEY),
-    ConfigKey("avro.record.name", "string", "topLevelRecord", non_empty).documented(
-        "Name of the record in a schema that is derived from columns. The default is to_avro's.",
-        "Set it if consumers expect another name.",
-    ),
-    ConfigKey("avro.namespace", "string", "").documented(
-        "Namespace of the record in a schema that is derived from columns.",
-        "Set it if consumers expect one.",
-    ),
+    ConfigKey("avro.record.name", "string", "topLevelRecord", non_empty).about("""
+        Name of the record in a schema that is derived from columns. The default is to_avro's.
+        > Set it if consumers expect another name."""),
+    ConfigKey("avro.namespace", "string", "").about("""
+        Namespace of the record in a schema that is derived from columns.
+        > Set it if consumers expect one."""),
 )
 
 

@@ -146,207 +146,161 @@ def _partitioner(value: str) -> str | None:
 
 PRODUCER_CONFIG = ConfigDef(
     KAFKA_PREFIX,
-    ConfigKey("bootstrap.servers", "list", REQUIRED).documented(
-        "First brokers to contact, as host:port. The client learns the rest of the cluster from "
-        "them.",
-        "Set it always. Name several brokers, because one may be unavailable.",
-    ),
-    choice("acks", "all", ACKS).documented(
-        "Brokers that must store a record before it counts as written: 0 none, 1 the leader, all "
-        "(-1) every in-sync replica. Idempotence needs all.",
-        "Set 1 or 0 only if records may be lost.",
-    ),
-    ConfigKey("batch.size", "int", 131072, at_least(0)).documented(
-        "Bytes of a record batch after compression, estimated while rows arrive. A larger record "
-        "gets a batch of its own.",
-        "Increase it if the brokers are the limit. If they keep up, more than 262144 gains "
-        "nothing.",
-        java_default=16384,
-        difference="A task writes in bulk: larger batches cost less to compress, send and store.",
-    ),
-    ConfigKey("linger.ms", "long", 5, at_least(0)).documented(
-        "Pause of the input after which batches that are not full are sent. While rows arrive, a "
-        "batch waits to be filled for at most a second, or for kafka.linger.ms if that is "
-        "longer. The end of a task sends all batches.",
-        "Increase it only if the input pauses often and batches are small.",
-        difference="Java counts from the first record of a batch.",
-    ),
-    ConfigKey("buffer.memory", "long", 33554432, between(0, _MAX_BUFFER_MEMORY)).documented(
-        "Bytes of a task for records that are not acknowledged. If they are used up, the task "
-        "waits for the brokers, at most kafka.max.block.ms. Values below 65536 count as 65536.",
-        "Increase it only to bridge longer pauses of a broker. Decrease it if executors lack "
-        "memory.",
-    ),
-    ConfigKey("max.block.ms", "long", 60000, at_least(0)).documented(
-        "Longest wait of a task for buffer memory or for a topic's metadata.",
-        "Increase it if topics or leaders appear late.",
-    ),
-    ConfigKey("max.request.size", "int", 1048576, at_least(0)).documented(
-        "Largest produce request and largest record, in bytes before compression.",
-        "For larger records, increase it together with the topic's max.message.bytes.",
-    ),
-    ConfigKey("request.timeout.ms", "int", 30000, at_least(0)).documented(
-        "Longest wait for a broker's answer. After it the client closes the connection and "
-        "retries the request.",
-        "Increase it if brokers answer late, because of slow disks or replicas.",
-    ),
-    ConfigKey("delivery.timeout.ms", "int", 120000, at_least(0)).documented(
-        "Time from a finished batch to its acknowledgement, with all retries. After it the task "
-        "fails. At least kafka.linger.ms + kafka.request.timeout.ms.",
-        "Increase it to survive longer outages.",
-        difference="Java counts from the arrival of a record.",
-    ),
-    ConfigKey("retries", "int", _INT_MAX, between(0, _INT_MAX)).documented(
-        "Retries of a batch after a retriable error.",
-        "Leave it: kafka.delivery.timeout.ms limits the time.",
-    ),
-    ConfigKey("retry.backoff.ms", "long", 100, at_least(0)).documented(
-        "Pause before the first retry. It doubles with each further one.",
-        "Increase it if retries burden the brokers.",
-    ),
-    ConfigKey("retry.backoff.max.ms", "long", 1000, at_least(0)).documented(
-        "Longest pause before a retry.",
-        "Increase it if retries burden the brokers.",
-    ),
-    ConfigKey("max.in.flight.requests.per.connection", "int", 5, at_least(1)).documented(
-        "Requests to one broker without an answer. At most 5 with idempotence. Without "
-        "idempotence, more than 1 can reorder records.",
-        "Leave it; without idempotence, set 1 to keep the order.",
-    ),
-    flag("enable.idempotence", True).documented(
-        "Lets brokers recognise a repeated batch, so that the producer's retries neither "
-        "duplicate nor reorder records. Needs kafka.acks=all and kafka.retries.",
-        "Set false only if brokers before Kafka 2.8 do not grant IDEMPOTENT_WRITE.",
-    ),
-    choice("compression.type", "none", CODECS).documented(
-        "Codec of record batches: none, gzip, snappy, lz4 or zstd.",
-        "Set lz4 or zstd to send and store fewer bytes.",
-    ),
-    ConfigKey("compression.gzip.level", "int", -1, minus_one_or(between(1, 9))).documented(
-        "1 (fast) to 9 (small), -1 for the default. Levels up to 3, and the default, use ISA-L's "
-        "faster deflate.",
-        "Change it only after a measurement.",
-    ),
-    ConfigKey("compression.lz4.level", "int", 9, between(1, 17)).documented(
-        "9 is LZ4's fast compressor, as in the Java client. Any other level is LZ4 HC.",
-        "Change it only after a measurement.",
-    ),
-    ConfigKey("compression.zstd.level", "int", 3, between(-131072, 22)).documented(
-        "Negative (fast) to 22 (small).",
-        "Change it only after a measurement.",
-    ),
-    flag("partitioner.ignore.keys", False).documented(
-        "Spreads records over partitions regardless of their keys.",
-        "Set it if a few keys have most records, and their order does not matter.",
-    ),
-    choice("partitioner", "default", PARTITIONERS, _partitioner).documented(
-        "Partition of rows that name none. default: murmur2 of the key, sticky without a key, as "
-        "in Java. round-robin. murmur3: mmh3 of the key. crc32: librdkafka's consistent_random. "
-        "`package.module:callable`: docs/your-own-code.md.",
-        "Change it if partitions must match those of another client, or follow your own rule.",
-        java_default="partitioner.class",
-        difference="A Java class cannot run here.",
-    ),
-    flag("partitioner.adaptive.partitioning.enable", True).documented(
-        "Rows without a key prefer partitions whose brokers have fewer waiting batches.",
-        "Set false if partitions must get equal shares.",
-    ),
-    ConfigKey("partitioner.availability.timeout.ms", "long", 0, at_least(0)).documented(
-        "Rows without a key avoid partitions whose broker has kept batches waiting for this "
-        "long. 0: never.",
-        "Set it if one slow broker holds up tasks.",
-    ),
-    flag("partitioner.rack.aware", False).documented(
-        "Rows without a key go to partitions whose leader is in kafka.client.rack, and to all "
-        "while that rack has no leader (KIP-1123): docs/racks.md. Rows with a key never move.",
-        "Set it if traffic between zones costs money.",
-    ),
-    ConfigKey("metadata.max.age.ms", "long", 300000, at_least(0)).documented(
-        "Time after which cluster metadata is refreshed without an error.",
-        "Decrease it to see new partitions sooner.",
-    ),
-    ConfigKey("metadata.max.idle.ms", "long", 300000, at_least(5000)).documented(
-        "Time without a row after which a topic's metadata is dropped.",
-        "Increase it if a task writes to a topic less often.",
-    ),
-    choice("metadata.recovery.strategy", "rebootstrap", ("rebootstrap", "none")).documented(
-        "rebootstrap asks kafka.bootstrap.servers again if no known broker can be reached; none "
-        "does not.",
-        "Set none if those addresses may lead to another cluster.",
-    ),
-    ConfigKey("metadata.recovery.rebootstrap.trigger.ms", "long", 300000, at_least(0)).documented(
-        "Time without metadata after which the client asks kafka.bootstrap.servers again.",
-        "Decrease it if brokers often get new addresses.",
-    ),
-    flag("metadata.cluster.check.enable", True).documented(
-        "Lets brokers reject a connection for another cluster or broker (KIP-1242). No effect on "
-        "brokers before Kafka 4.4, or with kafka.metadata.recovery.strategy=none.",
-        "Leave it.",
-    ),
-    ConfigKey("client.dns.lookup", "string", _DNS_LOOKUPS[0], one_of(*_DNS_LOOKUPS)).documented(
-        "use_all_dns_ips tries all addresses of a name. The other value replaces bootstrap "
-        "addresses by their canonical names.",
-        "Set resolve_canonical_bootstrap_servers_only for Kerberos.",
-    ),
-    ConfigKey("transaction.timeout.ms", "int", 60000, at_least(1)).documented(
-        "Time after which brokers abort an open transaction. It must exceed any batch, and the "
-        "driver's restart in the middle of a commit. Only for exactly-once.",
-        "Decrease it if the brokers' transaction.max.timeout.ms is less.",
-        difference="With exactly-once the default is 900000.",
-    ),
-    ConfigKey("client.id", "string", "pykafka-sink").documented(
-        "Name of the client in the brokers' logs, metrics and quotas.",
-        "Change it if quotas or metrics must separate queries.",
-        java_default="producer-N",
-        difference="Tasks are short: with a number per producer, each would be another client for "
-        "quotas.",
-    ),
-    ConfigKey("connections.max.idle.ms", "long", 540000).documented(
-        "Closes a connection after this time without use. -1: never.",
-        "Set it below the idle limit of a firewall or load balancer.",
-    ),
-    ConfigKey("reconnect.backoff.ms", "long", 50, at_least(0)).documented(
-        "Pause before a lost connection is tried again. It doubles with each failure.",
-        "Increase it if reconnecting clients burden the brokers.",
-    ),
-    ConfigKey("reconnect.backoff.max.ms", "long", 1000, at_least(0)).documented(
-        "Longest pause before a lost connection is tried again.",
-        "Increase it if reconnecting clients burden the brokers.",
-    ),
-    ConfigKey("socket.connection.setup.timeout.ms", "long", 10000, at_least(1)).documented(
-        "Time limit for TCP, TLS and SASL of a new connection. It doubles with each failure.",
-        "Increase it for slow networks or logins.",
-    ),
-    ConfigKey("socket.connection.setup.timeout.max.ms", "long", 30000, at_least(1)).documented(
-        "Longest time limit for a new connection.",
-        "Increase it for very slow networks or logins.",
-    ),
-    ConfigKey("send.buffer.bytes", "int", -1, at_least(-1)).documented(
-        "TCP send buffer. -1: the operating system decides.",
-        "Set it only after a measurement over a long distance.",
-        java_default=131072,
-        difference="The operating system adapts the buffer to the connection, which saves CPU and "
-        "time.",
-    ),
-    ConfigKey("receive.buffer.bytes", "int", 32768, at_least(-1)).documented(
-        "TCP receive buffer. -1: the operating system decides.",
-        "Leave it: the answers of brokers are small.",
-    ),
-    flag("allow.auto.create.topics", True).documented(
-        "Asks brokers to create missing topics, which they do with auto.create.topics.enable.",
-        "Set false to reject a missing topic and see existing topics with similar names.",
-        difference="The Java producer always asks; Kafka's consumer has this option.",
-    ),
-    flag("enable.metrics.push", True).documented(
-        "Pushes metrics of each task's producer to brokers that have a plugin and a subscription "
-        "for them (KIP-714).",
-        "Set false to push nothing.",
-    ),
-    ConfigKey("client.rack", "string", "", takes_references=True).documented(
-        "Rack or zone of a task, for kafka.partitioner.rack.aware and pushed metrics. Each task "
-        "resolves ${env:AZ} or ${file:/path:key} on its own machine: docs/racks.md.",
-        "Set it if zones matter.",
-    ),
+    ConfigKey("bootstrap.servers", "list", REQUIRED).about("""
+        First brokers to contact, as host:port. The client learns the rest of the cluster from them.
+        > Set it always. Name several brokers, because one may be unavailable."""),
+    choice("acks", "all", ACKS).about("""
+        Brokers that must store a record before it counts as written: 0 none, 1 the leader, all (-1)
+        every in-sync replica. Idempotence needs all.
+        > Set 1 or 0 only if records may be lost."""),
+    ConfigKey("batch.size", "int", 131072, at_least(0)).about("""
+        Bytes of a record batch after compression, estimated while rows arrive. A larger record gets
+        a batch of its own.
+        > Increase it if the brokers are the limit. If they keep up, more than 262144 gains nothing.
+        > Differs from 16384: A task writes in bulk: larger batches cost less to compress, send and
+        store."""),
+    ConfigKey("linger.ms", "long", 5, at_least(0)).about("""
+        Pause of the input after which batches that are not full are sent. While rows arrive, a
+        batch waits to be filled for at most a second, or for kafka.linger.ms if that is longer. The
+        end of a task sends all batches.
+        > Increase it only if the input pauses often and batches are small.
+        > Differs: Java counts from the first record of a batch."""),
+    ConfigKey("buffer.memory", "long", 33554432, between(0, _MAX_BUFFER_MEMORY)).about("""
+        Bytes of a task for records that are not acknowledged. If they are used up, the task waits
+        for the brokers, at most kafka.max.block.ms. Values below 65536 count as 65536.
+        > Increase it only to bridge longer pauses of a broker. Decrease it if executors lack
+        memory."""),
+    ConfigKey("max.block.ms", "long", 60000, at_least(0)).about("""
+        Longest wait of a task for buffer memory or for a topic's metadata.
+        > Increase it if topics or leaders appear late."""),
+    ConfigKey("max.request.size", "int", 1048576, at_least(0)).about("""
+        Largest produce request and largest record, in bytes before compression.
+        > For larger records, increase it together with the topic's max.message.bytes."""),
+    ConfigKey("request.timeout.ms", "int", 30000, at_least(0)).about("""
+        Longest wait for a broker's answer. After it the client closes the connection and retries
+        the request.
+        > Increase it if brokers answer late, because of slow disks or replicas."""),
+    ConfigKey("delivery.timeout.ms", "int", 120000, at_least(0)).about("""
+        Time from a finished batch to its acknowledgement, with all retries. After it the task
+        fails. At least kafka.linger.ms + kafka.request.timeout.ms.
+        > Increase it to survive longer outages.
+        > Differs: Java counts from the arrival of a record."""),
+    ConfigKey("retries", "int", _INT_MAX, between(0, _INT_MAX)).about("""
+        Retries of a batch after a retriable error.
+        > Leave it: kafka.delivery.timeout.ms limits the time."""),
+    ConfigKey("retry.backoff.ms", "long", 100, at_least(0)).about("""
+        Pause before the first retry. It doubles with each further one.
+        > Increase it if retries burden the brokers."""),
+    ConfigKey("retry.backoff.max.ms", "long", 1000, at_least(0)).about("""
+        Longest pause before a retry.
+        > Increase it if retries burden the brokers."""),
+    ConfigKey("max.in.flight.requests.per.connection", "int", 5, at_least(1)).about("""
+        Requests to one broker without an answer. At most 5 with idempotence. Without idempotence,
+        more than 1 can reorder records.
+        > Leave it; without idempotence, set 1 to keep the order."""),
+    flag("enable.idempotence", True).about("""
+        Lets brokers recognise a repeated batch, so that the producer's retries neither duplicate
+        nor reorder records. Needs kafka.acks=all and kafka.retries.
+        > Set false only if brokers before Kafka 2.8 do not grant IDEMPOTENT_WRITE."""),
+    choice("compression.type", "none", CODECS).about("""
+        Codec of record batches: none, gzip, snappy, lz4 or zstd.
+        > Set lz4 or zstd to send and store fewer bytes."""),
+    ConfigKey("compression.gzip.level", "int", -1, minus_one_or(between(1, 9))).about("""
+        1 (fast) to 9 (small), -1 for the default. Levels up to 3, and the default, use ISA-L's
+        faster deflate.
+        > Change it only after a measurement."""),
+    ConfigKey("compression.lz4.level", "int", 9, between(1, 17)).about("""
+        9 is LZ4's fast compressor, as in the Java client. Any other level is LZ4 HC.
+        > Change it only after a measurement."""),
+    ConfigKey("compression.zstd.level", "int", 3, between(-131072, 22)).about("""
+        Negative (fast) to 22 (small).
+        > Change it only after a measurement."""),
+    flag("partitioner.ignore.keys", False).about("""
+        Spreads records over partitions regardless of their keys.
+        > Set it if a few keys have most records, and their order does not matter."""),
+    choice("partitioner", "default", PARTITIONERS, _partitioner).about("""
+        Partition of rows that name none. default: murmur2 of the key, sticky without a key, as in
+        Java. round-robin. murmur3: mmh3 of the key. crc32: librdkafka's consistent_random.
+        `package.module:callable`: docs/your-own-code.md.
+        > Change it if partitions must match those of another client, or follow your own rule.
+        > Differs from partitioner.class: A Java class cannot run here."""),
+    flag("partitioner.adaptive.partitioning.enable", True).about("""
+        Rows without a key prefer partitions whose brokers have fewer waiting batches.
+        > Set false if partitions must get equal shares."""),
+    ConfigKey("partitioner.availability.timeout.ms", "long", 0, at_least(0)).about("""
+        Rows without a key avoid partitions whose broker has kept batches waiting for this long. 0:
+        never.
+        > Set it if one slow broker holds up tasks."""),
+    flag("partitioner.rack.aware", False).about("""
+        Rows without a key go to partitions whose leader is in kafka.client.rack, and to all while
+        that rack has no leader (KIP-1123): docs/racks.md. Rows with a key never move.
+        > Set it if traffic between zones costs money."""),
+    ConfigKey("metadata.max.age.ms", "long", 300000, at_least(0)).about("""
+        Time after which cluster metadata is refreshed without an error.
+        > Decrease it to see new partitions sooner."""),
+    ConfigKey("metadata.max.idle.ms", "long", 300000, at_least(5000)).about("""
+        Time without a row after which a topic's metadata is dropped.
+        > Increase it if a task writes to a topic less often."""),
+    choice("metadata.recovery.strategy", "rebootstrap", ("rebootstrap", "none")).about("""
+        rebootstrap asks kafka.bootstrap.servers again if no known broker can be reached; none does
+        not.
+        > Set none if those addresses may lead to another cluster."""),
+    ConfigKey("metadata.recovery.rebootstrap.trigger.ms", "long", 300000, at_least(0)).about("""
+        Time without metadata after which the client asks kafka.bootstrap.servers again.
+        > Decrease it if brokers often get new addresses."""),
+    flag("metadata.cluster.check.enable", True).about("""
+        Lets brokers reject a connection for another cluster or broker (KIP-1242). No effect on
+        brokers before Kafka 4.4, or with kafka.metadata.recovery.strategy=none.
+        > Leave it."""),
+    ConfigKey("client.dns.lookup", "string", _DNS_LOOKUPS[0], one_of(*_DNS_LOOKUPS)).about("""
+        use_all_dns_ips tries all addresses of a name. The other value replaces bootstrap addresses
+        by their canonical names.
+        > Set resolve_canonical_bootstrap_servers_only for Kerberos."""),
+    ConfigKey("transaction.timeout.ms", "int", 60000, at_least(1)).about("""
+        Time after which brokers abort an open transaction. It must exceed any batch, and the
+        driver's restart in the middle of a commit. Only for exactly-once.
+        > Decrease it if the brokers' transaction.max.timeout.ms is less.
+        > Differs: With exactly-once the default is 900000."""),
+    ConfigKey("client.id", "string", "pykafka-sink").about("""
+        Name of the client in the brokers' logs, metrics and quotas.
+        > Change it if quotas or metrics must separate queries.
+        > Differs from producer-N: Tasks are short: with a number per producer, each would be
+        another client for quotas."""),
+    ConfigKey("connections.max.idle.ms", "long", 540000).about("""
+        Closes a connection after this time without use. -1: never.
+        > Set it below the idle limit of a firewall or load balancer."""),
+    ConfigKey("reconnect.backoff.ms", "long", 50, at_least(0)).about("""
+        Pause before a lost connection is tried again. It doubles with each failure.
+        > Increase it if reconnecting clients burden the brokers."""),
+    ConfigKey("reconnect.backoff.max.ms", "long", 1000, at_least(0)).about("""
+        Longest pause before a lost connection is tried again.
+        > Increase it if reconnecting clients burden the brokers."""),
+    ConfigKey("socket.connection.setup.timeout.ms", "long", 10000, at_least(1)).about("""
+        Time limit for TCP, TLS and SASL of a new connection. It doubles with each failure.
+        > Increase it for slow networks or logins."""),
+    ConfigKey("socket.connection.setup.timeout.max.ms", "long", 30000, at_least(1)).about("""
+        Longest time limit for a new connection.
+        > Increase it for very slow networks or logins."""),
+    ConfigKey("send.buffer.bytes", "int", -1, at_least(-1)).about("""
+        TCP send buffer. -1: the operating system decides.
+        > Set it only after a measurement over a long distance.
+        > Differs from 131072: The operating system adapts the buffer to the connection, which saves
+        CPU and time."""),
+    ConfigKey("receive.buffer.bytes", "int", 32768, at_least(-1)).about("""
+        TCP receive buffer. -1: the operating system decides.
+        > Leave it: the answers of brokers are small."""),
+    flag("allow.auto.create.topics", True).about("""
+        Asks brokers to create missing topics, which they do with auto.create.topics.enable.
+        > Set false to reject a missing topic and see existing topics with similar names.
+        > Differs: The Java producer always asks; Kafka's consumer has this option."""),
+    flag("enable.metrics.push", True).about("""
+        Pushes metrics of each task's producer to brokers that have a plugin and a subscription for
+        them (KIP-714).
+        > Set false to push nothing."""),
+    ConfigKey("client.rack", "string", "", takes_references=True).about("""
+        Rack or zone of a task, for kafka.partitioner.rack.aware and pushed metrics. Each task
+        resolves ${env:AZ} or ${file:/path:key} on its own machine: docs/racks.md.
+        > Set it if zones matter."""),
 )
 
 

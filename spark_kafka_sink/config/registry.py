@@ -98,12 +98,11 @@ def _strategy_problem(strategy: str) -> str | None:
 
 
 def _references_key(part: str) -> ConfigKey:
-    return optional_text(f"{part}.schema.references").documented(
-        "Schemas that the part's avro.schema or json.schema builds on, as in the registry's API: "
-        '`[{"name": …, "subject": …, "version": …}]`. Without version: the latest when the query '
-        "starts. For Protobuf: subjects of imported files that are registered under another name.",
-        "Set it if the schema uses types of other subjects.",
-    )
+    return optional_text(f"{part}.schema.references").about("""
+        Schemas that the part's avro.schema or json.schema builds on, as in the registry's API:
+        `[{"name": …, "subject": …, "version": …}]`. Without version: the latest when the query
+        starts. For Protobuf: subjects of imported files that are registered under another name.
+        > Set it if the schema uses types of other subjects.""")
 
 
 def _strategy(part: str) -> ConfigKey:
@@ -113,116 +112,95 @@ def _strategy(part: str) -> ConfigKey:
         TOPIC_NAME,
         _strategy_problem,
         convert=_simple_name,
-    ).documented(
-        "Subject of the schema. TopicNameStrategy: topic-value or topic-key. RecordNameStrategy: "
-        "the record's full name. TopicRecordNameStrategy: both, with a hyphen. Java's class "
-        "names are accepted. `package.module:function` is called on the driver with topic (None "
-        "if a column has it), is_key and record_name.",
-        "Change it if a topic holds records of several types.",
-    )
+    ).about("""
+        Subject of the schema. TopicNameStrategy: topic-value or topic-key. RecordNameStrategy: the
+        record's full name. TopicRecordNameStrategy: both, with a hyphen. Java's class names are
+        accepted. `package.module:function` is called on the driver with topic (None if a column has
+        it), is_key and record_name.
+        > Change it if a topic holds records of several types.""")
 
 
 REGISTRY_KEYS = (
     ConfigKey(
         "schema.registry.url", "list", [], _urls, takes_references=True, hides_value=True
-    ).documented(
-        "Addresses of a schema registry with Confluent's REST API. If one does not answer, the "
-        "driver asks the next. Tasks never ask.",
-        "Set it to use a registry.",
-    ),
-    flag("auto.register.schemas", True).documented(
-        "Registers the schema if its subject does not have it.",
-        "Set false if the schema must exist already.",
-    ),
-    flag("use.latest.version", False).documented(
-        "Writes with the latest schema of the subject instead of a derived one. Registers nothing.",
-        "Set it if others register the schemas.",
-    ),
-    ConfigKey("use.latest.with.metadata", "list", [], _pairs).documented(
-        "Writes with the latest schema of the subject that has this metadata, as name=value. "
-        "Registers nothing.",
-        "Set it if a subject has schemas for several applications.",
-    ),
-    flag("latest.compatibility.strict", True).documented(
-        "With use.latest.version, rejects columns that the schema does not have. With false, "
-        "avro and protobuf omit them, and json is not compared with the schema.",
-        "Set false if the schema lacks columns on purpose.",
-    ),
-    ConfigKey("use.schema.id", "int", None, at_least(0)).documented(
-        "Writes values with the registry's schema of this id. Registers nothing.",
-        "Set it if values must keep one version of a schema.",
-    ),
-    ConfigKey("key.use.schema.id", "int", None, at_least(0)).documented(
-        "Writes keys with the registry's schema of this id. Registers nothing.",
-        "Set it if keys must keep one version of a schema.",
-    ),
-    flag("id.compatibility.strict", True).documented(
-        "With use.schema.id or key.use.schema.id, rejects columns that the schema does not have. "
-        "With false, avro and protobuf omit them, and json is not compared with the schema.",
-        "Set false if the schema lacks columns on purpose.",
-    ),
-    flag("normalize.schemas", False).documented(
-        "Lets the registry normalise a schema before it looks for it, so that equivalent schemas "
-        "match.",
-        "Set it if schemas differ only in their layout.",
-    ),
+    ).about("""
+        Addresses of a schema registry with Confluent's REST API. If one does not answer, the driver
+        asks the next. Tasks never ask.
+        > Set it to use a registry."""),
+    flag("auto.register.schemas", True).about("""
+        Registers the schema if its subject does not have it.
+        > Set false if the schema must exist already."""),
+    flag("use.latest.version", False).about("""
+        Writes with the latest schema of the subject instead of a derived one. Registers nothing.
+        > Set it if others register the schemas."""),
+    ConfigKey("use.latest.with.metadata", "list", [], _pairs).about("""
+        Writes with the latest schema of the subject that has this metadata, as name=value.
+        Registers nothing.
+        > Set it if a subject has schemas for several applications."""),
+    flag("latest.compatibility.strict", True).about("""
+        With use.latest.version, rejects columns that the schema does not have. With false, avro and
+        protobuf omit them, and json is not compared with the schema.
+        > Set false if the schema lacks columns on purpose."""),
+    ConfigKey("use.schema.id", "int", None, at_least(0)).about("""
+        Writes values with the registry's schema of this id. Registers nothing.
+        > Set it if values must keep one version of a schema."""),
+    ConfigKey("key.use.schema.id", "int", None, at_least(0)).about("""
+        Writes keys with the registry's schema of this id. Registers nothing.
+        > Set it if keys must keep one version of a schema."""),
+    flag("id.compatibility.strict", True).about("""
+        With use.schema.id or key.use.schema.id, rejects columns that the schema does not have. With
+        false, avro and protobuf omit them, and json is not compared with the schema.
+        > Set false if the schema lacks columns on purpose."""),
+    flag("normalize.schemas", False).about("""
+        Lets the registry normalise a schema before it looks for it, so that equivalent schemas
+        match.
+        > Set it if schemas differ only in their layout."""),
     _references_key("value"),
     _references_key("key"),
     _strategy("value"),
     _strategy("key"),
-    choice(f"{_BASIC}credentials.source", None, (URL, USER_INFO, SASL_INHERIT)).documented(
-        "Source of user and password. URL: schema.registry.url. USER_INFO: "
-        "schema.registry.basic.auth.user.info. SASL_INHERIT: kafka.sasl.*. Default: USER_INFO if "
-        "that option is set, else URL.",
-        "Set SASL_INHERIT if the registry has the same users as the brokers.",
-    ),
-    secret(f"{_BASIC}user.info").documented(
-        "User and password, as user:password.",
-        "Set it if the registry asks for a password.",
-    ),
-    choice(f"{_BEARER}credentials.source", None, (STATIC_TOKEN, OAUTHBEARER)).documented(
-        "Source of a bearer token. STATIC_TOKEN: schema.registry.bearer.auth.token. OAUTHBEARER: "
-        "an issuer, by client credentials. Default: the one that is set.",
-        "Set it only if both a token and an issuer are set.",
-    ),
-    secret(f"{_BEARER}token").documented(
-        "A bearer token for the registry.",
-        "Set it for a token that does not change.",
-    ),
-    optional_text(f"{_BEARER}issuer.endpoint.url", takes_references=True).documented(
-        "Token endpoint of the issuer.",
-        "Set it if an issuer grants the registry's tokens.",
-    ),
-    optional_text(f"{_BEARER}client.id", takes_references=True).documented(
-        "Client id at the issuer.",
-        "Set it with the issuer.",
-    ),
-    secret(f"{_BEARER}client.secret").documented(
-        "Client secret at the issuer.",
-        "Set it with the issuer.",
-    ),
-    optional_text(f"{_BEARER}scope").documented(
-        "Scope to request from the issuer.",
-        "Set it if the issuer requires one.",
-    ),
-    optional_text(f"{_BEARER}logical.cluster").documented(
-        "Confluent Cloud: the registry's id (lsrc-…), sent as header target-sr-cluster.",
-        "Set it with a token.",
-    ),
-    optional_text(f"{_BEARER}identity.pool.id").documented(
-        "Confluent Cloud: the id of an identity pool, sent as header Confluent-Identity-Pool-Id.",
-        "Set it if your tokens belong to a pool.",
-    ),
-    ConfigKey(f"{REGISTRY_PREFIX}timeout.ms", "int", 12000, at_least(1)).documented(
-        "Time limit of all attempts at all addresses. One request may take a third of it, or "
-        "5000 if that is more.",
-        "Increase it for a slow registry.",
-    ),
+    choice(f"{_BASIC}credentials.source", None, (URL, USER_INFO, SASL_INHERIT)).about("""
+        Source of user and password. URL: schema.registry.url. USER_INFO:
+        schema.registry.basic.auth.user.info. SASL_INHERIT: kafka.sasl.*. Default: USER_INFO if that
+        option is set, else URL.
+        > Set SASL_INHERIT if the registry has the same users as the brokers."""),
+    secret(f"{_BASIC}user.info").about("""
+        User and password, as user:password.
+        > Set it if the registry asks for a password."""),
+    choice(f"{_BEARER}credentials.source", None, (STATIC_TOKEN, OAUTHBEARER)).about("""
+        Source of a bearer token. STATIC_TOKEN: schema.registry.bearer.auth.token. OAUTHBEARER: an
+        issuer, by client credentials. Default: the one that is set.
+        > Set it only if both a token and an issuer are set."""),
+    secret(f"{_BEARER}token").about("""
+        A bearer token for the registry.
+        > Set it for a token that does not change."""),
+    optional_text(f"{_BEARER}issuer.endpoint.url", takes_references=True).about("""
+        Token endpoint of the issuer.
+        > Set it if an issuer grants the registry's tokens."""),
+    optional_text(f"{_BEARER}client.id", takes_references=True).about("""
+        Client id at the issuer.
+        > Set it with the issuer."""),
+    secret(f"{_BEARER}client.secret").about("""
+        Client secret at the issuer.
+        > Set it with the issuer."""),
+    optional_text(f"{_BEARER}scope").about("""
+        Scope to request from the issuer.
+        > Set it if the issuer requires one."""),
+    optional_text(f"{_BEARER}logical.cluster").about("""
+        Confluent Cloud: the registry's id (lsrc-…), sent as header target-sr-cluster.
+        > Set it with a token."""),
+    optional_text(f"{_BEARER}identity.pool.id").about("""
+        Confluent Cloud: the id of an identity pool, sent as header Confluent-Identity-Pool-Id.
+        > Set it if your tokens belong to a pool."""),
+    ConfigKey(f"{REGISTRY_PREFIX}timeout.ms", "int", 12000, at_least(1)).about("""
+        Time limit of all attempts at all addresses. One request may take a third of it, or 5000 if
+        that is more.
+        > Increase it for a slow registry."""),
     *(
         key._replace(
             name=REGISTRY_PREFIX + key.name,
-            doc=f"As kafka.{key.name}, for the driver's connections to the registry.",
-            when="Set it if the registry needs it.",
+            text=f"As kafka.{key.name}, for the driver's connections to the registry.\n"
+            "> Set it if the registry needs it.",
         )
         for key in SSL_KEYS
         if key.name != "ssl.engine.factory.class"

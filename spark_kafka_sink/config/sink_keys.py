@@ -42,44 +42,36 @@ TOLERATE_ALL = "all"
 DEFAULT_MAX_RATIO = 0.01
 
 DEAD_LETTER_KEYS = (
-    choice("errors.tolerance", TOLERATE_NONE, (TOLERATE_NONE, TOLERATE_ALL)).documented(
-        "Treatment of a row that cannot be written, such as one that is too large. none fails "
-        "the task. all writes the row to errors.deadletterqueue.topic.name: docs/dead-letters.md.",
-        "Set all if a bad row must not stop the query.",
-    ),
-    optional_text("errors.deadletterqueue.topic.name").documented(
-        "Topic of dead letters. The sink creates it if it is missing, with "
-        "topic.creation.partitions.",
-        "Set it with errors.tolerance=all, which requires it.",
-    ),
+    choice("errors.tolerance", TOLERATE_NONE, (TOLERATE_NONE, TOLERATE_ALL)).about("""
+        Treatment of a row that cannot be written, such as one that is too large. none fails the
+        task. all writes the row to errors.deadletterqueue.topic.name: docs/dead-letters.md.
+        > Set all if a bad row must not stop the query."""),
+    optional_text("errors.deadletterqueue.topic.name").about("""
+        Topic of dead letters. The sink creates it if it is missing, with topic.creation.partitions.
+        > Set it with errors.tolerance=all, which requires it."""),
     ConfigKey(
         "errors.deadletterqueue.topic.replication.factor", "int", BROKER_DEFAULT, replicas_problem
-    ).documented(
-        "Replicas of that topic if the sink creates it. -1 uses the brokers' "
-        "default.replication.factor and needs Kafka 2.4. Kafka Connect's default is 3.",
-        "Set it if the brokers' default does not fit.",
-    ),
-    flag("errors.deadletterqueue.context.headers.enable", True).documented(
-        "Adds headers `__connect.errors.*` with the cause and the intended topic. Kafka "
-        "Connect's default is false.",
-        "Leave it: without these headers a replay needs `--cause unknown` and `--to-topic`.",
-    ),
+    ).about("""
+        Replicas of that topic if the sink creates it. -1 uses the brokers'
+        default.replication.factor and needs Kafka 2.4. Kafka Connect's default is 3.
+        > Set it if the brokers' default does not fit."""),
+    flag("errors.deadletterqueue.context.headers.enable", True).about("""
+        Adds headers `__connect.errors.*` with the cause and the intended topic. Kafka Connect's
+        default is false.
+        > Leave it: without these headers a replay needs `--cause unknown` and `--to-topic`."""),
     ConfigKey(
         "errors.deadletterqueue.max.ratio", "double", DEFAULT_MAX_RATIO, between(0, 1)
-    ).documented(
-        "Largest part of a task's rows that may become dead letters, rounded up to whole rows. "
-        "With more, the task fails and reports the causes.",
-        "Increase it if more bad rows are normal.",
-    ),
-    ConfigKey("errors.deadletterqueue.max.rows", "long", None, at_least(0)).documented(
-        "Largest number of dead letters of a task. With more, the task fails at once.",
-        "Set it if the ratio allows too many in large tasks.",
-    ),
-    flag("errors.log.enable", False).documented(
-        "Logs in the task how many dead letters each cause has, with an example. Keys, values "
-        "and headers are not logged.",
-        "Set it to see causes in the tasks' logs.",
-    ),
+    ).about("""
+        Largest part of a task's rows that may become dead letters, rounded up to whole rows. With
+        more, the task fails and reports the causes.
+        > Increase it if more bad rows are normal."""),
+    ConfigKey("errors.deadletterqueue.max.rows", "long", None, at_least(0)).about("""
+        Largest number of dead letters of a task. With more, the task fails at once.
+        > Set it if the ratio allows too many in large tasks."""),
+    flag("errors.log.enable", False).about("""
+        Logs in the task how many dead letters each cause has, with an example. Keys, values and
+        headers are not logged.
+        > Set it to see causes in the tasks' logs."""),
 )
 
 _RETRY_SETTINGS = (
@@ -243,68 +235,57 @@ def _problem_of_headers(text: Secret) -> str | None:
 
 
 METRICS_KEYS = (
-    flag("metrics.log", True).documented(
-        "Logs one line per committed batch on the driver: records, bytes, time and the slowest "
-        "step. With log.format=json it is the JSON line of metrics, at most 16 KiB. Aborts are "
-        "always logged.",
-        "Set false if metrics.path is enough.",
-    ),
-    ConfigKey("metrics.path", "string", None, _problem_of_path, hides_value=True).documented(
-        "File on the driver that gets the JSON line of every batch, with all partitions: "
-        "docs/metrics.md. A URI such as `s3://bucket/folder` gets one file per line, on any file "
-        "system that pyarrow.fs knows.",
-        "Set it to use reports.",
-    ),
-    ConfigKey("metrics.path.max.bytes", "long", 0, at_least(0)).documented(
-        "Largest size of the file metrics.path. Before a line exceeds it, the sink renames the "
-        "file to `.1` and keeps five such files. 0: no limit.",
-        "Set it for streams that run for long.",
-    ),
+    flag("metrics.log", True).about("""
+        Logs one line per committed batch on the driver: records, bytes, time and the slowest step.
+        With log.format=json it is the JSON line of metrics, at most 16 KiB. Aborts are always
+        logged.
+        > Set false if metrics.path is enough."""),
+    ConfigKey("metrics.path", "string", None, _problem_of_path, hides_value=True).about("""
+        File on the driver that gets the JSON line of every batch, with all partitions:
+        docs/metrics.md. A URI such as `s3://bucket/folder` gets one file per line, on any file
+        system that pyarrow.fs knows.
+        > Set it to use reports."""),
+    ConfigKey("metrics.path.max.bytes", "long", 0, at_least(0)).about("""
+        Largest size of the file metrics.path. Before a line exceeds it, the sink renames the file
+        to `.1` and keeps five such files. 0: no limit.
+        > Set it for streams that run for long."""),
     ConfigKey(
         "metrics.prometheus.push.url", "string", None, _problem_of_gateway, hides_value=True
-    ).documented(
-        "Prometheus push gateway, e.g. `http://host:9091`, that gets the metrics after each "
-        "batch. Needs the extra metrics.",
-        "Set it for batch jobs.",
-    ),
-    ConfigKey("metrics.prometheus.push.job", "string", "pykafka-sink", non_empty).documented(
-        "Label job of the pushed metrics.",
-        "Give each job its own: jobs with the same label replace each other's metrics.",
-    ),
-    flag("metrics.otlp.enable", None).documented(
-        "Sends metrics and traces with OpenTelemetry's protocol over HTTP: docs/metrics.md. "
-        "Default: true if metrics.otlp.endpoint is set. Variables OTEL_EXPORTER_OTLP_* of the "
-        "driver replace options that are not set. Needs the extra otel.",
-        "Set true if only those variables name the collector.",
-    ),
+    ).about("""
+        Prometheus push gateway, e.g. `http://host:9091`, that gets the metrics after each batch.
+        Needs the extra metrics.
+        > Set it for batch jobs."""),
+    ConfigKey("metrics.prometheus.push.job", "string", "pykafka-sink", non_empty).about("""
+        Label job of the pushed metrics.
+        > Give each job its own: jobs with the same label replace each other's metrics."""),
+    flag("metrics.otlp.enable", None).about("""
+        Sends metrics and traces with OpenTelemetry's protocol over HTTP: docs/metrics.md. Default:
+        true if metrics.otlp.endpoint is set. Variables OTEL_EXPORTER_OTLP_* of the driver replace
+        options that are not set. Needs the extra otel.
+        > Set true if only those variables name the collector."""),
     ConfigKey(
         "metrics.otlp.endpoint", "string", None, _problem_of_endpoint, hides_value=True
-    ).documented(
-        "Collector, e.g. `http://collector:4318`; the sink appends /v1/metrics and /v1/traces. "
-        "Default: OTEL_EXPORTER_OTLP_ENDPOINT, else `http://localhost:4318`.",
-        "Set it to send to a collector.",
-    ),
+    ).about("""
+        Collector, e.g. `http://collector:4318`; the sink appends /v1/metrics and /v1/traces.
+        Default: OTEL_EXPORTER_OTLP_ENDPOINT, else `http://localhost:4318`.
+        > Set it to send to a collector."""),
     ConfigKey(
         "metrics.otlp.headers", "password", None, _problem_of_headers, takes_references=True
-    ).documented(
-        "Headers of each request, as name=value,name=value with percent-encoded values, e.g. "
-        "`Authorization=${env:OTLP_AUTHORIZATION}`. Default: OTEL_EXPORTER_OTLP_HEADERS.",
-        "Set it if the collector requires a key or a login.",
-    ),
-    ConfigKey("metrics.otlp.signals", "list", list(OTLP_SIGNALS), _problem_of_signals).documented(
-        "Signals to send: metrics, traces, or both.",
-        "Set one if the collector does not take both.",
-    ),
-    optional_text("metrics.otlp.service.name").documented(
-        "The resource's service.name. Default: OTEL_SERVICE_NAME, else pykafka-sink.",
-        "Set it to distinguish applications.",
-    ),
-    ConfigKey("metrics.otlp.timeout.ms", "int", None, at_least(1)).documented(
-        "Time limit for sending metrics or a trace. The end of a job and a failed batch wait for "
-        "it, 10 seconds at most; micro-batches do not wait. Default: OTEL_EXPORTER_OTLP_TIMEOUT "
-        "in milliseconds, else 3000.",
-        "Increase it for a slow collector.",
-    ),
+    ).about("""
+        Headers of each request, as name=value,name=value with percent-encoded values, e.g.
+        `Authorization=${env:OTLP_AUTHORIZATION}`. Default: OTEL_EXPORTER_OTLP_HEADERS.
+        > Set it if the collector requires a key or a login."""),
+    ConfigKey("metrics.otlp.signals", "list", list(OTLP_SIGNALS), _problem_of_signals).about("""
+        Signals to send: metrics, traces, or both.
+        > Set one if the collector does not take both."""),
+    optional_text("metrics.otlp.service.name").about("""
+        The resource's service.name. Default: OTEL_SERVICE_NAME, else pykafka-sink.
+        > Set it to distinguish applications."""),
+    ConfigKey("metrics.otlp.timeout.ms", "int", None, at_least(1)).about("""
+        Time limit for sending metrics or a trace. The end of a job and a failed batch wait for it,
+        10 seconds at most; micro-batches do not wait. Default: OTEL_EXPORTER_OTLP_TIMEOUT in
+        milliseconds, else 3000.
+        > Increase it for a slow collector."""),
 )
 
 
@@ -412,104 +393,84 @@ _partitions = minus_one_or(at_least(1))
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 SINK_OPTIONS = ConfigDef(
     "",
-    ConfigKey("topic", "string").documented(
-        "Topic of all rows. It overrides the topic column.",
-        "Set it unless a column names the topic of each row.",
-    ),
-    flag("includeheaders", False).documented(
-        "No effect, as in Spark's own sink: a headers column is always written.",
-        "Leave it out; a job that comes from Spark's own sink may keep it.",
-    ),
-    choice("delivery.guarantee", AT_LEAST_ONCE, (AT_LEAST_ONCE, EXACTLY_ONCE, NONE)).documented(
-        "Promise when Spark repeats a task: docs/delivery.md. exactly-once needs "
-        "transactional.id.prefix and Kafka 3.0; read_committed consumers see each row once. none "
-        "waits for no broker: kafka.acks is 0 unless it is set.",
-        "Set exactly-once if readers must not see duplicates, and none only if records may be "
-        "lost.",
-    ),
-    optional_text("transactional.id.prefix").documented(
-        "Start of a query's transactional ids.",
-        "Set it for exactly-once. Keep it over restarts, and give each query its own.",
-    ),
-    optional_text("write.id").documented(
-        "Name of a batch write with exactly-once. The sink drops a write of this name whose "
-        "write.version is not higher than the last one.",
-        "Set it for a write that is repeated, such as a scheduled job or foreachBatch.",
-    ),
-    ConfigKey("write.version", "long", None, at_least(0)).documented(
-        "Number of this write of write.id.",
-        "Increase it with each write, as the batch id of foreachBatch does.",
-    ),
-    ConfigKey("transaction.log.topic", "string", "pykafka-sink-transactions", non_empty).documented(
-        "Compacted topic for the drivers' decisions. The sink creates it if it is missing. "
-        "Queries may share it.",
-        "Change it to give each team its own.",
-    ),
-    ConfigKey("transaction.log.missing", "string", "refuse", one_of("refuse", "accept")).documented(
-        "Behaviour if the decision log has no record of a query that is not new. refuse stops "
-        "the query, because the log may be lost.",
-        "Set accept for one start, to move a query from at-least-once to exactly-once, or after "
-        "the log is lost for good.",
-    ),
-    ConfigKey("transaction.replay", "string", "compare", one_of("compare", "drop")).documented(
-        "Behaviour if Spark repeats a committed micro-batch. compare drops equal rows and stops "
-        "the query for other rows.",
-        "Set drop if the query's rows differ each time.",
-    ),
-    ConfigKey("transaction.log.replication.factor", "int", 3, between(1, MAX_REPLICAS)).documented(
-        "Replicas of transaction.log.topic if the sink creates it; the sink rejects a topic with "
-        "fewer. Its min.insync.replicas must be at least 2, or 1 with one replica.",
-        "Set 1 for a cluster of one broker, where a lost disk loses the decisions.",
-    ),
-    flag("topic.creation.enable", False).documented(
-        "Creates missing topics with the topic.creation.* options. By default the brokers' "
-        "auto.create.topics.enable decides.",
-        "Set it if brokers create no topics, or create them with the wrong settings.",
-    ),
+    ConfigKey("topic", "string").about("""
+        Topic of all rows. It overrides the topic column.
+        > Set it unless a column names the topic of each row."""),
+    flag("includeheaders", False).about("""
+        No effect, as in Spark's own sink: a headers column is always written.
+        > Leave it out; a job that comes from Spark's own sink may keep it."""),
+    choice("delivery.guarantee", AT_LEAST_ONCE, (AT_LEAST_ONCE, EXACTLY_ONCE, NONE)).about("""
+        Promise when Spark repeats a task: docs/delivery.md. exactly-once needs
+        transactional.id.prefix and Kafka 3.0; read_committed consumers see each row once. none
+        waits for no broker: kafka.acks is 0 unless it is set.
+        > Set exactly-once if readers must not see duplicates, and none only if records may be lost.
+        """),
+    optional_text("transactional.id.prefix").about("""
+        Start of a query's transactional ids.
+        > Set it for exactly-once. Keep it over restarts, and give each query its own."""),
+    optional_text("write.id").about("""
+        Name of a batch write with exactly-once. The sink drops a write of this name whose
+        write.version is not higher than the last one.
+        > Set it for a write that is repeated, such as a scheduled job or foreachBatch."""),
+    ConfigKey("write.version", "long", None, at_least(0)).about("""
+        Number of this write of write.id.
+        > Increase it with each write, as the batch id of foreachBatch does."""),
+    ConfigKey("transaction.log.topic", "string", "pykafka-sink-transactions", non_empty).about("""
+        Compacted topic for the drivers' decisions. The sink creates it if it is missing. Queries
+        may share it.
+        > Change it to give each team its own."""),
+    ConfigKey("transaction.log.missing", "string", "refuse", one_of("refuse", "accept")).about("""
+        Behaviour if the decision log has no record of a query that is not new. refuse stops the
+        query, because the log may be lost.
+        > Set accept for one start, to move a query from at-least-once to exactly-once, or after the
+        log is lost for good."""),
+    ConfigKey("transaction.replay", "string", "compare", one_of("compare", "drop")).about("""
+        Behaviour if Spark repeats a committed micro-batch. compare drops equal rows and stops the
+        query for other rows.
+        > Set drop if the query's rows differ each time."""),
+    ConfigKey("transaction.log.replication.factor", "int", 3, between(1, MAX_REPLICAS)).about("""
+        Replicas of transaction.log.topic if the sink creates it; the sink rejects a topic with
+        fewer. Its min.insync.replicas must be at least 2, or 1 with one replica.
+        > Set 1 for a cluster of one broker, where a lost disk loses the decisions."""),
+    flag("topic.creation.enable", False).about("""
+        Creates missing topics with the topic.creation.* options. By default the brokers'
+        auto.create.topics.enable decides.
+        > Set it if brokers create no topics, or create them with the wrong settings."""),
     ConfigKey(
         "topic.creation.partitions", "int", BROKER_DEFAULT, minus_one_or(at_least(1))
-    ).documented(
-        "Partitions of a created topic. -1 uses the brokers' num.partitions and needs Kafka 2.4.",
-        "Set it if the brokers' default does not fit.",
-    ),
+    ).about("""
+        Partitions of a created topic. -1 uses the brokers' num.partitions and needs Kafka 2.4.
+        > Set it if the brokers' default does not fit."""),
     ConfigKey(
         "topic.creation.replication.factor", "int", BROKER_DEFAULT, replicas_problem
-    ).documented(
-        "Replicas of a created topic. -1 uses the brokers' default.replication.factor and needs "
-        "Kafka 2.4.",
-        "Set it if the brokers' default does not fit.",
-    ),
-    ConfigKey("topic.creation.configs", "string", "").documented(
-        "Settings of a created topic, e.g. `retention.ms=86400000,min.insync.replicas=2`.",
-        "Set it if the brokers' defaults do not fit.",
-    ),
-    ConfigKey("preflight.timeout.ms", "int", 6000, at_least(1)).documented(
-        "Time limit of each step of the driver's check before the first task: login, a bootstrap "
-        "broker, an advertised address, the topic or its creation.",
-        "Increase it for slow networks or logins.",
-    ),
-    ConfigKey("max.bytes.per.second.per.task", "long", None, at_least(1)).documented(
-        "Compressed bytes that a task may send in a second; a query sends at most this times its "
-        "slots. Rows that wait for the limit do not expire.",
-        "Set it if a backfill must leave room for others. Consider the brokers' quotas and "
-        "maxOffsetsPerTrigger first.",
-    ),
-    ConfigKey("interceptors", "list", []).documented(
-        "Python classes, as `package.module:Class`, that see or change the rows: "
-        "docs/your-own-code.md.",
-        "Set it to change, reject or count rows in your own code.",
-    ),
-    choice("log.level", None, _LOG_LEVELS).documented(
-        "Minimum log level on the driver and in tasks: debug, info, warning or error. By default "
-        "Python's logging decides, or info if it is not set up. All queries of a process share "
-        "it.",
-        "Set debug to look for a fault, warning for fewer lines.",
-    ),
-    ConfigKey("log.format", "string", "text", one_of("text", "json")).documented(
-        "text or json. With json each line is a JSON document, and a batch's line holds its "
-        "metrics. A logging format of the application takes precedence.",
-        "Set json if a log collector reads JSON.",
-    ),
+    ).about("""
+        Replicas of a created topic. -1 uses the brokers' default.replication.factor and needs Kafka
+        2.4.
+        > Set it if the brokers' default does not fit."""),
+    ConfigKey("topic.creation.configs", "string", "").about("""
+        Settings of a created topic, e.g. `retention.ms=86400000,min.insync.replicas=2`.
+        > Set it if the brokers' defaults do not fit."""),
+    ConfigKey("preflight.timeout.ms", "int", 6000, at_least(1)).about("""
+        Time limit of each step of the driver's check before the first task: login, a bootstrap
+        broker, an advertised address, the topic or its creation.
+        > Increase it for slow networks or logins."""),
+    ConfigKey("max.bytes.per.second.per.task", "long", None, at_least(1)).about("""
+        Compressed bytes that a task may send in a second; a query sends at most this times its
+        slots. Rows that wait for the limit do not expire.
+        > Set it if a backfill must leave room for others. Consider the brokers' quotas and
+        maxOffsetsPerTrigger first."""),
+    ConfigKey("interceptors", "list", []).about("""
+        Python classes, as `package.module:Class`, that see or change the rows:
+        docs/your-own-code.md.
+        > Set it to change, reject or count rows in your own code."""),
+    choice("log.level", None, _LOG_LEVELS).about("""
+        Minimum log level on the driver and in tasks: debug, info, warning or error. By default
+        Python's logging decides, or info if it is not set up. All queries of a process share it.
+        > Set debug to look for a fault, warning for fewer lines."""),
+    ConfigKey("log.format", "string", "text", one_of("text", "json")).about("""
+        text or json. With json each line is a JSON document, and a batch's line holds its metrics.
+        A logging format of the application takes precedence.
+        > Set json if a log collector reads JSON."""),
     *FORMAT_KEYS,
     *REGISTRY_KEYS,
     *METRICS_KEYS,

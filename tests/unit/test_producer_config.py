@@ -75,7 +75,7 @@ def test_types_and_defaults_are_javas_or_the_difference_is_told(name: str) -> No
     key = PRODUCER_CONFIG.keys[name]
     assert key.type == config_type
     if key.default != default:
-        assert key.java_default == default
+        assert key.java_default == str(default)
         assert key.difference
 
 
