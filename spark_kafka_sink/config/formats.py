@@ -250,13 +250,13 @@ def _check_columns(sink: Mapping[str, Any], part: str, format_name: str) -> None
             code="OPTION-008",
         )
     if format_name in (RAW, STRING) and len(columns) > 1:
-        problem = f", of which value.format={format_name} cannot make a value"
+        problem = f"columns, of which value.format={format_name} cannot make a value"
         if part == KEY:
             is_set = sink["key_format"] is not None
             condition = f"with key.format={format_name}" if is_set else "without key.format"
-            problem = f", which is no key {condition}"
+            problem = f"columns, which is no key {condition}"
         raise ConfigError(
-            f"{part}.columns names {len(columns)} columns{problem}: set {part}.format to json, "
+            f"{part}.columns names {len(columns)} {problem}: set {part}.format to json, "
             "avro or protobuf",
             code="FORMAT-001",
         )
