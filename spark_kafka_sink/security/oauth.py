@@ -61,7 +61,6 @@ from spark_kafka_sink.security.oauth_endpoint import (
     token_source_of,
 )
 from spark_kafka_sink.security.oauth_tokens import (
-    ClaimNames,
     RetryTimer,
     Token,
     TokenKeeper,
@@ -80,7 +79,7 @@ OPTION = "kafka.sasl.oauthbearer.token.provider"
 _LEAST_SECONDS, _MOST_SECONDS = 1e9, 1e11
 
 
-def provided_token(entry_point: str, names: ClaimNames) -> Token:
+def provided_token(entry_point: str, oauth: OAuthConfig) -> Token:
     """Return the checked result of the callable ``package.module:name``.
 
     Raises ConfigError (it cannot be loaded), CredentialsUnavailableError (it raised) or
@@ -96,7 +95,7 @@ def provided_token(entry_point: str, names: ClaimNames) -> Token:
         ) from error
     source = f"{OPTION} {entry_point}"
     if isinstance(returned, str):
-        return token_of_jwt(returned, names, source)
+        return token_of_jwt(returned, oauth, source)
     if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], str):
         return Token(Secret(returned[0].strip()), None, _expiry_ms(returned[1], source))
     raise AuthenticationError(
@@ -209,21 +208,20 @@ class TokenRetrieval:
         return token
 
     def _fetch(self, oauth: OAuthConfig, options: Mapping[str, str], timeout_ms: int) -> Token:
-        names = ClaimNames(oauth.scope_claim_name, oauth.sub_claim_name)
         if oauth.token_provider is not None:
-            return provided_token(oauth.token_provider, names)
+            return provided_token(oauth.token_provider, oauth)
         if oauth.token_endpoint_url is None:
             raise ConfigError(f"{URL_OPTION} is missing", code="AUTH-005")
         source = token_source_of(oauth)
         if source is TokenSource.FILE:
             path = path_of_file_url(oauth.token_endpoint_url)
             text = read_text(oauth.token_endpoint_url.strip(), URL_OPTION)
-            return token_of_jwt(text, names, f"the file {path}")
+            return token_of_jwt(text, oauth, f"the file {path}")
         endpoint = TokenEndpoint(
             oauth.token_endpoint_url, self._tls_of(options), self._config.login, self._timer
         )
         request = self._request(source, client_of(oauth, options, source), oauth)
-        return token_of_jwt(endpoint.fetch(request, timeout_ms), names, endpoint.name)
+        return token_of_jwt(endpoint.fetch(request, timeout_ms), oauth, endpoint.name)
 
     def _request(self, source: TokenSource, client: Client, oauth: OAuthConfig) -> TokenRequest:
         if source is TokenSource.SECRET:

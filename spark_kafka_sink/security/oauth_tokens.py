@@ -44,7 +44,7 @@ from spark_kafka_sink.base.clock import Clock, RandomSource, wait_seconds
 from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.security_config import LoginConfig
+from spark_kafka_sink.config.security_config import LoginConfig, OAuthConfig
 
 _NEVER = 1e14
 """Seconds since 1970: three million years."""
@@ -65,14 +65,7 @@ class Token(NamedTuple):
         return timestamp_ms < self.expires_at_ms
 
 
-class ClaimNames(NamedTuple):
-    """The options ``sasl.oauthbearer.scope.claim.name`` and ``sasl.oauthbearer.sub.claim.name``."""
-
-    scope: str = "scope"
-    subject: str = "sub"
-
-
-def token_of_jwt(text: str, names: ClaimNames, source: str) -> Token:
+def token_of_jwt(text: str, oauth: OAuthConfig, source: str) -> Token:
     """Return the token of ``text``, which must be a JWT.
 
     source: its origin, for messages, which show nothing of the token
@@ -84,14 +77,14 @@ def token_of_jwt(text: str, names: ClaimNames, source: str) -> Token:
     expires_at = _seconds(claims, "exp", source)
     if expires_at is None:
         raise _wrong(source, "has no claim 'exp', so its expiry is unknown")
-    subject = claims.get(names.subject)
+    subject = claims.get(oauth.sub_claim_name)
     if not isinstance(subject, str) or not subject.strip():
         raise _wrong(
             source,
-            f"has no text in claim '{names.subject}'; kafka.sasl.oauthbearer.sub.claim.name names "
-            "the claim that holds the principal",
+            f"has no text in claim '{oauth.sub_claim_name}'; "
+            "kafka.sasl.oauthbearer.sub.claim.name names the claim that holds the principal",
         )
-    _check_scopes(claims.get(names.scope), names.scope, source)
+    _check_scopes(claims.get(oauth.scope_claim_name), oauth.scope_claim_name, source)
     issued_at = _seconds(claims, "iat", source)
     return Token(
         Secret(value),

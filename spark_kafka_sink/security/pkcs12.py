@@ -204,7 +204,8 @@ def _unencrypted_certificates(data: bytes) -> tuple[bytes, ...]:
         raise StorePasswordError("it has a password, and none is given")
     if any(bag.kind in _KEY_BAGS for bag in bags):
         certificates = [bag for bag in certificates if bag.attributes & _MARKS]
-    return tuple(_certificate_of(bag) for bag in certificates)
+    values = (_type_and_content(first_element(bag.value, SEQUENCE))[1] for bag in certificates)
+    return tuple(first_element(value, OCTET_STRING).value for value in values)
 
 
 def _parts(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
@@ -239,11 +240,6 @@ class _Bag(NamedTuple):
     kind: bytes
     value: memoryview
     attributes: frozenset[bytes]
-
-
-def _certificate_of(bag: _Bag) -> bytes:
-    _, certificate = _type_and_content(first_element(bag.value, SEQUENCE))
-    return first_element(certificate, OCTET_STRING).value
 
 
 def _bags(content: memoryview) -> Iterator[_Bag]:

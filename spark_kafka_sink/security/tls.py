@@ -33,7 +33,7 @@ import ssl
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -230,9 +230,12 @@ _OWN_DESCRIPTORS = "/proc/self/fd"
 @contextmanager
 def private_file(content: bytes) -> Iterator[str]:
     """Yield the path of a file with this content, which exists as long as the block."""
-    descriptor = _in_memory()
-    path, is_named = f"{_OWN_DESCRIPTORS}/{descriptor}", descriptor is None
-    if descriptor is None:
+    descriptor, is_named = -1, True
+    if hasattr(os, "memfd_create") and os.path.isdir(_OWN_DESCRIPTORS):
+        with suppress(OSError):  # forbidden, as in some sandboxes
+            descriptor, is_named = os.memfd_create("pykafka-sink"), False
+    path = f"{_OWN_DESCRIPTORS}/{descriptor}"
+    if is_named:
         descriptor, path = tempfile.mkstemp(prefix="pykafka-sink-")
     try:
         with open(descriptor, "wb") as file:
@@ -242,16 +245,6 @@ def private_file(content: bytes) -> Iterator[str]:
     finally:
         if is_named:
             os.unlink(path)
-
-
-def _in_memory() -> int | None:
-    """Return the descriptor of a nameless file; None if the system has no such files."""
-    if not hasattr(os, "memfd_create") or not os.path.isdir(_OWN_DESCRIPTORS):
-        return None
-    try:
-        return os.memfd_create("pykafka-sink")
-    except OSError:
-        return None  # forbidden, as in some sandboxes
 
 
 # --- contexts ------------------------------------------------------------------------------------

@@ -458,7 +458,7 @@ MUTANTS = (
         _SUITES,
     ),
     Mutant("security/tls.py", ' and hasattr(context, "set_ciphersuites")', "", _SUITES),
-    Mutant("security/tls.py", " or not os.path.isdir(_OWN_DESCRIPTORS)", "", _STORES),
+    Mutant("security/tls.py", " and os.path.isdir(_OWN_DESCRIPTORS)", "", _STORES),
     Mutant("security/tls.py", "            file.flush()\n", "", _STORES),
     Mutant(
         "security/stores.py",

@@ -18,10 +18,10 @@ import pytest
 from spark_kafka_sink.base.entry_points import HookError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.config.security_config import OAuthConfig
 from spark_kafka_sink.producer.partitioner import UserPartitioner
 from spark_kafka_sink.registry.schemas import user_defined_subject
 from spark_kafka_sink.security.oauth import OPTION, provided_token
-from spark_kafka_sink.security.oauth_tokens import ClaimNames
 from spark_kafka_sink.spark.task import Interceptors
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def test_the_documented_source_of_tokens(
     service.write_text('{"token": "a-token", "expires_in_seconds": 3600}')
     monkeypatch.setenv("TOKEN_SERVICE", service.as_uri())
     before_ms = time.time() * 1000
-    token = provided_token(entry_point(documented, OPTION), ClaimNames())
+    token = provided_token(entry_point(documented, OPTION), OAuthConfig())
     assert token.value.reveal() == "a-token"
     assert token.expires_at_ms >= int(before_ms) + 3_600_000
 

@@ -35,7 +35,6 @@ from spark_kafka_sink.security.oauth_endpoint import (
 )
 from spark_kafka_sink.security.oauth_tokens import (
     LONGEST_SLEEP_MS,
-    ClaimNames,
     RefreshSchedule,
     RetryTimer,
     Token,
@@ -48,7 +47,7 @@ from tests.unit.security.token_endpoints import MODULE, first_message, jwt, jwt_
 from tests.unit.simulated_time import START_MS, Chance, SimulatedClock
 
 URL = "https://issuer.example/token"
-NAMES = ClaimNames()
+NAMES = OAuthConfig()
 HOUR_MS = 3_600_000
 
 
@@ -182,7 +181,12 @@ class TestToken:
         assert not token.is_valid(1_700_000_300_000)
         assert "S1GNATURE" not in repr(token)
         other = jwt_of({"email": "a@b", "exp": 5, "scp": "x"})
-        assert token_of_jwt(other, ClaimNames("scp", "email"), "a file").expires_at_ms == 5_000
+        assert (
+            token_of_jwt(
+                other, OAuthConfig(scope_claim_name="scp", sub_claim_name="email"), "a file"
+            ).expires_at_ms
+            == 5_000
+        )
 
     @pytest.mark.parametrize(
         ("claims", "message"),
