@@ -66,41 +66,42 @@ def find_java() -> str:
     if home:
         java = Path(home, "bin", "java")
         if not os.access(java, os.X_OK):
-            raise LocalKafkaError(
-                f"JAVA_HOME is {home}, but there is no {java}: {_ADVICE}", code="LOCAL-001"
-            )
+            raise _java_problem(f"JAVA_HOME is {home}, but there is no {java}")
         return os.path.abspath(java)
     found = shutil.which("java")
     if found is None:
-        raise LocalKafkaError(
-            f"no java on the PATH, and JAVA_HOME is not set: {_ADVICE}", code="LOCAL-001"
-        )
+        raise _java_problem("no java on the PATH, and JAVA_HOME is not set")
     return os.path.abspath(found)
 
 
 def java_major_version(java: str) -> int:
     """Return 17 for Java 17, 8 for Java 1.8. Raises LocalKafkaError if ``java`` does not run."""
     try:
-        done = subprocess.run(
-            [java, "-version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_VERSION_TIMEOUT_S,
-            check=False,
-            cwd="/",
-        )
+        status, output = _run([java, "-version"], _VERSION_TIMEOUT_S, "/")
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LocalKafkaError(
-            f"{java} does not run ({error}): {_ADVICE}", code="LOCAL-001"
-        ) from error
-    output = done.stdout.decode("utf-8", "replace")
+        raise _java_problem(f"{java} does not run ({error})") from error
     match = _VERSION.search(output)
-    if done.returncode or match is None:
-        raise LocalKafkaError(
-            f"{java} -version says {output.strip()!r}: {_ADVICE}", code="LOCAL-001"
-        )
+    if status or match is None:
+        raise _java_problem(f"{java} -version says {output.strip()!r}")
     return int(match[1])
+
+
+def _java_problem(problem: str) -> LocalKafkaError:
+    return LocalKafkaError(f"{problem}: {_ADVICE}", code="LOCAL-001")
+
+
+def _run(command: Sequence[str], timeout_s: int, folder: str | Path) -> tuple[int, str]:
+    """Run a program in ``folder``, and return its exit status and all its output."""
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=timeout_s,
+        check=False,
+        cwd=folder,
+    )
+    return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
 def find_java_for_kafka(kafka_version: str) -> str:
@@ -114,10 +115,7 @@ def find_java_for(program: str, needed: int) -> str:
     java = find_java()
     found = java_major_version(java)
     if found < needed:
-        raise LocalKafkaError(
-            f"{program} needs Java {needed} or newer, {java} is Java {found}: {_ADVICE}",
-            code="LOCAL-001",
-        )
+        raise _java_problem(f"{program} needs Java {needed} or newer, {java} is Java {found}")
     return java
 
 
@@ -485,23 +483,14 @@ def _run_ivy(part: Path, wanted: _Wanted) -> None:
         (own / "settings.xml").write_text(wanted.settings, encoding="utf-8")
         command += ["-settings", str(own / "settings.xml")]
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_IVY_TIMEOUT_S,
-            check=False,
-            cwd=part,
-        )
+        status, output = _run(command, _IVY_TIMEOUT_S, part)
     except subprocess.TimeoutExpired as error:
         raise LocalKafkaError(
             f"Ivy did not finish within {_IVY_TIMEOUT_S} s", code="LOCAL-004"
         ) from error
     except OSError as error:
         raise LocalKafkaError(f"{command[0]} does not run: {error}", code="LOCAL-001") from error
-    if done.returncode:
-        output = done.stdout.decode("utf-8", "replace")
+    if status:
         for number in _DISK_FULL:
             if os.strerror(number) in output:
                 raise OSError(number, os.strerror(number))

@@ -22,19 +22,14 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)", re.ASCII)
 def check_version(version: str) -> str:
     """Return ``version``. Raises LocalKafkaError if it is not a version, or too old."""
     match = _VERSION.fullmatch(version)
-    known = ", ".join(KNOWN_VERSIONS)
+    problem = ""
     if match is None:
-        raise LocalKafkaError(
-            f"'{version}' is not a version of Apache Kafka, such as {DEFAULT_VERSION}. "
-            f"Known to work: {known}",
-            code="LOCAL-002",
-        )
-    if (int(match[1]), int(match[2])) < _OLDEST:
-        raise LocalKafkaError(
-            f"Apache Kafka {version} is too old to be run here, which needs 3.3 or newer. "
-            f"Known to work: {known}",
-            code="LOCAL-002",
-        )
+        problem = f"'{version}' is not a version of Apache Kafka, such as {DEFAULT_VERSION}"
+    elif (int(match[1]), int(match[2])) < _OLDEST:
+        problem = f"Apache Kafka {version} is too old to be run here, which needs 3.3 or newer"
+    if problem:
+        known = f"Known to work: {', '.join(KNOWN_VERSIONS)}"
+        raise LocalKafkaError(f"{problem}. {known}", code="LOCAL-002")
     return version
 
 

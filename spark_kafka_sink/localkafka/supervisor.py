@@ -27,9 +27,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from spark_kafka_sink.base.clock import SystemClock
 
@@ -38,15 +38,8 @@ _WAITING_S = 0.01
 _KILL_TIMEOUT_S = 30
 _READ_BYTES = 65536
 _PR_SET_PDEATHSIG = 1
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-class _Wait(NamedTuple):
-    """A pending ``wait`` command."""
-
-    request_id: int
-    names: list[str]
-    deadline_ms: int
 
 
 class ProcessSupervisor:
@@ -58,7 +51,8 @@ class ProcessSupervisor:
         self._clock = SystemClock()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._received = bytearray()
-        self._wait: _Wait | None = None
+        # A pending ``wait``: its request, the names, and its deadline.
+        self._wait: tuple[int, list[str], int] | None = None
 
     def run(self) -> None:
         """Serve commands until the parent ends."""
@@ -92,9 +86,9 @@ class ProcessSupervisor:
                 self._answer(request_id, None)
             else:
                 deadline_ms = self._clock.now_ms() + command["timeout_ms"]
-                self._wait = _Wait(request_id, command["names"], deadline_ms)
+                self._wait = (request_id, command["names"], deadline_ms)
         except (OSError, KeyError) as error:
-            self._write({"id": request_id, "error": f"{type(error).__name__}: {error}"})
+            self._answer(request_id, f"{type(error).__name__}: {error}", "error")
 
     def _start(self, command: dict[str, Any]) -> int:
         with open(command["stdout"], "ab") as stdout, open(command["stderr"], "ab") as stderr:
@@ -112,27 +106,26 @@ class ProcessSupervisor:
     def _answer_wait(self) -> None:
         if self._wait is None:
             return
-        codes = {name: self._processes[name].returncode for name in self._wait.names}
+        request_id, names, deadline_ms = self._wait
+        codes = {name: self._processes[name].returncode for name in names}
         ended = {name: code for name, code in codes.items() if code is not None}
-        if ended or self._clock.now_ms() >= self._wait.deadline_ms:
-            self._answer(self._wait.request_id, ended)
+        if ended or self._clock.now_ms() >= deadline_ms:
+            self._answer(request_id, ended)
             self._wait = None
 
-    def _answer(self, request_id: int, result: Any) -> None:
-        self._write({"id": request_id, "result": result})
-
-    def _write(self, answer: dict[str, Any]) -> None:
-        os.write(sys.stdout.fileno(), json.dumps(answer).encode() + b"\n")
+    def _answer(self, request_id: int, content: Any, kind: str = "result") -> None:
+        os.write(
+            sys.stdout.fileno(), json.dumps({"id": request_id, kind: content}).encode() + b"\n"
+        )
 
     def end(self) -> None:
         """Kill every process and remove the data folder."""
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
-            try:
+            # A system call that cannot be interrupted ends the process when it returns.
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(_KILL_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                pass  # a system call that cannot be interrupted; the process ends when it returns
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -148,14 +141,10 @@ def _die_with(supervisor_pid: int) -> Any:
     return ask
 
 
-def _exit(number: int, frame: FrameType | None) -> None:
-    sys.exit(0)
-
-
 def main() -> None:
     """Run a supervisor. Arguments: the parent's process id, the folder for the data folder."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _exit)
+    for number in _ENDING_SIGNALS:
+        signal.signal(number, lambda *_: sys.exit(0))
     folder = Path(tempfile.mkdtemp(prefix="pykafka-sink-kafka-", dir=sys.argv[2]))
     supervisor = ProcessSupervisor(int(sys.argv[1]), folder)
     try:
@@ -163,7 +152,7 @@ def main() -> None:
     except BrokenPipeError:
         pass  # the parent ended before it read the answer
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in _ENDING_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         supervisor.end()
 

@@ -108,8 +108,7 @@ def trusted_certificates(store: StoreConfig, options: StoreOptions) -> tuple[byt
 
 
 def _trusted_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> tuple[bytes, ...]:
-    data = _read(path, options.location)
-    kind = _recognise(data, store)
+    kind, data = _read(path, store, options.location)
     if kind == PEM:
         if store.password is not None:
             raise ConfigError(
@@ -145,8 +144,7 @@ def key_material(store: StoreConfig, options: StoreOptions) -> KeyMaterial | Non
 
 
 def _key_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> KeyMaterial:
-    data = _read(path, options.location)
-    kind = _recognise(data, store)
+    kind, data = _read(path, store, options.location)
     if kind == PEM:
         if store.password is not None:
             raise ConfigError(
@@ -197,18 +195,6 @@ def _key_of_text(text: str, chain: tuple[bytes, ...], store: StoreConfig) -> Key
     return key
 
 
-def _recognise(data: bytes, store: StoreConfig) -> str:
-    """Return the kind of store of ``data``.
-
-    Raises DamagedStoreError if it is no store, or contradicts the configured type.
-    """
-    kind = _kind_of(data)
-    said = store.type
-    if said is not None and (said == PEM) != (kind == PEM):
-        raise DamagedStoreError(f"its content is {kind}, but the store's type is given as {said}")
-    return kind
-
-
 def _kind_of(data: bytes) -> str:
     if not data:
         raise DamagedStoreError("it is empty")
@@ -234,7 +220,11 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _read(path: Path, option: str) -> bytes:
+def _read(path: Path, store: StoreConfig, option: str) -> tuple[str, bytes]:
+    """Return kind and content of a store.
+
+    Raises DamagedStoreError if the file is no store, or contradicts the configured type.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
@@ -245,7 +235,10 @@ def _read(path: Path, option: str) -> bytes:
         ) from error
     if len(data) > _MOST_BYTES:
         raise DamagedStoreError(f"it is larger than {_MOST_BYTES >> 20} MiB")
-    return data
+    kind, said = _kind_of(data), store.type
+    if said is not None and (said == PEM) != (kind == PEM):
+        raise DamagedStoreError(f"its content is {kind}, but the store's type is given as {said}")
+    return kind, data
 
 
 @contextmanager
