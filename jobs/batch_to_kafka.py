@@ -22,8 +22,8 @@ from spark_kafka_sink.jobs.records import (
     input_schema,
     with_record_options,
 )
-from spark_kafka_sink.jobs.settings import JobArguments
-from spark_kafka_sink.jobs.shutdown import GracefulStop, end_at_ctrl_c
+from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
+from spark_kafka_sink.jobs.shutdown import GracefulStop
 from spark_kafka_sink.jobs.watched import CancellableAction
 
 if TYPE_CHECKING:
@@ -37,12 +37,10 @@ def declare_arguments() -> JobArguments:
     return arguments
 
 
-def run(spark: SparkSession) -> int:
+def run(spark: SparkSession, settings: JobSettings) -> int:
     """Write all rows, or cancel the write if a stop is requested."""
     from spark_kafka_sink.jobs.failures import EXIT_FAILED, EXIT_OK, SPARK_ERRORS, report
 
-    conf = spark.sparkContext.getConf().getAll()
-    settings = declare_arguments().parse(sys.argv[1:], conf)
     rows = (
         spark.read.format(file_format(settings))
         .schema(input_schema(spark, settings))
@@ -66,11 +64,7 @@ def run(spark: SparkSession) -> int:
 
 def main() -> int:
     """Return the exit status: 0 for success, 1 for a failed write, 2 for wrong settings."""
-    declare_arguments().answer(sys.argv[1:])
-    end_at_ctrl_c("batch_to_kafka")
-    from spark_kafka_sink.jobs.failures import run_job
-
-    return run_job("batch_to_kafka", run)
+    return declare_arguments().run("batch_to_kafka", run)
 
 
 if __name__ == "__main__":

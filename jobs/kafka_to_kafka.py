@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.security_config import for_java_client
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
-from spark_kafka_sink.jobs.shutdown import end_at_ctrl_c
 from spark_kafka_sink.jobs.streams import declare_stream, run_stream
 
 if TYPE_CHECKING:
@@ -92,21 +91,15 @@ def transform(rows: DataFrame, settings: JobSettings) -> DataFrame:
         raise ConfigError(text, code="JOB-004") from error
 
 
-def run(spark: SparkSession) -> int:
+def run(spark: SparkSession, settings: JobSettings) -> int:
     """Stream until the input ends (available-now) or a stop is requested."""
-    conf = spark.sparkContext.getConf().getAll()
-    settings = declare_arguments().parse(sys.argv[1:], conf)
     records = transform(read_stream(spark, settings), settings)
     return run_stream("kafka_to_kafka", records, settings)
 
 
 def main() -> int:
     """Return the exit status: 0 for a stop as requested, 1 for a failure, 2 for wrong settings."""
-    declare_arguments().answer(sys.argv[1:])
-    end_at_ctrl_c("kafka_to_kafka")
-    from spark_kafka_sink.jobs.failures import run_job
-
-    return run_job("kafka_to_kafka", run)
+    return declare_arguments().run("kafka_to_kafka", run)
 
 
 if __name__ == "__main__":

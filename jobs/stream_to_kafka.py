@@ -25,7 +25,6 @@ from spark_kafka_sink.jobs.records import (
     with_record_options,
 )
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
-from spark_kafka_sink.jobs.shutdown import end_at_ctrl_c
 from spark_kafka_sink.jobs.streams import declare_stream, run_stream
 
 if TYPE_CHECKING:
@@ -54,10 +53,8 @@ def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
     return reader.load(settings.require("input"))
 
 
-def run(spark: SparkSession) -> int:
+def run(spark: SparkSession, settings: JobSettings) -> int:
     """Stream until the input ends (available-now) or a stop is requested."""
-    conf = spark.sparkContext.getConf().getAll()
-    settings = declare_arguments().parse(sys.argv[1:], conf)
     rows = read_stream(spark, settings)
     settings = with_record_options(rows, settings)
     lag = FileLag(spark, settings.require("input"), settings.require("checkpoint"))
@@ -66,11 +63,7 @@ def run(spark: SparkSession) -> int:
 
 def main() -> int:
     """Return the exit status: 0 for a stop as requested, 1 for a failure, 2 for wrong settings."""
-    declare_arguments().answer(sys.argv[1:])
-    end_at_ctrl_c("stream_to_kafka")
-    from spark_kafka_sink.jobs.failures import run_job
-
-    return run_job("stream_to_kafka", run)
+    return declare_arguments().run("stream_to_kafka", run)
 
 
 if __name__ == "__main__":

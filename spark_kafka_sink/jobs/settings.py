@@ -14,8 +14,10 @@ from __future__ import annotations
 import argparse
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import ConfigError
@@ -28,6 +30,10 @@ from spark_kafka_sink.config.security_config import (
     secrets_shown_by_spark,
     warning_about_shown_secrets,
 )
+from spark_kafka_sink.jobs.shutdown import end_at_ctrl_c
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[\w.-]*")
@@ -106,9 +112,19 @@ class JobArguments:
         self._names.append(name)
         self._parser.add_argument(f"--{name.replace('_', '-')}", help=help_text)
 
-    def answer(self, arguments: Sequence[str]) -> None:
-        """Answer ``--help`` and wrong arguments, which end the process, before Spark starts."""
-        self._parser.parse_args(arguments)
+    def run(self, job: str, run: Callable[[SparkSession, JobSettings], int]) -> int:
+        """Run a job in a session of its own, and return its exit status.
+
+        ``--help`` and wrong arguments end the process before Spark starts, as Ctrl-C does.
+        """
+        self._parser.parse_args()
+        end_at_ctrl_c(job)
+        from spark_kafka_sink.jobs.failures import run_job  # Spark's, so not for --help
+
+        def parsed(spark: SparkSession) -> int:
+            return run(spark, self.parse(sys.argv[1:], spark.sparkContext.getConf().getAll()))
+
+        return run_job(job, parsed)
 
     def parse(self, arguments: Sequence[str], conf: Iterable[tuple[str, str]]) -> JobSettings:
         """Merge the command line over Spark's configuration.
