@@ -65,6 +65,21 @@ def read_owned_file(path: Path) -> bytes:
         return file.read()
 
 
+def write_private(path: Path, content: str | bytes) -> Path:
+    """Write a file that only this user may read, in one step: a reader finds it whole."""
+    data = content.encode() if isinstance(content, str) else content
+    # The name is unforeseeable: in a shared folder, another user may have planted a link.
+    descriptor, part = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(part, path)
+    except BaseException:
+        os.unlink(part)
+        raise
+    return path
+
+
 def check_parents(path: Path) -> None:
     """Raise PrivateFolderError if others may replace ``path`` or a folder above it.
 

@@ -7,12 +7,9 @@ JKS.
 from __future__ import annotations
 
 import ipaddress
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Literal, Union
 
 from cryptography import x509
@@ -125,21 +122,6 @@ class Authority:
             names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
             builder = builder.add_extension(names, critical=False)
         return builder.sign(self._key, SHA256())
-
-
-def write_private(path: Path, content: str | bytes) -> Path:
-    """Write a file that only this user may read, in one step: a reader finds it whole."""
-    data = content.encode() if isinstance(content, str) else content
-    # The name is unforeseeable: in a shared folder, another user may have planted a link.
-    descriptor, part = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(part, path)
-    except BaseException:
-        os.unlink(part)
-        raise
-    return path
 
 
 def _new_key(key_type: KeyType) -> PrivateKey:

@@ -18,10 +18,10 @@ from random import Random, SystemRandom
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import BootstrapError, BrokerError, error_for_code
+from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.model import Node, format_address
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.localkafka import settings
-from spark_kafka_sink.localkafka.certificates import write_private
 from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
 from spark_kafka_sink.localkafka.jars import Step, print_step
 from spark_kafka_sink.localkafka.processes import BrokerProcess, SupervisorClient, Toolbox

@@ -12,11 +12,14 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Literal, Union
+from typing import TYPE_CHECKING, Literal, Union
 
+from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.localkafka.certificates import LOCAL_HOSTS, Authority, KeyType, write_private
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.localkafka.certificates import Authority, KeyType
 
 SECURED_LISTENER = "SECURED"
 """The default name of a single secured listener."""
@@ -152,6 +155,9 @@ class SecuredListener:
         self.authority_file = self._folder / "authority.pem"
         self.broker_file = self._folder / "broker.pem"
         if security.has_tls:
+            # Imported here because it loads the package cryptography.
+            from spark_kafka_sink.localkafka.certificates import LOCAL_HOSTS, Authority
+
             key_type = security.key_type
             authority = security.authority or Authority(key_type=key_type)
             write_private(self.authority_file, authority.pem)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.localkafka import LocalKafka, LocalKafkaError
-from spark_kafka_sink.localkafka.certificates import Authority, write_private
+from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.localkafka.security import jaas_config
 from spark_kafka_sink.localkafka.settings import render_properties
 from tests.patience import eventually

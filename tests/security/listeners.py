@@ -1,7 +1,7 @@
 """Each kind of listener once: what clients find on the brokers of the tests."""
 
+from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.localkafka import LocalSecurity
-from spark_kafka_sink.localkafka.certificates import write_private
 
 # A password with everything that has to be escaped somewhere.
 SECRETS = {"alice": 'Sp"ec,=i\\al ü; #1', "bob": "a plain password"}

@@ -7,7 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_kafka_sink.localkafka.certificates import Authority, Identity, write_private
+from spark_kafka_sink.base.machine import write_private
+from spark_kafka_sink.localkafka.certificates import Authority, Identity
 
 STORE_PASSWORD, KEY_PASSWORD = "the st0re's pa55word", "the k3y's pa55word"
 

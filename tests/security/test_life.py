@@ -19,8 +19,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.localkafka import LocalKafka, LocalSecurity
-from spark_kafka_sink.localkafka.certificates import LOCAL_HOSTS, Authority, write_private
+from spark_kafka_sink.localkafka.certificates import LOCAL_HOSTS, Authority
 from spark_kafka_sink.localkafka.security import SECURED_LISTENER
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from spark_kafka_sink.network.node_connection import ConnectionEvent, NodeConnection

@@ -18,8 +18,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.localkafka.certificates import write_private
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from spark_kafka_sink.producer.pool import ProducerPool
 from tests.broker.producing import batch_of, plan_of

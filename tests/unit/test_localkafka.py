@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.localkafka import (
@@ -19,7 +20,7 @@ from spark_kafka_sink.localkafka import (
     LocalSecurity,
     cluster,
 )
-from spark_kafka_sink.localkafka.certificates import Authority, write_private
+from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.localkafka.cluster import PORTS_VARIABLE, free_ports
 from spark_kafka_sink.localkafka.security import listeners_of
 from spark_kafka_sink.localkafka.settings import (

@@ -16,13 +16,14 @@ from spark_kafka_sink.base.errors import (
     CredentialsUnavailableError,
     error_named,
 )
+from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.base.secret import HIDDEN, Secret
 from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka import certificates
-from spark_kafka_sink.localkafka.certificates import Authority, write_private
+from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.interface import Connected, Disconnected, Received
 from spark_kafka_sink.network.resolver import LookUp, Resolver, look_up

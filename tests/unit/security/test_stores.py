@@ -12,9 +12,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
-from spark_kafka_sink.localkafka.certificates import Authority, write_private
+from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import stores, tls
 from spark_kafka_sink.security.stores import key_store_options, trust_store_options
 from spark_kafka_sink.security.tls import TlsContext

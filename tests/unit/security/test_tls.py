@@ -24,9 +24,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SaslConfig, SslConfig, StoreConfig
-from spark_kafka_sink.localkafka.certificates import Authority, Identity, write_private
+from spark_kafka_sink.localkafka.certificates import Authority, Identity
 from spark_kafka_sink.security import tls_errors
 from spark_kafka_sink.security.credentials import login_options
 from spark_kafka_sink.security.key_formats import KeyMaterial
