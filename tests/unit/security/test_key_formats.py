@@ -549,7 +549,8 @@ def parts_of(data):
 
 def of_mac(data, iterations=TOO_MANY):
     *parts, mac = parts_of(data)
-    digest, salt, _ = elements(mac.content)
+    # A count of 1 is the default, which is not written.
+    digest, salt, *_ = elements(mac.content)
     fields = der(mac.tag, der_of(digest), der_of(salt), number(iterations))
     return der(SEQUENCE, *map(der_of, parts), fields)
 
