@@ -111,7 +111,7 @@ EXPECTED_SKIPS = re.compile(
     "this machine has no |there is no Python |no JDK|needs a JDK|is not installed|no program |"
     "pip install 'pykafka-sink|module named 'authlib'|No module named 'tomllib'|"
     "the compiler needs Python|two processors of x86_64|Python 3.14 does not list|"
-    "this protobuf knows no editions|PR_SET_PDEATHSIG|it is Linux's|Linux has |it is glibc's|"
+    "benchmarks need Spark 4.1|this protobuf knows no editions|PR_SET_PDEATHSIG|it is Linux's|Linux has |it is glibc's|"
     "code of the reader's own|root may read everything|only root can |acts as another user"
 )
 """What a machine may lack, or a test leave out by its nature. Any other skip is a test that is lost."""

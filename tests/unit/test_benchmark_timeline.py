@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-pytest.importorskip("benchmarks.sinks", reason="needs Spark 4.1", exc_type=ImportError)
+pytest.importorskip("benchmarks.sinks", reason="benchmarks need Spark 4.1", exc_type=ImportError)
 
 from benchmarks.timed_sink import _CALLS
 from benchmarks.timeline import Span, both_wait_us, own_us
