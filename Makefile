@@ -5,6 +5,7 @@
 #                 brokers from Kafka 2.1 to today's and others; needs Go as well: an hour
 # make test-clusters   Spark's own clusters, Connect, every way to bring the package
 # make lost   what is missing of 20 kills each of Python workers, executors and nodes while Spark writes: an hour or two
+# make pairs   every two capabilities together, a worker killed, in Spark 3.5 to 4.3: 60 jobs, 10 minutes
 # make quick   the same without Kafka, Spark and most simulated lives: about a minute; make quick ROOM=transactions
 #                 runs the tests that import one room of the package
 # make kernels   compile the kernels of a checkout, where they are missing or of other sources: a minute, with
@@ -69,7 +70,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs docs-site docs-look-up test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
+.PHONY: kernels pairs test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs docs-site docs-look-up test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -182,6 +183,9 @@ simulate-queries: $(VENV)/dev.installed
 
 mutants: $(VENV)/dev.installed
 	$(BIN)/python -m tests.mutants $(ROOM)
+
+pairs: $(VENV)/registry.installed
+	$(BIN)/python -m tests.pairs $(if $(SEED),--seed $(SEED))
 
 lost: $(VENV)/dev.installed
 	$(BIN)/python -m tests.clusters.lost --missing --keep

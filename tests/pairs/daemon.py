@@ -1,0 +1,40 @@
+"""Spark's Python daemon, with a fault: a worker kills itself in the second Arrow batch of a task.
+
+The file ``armed`` in the folder that PAIRS_FOLDER names makes it happen once; ``killed`` says that
+it has happened. It is the daemon of ``spark.python.daemon.module``, and takes any Spark and Python.
+"""
+
+import importlib
+import os
+import signal
+from pathlib import Path
+
+from spark_kafka_sink.producer.producer import KafkaProducer
+
+FOLDER = "PAIRS_FOLDER"
+ARMED, KILLED = "armed", "killed"
+_append, _begin_task = KafkaProducer.append, KafkaProducer.begin_task
+_appends = {}
+
+
+def begin_task(self, *arguments):
+    _appends[id(self)] = 0
+    return _begin_task(self, *arguments)
+
+
+def append(self, *arguments, **options):
+    _append(self, *arguments, **options)
+    _appends[id(self)] = _appends.get(id(self), 0) + 1
+    if _appends[id(self)] == 2:
+        folder = Path(os.environ[FOLDER])
+        try:
+            (folder / ARMED).rename(folder / KILLED)
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+KafkaProducer.begin_task, KafkaProducer.append = begin_task, append
+
+if __name__ == "__main__":
+    importlib.import_module("pyspark.daemon").manager()
