@@ -46,6 +46,9 @@ LARGEST = 2.0**63
 """Largest absolute value of a number, so that sums of such numbers are finite."""
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_REF = "#/$defs/"
+_NUMBER_TYPES = {"integer": (int,), "number": (int, float)}
+_MOMENTS = {"time_ms", *(one.name for one in (*LINE, *SLOW_TASK) if one.name.endswith("_at_ms"))}
 _INTEGER: Schema = {"type": "integer"}
 _NUMBER: Schema = {"type": "number"}
 
@@ -90,17 +93,16 @@ decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 def _fits(value: Any, schema: Schema) -> bool:
     """Return True if ``value`` has the types in ``schema``; fields and counters may be missing."""
-    schema = _DEFINITIONS[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    schema = _DEFINITIONS[schema["$ref"].removeprefix(_REF)] if "$ref" in schema else schema
     kind = schema.get("type")
-    if kind in ("integer", "number"):
-        is_kind = isinstance(value, int) or (kind == "number" and isinstance(value, float))
-        return is_kind and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
+    if kind in _NUMBER_TYPES:
+        return type(value) in _NUMBER_TYPES[kind] and -LARGEST <= value <= LARGEST
+    if kind == "object":
+        return isinstance(value, dict) and _fits_object(value, schema)
     if kind == "string":
         return isinstance(value, str)
     if kind == "array":
         return isinstance(value, list) and all(_fits(one, schema["items"]) for one in value)
-    if kind == "object":
-        return isinstance(value, dict) and _fits_object(value, schema)
     return value in schema.get("enum", [schema.get("const")])
 
 
@@ -109,16 +111,14 @@ def _fits_object(value: dict[str, Any], schema: Schema) -> bool:
     names = schema.get("propertyNames", {}).get("pattern")
     if names is not None and not all(re.search(names, name) for name in value):
         return False
-    if schema not in (_SHAPE, _DEFINITIONS["counters"]) and any(
-        name not in value for name in schema.get("required", ())
-    ):
+    may_lack_fields = schema is _SHAPE or schema is _DEFINITIONS["counters"]
+    if not may_lack_fields and not all(map(value.__contains__, schema.get("required", ()))):
         return False
     for name, one in value.items():
         described = properties.get(name, others)
         if described is not None and not _fits(one, described):
             return False
-        is_moment = name in properties and (name == "time_ms" or name.endswith("_at_ms"))
-        if is_moment and not 0 <= one <= LATEST_MS:
+        if name in _MOMENTS and name in properties and not 0 <= one <= LATEST_MS:
             return False
     return True
 
@@ -158,7 +158,7 @@ def _object(fields: Sequence[Field], required: Sequence[str]) -> Schema:
 
 def _type(name: str) -> Schema:
     is_plain = name in ("integer", "number", "string")
-    return {"type": name} if is_plain else {"$ref": f"#/$defs/{name}"}
+    return {"type": name} if is_plain else {"$ref": _REF + name}
 
 
 def _map_of(values: Schema, names: str | None = None) -> Schema:
