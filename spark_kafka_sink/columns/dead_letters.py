@@ -176,14 +176,13 @@ def _find_topics(column: Any, faults: RowFaults, decision_log: str | None) -> No
     encoded = column.dictionary_encode()
     # The dictionary has no entry for null topics.
     names = shown_texts(encoded.dictionary)
-
-    def problem(name: str) -> str:
-        return decision_log_topic(name) if name == decision_log else illegal_topic(name)
-
-    is_wrong = np.array([name == decision_log or not is_legal(name) for name in names], np.bool_)
-    if is_wrong.any():
+    problem = {name: illegal_topic(name) for name in names if not is_legal(name)}
+    if decision_log in names:
+        problem[decision_log] = decision_log_topic(decision_log)
+    if problem:
         indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        faults.add(is_wrong[indices], INVALID_TOPIC, lambda row: problem(names[indices[row]]))
+        is_wrong = np.array([name in problem for name in names])[indices]
+        faults.add(is_wrong, INVALID_TOPIC, lambda row: problem[names[indices[row]]])
 
 
 def _find_timestamps(column: Any, faults: RowFaults) -> None:
@@ -277,7 +276,6 @@ def with_headers(existing: Any, count: int, added: Mapping[str, Any]) -> Any:
     return pa.ListArray.from_arrays(offsets, entries, type=HEADERS_TYPE)
 
 
-_MILLIS = pa.timestamp("ms", "UTC")
 _ROWS_SCHEMA = pa.schema(
     [
         ("value", pa.binary()),
@@ -305,18 +303,12 @@ class Row(NamedTuple):
 
 def row_batch(rows: Sequence[Row]) -> Any:
     """Return an Arrow batch of value, key, headers, topic, partition, timestamp, cause."""
-    headers = [[{"key": k, "value": v} for k, v in row.headers] for row in rows]
-    given = {field: [getattr(row, field) for row in rows] for field in ("value", "key", "topic")}
-    columns = [
-        pa.array(given["value"], pa.binary()),
-        pa.array(given["key"], pa.binary()),
-        pa.array(headers, HEADERS_TYPE),
-        pa.array(given["topic"], pa.string()),
-        pa.array([row.partition for row in rows], pa.int32()),
-        pa.array([row.timestamp_ms for row in rows], _MILLIS).cast(_ROWS_SCHEMA.field(5).type),
-        pa.array([row.cause for row in rows], pa.string()),
-    ]
-    return pa.record_batch(columns, schema=_ROWS_SCHEMA)
+    columns = {name: [getattr(row, name) for row in rows] for name in Row._fields}
+    columns["headers"] = [[{"key": k, "value": v} for k, v in row.headers] for row in rows]
+    times = pa.array(columns.pop("timestamp_ms"), pa.timestamp("ms", "UTC"))
+    columns["timestamp"] = times.cast(_ROWS_SCHEMA.field("timestamp").type)
+    arrays = [pa.array(columns[field.name], field.type) for field in _ROWS_SCHEMA]
+    return pa.record_batch(arrays, schema=_ROWS_SCHEMA)
 
 
 def changed_rows(before: Any, after: Any) -> Any:
@@ -424,16 +416,17 @@ class DeadLetterColumns:
         if positions.topic_option is not None:
             headers[TOPIC] = repeated(positions.topic_option.encode(), count)
         elif positions.topic is not None:
-            headers[TOPIC] = rows.column(positions.topic).cast(pa.binary())
+            headers[TOPIC] = rows.column(positions.topic)
         if positions.partition is not None:
-            headers[PARTITION] = _as_text(rows.column(positions.partition))
+            headers[PARTITION] = rows.column(positions.partition).cast(pa.string())
         if positions.timestamp is not None:
-            headers[TIMESTAMP] = _as_text(_millis(rows.column(positions.timestamp)))
+            headers[TIMESTAMP] = _millis(rows.column(positions.timestamp)).cast(pa.string())
         messages = [_truncated_message(fault.message) for fault in faults]
-        headers[CAUSE] = pa.array([fault.cause.encode() for fault in faults], pa.binary())
+        headers[CAUSE] = pa.array([fault.cause for fault in faults], pa.string())
         headers[MESSAGE] = pa.array(messages, pa.binary())
         constants = self._constants or {}
-        return headers | {name: repeated(value, count) for name, value in constants.items()}
+        headers.update((name, repeated(value, count)) for name, value in constants.items())
+        return {name: column.cast(pa.binary()) for name, column in headers.items()}
 
     def _cut(self, letters: ArrowBatch) -> ArrowBatch:
         """Truncate the dead letters that are too large, row by row because they are few."""
@@ -505,10 +498,6 @@ def _with_keys_as(headers: Any, kind: Any) -> Any:
         [entries.field(0).view(kind), entries.field(1)], names=["key", "value"]
     )
     return pa.ListArray.from_arrays(headers.offsets, made)
-
-
-def _as_text(column: Any) -> Any:
-    return column.cast(pa.string()).cast(pa.binary())
 
 
 def _millis(column: Any) -> Any:

@@ -490,11 +490,10 @@ class Defaults:
         if kind == "array":
             return _block([self.encoded(schema["items"], v, space, field) for v in value], field)
         if kind == "map":
-            inner = schema["values"]
-            items = [
-                _sized(k.encode()) + self.encoded(inner, v, space, field) for k, v in value.items()
-            ]
-            return _block(items, field)
+            encoded = (
+                (k, self.encoded(schema["values"], v, space, field)) for k, v in value.items()
+            )
+            return _block([_sized(k.encode()) + item for k, item in encoded], field)
         return _scalar(kind, schema, value)
 
     def _record_once(self, schema: Any, value: Any, field: str) -> bytes:

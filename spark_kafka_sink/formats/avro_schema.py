@@ -147,14 +147,8 @@ def type_name(schema: Any) -> str:
 RECORD_NAME = "topLevelRecord"
 
 _SIMPLE: dict[str, Any] = {
-    "boolean": "boolean",
-    "byte": "int",
-    "short": "int",
-    "integer": "int",
-    "long": "long",
-    "float": "float",
-    "double": "double",
-    "string": "string",
+    **{name: name for name in ("boolean", "long", "float", "double", "string")},
+    **dict.fromkeys(("byte", "short", "integer"), "int"),
     "binary": "bytes",
     "void": "null",
     "date": {"type": "int", "logicalType": "date"},
@@ -226,14 +220,12 @@ class _Derived:
         )
 
     def record(self, struct: dict[str, Any], name: str, namespace: str, path: str) -> Any:
-        if not is_name(name):
-            raise FormatError(_no_name(path, name), code="FORMAT-013")
+        _check_field_name(path, name)
         inner = f"{namespace}.{name}" if namespace else name
         fields = []
         for field in struct["fields"]:
             here = field["name"] if path == name else f"{path}.{field['name']}"
-            if not is_name(field["name"]):
-                raise FormatError(_no_name(here, field["name"]), code="FORMAT-013")
+            _check_field_name(here, field["name"])
             kind = self.type(field["type"], field["name"], inner, here)
             fields.append({"name": field["name"], "type": _or_null(kind, field["nullable"])})
         found: dict[str, Any] = {"type": "record", "name": name}
@@ -261,27 +253,20 @@ class _Derived:
 
 
 def _fixed_decimal(precision: int, scale: int, namespace: str) -> dict[str, Any]:
-    size = 1
-    while 2 ** (8 * size - 1) < 10**precision:
-        size += 1
-    return {
-        "type": "fixed",
-        "name": "fixed",
-        "namespace": namespace,
-        "size": size,
-        "logicalType": "decimal",
-        "precision": precision,
-        "scale": scale,
-    }
+    size = (10**precision - 1).bit_length() // 8 + 1  # with the sign's bit
+    fixed = {"type": "fixed", "name": "fixed", "namespace": namespace, "size": size}
+    return {**fixed, "logicalType": "decimal", "precision": precision, "scale": scale}
 
 
 def _or_null(kind: Any, nullable: bool) -> Any:
     return [kind, "null"] if nullable and kind != "null" else kind
 
 
-def _no_name(path: str, name: str) -> str:
-    return (
-        f"'{path}' cannot be a field of an Avro record: '{name}' is no name there, which has "
-        "letters, digits and _, and begins with no digit. Rename it with withColumnRenamed(), or "
-        "leave it out"
-    )
+def _check_field_name(path: str, name: str) -> None:
+    if not is_name(name):
+        raise FormatError(
+            f"'{path}' cannot be a field of an Avro record: '{name}' is no name there, which has "
+            "letters, digits and _, and begins with no digit. Rename it with withColumnRenamed(), "
+            "or leave it out",
+            code="FORMAT-013",
+        )

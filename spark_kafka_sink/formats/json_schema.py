@@ -27,12 +27,8 @@ _NUMBER_OR_TEXT = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-
 _TEXT = {"type": "string"}
 _SIMPLE: dict[str, Any] = {
     "boolean": {"type": "boolean"},
-    "byte": {"type": "integer"},
-    "short": {"type": "integer"},
-    "integer": {"type": "integer"},
-    "long": {"type": "integer"},
-    "float": _NUMBER_OR_TEXT,
-    "double": _NUMBER_OR_TEXT,
+    **{name: {"type": "integer"} for name in ("byte", "short", "integer", "long")},
+    **dict.fromkeys(("float", "double"), _NUMBER_OR_TEXT),
     "binary": {"type": "string", "contentEncoding": "base64"},
     "void": {"type": "null"},
     "variant": {},  # of any type, null as well
@@ -100,11 +96,8 @@ class _Derived:
             inner = self.type(spark_type["valueType"], f"{path}[]")
             nullable = spark_type["valueContainsNull"]
             return {"type": "object", "additionalProperties": _or_null(inner, nullable)}
-        return self._struct(spark_type, path)
-
-    def _struct(self, struct: dict[str, Any], path: str) -> Any:
         properties, required = {}, []
-        for field in struct["fields"]:
+        for field in spark_type["fields"]:
             inner = self.type(field["type"], f"{path}.{field['name']}" if path else field["name"])
             can_be_null = field["nullable"] and not self._written.is_null_left_out
             properties[field["name"]] = _or_null(inner, can_be_null)
@@ -288,7 +281,7 @@ def _is_null(branch: Any) -> bool:
 def _types(registered: Any) -> set[str]:
     """Return the types; empty if one is unknown: draft-03 allows schemas as types, and ``any``."""
     types = registered.get("type")
-    found = [types] if isinstance(types, str) else types if isinstance(types, list) else []
+    found = types if isinstance(types, list) else [types]
     is_known = all(isinstance(one, str) and one in _TYPES for one in found)
     return set(found) if is_known else set()
 

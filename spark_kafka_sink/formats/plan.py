@@ -128,26 +128,12 @@ def names_of(plan: RowSpec) -> list[str]:
     return names
 
 
-TYPES = {
-    1: "double",
-    2: "float",
-    3: "int64",
-    4: "uint64",
-    5: "int32",
-    6: "fixed64",
-    7: "fixed32",
-    8: "bool",
-    9: "string",
-    10: "group",
-    11: "message",
-    12: "bytes",
-    13: "uint32",
-    14: "enum",
-    15: "sfixed32",
-    16: "sfixed64",
-    17: "sint32",
-    18: "sint64",
-}
+_TYPES = (
+    "double float int64 uint64 int32 fixed64 fixed32 bool string group message bytes uint32 enum "
+    "sfixed32 sfixed64 sint32 sint64"
+)
+TYPES = dict(enumerate(_TYPES.split(), 1))
+"""Number in ``descriptor.proto`` -> Protobuf's type."""
 MESSAGE, ENUM, GROUP = "message", "enum", "group"
 
 

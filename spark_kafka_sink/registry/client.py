@@ -145,19 +145,16 @@ def parse_schema(response: Any, has_id: bool, has_text: bool) -> Schema:
     kind = response.get("schemaType") or "AVRO"
     if not isinstance(kind, str):
         raise ValueError(f"a schemaType that is none: {_redacted_json(kind)}")
-    references = tuple(map(_reference, _list(response.get("references"))))
-    return Schema(number, text or "", kind, _guid(guid), version, references)
+    references = response.get("references")
+    if not isinstance(references, (list, type(None))):
+        raise ValueError(f"references that are none: {_redacted_json(references)}")
+    referenced = tuple(map(_reference, references or ()))
+    return Schema(number, text or "", kind, _guid(guid), version, referenced)
 
 
 def _is_number(value: Any, lowest: int) -> bool:
     """Return True for a Java int of at least ``lowest``; JSON's true and false are no numbers."""
     return type(value) is int and lowest <= value <= _MAX_ID
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, (list, type(None))):
-        raise ValueError(f"references that are none: {_redacted_json(value)}")
-    return value or []
 
 
 def _reference(value: Any) -> tuple[str, str, int]:
@@ -203,7 +200,6 @@ def parse_error(content: Any, status: int, secrets: Iterable[str]) -> tuple[int 
     return code, reason
 
 
-_BASIC = "schema.registry.basic.auth."
 _BEARER = "schema.registry.bearer.auth."
 ISSUER_OPTION = f"{_BEARER}issuer.endpoint.url"
 # Option of tokens for brokers -> option of tokens for the registry, in messages.
@@ -230,15 +226,12 @@ def credential_headers(
     if config.bearer is not None:
         return _bearer(config.bearer, config, tls, clock)
     if config.user_info is not None:
-        text = resolve(config.user_info.reveal(), f"{_BASIC}user.info")
-        return {"Authorization": _basic(text)}
-    if url.username is not None:
-        return {"Authorization": _basic(f"{unquote(url.username)}:{unquote(url.password or '')}")}
-    return {}
-
-
-def _basic(user_info: str) -> Secret:
-    return Secret("Basic " + base64.b64encode(user_info.encode()).decode())
+        text = resolve(config.user_info.reveal(), "schema.registry.basic.auth.user.info")
+    elif url.username is not None:
+        text = f"{unquote(url.username)}:{unquote(url.password or '')}"
+    else:
+        return {}
+    return {"Authorization": Secret("Basic " + base64.b64encode(text.encode()).decode())}
 
 
 def _bearer(
@@ -250,14 +243,12 @@ def _bearer(
     else:
         option = ISSUER_OPTION
         token = _fetch_token(bearer, config, tls, clock).reveal()
-    headers = {"Authorization": _header(f"Bearer {token}", option)}
-    if bearer.logical_cluster is not None:
-        option = f"{_BEARER}logical.cluster"
-        headers["target-sr-cluster"] = _header(bearer.logical_cluster, option)
-    if bearer.identity_pool is not None:
-        option = f"{_BEARER}identity.pool.id"
-        headers["Confluent-Identity-Pool-Id"] = _header(bearer.identity_pool, option)
-    return headers
+    headers = (
+        ("Authorization", f"Bearer {token}", option),
+        ("target-sr-cluster", bearer.logical_cluster, f"{_BEARER}logical.cluster"),
+        ("Confluent-Identity-Pool-Id", bearer.identity_pool, f"{_BEARER}identity.pool.id"),
+    )
+    return {name: _header(text, given) for name, text, given in headers if text is not None}
 
 
 def _header(text: str, option: str) -> Secret:
@@ -285,7 +276,6 @@ def _fetch_token(
         client_secret=bearer.client_secret,
         scope=bearer.scope,
     )
-
     timeout_ms = config.request_timeout_ms
     login = LoginConfig(connect_timeout_ms=timeout_ms, read_timeout_ms=timeout_ms)
     sasl = SaslConfig("OAUTHBEARER", oauth=oauth, login=login)
@@ -331,7 +321,7 @@ class RegistryClient:
         wait: Callable[[int], None] = pause,
     ) -> None:
         self._config = config
-        self._clock = SystemClock() if clock is None else clock
+        self._clock = clock or SystemClock()
         self._wait = wait
         self._tls = TlsContext(config.ssl, _PEER)
         self._urls = [_parse_url(url) for url in config.urls]
@@ -348,14 +338,16 @@ class RegistryClient:
 
     def register(self, subject: str, schema: Schema, is_normalized: bool) -> Schema:
         """Return ``schema`` with its id; register it if the subject does not have it."""
-        registered = self._schema_at("POST", _versions(subject, is_normalized), schema)
-        return schema._replace(id=registered.id, guid=registered.guid, version=registered.version)
+        return self._registered(f"{_subject(subject)}/versions", schema, is_normalized)
 
     def look_up(self, subject: str, schema: Schema, is_normalized: bool) -> Schema:
         """Return ``schema`` with its id. Raises RegistryRefusedError if the subject lacks it."""
-        path = f"/subjects/{quote(subject, safe='')}{_normalize(is_normalized)}"
-        registered = self._schema_at("POST", path, schema)
-        return schema._replace(id=registered.id, guid=registered.guid, version=registered.version)
+        return self._registered(_subject(subject), schema, is_normalized)
+
+    def _registered(self, path: str, schema: Schema, is_normalized: bool) -> Schema:
+        path += "?normalize=true" if is_normalized else ""
+        found = self._schema_at("POST", path, schema)
+        return schema._replace(id=found.id, guid=found.guid, version=found.version)
 
     def version(
         self, subject: str, number: int | None = None, is_serialized: bool = False
@@ -366,7 +358,7 @@ class RegistryClient:
         it. Raises RegistryRefusedError.
         """
         version = "latest" if number is None else str(number)
-        path = f"{_versions(subject, False)}/{version}"
+        path = f"{_subject(subject)}/versions/{version}"
         return self._schema_at("GET", path + (f"?{_SERIALIZED}" if is_serialized else ""))
 
     def with_metadata(
@@ -376,11 +368,9 @@ class RegistryClient:
 
         is_serialized: as for ``version``
         """
-        query = urlencode(
-            [pair for name, value in metadata for pair in (("key", name), ("value", value))]
-        )
+        query = "&".join(urlencode({"key": name, "value": value}) for name, value in metadata)
         query += f"&{_SERIALIZED}" if is_serialized else ""
-        return self._schema_at("GET", f"/subjects/{quote(subject, safe='')}/metadata?{query}")
+        return self._schema_at("GET", f"{_subject(subject)}/metadata?{query}")
 
     def by_id(self, schema_id: int, is_serialized: bool = False) -> Schema:
         """Return the schema of an id. Raises RegistryRefusedError."""
@@ -399,7 +389,7 @@ class RegistryClient:
 
         Raises RegistryRefusedError if the subject does not exist.
         """
-        path = f"/compatibility{_versions(subject, False)}/latest?verbose=true"
+        path = f"/compatibility{_subject(subject)}/versions/latest?verbose=true"
         response = self._ask("POST", path, _body(schema))
         if not isinstance(response, dict) or response.get("is_compatible", True):
             return None
@@ -471,10 +461,9 @@ class RegistryClient:
         timeout_ms = min(self._config.request_timeout_ms, left_ms)
         end_ms = self._clock.now_ms() + timeout_ms
         context = self._tls.context() if url.scheme == "https" else None
+        limits = Limits(timeout_ms, timeout_ms, timeout_ms)
         try:
-            answer = exchange(
-                request, context, Limits(timeout_ms, timeout_ms, timeout_ms), self._clock
-            )
+            answer = exchange(request, context, limits, self._clock)
         except ssl.SSLError as error:
             host, port = host_and_port(url, URL_OPTION)
             message = f"schema registry: {self._tls.explain(error, host, port)}"
@@ -488,14 +477,12 @@ class RegistryClient:
                 f"{URL_OPTION}",
                 code="OPTION-003",
             ) from None
-        except TimeoutError:
-            raise RegistryUnavailableError(
-                f"{_redacted(url)}: no answer within {timeout_ms} ms"
-            ) from None
         except OSError as error:
             if isinstance(error, ConnectionError):
                 self._check_clear_text(url, end_ms)
-            raise RegistryUnavailableError(f"{_redacted(url)}: {error}") from None
+            is_late = isinstance(error, TimeoutError)
+            why = f"no answer within {timeout_ms} ms" if is_late else error
+            raise RegistryUnavailableError(f"{_redacted(url)}: {why}") from None
         except HTTPException as error:
             self._check_clear_text(url, end_ms)
             raise NoRegistryError(
@@ -517,10 +504,8 @@ class RegistryClient:
             return content
         code, reason = parse_error(content, answer.status, secrets)
         problem = f"the schema registry {_redacted(url)} answers {answer.status}"
-        if code is not None and code != answer.status:
-            problem += f" ({code})"
-        if reason:
-            problem += f", {reason}"
+        problem += f" ({code})" if code not in (None, answer.status) else ""
+        problem += f", {reason}" if reason else ""
         if answer.status in TRANSIENT_STATUSES:
             raise RegistryUnavailableError(problem)
         if answer.status == 401:
@@ -574,13 +559,9 @@ class RegistryClient:
         )
 
 
-def _versions(subject: str, is_normalized: bool) -> str:
+def _subject(subject: str) -> str:
     # A subject may contain a slash, for example with the user's strategy.
-    return f"/subjects/{quote(subject, safe='')}/versions{_normalize(is_normalized)}"
-
-
-def _normalize(is_normalized: bool) -> str:
-    return "?normalize=true" if is_normalized else ""
+    return f"/subjects/{quote(subject, safe='')}"
 
 
 def _body(schema: Schema) -> dict[str, Any]:
@@ -588,10 +569,8 @@ def _body(schema: Schema) -> dict[str, Any]:
     if schema.kind != "AVRO":
         body["schemaType"] = schema.kind
     if schema.references:
-        body["references"] = [
-            {"name": name, "subject": subject, "version": version}
-            for name, subject, version in schema.references
-        ]
+        names = ("name", "subject", "version")
+        body["references"] = [dict(zip(names, reference)) for reference in schema.references]
     return body
 
 

@@ -48,8 +48,8 @@ MUTANTS = (
     ),
     Mutant(
         "registry/client.py",
-        "return schema._replace(id=registered.id, guid=registered.guid, version=registered.version)\n\n    def look_up",
-        "return schema._replace(id=registered.id, guid=registered.guid)\n\n    def look_up",
+        "return schema._replace(id=found.id, guid=found.guid, version=found.version)",
+        "return schema._replace(id=found.id, guid=found.guid)",
         _GUARDS,
     ),
     Mutant("registry/client.py", "_replace(id=schema_id)", "_replace()", _GUARDS),
@@ -112,7 +112,10 @@ MUTANTS = (
         _GUARDS,
     ),
     Mutant(
-        "registry/client.py", "{quote(subject, safe='')}/metadata", "{subject}/metadata", _GUARDS
+        "registry/client.py",
+        "return f\"/subjects/{quote(subject, safe='')}\"",
+        'return f"/subjects/{subject}"',
+        _GUARDS,
     ),
     Mutant(
         "registry/client.py",
@@ -159,8 +162,8 @@ MUTANTS = (
     ),
     Mutant(
         "registry/client.py",
-        "_header(bearer.logical_cluster, option)",
-        "Secret(bearer.logical_cluster)",
+        "{name: _header(text, given) for",
+        "{name: Secret(text) for",
         _REFUSALS,
     ),
     Mutant(
