@@ -263,10 +263,9 @@ def brokers_of(response: MetadataResponse) -> list[Node]:
 
 
 def _create_error(result: CreatableTopicResult) -> BrokerError | None:
-    if not result.error_code:
-        return None
     error = error_for_code(result.error_code)
-    return BrokerError(error, f"create topic {result.name}", result.error_message)
+    what = f"create topic {result.name}"
+    return BrokerError(error, what, result.error_message) if result.error_code else None
 
 
 CREATION_TIMEOUT_MS = 60_000
@@ -288,10 +287,8 @@ def create_missing(
     brokers.
     """
     configs = [CreatableTopicConfig(name, value) for name, value in creation.configs]
-    new_topics = [
-        CreatableTopic(topic, creation.partitions, creation.replication_factor, configs=configs)
-        for topic in topics
-    ]
+    counts = creation.partitions, creation.replication_factor
+    new_topics = [CreatableTopic(topic, *counts, configs=configs) for topic in topics]
     for topic, error in admin.create_topics(new_topics, timeout_ms).items():
         if error is not None and error.error.name != "TOPIC_ALREADY_EXISTS":
             hint = _hint(error.error.name, creation)
@@ -305,15 +302,14 @@ def create_missing(
 
 def _hint(error_name: str, creation: TopicCreation) -> str:
     """Return the option to set, for errors that an option causes."""
+    both = creation.replication_factor == BROKER_DEFAULT
     if error_name == "INVALID_PARTITIONS" and creation.partitions == BROKER_DEFAULT:
-        both = creation.replication_factor == BROKER_DEFAULT
-        return (
-            " Brokers older than Kafka 2.4 have no default to use: set topic.creation.partitions"
-            + (f" and {creation.replicas_option}" if both else "")
-        )
+        more = f" and {creation.replicas_option}" if both else ""
+        begin = " Brokers older than Kafka 2.4 have no default to use: set "
+        return f"{begin}topic.creation.partitions{more}"
     if error_name != "INVALID_REPLICATION_FACTOR":
         return ""
-    if creation.replication_factor == BROKER_DEFAULT:
+    if both:
         return (
             ". The brokers' default.replication.factor is more than there are brokers, or they are "
             f"older than Kafka 2.4 and have no default: set {creation.replicas_option}, to "

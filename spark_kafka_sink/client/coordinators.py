@@ -91,12 +91,9 @@ def find_requests(
     transactional_ids: Sequence[str], versions: BrokerApiVersions
 ) -> list[FindCoordinatorRequest]:
     """Return one request for all ids, or one per id if the broker does not support batches."""
-    if (
-        versions.supports(FindCoordinatorRequest)
-        and versions.latest_usable_version(FindCoordinatorRequest) >= BATCHED_VERSION
-    ):
-        ids = list(transactional_ids)
-        return [FindCoordinatorRequest("", TRANSACTION_KEY_TYPE, ids)]
+    is_known = versions.supports(FindCoordinatorRequest)
+    if is_known and versions.latest_usable_version(FindCoordinatorRequest) >= BATCHED_VERSION:
+        return [FindCoordinatorRequest("", TRANSACTION_KEY_TYPE, list(transactional_ids))]
     return [FindCoordinatorRequest(i, TRANSACTION_KEY_TYPE) for i in transactional_ids]
 
 
@@ -107,25 +104,18 @@ def parse_coordinators(
 
     An id that the response omits has no coordinator yet.
     """
-    by_key = {c.key: c for c in response.coordinators}
-    if not response.coordinators and (response.error_code or response.host):
-        by_key[request.key] = Coordinator(
-            request.key,
-            response.node_id,
-            response.host,
-            response.port,
-            response.error_code,
-            response.error_message,
-        )
-    return [_found(key, by_key.get(key)) for key in request.coordinator_keys or [request.key]]
+    answers: dict[str, Coordinator | FindCoordinatorResponse]
+    answers = {c.key: c for c in response.coordinators}
+    if not answers and (response.error_code or response.host):
+        answers = {request.key: response}
+    return [_found(key, answers.get(key)) for key in request.coordinator_keys or [request.key]]
 
 
-def _found(key: str, coordinator: Coordinator | None) -> FoundCoordinator:
-    if coordinator is None:
+def _found(key: str, answer: Coordinator | FindCoordinatorResponse | None) -> FoundCoordinator:
+    if answer is None:
         return FoundCoordinator(key, Node(-1, "", -1), _MISSING, "the broker did not say")
-    node = Node(coordinator.node_id, coordinator.host, coordinator.port)
-    error = error_for_code(coordinator.error_code)
-    return FoundCoordinator(key, node, error, coordinator.error_message)
+    node = Node(answer.node_id, answer.host, answer.port)
+    return FoundCoordinator(key, node, error_for_code(answer.error_code), answer.error_message)
 
 
 # --- AddPartitionsToTxn ---------------------------------------------------------------------------
@@ -145,17 +135,13 @@ def parse_results(
     request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
 ) -> dict[TopicPartition, KafkaErrorCode]:
     """Return the error of each requested partition; omitted partitions were not attempted."""
-    results = {
-        TopicPartition(topic.name, partition): _NOT_ATTEMPTED
-        for topic in request.v3_and_below_topics
-        for partition in topic.partitions
+    codes = {
+        (topic.name, result.partition_index): result.partition_error_code
+        for topic in response.results_by_topic_v3_and_below
+        for result in topic.results_by_partition
     }
-    for topic in response.results_by_topic_v3_and_below:
-        for result in topic.results_by_partition:
-            topic_partition = TopicPartition(topic.name, result.partition_index)
-            if topic_partition in results:
-                results[topic_partition] = error_for_code(result.partition_error_code)
-    return results
+    asked = (TopicPartition(t.name, p) for t in request.v3_and_below_topics for p in t.partitions)
+    return {one: error_for_code(codes[one]) if one in codes else _NOT_ATTEMPTED for one in asked}
 
 
 def decisive_error(
@@ -166,15 +152,14 @@ def decisive_error(
     One partition's error prevents the attempt of the others. Fatal errors come first, because the
     task must report them.
     """
-    return max(results.items(), key=lambda result: _severity(result[1]))
 
+    def severity(result: tuple[TopicPartition, KafkaErrorCode]) -> int:
+        error = result[1]
+        if error in (_NONE, _NOT_ATTEMPTED):
+            return int(error is _NOT_ATTEMPTED)
+        return 3 if verdict_on(error) is Verdict.FATAL else 2
 
-def _severity(error: KafkaErrorCode) -> int:
-    if error is _NONE:
-        return 0
-    if error is _NOT_ATTEMPTED:
-        return 1
-    return 3 if verdict_on(error) is Verdict.FATAL else 2
+    return max(results.items(), key=severity)
 
 
 _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
