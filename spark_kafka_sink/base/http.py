@@ -294,8 +294,8 @@ def _tls_alert_or(wire: _DeadlineSocket, error: OSError) -> OSError:
         wire.readinto(bytearray(1))
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
         return error
-    except ssl.SSLError as told:
-        return told
+    except ssl.SSLError as alert:
+        return alert
     except OSError:
         pass
     return error

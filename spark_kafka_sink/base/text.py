@@ -58,8 +58,8 @@ def redacted(text: object, secrets: Iterable[str] = ()) -> str:
     if len(words) > _MOST_READ:
         # The cut may be in the middle of a secret: half of a known secret must suffice, too.
         words, secrets = words[:_MOST_READ], {*secrets, *known_secrets()}
-    told = printable(redact(words, secrets))
-    return told if len(told) <= MOST_SHOWN else told[:MOST_SHOWN] + " …"
+    shown = printable(redact(words, secrets))
+    return shown if len(shown) <= MOST_SHOWN else shown[:MOST_SHOWN] + " …"
 
 
 def redacted_url(url: str) -> str:

@@ -215,6 +215,12 @@ def one_of(*allowed: str) -> Validator:
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
 
 
+def one_of_or_own(kind: str, *allowed: str) -> Validator:
+    """Return a validator that accepts the given words, and the user's ``package.module:name``."""
+    problem = f"must be one of {', '.join(allowed)}, or package.module:{kind}"
+    return lambda value: None if value in allowed or ":" in value else problem
+
+
 def canonical_case(*allowed: str) -> Callable[[str], str]:
     """Return a ``ConfigKey.convert`` that replaces an allowed word in another case by that word."""
     return lambda value: next((word for word in allowed if word.lower() == value.lower()), value)

@@ -26,6 +26,7 @@ from spark_kafka_sink.config.config_def import (
     flag,
     minus_one_or,
     one_of,
+    one_of_or_own,
     without_config_providers,
 )
 from spark_kafka_sink.config.security_config import BEFORE_ADDRESS, SecurityConfig, parse_security
@@ -132,16 +133,11 @@ _MAX_BUFFER_MEMORY = 1 << 40
 MIN_BUFFER_MEMORY = 1 << 16
 ACKS_ALL = -1
 PARTITIONERS = ("default", "round-robin", "murmur3", "crc32")
+_own_or_known = one_of_or_own("callable", *PARTITIONERS)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1}
 _DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 _INT_MAX = 2**31 - 1
-
-
-def _partitioner(value: str) -> str | None:
-    if value in PARTITIONERS or ":" in value:
-        return None
-    return f"must be one of {', '.join(PARTITIONERS)}, or package.module:callable"
 
 
 PRODUCER_CONFIG = ConfigDef(
@@ -218,7 +214,9 @@ PRODUCER_CONFIG = ConfigDef(
     flag("partitioner.ignore.keys", False).about("""
         Spreads records over partitions regardless of their keys.
         > Set it if a few keys have most records, and their order does not matter."""),
-    choice("partitioner", "default", PARTITIONERS, _partitioner).about("""
+    choice(
+        "partitioner", "default", PARTITIONERS, one_of_or_own("callable", *PARTITIONERS)
+    ).about("""
         Partition of rows that name none. default: murmur2 of the key, sticky without a key, as in
         Java. round-robin. murmur3: mmh3 of the key. crc32: librdkafka's consistent_random.
         `package.module:callable`: docs/your-own-code.md.

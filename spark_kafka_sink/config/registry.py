@@ -20,6 +20,7 @@ from spark_kafka_sink.config.config_def import (
     canonical_case,
     choice,
     flag,
+    one_of_or_own,
     optional_text,
     secret,
 )
@@ -56,10 +57,7 @@ _BEARER = f"{REGISTRY_PREFIX}bearer.auth."
 
 def _simple_name(text: str) -> str:
     """Return a Java class without its package, in its usual case; a user's function unchanged."""
-    if ":" in text:
-        return text
-    name: str = canonical_case(*_STRATEGIES)(text.rpartition(".")[2])
-    return name
+    return text if ":" in text else canonical_case(*_STRATEGIES)(text.rpartition(".")[2])
 
 
 def split_url(url: str) -> SplitResult | None:
@@ -91,12 +89,6 @@ def _pairs(pairs: list[str]) -> str | None:
     return None if is_valid else "each must be of the form name=value"
 
 
-def _strategy_problem(strategy: str) -> str | None:
-    if strategy in _STRATEGIES or ":" in strategy:
-        return None
-    return f"must be one of {', '.join(_STRATEGIES)}, or package.module:function"
-
-
 def _references_key(part: str) -> ConfigKey:
     return optional_text(f"{part}.schema.references").about("""
         Schemas that the part's avro.schema or json.schema builds on, as in the registry's API:
@@ -106,13 +98,9 @@ def _references_key(part: str) -> ConfigKey:
 
 
 def _strategy(part: str) -> ConfigKey:
-    return ConfigKey(
-        f"{part}.subject.name.strategy",
-        "class",
-        TOPIC_NAME,
-        _strategy_problem,
-        convert=_simple_name,
-    ).about("""
+    validator = one_of_or_own("function", *_STRATEGIES)
+    name = f"{part}.subject.name.strategy"
+    return ConfigKey(name, "class", TOPIC_NAME, validator, _simple_name).about("""
         Subject of the schema. TopicNameStrategy: topic-value or topic-key. RecordNameStrategy: the
         record's full name. TopicRecordNameStrategy: both, with a hyphen. Java's class names are
         accepted. `package.module:function` is called on the driver with topic (None if a column has

@@ -57,7 +57,7 @@ def _protocols(names: list[str]) -> str | None:
 
 def _tls_version(text: str) -> str:
     """Return TLSv1.3 for Java's names TLS and SSL, which allow every version of the JVM."""
-    canonical: str = canonical_case(TLS_1_2, TLS_1_3, *_ANY_VERSION)(text)
+    canonical = canonical_case(TLS_1_2, TLS_1_3, *_ANY_VERSION)(text)
     return TLS_1_3 if canonical in _ANY_VERSION else canonical
 
 

@@ -450,7 +450,7 @@ MUTANTS = (
         "    except ssl.SSLZeroReturnError:",
         _HTTP,
     ),
-    Mutant("base/http.py", "    except ssl.SSLError as told:\n        return told\n", "", _HTTP),
+    Mutant("base/http.py", "    except ssl.SSLError as alert:\n        return alert\n", "", _HTTP),
     Mutant(
         "base/http.py",
         "    except OSError:\n        pass\n    return error",

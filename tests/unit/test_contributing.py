@@ -61,7 +61,7 @@ def test_names_in_files_exist():
         ("_ADVICE", "spark_kafka_sink/base/errors.py"),
         ("computed_partitions", "spark_kafka_sink/producer/partitioner.py"),
         ("_KEY_HASHES", "spark_kafka_sink/producer/partitioner.py"),
-        ("_partitioner", "spark_kafka_sink/config/producer_config.py"),
+        ("PARTITIONERS", "spark_kafka_sink/config/producer_config.py"),
     ):
         assert path in TEXT
         source = (ROOT / path).read_text(encoding="utf-8")
