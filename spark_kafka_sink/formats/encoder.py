@@ -215,8 +215,7 @@ class RowEncoder:
         validity = None
         if is_null is not None and is_null.any():
             validity = pa.py_buffer(np.packbits(is_null == 0, bitorder="little"))
-        data = pa.py_buffer(self._room)
-        buffers = [validity, pa.py_buffer(starts), data]
+        buffers = [validity, pa.py_buffer(starts), pa.py_buffer(self._room)]
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows_count, buffers)
 
     def _skipped(self, arrow_batch: pa.RecordBatch) -> npt.NDArray[np.uint8] | None:

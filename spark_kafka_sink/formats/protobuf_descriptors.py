@@ -102,8 +102,7 @@ def read_registered(
     if message is None:
         if not root.message_type:
             raise FormatError("the registry's Protobuf schema has no message", code="FORMAT-016")
-        first = root.message_type[0].name
-        message = f"{root.package}.{first}" if root.package else first
+        message = _names_in(root)[0]
     return files.described(message)
 
 

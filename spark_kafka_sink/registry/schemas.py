@@ -238,12 +238,12 @@ def _fetch(client: RegistryClient, request: SchemaRequest) -> Schema:
     if options.uses_latest_version:
         schema = _latest(client, subject, options.metadata, request.kind == "PROTOBUF")
     else:
-        schema = _register_or_look_up(
-            client, subject, _schema_to_register(client, request), options
-        )
+        schema = _schema_to_register(client, request)
+        schema = _register_or_look_up(client, subject, schema, options)
         if request.follows_map and schema.id is not None:
             schema = schema._replace(text=client.by_id(schema.id).text)
-    schema = _with_guid(client, request, schema)
+    if request.location == HEADER and schema.guid is None and schema.id is not None:
+        schema = schema._replace(guid=client.by_id(schema.id).guid)
     return _with_references(client, request, schema)
 
 
@@ -277,12 +277,6 @@ def _schema_to_register(client: RegistryClient, request: SchemaRequest) -> Schem
             code="OPTION-003",
         )
     return Schema(None, text, request.kind, references=_register_imports(client, request))
-
-
-def _with_guid(client: RegistryClient, request: SchemaRequest, schema: Schema) -> Schema:
-    if request.location == HEADER and schema.guid is None and schema.id is not None:
-        return schema._replace(guid=client.by_id(schema.id).guid)
-    return schema
 
 
 def _register_imports(
