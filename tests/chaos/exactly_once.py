@@ -30,8 +30,8 @@ from tests.clusters.standalone import SPECULATION, on_two_hosts
 MICRO_BATCHES = 400
 ROWS_PER_BATCH = 800
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
-VERSIONS = ("4.3.0", "4.1.2", "3.9.1")
-"""Versions with a whole run in the stored results. 4.4.0 replaces 4.3.0 with its first whole run."""
+VERSIONS = ("4.4.0", "4.1.2", "3.9.1")
+"""Versions with a whole run in the stored results."""
 _PARTITIONS = 6
 _BETWEEN_FAULTS = 2
 _REPOSITORY = Path(__file__).resolve().parents[2]
