@@ -283,7 +283,7 @@ class CheckedEncoder(RowEncoder):
         regions = Regions()
         for array in (self._table.numbers, self._table._names, self._prefix, self._zones):
             regions.add_array(array)
-        for array in self._table._symbols:
+        for array in self._table._kept:
             regions.add_array(array)
         regions.add_array(state, is_written=True)
         regions.add_array(self._frames, is_written=True)
