@@ -145,7 +145,8 @@ def wins_and_losses(results: Results) -> str:
     machine = results["machine"]
     head = ("work", "JVM sink", "pykafka-sink", "JVM time ÷ our time")
     return (
-        f"{table(head, rows)}\n\nMedians of jobs that took turns, on {machine['cores']} cores "
+        f"{table(head, rows)}\n\nTimes of a million rows are scaled from fewer or more rows.\n"
+        f"Medians of jobs that took turns, on {machine['cores']} cores "
         f"({processor(results)}, broker on the same machine),\n{when(results)}."
     )
 

@@ -274,8 +274,8 @@ def page(seed, results):
         "back, and each row is compared: content, key, headers, timestamp, partition, dead letters.",
         "",
         f"Seed {seed}: {len(results)} jobs cover {len(all_pairs()) - len(missing)} of the "
-        f"{len(all_pairs())} pairs that are possible. {len(bad)} jobs had a fault.",
-        f"In {doubled} jobs with at-least-once, rows are there twice after the killed worker, as that",
+        f"{len(all_pairs())} pairs that are possible. The checks of {len(bad)} jobs failed.",
+        f"In {doubled} jobs with at-least-once, rows were written twice after the killed worker, as that",
         "guarantee allows.",
         "",
         "| factor | levels |",
@@ -304,7 +304,7 @@ def main():
             results.append(result)
             print(json.dumps(result), flush=True)
     bad = [result for result in results if result["problems"]]
-    print(f"{len(results)} jobs, {len(bad)} with a fault: {[r['number'] for r in bad]}")
+    print(f"{len(results)} jobs, {len(bad)} failed: {[r['number'] for r in bad]}")
     if not arguments.only:
         RESULTS.write_text(json.dumps({"seed": arguments.seed, "jobs": results}, indent=1) + "\n")
         PAGE.write_text(page(arguments.seed, results), encoding="utf-8")
