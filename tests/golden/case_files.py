@@ -35,21 +35,21 @@ class Row(NamedTuple):
     topic: str = "t"
 
 
-def load(name: str) -> list[Case]:
+def load(name):
     """The cases of one file."""
     return load_file(name)["cases"]
 
 
-def load_file(name: str) -> dict[str, Any]:
+def load_file(name):
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def name_of(case: Any) -> str:
+def name_of(case):
     """For pytest's ids."""
     return str(case["name"])
 
 
-def blob(rule: dict[str, Any] | None) -> bytes | None:
+def blob(rule):
     """The bytes that a rule stands for. Twin of ``Blob.java``."""
     if rule is None:
         return None
@@ -66,7 +66,7 @@ def blob(rule: dict[str, Any] | None) -> bytes | None:
     return bytes(out)
 
 
-def rows(rule: Any, topic: str = "t", partition: int = 0) -> list[Row]:
+def rows(rule, topic="t", partition=0):
     """The rows that a rule stands for. Twin of ``Rows.java``."""
     if isinstance(rule, list):
         return [
@@ -96,7 +96,7 @@ def rows(rule: Any, topic: str = "t", partition: int = 0) -> list[Row]:
 PLAN = ColumnPositions(value=0, key=1, headers=2, topic=3, partition=4, timestamp=5)
 
 
-def arrow_batch(rows: list[Row], is_large: bool = False) -> Any:
+def arrow_batch(rows, is_large=False):
     """What Spark would hand over; ``is_large``: with 64-bit offsets."""
     data_type = pa.large_binary() if is_large else pa.binary()
     headers = [[{"key": k, "value": v} for k, v in row.headers] or None for row in rows]
@@ -112,12 +112,12 @@ def arrow_batch(rows: list[Row], is_large: bool = False) -> Any:
     return pa.record_batch(arrays, names=names)
 
 
-def assert_same_bytes(ours: bytes, javas: str | dict[str, Any]) -> None:
+def assert_same_bytes(ours, javas):
     """``javas``: hex, or size, beginning and digest of what is too long to be kept."""
     if isinstance(javas, str):
         assert ours.hex() == javas
         return
-    begins: str = javas["begins"]
+    begins = javas["begins"]
     assert ours[: len(begins) // 2].hex() == begins
     assert len(ours) == javas["size"]
     assert hashlib.sha256(ours).hexdigest() == javas["sha256"]
@@ -129,18 +129,18 @@ REQUESTS = {kind.__name__.removesuffix("Request"): kind for kind in REQUEST_TYPE
 """By Kafka's names, which the cases have."""
 
 
-def speaks(case: dict[str, Any]) -> bool:
+def speaks(case):
     """Whether this package knows the version of a case."""
     request = REQUESTS[case["api"]]
     return request.min_version <= case["version"] <= request.max_version
 
 
-def uuid_of(text: str) -> UUID:
+def uuid_of(text):
     """Kafka writes ids in URL-safe base64 without padding."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
-def from_json(cls: Any, body: dict[str, Any]) -> Any:
+def from_json(cls, body):
     """An instance of ``cls``; what the JSON does not mention keeps its default."""
     given = {}
     names = set(body)
@@ -153,7 +153,7 @@ def from_json(cls: Any, body: dict[str, Any]) -> Any:
     return cls(**given)
 
 
-def to_json(message: Any, version: int) -> dict[str, Any]:
+def to_json(message, version):
     """The fields that ``version`` has; tagged ones only where they are not the default.
 
     Fields that it has not must have their default.
@@ -172,12 +172,12 @@ def to_json(message: Any, version: int) -> dict[str, Any]:
     return out
 
 
-def _camel_case(name: str) -> str:
+def _camel_case(name):
     first, *rest = name.split("_")
     return first + "".join(word.title() for word in rest)
 
 
-def _value_from_json(wire_type: Any, value: Any) -> Any:
+def _value_from_json(wire_type, value):
     if value is None:
         return None
     if isinstance(wire_type, types.ArrayOf):
@@ -189,7 +189,7 @@ def _value_from_json(wire_type: Any, value: Any) -> Any:
     return from_json(wire_type, value) if isinstance(value, dict) else value
 
 
-def _value_to_json(value: Any, version: int) -> Any:
+def _value_to_json(value, version):
     if isinstance(value, types.Records):
         return b"".join(value.buffers).hex()
     if isinstance(value, list):

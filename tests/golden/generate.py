@@ -10,8 +10,6 @@ Kafka of the same version. What codecs make may differ from machine to machine: 
 system's zlib.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -29,7 +27,7 @@ _SOURCES = Path(__file__).parent / "generator"
 _TIMEOUT_S = 1000
 
 
-def find_javac() -> str | None:
+def find_javac():
     """The compiler beside the ``java`` that is used, else of the PATH; None without a JDK."""
     try:
         beside = Path(find_java_for_kafka(CLIENT_VERSION)).with_name("javac")
@@ -38,7 +36,7 @@ def find_javac() -> str | None:
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("javac")
 
 
-def generate(folder: Path) -> None:
+def generate(folder):
     """Compile the generator and let it write all cases into ``folder``."""
     javac = find_javac()
     if javac is None:
@@ -56,7 +54,7 @@ def generate(folder: Path) -> None:
         _run([java, *jvm, "-cp", class_path, "Generate", str(folder)])
 
 
-def _run(command: list[str]) -> None:
+def _run(command):
     done = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,

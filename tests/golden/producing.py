@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -17,7 +16,6 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.interface import (
     Address,
     Connected,
-    NetworkEvent,
     Received,
     Resolved,
     SendCompleted,
@@ -38,7 +36,7 @@ from spark_kafka_sink.protocol.messages.topics import (
     TopicProduceResponse,
 )
 from spark_kafka_sink.protocol.messages.transactions import InitProducerIdResponse
-from tests.golden.case_files import PLAN, Row, arrow_batch
+from tests.golden.case_files import PLAN, arrow_batch
 from tests.simulation.time import SimClock
 
 PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 3, 18, 22
@@ -61,7 +59,7 @@ class Sent(NamedTuple):
     frame: bytes
     body_at: int
 
-    def decode(self, message_type: type[schema.M]) -> schema.M:
+    def decode(self, message_type):
         return schema.decode_message(message_type, self.version, self.frame, self.body_at)
 
 
@@ -70,25 +68,25 @@ class ScriptedBroker:
 
     def __init__(
         self,
-        topics: Mapping[str, Topic],
-        producer: ProducerIdAndEpoch,
-        versions: Mapping[int, int],
-        answers_produce: bool,
-    ) -> None:
+        topics,
+        producer,
+        versions,
+        answers_produce,
+    ):
         self._topics = topics
         self._producer = producer
         self._versions = {**_HIGHEST, **versions}
         self._answers_produce = answers_produce
-        self._events: list[NetworkEvent] = []
-        self.sent: list[Sent] = []
+        self._events = []
+        self.sent = []
 
-    def resolve(self, channel_id: int, host: str, port: int) -> None:
+    def resolve(self, channel_id, host, port):
         self._events.append(Resolved(channel_id, [Address(0, (host, port))]))
 
-    def connect(self, channel_id: int, address: Address, host: str) -> None:
+    def connect(self, channel_id, address, host):
         self._events.append(Connected(channel_id))
 
-    def send(self, channel_id: int, buffers: Sequence[types.Buffer]) -> None:
+    def send(self, channel_id, buffers):
         frame = b"".join(buffers)
         size, api_key, version, correlation_id, client_id_bytes = _HEADER.unpack_from(frame)
         assert size == len(frame) - 4
@@ -107,18 +105,18 @@ class ScriptedBroker:
         answer = b"".join(out.buffers())
         self._events.append(Received(channel_id, struct.pack(">i", len(answer)) + answer))
 
-    def poll(self, timeout_ms: int) -> list[NetworkEvent]:
+    def poll(self, timeout_ms):
         events, self._events = self._events, []
         return events
 
-    def disconnect(self, channel_id: int) -> None:
+    def disconnect(self, channel_id):
         raise AssertionError("the producer closed the connection: something is wrong with it")
 
-    def wakeup(self) -> None: ...
+    def wakeup(self): ...
 
-    def close(self) -> None: ...
+    def close(self): ...
 
-    def _answer(self, request: Sent) -> schema.Message:
+    def _answer(self, request):
         if request.api_key == API_VERSIONS:
             return ApiVersionsResponse(
                 api_keys=[ApiVersion(key, 0, last) for key, last in self._versions.items()]
@@ -131,7 +129,7 @@ class ScriptedBroker:
             )
         return self._produced(request.decode(ProduceRequest))
 
-    def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+    def _metadata(self, request):
         topics = [
             MetadataResponseTopic(
                 name=topic.name,
@@ -147,7 +145,7 @@ class ScriptedBroker:
             brokers=[MetadataResponseBroker(1, "scripted", 9092)], topics=topics
         )
 
-    def _produced(self, request: ProduceRequest) -> ProduceResponse:
+    def _produced(self, request):
         return ProduceResponse(
             [
                 TopicProduceResponse(
@@ -163,20 +161,20 @@ class ScriptedBroker:
 class _SteppingMonitor:
     """Runs the sender where the task would wait for it."""
 
-    def __init__(self, clock: SimClock) -> None:
+    def __init__(self, clock):
         self._clock = clock
-        self.producer: KafkaProducer | None = None
+        self.producer = None
 
-    def __enter__(self) -> object:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *exception: object) -> None: ...
+    def __exit__(self, *exception): ...
 
-    def wait(self, timeout_ms: int) -> None:
+    def wait(self, timeout_ms):
         self._clock.ms += 1
         self.producer.sender.run_once(self._clock.ms)
 
-    def notify_all(self) -> None: ...
+    def notify_all(self): ...
 
 
 class Golden:
@@ -184,12 +182,12 @@ class Golden:
 
     def __init__(
         self,
-        topics: Mapping[str, Topic] | None = None,
-        producer: ProducerIdAndEpoch | None = None,
-        first_sequence: int = 0,
-        versions: Mapping[int, int] | None = None,
-        **options: object,
-    ) -> None:
+        topics=None,
+        producer=None,
+        first_sequence=0,
+        versions=None,
+        **options,
+    ):
         """``producer`` None: without idempotence. Options: Kafka's, with underscores."""
         values = {"bootstrap.servers": "scripted:9092", "enable.idempotence": "true"}
         if producer is None:
@@ -206,7 +204,7 @@ class Golden:
         if first_sequence:
             self._begin_at(identity, first_sequence)
 
-    def _begin_at(self, producer: ProducerIdAndEpoch, first_sequence: int) -> None:
+    def _begin_at(self, producer, first_sequence):
         """As if 2^31 records had been sent already: there is no other way to get there soon."""
         state = self.producer.sender._state
         assert isinstance(state, ProducerState)
@@ -215,14 +213,14 @@ class Golden:
         sequences.producer = producer
         sequences.next_sequence = first_sequence
 
-    def write(self, rows: list[Row], is_large: bool = False) -> list[Sent]:
+    def write(self, rows, is_large=False):
         """Append ``rows``, flush, and give the produce requests that this led to."""
         before = len(self.broker.sent)
         self.producer.append(arrow_batch(rows, is_large), PLAN)
         self.producer.flush()
         return [sent for sent in self.broker.sent[before:] if sent.api_key == PRODUCE]
 
-    def write_batch(self, rows: list[Row], is_large: bool = False) -> bytes:
+    def write_batch(self, rows, is_large=False):
         """``write`` rows that make a single batch: its bytes."""
         (sent,) = self.write(rows, is_large)
         (topic,) = sent.decode(ProduceRequest).topic_data

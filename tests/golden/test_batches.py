@@ -1,7 +1,5 @@
 """Batches of records: the bytes of our producer are those of Kafka's Java client, and we read its own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

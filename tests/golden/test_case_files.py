@@ -1,7 +1,5 @@
 """The committed cases: of which client they are, that the generator writes them, what they cover."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

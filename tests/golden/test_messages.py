@@ -1,7 +1,5 @@
 """Messages are Kafka's own: requests byte for byte, responses by content, conversations of SASL."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, RemoteProtocolError

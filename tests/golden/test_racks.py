@@ -1,7 +1,5 @@
 """Rows without key go where the Java producer's records go, and as often: racks, queues, slow brokers."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -4,11 +4,7 @@ The message tables say what there is: a field outside its versions keeps its def
 a decoder must give back for it.
 """
 
-from __future__ import annotations
-
 import dataclasses
-import random
-from typing import Any
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -16,7 +12,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.messages import client, inspection, topics, transactions
 
-REQUEST_TYPES: tuple[type[schema.Request], ...] = tuple(
+REQUEST_TYPES = tuple(
     kind
     for module in (client, inspection, topics, transactions)
     for kind in vars(module).values()
@@ -35,12 +31,12 @@ MESSAGE_VERSIONS = [
 ]
 
 
-def label(value: Any) -> str:
+def label(value):
     """A pytest id: the class' name, or the version."""
     return value.__name__ if isinstance(value, type) else f"v{value}"
 
 
-def encode(message: schema.Message, version: int) -> bytes:
+def encode(message, version):
     out = types.Writer()
     schema.encode_message(message, version, out)
     encoded = b"".join(out.buffers())
@@ -48,25 +44,25 @@ def encode(message: schema.Message, version: int) -> bytes:
     return encoded
 
 
-def _holds(versions: tuple[int, int], version: int) -> bool:
+def _holds(versions, version):
     return versions[0] <= version <= versions[1]
 
 
-def _bits(wire_type: types.FixedType) -> int:
+def _bits(wire_type):
     return {"b": 8, "h": 16, "i": 32, "q": 64}[wire_type.code]
 
 
-def message_strategy(cls: type, version: int) -> st.SearchStrategy[Any]:
+def message_strategy(cls, version):
     """Values of ``cls`` that ``version`` can carry, which Hypothesis chooses and shrinks."""
     chance = st.randoms(use_true_random=False)
     return chance.map(lambda rng: random_message(cls, version, rng))
 
 
-def random_message(cls: type, version: int, rng: random.Random) -> Any:
+def random_message(cls, version, rng):
     """One value of ``cls`` that ``version`` can carry."""
-    values: dict[str, Any] = {}
+    values = {}
     for field in dataclasses.fields(cls):
-        spec: schema.WireField = field.metadata["wire"]
+        spec = field.metadata["wire"]
         if not _holds(spec.versions, version):
             continue
         null = _holds(spec.nullable, version) and rng.random() < 0.2
@@ -74,7 +70,7 @@ def random_message(cls: type, version: int, rng: random.Random) -> Any:
     return cls(**values)
 
 
-def _random_value(wire_type: Any, version: int, rng: random.Random) -> Any:
+def _random_value(wire_type, version, rng):
     if wire_type is types.BOOL:
         return rng.random() < 0.5
     if wire_type is types.FLOAT64:

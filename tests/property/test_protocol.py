@@ -5,8 +5,6 @@ A round trip cannot see an error that encoder and decoder share: the golden case
 with Java's bytes, and the edges of types are compared here with bytes of the protocol guide.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import random
 
@@ -22,7 +20,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.protocol import api, schema, types
 from spark_kafka_sink.protocol import connection as connection_module
-from spark_kafka_sink.protocol.connection import MAX_RESPONSE_BYTES, ProtocolEvent, ResponseReceived
+from spark_kafka_sink.protocol.connection import MAX_RESPONSE_BYTES, ResponseReceived
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersion,
     ApiVersionsRequest,
@@ -353,7 +351,7 @@ def received(connection, data):
 def test_chunks_do_not_matter(seed, count, data):
     connection, expected, stream = conversation(seed, count)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=12).map(sorted))
-    got: list[ProtocolEvent] = []
+    got = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)]):
         got += connection.receive(stream[start:end], 0)
     assert got == expected

@@ -16,7 +16,6 @@ import struct
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
 from typing import NamedTuple
 
 import psutil
@@ -77,7 +76,7 @@ def valid_frame(request_type, version, rng):
 
 
 # The bytes at a place that are taken out, and what comes there instead.
-_MUTATIONS: tuple[Callable[[bytes, int, random.Random], tuple[int, bytes]], ...] = (
+_MUTATIONS = (
     lambda data, at, rng: (1, bytes([data[at] ^ 1 << rng.randrange(8)])),
     lambda data, at, rng: (1, bytes([rng.randrange(256)])),
     lambda data, at, rng: (0, rng.randbytes(1 + rng.randrange(4))),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import ssl
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -82,7 +81,7 @@ class Broker:
         elif name == "SaslHandshakeRequest":
             message = SaslHandshakeResponse(0, [self._mechanism])
         else:
-            challenge = self._dialogue.answer(sent.request.auth_bytes)  # type: ignore[attr-defined]
+            challenge = self._dialogue.answer(sent.request.auth_bytes)
             message = SaslAuthenticateResponse(0, None, challenge or b"", 1_000)
         frame = answer_frame(sent.request, sent.version, sent.correlation_id, message)
         self._left -= 1
@@ -204,7 +203,7 @@ class Pair:
         self.wire = Wire(rng, most_bytes)
         client = client_context()
         client.maximum_version = client.minimum_version = version
-        self.channel = TlsChannel(1, self.wire, HOST, client, _explain)  # type: ignore[arg-type]
+        self.channel = TlsChannel(1, self.wire, HOST, client, _explain)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._server = _SERVER.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._is_open = False
@@ -336,7 +335,7 @@ def in_clear():
     )
 
 
-READERS: dict[str, tuple[Callable[[bytes], None], bytes, int]] = {
+READERS = {
     "JKS": (read_jks, JKS, STORE_CASES),
     "JKS, digest right": (read_jks_with_right_digest, JKS, STORE_CASES),
     "PKCS12 in clear": (read_pkcs12_without_password, in_clear(), STORE_CASES),

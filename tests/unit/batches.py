@@ -2,8 +2,6 @@
 the producer knows it, and answers of brokers about it.
 """
 
-from __future__ import annotations
-
 from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.base.model import ZERO_UUID, Node, TopicPartition
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator

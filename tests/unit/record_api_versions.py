@@ -7,8 +7,6 @@ the frame of the answer in hexadecimal, without its size, with correlation id 0.
 here by hand. tests/broker/test_records.py compares the files with the brokers.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

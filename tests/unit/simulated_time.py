@@ -1,7 +1,5 @@
 """A clock that the test sets, and chance that it chooses."""
 
-from __future__ import annotations
-
 START_MS = 1_700_000_000_000
 """The time of day at which simulated clocks begin."""
 

@@ -1,7 +1,5 @@
 """A DataFrame that Spark has nothing to do with, for writes without a data source."""
 
-from __future__ import annotations
-
 import pickle
 
 from pyspark.sql.types import BinaryType, StructField, StructType

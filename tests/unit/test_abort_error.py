@@ -1,7 +1,5 @@
 """What a line tells of the error that a batch failed with."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.spark.writer import shortened
@@ -17,18 +15,18 @@ TRACEBACK = "\n".join(
 )
 
 
-def test_a_short_error_is_told_whole() -> None:
+def test_a_short_error_is_told_whole():
     assert shortened("ConfigError: a") == "ConfigError: a"
 
 
-def test_of_a_traceback_the_reason_is_told() -> None:
+def test_of_a_traceback_the_reason_is_told():
     told = shortened(TRACEBACK)
     assert len(told) == 500
     assert told.startswith("PythonException: Job aborted.")
     assert told.endswith(" … spark_kafka_sink.base.errors.RowError: field 'note' is null")
 
 
-def test_a_long_reason_leaves_room_for_the_beginning() -> None:
+def test_a_long_reason_leaves_room_for_the_beginning():
     told = shortened(TRACEBACK.replace("is null", "x" * 900))
     assert len(told) == 500
     assert told.startswith("PythonException: Job aborted.")
@@ -36,7 +34,7 @@ def test_a_long_reason_leaves_room_for_the_beginning() -> None:
 
 
 @pytest.mark.parametrize("text", ["E: " + "x" * 900, "SomeError: " + "x" * 900])
-def test_without_a_traceback_the_beginning_is_told(text: str) -> None:
+def test_without_a_traceback_the_beginning_is_told(text):
     assert text.startswith(shortened(text)[:90])
     assert len(shortened(text)) == 500
 
@@ -51,7 +49,7 @@ def test_without_a_traceback_the_beginning_is_told(text: str) -> None:
         ("AError: a [PKS-ROW-001]\n" + TRACEBACK.replace("is null", "[PKS-ROW-007]"), "ROW-007"),
     ],
 )
-def test_a_long_error_keeps_its_code(text: str, code: str) -> None:
+def test_a_long_error_keeps_its_code(text, code):
     told = shortened(text)
     assert told.endswith(f" [PKS-{code}]")
     assert told.count("PKS-") == 1

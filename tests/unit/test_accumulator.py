@@ -2,8 +2,6 @@
 the limit, where rows without a key go, and how far a batch is filled and lingers.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 from collections import Counter

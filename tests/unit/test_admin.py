@@ -4,8 +4,6 @@ whom, and brokers that take requests and never answer: they cost seconds, whiche
 No sockets, and time moves only when nothing happens.
 """
 
-from __future__ import annotations
-
 import random
 import socket
 import time

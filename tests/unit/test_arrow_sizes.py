@@ -1,7 +1,5 @@
 """Large Arrow batches: jobs have none by default, and others are told of them once."""
 
-from __future__ import annotations
-
 import logging
 
 import pyarrow as pa
@@ -13,11 +11,11 @@ from spark_kafka_sink.spark.task import LARGE_BYTES, ArrowSizeWarning
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
-def arrow_batch(value_bytes: int, rows: int) -> pa.RecordBatch:
+def arrow_batch(value_bytes, rows):
     return pa.record_batch([pa.array([bytes(value_bytes)] * rows, pa.binary())], names=["value"])
 
 
-def test_it_is_said_once_with_the_figure(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_said_once_with_the_figure(caplog):
     sizes = ArrowSizeWarning()
     large = arrow_batch(10_000, LARGE_BYTES // 10_000 + 1)
     with caplog.at_level(logging.WARNING):
@@ -32,5 +30,5 @@ def test_it_is_said_once_with_the_figure(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize(("given", "expected"), [(set(), "4m"), ({ARROW_BYTES}, None)])
-def test_what_the_user_has_set_stays(given: set[str], expected: str | None) -> None:
+def test_what_the_user_has_set_stays(given, expected):
     assert defaults_of_jobs(given.__contains__).get(ARROW_BYTES) == expected

@@ -2,8 +2,6 @@
 committed, and why it was aborted; where the line goes; what 10,000 tasks send; histograms.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import pickle

@@ -3,8 +3,6 @@ cut off from the others and answers: it takes itself for the coordinator of ids 
 coordinates now, and does not know their latest transactions.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 from unittest import mock

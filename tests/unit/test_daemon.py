@@ -1,7 +1,5 @@
 """The daemon that loads the sink before it forks workers, as Spark starts it: by its module's name."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,9 +1,5 @@
 """Dead letters whose headers have keys that are not UTF-8, as Spark lets texts be."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pyarrow as pa
 import pytest
 
@@ -26,7 +22,7 @@ POSITIONS = ColumnPositions(value=0, key=1, headers=2, topic_option="t")
 ODD = b"caf\xe9\xff"
 
 
-def rows(key_type: Any, *given: tuple[bytes, bytes, list[tuple[bytes, bytes]]]) -> pa.RecordBatch:
+def rows(key_type, *given):
     """Of values, keys and headers. key_type: of the keys of headers, whose bytes are not looked at"""
     large = pa.types.is_large_string(key_type)
     entries = [header for _, _, headers in given for header in headers]
@@ -41,13 +37,13 @@ def rows(key_type: Any, *given: tuple[bytes, bytes, list[tuple[bytes, bytes]]]) 
     return pa.record_batch([*values, headers], names=["value", "key", "headers"])
 
 
-def headers_of(letters: pa.RecordBatch, row: int) -> dict[bytes, bytes]:
+def headers_of(letters, row):
     entries = letters.column(2)[row].values
     keys = entries.field(0).cast(pa.binary()).to_pylist()
     return dict(zip(keys, entries.field(1).to_pylist()))
 
 
-def letters_of(batch: pa.RecordBatch, why: str = "why", most_bytes: int = 2000) -> pa.RecordBatch:
+def letters_of(batch, why="why", most_bytes=2000):
     faults = [Fault(NOT_ENCODABLE, why)] * batch.num_rows
     made = DeadLetterColumns(most_bytes, Origin(0, None, None)).of(batch, POSITIONS, faults)
     made.validate()
@@ -56,8 +52,8 @@ def letters_of(batch: pa.RecordBatch, why: str = "why", most_bytes: int = 2000) 
 
 @pytest.mark.parametrize("key_type", [pa.string(), pa.large_string()])
 def test_header_keys_that_are_not_utf_8_stay_as_they_are_where_the_value_is_cut_off(
-    key_type: Any,
-) -> None:
+    key_type,
+):
     own = [(ODD, b"1"), (b"h", b"2")]
     made = letters_of(rows(key_type, (bytes(5000), b"k", own), (b"v", b"k", own), (b"w", b"k", [])))
     by_value = {
@@ -73,7 +69,7 @@ def test_header_keys_that_are_not_utf_8_stay_as_they_are_where_the_value_is_cut_
 
 
 @pytest.mark.parametrize("key_type", [pa.string(), pa.large_string()])
-def test_header_keys_that_are_not_utf_8_are_left_out_with_their_headers(key_type: Any) -> None:
+def test_header_keys_that_are_not_utf_8_are_left_out_with_their_headers(key_type):
     made = letters_of(rows(key_type, (b"v", b"k" * 3000, [(ODD * 500, b"1"), (b"h", b"2")])))
     found = headers_of(made, 0)
     assert all(key.startswith(PREFIX.encode()) for key in found)
@@ -89,13 +85,13 @@ def test_header_keys_that_are_not_utf_8_are_left_out_with_their_headers(key_type
         ("x" * MAX_REASON_BYTES, b"x" * MAX_REASON_BYTES),
     ],
 )
-def test_reasons_of_interceptors_may_be_any_text(why: str, told: bytes) -> None:
+def test_reasons_of_interceptors_may_be_any_text(why, told):
     """An own reason may have what it complains of in it."""
     made = letters_of(rows(pa.string(), (b"v", b"k", [])), why, 100_000)
     assert headers_of(made, 0)[MESSAGE.encode()] == told
 
 
-def test_an_error_with_such_a_reason_can_be_sent_to_the_driver() -> None:
+def test_an_error_with_such_a_reason_can_be_sent_to_the_driver():
     error = RefusedRowsError({3: "bad \udcff"})
     assert str(error) == r"1 row(s) refused: row 3: bad \udcff [PKS-ROW-008]"
     assert error.rows == {3: r"bad \udcff"}

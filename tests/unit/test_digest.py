@@ -1,7 +1,5 @@
 """The digest of a task's rows: what it tells apart, and what it must not."""
 
-from __future__ import annotations
-
 import random
 
 import pyarrow as pa

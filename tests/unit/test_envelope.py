@@ -1,7 +1,5 @@
 """What goes between driver and tasks: only the version that has made it reads it."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle
@@ -9,9 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark import cloudpickle
@@ -34,7 +30,7 @@ MESSAGE = KafkaCommitMessage(3, 1, "q", {TopicPartition("t", 0): PartitionReport
 READ_ELSEWHERE = "import pickle, sys; pickle.load(sys.stdin.buffer)"
 
 
-def sent() -> dict[str, object]:
+def sent():
     return {
         "batch writer": KafkaBatchWriter(OPTIONS, POSITIONS),
         "stream writer": KafkaStreamWriter(OPTIONS, POSITIONS),
@@ -47,11 +43,11 @@ def sent() -> dict[str, object]:
 class Unpickler(pickle.Unpickler):
     """Notes what of the sink is imported by name; not by what is called then."""
 
-    def __init__(self, pickled: bytes) -> None:
+    def __init__(self, pickled):
         super().__init__(io.BytesIO(pickled))
-        self.names: set[str] = set()
+        self.names = set()
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module, name):
         if module.startswith(spark_kafka_sink.__name__):
             self.names.add(f"{module}.{name}")
         return super().find_class(module, name)
@@ -59,9 +55,7 @@ class Unpickler(pickle.Unpickler):
 
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps], ids=["pickle", "cloudpickle"])
 @pytest.mark.parametrize("what", sent())
-def test_a_pickle_has_the_version_outside_and_all_else_inside(
-    what: str, dumps: Callable[[Any], bytes]
-):
+def test_a_pickle_has_the_version_outside_and_all_else_inside(what, dumps):
     pickled = dumps(sent()[what])
     unpickler = Unpickler(pickled)
     arrived = unpickler.load()
@@ -84,7 +78,7 @@ def test_tasks_of_a_process_share_the_values_of_a_writer_and_of_nothing_that_cha
 
 
 @pytest.mark.parametrize("what", sent())
-def test_of_another_version_nothing_is_read(what: str, monkeypatch: pytest.MonkeyPatch):
+def test_of_another_version_nothing_is_read(what, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(envelope, "__version__", "9.8.7")
         pickled = pickle.dumps(sent()[what])
@@ -98,7 +92,7 @@ def test_of_another_version_nothing_is_read(what: str, monkeypatch: pytest.Monke
 
 
 def test_a_function_that_spark_runs_in_tasks_has_all_its_values_inside(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch,
 ):
     """Its code is sent too, so that a Connect client's code runs in the server's installation."""
     task = frames.Task(OPTIONS, POSITIONS, None, ["value"]).function()
@@ -112,7 +106,7 @@ def test_a_function_that_spark_runs_in_tasks_has_all_its_values_inside(
         pickle.loads(pickled)
 
 
-def test_an_installation_of_another_version_refuses_what_it_would_misread(tmp_path: Path):
+def test_an_installation_of_another_version_refuses_what_it_would_misread(tmp_path):
     """With one option more, in its place by theme: what comes after it would be shifted."""
     other = tmp_path / PACKAGE.name
     shutil.copytree(PACKAGE, other, ignore=shutil.ignore_patterns("__pycache__"))

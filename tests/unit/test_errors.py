@@ -1,7 +1,5 @@
 """Kafka's error table, the advice, and the exceptions that carry both."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.base import errors
@@ -62,19 +60,19 @@ RETRIABLE = {
 REFRESH_METADATA = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
 
 
-def test_every_code_of_kafka_4_4_once() -> None:
+def test_every_code_of_kafka_4_4_once():
     assert list(ERRORS) == list(range(-1, 137))
     names = [error.name for error in ERRORS.values()]
     assert len(set(names)) == len(names)
     assert all(error.code == code for code, error in ERRORS.items())
 
 
-def test_flags() -> None:
+def test_flags():
     assert {code for code, error in ERRORS.items() if error.retriable} == RETRIABLE
     assert {code for code, e in ERRORS.items() if e.refresh_metadata} == REFRESH_METADATA
 
 
-def test_metadata_is_refreshed_only_for_a_retry() -> None:
+def test_metadata_is_refreshed_only_for_a_retry():
     assert all(error.retriable for error in ERRORS.values() if error.refresh_metadata)
 
 
@@ -97,26 +95,26 @@ def test_metadata_is_refreshed_only_for_a_retry() -> None:
         (129, "REBOOTSTRAP_REQUIRED"),
     ],
 )
-def test_codes_and_names(code: int, name: str) -> None:
+def test_codes_and_names(code, name):
     assert error_for_code(code).name == name
     assert error_named(name) is error_for_code(code)
     assert str(error_for_code(code)) == f"{name} ({code})"
 
 
 @pytest.mark.parametrize("code", [137, 32_767, -2, -32_768])
-def test_a_code_from_the_future_fails_and_says_its_number(code: int) -> None:
+def test_a_code_from_the_future_fails_and_says_its_number(code):
     error = error_for_code(code)
     assert error == KafkaErrorCode(code, "UNKNOWN_ERROR_CODE", False, False)
     assert sentence(error) == f"UNKNOWN_ERROR_CODE ({code})"
     assert code not in ERRORS
 
 
-def test_a_name_that_kafka_does_not_have() -> None:
+def test_a_name_that_kafka_does_not_have():
     with pytest.raises(KeyError):
         error_named("NOT_LEADER_FOR_PARTITION")
 
 
-def test_advice_is_about_errors_that_exist() -> None:
+def test_advice_is_about_errors_that_exist():
     """A misspelt name in the advice would never be shown."""
     told = errors._ADVICE.keys() | errors._TRANSACTION_ADVICE.keys()
     assert told <= {error.name for error in ERRORS.values()}
@@ -125,21 +123,21 @@ def test_advice_is_about_errors_that_exist() -> None:
 @pytest.mark.parametrize(
     "name", [e.name for e in ERRORS.values() if e.name in errors._ADVICE], ids=str
 )
-def test_advice_reads_as_the_end_of_a_sentence(name: str) -> None:
+def test_advice_reads_as_the_end_of_a_sentence(name):
     advice = advice_for(error_named(name))
     assert advice == advice.strip()
     assert not advice.endswith(".")
 
 
 @pytest.mark.parametrize("name", errors._TRANSACTION_ADVICE)
-def test_advice_about_transactions_reads_so_too(name: str) -> None:
+def test_advice_about_transactions_reads_so_too(name):
     advice = transaction_advice_for(error_named(name))
     assert advice == advice.strip()
     assert not advice.endswith(".")
     assert advice != advice_for(error_named(name))
 
 
-def test_elsewhere_a_transaction_is_given_the_general_advice() -> None:
+def test_elsewhere_a_transaction_is_given_the_general_advice():
     error = error_named("MESSAGE_TOO_LARGE")
     assert transaction_advice_for(error) == advice_for(error)
 
@@ -159,16 +157,16 @@ def test_elsewhere_a_transaction_is_given_the_general_advice() -> None:
         "KAFKA_STORAGE_ERROR",
     ],
 )
-def test_errors_that_a_producer_meets_have_advice(name: str) -> None:
+def test_errors_that_a_producer_meets_have_advice(name):
     assert advice_for(error_named(name))
 
 
-def test_no_advice_where_only_the_name_is_known() -> None:
+def test_no_advice_where_only_the_name_is_known():
     assert advice_for(error_named("ILLEGAL_GENERATION")) == ""
     assert advice_for(error_for_code(9999)) == ""
 
 
-def test_a_broker_error_has_what_code_detail_and_advice_in_this_order() -> None:
+def test_a_broker_error_has_what_code_detail_and_advice_in_this_order():
     error = BrokerError(error_named("POLICY_VIOLATION"), "creating 't'", "no upper case")
     assert sentence(error) == (
         "creating 't': POLICY_VIOLATION (44). no upper case. "
@@ -178,12 +176,12 @@ def test_a_broker_error_has_what_code_detail_and_advice_in_this_order() -> None:
 
 
 @pytest.mark.parametrize("detail", [None, ""])
-def test_a_broker_error_without_detail_or_advice(detail: str | None) -> None:
+def test_a_broker_error_without_detail_or_advice(detail):
     error = BrokerError(error_named("INVALID_GROUP_ID"), "Metadata", detail)
     assert sentence(error) == "Metadata: INVALID_GROUP_ID (24)"
 
 
-def test_everything_raised_on_purpose_has_one_base() -> None:
+def test_everything_raised_on_purpose_has_one_base():
     raised = [
         value
         for value in vars(errors).values()
@@ -193,7 +191,7 @@ def test_everything_raised_on_purpose_has_one_base() -> None:
     assert all(issubclass(cls, KafkaSinkError) for cls in raised)
 
 
-def test_wrong_input_is_a_value_error_and_a_wrong_peer_is_not() -> None:
+def test_wrong_input_is_a_value_error_and_a_wrong_peer_is_not():
     for cls in (ConfigError, SchemaError, RecordError, RecordTooLargeError):
         assert issubclass(cls, ValueError)
     # decode_message sorts its own ValueErrors from these by class.

@@ -1,7 +1,5 @@
 """Cluster metadata: leaders, epochs, topic ids, problems; when it is asked for, and of which broker."""
 
-from __future__ import annotations
-
 import random
 import tracemalloc
 from uuid import UUID

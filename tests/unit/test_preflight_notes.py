@@ -1,13 +1,10 @@
 """What is told before brokers are asked: options without effect, a file that cannot be written."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import threading
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
@@ -22,11 +19,11 @@ from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.simulation.time import SimClock
 
 
-def options(**more: str) -> SinkOptions:
+def options(**more):
     return SinkOptions.parse({"kafka.bootstrap.servers": "noted:1", "topic": "t", **more})
 
 
-def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_has_no_effect_is_told_once(caplog):
     """Also when another write to the same cluster and topic was told about others before."""
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         log_notes(options())
@@ -39,7 +36,7 @@ def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> No
     ]
 
 
-def test_micro_batches_of_a_named_write_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_micro_batches_of_a_named_write_are_told_once(caplog):
     """Each has options of its own: its number is one of them."""
     kept = len(preflight._noted)
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
@@ -51,7 +48,7 @@ def test_micro_batches_of_a_named_write_are_told_once(caplog: pytest.LogCaptureF
     assert len(preflight._noted) == kept + 1
 
 
-def test_what_is_noted_of_columns_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_noted_of_columns_is_told_once(caplog):
     schema = StructType([StructField("id", LongType()), StructField("gone", BooleanType())])
     given = options(**{"value.format": "json", "value.null.when": "gone"})
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
@@ -67,12 +64,12 @@ def test_what_is_noted_of_columns_is_told_once(caplog: pytest.LogCaptureFixture)
         ("metrics.prometheus.push.job", "metrics.prometheus.push.url", "http://gateway:9091"),
     ],
 )
-def test_options_of_an_output_that_there_is_not(name: str, needed: str, value: str) -> None:
+def test_options_of_an_output_that_there_is_not(name, needed, value):
     assert options(**{name: "7"}).notes == (f"option '{name}' has no effect without {needed}",)
     assert options(**{name: "7", needed: value}).notes == ()
 
 
-def test_a_metrics_path_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_metrics_path_that_cannot_be_written(tmp_path):
     path = tmp_path / "missing" / "metrics.jsonl"
     given = options(**{"metrics.path": str(path)})
     with pytest.raises(ConfigError) as raised:
@@ -85,14 +82,14 @@ def test_a_metrics_path_that_cannot_be_written(tmp_path: Path) -> None:
         check_metrics_outputs(options(**{"metrics.path": str(tmp_path)}), is_stream=False)
 
 
-def test_a_metrics_path_that_can_be_written_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_metrics_path_that_can_be_written_is_left_as_it_is(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text("line\n")
     check_metrics_outputs(options(**{"metrics.path": str(path)}), is_stream=False)
     assert path.read_text() == "line\n"
 
 
-def test_a_metrics_path_does_not_end_a_running_stream(tmp_path: Path) -> None:
+def test_a_metrics_path_does_not_end_a_running_stream(tmp_path):
     """Its commits log it."""
     more = {"metrics.path": str(tmp_path), "checkpointLocation": str(tmp_path)}
     check_metrics_outputs(options(**more), is_stream=True)
@@ -112,9 +109,9 @@ DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
 
 
 def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[SinkOptions] = []
+    monkeypatch,
+):
+    asked = []
     monkeypatch.setattr(preflight, "_passed_at_ms", {})
     monkeypatch.setattr(preflight, "_letters_with_limits", {})
     monkeypatch.setattr(preflight, "_check", lambda options, _: asked.append(options))
@@ -141,14 +138,14 @@ def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(
 class OtherProtocol(threading.Thread):
     """A listener that sends the same bytes to each client after its first request."""
 
-    def __init__(self, answer: bytes) -> None:
+    def __init__(self, answer):
         super().__init__(daemon=True)
         self.answer = answer
         self.accepted = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
 
-    def run(self) -> None:
+    def run(self):
         while True:
             try:
                 channel, _ = self.listener.accept()
@@ -170,9 +167,7 @@ class OtherProtocol(threading.Thread):
         (b"<!DOCTYPE HTML>", "this address is not a Kafka listener"),
     ],
 )
-def test_a_port_that_is_not_kafka_is_named_after_its_first_answer(
-    answer: bytes, cause: str
-) -> None:
+def test_a_port_that_is_not_kafka_is_named_after_its_first_answer(answer, cause):
     """It is asked once, however long the check might take."""
     server = OtherProtocol(answer)
     with server.listener:
@@ -185,8 +180,8 @@ def test_a_port_that_is_not_kafka_is_named_after_its_first_answer(
 
 
 def test_a_stream_that_may_have_committed_waits_for_a_port_that_is_not_kafka(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    caplog,
+):
     server = OtherProtocol(b"HTTP/1.1 503 Service Unavailable\r\n\r\n")
     with server.listener, caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         server.start()

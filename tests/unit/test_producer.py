@@ -2,8 +2,6 @@
 long; what no broker would take; and turns of task and sender.
 """
 
-from __future__ import annotations
-
 import os
 
 import pyarrow as pa

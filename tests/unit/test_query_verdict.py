@@ -1,7 +1,5 @@
 """What runs with exactly-once delivery are judged by must find what it looks for."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 

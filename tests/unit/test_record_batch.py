@@ -4,8 +4,6 @@ a decoder that is not the one it is made of, and in Kafka's framing.
 gzip is read by the standard library, lz4, zstd and snappy by pyarrow's own libraries.
 """
 
-from __future__ import annotations
-
 import gzip
 import random
 import struct

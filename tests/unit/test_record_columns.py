@@ -3,8 +3,6 @@
 A view keeps nothing alive: its array must stay in a variable until the view has been read.
 """
 
-from __future__ import annotations
-
 import ctypes
 from datetime import datetime, timedelta, timezone
 

@@ -1,10 +1,7 @@
 """Batches read and written in plain Python: against the twin, and against bytes that are wrong."""
 
-from __future__ import annotations
-
 import gzip
 import struct
-from collections.abc import Callable
 
 import lz4.frame
 import pyarrow as pa
@@ -20,7 +17,6 @@ from spark_kafka_sink.record.compression import CODEC_IDS, decompress
 from spark_kafka_sink.record.record_batch import (
     BatchHeader,
     EndTransactionMarker,
-    ReadBatch,
     crc32c,
     read_batches,
     write_header,
@@ -43,15 +39,15 @@ new_records = st.builds(
 )
 
 
-def batch_of(body: bytes, count: int = 1, attributes: int = 0, producer: object = SOME) -> bytes:
+def batch_of(body, count=1, attributes=0, producer=SOME):
     """A batch with a right header and any body."""
     data = bytearray(61) + body
-    header = BatchHeader(attributes, NOON, NOON + 9, producer, 0, count)  # type: ignore[arg-type]
+    header = BatchHeader(attributes, NOON, NOON + 9, producer, 0, count)
     write_header(header, [memoryview(data)], len(data))
     return bytes(data)
 
 
-def read_one(data: bytes) -> ReadBatch:
+def read_one(data):
     (batch,) = read_batches(data)
     return batch
 
@@ -61,9 +57,7 @@ def read_one(data: bytes) -> ReadBatch:
 
 @PROPERTY
 @given(st.lists(new_records, min_size=1, max_size=5), st.sampled_from(CODECS), st.booleans())
-def test_the_twin_reads_what_is_written(
-    records: list[NewRecord], codec: str, is_transactional: bool
-) -> None:
+def test_the_twin_reads_what_is_written(records, codec, is_transactional):
     data = encode_batch(records, NOON, SOME, 7, is_transactional=is_transactional, codec=codec)
     batch = twin.decode_batch(data)
     assert [(r.key, r.value, r.headers) for r in batch.records] == records
@@ -76,7 +70,7 @@ def test_the_twin_reads_what_is_written(
 
 @PROPERTY
 @given(st.lists(new_records, min_size=1, max_size=5), st.sampled_from(CODECS))
-def test_what_is_written_is_read(records: list[NewRecord], codec: str) -> None:
+def test_what_is_written_is_read(records, codec):
     batch = read_one(encode_batch(records, NOON, SOME, 7, codec=codec))
     assert [(r.key, r.value, r.headers) for r in batch.records] == records
     assert [record.offset for record in batch.records] == list(range(len(records)))
@@ -87,12 +81,12 @@ def test_what_is_written_is_read(records: list[NewRecord], codec: str) -> None:
     assert batch.marker is None
 
 
-def test_a_batch_of_nothing_is_refused() -> None:
+def test_a_batch_of_nothing_is_refused():
     with pytest.raises(LocalProtocolError, match="without records"):
         encode_batch([], NOON, SOME, 0)
 
 
-def test_a_transaction_needs_a_producer() -> None:
+def test_a_transaction_needs_a_producer():
     record = NewRecord(b"k", b"v")
     with pytest.raises(LocalProtocolError, match="producer id"):
         encode_batch([record], NOON, NO_PRODUCER, -1)
@@ -109,14 +103,14 @@ def test_a_transaction_needs_a_producer() -> None:
         st.tuples(st.integers(-(2**62), 2**62), st.integers(0, 2**31 - 1), new_records), max_size=5
     )
 )
-def test_what_the_twin_writes_is_read(rows: list[tuple[int, int, NewRecord]]) -> None:
+def test_what_the_twin_writes_is_read(rows):
     """Timestamps and offsets far from the batch's own, as after compaction."""
     body = b"".join(twin.encode_record(t, o, *record[:2], list(record[2])) for t, o, record in rows)
     batch = read_one(batch_of(body, len(rows)))
     assert batch.records == [(o, NOON + t, *record) for t, o, record in rows]
 
 
-def test_offsets_count_from_the_batchs() -> None:
+def test_offsets_count_from_the_batchs():
     data = bytearray(batch_of(twin.encode_record(0, 2, b"k", None), 3))
     struct.pack_into(">q", data, 0, 1 << 40)
     # The records' count is not the offsets': compaction took two of three.
@@ -126,12 +120,12 @@ def test_offsets_count_from_the_batchs() -> None:
     assert batch.last_offset == (1 << 40) + 2
 
 
-def with_crc(data: bytearray) -> bytes:
+def with_crc(data):
     struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
     return bytes(data)
 
 
-def test_a_header_key_that_is_no_text_is_read() -> None:
+def test_a_header_key_that_is_no_text_is_read():
     body = bytes(3) + b"\x01\x01" + b"\x02" + b"\x04a\xff" + b"\x01"
     batch = read_one(batch_of(bytes([len(body) * 2]) + body))
     assert batch.records[0].headers == (("a�", None),)
@@ -140,7 +134,7 @@ def test_a_header_key_that_is_no_text_is_read() -> None:
 # Control records
 
 
-def control(key: bytes | None, value: bytes | None) -> bytes:
+def control(key, value):
     return batch_of(twin.encode_record(0, 0, key, value), 1, CONTROL | TRANSACTIONAL)
 
 
@@ -156,7 +150,7 @@ def control(key: bytes | None, value: bytes | None) -> bytes:
         ("0000ffff", None, None),
     ],
 )
-def test_control_records(key: str, value: str | None, marker: EndTransactionMarker | None) -> None:
+def test_control_records(key, value, marker):
     """Versions that are not known yet are read like the last one that is."""
     batch = read_one(control(bytes.fromhex(key), None if value is None else bytes.fromhex(value)))
     assert batch.is_control
@@ -175,12 +169,12 @@ def test_control_records(key: str, value: str | None, marker: EndTransactionMark
         (b"\0\0\0\1", b"\xff\xff\0\0\0\5"),
     ],
 )
-def test_broken_control_records(key: bytes | None, value: bytes | None) -> None:
+def test_broken_control_records(key, value):
     with pytest.raises(RemoteProtocolError):
         list(read_batches(control(key, value)))
 
 
-def test_a_record_that_looks_like_a_marker_is_none() -> None:
+def test_a_record_that_looks_like_a_marker_is_none():
     data = batch_of(twin.encode_record(0, 0, b"\0\0\0\1", b"\0\0\0\0\0\5"), 1, TRANSACTIONAL)
     assert read_one(data).marker is None
 
@@ -188,7 +182,7 @@ def test_a_record_that_looks_like_a_marker_is_none() -> None:
 # Bytes that are wrong
 
 
-def test_every_changed_byte_that_the_crc_covers_is_noticed() -> None:
+def test_every_changed_byte_that_the_crc_covers_is_noticed():
     data = encode_batch([NewRecord(b"key", b"value")], NOON, SOME, 0)
     for at in range(16, len(data)):
         broken = bytearray(data)
@@ -197,7 +191,7 @@ def test_every_changed_byte_that_the_crc_covers_is_noticed() -> None:
             list(read_batches(broken))
 
 
-def test_batches_before_a_broken_one_are_read() -> None:
+def test_batches_before_a_broken_one_are_read():
     data = encode_batch([NewRecord(b"key", b"value")], NOON, SOME, 0)
     batches = read_batches(data + data[:-1] + b"!")
     assert next(batches).records[0].value == b"value"
@@ -206,7 +200,7 @@ def test_batches_before_a_broken_one_are_read() -> None:
 
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 48])
-def test_a_length_below_the_headers(length: int) -> None:
+def test_a_length_below_the_headers(length):
     data = bytearray(encode_batch([NewRecord(b"key", b"value")], NOON, SOME, 0))
     struct.pack_into(">i", data, 8, length)
     with pytest.raises(RemoteProtocolError, match=f"length {length}"):
@@ -214,7 +208,7 @@ def test_a_length_below_the_headers(length: int) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3, 255])
-def test_other_formats_are_refused(magic: int) -> None:
+def test_other_formats_are_refused(magic):
     data = bytearray(encode_batch([NewRecord(b"key", b"value")], NOON, SOME, 0))
     data[16] = magic
     with pytest.raises(RemoteProtocolError, match=f"magic {magic}"):
@@ -242,18 +236,18 @@ RECORD = twin.encode_record(0, 0, b"k", b"v")
         (b"\x14" + RECORD[1:-1] + b"\x02\x01\x01", 1, "null key of a header"),
     ],
 )
-def test_broken_records(body: bytes, count: int, message: str) -> None:
+def test_broken_records(body, count, message):
     with pytest.raises(RemoteProtocolError) as raised:
         list(read_batches(batch_of(body, count)))
     assert message in str(raised.value)
 
 
-def test_a_codec_that_is_not_known() -> None:
+def test_a_codec_that_is_not_known():
     with pytest.raises(RemoteProtocolError, match="unknown codec 5"):
         list(read_batches(batch_of(RECORD, attributes=5)))
 
 
-def test_an_emptied_batch_may_keep_its_codec() -> None:
+def test_an_emptied_batch_may_keep_its_codec():
     for codec_id in CODEC_IDS.values():
         assert read_one(batch_of(b"", 0, codec_id)).records == []
 
@@ -263,7 +257,7 @@ def test_an_emptied_batch_may_keep_its_codec() -> None:
 TEXT = b"flights of a day, " * 5000
 
 
-OTHERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+OTHERS = {
     "gzip of the standard library": ("gzip", gzip.compress),
     "snappy without framing, as of librdkafka": (
         "snappy",
@@ -279,19 +273,19 @@ OTHERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_framings(name: str) -> None:
+def test_other_framings(name):
     codec, compress = OTHERS[name]
     for data in (b"x", TEXT):
         assert decompress(CODEC_IDS[codec], compress(data), len(data)) == data
 
 
-def compressed_by(codec: str) -> bytes:
+def compressed_by(codec):
     record = NewRecord(None, TEXT)
     return encode_batch([record], NOON, SOME, 0, codec=codec)[61:]
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_no_more_comes_out_than_may(codec: str) -> None:
+def test_no_more_comes_out_than_may(codec):
     compressed = compressed_by(codec)
     size = len(twin.decompress(codec, compressed))
     assert len(decompress(CODEC_IDS[codec], compressed, size)) == size
@@ -300,7 +294,7 @@ def test_no_more_comes_out_than_may(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", [codec for codec in CODECS if codec != "none"])
-def test_bytes_that_the_codec_cannot_read(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_the_codec_cannot_read(codec, monkeypatch):
     compressed = compressed_by(codec)
     for broken in (b"", b"\xff" * 40, compressed[: len(compressed) // 2], compressed[:-1]):
         with pytest.raises(RemoteProtocolError):
@@ -310,7 +304,7 @@ def test_bytes_that_the_codec_cannot_read(codec: str, monkeypatch: pytest.Monkey
         list(read_batches(batch_of(compressed, 1, CODEC_IDS[codec])))
 
 
-def test_snappy_that_announces_gigabytes() -> None:
+def test_snappy_that_announces_gigabytes():
     huge = b"\xff\xff\xff\xff\x0f" + bytes(20)
     for data in (huge, b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, len(huge)) + huge):
         with pytest.raises(ValueError, match="a block of more than"):

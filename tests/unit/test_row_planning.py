@@ -1,7 +1,5 @@
 """Of which columns keys and values are made: options and Spark's schema → positions and plans, or a refusal."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -2,8 +2,6 @@
 says of a transaction.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import pytest

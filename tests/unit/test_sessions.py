@@ -2,8 +2,6 @@
 it ever had; ids, decisions and their repair, without a broker.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import re

@@ -4,8 +4,6 @@ and look-ups of names, which nothing waits for.
 Every wait is for an event with a deadline; nothing sleeps.
 """
 
-from __future__ import annotations
-
 import random
 import socket
 import struct

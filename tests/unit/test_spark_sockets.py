@@ -1,7 +1,5 @@
 """Spark's setting for Unix domain sockets: what sets it, and what advises it."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
@@ -19,12 +17,12 @@ CONF = Path(__file__).parents[2] / "conf"
 
 
 @pytest.mark.parametrize("path", sorted(CONF.glob("*.conf")), ids=lambda path: path.name)
-def test_every_file_in_conf_sets_it(path: Path) -> None:
+def test_every_file_in_conf_sets_it(path):
     assert (UNIX_SOCKETS, "true") in [(name, value) for name, value, _ in read_properties(path)]
 
 
 @pytest.mark.parametrize(("given", "expected"), [(set(), "true"), ({UNIX_SOCKETS}, None)])
-def test_jobs_set_it_unless_their_user_has(given: set[str], expected: str | None) -> None:
+def test_jobs_set_it_unless_their_user_has(given, expected):
     assert defaults_of_jobs(given.__contains__).get(UNIX_SOCKETS) == expected
 
 
@@ -39,12 +37,12 @@ def test_jobs_set_it_unless_their_user_has(given: set[str], expected: str | None
     ],
 )
 def test_the_log_advises_it_once(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    spark: tuple[int, int],
-    variable: str | None,
-    lacks: bool,
-) -> None:
+    monkeypatch,
+    caplog,
+    spark,
+    variable,
+    lacks,
+):
     monkeypatch.setattr(versions, "FOUND", spark)
     monkeypatch.setattr(preflight, "_noted", set())
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -60,9 +58,7 @@ def test_the_log_advises_it_once(
     ("line", "findings"),
     [("", 1), (f"{UNIX_SOCKETS} true", 0), (f"{UNIX_SOCKETS} false", 0)],
 )
-def test_check_advises_it_where_a_job_does_not_decide(
-    tmp_path: Path, line: str, findings: int
-) -> None:
+def test_check_advises_it_where_a_job_does_not_decide(tmp_path, line, findings):
     file = tmp_path / "job.conf"
     file.write_text(f"spark.pykafka.topic t\n{line}\n", encoding="utf-8")
     assert len(list(_spark_settings(str(file)))) == findings

@@ -2,8 +2,6 @@
 that a process remembers; what is arranged in it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

@@ -1,7 +1,5 @@
 """What is told of a task's time: how long it has waited for rows, and loaded before the first."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 
@@ -15,7 +13,7 @@ ROWS = pa.record_batch([pa.array([b"v"])], names=["value"])
 MODULE = "spark_kafka_sink.localkafka.processes"
 
 
-def task(metrics: ProducerMetrics, loads: bool) -> ProducerMetrics:
+def task(metrics, loads):
     rows = TimedInput([ROWS[:0], ROWS])
     assert rows.has_rows()
     if loads:
@@ -27,12 +25,12 @@ def task(metrics: ProducerMetrics, loads: bool) -> ProducerMetrics:
     return metrics
 
 
-def test_loading_is_a_part_of_the_first_task_s_time() -> None:
+def test_loading_is_a_part_of_the_first_task_s_time():
     metrics = task(ProducerMetrics(), loads=True)
     assert 0 < metrics.load_ns < metrics.task_ns - metrics.input_wait_ns
     found = shares({"load_ms": 300, "task_ms": 400})
     assert (found["load_ms"], found["other"]) == (0.75, 0.25)
 
 
-def test_a_task_that_has_nothing_to_load_has_no_such_time() -> None:
+def test_a_task_that_has_nothing_to_load_has_no_such_time():
     assert task(ProducerMetrics(), loads=False).load_ns == 0

@@ -2,8 +2,6 @@
 token; what its batches carry, and which errors pass.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from types import SimpleNamespace

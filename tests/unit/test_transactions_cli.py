@@ -1,7 +1,5 @@
 """``pykafka-sink transactions``: arguments, output, questions, exit codes; brokers are simulated."""
 
-from __future__ import annotations
-
 import io
 import json
 import socket

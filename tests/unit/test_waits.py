@@ -2,8 +2,6 @@
 Kafka's idiom for "for ever" is the largest number.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 

@@ -2,8 +2,6 @@
 without one; and writes that a prefix would take for one another.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

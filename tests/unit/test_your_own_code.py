@@ -2,14 +2,11 @@
 there; and what is checked of what an interceptor returns.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import time
 import types
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +29,7 @@ _OPTION = re.compile(
 
 
 @pytest.fixture(autouse=True)
-def documented(monkeypatch: pytest.MonkeyPatch) -> str:
+def documented(monkeypatch):
     """The documented modules, importable."""
     text = (ROOT / "docs" / "your-own-code.md").read_text(encoding="utf-8")
     for name, code in _MODULE.findall(text):
@@ -42,18 +39,18 @@ def documented(monkeypatch: pytest.MonkeyPatch) -> str:
     return text
 
 
-def entry_point(text: str, option: str) -> str:
+def entry_point(text, option):
     return next(value for name, value in _OPTION.findall(text) if name == option)
 
 
-def batch(**columns: Any) -> pa.RecordBatch:
+def batch(**columns):
     return pa.RecordBatch.from_pydict(columns)
 
 
-def intercepted(on_send: Any, arrow_batch: pa.RecordBatch) -> Any:
+def intercepted(on_send, arrow_batch):
     interceptor = type("Interceptor", (), {"on_send": staticmethod(on_send)})
     module = types.ModuleType("intercepting")
-    module.Interceptor = interceptor  # type: ignore[attr-defined]
+    module.Interceptor = interceptor
     sys.modules["intercepting"] = module
     try:
         return Interceptors(["intercepting:Interceptor"]).on_send(arrow_batch)
@@ -61,7 +58,7 @@ def intercepted(on_send: Any, arrow_batch: pa.RecordBatch) -> Any:
         del sys.modules["intercepting"]
 
 
-def refusal(returned: Any) -> str:
+def refusal(returned):
     with pytest.raises(HookError) as raised:
         intercepted(lambda _: returned, batch(key=["k"], value=["v"]))
     return str(raised.value.__cause__)
@@ -70,14 +67,14 @@ def refusal(returned: Any) -> str:
 # --- as documented --------------------------------------------------------------------------------
 
 
-def test_the_documented_interceptor(documented: str) -> None:
+def test_the_documented_interceptor(documented):
     interceptors = Interceptors([entry_point(documented, "interceptors")])
     written = interceptors.on_send(batch(key=["k"], value=["from a.b@example.org to you"]))
     assert written.column(1).to_pylist() == ["from *** to you"]
     interceptors.on_acknowledgement(lambda: {"records": 1})
 
 
-def test_the_documented_partitioner(documented: str) -> None:
+def test_the_documented_partitioner(documented):
     partitioner = UserPartitioner(entry_point(documented, "kafka.partitioner"))
     rows = batch(key=["us-1", "eu-2", "ap-3", "zz-4", None], value=[b"v"] * 5)
     records = arrow_records(rows, ColumnPositions(value=1, key=0, topic_option="t"), 0)
@@ -87,9 +84,7 @@ def test_the_documented_partitioner(documented: str) -> None:
     assert set(computed.tolist()[3:]) == {-1}
 
 
-def test_the_documented_source_of_tokens(
-    documented: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_documented_source_of_tokens(documented, monkeypatch, tmp_path):
     service = tmp_path / "service.json"
     service.write_text('{"token": "a-token", "expires_in_seconds": 3600}')
     monkeypatch.setenv("TOKEN_SERVICE", service.as_uri())
@@ -110,13 +105,13 @@ HEADERS = pa.list_(
 )
 
 
-def test_what_may_be_null_does_not_matter() -> None:
+def test_what_may_be_null_does_not_matter():
     """pyarrow's own functions return nullable columns; Spark's literals are not."""
     schema = pa.schema([pa.field("value", pa.string(), False), pa.field("headers", HEADERS, False)])
     headers = pa.array([[{"key": "k", "value": b"v"}]], HEADERS)
     rows = pa.RecordBatch.from_arrays([pa.array(["v"]), headers], schema=schema)
 
-    def upper(arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+    def upper(arrow_batch):
         changed = arrow_batch.set_column(0, "value", pc.utf8_upper(arrow_batch.column(0)))
         nullable = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         return changed.set_column(1, "headers", arrow_batch.column(1).cast(nullable))
@@ -126,7 +121,7 @@ def test_what_may_be_null_does_not_matter() -> None:
     arrow_records(written, ColumnPositions(value=0, headers=1, topic_option="t"), 0)
 
 
-def test_rows_may_go() -> None:
+def test_rows_may_go():
     written = intercepted(lambda rows: rows.slice(1), batch(value=["a", "b"]))
     assert written.column(0).to_pylist() == ["b"]
 
@@ -165,11 +160,11 @@ def test_rows_may_go() -> None:
     ],
     ids=str,
 )
-def test_what_an_interceptor_must_not_return(returned: Any, message: str) -> None:
+def test_what_an_interceptor_must_not_return(returned, message):
     assert refusal(returned) == message
 
 
-def test_documented_names_of_subjects(documented: str) -> None:
+def test_documented_names_of_subjects(documented):
     function = entry_point(documented, "value.subject.name.strategy")
     assert (
         user_defined_subject(function, "value", "orders", "acme.Order")
