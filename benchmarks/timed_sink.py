@@ -36,7 +36,7 @@ _CALLS = {
     (f"{_PRODUCER}.producer", "KafkaProducer", "flush"): "wait for acknowledgements",
     (f"{_PRODUCER}.sender", "Sender", "run_once"): "sender",
     (f"{_PRODUCER}.sender", "Sender", "_send"): "make a request",
-    ("spark_kafka_sink.network.client", "NetworkClient", "_write"): "write to the socket",
+    ("spark_kafka_sink.network.transport", "SelectorNetwork", "send"): "write to the socket",
     ("spark_kafka_sink.network.client", "NetworkClient", "_handle_response"): "take an answer",
     ("spark_kafka_sink.network.transport", "SelectorNetwork", "_select"): "wait for the network",
 }

@@ -189,8 +189,8 @@ class Connector:
         address = connection.addresses.pop(0)
         self._network.connect(connection.channel_id, address, connection.node.host)
 
-    def open(self, connection: NodeConnection, now_ms: int) -> None:
-        """Begin the protocol on a channel that has just been connected.
+    def open(self, connection: NodeConnection, now_ms: int) -> list[Buffer]:
+        """Begin the protocol on a channel that has just been connected; return its first request.
 
         The connection's own first request has the timeout of any request. With SASL, several such
         requests are part of the connection setup, so these have the rest of the setup timeout.
@@ -206,9 +206,7 @@ class Connector:
             self._settings.client_id, authentication, self._expected(connection.node)
         )
         connection.metrics.connected()
-        buffers = connection.protocol.open(now_ms, deadline_ms)
-        connection.note_sent(buffers, now_ms)
-        self._network.send(connection.channel_id, buffers)
+        return connection.protocol.open(now_ms, deadline_ms)
 
     def _expected(self, node: Node) -> ExpectedBroker | None:
         """Return what the broker of ``node`` checks; None while the cluster or broker is unknown.
@@ -256,6 +254,7 @@ class NetworkClient:
         self._by_channel: dict[int, NodeConnection] = {}
         self._next_channel_id = 0
         self._completed: list[tuple[OnComplete, ClientResponse]] = []
+        self._own_sent: list[NetworkEvent] = []
         self._is_renewal_asked = False
         self.on_disconnect: Callable[[Node], None] | None = None
         """Called when a connection was lost or could not be set up."""
@@ -376,11 +375,15 @@ class NetworkClient:
         buffers = connection.protocol.send(
             request, version, now_ms, deadline_ms, on_complete, expect_response
         )
-        self._write(connection, buffers, now_ms)
-
-    def _write(self, connection: NodeConnection, buffers: list[Buffer], now_ms: int) -> None:
         connection.note_sent(buffers, now_ms)
-        self._network.send(connection.channel_id, buffers)
+        if self._network.send(connection.channel_id, buffers):
+            self._handle_send_completed(connection, now_ms)
+
+    def _send_own(self, connection: NodeConnection, buffers: list[Buffer], now_ms: int) -> None:
+        """Send the connection's own request. The protocol may be in the middle of a response."""
+        connection.note_sent(buffers, now_ms)
+        if self._network.send(connection.channel_id, buffers):
+            self._own_sent.append(SendCompleted(connection.channel_id))
 
     def renew_connections(self) -> None:
         """Replace each connection once nothing is in flight on it: credentials have changed.
@@ -410,9 +413,11 @@ class NetworkClient:
         deadline_ms = self._next_deadline_ms()
         if deadline_ms is not None:
             timeout_ms = min(timeout_ms, deadline_ms - now_ms)
-        if self._completed:
-            timeout_ms = 0  # disconnect() has failed requests that are not completed yet
-        events = self._network.poll(max(0, timeout_ms))
+        if self._completed or self._own_sent:
+            # Requests failed by disconnect(), or sent without a response, are not completed yet.
+            timeout_ms = 0
+        events, self._own_sent = self._own_sent, []
+        events += self._network.poll(max(0, timeout_ms))
         now_ms = self._clock.now_ms()
         for event in events:
             self._handle(event, now_ms)
@@ -465,7 +470,7 @@ class NetworkClient:
         connection.change(ConnectionEvent.REAUTHENTICATE)
         deadline_ms = now_ms + self._settings.request_timeout_ms
         try:
-            self._write(connection, protocol.authenticate_again(now_ms, deadline_ms), now_ms)
+            self._send_own(connection, protocol.authenticate_again(now_ms, deadline_ms), now_ms)
         except AuthenticationError as error:
             self._fail_authentication(connection, error, now_ms)
 
@@ -525,7 +530,7 @@ class NetworkClient:
             connection.addresses = event.addresses
             self._connector.to_next_address(connection, now_ms)
         elif isinstance(event, Connected):
-            self._connector.open(connection, now_ms)
+            self._send_own(connection, self._connector.open(connection, now_ms), now_ms)
             self._note_expiry(connection, event.expires_at_ms, now_ms)
         elif isinstance(event, Disconnected):
             if event.is_refused:
@@ -567,7 +572,7 @@ class NetworkClient:
                 if isinstance(event, ResponseReceived):
                     self._handle_response(connection, event, now_ms)
                 elif isinstance(event, OwnRequest):
-                    self._write(connection, event.buffers, now_ms)
+                    self._send_own(connection, event.buffers, now_ms)
                 else:
                     self._handle_ready(connection, event, now_ms)
         except AuthenticationError as error:

@@ -59,7 +59,7 @@ class Received(NamedTuple):
 
 
 class SendCompleted(NamedTuple):
-    """All buffers of one ``send`` were handed to the operating system."""
+    """All buffers of one ``send`` that had returned False were handed to the operating system."""
 
     channel_id: int
 
@@ -84,8 +84,12 @@ class Network(Protocol):
         """
         ...
 
-    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
-        """Queue one request. At most one may be in progress per channel."""
+    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> bool:
+        """Send one request. At most one may be in progress per channel.
+
+        Returns True if all buffers were handed to the operating system. Otherwise SendCompleted
+        follows in a later ``poll``, unless the channel is lost.
+        """
         ...
 
     def poll(self, timeout_ms: int) -> list[NetworkEvent]:

@@ -110,21 +110,20 @@ class SelectorNetwork:
         if self._receive_buffer_bytes != USE_OS_BUFFER_SIZE:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
 
-    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
+    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> bool:
         channel = self._channels.get(channel_id)
         if channel is None:
-            return  # just lost: the next poll returns the event
+            return False  # just lost: the next poll returns the event
         channel.queue(buffers)
         try:
             channel.write()
         except (OSError, RefusedError) as error:
             self._lose(channel, error, self._pending)
-            return
+            return False
         if channel.has_unsent:
             interest = selectors.EVENT_READ | selectors.EVENT_WRITE
             self._selector.modify(channel.socket, interest, channel)
-        else:
-            self._pending.append(SendCompleted(channel_id))
+        return not channel.has_unsent
 
     def poll(self, timeout_ms: int) -> list[NetworkEvent]:
         events, self._pending = self._pending, []
@@ -139,7 +138,8 @@ class SelectorNetwork:
         return events
 
     def _select(self, timeout_ms: int) -> list[tuple[selectors.SelectorKey, int]]:
-        self._is_in_select = True
+        # Only a select that may wait needs a byte to end it.
+        self._is_in_select = timeout_ms > 0
         ready = self._selector.select(0.0 if self._is_wakeup_asked else wait_seconds(timeout_ms))
         self._is_in_select = False
         # A wake-up before this line ends this poll; a later one ends the next poll.

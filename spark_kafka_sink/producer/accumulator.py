@@ -285,6 +285,11 @@ class RecordAccumulator:
         with self.monitor:
             return list(self._queues)
 
+    def has_queued(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Return True if at least one of ``partitions`` has queued batches."""
+        with self.monitor:
+            return any(partition in self._queues for partition in partitions)
+
     @property
     def queued_bytes(self) -> int:
         """Return the bytes of all queued batches."""

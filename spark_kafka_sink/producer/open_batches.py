@@ -306,7 +306,7 @@ class BatchFinisher:
         self._splitter = BatchSplitter(compressor)
         self._clock = clock
         self._metrics = metrics
-        self._scratch: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._set_scratch(np.empty(0, np.uint8))
 
     def finish(self, detached: DetachedBatch) -> ProducerBatch:
         """Return the batch, compressed if a codec is set; its header is not written yet."""
@@ -344,9 +344,13 @@ class BatchFinisher:
     def _compress(self, detached: DetachedBatch, compressor: Compressor) -> memoryview:
         count = detached.size_bytes - RECORD_BATCH_OVERHEAD
         if len(self._scratch) < count:
-            self._scratch = np.empty(count, np.uint8)
-        self._open_batches.copy_records(detached, self._scratch.ctypes.data)
-        return memoryview(compressor.compress(self._scratch.data[:count]))
+            self._set_scratch(np.empty(count, np.uint8))
+        self._open_batches.copy_records(detached, self._scratch_address)
+        return memoryview(compressor.compress(self._scratch[:count]))
+
+    def _set_scratch(self, memory: npt.NDArray[np.uint8]) -> None:
+        # Kept, because ctypes needs more time for an address than the copy of a small batch.
+        self._scratch, self._scratch_address = memory.data, address_of(memory)
 
     def _store(
         self, pages: list[int], compressed: memoryview, size_bytes: int

@@ -214,7 +214,8 @@ class Sender:
                 batches = self._drain(node, partitions, now_ms)
                 if batches:
                     self._send(node, batches, now_ms)
-                    wait_ms = 0
+                    if self._accumulator.has_queued(partitions):
+                        wait_ms = 0
             else:
                 busy_nodes.append(node.node_id)
                 delay_ms = self._client.poll_delay_ms(node, now_ms)

@@ -63,7 +63,7 @@ def sent(monkeypatch):
     class Noting(SelectorNetwork):
         def send(self, channel_id, buffers):
             seen.append(struct.unpack_from(">4xhh", b"".join(buffers)))
-            super().send(channel_id, buffers)
+            return super().send(channel_id, buffers)
 
     for module in (producer_module, admin_module):
         monkeypatch.setattr(module, "SelectorNetwork", Noting)

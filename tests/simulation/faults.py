@@ -105,6 +105,7 @@ class FaultPlan:
         slowest = self._rng.choice((2, 30, 300))
         return NetworkFaults(
             latency_ms=(0, slowest),
+            whole_requests=0.5,
             cut_during_request=chance * self._rng.random(),
             cut_during_handshake=0.0 if self._cluster.sasl is None else chance,
             cut_before_response=chance * self._rng.random(),

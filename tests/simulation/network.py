@@ -57,6 +57,8 @@ class NetworkFaults:
     """Chances in each step, all zero unless a test sets them."""
 
     latency_ms: tuple[int, int] = (1, 3)
+    whole_requests: float = 0.0
+    """The operating system takes a request at once, as it mostly does with a real socket."""
     cut_during_handshake: float = 0.0
     cut_during_request: float = 0.0
     cut_before_response: float = 0.0
@@ -152,16 +154,20 @@ class SimNetwork:
         channel = self._channels[channel_id] = Channel(channel_id, server, self)
         self._after(lambda: self._finish_connect(channel))
 
-    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
+    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> bool:
         channel = self._channels.get(channel_id)
         if channel is None:
-            return  # already cut; the producer learns of it at its next poll
+            return False  # already cut; the producer learns of it at its next poll
         channel.sent_at_ms.append(self._scheduler.clock.ms)
         half = len(buffers) // 2
         if self._chance(self.faults.cut_during_request):
             channel.to_server += b"".join(buffers[:half])
             self._after(lambda: self.cut(channel, "cut during the request"))
-            return
+            return False
+        if self._chance(self.faults.whole_requests):
+            channel.to_server += b"".join(buffers)
+            self._after(lambda: self._deliver(channel))
+            return True
         channel.to_server += b"".join(buffers[:half])
 
         def finish() -> None:
@@ -171,6 +177,7 @@ class SimNetwork:
                 self._after(lambda: self._deliver(channel))
 
         self._after(finish)
+        return False
 
     def poll(self, timeout_ms: int) -> list[NetworkEvent]:
         self.polls += 1

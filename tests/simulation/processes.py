@@ -204,9 +204,8 @@ class MemberNetwork(ClientNetwork):
         if self._process.is_alive:
             super().connect(channel_id, address, host)
 
-    def send(self, channel_id: int, buffers: list[Buffer]) -> None:  # type: ignore[override]
-        if self._process.is_alive:
-            super().send(channel_id, buffers)
+    def send(self, channel_id: int, buffers: list[Buffer]) -> bool:  # type: ignore[override]
+        return self._process.is_alive and super().send(channel_id, buffers)
 
     def poll(self, timeout_ms: int) -> list[NetworkEvent]:
         self.polls += 1

@@ -56,6 +56,7 @@ class ScriptedNetwork:
         self._clock = clock
         self._script = script
         self._events = []
+        self.is_next_whole = False
         self._channels = {}
         self.offered = {**offered, ApiVersionsRequest: (0, 4)}
         self.features = {}
@@ -82,7 +83,15 @@ class ScriptedNetwork:
         self._events.append(Connected(channel_id))
 
     def send(self, channel_id, buffers):
-        self._events.append(SendCompleted(channel_id))
+        """Take every other request whole, as a real socket takes most."""
+        is_whole = self.is_next_whole
+        self.is_next_whole = not is_whole
+        if not is_whole:
+            self._events.append(SendCompleted(channel_id))
+        self._serve(channel_id, buffers)
+        return is_whole
+
+    def _serve(self, channel_id, buffers):
         if self._channels[channel_id] in self.down | self.hung:
             return
         request, version, correlation_id = read_request(buffers, self.offered)

@@ -354,6 +354,7 @@ class TestConnections:
         world.become_ready()
         answer = MetadataResponse(throttle_time_ms=throttle_time_ms)
         world.network._script = lambda asked: answer
+        world.network.is_next_whole = False
         done = world.send(MetadataRequest([]))
         world.network._events = [e for e in world.network._events if isinstance(e, Received)]
         world.client.poll(0, 0)

@@ -71,9 +71,10 @@ def test_bytes_there_and_back(client, version):
 
     with serving(echo, server_context(version=version)) as server:
         assert client.connect(server) == Connected(CHANNEL)
-        client.network.send(CHANNEL, [b"size", bytearray(b"header"), memoryview(b"records")[:3]])
+        buffers = [b"size", bytearray(b"header"), memoryview(b"records")[:3]]
+        assert client.network.send(CHANNEL, buffers)
         events = client.until(lambda events: len(received(events)) == 13)
-        assert events == [SendCompleted(CHANNEL), Received(CHANNEL, b"SIZEHEADERREC")]
+        assert events == [Received(CHANNEL, b"SIZEHEADERREC")]
         server.join()
         assert server.failure is None
 
@@ -94,9 +95,9 @@ def test_a_request_larger_than_the_sockets_buffers(client, sizes):
 
     with serving(read_slowly) as server:
         client.connect(server)
-        client.network.send(CHANNEL, buffers)
+        is_whole = client.network.send(CHANNEL, buffers)
         events = client.until(lambda events: received(events) == b"all")
-        assert events.count(SendCompleted(CHANNEL)) == 1
+        assert events.count(SendCompleted(CHANNEL)) == (0 if is_whole else 1)
         assert bytes(arrived) == b"".join(buffers)
 
 
@@ -171,8 +172,8 @@ def test_an_idle_channel_does_not_keep_poll_awake(client):
 
     with serving(wait) as server:
         client.connect(server)
-        client.network.send(CHANNEL, [bytes(4 * MIB)])
-        client.until(lambda events: SendCompleted(CHANNEL) in events)
+        if not client.network.send(CHANNEL, [bytes(4 * MIB)]):
+            client.until(lambda events: SendCompleted(CHANNEL) in events)
         client.network.poll(0)  # the tickets of TLS 1.3, if they have not come before
         assert client.network._selector.select(0) == []
         go_on.set()
