@@ -32,6 +32,7 @@ from benchmarks.measure import Run, alternate, as_json, compare, spread
 from benchmarks.points import Point
 from benchmarks.rows import make_rows
 from benchmarks.topics import SERVER_PROPERTIES
+from spark_kafka_sink.config.security_config import REGEX_OPTION
 from spark_kafka_sink.jobs.session import defaults_of_jobs
 from spark_kafka_sink.localkafka import LocalKafka
 
@@ -45,8 +46,8 @@ POINTS = (
     Point(10_000, "none"),
     Point(10_000, "lz4"),
 )
-JOBS_CONF = defaults_of_jobs(lambda name: not name.startswith("spark.sql."))
-"""Settings that the jobs use by default; with them, Spark passes values of 10 KB on faster."""
+JOBS_CONF = defaults_of_jobs(lambda name: name == REGEX_OPTION)
+"""Settings of the jobs that change how Spark passes rows on: small Arrow batches, Unix sockets."""
 # At most 600 MB, so that Spark's memory holds all rows and the broker's memory the topic.
 _ROWS = {10: 4_000_000, 100: 4_000_000, 1_000: 500_000, 10_000: 60_000}
 _TASKS = 2
