@@ -118,7 +118,7 @@ def wins_and_losses(results: Results) -> str:
     def row(work: str, times: Sequence[float], unit: str, ratio: float) -> Sequence[str]:
         form = "{:.0f} ms" if unit == "ms" else "{:.2f} s"
         cells = [form.format(time) for time in times]
-        winner = 0 if times[0] < times[1] else 1
+        winner = 0 if ratio < _LOSES else 1
         cells[winner] = f"**{cells[winner]}**"
         return (work, *cells, f"{ratio:.2f}")
 
