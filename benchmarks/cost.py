@@ -4,8 +4,9 @@
 
 Points are jobs: time and CPU of a million records, in executor, Python and broker.
 Rows are real: text of the 336,776 flights as JSON, cut into values of 100 B to 10 KB with UUIDs as
-keys, cached in Spark; or the flights' 19 typed columns. Contenders take turns in one session, with
-the settings of ``conf/`` and batches of 128 KiB. ``empty`` is the Python sink that drops its input.
+keys, cached in Spark; or the flights' 19 typed columns. Contenders of a point take turns in one
+session, with the settings of the ready-made jobs and batches of 128 KiB. ``empty`` is the Python
+sink that drops its input.
 
 Then come the parts of benchmarks.cost_parts: micro-batches of one row, first jobs, memory, TLS, and
 commits of exactly-once.

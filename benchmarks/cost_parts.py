@@ -56,7 +56,7 @@ def worker_memory(rounds: int, divisor: int) -> dict[str, Any]:
 def with_tls(rounds: int, divisor: int) -> dict[str, Any]:
     """Measure this sink and Spark's JVM sink, with TLS and without."""
     points = {}
-    with tls.secured_kafka() as kafka, harness.spark_session() as spark:
+    with tls.secured_kafka() as kafka, harness.spark_session(**harness.SOCKETS) as spark:
         for value_bytes, count in tls.ROWS.items():
             rows = count // divisor
             frame = make_rows(spark, rows, value_bytes)

@@ -157,7 +157,10 @@ def commit(rounds: int, micro_batches: int) -> dict[str, Any]:
     """Measure commit_ms, and what exactly-once adds to a micro-batch: 3 brokers, 8 tasks."""
     commits: list[float] = []
     added: dict[str, list[float]] = {guarantee: [] for guarantee in GUARANTEES}
-    with LocalKafka(_COMMIT_BROKERS) as kafka, harness.spark_session() as spark:
+    with (
+        LocalKafka(_COMMIT_BROKERS) as kafka,
+        harness.spark_session(**harness.SOCKETS) as spark,
+    ):
         # The first turn warms up the JVM, and is not counted.
         for turn in range(rounds + 1):
             for guarantee in GUARANTEES if turn % 2 else GUARANTEES[::-1]:

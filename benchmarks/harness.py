@@ -33,12 +33,17 @@ _PACKAGES = (
 RESULTS = Path(__file__).resolve().parent / "results"
 _is_jvm_started = False
 
+SOCKETS = {UNIX_SOCKETS: "true"}
+"""Unix domain sockets, as the ready-made jobs set them. Spark's own default is TCP."""
+
 
 @contextmanager
 def spark_session(
     cores: int = 2, more_jars: tuple[str, ...] = (), **conf: str
 ) -> Iterator[SparkSession]:
     """Yield a session that also has Spark's JVM Kafka sink. ``conf`` is for this session only.
+
+    Spark reads ``UNIX_SOCKETS`` once per JVM: the process's first session decides.
 
     more_jars: further jars, by Maven coordinates
     """

@@ -107,7 +107,7 @@ def _p50(batches: list[dict[str, int]]) -> float:
 def measure(rounds_count: int, batches_count: int) -> dict[str, Any]:
     """Run all rounds; return p50 and p99 of each sink, and every micro-batch."""
     rounds = []
-    with LocalKafka() as kafka, harness.spark_session() as spark:
+    with LocalKafka() as kafka, harness.spark_session(**harness.SOCKETS) as spark:
         spark.dataSource.register(EmptySink)
         topics = {sink: BenchTopic(kafka, 1).name for sink in FORMATS if sink != "empty"}
         for _ in range(rounds_count):

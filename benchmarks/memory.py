@@ -147,8 +147,8 @@ def peaks_of(
 
 def measure_point(kafka: LocalKafka, point: MemoryPoint) -> dict[str, Any]:
     """Return the peaks of one job in fresh workers."""
-    conf = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(point.arrow_rows)}
-    with harness.spark_session(**conf) as spark:
+    rows = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(point.arrow_rows)}
+    with harness.spark_session(**rows, **harness.SOCKETS) as spark:
         processes = SparkProcesses(spark)
         topic = BenchTopic(kafka, point.partitions)
         target = sinks.Target(kafka.bootstrap_servers, topic.name, point.settings())

@@ -104,10 +104,10 @@ def write(frame: DataFrame, target: sinks.Target, more: dict[str, str]) -> None:
 
 def measure_point(kafka: LocalKafka, point: TypedPoint, folder: Path) -> dict[str, Any]:
     """Return the peaks of one job in fresh workers."""
-    conf = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(point.arrow_rows)}
+    rows = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(point.arrow_rows)}
     flights = folder / "flights"
     table = pq.read_table(flights / "0.parquet")
-    with harness.spark_session(**conf) as spark:
+    with harness.spark_session(**rows, **harness.SOCKETS) as spark:
         processes = SparkProcesses(spark)
         topic = BenchTopic(kafka, _PARTITIONS)
         buffer = {"buffer.memory": str(_BUFFER_MIB * _MIB), "compression.type": point.codec}

@@ -127,7 +127,7 @@ def main() -> int:
     quick = parser.parse_args().quick
     rounds, part = (QUICK_ROUNDS, QUICK_PART) if quick else (ROUNDS, 1)
     points = {}
-    with secured_kafka() as kafka, harness.spark_session() as spark:
+    with secured_kafka() as kafka, harness.spark_session(**harness.SOCKETS) as spark:
         for value_bytes, rows in ROWS.items():
             print(f"{value_bytes} bytes", flush=True)
             frame = make_rows(spark, rows // part, value_bytes)
