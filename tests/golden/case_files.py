@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
@@ -19,9 +19,6 @@ from tests.property.message_values import REQUEST_TYPES
 CLIENT_VERSION = "4.4.0"
 FOLDER = Path(__file__).parent / "cases"
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-
-Case = dict[str, Any]
 
 
 class Row(NamedTuple):

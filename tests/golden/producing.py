@@ -7,41 +7,26 @@ frame. Only sockets, threads and time are missing.
 from __future__ import annotations
 
 import random
-import struct
 from typing import NamedTuple
 from uuid import UUID
 
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.interface import (
-    Address,
-    Connected,
-    Received,
-    Resolved,
-    SendCompleted,
-)
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.sequences import ProducerState
-from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.messages.client import ApiVersion, ApiVersionsResponse
-from spark_kafka_sink.protocol.messages.topics import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
+from spark_kafka_sink.protocol import schema
+from spark_kafka_sink.protocol.messages import topics as topic_api
+from spark_kafka_sink.protocol.messages.transactions import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
 )
-from spark_kafka_sink.protocol.messages.transactions import InitProducerIdResponse
 from tests.golden.case_files import PLAN, arrow_batch
 from tests.simulation.time import SimClock
+from tests.unit.frames import read_request
+from tests.unit.scripted_network import ScriptedNetwork, Silence
 
 PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 3, 18, 22
-_HIGHEST = {PRODUCE: 13, METADATA: 13, API_VERSIONS: 4, INIT_PRODUCER_ID: 5}
-_HEADER = struct.Struct(">ihhih")
+_HIGHEST = {topic_api.ProduceRequest: 13, topic_api.MetadataRequest: 13, InitProducerIdRequest: 5}
 
 
 class Topic(NamedTuple):
@@ -52,110 +37,64 @@ class Topic(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A request as it went to the socket: with its size, header and body."""
+    """A request as it went to the socket, with its size and header; and what it says."""
 
     api_key: int
     version: int
     frame: bytes
-    body_at: int
-
-    def decode(self, message_type):
-        return schema.decode_message(message_type, self.version, self.frame, self.body_at)
+    request: schema.Request
 
 
-class ScriptedBroker:
+class ScriptedBroker(ScriptedNetwork):
     """The producer's Network and, at once, the only broker behind it."""
 
-    def __init__(
-        self,
-        topics,
-        producer,
-        versions,
-        answers_produce,
-    ):
+    def __init__(self, topics, producer, versions, answers_produce):
+        offered = {
+            kind: (0, versions.get(kind.api_key, highest)) for kind, highest in _HIGHEST.items()
+        }
+        super().__init__({1: Node(1, "scripted", 9092)}, SimClock(0), self._answer, offered)
         self._topics = topics
         self._producer = producer
-        self._versions = {**_HIGHEST, **versions}
         self._answers_produce = answers_produce
-        self._events = []
         self.sent = []
-
-    def resolve(self, channel_id, host, port):
-        self._events.append(Resolved(channel_id, [Address(0, (host, port))]))
-
-    def connect(self, channel_id, address, host):
-        self._events.append(Connected(channel_id))
 
     def send(self, channel_id, buffers):
         frame = b"".join(buffers)
-        size, api_key, version, correlation_id, client_id_bytes = _HEADER.unpack_from(frame)
-        assert size == len(frame) - 4
-        flexible_from = {PRODUCE: 9, METADATA: 9, API_VERSIONS: 3, INIT_PRODUCER_ID: 2}[api_key]
-        is_flexible = version >= flexible_from
-        request = Sent(api_key, version, frame, _HEADER.size + client_id_bytes + is_flexible)
-        self.sent.append(request)
-        self._events.append(SendCompleted(channel_id))
-        if api_key == PRODUCE and not self._answers_produce:
-            return
-        out = types.Writer()
-        out.tail += struct.pack(">i", correlation_id)
-        if is_flexible and api_key != API_VERSIONS:
-            out.tail.append(0)
-        schema.encode_message(self._answer(request), version, out)
-        answer = b"".join(out.buffers())
-        self._events.append(Received(channel_id, struct.pack(">i", len(answer)) + answer))
-
-    def poll(self, timeout_ms):
-        events, self._events = self._events, []
-        return events
+        request, version, _ = read_request([frame], self.offered)
+        self.sent.append(Sent(request.api_key, version, frame, request))
+        return super().send(channel_id, [frame])
 
     def disconnect(self, channel_id):
         raise AssertionError("the producer closed the connection: something is wrong with it")
 
-    def wakeup(self): ...
-
-    def close(self): ...
-
-    def _answer(self, request):
-        if request.api_key == API_VERSIONS:
-            return ApiVersionsResponse(
-                api_keys=[ApiVersion(key, 0, last) for key, last in self._versions.items()]
-            )
-        if request.api_key == METADATA:
-            return self._metadata(request.decode(MetadataRequest))
-        if request.api_key == INIT_PRODUCER_ID:
-            return InitProducerIdResponse(
-                producer_id=self._producer.producer_id, producer_epoch=self._producer.producer_epoch
-            )
-        return self._produced(request.decode(ProduceRequest))
-
-    def _metadata(self, request):
-        topics = [
-            MetadataResponseTopic(
-                name=topic.name,
-                topic_id=self._topics[topic.name or ""].topic_id,
-                partitions=[
-                    MetadataResponsePartition(0, index, 1, 0, [1], [1])
-                    for index in range(self._topics[topic.name or ""].partitions_count)
-                ],
-            )
-            for topic in request.topics or ()
-        ]
-        return MetadataResponse(
-            brokers=[MetadataResponseBroker(1, "scripted", 9092)], topics=topics
-        )
-
-    def _produced(self, request):
-        return ProduceResponse(
+    def _answer(self, asked):
+        request = asked.request
+        if isinstance(request, topic_api.MetadataRequest):
+            topics = [self._described(topic.name) for topic in request.topics or ()]
+            node = topic_api.MetadataResponseBroker(1, "scripted", 9092)
+            return topic_api.MetadataResponse(brokers=[node], topics=topics)
+        if isinstance(request, InitProducerIdRequest):
+            return InitProducerIdResponse(0, 0, *self._producer)
+        if not self._answers_produce:
+            raise Silence
+        return topic_api.ProduceResponse(
             [
-                TopicProduceResponse(
+                topic_api.TopicProduceResponse(
                     topic.name,
                     topic.topic_id,
-                    [PartitionProduceResponse(part.index) for part in topic.partition_data],
+                    [topic_api.PartitionProduceResponse(p.index) for p in topic.partition_data],
                 )
                 for topic in request.topic_data
             ]
         )
+
+    def _described(self, name):
+        topic = self._topics[name]
+        partitions = [
+            topic_api.MetadataResponsePartition(0, index, 1, 0, [1], [1])
+            for index in range(topic.partitions_count)
+        ]
+        return topic_api.MetadataResponseTopic(0, name, topic.topic_id, partitions=partitions)
 
 
 class _SteppingMonitor:
@@ -180,14 +119,7 @@ class _SteppingMonitor:
 class Golden:
     """A producer, the broker it writes to, and what it has sent."""
 
-    def __init__(
-        self,
-        topics=None,
-        producer=None,
-        first_sequence=0,
-        versions=None,
-        **options,
-    ):
+    def __init__(self, topics=None, producer=None, first_sequence=0, versions=None, **options):
         """``producer`` None: without idempotence. Options: Kafka's, with underscores."""
         values = {"bootstrap.servers": "scripted:9092", "enable.idempotence": "true"}
         if producer is None:
@@ -223,6 +155,6 @@ class Golden:
     def write_batch(self, rows, is_large=False):
         """``write`` rows that make a single batch: its bytes."""
         (sent,) = self.write(rows, is_large)
-        (topic,) = sent.decode(ProduceRequest).topic_data
+        (topic,) = sent.request.topic_data
         (partition,) = topic.partition_data
         return b"".join(partition.records.buffers)

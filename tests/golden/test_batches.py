@@ -7,22 +7,9 @@ import pytest
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.columns.record_columns import bytes_view
 from spark_kafka_sink.producer.producer_batch import BatchSplitter, ProducerBatch
-from spark_kafka_sink.protocol.messages.topics import ProduceRequest
-from spark_kafka_sink.record.compiled.calls import (
-    ABSENT_INTEGERS,
-    ALL_ASSIGNED,
-    MURMUR2,
-    Topics,
-    assign_slots,
-)
+from spark_kafka_sink.record import record_batch
+from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.compression import CODEC_IDS
-from spark_kafka_sink.record.record_batch import (
-    RECORD_BATCH_OVERHEAD,
-    EndTransactionMarker,
-    is_crc_valid,
-    read_batches,
-    read_header,
-)
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from tests import twin
 from tests.golden import case_files as cases
@@ -57,8 +44,8 @@ def golden(case, **options):
 
 
 def assert_java_wrote(ours, batch):
-    cases.assert_same_bytes(ours[RECORD_BATCH_OVERHEAD:], batch["records"])
-    assert ours[:RECORD_BATCH_OVERHEAD].hex() == batch["header"]
+    cases.assert_same_bytes(ours[record_batch.RECORD_BATCH_OVERHEAD :], batch["records"])
+    assert ours[: record_batch.RECORD_BATCH_OVERHEAD].hex() == batch["header"]
 
 
 # --- without a codec ------------------------------------------------------------------------------
@@ -176,12 +163,12 @@ def marker_of(batch):
     """The marker that Java found in a batch, if it ends a transaction."""
     if batch.get("type") not in ("COMMIT", "ABORT"):
         return None
-    return EndTransactionMarker(batch["type"] == "COMMIT", batch["coordinator_epoch"])
+    return record_batch.EndTransactionMarker(batch["type"] == "COMMIT", batch["coordinator_epoch"])
 
 
 @pytest.mark.parametrize("case", LOG_CASES, ids=cases.name_of)
 def test_what_java_reads_of_a_log(case):
-    ours = list(read_batches(bytes.fromhex(case["records"])))
+    ours = list(record_batch.read_batches(bytes.fromhex(case["records"])))
     about_markers = {"type", "coordinator_epoch"}
     javas = [
         {name: value for name, value in batch.items() if name not in about_markers}
@@ -193,15 +180,14 @@ def test_what_java_reads_of_a_log(case):
 
 @pytest.mark.parametrize("case", LOG_CASES, ids=cases.name_of)
 def test_a_batch_that_is_cut_short_is_left_out(case):
-    """Wherever a fetch's limit cuts: all before is read."""
     data = bytes.fromhex(case["records"])
-    whole = list(read_batches(data))
+    whole = list(record_batch.read_batches(data))
     ends = [0]
     for batch in whole:
         ends.append(ends[-1] + batch.header.size_bytes)
     for cut in range(len(data)):
         complete = sum(end <= cut for end in ends) - 1
-        assert list(read_batches(data[:cut])) == whole[:complete]
+        assert list(record_batch.read_batches(data[:cut])) == whole[:complete]
 
 
 def test_the_cases_have_all_that_a_log_may_have():
@@ -218,7 +204,7 @@ def java_batch(case):
     """(rows, header, compressed records, uncompressed records) that Java wrote."""
     (batch,) = case["batches"]
     compressed = bytes.fromhex(batch["records"])
-    header = read_header(bytes.fromhex(batch["header"]))
+    header = record_batch.read_header(bytes.fromhex(batch["header"]))
     return cases.rows(batch["rows"]), header, compressed, twin.decompress(case["codec"], compressed)
 
 
@@ -226,19 +212,21 @@ def java_batch(case):
 def test_batch_is_javas_but_for_what_the_codec_chose(case):
     rows, java_header, _, java_records = java_batch(case)
     ours = golden(case).write_batch(rows)
-    assert twin.decompress(case["codec"], ours[RECORD_BATCH_OVERHEAD:]) == java_records
-    header = read_header(ours)
+    assert (
+        twin.decompress(case["codec"], ours[record_batch.RECORD_BATCH_OVERHEAD :]) == java_records
+    )
+    header = record_batch.read_header(ours)
     neutral = {"batch_length": 0, "crc": 0}
     assert header._replace(**neutral) == java_header._replace(**neutral)
     assert header.size_bytes == len(ours)
-    assert is_crc_valid(ours)
+    assert record_batch.is_crc_valid(ours)
 
 
 @pytest.mark.parametrize("case", CODEC_CASES, ids=cases.name_of)
 def test_what_java_compressed_is_read(case):
     rows, _, compressed, _ = java_batch(case)
     data = bytes.fromhex(case["batches"][0]["header"]) + compressed
-    (ours,) = read_batches(memoryview(data))
+    (ours,) = record_batch.read_batches(memoryview(data))
     read = [(r.timestamp_ms, r.key, r.value, list(r.headers)) for r in ours.records]
     assert read == [(row.timestamp, row.key, row.value, row.headers) for row in rows]
     assert [record.offset for record in ours.records] == list(range(len(rows)))
@@ -254,7 +242,7 @@ def test_snappy_blocks_are_framed_as_javas():
     """snappy-java's readers take any block size; ours is Java's own, and so is the stream header."""
     case = named(CODEC_CASES, "snappy: several blocks")
     rows, _, compressed, records = java_batch(case)
-    ours = golden(case).write_batch(rows)[RECORD_BATCH_OVERHEAD:]
+    ours = golden(case).write_batch(rows)[record_batch.RECORD_BATCH_OVERHEAD :]
     assert ours[:16] == compressed[:16]
     assert blocks_count(ours) == blocks_count(compressed) == -(-len(records) // 32768)
 
@@ -277,7 +265,7 @@ def test_lz4_frames_have_javas_descriptor(name, is_javas_block_size):
     """
     case = named(CODEC_CASES, f"lz4 level 9: {name}")
     rows, _, compressed, _ = java_batch(case)
-    ours = golden(case, batch_size=1 << 20).write_batch(rows)[RECORD_BATCH_OVERHEAD:]
+    ours = golden(case, batch_size=1 << 20).write_batch(rows)[record_batch.RECORD_BATCH_OVERHEAD :]
     assert ours[:5] == compressed[:5]
     assert (ours[5:7] == compressed[5:7]) is is_javas_block_size
 
@@ -292,9 +280,11 @@ KEYS = [cases.blob(case["key"]) for case in KEY_CASES]
 def test_partitions_are_javas(count, data_type):
     slots = np.full(len(KEYS), -99, np.int32)
     keys = pa.array(KEYS, data_type)
-    topics = Topics(None, np.array([0], np.int32), np.array([count], np.int32))
-    bad = assign_slots(topics, ABSENT_INTEGERS, None, bytes_view(keys), MURMUR2, slots)
-    assert bad == ALL_ASSIGNED
+    topics = calls.Topics(None, np.array([0], np.int32), np.array([count], np.int32))
+    bad = calls.assign_slots(
+        topics, calls.ABSENT_INTEGERS, None, bytes_view(keys), calls.MURMUR2, slots
+    )
+    assert bad == calls.ALL_ASSIGNED
     assert slots.tolist() == [case["partitions"][str(count)] for case in KEY_CASES]
 
 
@@ -304,7 +294,7 @@ def test_producer_sends_keys_to_javas_partitions(count):
     ours = Golden({"t": Topic(partitions_count=count)})
     found = {}
     for sent in ours.write(rows):
-        for partition in sent.decode(ProduceRequest).topic_data[0].partition_data:
+        for partition in sent.request.topic_data[0].partition_data:
             for record in twin.decode_batch(b"".join(partition.records.buffers)).records:
                 found[int(record.value)] = partition.index
     assert found == {i: case["partitions"][str(count)] for i, case in enumerate(KEY_CASES)}

@@ -50,17 +50,6 @@ def test_request_is_javas(case):
     cases.assert_same_bytes(b"".join(api.encode_request(request, *numbers)), case["frame"])
 
 
-def test_requests_of_a_connection_are_javas():
-    """As they follow each other, numbered by the connection itself."""
-    connection = ready_connection("c")
-    for correlation_id in (0, 1):
-        name = f"InitProducerId v2: correlation id {correlation_id}"
-        (case,) = (case for case in REQUEST_CASES if case["name"].startswith(name))
-        request = from_json(REQUESTS[case["api"]], case["body"])
-        _, buffers = frames.asked(connection, request, 2)
-        cases.assert_same_bytes(b"".join(buffers), case["frame"])
-
-
 @pytest.mark.parametrize("version", range(1, 14))
 def test_metadata_request_of_the_producer_is_javas(version):
     sent = first_sent(METADATA, version, {"flights": Topic()})

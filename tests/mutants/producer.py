@@ -269,7 +269,7 @@ _BROKER_PAUSES = (
         "network/client.py",
         "            until_ms = max(until_ms, before_ms)\n",
         "",
-        ("unit/test_accumulator.py",),
+        ("unit/test_network_client.py",),
     ),
 )
 

@@ -7,9 +7,10 @@ from tests.mutants.mutant import Mutant
 PLANTED = ()
 
 _IN_TASKS = ("unit/test_tasks.py",)
+_VERDICTS = ("unit/test_preflight_notes.py",)
 _IN_WRITES = ("unit/test_writes.py",)
 _LETTERS = ("simulation/test_dead_letters.py",)
-_NAMES = ("unit/test_topic_names.py",)
+_NAMES = ("unit/test_record_columns.py",)
 _OPTIONS = ("unit/test_sink_options.py",)
 _BACKGROUND = ("unit/test_background.py",)
 _KEY = "producer.bootstrap_servers, producer.security, options.topic, options.dead_letters"
@@ -66,12 +67,12 @@ _CACHES = (
         _IN_TASKS,
     ),
     Mutant("spark/row_planning.py", "        del _checked[:-_MOST_CHECKED]\n", "", _IN_TASKS),
-    Mutant("spark/preflight.py", _KEY, _KEY.replace(", options.dead_letters", ""), _IN_TASKS),
+    Mutant("spark/preflight.py", _KEY, _KEY.replace(", options.dead_letters", ""), _VERDICTS),
     Mutant(
         "spark/preflight.py",
         " and now_ms - passed_at_ms < producer.metadata_max_age_ms",
         "",
-        _IN_TASKS,
+        _VERDICTS,
     ),
     Mutant("spark/preflight.py", "if not _is_transient(error) or (", "if (", _IN_TASKS),
 )

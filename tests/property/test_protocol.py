@@ -22,7 +22,6 @@ from spark_kafka_sink.protocol import api, schema, types
 from spark_kafka_sink.protocol import connection as connection_module
 from spark_kafka_sink.protocol.connection import MAX_RESPONSE_BYTES, ResponseReceived
 from spark_kafka_sink.protocol.messages.client import (
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     SupportedFeatureKey,
@@ -52,7 +51,7 @@ from tests.property.message_values import (
     message_strategy,
     random_message,
 )
-from tests.unit.frames import asked, ready_connection
+from tests.unit.frames import answer_frame, asked, ready_connection
 
 # No database, same examples each time: a failure on one machine must be one on every machine.
 PROPERTY = settings(max_examples=30, deadline=None, derandomize=True, database=None)
@@ -99,13 +98,6 @@ def test_response_header(request_type, version):
     frame = b"\x00\x00\x00\x09" + (unknown_tag if tagged else b"") + encode(response, version)
     assert api.decode_correlation_id(frame) == 9
     assert api.decode_response(request_type(), version, frame) == response
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_unsupported_version_is_answered_in_version_0(version):
-    answer = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(18, 0, 2)])
-    frame = b"\x00\x00\x00\x00" + encode(answer, 0)
-    assert api.decode_response(ApiVersionsRequest(), version, frame) == answer
 
 
 @pytest.mark.parametrize(
@@ -167,43 +159,30 @@ def test_a_padded_varint_is_read_as_java_reads_it():
 
 
 @pytest.mark.parametrize(
-    ("compact", "value", "encoded"),
+    ("kind", "compact", "value", "encoded"),
     [
-        (False, None, "ffff"),
-        (False, "", "0000"),
-        (False, "ä", "0002c3a4"),
-        (True, None, "00"),
-        (True, "", "01"),
-        (True, "ä", "03c3a4"),
-        (True, "x" * 126, "7f" + "78" * 126),
-        (True, "x" * 127, "8001" + "78" * 127),
+        ("string", False, None, "ffff"),
+        ("string", False, "", "0000"),
+        ("string", False, "ä", "0002c3a4"),
+        ("string", True, None, "00"),
+        ("string", True, "", "01"),
+        ("string", True, "ä", "03c3a4"),
+        ("string", True, "x" * 126, "7f" + "78" * 126),
+        ("string", True, "x" * 127, "8001" + "78" * 127),
+        ("bytes", False, None, "ffffffff"),
+        ("bytes", False, b"", "00000000"),
+        ("bytes", False, b"\x01", "0000000101"),
+        ("bytes", True, None, "00"),
+        ("bytes", True, b"", "01"),
+        ("bytes", True, b"\x01", "0201"),
     ],
 )
-def test_strings(compact, value, encoded):
-    out = types.Writer()
-    types.string_encoder(compact, nullable=True)(value, out)
+def test_strings_and_bytes(kind, compact, value, encoded):
+    out, data = types.Writer(), bytes.fromhex(encoded)
+    getattr(types, f"{kind}_encoder")(compact, nullable=True)(value, out)
     assert out.tail.hex() == encoded
-    data = bytes.fromhex(encoded)
-    assert types.string_decoder(compact, nullable=True)(data, 0) == (value, len(data))
-
-
-@pytest.mark.parametrize(
-    ("compact", "value", "encoded"),
-    [
-        (False, None, "ffffffff"),
-        (False, b"", "00000000"),
-        (False, b"\x01", "0000000101"),
-        (True, None, "00"),
-        (True, b"", "01"),
-        (True, b"\x01", "0201"),
-    ],
-)
-def test_bytes(compact, value, encoded):
-    out = types.Writer()
-    types.bytes_encoder(compact, nullable=True)(value, out)
-    assert out.tail.hex() == encoded
-    data = bytes.fromhex(encoded)
-    assert types.bytes_decoder(compact, nullable=True)(data, 0) == (value, len(data))
+    decoder = getattr(types, f"{kind}_decoder")(compact, nullable=True)
+    assert decoder(data, 0) == (value, len(data))
 
 
 @pytest.mark.parametrize("compact", [False, True])
@@ -253,7 +232,6 @@ def test_an_ignorable_field_that_the_version_lacks_is_dropped():
 
 
 def test_record_batches_are_not_copied():
-    """The writer's buffers hold the very objects."""
     parts = (memoryview(b"ab"), b"c")
     data = PartitionProduceData(3, types.Records(parts, 3))
     request = ProduceRequest(None, -1, 30_000, [TopicProduceData("t", partition_data=[data])])
@@ -301,7 +279,6 @@ def test_broken_tagged_fields(tags, message):
 
 
 def test_null_topics_of_a_metadata_response_are_refused():
-    """The response's arrays are not nullable, unlike the request's."""
     encoded = bytearray(encode(MetadataResponse(), 1))
     assert encoded.hex() == "00000000" + "ffffffff" + "00000000"
     encoded[-4:] = b"\xff" * 4
@@ -318,10 +295,7 @@ def sized(frame):
 
 def answer(sent, response):
     """The bytes of ``response`` as a broker sends them."""
-    request_type = type(sent.request)
-    tagged = sent.version >= request_type.flexible_from and request_type is not ApiVersionsRequest
-    header = sent.correlation_id.to_bytes(4, "big") + (b"\0" if tagged else b"")
-    return sized(header + encode(response, sent.version))
+    return answer_frame(sent.request, sent.version, sent.correlation_id, response)
 
 
 def conversation(seed, count):
@@ -431,7 +405,6 @@ def test_acks_0_waits_for_no_answer():
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 4, 100])
 @pytest.mark.parametrize("size", [MAX_RESPONSE_BYTES + 1, 2**31 - 1, -1, -(2**31)])
 def test_an_impossible_size(size, chunk_bytes):
-    """Refused with its fourth byte, before anything is collected for it."""
     connection, _, _ = conversation(1, 1)
     data = size.to_bytes(4, "big", signed=True) + bytes(96)
     fed = 0
@@ -462,23 +435,27 @@ def test_a_frame_too_small_for_its_header(size):
         received(connection, sized(bytes(size)))
 
 
-def test_an_http_server_is_named():
+@pytest.mark.parametrize(
+    ("data", "error", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", RemoteProtocolError, "this address is an HTTP server"),
+        # What a broker answers to clear text: an alert, internal_error. It is not tried again.
+        (
+            b"\x15\x03\x03\x00\x02\x02\x50",
+            AuthenticationError,
+            "TLS listener: use kafka.security.protocol=SSL",
+        ),
+    ],
+)
+def test_another_protocol_is_named(data, error, words):
     connection, _, _ = conversation(1, 1)
-    with pytest.raises(RemoteProtocolError, match="this address is an HTTP server"):
-        received(connection, b"HTTP/1.1 400 Bad Request\r\n")
-
-
-def test_a_tls_listener_is_named_and_not_tried_again():
-    """What a broker answers to clear text: an alert, internal_error."""
-    connection, _, _ = conversation(1, 1)
-    with pytest.raises(AuthenticationError, match=r"TLS listener: use kafka.security.protocol=SSL"):
-        received(connection, b"\x15\x03\x03\x00\x02\x02\x50")
+    with pytest.raises(error, match=words):
+        received(connection, data)
 
 
 @LONGER
 @given(st.binary(max_size=60), st.integers(0, 4))
 def test_garbage_after_good_answers(garbage, count):
-    """No other exception, and the good answers are given first whatever follows them."""
     connection, expected, stream = conversation(count, count)
     got = []
     try:

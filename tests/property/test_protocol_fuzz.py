@@ -202,7 +202,6 @@ def test_arbitrary_bytes(request_type, version):
 
 @pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
 def test_truncated_and_lying_frames_take_no_memory(request_type, version, monkeypatch):
-    """At every position of an answer: a cut, and every wrong length."""
     # To look for the secrets that other tests of this process have left takes memory of its own.
     monkeypatch.setattr(text, "known_secrets", lambda: ())
     rng = random.Random(SEED + version)
@@ -223,7 +222,6 @@ def test_truncated_and_lying_frames_take_no_memory(request_type, version, monkey
 
 @pytest.mark.parametrize("version", [1, 9, 13])
 def test_the_densest_answer_takes_memory_in_proportion(version):
-    """200 KiB of zeros after a large count: every element is as small as it can be."""
     body = encode(MetadataResponse(), version)
     for count in (b"\x00\x00\xff\xff", b"\xff\xff\x03"):
         for at in range(len(body)):
@@ -333,7 +331,6 @@ def test_arbitrary_batches(data):
 
 
 def test_lies_about_counts_take_no_memory():
-    """At every position of the records: the largest numbers that a varint can say."""
     data = valid_batch("none", random.Random(SEED))
     lie = b"\xfe\xff\xff\xff\x0f"
     for at in range(57, len(data)):

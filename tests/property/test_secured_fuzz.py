@@ -24,12 +24,7 @@ from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.network.channels import RefusedError
 from spark_kafka_sink.network.tls import TlsChannel
 from spark_kafka_sink.protocol.connection import Authentication, Connection, ExpectedBroker, Ready
-from spark_kafka_sink.protocol.messages.client import (
-    ApiVersion,
-    ApiVersionsResponse,
-    SaslAuthenticateResponse,
-    SaslHandshakeResponse,
-)
+from spark_kafka_sink.protocol.messages import client as client_api
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.security import key_formats, pkcs12
 from spark_kafka_sink.security.key_formats import StoreError
@@ -49,7 +44,7 @@ from tests.unit.security.tls_ends import (
 
 CASES = int(os.environ.get("FUZZ_CASES", "20000"))
 SASL_CASES, TLS_CASES = max(CASES // 4, 1), max(CASES // 40, 1)
-VERSIONS = [ApiVersion(key, 0, last) for key, last in ((18, 4), (17, 1), (36, 2))]
+VERSIONS = [client_api.ApiVersion(key, 0, last) for key, last in ((18, 4), (17, 1), (36, 2))]
 DOCUMENTED = (RemoteProtocolError, AuthenticationError, UnsupportedVersionError)
 
 
@@ -77,12 +72,12 @@ class Broker:
         name = type(sent.request).__name__
         message: Message
         if name == "ApiVersionsRequest":
-            message = ApiVersionsResponse(api_keys=VERSIONS)
+            message = client_api.ApiVersionsResponse(api_keys=VERSIONS)
         elif name == "SaslHandshakeRequest":
-            message = SaslHandshakeResponse(0, [self._mechanism])
+            message = client_api.SaslHandshakeResponse(0, [self._mechanism])
         else:
             challenge = self._dialogue.answer(sent.request.auth_bytes)
-            message = SaslAuthenticateResponse(0, None, challenge or b"", 1_000)
+            message = client_api.SaslAuthenticateResponse(0, None, challenge or b"", 1_000)
         frame = answer_frame(sent.request, sent.version, sent.correlation_id, message)
         self._left -= 1
         return self._harm(frame) if self._left == -1 else frame
@@ -126,13 +121,11 @@ def test_broken_answers_in_the_middle_of_sasl():
 
 @pytest.mark.parametrize("mechanism", [PLAIN, SCRAM])
 def test_answers_that_are_right_let_in(mechanism):
-    """Refusals come from the mutations alone, and cuts do not matter."""
     for seed in range(20):
         assert is_let_in(mechanism, random.Random(seed), lambda data: data)
 
 
 def test_who_does_not_know_the_password_is_not_believed():
-    """Whatever is changed in what the broker proves: never taken for a proof."""
     rng = random.Random(SEED)
 
     def change(data):
@@ -256,7 +249,6 @@ TLS_VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 @pytest.mark.parametrize("version", TLS_VERSIONS)
 @pytest.mark.parametrize("most_bytes", [1, 7, 1_000, 100_000])
 def test_chunks_do_not_matter(version, most_bytes):
-    """Both ways, at every size: each byte once, in order, and none is left anywhere."""
     rng = random.Random(f"{SEED} {most_bytes} {version}")
     size = 60 * most_bytes if most_bytes < 1_000 else 400_000
     for _ in range(3):
@@ -268,7 +260,6 @@ def test_chunks_do_not_matter(version, most_bytes):
 
 @pytest.mark.timeout(7200)
 def test_tls_that_is_changed_on_its_way():
-    """Never other bytes than were sent: an error of the connection, a refusal, or nothing."""
     rng = random.Random(SEED)
     broken = 0
     for case in range(TLS_CASES):

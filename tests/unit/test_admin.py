@@ -5,44 +5,22 @@ No sockets, and time moves only when nothing happens.
 """
 
 import random
-import socket
-import time
 
 import pytest
 
 from spark_kafka_sink.base.errors import BootstrapError, BrokerError, TopicError, error_named
 from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.client import blocking
 from spark_kafka_sink.client.admin import (
     DEFAULT_SETTINGS,
     AdminClient,
     configs_or_reason,
     create_missing,
 )
-from spark_kafka_sink.client.blocking import (
-    _ANSWER_MS,
-    _MAX_DOUBLINGS,
-    _UNREACHABLE_PATIENCE_MS,
-    Call,
-    PendingCalls,
-    SentCall,
-)
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
+from spark_kafka_sink.protocol.messages import topics as topic_api
 from spark_kafka_sink.protocol.messages.client import ApiVersionsResponse
-from spark_kafka_sink.protocol.messages.topics import (
-    CreatableTopic,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponseTopic,
-)
 from spark_kafka_sink.protocol.messages.transactions import (
     Coordinator,
     FindCoordinatorRequest,
@@ -59,9 +37,9 @@ BOOT, BOOT_2 = Node(-1, "boot", 100), Node(-2, "boot", 99)
 CLUSTER = {node.node_id: node for node in (BOOT, BOOT_2, Node(1, "b", 101), Node(2, "b", 102))}
 MINUTE_MS, LONG_MAX = 60_000, 2**63 - 1
 OFFERED = {
-    MetadataRequest: (0, 13),
-    CreateTopicsRequest: (2, 7),
-    DescribeConfigsRequest: (1, 4),
+    topic_api.MetadataRequest: (0, 13),
+    topic_api.CreateTopicsRequest: (2, 7),
+    topic_api.DescribeConfigsRequest: (1, 4),
     FindCoordinatorRequest: (0, 6),
     InitProducerIdRequest: (0, 5),
 }
@@ -99,7 +77,7 @@ class World:
             raise found or Silence
         return found
 
-    def asked(self, request_type=MetadataRequest):
+    def asked(self, request_type=topic_api.MetadataRequest):
         """The nodes that were asked."""
         return [a.node_id for a in self.network.asked if isinstance(a.request, request_type)]
 
@@ -108,14 +86,14 @@ class World:
 
 
 def cluster(controller_id=1, topics=()):
-    brokers = [MetadataResponseBroker(*CLUSTER[node_id][:3]) for node_id in (1, 2)]
-    return MetadataResponse(
+    brokers = [topic_api.MetadataResponseBroker(*CLUSTER[node_id][:3]) for node_id in (1, 2)]
+    return topic_api.MetadataResponse(
         brokers=brokers, cluster_id="c", controller_id=controller_id, topics=list(topics)
     )
 
 
 def topic(error):
-    return MetadataResponseTopic(error_named(error).code, "t")
+    return topic_api.MetadataResponseTopic(error_named(error).code, "t")
 
 
 class TestMetadata:
@@ -140,19 +118,21 @@ class TestMetadata:
 
     def test_a_broker_that_knows_of_nobody_yet_is_asked_again(self):
         """It is still starting. A client that takes its word asks nobody, and finds nothing."""
-        world = World(MetadataResponse(), MetadataResponse(), cluster())
+        world = World(topic_api.MetadataResponse(), topic_api.MetadataResponse(), cluster())
         assert [node.node_id for node in world.admin.nodes(10_000)] == [1, 2]
         assert len(world.asked()) == 3
 
     def test_a_broker_that_knows_of_nobody_for_good(self):
-        world = World(by=lambda *_: MetadataResponse())
+        world = World(by=lambda *_: topic_api.MetadataResponse())
         words = "knows of no broker, itself included: it is still"
         with pytest.raises(BootstrapError, match=words):
             world.admin.nodes(10_000)
         assert 9_000 <= world.clock.ms <= 10_000
 
     def test_error_of_the_whole_request(self):
-        world = World(MetadataResponse(error_code=error_named("REBOOTSTRAP_REQUIRED").code))
+        world = World(
+            topic_api.MetadataResponse(error_code=error_named("REBOOTSTRAP_REQUIRED").code)
+        )
         with pytest.raises(BrokerError, match="metadata: REBOOTSTRAP_REQUIRED"):
             world.metadata()
         assert world.clock.ms == 0
@@ -220,10 +200,10 @@ class TestUnreachable:
         world.network.unreachable.add(-1)
         nodes = world.admin.bootstrap_nodes
         assert world.admin.await_all(nodes, world.admin.deadline_in(600_000)) == []
-        assert world.clock.ms <= 2 * _UNREACHABLE_PATIENCE_MS
-        calls = [Call(node, MetadataRequest()) for node in nodes]
+        assert world.clock.ms <= 2 * blocking._UNREACHABLE_PATIENCE_MS
+        calls = [blocking.Call(node, topic_api.MetadataRequest()) for node in nodes]
         assert world.admin.request_all(calls, world.admin.deadline_in(600_000)) == [None]
-        assert world.clock.ms <= 4 * _UNREACHABLE_PATIENCE_MS
+        assert world.clock.ms <= 4 * blocking._UNREACHABLE_PATIENCE_MS
 
     def test_disconnect_completes_requests_without_waiting(self):
         world = World(None)
@@ -231,7 +211,7 @@ class TestUnreachable:
         node, failures = CLUSTER[1], []
         while not client.ready(node, 0):
             client.poll(1, 0)
-        client.send(node, MetadataRequest(), 0, lambda r, _: failures.append(r.failure))
+        client.send(node, topic_api.MetadataRequest(), 0, lambda r, _: failures.append(r.failure))
         client.poll(1_000, 0)  # sent
         client.disconnect(node, "enough")
         before_ms = world.clock.ms
@@ -246,18 +226,18 @@ class TestCreateTopics:
         controllers, results = iter(controllers), iter(answers)
 
         def answer(node_id, request):
-            if isinstance(request, MetadataRequest):
+            if isinstance(request, topic_api.MetadataRequest):
                 return cluster(next(controllers))
             error = next(results)
             if not isinstance(error, str):
                 return error
-            result = CreatableTopicResult("t", error_code=error_named(error).code)
-            return CreateTopicsResponse(topics=[result])
+            result = topic_api.CreatableTopicResult("t", error_code=error_named(error).code)
+            return topic_api.CreateTopicsResponse(topics=[result])
 
         return World(by=answer, **more)
 
     def create(self, world):
-        return world.admin.create_topics([CreatableTopic("t", 1, 1)], 10_000)["t"]
+        return world.admin.create_topics([topic_api.CreatableTopic("t", 1, 1)], 10_000)["t"]
 
     @pytest.mark.parametrize(
         ("controllers", "answers", "down", "asked"),
@@ -275,22 +255,26 @@ class TestCreateTopics:
     def test_is_asked_of_the_controller(self, controllers, answers, down, asked):
         world = self.world(*answers, controllers=controllers, down=down)
         assert self.create(world) is None
-        assert world.asked(CreateTopicsRequest) == asked
+        assert world.asked(topic_api.CreateTopicsRequest) == asked
 
     def test_retriable_error_that_stays_is_the_result(self):
         world = self.world(*["THROTTLING_QUOTA_EXCEEDED"] * 99)
         assert self.create(world).error.name == "THROTTLING_QUOTA_EXCEEDED"
-        assert len(world.asked(CreateTopicsRequest)) > 3
+        assert len(world.asked(topic_api.CreateTopicsRequest)) > 3
         assert world.clock.ms <= 10_000
 
     def test_topic_that_the_answer_leaves_out(self):
-        assert "the broker did not say" in str(self.create(self.world(CreateTopicsResponse())))
+        assert "the broker did not say" in str(
+            self.create(self.world(topic_api.CreateTopicsResponse()))
+        )
 
     def test_remaining_time_is_what_the_broker_gets(self):
         world = self.world("NOT_CONTROLLER", "NONE")
         self.create(world)
         requests = [a.request for a in world.network.asked]
-        first, second = (r.timeout_ms for r in requests if isinstance(r, CreateTopicsRequest))
+        first, second = (
+            r.timeout_ms for r in requests if isinstance(r, topic_api.CreateTopicsRequest)
+        )
         assert first == 10_000 > second > 0
 
     def test_a_topic_that_somebody_else_has_created_meanwhile_is_there(self):
@@ -312,10 +296,13 @@ class TestCreateTopics:
 
 class TestConfigs:
     def answer(self, error, *values):
-        configs = [DescribeConfigsResourceResult(f"k{n}", value) for n, value in enumerate(values)]
+        configs = [
+            topic_api.DescribeConfigsResourceResult(f"k{n}", value)
+            for n, value in enumerate(values)
+        ]
         code = error_named(error).code
-        result = DescribeConfigsResult(code, resource_name="t", configs=configs)
-        return DescribeConfigsResponse(results=[result])
+        result = topic_api.DescribeConfigsResult(code, resource_name="t", configs=configs)
+        return topic_api.DescribeConfigsResponse(results=[result])
 
     def ask(self, *answers):
         world = World(*answers)
@@ -340,15 +327,15 @@ class TestConfigs:
         self.ask(self.answer("NONE", "a"))
         node = self.world.admin.bootstrap_nodes[0]
         self.world.admin._client.disconnect(node, "lost")
-        assert self.world.admin.api_versions(node).supports(MetadataRequest)
+        assert self.world.admin.api_versions(node).supports(topic_api.MetadataRequest)
 
 
 class TestPendingCalls:
     def test_of_a_round_those_that_are_left_are_neither_sent_nor_awaited(self):
-        calls = [Call(BOOT, MetadataRequest()) for _ in range(3)]
-        pending = PendingCalls(calls, 0)
+        calls = [blocking.Call(BOOT, topic_api.MetadataRequest()) for _ in range(3)]
+        pending = blocking.PendingCalls(calls, 0)
         pending.waiting[BOOT].popleft()
-        pending.sent[0] = SentCall(calls[0], 1_000)
+        pending.sent[0] = blocking.SentCall(calls[0], 1_000)
         pending.leave([0, 1])
         assert pending.open == []
         assert list(pending.waiting[BOOT]) == [2]
@@ -356,10 +343,12 @@ class TestPendingCalls:
         assert pending.waiting == {}
 
     def test_a_node_that_answers_some_of_its_calls_is_not_silent(self):
-        calls = [Call(node, MetadataRequest()) for node in (BOOT, BOOT, BOOT_2)]
-        pending = PendingCalls(calls, 0)
+        calls = [blocking.Call(node, topic_api.MetadataRequest()) for node in (BOOT, BOOT, BOOT_2)]
+        pending = blocking.PendingCalls(calls, 0)
         pending.waiting.clear()
-        pending.sent = {position: SentCall(call, 1_000) for position, call in enumerate(calls)}
+        pending.sent = {
+            position: blocking.SentCall(call, 1_000) for position, call in enumerate(calls)
+        }
         pending.sent[0].is_open = False
         assert pending.silent() == [2]
         assert pending.silent() == [1, 2]
@@ -388,7 +377,7 @@ class Hanging:
         self.client = TransactionClient(self.admin)
 
     def answer(self, asked):
-        if isinstance(asked.request, MetadataRequest):
+        if isinstance(asked.request, topic_api.MetadataRequest):
             return answer_of_all_nodes()
         if isinstance(asked.request, FindCoordinatorRequest):
             node = NODES[3 if self.clock.ms >= self.moves_at_ms else self.coordinator]
@@ -412,7 +401,7 @@ class Hanging:
         return begun
 
     def ask(self, *node_ids):
-        calls = [Call(NODES[node_id], InitProducerIdRequest()) for node_id in node_ids]
+        calls = [blocking.Call(NODES[node_id], InitProducerIdRequest()) for node_id in node_ids]
         return self.admin.request_all(calls, MINUTE_MS)
 
 
@@ -493,7 +482,7 @@ def test_a_slow_broker_has_twice_the_time_for_its_next_answer(connected):
     assert connected.clock.ms == 50_000
     # It does not grow for ever.
     connected.admin._unanswered[NODES[1]] = 50
-    assert connected.admin._answer_ms(NODES[1]) == _ANSWER_MS << _MAX_DOUBLINGS
+    assert connected.admin._answer_ms(NODES[1]) == blocking._ANSWER_MS << blocking._MAX_DOUBLINGS
 
 
 def test_a_broker_that_stays_slow_keeps_its_longer_time_until_it_is_quick_again(connected):
@@ -518,7 +507,6 @@ def test_a_broker_that_stays_slow_keeps_its_longer_time_until_it_is_quick_again(
 
 
 def test_what_one_broker_leaves_unanswered_gives_no_other_more_time(connected):
-    """Else one that hangs later would cost more."""
     connected.network.hung.add(1)
     for _ in range(3):
         connected.ask(1)
@@ -539,15 +527,3 @@ def test_the_version_of_a_transaction_is_that_of_its_answer(connected, failure):
     """Even if the connection is gone when it is looked at: a wrong one ends it the wrong way."""
     connected.answers_to_init = [None, failure]
     assert [connected.begin(name).transaction_version for name in ("q.0", "q.1")] == [2, 2]
-
-
-def test_a_real_listener_that_never_answers():
-    """The kernel takes the connection; nobody reads what is sent."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        with AdminClient.connect(f"127.0.0.1:{port}") as admin:
-            started = time.monotonic()
-            with pytest.raises(BootstrapError, match=f"127.0.0.1:{port}"):
-                admin.metadata([], False, admin.deadline_in(500))
-            # The client's clock counts whole milliseconds.
-            assert time.monotonic() - started > 0.499

@@ -6,9 +6,7 @@ import json
 import logging
 import pickle
 import random
-from types import SimpleNamespace
 
-import pyspark
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -27,35 +25,11 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.figures import MOST_IN_LOG, batch_text
 from spark_kafka_sink.metrics.line import MOST_LOGGED_PARTITIONS
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
-from spark_kafka_sink.spark import frames, source, worker
-from spark_kafka_sink.spark.commit import (
-    AT_LEAST_ONCE_JOB_NOTE,
-    AT_LEAST_ONCE_NOTE,
-    BatchSummary,
-    KafkaCommitMessage,
-    PlanningSpan,
-    common_plan,
-    report_abort,
-    report_commit,
-)
-from spark_kafka_sink.spark.writer import (
-    KafkaBatchWriter,
-    KafkaStreamWriter,
-    RowsNotHandedOverError,
-    abort_batch,
-    application_of,
-    commit_batch,
-    write_partition,
-)
-from spark_kafka_sink.transactions.model import (
-    Decision,
-    Driver,
-    DriverToken,
-    Phase,
-    TaskTransaction,
-    TransactionPlan,
-    Unit,
-)
+from spark_kafka_sink.spark import commit, frames, source, worker
+from spark_kafka_sink.spark import writer as writer_module
+from spark_kafka_sink.spark.commit import AT_LEAST_ONCE_NOTE
+from spark_kafka_sink.spark.writer import shortened
+from spark_kafka_sink.transactions import model
 from tests.lines import check_text
 from tests.unit.report_lines import INTERRUPTED
 from tests.unit.spark_frame import ONE_COLUMN, OPTIONS, Frame
@@ -65,7 +39,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 def message(partitions=None, query_id=None, **metrics):
-    return KafkaCommitMessage(3, 1, query_id, partitions or {}, ProducerMetrics(**metrics))
+    return commit.KafkaCommitMessage(3, 1, query_id, partitions or {}, ProducerMetrics(**metrics))
 
 
 def copied(value):
@@ -126,7 +100,7 @@ def test_messages_are_merged_and_left_alone():
     first = message({A0: PartitionReport(0, 4, 5, 50, 60)}, query_id="q", records=5, retries=1)
     more = {A0: PartitionReport(5, 6, 2, 20, 30), B0: PartitionReport(9, 9, 1, 1, 1)}
     last, copy = message(more, query_id="q", records=3), copied(first)
-    summary = BatchSummary.merge([first, None, message({}), last])
+    summary = commit.BatchSummary.merge([first, None, message({}), last])
     assert (summary.tasks, summary.failed_tasks, summary.query_id) == (4, 1, "q")
     assert summary.metrics == ProducerMetrics(records=8, retries=1)
     assert summary.partitions == {
@@ -139,17 +113,16 @@ def test_messages_are_merged_and_left_alone():
 
 @pytest.mark.parametrize("first", [True, False])
 def test_the_planning_of_whichever_task_has_it_is_told(first):
-    """Of Spark partition 0 alone, whose message may come anywhere."""
     one, other = message(), message()
-    one.planned = PlanningSpan(1, 2.5)
+    one.planned = commit.PlanningSpan(1, 2.5)
     messages = [one, other] if first else [other, one]
-    assert BatchSummary.merge(messages).planned == PlanningSpan(1, 2.5)
+    assert commit.BatchSummary.merge(messages).planned == commit.PlanningSpan(1, 2.5)
 
 
 def test_messages_that_are_not_ours_count_as_failed():
-    summary = BatchSummary.merge([WriterCommitMessage(), None])
+    summary = commit.BatchSummary.merge([WriterCommitMessage(), None])
     assert (summary.tasks, summary.failed_tasks) == (2, 2)
-    assert BatchSummary.merge([]) == BatchSummary()
+    assert commit.BatchSummary.merge([]) == commit.BatchSummary()
 
 
 def test_what_interceptors_are_told():
@@ -166,7 +139,7 @@ def test_what_interceptors_are_told():
 def test_the_line():
     partitions = {B0: PartitionReport(1, 1, 1, 2, 3), A1: PartitionReport(4, 5, 2, 6, 7)}
     line = json.loads(
-        json.dumps(BatchSummary.merge([message(partitions), None]).line("commit", 12))
+        json.dumps(commit.BatchSummary.merge([message(partitions), None]).line("commit", 12))
     )
     assert {name: line[name] for name in list(line)[:6]} == {
         "sink": "pykafka-sink",
@@ -185,15 +158,15 @@ def test_the_line():
 
 
 def test_what_is_unknown_is_left_out_and_zeros_are_not():
-    line = BatchSummary().line("commit", None)
+    line = commit.BatchSummary().line("commit", None)
     assert not {"query_id", "batch_id"} & line.keys()
     assert line["failed_tasks"] == line["records_acknowledged"] == 0
-    assert BatchSummary().line("commit", 0)["batch_id"] == 0
+    assert commit.BatchSummary().line("commit", 0)["batch_id"] == 0
 
 
 def test_partitions_are_in_order_of_their_number():
     partitions = {TopicPartition("a", index): PartitionReport() for index in (10, 2, 1)}
-    line = BatchSummary(partitions=partitions).line("commit", None)
+    line = commit.BatchSummary(partitions=partitions).line("commit", None)
     assert list(line["partitions"]["a"]) == [1, 2, 10]
 
 
@@ -224,8 +197,8 @@ def lines_of(path):
 
 def test_commits_and_aborts_are_appended(path, to_path):
     one = message({TopicPartition("Flughäfen", 0): PartitionReport(0, 0, 1, 1, 1)}, query_id="q")
-    report_commit([one], 0, False, to_path)
-    report_abort([one, None], 1, to_path)
+    commit.report_commit([one], 0, False, to_path)
+    commit.report_abort([one, None], 1, to_path)
     commit_line, abort_line = lines_of(path)
     assert (commit_line["event"], commit_line["batch_id"]) == ("commit", 0)
     assert list(commit_line["partitions"]) == ["Flughäfen"]
@@ -234,21 +207,20 @@ def test_commits_and_aborts_are_appended(path, to_path):
 
 
 def test_a_batch_job_is_not_told_of_a_retry(options, path):
-    KafkaBatchWriter(options, ColumnPositions(0)).abort([None])
-    KafkaStreamWriter(options, ColumnPositions(0)).abort([None], 3)
-    notes = [AT_LEAST_ONCE_JOB_NOTE, AT_LEAST_ONCE_NOTE]
+    writer_module.KafkaBatchWriter(options, ColumnPositions(0)).abort([None])
+    writer_module.KafkaStreamWriter(options, ColumnPositions(0)).abort([None], 3)
+    notes = [commit.AT_LEAST_ONCE_JOB_NOTE, AT_LEAST_ONCE_NOTE]
     assert [line["note"] for line in lines_of(path)] == notes
-    assert AT_LEAST_ONCE_JOB_NOTE == (
+    assert commit.AT_LEAST_ONCE_JOB_NOTE == (
         "records_acknowledged by finished tasks are in Kafka and stay there, failed tasks may have "
         "written more; running the job again writes all rows once more"
     )
 
 
 def test_rows_that_spark_did_not_hand_over_are_not_committed(options, path):
-    """With a continuous trigger Spark drops them, and has no message of any task."""
-    writer = KafkaStreamWriter(options, ColumnPositions(0))
-    with pytest.raises(RowsNotHandedOverError) as raised:
-        writer.commit([KafkaCommitMessage(0, 0), None, None], 7)
+    writer = writer_module.KafkaStreamWriter(options, ColumnPositions(0))
+    with pytest.raises(writer_module.RowsNotHandedOverError) as raised:
+        writer.commit([commit.KafkaCommitMessage(0, 0), None, None], 7)
     assert str(raised.value) == (
         "2 of 3 tasks of epoch 7 never ran the sink: Spark drops all rows for a Python sink when the "
         "trigger is continuous. Nothing was written, and the epoch is not committed. Stop the query, "
@@ -256,7 +228,7 @@ def test_rows_that_spark_did_not_hand_over_are_not_committed(options, path):
         "checkpoint: Spark does not go on from a continuous one [PKS-SPARK-004]"
     )
     assert not path.exists()
-    writer.commit([KafkaCommitMessage(0, 0)], 7)
+    writer.commit([commit.KafkaCommitMessage(0, 0)], 7)
     assert [line["event"] for line in lines_of(path)] == ["commit"]
 
 
@@ -283,8 +255,8 @@ def test_a_line_of_the_log_is_bounded_and_the_file_has_everything(
         for number in range(10_000)
     }
     one = message(partitions, "7a1b" * 9, records=10**15)
-    report_commit([one], 10**9, True, to_path, transactions=10_000, commit_ms=10**6)
-    report_abort([one, None], 10**9, to_path, error="\u00e9" * 500, application_id="a" * 64)
+    commit.report_commit([one], 10**9, True, to_path, transactions=10_000, commit_ms=10**6)
+    commit.report_abort([one, None], 10**9, to_path, error="\u00e9" * 500, application_id="a" * 64)
     assert [len(record.message) < 16 * 1024 for record in logged_json.records] == [True, True]
     line = json.loads(logged_json.records[0].message)
     assert "partitions" not in line
@@ -302,17 +274,17 @@ def test_as_many_partitions_as_are_logged_one_by_one_are_within_the_bound(logged
         TopicPartition(f"{number}".rjust(249, "t"), 10**6): PartitionReport(*[10**15] * 5)
         for number in range(MOST_LOGGED_PARTITIONS)
     }
-    report_commit([message(partitions, "7a1b" * 9)], 10**9, True, NOWHERE)
+    commit.report_commit([message(partitions, "7a1b" * 9)], 10**9, True, NOWHERE)
     (record,) = logged_json.records
     assert len(record.message) < 16 * 1024
     assert len(json.loads(record.message)["partitions"]) == MOST_LOGGED_PARTITIONS
 
 
 def test_commits_are_logged_on_demand_and_aborts_always(logged):
-    report_commit([], None, False, NOWHERE)
+    commit.report_commit([], None, False, NOWHERE)
     assert logged.records == []
-    report_commit([], 5, True, NOWHERE)
-    report_abort([None], 6, NOWHERE)
+    commit.report_commit([], 5, True, NOWHERE)
+    commit.report_abort([None], 6, NOWHERE)
     assert [record.levelname for record in logged.records] == ["INFO", "WARNING"]
     committed, aborted = (record.message for record in logged.records)
     assert committed == "batch 5: 0 records, 0 B in 0 ms"
@@ -323,16 +295,9 @@ def test_commits_are_logged_on_demand_and_aborts_always(logged):
     assert aborted == f"{expected}{AT_LEAST_ONCE_NOTE} [PKS-DELIVERY-006]"
 
 
-def test_json_goes_to_the_log_on_demand(logged_json):
-    report_commit([], 5, True, NOWHERE)
-    report_abort([None], 6, NOWHERE)
-    events = [json.loads(record.message) for record in logged_json.records]
-    assert [(e["event"], e["batch_id"]) for e in events] == [("commit", 5), ("abort", 6)]
-
-
 def test_an_abort_in_the_log_has_note_and_error_in_one_line(logged):
     more = {"note": "See `pykafka-sink transactions list`", "error": "Error: a\n  b\x1b[2J"}
-    report_abort([message()], None, NOWHERE, query_name="q\nINFO forged", **more)
+    commit.report_abort([message()], None, NOWHERE, query_name="q\nINFO forged", **more)
     assert logged.messages == [
         "job of q\\nINFO forged was aborted. 0 of 1 tasks did not end, 0 records acknowledged. "
         "See `pykafka-sink transactions list`. Error: a b\\x1b[2J [PKS-DELIVERY-006]"
@@ -341,14 +306,14 @@ def test_an_abort_in_the_log_has_note_and_error_in_one_line(logged):
 
 @pytest.mark.parametrize("note", ["n", "nothing was done: another has taken over [PKS-TXN-015]"])
 def test_an_abort_in_the_log_has_the_code_of_its_cause(note, logged):
-    report_abort([], 5, NOWHERE, note=note, error="TopicError: no topic [PKS-TOPIC-001]")
+    commit.report_abort([], 5, NOWHERE, note=note, error="TopicError: no topic [PKS-TOPIC-001]")
     (text,) = logged.messages
     assert text.endswith(" TopicError: no topic [PKS-TOPIC-001]")
 
 
 @pytest.mark.parametrize("error", INTERRUPTED)
 def test_what_the_user_has_stopped_is_no_failure(error, logged):
-    report_abort([], 5, NOWHERE, note="n", error=error)
+    commit.report_abort([], 5, NOWHERE, note="n", error=error)
     (record,) = logged.records
     assert (record.levelname, record.message) == ("INFO", "batch 5 was stopped. n")
 
@@ -361,7 +326,7 @@ def test_a_batch_in_the_log_has_few_characters(batch_id, query_name, records, mo
     partitions = {A0: PartitionReport(0, 0, records, 10**15, 10**15)}
     done = message(partitions, "7a1b" * 9, ack_wait_ns=10**13, compressed_bytes=10**15)
     done.started_at_ms, done.dead_letters = 10**12, {"too-large": records}
-    line = BatchSummary.merge([done]).line("commit", batch_id, query_name=query_name, **more)
+    line = commit.BatchSummary.merge([done]).line("commit", batch_id, query_name=query_name, **more)
     text = batch_text(line)
     assert len(text) <= MOST_IN_LOG
     assert text.startswith("job" if batch_id is None else f"batch {batch_id}")
@@ -372,7 +337,7 @@ def test_what_a_batch_in_the_log_has():
     done = message({A0: PartitionReport(0, 11, 12, 50, 60)}, compressed_bytes=50)
     done.started_at_ms, done.dead_letters = 10**12, {"too-large": 2, "null-key": 1}
     done.metrics.task_ns, done.metrics.input_wait_ns = 2 * 10**9, 10**9 + 10**7
-    line = BatchSummary.merge([done]).line("commit", 7, query_name="orders")
+    line = commit.BatchSummary.merge([done]).line("commit", 7, query_name="orders")
     expected = "12 records, 50 B in 2.0 s, 3 dead letters, 50 % waiting for Spark's rows"
     assert batch_text(line) == f"batch 7 of orders: {expected}"
 
@@ -380,45 +345,38 @@ def test_what_a_batch_in_the_log_has():
 def test_a_metrics_file_that_cannot_be_written_does_not_undo_a_commit(tmp_path):
     """Everything is in Kafka: an exception here makes Spark repeat, and double, the whole batch."""
     nowhere = tmp_path / "no such folder" / "metrics.jsonl"
-    report_commit([message()], 1, False, MetricsOutputs(str(nowhere)))
+    commit.report_commit([message()], 1, False, MetricsOutputs(str(nowhere)))
 
 
 # --- when it was planned, written and committed, and why it was aborted ---------------------------
 
 STARTED_AT_MS = 1_700_000_000_000
-PLANNED = PlanningSpan(STARTED_AT_MS - 80, 12.3)
+PLANNED = commit.PlanningSpan(STARTED_AT_MS - 80, 12.3)
 
 
 def task(number, started_ms, task_ms, ack_wait_ms):
     times = {"task_ns": int(task_ms * 1e6), "ack_wait_ns": int(ack_wait_ms * 1e6)}
     metrics = ProducerMetrics(records=1, request_latency_max_ms=number, **times)
-    done = KafkaCommitMessage(number, 0, "q", metrics=metrics)
+    done = commit.KafkaCommitMessage(number, 0, "q", metrics=metrics)
     done.started_at_ms = STARTED_AT_MS + started_ms
     return done
 
 
 def test_when_the_first_task_had_no_more_rows():
-    tasks = [task(1, 0, 100.9, 40.2), task(2, 20, 30.5, 0.7), KafkaCommitMessage(3, 0)]
-    line = BatchSummary.merge(tasks).line("commit", 7)
+    tasks = [task(1, 0, 100.9, 40.2), task(2, 20, 30.5, 0.7), commit.KafkaCommitMessage(3, 0)]
+    line = commit.BatchSummary.merge(tasks).line("commit", 7)
     assert line["flush_started_at_ms"] - STARTED_AT_MS == 20 + 29
     assert (line["started_at_ms"], line["elapsed_ms"]) == (STARTED_AT_MS, 100)
     assert [slow["request_latency_max_ms"] for slow in line["slowest_tasks"]] == [1, 2]
     assert "planning_ms" not in line
 
 
-@pytest.mark.parametrize("partition", [0, 1])
-def test_one_task_tells_when_the_batch_was_planned(partition, monkeypatch):
-    context = SimpleNamespace(
-        partitionId=lambda: partition, attemptNumber=lambda: 0, getLocalProperty=lambda name: None
-    )
-    monkeypatch.setattr(pyspark, "TaskContext", SimpleNamespace(get=lambda: context))
-    options = SinkOptions.parse(OPTIONS)
-    done = write_partition(iter(()), options, ColumnPositions(0), None, PLANNED)
-    assert done.planned == (PLANNED if partition == 0 else None)
-    line = BatchSummary.merge([copied(done)]).line("commit", 7)
+def test_a_line_tells_when_its_batch_was_planned():
+    done = message()
+    done.planned = PLANNED
+    line = commit.BatchSummary.merge([copied(done)]).line("commit", 7)
     found = {name: line[name] for name in line if name.startswith("planning")}
-    expected = {"planning_started_at_ms": PLANNED.started_at_ms, "planning_ms": 12.3}
-    assert found == (expected if partition == 0 else {})
+    assert found == {"planning_started_at_ms": PLANNED.started_at_ms, "planning_ms": 12.3}
 
 
 @pytest.mark.parametrize("method", ["writer", "streamWriter"])
@@ -431,7 +389,7 @@ def test_planning_is_timed_where_it_is_done(method, monkeypatch):
 
 
 def test_a_line_tells_when_its_commit_began(options, path):
-    commit_batch(options, [task(0, 0, 1, 0)], Unit("q", 7, None))
+    writer_module.commit_batch(options, [task(0, 0, 1, 0)], model.Unit("q", 7, None))
     [line] = lines_of(path)
     assert STARTED_AT_MS < line["commit_started_at_ms"] <= line["time_ms"]
 
@@ -453,7 +411,7 @@ def test_a_write_that_fails_tells_why_and_when(path, monkeypatch):
 
 
 def test_without_a_reason_none_is_told(options, path):
-    abort_batch(options, [None], 7)
+    writer_module.abort_batch(options, [None], 7)
     [line] = lines_of(path)
     assert not {"error", "application_id"} & line.keys()
 
@@ -463,19 +421,13 @@ def test_without_a_reason_none_is_told(options, path):
     [
         ({}, None),
         ({"SPARK_APPLICATION_ID": "spark-5f0c"}, "spark-5f0c"),
-        (
-            {"CONTAINER_ID": "container_1410901177871_0001_01_000005"},
-            "application_1410901177871_0001",
-        ),
-        (
-            {"CONTAINER_ID": "container_e17_1410901177871_0001_01_000005"},
-            "application_1410901177871_0001",
-        ),
+        ({"CONTAINER_ID": "container_141_0001_01_000005"}, "application_141_0001"),
+        ({"CONTAINER_ID": "container_e17_141_0001_01_000005"}, "application_141_0001"),
         ({"CONTAINER_ID": "something else"}, None),
     ],
 )
 def test_the_application_is_what_its_platform_says(environment, name):
-    assert application_of(environment) == name
+    assert writer_module.application_of(environment) == name
 
 
 # --- 10,000 tasks: Spark keeps all of what they send, pickled, in the driver's memory -------------
@@ -488,17 +440,21 @@ QUERY_ID = "7d0f3b1e-96c4-4f5b-8a53-0d2f6a4c9b77"
 def transaction(number):
     name = f"events-to-kafka.{number:012x}.0"
     digest = f"{number:016x}-{number:016x}"
-    return TaskTransaction(name, 1_000_000 + number, 7, 2, number, 123_456, digest)
+    return model.TaskTransaction(name, 1_000_000 + number, 7, 2, number, 123_456, digest)
 
 
 def repair_plan(tasks, epoch=4):
     """The largest there is: of a micro-batch of which brokers have aborted a part."""
-    driver = Driver("4f1c9a7d2b3e8c60", "spark-driver-3", 1, "s3://lake/checkpoints/events", None)
-    unit = Unit(QUERY_ID, 118, None)
+    driver = model.Driver(
+        "4f1c9a7d2b3e8c60", "spark-driver-3", 1, "s3://lake/checkpoints/events", None
+    )
+    unit = model.Unit(QUERY_ID, 118, None)
     parts = tuple(transaction(number) for number in range(tasks))
-    decision = Decision(driver, Phase.PARTIAL, unit, 1, 1, parts[: tasks // 2], parts[tasks // 2 :])
-    return TransactionPlan(
-        "events-to-kafka", driver, DriverToken(12, epoch, 0, 2), decision, None, 900_000
+    decision = model.Decision(
+        driver, model.Phase.PARTIAL, unit, 1, 1, parts[: tasks // 2], parts[tasks // 2 :]
+    )
+    return model.TransactionPlan(
+        "events-to-kafka", driver, model.DriverToken(12, epoch, 0, 2), decision, None, 900_000
     )
 
 
@@ -506,7 +462,7 @@ def message_of(number, plan):
     report = PartitionReport(10**12, 10**12 + 30_000, 30_000, 10**7, 10**8)
     partitions = {TopicPartition("events", n): report for n in range(4)}
     metrics = ProducerMetrics(10**6, 10**3, 10**9, 10**8, 10**4)
-    done = KafkaCommitMessage(number, 0, QUERY_ID, partitions, metrics, transaction(number))
+    done = commit.KafkaCommitMessage(number, 0, QUERY_ID, partitions, metrics, transaction(number))
     done.belong_to(plan)
     return done
 
@@ -522,9 +478,9 @@ def test_a_repair_of_10_000_tasks_is_small_on_the_driver():
 def test_the_plan_arrives_whole_and_once():
     plan = repair_plan(3)
     messages = [copied(message_of(number, plan)) for number in range(3)]
-    assert common_plan(messages) == plan
+    assert commit.common_plan(messages) == plan
     assert [m.plan is not None for m in messages] == [True, False, False]
-    assert common_plan([]) is None
+    assert commit.common_plan([]) is None
 
 
 @pytest.mark.parametrize("tasks", [(1, 2), (0, 1)], ids=["none sent", "two plans"])
@@ -532,7 +488,7 @@ def test_tasks_that_do_not_belong_together_are_not_committed(tasks):
     """Only with the plan whose token they have: its record is what the decision goes on from."""
     first, second = repair_plan(3), repair_plan(3, epoch=5)
     with pytest.raises(TransactionError, match="plan"):
-        common_plan([message_of(tasks[0], first), message_of(tasks[1], second)])
+        commit.common_plan([message_of(tasks[0], first), message_of(tasks[1], second)])
 
 
 # --- histograms of latencies: exact where they are small, within 4.5 % where they are not ---------
@@ -577,3 +533,42 @@ def test_what_is_added_up_is_as_if_counted_at_once():
     merged = histogram(first)
     add(merged, histogram(second))
     assert merged == histogram([*first, *second])
+
+
+# --- what a line tells of the error that a batch failed with -------------------------------------
+
+TRACEBACK = "\n".join(
+    [
+        "PythonException: Job aborted. Traceback (most recent call last):",
+        *[f'  File "/lib/part{n}.py", line {n}, in call' for n in range(40)],
+        "spark_kafka_sink.base.errors.RowError: field 'note' is null",
+        "\tat org.apache.spark.Runner.run(Runner.scala:1)",
+        "Driver stacktrace:",
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("ConfigError: a", ""),
+        (TRACEBACK, " … spark_kafka_sink.base.errors.RowError: field 'note' is null"),
+        (TRACEBACK.replace("is null", "x" * 900), "x"),
+        ("SomeError: " + "x" * 900, "x"),
+        ("E: " + "x" * 900 + " [PKS-TXN-020]", " [PKS-TXN-020]"),
+        ("E: " + "x" * 900 + "\nmore words [PKS-TXN-020]", " [PKS-TXN-020]"),
+        (TRACEBACK.replace("is null", "is null [PKS-ROW-007]"), " [PKS-ROW-007]"),
+        (TRACEBACK.replace("is null", "x" * 900 + " [PKS-ROW-007]"), " [PKS-ROW-007]"),
+        (
+            "AError: [PKS-ROW-001]\n" + TRACEBACK.replace("is null", "[PKS-ROW-007]"),
+            "[PKS-ROW-007]",
+        ),
+    ],
+)
+def test_of_a_long_error_beginning_reason_and_code_are_told(text, end):
+    told = shortened(text)
+    assert told == text or 480 < len(told) <= 500
+    assert told.startswith(text[: len("AError:")])
+    assert told.endswith(end)
+    assert told.count("PKS-") == ("PKS-" in end)
+    assert ("RowError: field 'note' " in told) == (TRACEBACK[:90] in text)

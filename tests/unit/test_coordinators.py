@@ -32,15 +32,11 @@ from spark_kafka_sink.client.coordinators import (
     verdict_on,
 )
 from spark_kafka_sink.protocol.api import BrokerApiVersions, VersionRange
+from spark_kafka_sink.protocol.messages import topics as topic_api
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
-)
-from spark_kafka_sink.protocol.messages.topics import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
 )
 from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
@@ -244,7 +240,6 @@ def test_a_coordinator_that_is_none_any_more_is_found_again():
     [("NONE", FORMER, {"i"}), ("NONE", MOVED, {"i"}), ("COORDINATOR_NOT_AVAILABLE", None, set())],
 )
 def test_whether_a_coordinator_has_moved_is_looked_at_for_a_while(error, known, moved):
-    """It is not told to have moved where nobody is told to coordinate."""
     admin = Asking({}, MOVED, error)
     coordinators = Coordinators(admin)
     if known is not None:
@@ -256,7 +251,7 @@ def test_whether_a_coordinator_has_moved_is_looked_at_for_a_while(error, known, 
 # --- a broker that is cut off ---------------------------------------------------------------------
 
 OFFERED = {
-    MetadataRequest: (0, 12),
+    topic_api.MetadataRequest: (0, 12),
     FindCoordinatorRequest: (0, 6),
     EndTxnRequest: (0, 5),
     AddPartitionsToTxnRequest: (0, 3),
@@ -268,7 +263,7 @@ CUT_OFF, COORDINATOR, OTHER = 1, 2, 3
 @pytest.mark.parametrize(
     ("newest", "checks", "asked"),
     [
-        (5, True, [MetadataRequest, FindCoordinatorRequest, FindCoordinatorRequest]),
+        (5, True, [topic_api.MetadataRequest, FindCoordinatorRequest, FindCoordinatorRequest]),
         (5, False, [FindCoordinatorRequest, FindCoordinatorRequest]),
         (4, True, [FindCoordinatorRequest, FindCoordinatorRequest]),
     ],
@@ -277,8 +272,8 @@ def test_the_cluster_is_known_before_a_coordinator_is_connected_to(newest, check
     """Else a misrouted connection would reach another cluster's coordinator (KIP-1242)."""
 
     def script(request):
-        if isinstance(request.request, MetadataRequest):
-            return MetadataResponse(brokers=[], cluster_id="mine")
+        if isinstance(request.request, topic_api.MetadataRequest):
+            return topic_api.MetadataResponse(brokers=[], cluster_id="mine")
         node = NODES[1]
         ids = request.request.coordinator_keys
         return FindCoordinatorResponse(
@@ -286,7 +281,7 @@ def test_the_cluster_is_known_before_a_coordinator_is_connected_to(newest, check
         )
 
     clock = SimClock(0)
-    offered = {MetadataRequest: (0, 13), FindCoordinatorRequest: (0, 6)}
+    offered = {topic_api.MetadataRequest: (0, 13), FindCoordinatorRequest: (0, 6)}
     network = ScriptedNetwork(NODES, clock, script, offered)
     network.offered[ApiVersionsRequest] = (0, newest)
     settings = DEFAULT_SETTINGS._replace(checks_cluster=checks)
@@ -344,10 +339,10 @@ class World:
 
     def answer(self, asked):
         is_cut_off = asked.node_id == CUT_OFF
-        if isinstance(asked.request, MetadataRequest):
+        if isinstance(asked.request, topic_api.MetadataRequest):
             listed = self.listed_by_cut_off if is_cut_off else NODES
-            brokers = [MetadataResponseBroker(*NODES[node_id][:3]) for node_id in listed]
-            return MetadataResponse(brokers=brokers)
+            brokers = [topic_api.MetadataResponseBroker(*NODES[node_id][:3]) for node_id in listed]
+            return topic_api.MetadataResponse(brokers=brokers)
         if isinstance(asked.request, FindCoordinatorRequest):
             named = NODES[CUT_OFF if is_cut_off else COORDINATOR]
             keys = asked.request.coordinator_keys
@@ -436,7 +431,6 @@ def test_an_error_of_the_true_coordinator_is_no_answer(refusal, known, code):
 
 @pytest.mark.parametrize("known", OLDER.values(), ids=OLDER)
 def test_nothing_is_concluded_while_only_an_older_epoch_is_known(known):
-    """No broker has become the coordinator yet."""
     assert World(FENCED, known, lost=3, error_instead=NOT_COORDINATOR).commit() is Outcome.COMMITTED
 
 
@@ -445,7 +439,6 @@ def test_nothing_is_concluded_while_only_an_older_epoch_is_known(known):
 def test_a_driver_is_not_fenced_by_it_nor_while_the_true_coordinator_is_not_heard(
     refusal, known, lost
 ):
-    """Else the query stops, and names another driver that does not exist."""
     world = World(refusal, known, lost=lost)
     assert world.commit_of_driver() == (WRITTEN.producer_id, 8)
     assert world.state == "CompleteCommit"
@@ -463,7 +456,6 @@ def test_what_is_not_heard_until_the_deadline_stays_decided(refusal, known):
 @WORLDS
 @pytest.mark.parametrize("state", ["CompleteCommit", "CompleteAbort", "Ongoing"])
 def test_what_the_true_coordinator_knows_is_known(refusal, known, state):
-    """Else a commit is refused although nothing is in its way."""
     found = World(refusal, known, state=state).client.describe_with_fallback([WRITTEN], MINUTE_MS)
     assert found[ID].transaction_state == state
 
@@ -545,7 +537,6 @@ def test_nobody_holds_an_id_that_has_another_producer_id():
 @pytest.mark.parametrize("end", ["CompleteCommit", "CompleteAbort"])
 @pytest.mark.parametrize("is_cut_off_behind", [True, False])
 def test_of_two_brokers_that_know_a_transaction_its_end_counts(is_cut_off_behind, end):
-    """In whichever order they answer."""
     behind, ahead = ("Ongoing", end) if is_cut_off_behind else (end, "Ongoing")
     world = World(FENCED, state_of(behind, EPOCH), state=ahead)
     found = describe_on_all_brokers(world.client.admin, [WRITTEN], MINUTE_MS)

@@ -24,39 +24,9 @@ from spark_kafka_sink.base.errors import (
 # Of ``Errors`` and the exceptions' ancestors in Kafka 4.4.0's sources: all that are
 # RetriableException, and of these all that are InvalidMetadataException.
 RETRIABLE = {
-    2,
-    3,
-    5,
-    6,
-    7,
-    9,
-    13,
-    14,
-    15,
-    16,
-    19,
-    20,
-    41,
-    51,
-    56,
-    70,
-    71,
-    72,
-    74,
-    75,
-    78,
-    80,
-    83,
-    84,
-    88,
-    89,
-    100,
-    103,
-    106,
-    122,
-    123,
-    133,
-}
+    2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89,
+    100, 103, 106, 122, 123, 133,
+}  # fmt: skip
 REFRESH_METADATA = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
 
 
@@ -120,40 +90,21 @@ def test_advice_is_about_errors_that_exist():
     assert told <= {error.name for error in ERRORS.values()}
 
 
-@pytest.mark.parametrize(
-    "name", [e.name for e in ERRORS.values() if e.name in errors._ADVICE], ids=str
-)
-def test_advice_reads_as_the_end_of_a_sentence(name):
-    advice = advice_for(error_named(name))
-    assert advice == advice.strip()
-    assert not advice.endswith(".")
-
-
-@pytest.mark.parametrize("name", errors._TRANSACTION_ADVICE)
-def test_advice_about_transactions_reads_so_too(name):
-    advice = transaction_advice_for(error_named(name))
-    assert advice == advice.strip()
-    assert not advice.endswith(".")
-    assert advice != advice_for(error_named(name))
-
-
-def test_elsewhere_a_transaction_is_given_the_general_advice():
-    error = error_named("MESSAGE_TOO_LARGE")
-    assert transaction_advice_for(error) == advice_for(error)
+def test_advice_reads_as_the_end_of_a_sentence_and_that_of_transactions_is_their_own():
+    for error in ERRORS.values():
+        for advice in (advice_for(error), transaction_advice_for(error)):
+            assert advice == advice.strip()
+            assert not advice.endswith(".")
+        is_own = transaction_advice_for(error) != advice_for(error)
+        assert is_own == (error.name in errors._TRANSACTION_ADVICE)
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "UNKNOWN_TOPIC_OR_PARTITION",
-        "NOT_LEADER_OR_FOLLOWER",
-        "REQUEST_TIMED_OUT",
-        "MESSAGE_TOO_LARGE",
-        "NOT_ENOUGH_REPLICAS",
-        "TOPIC_AUTHORIZATION_FAILED",
-        "CLUSTER_AUTHORIZATION_FAILED",
-        "INVALID_TIMESTAMP",
-        "INVALID_RECORD",
+        *("UNKNOWN_TOPIC_OR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"),
+        *("MESSAGE_TOO_LARGE", "NOT_ENOUGH_REPLICAS", "TOPIC_AUTHORIZATION_FAILED"),
+        *("CLUSTER_AUTHORIZATION_FAILED", "INVALID_TIMESTAMP", "INVALID_RECORD"),
         "KAFKA_STORAGE_ERROR",
     ],
 )

@@ -104,14 +104,32 @@ def test_partition_numbers_that_cannot_be(index):
 # --- epochs ---------------------------------------------------------------------------------------
 
 
-def test_an_older_epoch_does_not_replace_a_newer_one():
-    cluster = told(answer(topic((2, 5), (1, 7))), answer(topic((1, 4), (2, 8)))).snapshot
-    assert (cluster.leader_epoch(T0), cluster.leader(T0)) == (5, cluster.nodes[2])
-    assert cluster.leader_epoch(T1) == 8
+@pytest.mark.parametrize(
+    ("answers", "leaders"),
+    [
+        pytest.param([topic((2, 5)), topic((1, 4))], [(2, 5)], id="an older one is not believed"),
+        pytest.param([topic((2, 5)), topic((1, 8))], [(1, 8)], id="a newer one is"),
+        pytest.param([topic((2, 5)), topic((-1, 5))], [(-1, 5)], id="the same one is"),
+        pytest.param([topic((1, -1)), topic((2, -1))], [(2, -1)], id="brokers that tell none"),
+        pytest.param(
+            [topic((2, 5)), topic((2, 5), (1, 0))], [(2, 5), (1, 0)], id="a new partition"
+        ),
+        pytest.param([topic((1, 3), (2, 5)), topic((1, 3))], [(1, 3)], id="fewer without ids"),
+    ],
+)
+def test_epochs_of_leaders(answers, leaders):
+    metadata = told(*(answer(each) for each in answers))
+    assert metadata.snapshot.topics["t"].partitions == leaders
 
 
-def test_the_same_epoch_is_taken_over():
-    assert told(answer(topic((2, 5))), answer(topic((-1, 5)))).snapshot.leader(T0) is None
+def test_the_epoch_of_an_added_partition_does_not_go_back_over_a_broker_that_lags():
+    """It has not heard of the second partition; another one has not heard of its new leader."""
+    answers = [topic((1, 3), (2, 5)), topic((1, 3)), topic((1, 3), (3, 4))]
+    metadata = make_metadata()
+    for each in answers:
+        each.topic_id = ONE
+        metadata.update(answer(each), 0)
+        assert metadata.snapshot.topics["t"].partitions == [(1, 3), (2, 5)]
 
 
 def test_epochs_of_old_brokers_are_not_relied_on():
@@ -120,13 +138,6 @@ def test_epochs_of_old_brokers_are_not_relied_on():
     metadata.update(answer(topic((1, 4))), 0, has_epochs=False)
     assert metadata.snapshot.leader(T0) == metadata.snapshot.nodes[1]
     assert metadata.snapshot.leader_epoch(T0) == -1
-
-
-def test_brokers_that_do_not_tell_epochs_are_believed():
-    metadata = make_metadata()
-    for leader in (1, 2, 1):
-        metadata.update(answer(topic((leader, -1))), 0)
-        assert metadata.snapshot.leader(T0) == metadata.snapshot.nodes[leader]
 
 
 @pytest.mark.parametrize(
@@ -138,25 +149,6 @@ def test_epochs_are_remembered_over_an_answer_without_the_topic(gap):
     """
     metadata = told(answer(topic((2, 5))), gap, answer(topic((1, 4))))
     assert metadata.snapshot.leader_epoch(T0) != 4
-
-
-def test_a_new_partition_has_no_older_epoch():
-    cluster = told(answer(topic((2, 5))), answer(topic((2, 5), (1, 0)))).snapshot
-    assert (cluster.partitions_count("t"), cluster.leader_epoch(T1)) == (2, 0)
-
-
-def test_the_epoch_of_an_added_partition_does_not_go_back_over_a_broker_that_lags():
-    metadata = told(answer(topic((1, 3), (2, 5), topic_id=ONE)))
-    # This broker has not heard of the second partition, that one not of its new leader.
-    metadata.update(answer(topic((1, 3), topic_id=ONE)), 1_000)
-    assert metadata.snapshot.partitions_count("t") == 2
-    metadata.update(answer(topic((1, 3), (3, 4), topic_id=ONE)), 2_000)
-    assert metadata.snapshot.leader_epoch(T1) == 5
-
-
-def test_without_topic_ids_fewer_partitions_are_believed():
-    metadata = told(answer(topic((1, 3), (2, 5))), answer(topic((1, 3))))
-    assert metadata.snapshot.partitions_count("t") == 1
 
 
 def test_a_newer_leader_of_a_produce_answer_is_taken_over_with_its_address():
@@ -220,12 +212,6 @@ def test_a_recreation_is_found_out_across_other_answers(before):
     assert metadata.problems["t"].is_fatal
 
 
-def test_brokers_without_topic_ids_say_nothing_about_recreation():
-    metadata = told(answer(topic((1, 5), topic_id=ONE)), answer(topic((1, 5))))
-    assert metadata.problems == {}
-    assert metadata.snapshot.leader(T0) is not None
-
-
 # --- problems -------------------------------------------------------------------------------------
 
 
@@ -248,7 +234,6 @@ def test_problems_that_were_read_do_not_change():
 
 
 def test_a_fatal_problem_is_forgotten_with_its_idle_topic():
-    """Its producer is kept for the next task."""
     metadata = told(answer(topic(error_code=TOPIC_AUTHORIZATION_FAILED)), max_idle_ms=IDLE_MS)
     problem = metadata.problems["t"]
     assert problem.is_fatal
@@ -361,7 +346,6 @@ def test_a_task_that_has_paused_finds_out_that_its_topic_is_another_one():
 
 @pytest.mark.parametrize("begins_task", [True, False])
 def test_an_idle_topic_is_asked_for_again_before_anything_is_written_to_it(begins_task):
-    """Nobody has asked for metadata meanwhile."""
     metadata = told(answer(topic((1, 7), (1, 7), topic_id=ONE)), max_idle_ms=IDLE_MS)
     if begins_task:
         metadata.begin_task(IDLE_MS)

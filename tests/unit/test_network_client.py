@@ -14,22 +14,12 @@ from typing import NamedTuple
 
 import pytest
 
-from spark_kafka_sink.base.errors import (
-    BootstrapError,
-    LocalProtocolError,
-    UnsupportedVersionError,
-)
+from spark_kafka_sink.base import errors
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.network import interface
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient, ThrottleTimes, sasl_hint
-from spark_kafka_sink.network.interface import (
-    Address,
-    Disconnected,
-    Received,
-    Resolved,
-    SendCompleted,
-)
 from spark_kafka_sink.network.node_connection import (
     TRANSITIONS,
     ConnectionEvent,
@@ -38,20 +28,15 @@ from spark_kafka_sink.network.node_connection import (
 )
 from spark_kafka_sink.protocol import api
 from spark_kafka_sink.protocol.connection import Authentication
-from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest, ApiVersionsResponse
-from spark_kafka_sink.protocol.messages.topics import (
-    CreateTopicsRequest,
-    MetadataRequest,
-    MetadataResponse,
-    ProduceRequest,
-)
+from spark_kafka_sink.protocol.messages import topics as topic_api
+from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.security.mechanisms import PlainSaslClient
 from tests.simulation.time import SimClock
 from tests.unit.batches import NODES
 from tests.unit.frames import read_request, ready_connection
-from tests.unit.record_api_versions import FUTURE_VERSION, recorded
+from tests.unit.record_api_versions import recorded
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork
 from tests.unit.simulated_time import NO_JITTER
 
@@ -71,10 +56,6 @@ def connection_after(*events):
 
 
 class TestStates:
-    def test_one_row_for_each_state_and_event_and_each_has_a_reason(self):
-        assert len({(t.state, t.event) for t in TRANSITIONS}) == len(TRANSITIONS)
-        assert all(t.reason for t in TRANSITIONS)
-
     def test_every_state_is_reached_and_left(self):
         reached, last = {S.DISCONNECTED}, set()
         while reached != last:
@@ -92,7 +73,7 @@ class TestStates:
     def test_an_event_without_a_row_is_an_error_of_this_side(self, state):
         for event in set(E) - {t.event for t in TRANSITIONS if t.state is state}:
             connection = NodeConnection(NODE, state)
-            with pytest.raises(LocalProtocolError, match=f"{event.name} while {state.name}"):
+            with pytest.raises(errors.LocalProtocolError, match=f"{event.name} while {state.name}"):
                 connection.change(event)
             assert connection.state is state
 
@@ -164,7 +145,7 @@ class World:
 
     def __init__(self, max_idle_ms=IDLE_MS):
         self.clock = SimClock(0)
-        offered = {InitProducerIdRequest: (0, 5), MetadataRequest: (0, 12)}
+        offered = {InitProducerIdRequest: (0, 5), topic_api.MetadataRequest: (0, 12)}
         self.network = ScriptedNetwork(NODES, self.clock, self._answer, offered)
         self.network.resolve, self.network.connect = self._resolve, self._connect
         self.resolved, self.connected, self.addresses_count = [], [], 1
@@ -180,12 +161,12 @@ class World:
     def _resolve(self, channel_id, host, port):
         self.resolved.append(host)
         numbers = range(self.addresses_count)
-        found = [Address(0, (f"{host}/{number}", port)) for number in numbers]
-        self.network._events.append(Resolved(channel_id, found))
+        found = [interface.Address(0, (f"{host}/{number}", port)) for number in numbers]
+        self.network._events.append(interface.Resolved(channel_id, found))
 
     def _connect(self, channel_id, address, host):
         self.connected.append(str(address))
-        ScriptedNetwork.connect(self.network, channel_id, Address(0, NODE[1:3]), host)
+        ScriptedNetwork.connect(self.network, channel_id, interface.Address(0, NODE[1:3]), host)
 
     def fails_after(self):
         """Connect, wait until it fails; how long the attempt took."""
@@ -226,7 +207,7 @@ class World:
 
     def lose(self):
         (channel_id,) = self.client._by_channel
-        self.network._events.append(Disconnected(channel_id, "reset"))
+        self.network._events.append(interface.Disconnected(channel_id, "reset"))
         self.client.poll(0, self.clock.ms)
 
 
@@ -252,7 +233,6 @@ class TestTimeouts:
     def test_a_connection_that_was_good_does_not_make_the_next_attempt_longer(
         self, world, was_ready
     ):
-        """Nor does a broker that took the connection and said nothing."""
         if was_ready:
             world.lose_when_ready()
         else:
@@ -300,7 +280,6 @@ class TestTimeouts:
         assert [result.is_timeout for (result,) in results] == [True, True]
 
     def test_nothing_is_due_while_a_name_is_looked_up(self, world):
-        """However long that takes: nor is it idle then."""
         world.network.resolve = lambda channel_id, host, port: None
         assert not world.client.ready(NODE, world.clock.ms)
         world.client.poll(10 * IDLE_MS, world.clock.ms)
@@ -352,11 +331,13 @@ class TestConnections:
     ):
         """Its memory may be used again as soon as it is completed, and it is still being written."""
         world.become_ready()
-        answer = MetadataResponse(throttle_time_ms=throttle_time_ms)
+        answer = topic_api.MetadataResponse(throttle_time_ms=throttle_time_ms)
         world.network._script = lambda asked: answer
         world.network.is_next_whole = False
-        done = world.send(MetadataRequest([]))
-        world.network._events = [e for e in world.network._events if isinstance(e, Received)]
+        done = world.send(topic_api.MetadataRequest([]))
+        world.network._events = [
+            e for e in world.network._events if isinstance(e, interface.Received)
+        ]
         world.client.poll(0, 0)
         words = "the answer to MetadataRequest came before all of it was sent"
         assert [r.failure for r in done] == [words]
@@ -369,7 +350,7 @@ class TestConnections:
         world.become_ready()
         connection = world.client._connection(NODE)
         world.network.hung.add(1)
-        world.send(MetadataRequest())
+        world.send(topic_api.MetadataRequest())
         assert "kafka.security.protocol" in sasl_hint(connection)
         connection.has_answered = True
         assert sasl_hint(connection) == ""
@@ -383,10 +364,10 @@ class TestConnections:
 
 PRODUCE, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 3, 18, 19, 22
 REQUESTS = {
-    PRODUCE: ProduceRequest,
-    METADATA: MetadataRequest,
+    PRODUCE: topic_api.ProduceRequest,
+    METADATA: topic_api.MetadataRequest,
     API_VERSIONS: ApiVersionsRequest,
-    CREATE_TOPICS: CreateTopicsRequest,
+    CREATE_TOPICS: topic_api.CreateTopicsRequest,
     INIT_PRODUCER_ID: InitProducerIdRequest,
 }
 FIRST_API_VERSIONS = 4
@@ -425,13 +406,6 @@ def body(ranges, version):
     return struct.pack(">hB", 0, len(ranges) + 1) + entries + struct.pack(">iB", 0, 0)
 
 
-def parse_v0(frame):
-    """The ranges of an answer in version 0; reads nothing else."""
-    correlation_id, error_code, count = struct.unpack_from(">ihi", frame)
-    assert (correlation_id, error_code, len(frame)) == (0, 0, 10 + 6 * count)
-    return {key: (first, last) for key, first, last in struct.iter_unpack(">hhh", frame[10:])}
-
-
 class RawVersions(ScriptedNetwork):
     """Brokers that answer ApiVersions and nothing else.
 
@@ -447,11 +421,11 @@ class RawVersions(ScriptedNetwork):
     def send(self, channel_id, buffers):
         api_key, version, correlation_id = struct.unpack_from(">4xhhi", b"".join(buffers))
         self.asked.append((api_key, version))
-        self._events.append(SendCompleted(channel_id))
+        self._events.append(interface.SendCompleted(channel_id))
         if api_key == API_VERSIONS:
             answer = self._answer(version)
             frame = struct.pack(">ii", 4 + len(answer), correlation_id) + answer
-            self._events.append(Received(channel_id, frame))
+            self._events.append(interface.Received(channel_id, frame))
 
 
 class Negotiated(NamedTuple):
@@ -503,42 +477,15 @@ def metadata_of(answer):
 
 
 @pytest.mark.parametrize("kafka", EXPECTED)
-class TestRecordedBrokers:
-    """What real brokers answered."""
-
-    def test_requests_go_out_in_the_highest_common_versions(self, kafka):
-        negotiated = negotiate_recorded(kafka)
-        for api_key, version in EXPECTED[kafka].items():
-            assert negotiated.highest(api_key) == version
-        assert negotiated.network.asked == [(API_VERSIONS, FIRST_API_VERSIONS)]
-        negotiated.send(MetadataRequest([]))
-        assert negotiated.network.asked[-1] == (METADATA, EXPECTED[kafka][METADATA])
-        # Topics without an id are produced to by name: Produce 13 knows topics by id alone.
-        assert negotiated.highest(PRODUCE, 12) == min(EXPECTED[kafka][PRODUCE], 12)
-
-    def test_every_version_of_the_answer_says_the_same(self, kafka):
-        frames = recorded(kafka)
-        for version in range(EXPECTED[kafka][API_VERSIONS] + 1):
-            response = api.decode_response(ApiVersionsRequest(), version, frames[version])
-            assert isinstance(response, ApiVersionsResponse)
-            ranges = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
-            assert ranges == parse_v0(frames[0])
-            assert len(ranges) > 50
-            features = {f.name for f in response.finalized_features}
-            assert ("metadata.version" in features) == (version >= 3)
-
-    def test_refusal_of_a_version_that_is_not_known(self, kafka):
-        """A real refusal is in version 0, and offers the versions of ApiVersions alone."""
-        frame, newest = recorded(kafka)[FUTURE_VERSION], EXPECTED[kafka][API_VERSIONS]
-        assert frame[4:] == body_v0({API_VERSIONS: (0, newest)}, UNSUPPORTED_VERSION)
-        response = api.decode_response(ApiVersionsRequest(), FIRST_API_VERSIONS, frame)
-        assert response.error_code == UNSUPPORTED_VERSION
-        [offered] = response.api_keys
-        assert (offered.api_key, offered.min_version, offered.max_version) == (
-            API_VERSIONS,
-            0,
-            newest,
-        )
+def test_requests_go_out_in_the_highest_common_versions(kafka):
+    negotiated = negotiate_recorded(kafka)
+    for api_key, version in EXPECTED[kafka].items():
+        assert negotiated.highest(api_key) == version
+    assert negotiated.network.asked == [(API_VERSIONS, FIRST_API_VERSIONS)]
+    negotiated.send(topic_api.MetadataRequest([]))
+    assert negotiated.network.asked[-1] == (METADATA, EXPECTED[kafka][METADATA])
+    # Topics without an id are produced to by name: Produce 13 knows topics by id alone.
+    assert negotiated.highest(PRODUCE, 12) == min(EXPECTED[kafka][PRODUCE], 12)
 
 
 class TestOlderBrokers:
@@ -556,7 +503,7 @@ class TestOlderBrokers:
         assert negotiated.network.asked == [(API_VERSIONS, 4), (API_VERSIONS, asked_again_in)]
         for api_key, (_, last) in ranges.items():
             assert negotiated.highest(api_key) == last
-        negotiated.send(MetadataRequest([]))
+        negotiated.send(topic_api.MetadataRequest([]))
         assert negotiated.network.asked[-1] == (METADATA, ranges[METADATA][1])
 
     def test_a_broker_that_refuses_what_it_offers(self):
@@ -589,15 +536,15 @@ class TestNoCommonVersion:
     @pytest.mark.parametrize(
         ("ranges", "request_", "said"),
         [
-            (KAFKA_0_10_2, ProduceRequest(), ["Produce:", "3 to 13", "0 to 2"]),
+            (KAFKA_0_10_2, topic_api.ProduceRequest(), ["Produce:", "3 to 13", "0 to 2"]),
             (KAFKA_0_10_2, InitProducerIdRequest(), ["InitProducerId:", "0 to 5", "not offered"]),
-            (KAFKA_0_10_2, CreateTopicsRequest(), ["CreateTopics:", "2 to 7", "0 to 1"]),
+            (KAFKA_0_10_2, topic_api.CreateTopicsRequest(), ["CreateTopics:", "2 to 7", "0 to 1"]),
         ],
         ids=lambda value: type(value).__name__ if isinstance(value, Request) else None,
     )
     def test_the_error_names_api_ranges_and_broker(self, ranges, request_, said):
         negotiated = negotiate(broker_of(ranges))
-        with pytest.raises(UnsupportedVersionError) as raised:
+        with pytest.raises(errors.UnsupportedVersionError) as raised:
             negotiated.send(request_)
         for words in (*said, "Kafka 2.1 or newer is needed", "broker 7 (kafka7.example:9092)"):
             assert words in str(raised.value)
@@ -606,8 +553,8 @@ class TestNoCommonVersion:
         assert negotiated.highest(METADATA) == 2
 
     def test_a_broker_that_is_too_new_is_not_called_old(self):
-        with pytest.raises(UnsupportedVersionError) as raised:
-            negotiate(broker_of(KAFKA_OF_THE_FUTURE)).send(ProduceRequest())
+        with pytest.raises(errors.UnsupportedVersionError) as raised:
+            negotiate(broker_of(KAFKA_OF_THE_FUTURE)).send(topic_api.ProduceRequest())
         assert "3 to 13" in str(raised.value)
         assert "14 to 20" in str(raised.value)
         assert "Kafka 2.1 or newer is needed" not in str(raised.value)
@@ -618,13 +565,13 @@ class TestNoCommonVersion:
             # The connection is useless then: its reason stands beside the address.
             pytest.param(
                 lambda version: body_v0({API_VERSIONS: (6, 9)}, UNSUPPORTED_VERSION),
-                BootstrapError,
+                errors.BootstrapError,
                 ("ApiVersions:", "0 to 5", "6 to 9"),
                 id="of ApiVersions itself",
             ),
             pytest.param(
                 broker_of({**KAFKA_0_10_2, METADATA: (0, 0)}),
-                UnsupportedVersionError,
+                errors.UnsupportedVersionError,
                 ("Metadata:", "1 to 13", "0 to 0"),
                 id="of Metadata",
             ),
@@ -645,23 +592,21 @@ def test_a_version_that_kafka_has_not_released_is_not_used():
     assert not alone.supports(InitProducerIdRequest)
 
 
-class TestMisroutedConnections:
+@pytest.mark.parametrize(
+    ("cluster_id", "sent_first"), [(None, (4, None, -1)), ("c", (5, "c", NODE.node_id))]
+)
+def test_a_connection_names_the_broker_once_the_cluster_is_known(cluster_id, sent_first):
     """KIP-1242, with brokers that offer ApiVersions 5."""
+    world, sent = World(), []
+    world.network.offered[ApiVersionsRequest] = (0, 5)
+    world.client._connector.cluster_id = cluster_id
+    send = world.network.send
 
-    def connections(self, cluster_id=None):
-        world = World()
-        world.network.offered[ApiVersionsRequest] = (0, 5)
-        world.client._connector.cluster_id = cluster_id
-        sent, send = [], world.network.send
+    def record(channel_id, buffers):
+        request, version, _ = read_request(buffers, world.network.offered)
+        sent.append((version, request.cluster_id, request.node_id))
+        return send(channel_id, buffers)
 
-        def record(channel_id, buffers):
-            sent.append(read_request(buffers, world.network.offered))
-            send(channel_id, buffers)
-
-        world.network.send = record
-        world.become_ready()
-        return [(version, request.cluster_id, request.node_id) for request, version, _ in sent]
-
-    def test_a_connection_names_the_broker_once_the_cluster_is_known(self):
-        assert self.connections() == [(4, None, -1)]
-        assert self.connections("c") == [(5, "c", NODE.node_id)]
+    world.network.send = record
+    world.become_ready()
+    assert sent == [sent_first]

@@ -1,21 +1,24 @@
 """What is told before brokers are asked: options without effect, a file that cannot be written."""
 
 import logging
-import socket
-import threading
-from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import BootstrapError, ConfigError
-from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.spark import preflight
+from spark_kafka_sink.config.config_def import read_properties
+from spark_kafka_sink.config.sink_options import UNIX_SOCKETS, SinkOptions
+from spark_kafka_sink.jobs.session import defaults_of_jobs
+from spark_kafka_sink.spark import preflight, versions
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.preflight import check_metrics_outputs, log_notes
 from spark_kafka_sink.spark.row_planning import plan_rows
+from spark_kafka_sink.spark.source import advise_on_sockets
+from spark_kafka_sink.tools.check import _spark_settings
+from tests.answering import SameAnswer
 from tests.simulation.time import SimClock
 
 
@@ -90,7 +93,6 @@ def test_a_metrics_path_that_can_be_written_is_left_as_it_is(tmp_path):
 
 
 def test_a_metrics_path_does_not_end_a_running_stream(tmp_path):
-    """Its commits log it."""
     more = {"metrics.path": str(tmp_path), "checkpointLocation": str(tmp_path)}
     check_metrics_outputs(options(**more), is_stream=True)
     (tmp_path / "offsets").mkdir()
@@ -108,9 +110,7 @@ SECURED = {
 DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
 
 
-def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(
-    monkeypatch,
-):
+def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(monkeypatch):
     asked = []
     monkeypatch.setattr(preflight, "_passed_at_ms", {})
     monkeypatch.setattr(preflight, "_letters_with_limits", {})
@@ -135,29 +135,6 @@ def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(
     assert len(asked) == len(others) + 1
 
 
-class OtherProtocol(threading.Thread):
-    """A listener that sends the same bytes to each client after its first request."""
-
-    def __init__(self, answer):
-        super().__init__(daemon=True)
-        self.answer = answer
-        self.accepted = 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
-
-    def run(self):
-        while True:
-            try:
-                channel, _ = self.listener.accept()
-            except OSError:
-                return
-            self.accepted += 1
-            with channel, suppress(OSError):
-                channel.recv(1024)
-                channel.sendall(self.answer)
-                channel.recv(1024)  # until the client closes
-
-
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [
@@ -168,10 +145,7 @@ class OtherProtocol(threading.Thread):
     ],
 )
 def test_a_port_that_is_not_kafka_is_named_after_its_first_answer(answer, cause):
-    """It is asked once, however long the check might take."""
-    server = OtherProtocol(answer)
-    with server.listener:
-        server.start()
+    with SameAnswer(answer) as server:
         given = {"kafka.bootstrap.servers": server.address, "topic": "t"}
         parsed = SinkOptions.parse({**given, "preflight.timeout.ms": "120000"})
         with pytest.raises(BootstrapError, match=cause):
@@ -179,14 +153,60 @@ def test_a_port_that_is_not_kafka_is_named_after_its_first_answer(answer, cause)
     assert server.accepted == 1
 
 
-def test_a_stream_that_may_have_committed_waits_for_a_port_that_is_not_kafka(
-    caplog,
-):
-    server = OtherProtocol(b"HTTP/1.1 503 Service Unavailable\r\n\r\n")
-    with server.listener, caplog.at_level(logging.WARNING, "spark_kafka_sink"):
-        server.start()
+def test_a_stream_that_may_have_committed_waits_for_a_port_that_is_not_kafka(caplog):
+    answer = b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
+    with SameAnswer(answer) as server, caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         given = {"kafka.bootstrap.servers": server.address, "topic": "t"}
         preflight.check_cluster(SinkOptions.parse(given), is_stream=True)
     (told,) = caplog.messages
     assert "this address is an HTTP server" in told
     assert sentence(told).endswith("the tasks will wait for the brokers")
+
+
+# --- Spark's setting for Unix domain sockets -----------------------------------------------------
+
+VARIABLE = "PYTHON_UNIX_DOMAIN_ENABLED"
+CONF = Path(__file__).parents[2] / "conf"
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("*.conf")), ids=lambda path: path.name)
+def test_every_file_in_conf_sets_it(path):
+    assert (UNIX_SOCKETS, "true") in [(name, value) for name, value, _ in read_properties(path)]
+
+
+@pytest.mark.parametrize(("given", "expected"), [(set(), "true"), ({UNIX_SOCKETS}, None)])
+def test_jobs_set_it_unless_their_user_has(given, expected):
+    assert defaults_of_jobs(given.__contains__).get(UNIX_SOCKETS) == expected
+
+
+@pytest.mark.parametrize(
+    ("spark", "variable", "lacks"),
+    [
+        ((4, 0), None, False),
+        ((4, 1), None, True),
+        ((4, 1), "false", True),
+        ((4, 1), "true", False),
+        ((4, 3), "True", False),
+    ],
+)
+def test_the_log_advises_it_once(monkeypatch, caplog, spark, variable, lacks):
+    monkeypatch.setattr(versions, "FOUND", spark)
+    monkeypatch.setattr(preflight, "_noted", set())
+    monkeypatch.delenv(VARIABLE, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(VARIABLE, variable)
+    with caplog.at_level(logging.INFO, "spark_kafka_sink"):
+        advise_on_sockets()
+        advise_on_sockets()
+    assert [f"{UNIX_SOCKETS}=true" in text for text in caplog.messages] == [True] * lacks
+
+
+@pytest.mark.parametrize(
+    ("line", "findings"),
+    [("", 1), (f"{UNIX_SOCKETS} true", 0), (f"{UNIX_SOCKETS} false", 0)],
+)
+def test_check_advises_it_where_a_job_does_not_decide(tmp_path, line, findings):
+    file = tmp_path / "job.conf"
+    file.write_text(f"spark.pykafka.topic t\n{line}\n", encoding="utf-8")
+    assert len(list(_spark_settings(str(file)))) == findings
+    assert list(_spark_settings(None)) == []

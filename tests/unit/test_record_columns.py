@@ -1,9 +1,10 @@
-"""Arrow batches → views: every view is read back by its addresses, in plain Python.
+"""Arrow batches → views, read back by their addresses in plain Python; digests of rows; dead letters.
 
 A view keeps nothing alive: its array must stay in a variable until the view has been read.
 """
 
 import ctypes
+import random
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -12,17 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink import RefusedRowsError
 from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import RecordError, SchemaError
+from spark_kafka_sink.columns import dead_letters
+from spark_kafka_sink.columns.dead_letters import INVALID_TOPIC, content_faults, is_legal
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import (
+    RowsDigest,
     arrow_records,
     bytes_view,
     headers_view,
     integers_view,
+    shown_texts,
     timestamps_ms,
 )
 from spark_kafka_sink.record.compiled.calls import ABSENT_BYTES, ABSENT_HEADERS, ABSENT_INTEGERS
+from spark_kafka_sink.transactions.model import RowSummary
 
 PROPERTY = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 NOW_MS = 1_700_000_000_000
@@ -103,13 +110,6 @@ def test_nothing_is_copied():
     view = bytes_view(array)
     assert view.data_address == array.buffers()[2].address
     assert view.offsets_address == array.buffers()[1].address
-
-
-@pytest.mark.parametrize("rows", [[None, None], [b"", b""], [None, b""]])
-def test_bytes_without_any_data(rows):
-    array = pa.array(rows, pa.binary())
-    view = bytes_view(array)
-    assert [read_bytes(view, row) for row in range(2)] == rows
 
 
 @PROPERTY
@@ -216,7 +216,6 @@ LATE_MS = (LATE - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(millis
     ],
 )
 def test_timestamps(array, expected):
-    """Arrow's memory is not written to."""
     before = array.buffers()[1].to_pybytes()
     assert milliseconds(array) == expected
     assert array.buffers()[1].to_pybytes() == before
@@ -383,3 +382,294 @@ def test_a_column_that_is_not_there_is_an_error():
     arrow_batch, _ = batch_of()
     with pytest.raises(SchemaError, match="column 'key' is missing in an Arrow batch"):
         arrow_records(arrow_batch, ColumnPositions(0, key=1, topic_option="t"), NOW_MS)
+
+
+# --- the digest of a task's rows: what it tells apart, and what it must not ----------------------
+
+HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.string()),
+        ("headers", HEADERS_TYPE),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("timestamp", pa.timestamp("us")),
+        ("ignored", pa.float64()),
+    ]
+)
+
+
+PLAN = ColumnPositions(
+    key=0, value=1, headers=2, topic=3, partition=4, timestamp=5, topic_option=None
+)
+
+
+VALUE_ALONE = ColumnPositions(value=0, topic_option="t")
+
+
+def random_rows(count, seed=0):
+    rng = random.Random(seed)
+
+    def maybe(value):
+        return None if rng.random() < 0.2 else value
+
+    return [
+        {
+            "key": maybe(rng.randbytes(rng.randint(0, 5))),
+            "value": maybe("v" * rng.randint(0, 9) + str(n)),
+            "headers": maybe([{"key": "k", "value": maybe(b"x")}] * rng.randint(0, 2)),
+            "topic": "t",
+            "partition": maybe(rng.randint(0, 3)),
+            "timestamp": maybe(1_700_000_000_000_000 + n),
+            "ignored": rng.random(),
+        }
+        for n in range(count)
+    ]
+
+
+def digest(*batches, positions=PLAN):
+    """Of record batches, or of lists of rows."""
+    made = RowsDigest(positions)
+    for batch in batches:
+        made.add(rows_batch(batch) if isinstance(batch, list) else batch)
+    return made.records, made.data_bytes, made.contents
+
+
+def rows_batch(data):
+    return pa.RecordBatch.from_pylist(data, SCHEMA)
+
+
+def test_the_cut_into_arrow_batches_does_not_matter():
+    whole = rows_batch(random_rows(300))
+    parts = [whole.slice(0, 1), whole.slice(1, 150), whole.slice(151, 149)]
+    assert digest(whole) == digest(*parts)
+    assert digest(whole) == digest([{**row, "ignored": 0.0} for row in whole.to_pylist()])
+    assert digest([]) == digest() == (0, 0, 0)
+    # Large types give the same.
+    large = whole.set_column(1, "value", whole.column(1).cast(pa.large_string()))
+    assert digest(whole) == digest(large)
+
+
+def test_nulls_and_boundaries_count_and_order_does_not():
+    def of(*values):
+        batch = pa.record_batch([pa.array(values, pa.string())], ["v"])
+        return digest(batch, positions=VALUE_ALONE)
+
+    assert of("a", "b", None) == of(None, "b", "a")
+    different = {of("a", "b"), of("ab", ""), of("ab", None), of("ab"), of("a", "b", ""), of("", "")}
+    assert len(different) == 6
+
+
+def test_bytes_do_not_move_between_columns_unseen():
+    empty = {**dict.fromkeys(SCHEMA.names), "topic": "t", "ignored": 0.0}
+    several = (
+        {"key": b"a"},
+        {"value": "a"},
+        {"topic": "ta"},
+        {"key": b"a", "value": ""},
+        {"key": b"", "value": "a"},
+        {"headers": [{"key": "a", "value": None}]},
+        {"headers": [{"key": "", "value": b"a"}]},
+        {"headers": [{"key": "a", "value": b""}]},
+        {"partition": 1},
+        {"timestamp": 1000},
+    )
+    assert len({digest([{**empty, **row}]) for row in several}) == len(several)
+    # In Kafka there is no difference between a record without headers and one with none.
+    assert digest([{**empty, "headers": []}]) == digest([empty])
+
+
+def test_columns_that_are_absent_or_overridden():
+    batch = pa.record_batch([pa.array(["a", "b"]), pa.nulls(2, pa.binary())], ["value", "key"])
+    nulls = VALUE_ALONE._replace(key=1)
+    assert digest(batch, positions=VALUE_ALONE) == digest(batch, positions=nulls)
+    batch = pa.record_batch([pa.array(["a"]), pa.array(["t"])], ["value", "topic"])
+    plan = ColumnPositions(value=0, topic=1)
+    assert digest(batch, positions=plan)[1] == 2
+    assert digest(batch, positions=plan._replace(topic_option="o"))[1] == 1
+
+
+def test_timestamps_count_in_milliseconds_as_they_are_written():
+    [row] = random_rows(1)
+    of = [digest([{**row, "timestamp": us}]) for us in (5000, 5999, 6000, None)]
+    assert of[0] == of[1]
+    assert len(set(of)) == 3
+
+
+ANY_BYTES = st.one_of(st.none(), st.binary(max_size=70))
+ANY_HEADER = st.fixed_dictionaries({"key": st.text(max_size=3), "value": ANY_BYTES})
+ROWS = st.fixed_dictionaries(
+    {
+        "key": ANY_BYTES,
+        "value": st.none() | st.text(max_size=40),
+        "headers": st.none() | st.lists(ANY_HEADER),
+        "topic": st.sampled_from(["t", "t2"]),
+        "partition": st.none() | st.integers(0, 2**31 - 1),
+        "timestamp": st.none() | st.integers(0, 2**40).map(lambda ms: ms * 1000),
+    }
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=20), st.data())
+def test_any_order_and_any_division_give_the_same_digest(data, choices):
+    whole = digest(rows_batch(data))
+    shuffled = rows_batch(choices.draw(st.permutations(data)))
+    cuts = sorted(choices.draw(st.lists(st.integers(0, len(data)), max_size=4)))
+    edges = list(zip([0, *cuts], [*cuts, len(data)]))
+    tasks = [digest(shuffled.slice(first, last - first)) for first, last in edges]
+    total = RowSummary.total(RowSummary.of_contents(*task) for task in tasks)
+    assert total == RowSummary.of_contents(*whole)
+    assert RowSummary.of_task(total.records, total.text) == total
+
+
+@given(st.lists(ROWS, min_size=1, max_size=20), ROWS, st.data())
+def test_another_row_gives_another_digest(data, other, choices):
+    index = choices.draw(st.integers(0, len(data) - 1))
+    column = choices.draw(st.sampled_from(sorted(other)))
+    changed = [dict(row) for row in data]
+    changed[index][column] = other[column]
+    # Without headers, or with none of them, is the same.
+    before, after = ({**d[index], "headers": d[index]["headers"] or []} for d in (data, changed))
+    assert (digest(changed) == digest(data)) is (before == after)
+    assert digest([*data, data[index]])[2] != digest(data)[2]
+
+
+@pytest.mark.parametrize("behind", [b"one", b"two", b"xyz"])
+def test_bytes_behind_nulls_do_not_count(behind):
+    """Arrow lets a null have any bytes: what an operator left there says nothing about rows."""
+    buffers = [
+        pa.py_buffer(bytes([0b101])),
+        pa.array([0, 3, 6, 9], pa.int32()).buffers()[1],
+        pa.py_buffer(b"abc" + behind + b"def"),
+    ]
+    left = pa.Array.from_buffers(pa.binary(), 3, buffers)
+    plain = pa.array([b"abc", None, b"def"], pa.binary())
+    found = [
+        digest(pa.record_batch([array], ["value"]), positions=VALUE_ALONE)
+        for array in (left, plain)
+    ]
+    assert found[0] == found[1]
+
+
+# --- dead letters with texts that are no UTF-8 ---------------------------------------------------
+
+POSITIONS = ColumnPositions(value=0, key=1, headers=2, topic_option="t")
+ODD = b"caf\xe9\xff"
+
+
+def rows(key_type, *given):
+    """Of values, keys and headers. key_type: of the keys of headers, whose bytes are not looked at"""
+    large = pa.types.is_large_string(key_type)
+    entries = [header for _, _, headers in given for header in headers]
+    keys = pa.array([key for key, _ in entries], pa.large_binary() if large else pa.binary())
+    made = pa.StructArray.from_arrays(
+        [keys.view(key_type), pa.array([value for _, value in entries], pa.binary())],
+        names=["key", "value"],
+    )
+    offsets = [sum(len(headers) for _, _, headers in given[:n]) for n in range(len(given) + 1)]
+    headers = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), made)
+    values = [pa.array([row[n] for row in given], pa.binary()) for n in (0, 1)]
+    return pa.record_batch([*values, headers], names=["value", "key", "headers"])
+
+
+def headers_of(letters, row):
+    entries = letters.column(2)[row].values
+    keys = entries.field(0).cast(pa.binary()).to_pylist()
+    return dict(zip(keys, entries.field(1).to_pylist()))
+
+
+def letters_of(batch, why="why", most_bytes=2000):
+    faults = [dead_letters.Fault(dead_letters.NOT_ENCODABLE, why)] * batch.num_rows
+    made = dead_letters.DeadLetterColumns(most_bytes, dead_letters.Origin(0, None, None)).of(
+        batch, POSITIONS, faults
+    )
+    made.validate()
+    return made
+
+
+@pytest.mark.parametrize("key_type", [pa.string(), pa.large_string()])
+def test_header_keys_that_are_not_utf_8_stay_as_they_are_where_the_value_is_cut_off(key_type):
+    own = [(ODD, b"1"), (b"h", b"2")]
+    made = letters_of(rows(key_type, (bytes(5000), b"k", own), (b"v", b"k", own), (b"w", b"k", [])))
+    by_value = {
+        len(value): n for n, value in enumerate(made.column(0).to_pylist()) if value != b"w"
+    }
+    assert sorted(by_value)[0] == 1
+    cut = headers_of(made, by_value[max(by_value)])
+    assert max(by_value) < 2000
+    assert (cut[ODD], cut[b"h"]) == (b"1", b"2")
+    assert cut[dead_letters.VALUE_SIZE.encode()] == b"5000"
+    assert cut[dead_letters.MESSAGE.encode()] == b"why"
+    assert headers_of(made, by_value[1])[ODD] == b"1"
+
+
+@pytest.mark.parametrize("key_type", [pa.string(), pa.large_string()])
+def test_header_keys_that_are_not_utf_8_are_left_out_with_their_headers(key_type):
+    made = letters_of(rows(key_type, (b"v", b"k" * 3000, [(ODD * 500, b"1"), (b"h", b"2")])))
+    found = headers_of(made, 0)
+    assert all(key.startswith(dead_letters.PREFIX.encode()) for key in found)
+    assert found[dead_letters.HEADERS_DROPPED.encode()] == b"2"
+    assert found[dead_letters.KEY_SIZE.encode()] == b"3000"
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        ("bad \udcff", rb"bad \udcff"),  # what is no Unicode, as of bytes that were not UTF-8
+        (
+            "€" * dead_letters.MAX_REASON_BYTES,
+            "€".encode() * (dead_letters.MAX_REASON_BYTES // 3) + b" [cut off]",
+        ),
+        ("x" * dead_letters.MAX_REASON_BYTES, b"x" * dead_letters.MAX_REASON_BYTES),
+    ],
+)
+def test_reasons_of_interceptors_may_be_any_text(why, told):
+    """An own reason may have what it complains of in it."""
+    made = letters_of(rows(pa.string(), (b"v", b"k", [])), why, 100_000)
+    assert headers_of(made, 0)[dead_letters.MESSAGE.encode()] == told
+
+
+def test_an_error_with_such_a_reason_can_be_sent_to_the_driver():
+    error = RefusedRowsError({3: "bad \udcff"})
+    assert str(error) == r"1 row(s) refused: row 3: bad \udcff [PKS-ROW-008]"
+    assert error.rows == {3: r"bad \udcff"}
+
+
+# --- names of topics that are no UTF-8 -----------------------------------------------------------
+
+WITH_TOPIC = ColumnPositions(value=1, topic=0)
+
+
+def rows_of_topics(kind):
+    names = pa.array([b"good", b"\xff\xfe", b"good", b"caf\xc3"], pa.large_binary())
+    text = names.cast(pa.binary()).view(pa.string()) if kind == pa.string() else names.view(kind)
+    return pa.record_batch({"topic": text, "value": pa.array([b"v"] * 4)})
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+def test_they_are_told_and_are_no_topics(kind):
+    records = arrow_records(rows_of_topics(kind), WITH_TOPIC, NOW_MS)
+    assert records.topics == ["good", "\ufffd\ufffd", "caf\ufffd"]
+    assert [is_legal(topic) for topic in records.topics] == [True, False, False]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+def test_their_rows_are_refused_and_no_others(kind):
+    faults = content_faults(rows_of_topics(kind), WITH_TOPIC).faults
+    assert faults.good.tolist() == [0, 2]
+    assert [faults.found[row].cause for row in (1, 3)] == [INVALID_TOPIC] * 2
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [(".", False), ("..", False), ("...", True), ("a" * 249, True), ("a" * 250, False)],
+)
+def test_which_names_are_legal(topic, expected):
+    assert is_legal(topic) is expected
+
+
+def test_slices():
+    assert shown_texts(pa.array(["a", "b", "c"]).slice(1, 1)) == ["b"]

@@ -34,14 +34,7 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import FieldSpec, FormatError, FormatSpec, PartSpec
-from spark_kafka_sink.spark import versions
-from spark_kafka_sink.spark.row_planning import (
-    InputLayout,
-    check_encodable,
-    check_handed_over,
-    find_columns,
-    plan_rows,
-)
+from spark_kafka_sink.spark import row_planning, versions
 from tests.formats.protobuf_files import add_field, descriptor_set, one_message
 
 NO_SCHEMA = (
@@ -71,7 +64,7 @@ def options(**more):
 
 
 def planned(schema, **more):
-    return plan_rows(schema, options(**more))
+    return row_planning.plan_rows(schema, options(**more))
 
 
 def refusal(schema, **more):
@@ -90,9 +83,9 @@ def with_fields(*more):
 
 def test_what_is_raw_or_a_text_already_is_not_encoded():
     schema = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-    assert planned(schema) == InputLayout(find_columns(schema, "t"))
+    assert planned(schema) == row_planning.InputLayout(row_planning.find_columns(schema, "t"))
     found = planned(PEOPLE, value_format="string", value_column="name", key_columns="name")
-    assert found == InputLayout(ColumnPositions(value=1, key=1, topic_option="t"))
+    assert found == row_planning.InputLayout(ColumnPositions(value=1, key=1, topic_option="t"))
     plan = planned(PEOPLE, value_format="string", value_column="id").plan
     assert plan.value == PartSpec(0, is_text=True)
 
@@ -112,7 +105,7 @@ def test_raw_columns_under_other_names_are_appended_as_they_are():
     found = planned(
         schema, value_columns="body", key_columns="id", key_format="raw", timestamp_column=""
     )
-    assert found == InputLayout(ColumnPositions(value=0, key=1, topic_option="t"))
+    assert found == row_planning.InputLayout(ColumnPositions(value=0, key=1, topic_option="t"))
 
 
 def test_a_value_of_a_format_has_all_columns_but_those_of_other_parts():
@@ -284,7 +277,7 @@ HEADERS_TYPE = ArrayType(
 def test_the_documented_columns_topic_and_headers_are_no_warning():
     schema = with_fields(("topic", StringType()), ("headers", HEADERS_TYPE))
     given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
-    assert plan_rows(schema, given).notes == ()
+    assert row_planning.plan_rows(schema, given).notes == ()
     (told,) = planned(schema, value_format="json").notes
     assert told.startswith("column 'topic' is written nowhere, as option 'topic' is set: ")
 
@@ -299,7 +292,7 @@ def test_tombstones_without_a_key_are_told():
 def test_a_topic_is_needed():
     given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
     with pytest.raises(SchemaError, match="topic option required"):
-        plan_rows(PEOPLE, given)
+        row_planning.plan_rows(PEOPLE, given)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +322,7 @@ def test_options_without_effect_are_told(given, name, is_told):
 def test_what_is_wrong_with_times_of_json_names_the_option(part, name, value, words):
     given = {f"{part}_json_{name.lower()}": value, "key_format": "json", "key_columns": "id"}
     with pytest.raises(SchemaError) as refused:
-        check_encodable(planned(PEOPLE, value_format="json", **given))
+        row_planning.check_encodable(planned(PEOPLE, value_format="json", **given))
     assert str(refused.value).startswith(f"{part}.json.{name}={value}: ")
     assert words in str(refused.value)
     assert "spark.sql.session" not in str(refused.value)
@@ -357,7 +350,7 @@ def test_arrays_of_nothing_are_planned():
     empty = MapType(NullType(), NullType(), False)
     fields = [("a", void), ("m", kind), ("e", empty)]
     schema = StructType([StructField(name, one, False) for name, one in fields])
-    check_encodable(planned(schema, value_format="json"))
+    row_planning.check_encodable(planned(schema, value_format="json"))
 
 
 @pytest.mark.parametrize("name", ["geometry", "geography"])
@@ -399,7 +392,7 @@ def test_messages_are_those_of_a_file(descriptors):
         key_protobuf_descriptor_file=str(descriptors),
         key_protobuf_message="pkg.Root.Id",
     )
-    check_encodable(found)
+    row_planning.check_encodable(found)
     assert found.plan.value.plan.protobuf_schema.root == "pkg.Root"
     assert found.plan.key.plan.protobuf_schema.indexes == (0, 0)
 
@@ -414,7 +407,7 @@ def test_messages_are_those_of_a_file(descriptors):
 )
 def test_what_does_not_fit_a_message(descriptors, message, columns, words):
     with pytest.raises(SchemaError) as refused:
-        check_encodable(
+        row_planning.check_encodable(
             planned(
                 PEOPLE,
                 value_format="protobuf",
@@ -463,7 +456,7 @@ def columns_of(**columns):
 
 def find_refusal(columns, topic_option="t"):
     with pytest.raises(SchemaError) as raised:
-        find_columns(columns, topic_option)
+        row_planning.find_columns(columns, topic_option)
     return str(raised.value)
 
 
@@ -489,13 +482,13 @@ OTHER = MapType(StringType(), LongType())
     ],
 )  # fmt: skip
 def test_columns_are_found_by_their_names(columns, topic, expected):
-    found = find_columns(columns_of(**columns), topic)
+    found = row_planning.find_columns(columns_of(**columns), topic)
     assert found == ColumnPositions(**expected, topic_option=topic)
 
 
 def test_the_topic_option_overrides_a_topic_column_of_any_type():
     columns = columns_of(value=StringType(), topic=LongType())
-    assert find_columns(columns, "t").topic_option == "t"
+    assert row_planning.find_columns(columns, "t").topic_option == "t"
     assert find_refusal(columns, None).startswith("topic attribute unsupported type bigint")
 
 
@@ -579,7 +572,7 @@ def test_a_column_that_is_not_written_and_cannot_be_handed_over(other, problem):
     """In a stream, Spark looks at none of these itself."""
     fields = [StructField("other", other), StructField("value", StringType())]
     with pytest.raises(SchemaError) as raised:
-        find_columns(StructType(fields), "t")
+        row_planning.find_columns(StructType(fields), "t")
     assert sentence(raised.value) == (
         f"column 'other' {problem}: Spark cannot hand that to a Python sink, which gets all "
         "columns, also those that are not written. Select only the columns of a record, each "
@@ -592,6 +585,6 @@ def test_a_column_of_the_record_that_cannot_be_handed_over_is_not_advised():
     with pytest.raises(
         SchemaError, match=r"Cast it in the DataFrame, or drop it \[PKS-COLUMN-004\]$"
     ):
-        check_handed_over(columns, ["value", "months"])
+        row_planning.check_handed_over(columns, ["value", "months"])
     twice = StructType([StructField("value", StringType()), StructField("value", StringType())])
     assert sentence(find_refusal(twice)).endswith("Rename one of them in the DataFrame, or drop it")

@@ -6,13 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from spark_kafka_sink.base.errors import (
-    LocalProtocolError,
-    UnsupportedVersionError,
-    error_named,
-)
+from spark_kafka_sink.base import errors
 from spark_kafka_sink.base.model import NO_PRODUCER, PreparedTransaction, ProducerIdAndEpoch
-from spark_kafka_sink.producer.producer_batch import increment_sequence
 from spark_kafka_sink.producer.sender import check_adds_partitions, highest_version, produce_request
 from spark_kafka_sink.producer.sequences import NoSequences, ProducerState
 from spark_kafka_sink.protocol.api import BrokerApiVersions, VersionRange
@@ -22,9 +17,9 @@ from tests.unit.batches import ALL, NODES, T0, T1, make_accumulator, make_batch
 
 PRODUCER = ProducerIdAndEpoch(42, 0)
 LAST_EPOCH = ProducerIdAndEpoch(42, 2**15 - 1)
-UNKNOWN_PRODUCER_ID = error_named("UNKNOWN_PRODUCER_ID")
-OUT_OF_ORDER = error_named("OUT_OF_ORDER_SEQUENCE_NUMBER")
-NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
+UNKNOWN_PRODUCER_ID = errors.error_named("UNKNOWN_PRODUCER_ID")
+OUT_OF_ORDER = errors.error_named("OUT_OF_ORDER_SEQUENCE_NUMBER")
+NETWORK_EXCEPTION = errors.error_named("NETWORK_EXCEPTION")
 BEFORE_OR_AFTER_APPEND = [
     "NETWORK_EXCEPTION",
     "NOT_LEADER_OR_FOLLOWER",
@@ -90,22 +85,6 @@ def test_sequences_follow_the_records_per_partition_and_are_fixed_at_the_first_d
     assert state.in_flight(T0) == [batches[0], batches[2], batches[3]]
 
 
-@pytest.mark.parametrize(
-    ("sequence", "by", "expected"),
-    [
-        (0, 1, 1),
-        (-1, 1, 0),
-        (LAST_SEQUENCE - 1, 1, LAST_SEQUENCE),
-        (LAST_SEQUENCE, 1, 0),
-        (LAST_SEQUENCE, 2, 1),
-        (LAST_SEQUENCE - 1, 4, 2),
-        (5, 0, 5),
-    ],
-)
-def test_increment_wraps_from_the_last_to_0(sequence, by, expected):
-    assert increment_sequence(sequence, by) == expected
-
-
 def test_sequences_wrap_within_a_batch_and_between_two(state):
     start_at(state, LAST_SEQUENCE - 1)
     across, after = drained(state, 4, 3)
@@ -134,24 +113,7 @@ def test_order_of_sequences_across_the_wrap():
     assert not make_batch().precedes(batches[0])
 
 
-def test_the_numbers_reach_the_header(state):
-    [_, batch] = drained(state, 7, 3)
-    batch.close()
-    header = read_header(b"".join(batch.buffers))
-    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (42, 0, 7)
-    assert header.last_offset_delta == 2
-
-
 # --- what may be sent -----------------------------------------------------------------------------
-
-
-def test_nothing_without_a_producer_id():
-    state = ProducerState()
-    assert not state.has_producer_id
-    assert state.must_wait(make_batch())
-    state.set_producer(PRODUCER)
-    assert state.has_producer_id
-    assert not state.must_wait(make_batch())
 
 
 def test_one_in_flight_until_the_first_is_acknowledged_and_then_five_at_most(state):
@@ -230,7 +192,7 @@ def test_other_errors_are_retried_by_the_table(state):
     stay = ("MESSAGE_TOO_LARGE", "INVALID_PRODUCER_EPOCH", "TOPIC_AUTHORIZATION_FAILED")
     for names, expected in ((pass_by_themselves, True), (stay, False)):
         for name in names:
-            assert state.can_retry(batch, error_named(name), LOG_START) is expected, name
+            assert state.can_retry(batch, errors.error_named(name), LOG_START) is expected, name
     assert state._partitions_to_renumber == set()
 
 
@@ -307,7 +269,6 @@ def test_a_batch_acknowledged_by_its_old_number_does_not_stop_the_others(state):
 
 
 def test_after_the_last_epoch_a_new_producer_id_is_asked_for(state):
-    """No epoch is made up meanwhile."""
     state.set_producer(LAST_EPOCH)
     [batch] = drained(state, 1)
     bump_for(state, batch)
@@ -427,7 +388,7 @@ def test_what_may_still_come_late_keeps_its_numbers(state):
 def test_nothing_is_divided_where_it_or_a_later_one_may_be_appended(state, error, position):
     start_at(state, 0)
     batches = drained(state, 5, 5, 5)
-    batches[position].note_failure(None, error_named(error), None)
+    batches[position].note_failure(None, errors.error_named(error), None)
     assert not state.can_remove_records(batches[1])
     assert state.can_remove_records(batches[2]) == (position == 1)
 
@@ -537,13 +498,13 @@ def test_a_topic_has_the_id_that_its_batches_were_found_ready_with():
 )
 def test_a_mixture_is_never_sent(transaction, producer, transactional_id):
     """Brokers would take some of these as records of no transaction."""
-    with pytest.raises(LocalProtocolError, match="t-0 was about to be sent"):
+    with pytest.raises(errors.LocalProtocolError, match="t-0 was about to be sent"):
         request_of(transaction, sealed(producer, transactional_id))
 
 
 def test_one_wrong_batch_is_enough():
     right, wrong = sealed(TRANSACTIONAL, "flights.0", T1), sealed(TRANSACTIONAL, None)
-    with pytest.raises(LocalProtocolError, match="t-0 was about to be sent"):
+    with pytest.raises(errors.LocalProtocolError, match="t-0 was about to be sent"):
         request_of(TRANSACTION, right, wrong)
 
 
@@ -551,7 +512,7 @@ def test_one_wrong_batch_is_enough():
 def test_what_counts_are_the_bytes(is_transactional):
     batch = sealed(TRANSACTIONAL, "flights.0" if is_transactional else None)
     batch.buffers[0][22] ^= 0x10
-    with pytest.raises(LocalProtocolError, match="defect"):
+    with pytest.raises(errors.LocalProtocolError, match="defect"):
         request_of(TRANSACTION if is_transactional else None, batch)
 
 
@@ -575,7 +536,7 @@ def test_a_leader_that_would_not_add_partitions_is_refused_where_it_has_to():
         (9, OLD_TRANSACTION),
     ):
         check(last, transaction)
-    with pytest.raises(UnsupportedVersionError) as caught:
+    with pytest.raises(errors.UnsupportedVersionError) as caught:
         check(11, TRANSACTION)
     for part in ("broker 1", "11", "transaction.version is 2", "12"):
         assert part in str(caught.value)

@@ -11,24 +11,8 @@ import pytest
 
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.transactions import fencing, session
+from spark_kafka_sink.transactions import fencing, model, session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.model import (
-    Decision,
-    Driver,
-    DriverToken,
-    OutcomeError,
-    Phase,
-    TaskTransaction,
-    TransactionPlan,
-    Unit,
-    WorkerTransactionalIds,
-    Write,
-    current_driver,
-    driver_transactional_id,
-    is_task_id,
-    task_id_pattern,
-)
 from tests.simulation.time import SimClock
 from tests.unit.spark_frame import EXACTLY_ONCE
 
@@ -165,20 +149,20 @@ def test_a_fork_has_none(closed):
     assert os.waitpid(pid, 0)[1] == 0
 
 
-DRIVER = Driver("d1", "host", 17, "/ck", "orders")
-UNIT = Unit("q", 4, None)
-RECORD = Decision(DRIVER).to_json()
+DRIVER = model.Driver("d1", "host", 17, "/ck", "orders")
+UNIT = model.Unit("q", 4, None)
+RECORD = model.Decision(DRIVER).to_json()
 DIGEST = "10-7-w1.0000000000000001"
 OTHER_DIGEST = "10-7-w1.0000000000000002"
 
 
 def task(partition, digest=DIGEST):
-    return TaskTransaction(f"p.aaaaaaaaaaaa.{partition}", 7, 0, 2, partition, 10, digest)
+    return model.TaskTransaction(f"p.aaaaaaaaaaaa.{partition}", 7, 0, 2, partition, 10, digest)
 
 
 def partial(committed, lost):
-    return Decision(
-        DRIVER, Phase.PARTIAL, UNIT, transactions=tuple(lost), committed=tuple(committed)
+    return model.Decision(
+        DRIVER, model.Phase.PARTIAL, UNIT, transactions=tuple(lost), committed=tuple(committed)
     )
 
 
@@ -186,11 +170,13 @@ def partial(committed, lost):
 
 
 def test_a_decision_survives_json_and_pickle():
-    decision = Decision(
-        DRIVER, Phase.DECIDED, UNIT, 99, 30, (task(0), task(1)), (task(2),), True, ("d0",)
+    decision = model.Decision(
+        DRIVER, model.Phase.DECIDED, UNIT, 99, 30, (task(0), task(1)), (task(2),), True, ("d0",)
     )
-    assert Decision.from_json(decision.to_json()) == decision
-    plan = TransactionPlan("p", DRIVER, DriverToken(1, 2, 3, 2), decision, None, 900_000)
+    assert model.Decision.from_json(decision.to_json()) == decision
+    plan = model.TransactionPlan(
+        "p", DRIVER, model.DriverToken(1, 2, 3, 2), decision, None, 900_000
+    )
     assert pickle.loads(pickle.dumps(plan)) == plan
     assert len({plan, pickle.loads(pickle.dumps(plan))}) == 1
 
@@ -214,12 +200,12 @@ def test_a_decision_survives_json_and_pickle():
 )
 def test_what_is_no_decision_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
-        Decision.from_json(text)
+        model.Decision.from_json(text)
 
 
 def test_a_worker_takes_a_new_slot_for_each_task_of_a_plan():
-    slots = WorkerTransactionalIds("0123456789ab")
-    first, second = DriverToken(1, 0, 0, 2), DriverToken(1, 1, 0, 2)
+    slots = model.WorkerTransactionalIds("0123456789ab")
+    first, second = model.DriverToken(1, 0, 0, 2), model.DriverToken(1, 1, 0, 2)
     taken = [slots.next_id("p", first), slots.next_id("p", first), slots.next_id("other", first)]
     assert taken == ["p.0123456789ab.0", "p.0123456789ab.1", "other.0123456789ab.0"]
     slots.retire("p.0123456789ab.1")
@@ -231,41 +217,41 @@ def test_a_worker_takes_a_new_slot_for_each_task_of_a_plan():
 
 @pytest.mark.parametrize("prefix", ["p", "a.b", "we+ird [x] \\ *", "p$"])
 def test_the_pattern_knows_own_tasks_only(prefix):
-    own = WorkerTransactionalIds().next_id(prefix, DriverToken(1, 0, 0, 2))
-    assert is_task_id(prefix, own)
-    assert not is_task_id(prefix, driver_transactional_id(prefix))
-    assert not is_task_id(
-        prefix, WorkerTransactionalIds().next_id(f"{prefix}.x", DriverToken(1, 0, 0, 2))
+    own = model.WorkerTransactionalIds().next_id(prefix, model.DriverToken(1, 0, 0, 2))
+    assert model.is_task_id(prefix, own)
+    assert not model.is_task_id(prefix, model.driver_transactional_id(prefix))
+    assert not model.is_task_id(
+        prefix, model.WorkerTransactionalIds().next_id(f"{prefix}.x", model.DriverToken(1, 0, 0, 2))
     )
-    assert not is_task_id(prefix, "x" + own)
-    assert re.fullmatch(task_id_pattern(prefix), own)
+    assert not model.is_task_id(prefix, "x" + own)
+    assert re.fullmatch(model.task_id_pattern(prefix), own)
 
 
 def test_a_driver_is_known_by_its_block_manager():
     def driver(folder):
-        return current_driver({"SPARK_LOCAL_DIRS": folder}, 0, None, None).driver_id
+        return model.current_driver({"SPARK_LOCAL_DIRS": folder}, 0, None, None).driver_id
 
     assert driver("/tmp/blockmgr-1") == driver("/tmp/blockmgr-1") != driver("/tmp/blockmgr-2")
 
 
 def test_owners_are_superseded_and_remembered():
-    decision = Decision(DRIVER, Phase.DECIDED, UNIT)
+    decision = model.Decision(DRIVER, model.Phase.DECIDED, UNIT)
     for number in range(2, 100):
         owner = DRIVER._replace(driver_id=f"d{number}")
-        decision = Decision.claimed_by(decision, owner, is_query=True)
+        decision = model.Decision.claimed_by(decision, owner, is_query=True)
     assert decision.owner.driver_id == "d99"
-    assert decision.phase is Phase.DECIDED
+    assert decision.phase is model.Phase.DECIDED
     assert "d98" in decision.superseded
     assert len(decision.superseded) == 64
 
 
 def test_of_each_name_only_the_last_version_is_remembered():
     """Else a job that runs often enough has too many names."""
-    decision = Decision(DRIVER)
+    decision = model.Decision(DRIVER)
     for version in range(3):
         for write_id in ("etl", "other"):
-            decision = replace(decision, write=Write(write_id, version)).done()
-    assert sorted(decision.written) == [Write("etl", 2), Write("other", 2)]
+            decision = replace(decision, write=model.Write(write_id, version)).done()
+    assert sorted(decision.written) == [model.Write("etl", 2), model.Write("other", 2)]
 
 
 def test_a_replay_with_the_same_rows_fills_in_what_is_missing():
@@ -286,15 +272,19 @@ def test_a_replay_with_the_same_rows_fills_in_what_is_missing():
     ],
 )
 def test_another_replay_is_an_error_that_says_what_is_visible(replay):
-    with pytest.raises(OutcomeError, match="10 records are, 10 records of Spark partitions 1") as e:
+    with pytest.raises(
+        model.OutcomeError, match="10 records are, 10 records of Spark partitions 1"
+    ) as e:
         fencing.replacements_of_lost(partial([task(0)], [task(1)]), replay, "p")
     assert "micro-batch 4 of query q" in str(e.value)
     assert "differ" in str(e.value)
 
 
-@pytest.mark.parametrize("phase", [Phase.UNKNOWN, Phase.PARTIAL, Phase.VOID])
+@pytest.mark.parametrize("phase", [model.Phase.UNKNOWN, model.Phase.PARTIAL, model.Phase.VOID])
 def test_explanations_name_the_unit_and_what_to_do(phase):
-    decision = Decision(DRIVER, phase, Unit(None, None, "j1"), 0, 20, (task(0),), (task(1),))
+    decision = model.Decision(
+        DRIVER, phase, model.Unit(None, None, "j1"), 0, 20, (task(0),), (task(1),)
+    )
     text = fencing.explain(decision, "orders")
     assert "job j1" in text
-    assert phase is Phase.VOID or "pykafka-sink transactions resolve --prefix orders" in text
+    assert phase is model.Phase.VOID or "pykafka-sink transactions resolve --prefix orders" in text

@@ -3,20 +3,28 @@ that a process remembers; what is arranged in it.
 """
 
 import ctypes
+import importlib
+import io
+import logging
 import os
+import pickle
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
+import spark_kafka_sink
 from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError
 from spark_kafka_sink.base.errors import (
     BootstrapError,
@@ -25,36 +33,33 @@ from spark_kafka_sink.base.errors import (
     TopicError,
     error_named,
 )
+from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats import encoder
 from spark_kafka_sink.formats.encoder import RowsEncoder
 from spark_kafka_sink.formats.plan import VALUE, PartSpec, RowSpec
+from spark_kafka_sink.jobs.session import defaults_of_jobs
+from spark_kafka_sink.metrics.figures import shares
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.protocol.messages.topics import MetadataResponse, MetadataResponseTopic
-from spark_kafka_sink.spark import frames, preflight, row_planning, task, worker, writer
-from spark_kafka_sink.spark.commit import KafkaCommitMessage, PlanningSpan
+from spark_kafka_sink.spark import envelope, frames, preflight, row_planning, task, worker, writer
+from spark_kafka_sink.spark.commit import KafkaCommitMessage, PlanningSpan, TimedInput
+from spark_kafka_sink.spark.envelope import VersionMismatchError
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
-from spark_kafka_sink.spark.task import Interceptors
-from spark_kafka_sink.spark.writer import write_partition
-from spark_kafka_sink.transactions import session
-from spark_kafka_sink.transactions.model import (
-    Decision,
-    Driver,
-    DriverToken,
-    TransactionPlan,
-    WorkerTransactionalIds,
-)
+from spark_kafka_sink.spark.task import LARGE_BYTES, ArrowSizeWarning, Interceptors
+from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter, write_partition
+from spark_kafka_sink.transactions import model, session
 from tests.unit.batches import T0
 from tests.unit.registry.server import fresh_registry
 from tests.unit.simulated_time import SimulatedClock
 from tests.unit.spark_frame import EXACTLY_ONCE
 
 VALUE_ALONE = ColumnPositions(value=0, topic_option="t")
-TOKEN = DriverToken(7, 2, 0, 2)
+TOKEN = model.DriverToken(7, 2, 0, 2)
 
 
 def options(**more):
@@ -131,8 +136,8 @@ def test_a_producer_that_fails_is_closed_and_the_task_fails(made):
 
 
 def planned(epoch, **more):
-    owner, token = Driver("d", "h", 0, "/ck", None), TOKEN._replace(producer_epoch=epoch)
-    return TransactionPlan("p", owner, token, Decision(owner), None, 60_000, **more)
+    owner, token = model.Driver("d", "h", 0, "/ck", None), TOKEN._replace(producer_epoch=epoch)
+    return model.TransactionPlan("p", owner, token, model.Decision(owner), None, 60_000, **more)
 
 
 @pytest.mark.parametrize("error", [ValueError("the user's own"), SupersededError("too late")])
@@ -153,7 +158,7 @@ def test_the_transactional_id_of_a_task_that_fails_is_not_taken_again(made, monk
             pass
 
     made.kind = TransactionalProducer
-    monkeypatch.setattr(task, "TRANSACTIONAL_IDS", WorkerTransactionalIds("0123456789ab"))
+    monkeypatch.setattr(task, "TRANSACTIONAL_IDS", model.WorkerTransactionalIds("0123456789ab"))
     monkeypatch.setattr(session, "abort_task", lambda *arguments: aborted.append(arguments[1:]))
     for epoch in range(3):
         with pytest.raises(type(error)):
@@ -317,21 +322,6 @@ class TestCachedVerdict:
         monkeypatch.setattr(preflight, "_check", lambda asked, clock: done.append(asked))
         return done
 
-    @pytest.mark.parametrize(
-        "more",
-        [
-            {"topic": "u"},
-            {"kafka_bootstrap_servers": "b:2"},
-            {"kafka_security_protocol": "SSL"},
-            {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "d"},
-        ],
-        ids=lambda more: next(iter(more)),
-    )
-    def test_it_is_of_the_same_options_only(self, checks, more):
-        for given, count in ((options(), 1), (options(), 1), (options(**more), 2)):
-            preflight.check_cluster(given, False)
-            assert len(checks) == count
-
     def test_what_the_topics_accept_is_remembered_with_it(self, monkeypatch):
         """Also while brokers are away: each attempt at a batch has the same dead letters."""
         letters = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "d"}
@@ -346,13 +336,6 @@ class TestCachedVerdict:
             monkeypatch.setattr(preflight, "_check", check)
             clock.sleep(passes_ms)
             assert preflight.check_cluster(given, True, clock).dead_letters == found
-
-    def test_it_ends_with_the_age_of_metadata(self, checks):
-        clock = SimulatedClock()
-        for passes_ms, expected in ((0, 1), (999, 1), (1, 2), (1000, 3)):
-            clock.sleep(passes_ms)
-            preflight.check_cluster(options(kafka_metadata_max_age_ms="1000"), False, clock)
-            assert len(checks) == expected
 
     def test_a_failure_that_is_not_transient_is_raised_also_after_a_success(self, monkeypatch):
         clock = SimulatedClock()
@@ -456,7 +439,6 @@ TASK = "from spark_kafka_sink.spark.task import prepare_process\nprepare_process
 
 @pytest.mark.parametrize("code", ["", PLANNING, TASK], ids=["neither", "planning", "task"])
 def test_processes_that_plan_or_write_are_arranged(code):
-    """On the driver, where nothing is waited for here, and in a task."""
     assert run(code + "import gc\nprint(gc.get_freeze_count() > 0)") == [str(bool(code))]
 
 
@@ -502,3 +484,169 @@ def test_a_rack_is_resolved_by_the_task_alone(monkeypatch, tmp_path):
     assert rack_of(f"${{file:{tmp_path}/rack.properties:az}}") == "c"
     assert rack_of("zone-d") == "zone-d"
     assert rack_of("") == ""
+
+
+# --- the time of a task ---------------------------------------------------------------------------
+
+ONE_ROW = pa.record_batch([pa.array([b"v"])], names=["value"])
+MODULE = "spark_kafka_sink.localkafka.processes"
+
+
+def timed_task(metrics, loads):
+    rows = TimedInput([ONE_ROW[:0], ONE_ROW])
+    assert rows.has_rows()
+    if loads:
+        with rows.loading():
+            sys.modules.pop(MODULE, None)
+            importlib.import_module(MODULE)
+    assert list(rows) == [ONE_ROW]
+    rows.note_in(metrics)
+    return metrics
+
+
+def test_loading_is_a_part_of_the_first_task_s_time():
+    metrics = timed_task(ProducerMetrics(), loads=True)
+    assert 0 < metrics.load_ns < metrics.task_ns - metrics.input_wait_ns
+    found = shares({"load_ms": 300, "task_ms": 400})
+    assert (found["load_ms"], found["other"]) == (0.75, 0.25)
+
+
+def test_a_task_that_has_nothing_to_load_has_no_such_time():
+    assert timed_task(ProducerMetrics(), loads=False).load_ns == 0
+
+
+# --- large Arrow batches --------------------------------------------------------------------------
+
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+
+def arrow_batch(value_bytes, rows):
+    return pa.record_batch([pa.array([bytes(value_bytes)] * rows, pa.binary())], names=["value"])
+
+
+def test_it_is_said_once_with_the_figure(caplog):
+    sizes = ArrowSizeWarning()
+    large = arrow_batch(10_000, LARGE_BYTES // 10_000 + 1)
+    with caplog.at_level(logging.WARNING):
+        sizes.check(arrow_batch(10_000, 400))
+        assert caplog.messages == []
+        sizes.check(large)
+        sizes.check(large)
+    (message,) = caplog.messages
+    assert message.startswith(
+        f"Arrow batches of 32 MiB ({large.num_rows} rows): with {ARROW_BYTES}=4m"
+    )
+
+
+@pytest.mark.parametrize(("given", "expected"), [(set(), "4m"), ({ARROW_BYTES}, None)])
+def test_what_the_user_has_set_stays(given, expected):
+    assert defaults_of_jobs(given.__contains__).get(ARROW_BYTES) == expected
+
+
+# --- what goes between driver and tasks: only the version that has made it reads it --------------
+
+PACKAGE = Path(spark_kafka_sink.__file__).parent
+TEXTS = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "kafka.acks": "all"}
+OPTIONS = SinkOptions.parse(TEXTS)
+POSITIONS = ColumnPositions(value=0, key=1)
+MESSAGE = KafkaCommitMessage(3, 1, "q", {TopicPartition("t", 0): PartitionReport()})
+READ_ELSEWHERE = "import pickle, sys; pickle.load(sys.stdin.buffer)"
+
+
+def sent():
+    return {
+        "batch writer": KafkaBatchWriter(OPTIONS, POSITIONS),
+        "stream writer": KafkaStreamWriter(OPTIONS, POSITIONS),
+        "message": MESSAGE,
+        "writer of micro-batches": frames.BatchWriter(TEXTS),
+        "task": frames.Task(OPTIONS, POSITIONS, None, ["value"]),
+    }
+
+
+class Unpickler(pickle.Unpickler):
+    """Notes what of the sink is imported by name; not by what is called then."""
+
+    def __init__(self, pickled):
+        super().__init__(io.BytesIO(pickled))
+        self.names = set()
+
+    def find_class(self, module, name):
+        if module.startswith(spark_kafka_sink.__name__):
+            self.names.add(f"{module}.{name}")
+        return super().find_class(module, name)
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps], ids=["pickle", "cloudpickle"])
+@pytest.mark.parametrize("what", sent())
+def test_a_pickle_has_the_version_outside_and_all_else_inside(what, dumps):
+    pickled = dumps(sent()[what])
+    unpickler = Unpickler(pickled)
+    arrived = unpickler.load()
+    assert unpickler.names == {"spark_kafka_sink.spark.envelope.open_envelope"}
+    assert type(arrived) is type(sent()[what])
+    assert vars(arrived) == vars(sent()[what])
+
+
+def test_tasks_of_a_process_share_the_values_of_a_writer_and_of_nothing_that_changes():
+    """Spark unpickles the same bytes for each task; the options take long to build."""
+    other = KafkaBatchWriter(SinkOptions.parse({**TEXTS, "topic": "other"}), POSITIONS)
+    writer, message = pickle.dumps(sent()["batch writer"]), pickle.dumps(MESSAGE)
+    first = pickle.loads(writer)
+    assert pickle.loads(message).partitions is not pickle.loads(message).partitions
+    again = pickle.loads(writer)
+    assert again is not first
+    assert again._options is first._options
+    assert pickle.loads(pickle.dumps(other))._options.topic == "other"
+    assert pickle.loads(writer)._options == OPTIONS
+
+
+@pytest.mark.parametrize("what", sent())
+def test_of_another_version_nothing_is_read(what, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(envelope, "__version__", "9.8.7")
+        pickled = pickle.dumps(sent()[what])
+    unreadable = pickled.replace(b"spark_kafka_sink.config", b"spark_kafka_sink.absent")
+    with pytest.raises(VersionMismatchError) as refused:
+        pickle.loads(unreadable)
+    said = str(refused.value)
+    assert "pykafka-sink 9.8.7" in said
+    assert f"pykafka-sink {spark_kafka_sink.__version__} in {PACKAGE} on " in said
+    assert "install the same version" in said
+
+
+def test_a_function_that_spark_runs_in_tasks_has_all_its_values_inside(monkeypatch):
+    """Its code is sent too, so that a Connect client's code runs in the server's installation."""
+    task = frames.Task(OPTIONS, POSITIONS, None, ["value"]).function()
+    unpickler = Unpickler(cloudpickle.dumps(task))
+    unpickler.load()
+    assert unpickler.names == {"spark_kafka_sink.spark.envelope.open_envelope"}
+    monkeypatch.setattr(envelope, "__version__", "9.8.7")
+    pickled = cloudpickle.dumps(task)
+    monkeypatch.undo()
+    with pytest.raises(VersionMismatchError):
+        pickle.loads(pickled)
+
+
+def test_an_installation_of_another_version_refuses_what_it_would_misread(tmp_path):
+    """With one option more, in its place by theme: what comes after it would be shifted."""
+    other = tmp_path / PACKAGE.name
+    shutil.copytree(PACKAGE, other, ignore=shutil.ignore_patterns("__pycache__"))
+    config = other / "config/producer_config.py"
+    more, count = re.subn(
+        r"(    bootstrap_servers: .*\n)", r"\1    new_key: int\n", config.read_text(), count=1
+    )
+    assert count == 1
+    config.write_text(more)
+    init = other / "__init__.py"
+    init.write_text(init.read_text().replace(spark_kafka_sink.__version__, "9.8.7"))
+    done = subprocess.run(
+        [sys.executable, "-c", READ_ELSEWHERE],
+        input=pickle.dumps(KafkaBatchWriter(OPTIONS, POSITIONS)),
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        check=False,
+    )
+    last = done.stderr.decode().splitlines()[-1]
+    assert last.startswith("spark_kafka_sink.spark.envelope.VersionMismatchError: this was sent by")
+    assert f"has arrived at pykafka-sink 9.8.7 in {other}" in last

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from spark_kafka_sink.base import model
 from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.base.errors import (
     BrokerError,
@@ -15,12 +16,6 @@ from spark_kafka_sink.base.errors import (
     UnsupportedVersionError,
     error_named,
     transaction_advice_for,
-)
-from spark_kafka_sink.base.model import (
-    PreparedTransaction,
-    ProducerIdAndEpoch,
-    TopicPartition,
-    UnusedProducerIdentity,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
@@ -167,7 +162,7 @@ class World:
         other = "OPERATION_NOT_ATTEMPTED" if errors else error
 
         def result(name, index):
-            found = errors.get(TopicPartition(name, index), other)
+            found = errors.get(model.TopicPartition(name, index), other)
             return AddPartitionsToTxnPartitionResult(index, error_named(found).code)
 
         topics = [
@@ -196,8 +191,8 @@ def test_the_coordinator_gives_the_id_a_producer_id():
     [begun] = world.asked(InitProducerIdRequest)
     assert (begun.node_id, begun.version) == (2, 5)
     assert begun.request == InitProducerIdRequest(NAME, TIMEOUT_MS, -1, -1)
-    assert world.state.transaction == PreparedTransaction(NAME, 4000, 1, 2)
-    assert world.state.producer == ProducerIdAndEpoch(4000, 1)
+    assert world.state.transaction == model.PreparedTransaction(NAME, 4000, 1, 2)
+    assert world.state.producer == model.ProducerIdAndEpoch(4000, 1)
     assert not world.state.must_wait(make_batch())
     assert world.manager.maybe_request(world.clock.ms) is None
 
@@ -215,7 +210,7 @@ def test_old_brokers_are_asked_for_one_coordinator(version):
 def test_a_producer_id_whose_epochs_could_run_out_is_exchanged():
     """With a transaction open at the last epoch, some brokers can never end it."""
     world = World()
-    given = iter([ProducerIdAndEpoch(4000, 32_766), ProducerIdAndEpoch(4001, 0)])
+    given = iter([model.ProducerIdAndEpoch(4000, 32_766), model.ProducerIdAndEpoch(4001, 0)])
     answer = world.network._script
 
     def script(asked):
@@ -224,7 +219,7 @@ def test_a_producer_id_whose_epochs_could_run_out_is_exchanged():
         return answer(asked)
 
     world.network._script = script
-    assert world.run().state.producer == ProducerIdAndEpoch(4001, 0)
+    assert world.run().state.producer == model.ProducerIdAndEpoch(4001, 0)
 
 
 def test_brokers_without_transactions_are_refused():
@@ -257,7 +252,7 @@ def test_partitions_are_added_before_their_first_batch(transaction_version):
     world.run()
     assert len(world.asked(AddPartitionsToTxnRequest)) == 2
     assert world.state.partitions == {T0, T1, T2}
-    assert world.state.transaction == PreparedTransaction(NAME, 4000, 1, transaction_version)
+    assert world.state.transaction == model.PreparedTransaction(NAME, 4000, 1, transaction_version)
 
 
 def test_produce_requests_add_partitions_by_themselves_from_transaction_version_2_on():
@@ -283,7 +278,6 @@ def test_one_partition_that_is_not_ready_keeps_all_waiting_and_is_asked_for_agai
 
 
 def test_a_partition_that_may_not_be_written_to_fails_the_task():
-    """Even if another one's error would pass."""
     world = World(1, [T0, T1, T2])
     errors = {T0: "UNKNOWN_TOPIC_OR_PARTITION", T2: "TOPIC_AUTHORIZATION_FAILED"}
     world.partition_errors = iter([errors])
@@ -335,7 +329,7 @@ def test_nothing_that_needs_a_new_epoch_is_retried(error, log_start_offset, expe
     assert world.state.can_retry(batch, error_named(error), log_start_offset) is expected
     world.state.bump_epoch_if_needed()
     assert world.state.transaction == transaction
-    assert world.state.producer == ProducerIdAndEpoch(4000, 1)
+    assert world.state.producer == model.ProducerIdAndEpoch(4000, 1)
 
 
 def test_a_batch_behind_one_that_failed_is_retried():
@@ -409,7 +403,7 @@ def test_a_previous_transaction_that_is_being_ended_is_asked_about_less_and_less
     world.script(InitProducerIdRequest, *["CONCURRENT_TRANSACTIONS"] * count)
     started_ms = world.clock.ms
     world.run(rounds=200)
-    assert world.state.transaction == PreparedTransaction(NAME, 4000, count + 1, 2)
+    assert world.state.transaction == model.PreparedTransaction(NAME, 4000, count + 1, 2)
     assert least_ms <= world.clock.ms - started_ms <= most_ms
 
 
@@ -487,7 +481,7 @@ def test_errors_that_do_not_pass_fail_the_task_and_say_what_to_do(request_type, 
 
 # --- whether a transaction has begun in time: the check of its token ------------------------------
 
-TOKEN = UnusedProducerIdentity("flights.driver", ProducerIdAndEpoch(77, 5))
+TOKEN = model.UnusedProducerIdentity("flights.driver", model.ProducerIdAndEpoch(77, 5))
 
 
 class Checked(World):
@@ -571,8 +565,8 @@ def test_a_coordinator_that_the_token_names_is_looked_for_only_if_it_is_none_any
 @pytest.mark.parametrize(
     ("held_by", "state"),
     [
-        pytest.param(ProducerIdAndEpoch(77, 6), "Empty", id="taken over"),
-        pytest.param(ProducerIdAndEpoch(78, 0), "Empty", id="another producer id"),
+        pytest.param(model.ProducerIdAndEpoch(77, 6), "Empty", id="taken over"),
+        pytest.param(model.ProducerIdAndEpoch(78, 0), "Empty", id="another producer id"),
         pytest.param(TOKEN.producer, "Ongoing", id="a decision is being written"),
         pytest.param(TOKEN.producer, "PrepareCommit", id="a decision is written"),
         pytest.param(TOKEN.producer, "CompleteCommit", id="decided, before transaction.version 2"),
@@ -589,7 +583,7 @@ def test_a_token_that_is_used_ends_the_task(checked, held_by, state):
 
 def test_a_coordinator_of_the_past_is_not_believed(checked):
     """A broker that is cut off knows the producer before; else a task in time would fail."""
-    checked.held_by = ProducerIdAndEpoch(77, 4)
+    checked.held_by = model.ProducerIdAndEpoch(77, 4)
     assert checked.begin_and_run(8).failures == []
     assert checked.identity.awaits_check
     assert "it knows an older state" in checked.identity.last_failure

@@ -13,7 +13,6 @@ from spark_kafka_sink.tools import transaction_report
 from spark_kafka_sink.tools import transactions as transactions_cli
 from spark_kafka_sink.tools.command import print_lines
 from spark_kafka_sink.transactions.inspection import (
-    Inspection,
     OpenProducer,
     PrefixDescription,
     PrefixOverview,
@@ -21,10 +20,11 @@ from spark_kafka_sink.transactions.inspection import (
     TransactionDetails,
 )
 from spark_kafka_sink.transactions.model import Decision, Driver, Phase, format_duration
-from tests.simulation.operating import LOG_TOPIC, PATIENCE_MS, Operated, driver, unit
+from tests.simulation.operating import LOG_TOPIC, Operated, driver, unit
 
 A, B = b"a", b"b"
 NOON_MS = 1_772_366_400_000  # 2026-03-01T12:00:00Z
+SERVER = ("--bootstrap-server", "a:1")
 COMMANDS = ("list", "describe", "resolve", "abort", "release")
 
 
@@ -91,17 +91,11 @@ def test_each_command_has_the_common_options(command, capsys):
     with pytest.raises(SystemExit):
         main(["transactions", command, "--help"])
     shown = capsys.readouterr().out
-    for option in (
-        "--bootstrap-server",
-        "--bootstrap-servers",
-        "--command-config",
-        "--format",
-        "--prefix",
-        "--log-topic",
-        "--timeout",
-        "--json",
-    ):
-        assert option in shown
+    common = (
+        "bootstrap-server bootstrap-servers command-config format prefix log-topic timeout json"
+    )
+    for option in common.split():
+        assert f"--{option}" in shown
     assert ("--yes" in shown) == (command in COMMANDS[2:])
 
 
@@ -109,19 +103,11 @@ def test_each_command_has_the_common_options(command, capsys):
     "wrong",
     [
         ["list"],
-        *(["--bootstrap-server", "a:1", command] for command in COMMANDS[1:]),
-        *([command, "--bootstrap-server", "a:1"] for command in COMMANDS[1:]),
-        ["list", "--bootstrap-server", "a:1", "--timeout", "0"],
-        ["list", "--bootstrap-server", "a:1", "--timeout", "1s"],
-        [
-            "resolve",
-            "--bootstrap-server",
-            "a:1",
-            "--prefix",
-            "p",
-            "--as-written",
-            "--as-not-written",
-        ],
+        *([*SERVER, command] for command in COMMANDS[1:]),
+        *([command, *SERVER] for command in COMMANDS[1:]),
+        ["list", *SERVER, "--timeout", "0"],
+        ["list", *SERVER, "--timeout", "1s"],
+        ["resolve", *SERVER, "--prefix", "p", "--as-written", "--as-not-written"],
     ],
 )
 def test_wrong_usage(wrong, capsys):
@@ -269,14 +255,8 @@ def test_describe(operated, capsys):
     operated.batch(7, [A, B], driver(1), "commit.decided")
     assert run("describe", "--topic", "t") == 0
     shown = capsys.readouterr().out
-    for part in ("Phase:       DECIDED", "Checkpoint:  /ck", "to be committed  Ongoing"):
+    for part in ("Phase:       DECIDED", "Checkpoint:  /ck", "to be committed  Ongoing", "nobody"):
         assert part in shown
-    assert [line.split()[:5] for line in shown.splitlines() if line.startswith("t-")] == [
-        ["t-0", "0", "1", "1", "p.0123456789ab.0"],
-        ["t-1", "0", "1", "1", "p.0123456789ab.1"],
-        ["t-2", "0", "0", "0", "nobody"],
-        ["t-3", "0", "0", "0", "nobody"],
-    ]
     assert run("describe", "--topic", "missing") == 1
 
 
@@ -383,12 +363,3 @@ def test_many_partitions_are_not_all_shown():
     many = OPEN._replace(partitions=tuple(TopicPartition("t", n) for n in range(200)))
     found = [PrefixOverview("orders", None, "", (many,))]
     assert transaction_report.overview_lines(found, "log", NOON_MS)[-1].endswith("t-6,t-7,… (200)")
-
-
-def test_documents_are_what_was_inspected(operated):
-    operated.batch(7, [A, B], driver(1), "commit.decided")
-    described = Inspection(operated.client, LOG_TOPIC, PATIENCE_MS).describe("p", ["t"])
-    document = json.loads(json.dumps(transaction_report.description_document(described, NOON_MS)))
-    assert [p["records"] for p in document["parts"]] == [1, 1]
-    assert document["record"]["is_settled"] is False
-    assert document["partitions"][0]["producers"][0]["transactional_id"] == "p.0123456789ab.0"

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -27,21 +28,12 @@ from spark_kafka_sink.spark import source as source_module
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.frames import WriteIdentity, WriteRegistry
 from spark_kafka_sink.spark.source import KafkaSinkDataSource
-from spark_kafka_sink.transactions import session
+from spark_kafka_sink.transactions import model, session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.model import (
-    Decision,
-    Driver,
-    DriverToken,
-    FencedError,
-    MissingRecordError,
-    TransactionPlan,
-    Write,
-)
 from tests.unit.spark_frame import EXACTLY_ONCE, ONE_COLUMN, OPTIONS, Frame
 
 NOT_ONE_EACH = "not one for each partition"
-TOKEN = DriverToken(7, 3, 0, 2)
+TOKEN = model.DriverToken(7, 3, 0, 2)
 
 
 @pytest.fixture(autouse=True)
@@ -217,14 +209,14 @@ class TestExactlyOnce:
         assert planned == [("w", 7, True)] * 2
 
     def test_a_write_that_fails_aborts_its_own_plan(self, monkeypatch):
-        owner = Driver("d", "h", 0, None, None)
-        plan = TransactionPlan("p", owner, TOKEN, Decision(owner), "job", 60_000)
+        owner = model.Driver("d", "h", 0, None, None)
+        plan = model.TransactionPlan("p", owner, TOKEN, model.Decision(owner), "job", 60_000)
         aborted = []
 
         class OfOthers:
             def abort(self, driver, planned):
                 aborted.append(planned)
-                raise FencedError("a later write of this process has taken over")
+                raise model.FencedError("a later write of this process has taken over")
 
         monkeypatch.setattr(frames, "plan_transactions", lambda options, is_job, unit: plan)
         monkeypatch.setattr(session, "_protocol", lambda options: OfOthers())
@@ -249,8 +241,10 @@ class TestExactlyOnce:
     def test_what_a_micro_batch_may_not_follow_is_refused_before_rows_are_written(
         self, monkeypatch
     ):
-        owner = Driver("d", "h", 0, "of query q", None)
-        plan = TransactionPlan("p", owner, TOKEN, Decision(owner, is_query=True), None, 9)
+        owner = model.Driver("d", "h", 0, "of query q", None)
+        plan = model.TransactionPlan(
+            "p", owner, TOKEN, model.Decision(owner, is_query=True), None, 9
+        )
 
         class New(CommitProtocol):
             def __init__(self):
@@ -264,7 +258,9 @@ class TestExactlyOnce:
         sink = spark_kafka_sink.batch_writer(EXACTLY_ONCE)
         frame = Frame([0], "q")
         monkeypatch.setattr(frame, "mapInArrow", None)
-        with pytest.raises(MissingRecordError, match="did not call the sink for the first micro"):
+        with pytest.raises(
+            model.MissingRecordError, match="did not call the sink for the first micro"
+        ):
             sink(frame, 1)
 
     def test_all_threads_of_a_process_are_one_driver_and_a_fork_is_another(self):
@@ -317,8 +313,6 @@ print(driver())
 
 
 class TestDataSource:
-    """What it checks on the driver before it asks anybody."""
-
     @pytest.mark.parametrize("kind", [dict, CaseInsensitiveDict])
     def test_no_pickle_of_a_source_shows_an_option(self, kind):
         """Spark keeps it between planning and committing, and ships it."""
@@ -365,12 +359,12 @@ class Kafka:
     def __init__(self):
         self.planned = []
         self.committed = []
-        self.log = Decision(Driver("d", "h", 0, None, None))
+        self.log = model.Decision(model.Driver("d", "h", 0, None, None))
 
     def plan(self, options, is_job, unit):
         self.planned.append(options.topic)
         is_repeated = self.log.has(_write(options))
-        return TransactionPlan(
+        return model.TransactionPlan(
             "p", self.log.owner, TOKEN, self.log, None, 0, is_repeated=is_repeated
         )
 
@@ -383,7 +377,7 @@ class Kafka:
 def _write(options):
     if options.write_id is None or options.write_version is None:
         return None
-    return Write(options.write_id, options.write_version)
+    return model.Write(options.write_id, options.write_version)
 
 
 @pytest.fixture
@@ -403,125 +397,97 @@ def sink(prefix, **more):
     return spark_kafka_sink.batch_writer(options)
 
 
-def to_a_and_b(prefix, **more):
-    return (sink(prefix, topic=topic, **more) for topic in "ab")
+A_SECOND_TIME = "micro-batch 0 of query q is written a second time"
+# Writes under one prefix and, but for the first ones, one write.id: topic, query, call of the
+# function, number of the micro-batch, and why it is refused.
+HISTORIES = {
+    "twice in one call": [
+        ("a", "q", 0, 0, None),
+        ("b", "q", 0, 0, A_SECOND_TIME),
+        ("a", "q", 1, 1, None),
+        ("a", "q", 2, 2, None),
+    ],
+    # Its rows are compared and dropped; a group of jobs tells nothing of calls.
+    "again after a failure of the function": [("a", "q", 0, 5, None), ("a", "q", 1, 5, None)],
+    "again after a write that failed": [("a", "q", 0, 5, NOT_ONE_EACH), ("a", "q", 0, 5, None)],
+    # As on Spark Connect, which tells nothing of query and call.
+    "named, to another topic": [
+        ("a", None, 0, 7, None),
+        ("b", None, 0, 6, "is for topic 'b', .* 7 .* was for topic 'a'"),
+        ("b", None, 0, 7, "is for topic 'b', .* 7 .* was for topic 'a'"),
+        ("b", None, 0, 8, None),
+    ],
+    "named, twice in one call": [
+        ("a", "q", 0, 7, None),
+        ("a", "q", 0, 7, "version 7 of write.id 'w' is written a second time"),
+        ("a", "q", 1, 7, None),
+        ("a", "q", 2, 8, None),
+    ],
+    "named, of another query": [
+        ("a", "q", 0, 7, None),
+        ("a", "r", 1, 0, "version 7 .* was one of query q. .*new checkpoint"),
+    ],
+    "named, written and then failed": [
+        ("a", "q", 0, 7, None),
+        ("a", "q", 1, 7, NOT_ONE_EACH),
+        ("b", "q", 2, 7, "was for topic 'a'"),
+    ],
+}
 
 
-@pytest.mark.usefixtures("kafka")
-class TestTheSameMicroBatch:
-    """Under one prefix, without a ``write.id``."""
+@pytest.mark.parametrize("history", HISTORIES)
+def test_writes_that_come_again(kafka, history):
+    """Those with a name are dropped by the decision log, without being looked at."""
+    named = {"write_id": "w"} if history.startswith("named") else {}
+    sinks = {topic: sink(history, topic=topic, **named) for topic in "ab"}
+    for topic, query, call, number, words in HISTORIES[history]:
+        frame = Frame([1 if words == NOT_ONE_EACH else 0], query, call)
+        with nullcontext() if words is None else pytest.raises(KafkaSinkError, match=words):
+            sinks[topic](frame, number)
+    accepted = [topic for topic, *_, words in HISTORIES[history] if words is None]
+    assert kafka.committed == accepted
 
-    def test_twice_in_one_call_of_the_function(self, kafka):
-        first, second = to_a_and_b("twice")
-        first(Frame([0], "q"), 0)
-        with pytest.raises(ConfigError, match="micro-batch 0 of query q is written a second time"):
+
+@pytest.mark.parametrize("named", [{}, {"write_id": "w"}])
+def test_a_write_beside_one_that_runs(kafka, named):
+    first, second = (sink(f"beside {named}", topic=topic, **named) for topic in "ab")
+    refused = []
+
+    class Beside(Frame):
+        def collect(self):
+            thread = Thread(target=beside)
+            thread.start()
+            thread.join()
+            return super().collect()
+
+    def beside():
+        try:
             second(Frame([0], "q"), 0)
-        assert kafka.planned == ["a"]
-        for batch_id in (1, 2):
-            first(Frame([0], "q", call=batch_id), batch_id)
+        except ConfigError as error:
+            refused.append(error)
 
-    def test_in_a_call_that_comes_after_a_failure(self, kafka):
-        """Its rows are compared and dropped; a group of jobs tells nothing of calls."""
-        write = sink("again")
-        for call in (0, 1):
-            write(Frame([0], "q", call), 5)
-        assert len(kafka.committed) == 2
+    first(Beside([0], "q"), 0)
+    assert kafka.planned == kafka.committed == ["a"]
+    assert "is written a second time" in str(refused)
 
-    def test_in_two_threads_of_a_function(self, kafka):
-        """The second one comes when the first one's tasks run."""
-        first, second = to_a_and_b("threads")
-        refused = []
 
-        class Beside(Frame):
-            def collect(self):
-                thread = Thread(target=beside)
-                thread.start()
-                thread.join()
-                return super().collect()
-
-        def beside():
-            try:
-                second(Frame([0], "q"), 0)
-            except ConfigError as error:
-                refused.append(error)
-
-        first(Beside([0], "q"), 0)
-        assert kafka.planned == kafka.committed == ["a"]
-        assert "is written a second time" in str(refused)
-
-    def test_after_a_write_that_failed(self):
-        write = sink("failed")
-        with pytest.raises(KafkaSinkError, match=NOT_ONE_EACH):
-            write(Frame([1], "q"), 5)
-        write(Frame([0], "q"), 5)
+def test_a_released_name_may_be_used_elsewhere(kafka):
+    first, second = (sink("released", topic=topic, write_id="w") for topic in "ab")
+    first(Frame([0], "q"), 7)
+    kafka.log = model.Decision(kafka.log.owner)
+    second(Frame([0], "r", call=1), 0)
+    assert kafka.committed == ["a", "b"]
 
 
 @pytest.mark.usefixtures("kafka")
-class TestNamedWrites:
-    """That come again are dropped by the decision log, without being looked at."""
-
-    def test_to_another_topic(self, kafka):
-        """As on Spark Connect, which tells nothing of query and call."""
-        first, second = to_a_and_b("topics", write_id="w")
-        first(Frame([0]), 7)
-        for batch_id in (6, 7):
-            with pytest.raises(ConfigError, match="is for topic 'b', .* 7 .* was for topic 'a'"):
-                second(Frame([0]), batch_id)
-        assert kafka.committed == ["a"]
-        sink("topics", topic="b", write_id="v")(Frame([0]), 7)
-        sink("other topics", topic="b", write_id="w")(Frame([0]), 7)
-        second(Frame([0]), 8)
-
-    def test_after_release(self, kafka):
-        """The decision log has forgotten the name: nothing is dropped."""
-        first, second = to_a_and_b("released", write_id="w")
-        first(Frame([0], "q"), 7)
-        kafka.log = Decision(kafka.log.owner)
-        second(Frame([0], "r", call=1), 0)
-        assert kafka.committed == ["a", "b"]
-
-    def test_to_another_topic_beside_each_other(self, kafka):
-        first, second = to_a_and_b("beside", write_id="w")
-
-        class Beside(Frame):
-            def collect(self):
-                with pytest.raises(ConfigError, match="would be dropped"):
-                    second(Frame([0]), 7)
-                return super().collect()
-
-        first(Beside([0]), 7)
-        assert kafka.planned == kafka.committed == ["a"]
-
-    def test_of_jobs_to_another_topic(self):
-        options = {**EXACTLY_ONCE, "transactional.id.prefix": "jobs", "write.id": "w"}
-        for _ in range(2):
-            frames.write(Frame([0]), {**options, "write.version": 7})
-        del options["topic"]
-        words = "is for the topics of its rows, and would be dropped"
-        with pytest.raises(ConfigError, match=words):
-            frames.write(WithTopics([0]), {**options, "write.version": 7})
-
-    def test_a_second_time_in_one_call_of_the_function(self):
-        write = sink("named twice", write_id="w")
-        write(Frame([0], "q"), 7)
-        with pytest.raises(ConfigError, match="version 7 of write.id 'w' is written a second time"):
-            write(Frame([0], "q"), 7)
-        write(Frame([0], "q", call=1), 7)
-        write(Frame([0], "q", call=2), 8)
-
-    def test_of_another_query(self):
-        write = sink("queries", write_id="w")
-        write(Frame([0], "q"), 7)
-        with pytest.raises(ConfigError, match="version 7 .* was one of query q. .*new checkpoint"):
-            write(Frame([0], "r", call=1), 0)
-
-    def test_that_were_written_and_then_failed(self):
-        first, second = to_a_and_b("then failed", write_id="w")
-        first(Frame([0], "q"), 7)
-        with pytest.raises(KafkaSinkError, match=NOT_ONE_EACH):
-            first(Frame([1], "q", call=1), 7)
-        with pytest.raises(ConfigError, match="was for topic 'a'"):
-            second(Frame([0], "q", call=2), 7)
+def test_named_jobs_to_another_topic():
+    options = {**EXACTLY_ONCE, "transactional.id.prefix": "jobs", "write.id": "w"}
+    for _ in range(2):
+        frames.write(Frame([0]), {**options, "write.version": 7})
+    del options["topic"]
+    words = "is for the topics of its rows, and would be dropped"
+    with pytest.raises(ConfigError, match=words):
+        frames.write(WithTopics([0]), {**options, "write.version": 7})
 
 
 class TestWhatAProcessRemembers:
@@ -530,17 +496,6 @@ class TestWhatAProcessRemembers:
     @pytest.fixture
     def calls(self):
         return WriteRegistry()
-
-    def test_a_write_that_was_overtaken_does_not_end_the_one_under_way(self, calls):
-        """It fails late: the later one of the same name is still there."""
-        later = self.NAMED._replace(number=5, execution_id="2")
-        calls.begin(self.NAMED)
-        calls.begin(later)
-        calls.forget(self.NAMED)
-        with pytest.raises(ConfigError, match="written a second time"):
-            calls.check(later._replace())
-        calls.forget(later)
-        calls.check(later._replace())
 
     def test_one_that_failed_does_not_forget_the_one_that_came_after_it(self, calls):
         first, second, third = (WriteIdentity("p", 1, "t", query_id="q") for _ in range(3))

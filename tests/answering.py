@@ -1,0 +1,36 @@
+"""Listeners that are no brokers."""
+
+import socket
+import threading
+from contextlib import suppress
+
+
+class SameAnswer(threading.Thread):
+    """Answers the first bytes of each connection with the same bytes. ``accepted``: connections."""
+
+    def __init__(self, answer):
+        super().__init__(daemon=True)
+        self._answer = answer
+        self.accepted = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *exception):
+        self._listener.close()
+
+    def run(self):
+        while True:
+            try:
+                channel, _ = self._listener.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            with channel, suppress(OSError):
+                channel.recv(4096)
+                channel.sendall(self._answer)
+                channel.shutdown(socket.SHUT_WR)
+                channel.recv(4096)  # until the client closes
