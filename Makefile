@@ -6,6 +6,8 @@
 # make test-clusters   Spark's own clusters, Connect, every way to bring the package
 # make lost   what is missing of 20 kills each of Python workers, executors and nodes while Spark writes: an hour or two
 # make pairs   every two capabilities together, a worker killed, in Spark 3.5 to 4.3: 60 jobs, 10 minutes
+# make week   all capabilities together under a seeded schedule of faults: an hour; SEED=2, MINUTES=180,
+#                 KAFKA_VERSION=3.9.1; first: apt-get install --no-install-recommends prometheus gcc
 # make quick   the same without Kafka, Spark and most simulated lives: about a minute; make quick ROOM=transactions
 #                 runs the tests that import one room of the package
 # make kernels   compile the kernels of a checkout, where they are missing or of other sources: a minute, with
@@ -70,7 +72,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels pairs test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs docs-site docs-look-up test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
+.PHONY: kernels pairs week test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs docs-site docs-look-up test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -186,6 +188,10 @@ mutants: $(VENV)/dev.installed
 
 pairs: $(VENV)/registry.installed
 	$(BIN)/python -m tests.pairs $(if $(SEED),--seed $(SEED))
+
+# Writes tests/week/results.json, and docs/internals/week.md of it.
+week: $(VENV)/registry.installed
+	$(BIN)/python -m tests.week --keep $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(KAFKA_VERSION),--kafka $(KAFKA_VERSION))
 
 lost: $(VENV)/dev.installed
 	$(BIN)/python -m tests.clusters.lost --missing --keep

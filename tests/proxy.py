@@ -15,13 +15,19 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 class TcpProxy:
     """Listens at ``host``, an IPv4 or IPv6 address; forwards to ``target()``.
 
-    ``target`` is asked at each connection: the broker may not have a port yet.
+    ``target`` is asked at each connection: the broker may not have a port yet. ``tls``: the server's
+    ``SSLContext``, if clients speak TLS and the target does not.
     """
 
-    def __init__(self, target, host="127.0.0.1", port=0):
+    def __init__(self, target, host="127.0.0.1", port=0, tls=None):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._server = socket.create_server((host, port), family=family)
         self.host, self.port = self._server.getsockname()[:2]
+        if tls is not None:
+            # The handshake is left to the first read, in the connection's own thread.
+            self._server = tls.wrap_socket(
+                self._server, server_side=True, do_handshake_on_connect=False
+            )
         self._target = target
         self._lets_through = threading.Event()
         self._lets_through.set()

@@ -1,0 +1,104 @@
+"""The faults of a week, and the order in which a seed brings them about."""
+
+import json
+import random
+import time
+from typing import Any, Callable, NamedTuple
+
+from spark_kafka_sink.localkafka import DEFAULT_VERSION
+from tests.week import broker_faults as brokers
+from tests.week import network_faults as network
+from tests.week import spark_faults as spark
+
+
+class Fault(NamedTuple):
+    """``happen(world, rng)`` brings it about, takes it back, and returns what was chosen.
+
+    needs: the workload without which the fault hits nothing
+    """
+
+    what: str
+    happen: Callable[..., dict]
+    needs: str = ""
+
+
+FAULTS = {
+    "python worker": Fault("a Python worker is killed", spark.kill_python_worker),
+    "executor": Fault("an executor is killed", spark.kill_executor),
+    "node": Fault("a worker of Spark with its executor is killed, and returns", spark.kill_node),
+    "driver": Fault("the driver is killed, and another one is started", spark.kill_driver),
+    "network cut": Fault("connections to all brokers are reset", network.cut_network),
+    "network hangs": Fault("connections to a broker carry nothing", network.hold_back_network),
+    "network slow": Fault("data to and from brokers take longer", network.slow_network),
+    "broker killed": Fault("a broker is killed, and returns", brokers.kill_broker),
+    "broker paused": Fault("a broker hangs (SIGSTOP)", brokers.pause_broker),
+    "brokers rolled": Fault("all brokers are restarted in turn", brokers.roll_brokers),
+    "upgrade": Fault("all brokers are upgraded in turn", brokers.upgrade_brokers),
+    "leaders moved": Fault("partitions get other leaders", brokers.move_leaders),
+    "partitions added": Fault("a topic gets more partitions", brokers.add_partitions),
+    "topic recreated": Fault("a topic is deleted and created", brokers.recreate_topic, "topics"),
+    "isr shrunk": Fault("fewer replicas are in sync than must be", brokers.shrink_isr),
+    "certificates": Fault("brokers and clients get other keys", brokers.rotate_certificates),
+    "password": Fault("the writers' password changes", brokers.rotate_password),
+    "quota": Fault("brokers throttle the writers", brokers.set_quota),
+    "issuer away": Fault("no tokens for longer than they live", network.issuer_away, "backfill"),
+    "registry away": Fault("the registry hangs as a driver starts", network.registry_away, "avro"),
+    "registry changes": Fault("a schema is added to a subject", network.registry_changes, "avro"),
+    "disk full": Fault("no space for metrics and checkpoints", spark.fill_disk),
+    "clock": Fault("the clocks of driver and executors jump", spark.jump_clock),
+}
+_QUIET_S = (5, 20)
+
+
+def names_for(names, workloads, version):
+    """Those of ``names`` that can hit something, the upgrade only for older brokers."""
+    is_old = version != DEFAULT_VERSION
+    possible = [n for n in names if FAULTS[n].needs in ("", *workloads)]
+    return [n for n in possible if is_old or n != "upgrade"]
+
+
+class Schedule:
+    """All faults in the order of the seed, again and again until the time is over."""
+
+    def __init__(self, seed, names):
+        self._rng = random.Random(seed)
+        self._names = names
+        self.events: list[dict[str, Any]] = []
+
+    def suffer(self, world, until):
+        """until: of ``time.monotonic``; a fault that has begun is completed."""
+        while self._names:
+            round_of = self._rng.sample(self._names, len(self._names))
+            for name in round_of:
+                self._wait(world, until)
+                if time.monotonic() >= until:
+                    return
+                event = self._happen(world, name)
+                self.events.append(event)
+                print(json.dumps(event), flush=True)
+                if event["stuck"]:
+                    return
+        self._wait(world, until)
+        while time.monotonic() < until:
+            self._wait(world, until)
+
+    def _wait(self, world, until):
+        end = min(until, time.monotonic() + self._rng.uniform(*_QUIET_S))
+        while (left := end - time.monotonic()) > 0:
+            world.supervise()
+            time.sleep(min(1.0, left))
+
+    def _happen(self, world, name):
+        began, started = time.time(), time.monotonic()
+        note = FAULTS[name].happen(world, random.Random(self._rng.random()))
+        ended = time.monotonic()
+        # Without progress the next fault would hide what this one has broken.
+        stuck = world.await_progress()
+        return {
+            "fault": name,
+            "at": round(began, 1),
+            "lasted_s": round(ended - started, 1),
+            "recovered_s": round(time.monotonic() - ended, 1),
+            "stuck": stuck,
+            **note,
+        }

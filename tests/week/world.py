@@ -1,0 +1,320 @@
+"""The parts that run during a week: brokers, registry, Spark's cluster, Prometheus and the input."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+import time
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from spark_kafka_sink.base.machine import write_private
+from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafkaError, LocalSecurity
+from spark_kafka_sink.localkafka.certificates import LOCAL_HOSTS, Authority
+from spark_kafka_sink.localkafka.cluster import free_ports
+from spark_kafka_sink.localkafka.jars import print_step
+from spark_kafka_sink.localkafka.processes import Toolbox
+from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
+from tests.clusters.standalone import CLIENT_CONF
+from tests.clusters.test_racks import RACKS, InZones
+from tests.local_kafka import PatientKafka
+from tests.monitoring.test_prometheus import prometheus
+from tests.patience import PATIENCE_S, eventually
+from tests.proxy import TcpProxy
+from tests.registry.apicurio import running_apicurio
+from tests.security.issuer import Issuer
+from tests.week.driver import REPOSITORY, Driver, Feed
+from tests.week.program import Settings, number_in
+from tests.week.spark_faults import JumpingClock
+from tests.week.workloads import DEAD_LETTERS, WORKLOADS
+
+USER = "alice"
+SECURED, TOKENS = "SECURED", "TOKENS"
+_SECRET = "the secret of the client"
+TOKEN_LIFE_S = 60
+SESSION_MS = 60_000
+_SMALL_DISK_MIB = 96
+_FAILOVER = {"broker.session.timeout.ms": "5000", "broker.heartbeat.interval.ms": "500"}
+_BROKER_JVM = ()  # brokers run for hours: Java's slower compiler is worth its time
+
+
+class Brokers(PatientKafka):
+    """Three secured brokers, whose version can change while their data stay."""
+
+    def upgrade(self, version):
+        """Each broker that is started from now on has this version."""
+        self._toolbox = Toolbox(version, self._step)
+        self._toolbox.fetch()
+        self.version = version
+
+
+class SlowProxy(TcpProxy):
+    """Adds ``delay_s`` to each piece of data that passes."""
+
+    delay_s = 0.0
+
+    def _passage_of(self, client):
+        def pass_slowly():
+            self._lets_through.wait()
+            if self.delay_s:
+                time.sleep(self.delay_s)
+
+        return pass_slowly
+
+
+class World:
+    """A context manager of everything. ``names``: of the workloads; version: of Kafka."""
+
+    def __init__(self, folder, version, names):
+        self.folder = folder
+        self.version = version
+        self.workloads = [WORKLOADS[name] for name in names]
+        self.clock = JumpingClock(folder)
+        self.environment = {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(REPOSITORY),
+            **self.clock.environment,
+        }
+        self.deleted = []
+        self.deaths = []
+        self.session_s, self.token_life_s = SESSION_MS / 1000, TOKEN_LIFE_S
+        self._tools, self._tools_lock = Toolbox(DEFAULT_VERSION, print_step), threading.Lock()
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *exception):
+        self._stack.close()
+
+    def _start(self):
+        enter = self._stack.enter_context
+        self.small_disk = self._mount_small_disk()
+        self.authority = Authority("authority of the week")
+        self._start_brokers()
+        self._start_registry()
+        [self.port] = free_ports(1, "127.0.0.1")
+        # Executors that die are replaced without an end.
+        java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.deploy.maxExecutorRetries=-1"
+        environment = {**self.environment, "SPARK_DAEMON_JAVA_OPTS": java}
+        spark = InZones(self.folder / "cluster", environment, cores=4, memory="1500m")
+        self.spark = enter(spark)
+        self.feed = Feed(self.folder / "in")
+        self.driver = Driver(self)
+        self._stack.callback(self.driver.kill)
+        self.prometheus = None
+        if shutil.which("prometheus") is not None:
+            (self.folder / "prometheus").mkdir()
+            self.prometheus = enter(prometheus(self.folder / "prometheus", self.port))
+
+    # --- brokers -------------------------------------------------------------------------------
+
+    def _start_brokers(self):
+        enter = self._stack.enter_context
+        self.password_file = self.folder / "secrets.properties"
+        self.client_file = write_private(self.folder / "client.properties", f"secret={_SECRET}\n")
+        self.issuer = enter(Issuer({USER: _SECRET}, life_s=TOKEN_LIFE_S))
+        self.set_password("the first password")
+
+        def target_of(broker_id):
+            try:
+                return self.kafka.address(broker_id, SECURED)
+            except LocalKafkaError as error:  # it is being stopped, and a client still tries
+                raise ConnectionRefusedError(str(error)) from error
+
+        self.proxies = {b: enter(SlowProxy(lambda b=b: target_of(b))) for b in (1, 2, 3)}
+        session = {"scram-sha-512.connections.max.reauth.ms": str(SESSION_MS)}
+        users = {USER: "the first password"}
+        secured = LocalSecurity(
+            users=users, authority=self.authority, client_auth="required", properties=session
+        )
+        tokens = LocalSecurity(
+            mechanisms=("OAUTHBEARER",),
+            users=self.issuer.clients,
+            authority=self.authority,
+            oauth=self.issuer.oauth,
+        )
+        self.kafka = Brokers(
+            3,
+            self.version,
+            {**_FAILOVER, "auto.create.topics.enable": "false"},
+            security={SECURED: secured, TOKENS: tokens},
+            advertised={SECURED: [proxy.address for proxy in self.proxies.values()]},
+            racks=list(RACKS.values()),
+            jvm_options=_BROKER_JVM,
+        )
+        enter(self.kafka)
+        wanted = {topic: w.partitions for w in self.workloads for topic in w.topics}
+        self.create_topics({**wanted, DEAD_LETTERS: 3})
+
+    def set_password(self, password):
+        """Write the file that the writers' options refer to."""
+        new = write_private(self.folder / "secrets.new", f"password={password}\n")
+        os.replace(new, self.password_file)
+
+    @property
+    def servers(self):
+        """The listener without security, for checks and for what operators do."""
+        return self.kafka.bootstrap_servers_of(MAIN_LISTENER)
+
+    @functools.cached_property
+    def admin(self):
+        """Another client than the one under test."""
+        return AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+
+    @property
+    def topics(self):
+        """All topics of the workloads."""
+        return [topic for workload in self.workloads for topic in workload.topics]
+
+    def run_tool(self, class_name, *arguments):
+        """Run one of Kafka's own tools, of the newest version, on these brokers."""
+        given = ("--bootstrap-server", self.servers, *arguments)
+        with self._tools_lock:
+            return self._tools.run(
+                self.kafka._running_supervisor(), class_name, given, 1000 * PATIENCE_S
+            )
+
+    def create_topics(self, partitions):
+        """Partitions by name, with three replicas. Return when all brokers know their leaders."""
+        config = {"min.insync.replicas": "2"}
+        topics = [NewTopic(name, count, 3, config=config) for name, count in partitions.items()]
+        for created in self.admin.create_topics(topics).values():
+            created.result(PATIENCE_S)
+        self.kafka.await_in_sync()
+
+    # --- registry ------------------------------------------------------------------------------
+
+    def _start_registry(self):
+        enter = self._stack.enter_context
+        self.registry = enter(running_apicurio())
+        identity = self.authority.issue("registry", LOCAL_HOSTS)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(write_private(self.folder / "registry.pem", identity.pem()))
+        address, self._registry_path = self.registry.url.removeprefix("http://").split("/", 1)
+        host, port = address.split(":")
+        self.registry_proxy = enter(TcpProxy(lambda: (host, int(port)), tls=context))
+
+    # --- the driver ----------------------------------------------------------------------------
+
+    def _mount_small_disk(self):
+        """A file system that can be filled, for metrics and checkpoints; None if not allowed."""
+        path = self.folder / "small"
+        path.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={_SMALL_DISK_MIB}m", "tmpfs", str(path)]
+        self.has_small_disk = subprocess.run(command, capture_output=True).returncode == 0
+        if self.has_small_disk:
+            self._stack.callback(subprocess.run, ["umount", "--lazy", str(path)], check=True)
+        return path
+
+    @property
+    def metrics(self):
+        return self.small_disk / "metrics.jsonl"
+
+    def options_of(self, workload):
+        """The workload's own, and those of the cluster."""
+        options = {
+            **self.kafka.client_options(USER, workload.listener),
+            "metrics.path": str(self.metrics),
+            "metrics.path.max.bytes": "2000000",
+            "metrics.log": "false",
+            "log.format": "json",
+        }
+        if workload.listener == TOKENS:
+            login = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+            credentials = "kafka.sasl.oauthbearer.client.credentials.client"
+            options["kafka.sasl.jaas.config"] = login
+            options[f"{credentials}.id"] = USER
+            options[f"{credentials}.secret"] = f"${{file:{self.client_file}:secret}}"
+            options["kafka.sasl.oauthbearer.scope"] = "kafka"
+        else:
+            del options["kafka.sasl.jaas.config"]
+            options["kafka.bootstrap.servers"] = ",".join(p.address for p in self.proxies.values())
+            options["kafka.sasl.username"] = USER
+            options["kafka.sasl.password"] = f"${{file:{self.password_file}:password}}"
+        if workload.uses_registry:
+            trusted = str(self.kafka.secured(SECURED).authority_file)
+            options["schema.registry.url"] = (
+                f"https://{self.registry_proxy.address}/{self._registry_path}"
+            )
+            options["schema.registry.ssl.truststore.type"] = "PEM"
+            options["schema.registry.ssl.truststore.location"] = trusted
+        return {**options, **workload.options}
+
+    def committed(self):
+        """The latest committed micro-batch or job of each workload, -1 before the first."""
+        done = {}
+        for workload in self.workloads:
+            if workload.kind == "batch":
+                done[workload.name] = self.jobs_done(workload.name) - 1
+            else:
+                folder = self.small_disk / "checkpoints" / workload.name / "commits"
+                names = [p.name for p in folder.glob("[0-9]*") if p.name.isdecimal()]
+                done[workload.name] = max(map(int, names), default=-1)
+        return done
+
+    def jobs_done(self, name):
+        """How many batch jobs have succeeded."""
+        return number_in(self.driver.folder / f"{name}.done")
+
+    def supervise(self):
+        """Start the driver again if it has ended without being asked."""
+        if not self.driver.is_running:
+            self.deaths.append({"at": time.time(), "end": self.driver.text()[-1000:]})
+            self.driver.start()
+            self.driver.await_started()
+
+    def await_progress(self):
+        """Wait until each workload has committed something that it began after now.
+
+        Return what has not gone on by then: nothing, if all is well.
+        """
+        before = self.committed()
+
+        def has_gone_on():
+            self.supervise()
+            now = self.committed()
+            # The next commit may be of what was nearly finished before.
+            return all(now[name] >= before[name] + 2 for name in now)
+
+        eventually(has_gone_on)
+        return [name for name, now in self.committed().items() if now < before[name] + 2]
+
+    def settings(self):
+        """Of the driver, as its next start finds them."""
+        conf = {
+            **CLIENT_CONF,
+            "spark.master": self.spark.master,
+            "spark.cores.max": "8",
+            "spark.executor.cores": "4",
+            "spark.executor.memory": "700m",
+            "spark.scheduler.mode": "FAIR",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.log.level": "ERROR",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "4",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.streaming.minBatchesToRetain": "20",
+            # Without an interval of the trigger: Spark would wait for it by a clock that jumps.
+            "spark.sql.streaming.pollingDelay": "2s",
+        }
+        return Settings(
+            folder=str(self.driver.folder),
+            source=str(self.feed.folder),
+            checkpoints=str(self.small_disk / "checkpoints"),
+            metrics=str(self.metrics),
+            port=self.port,
+            conf=conf,
+            workloads=[{**w._asdict(), "options": self.options_of(w)} for w in self.workloads],
+        )
