@@ -25,7 +25,7 @@ from tests.clusters.standalone import CLIENT_CONF
 from tests.clusters.test_racks import RACKS, InZones
 from tests.local_kafka import PatientKafka
 from tests.monitoring.test_prometheus import prometheus
-from tests.patience import PATIENCE_S, eventually
+from tests.patience import PATIENCE_S
 from tests.proxy import TcpProxy
 from tests.registry.apicurio import running_apicurio
 from tests.security.issuer import Issuer
@@ -280,16 +280,14 @@ class World:
 
         Return what has not gone on by then: nothing, if all is well.
         """
-        before = self.committed()
-
-        def has_gone_on():
+        before, deadline = self.committed(), time.monotonic() + PATIENCE_S
+        while True:
             self.supervise()
-            now = self.committed()
             # The next commit may be of what was nearly finished before.
-            return all(now[name] >= before[name] + 2 for name in now)
-
-        eventually(has_gone_on)
-        return [name for name, now in self.committed().items() if now < before[name] + 2]
+            left = [name for name, now in self.committed().items() if now < before[name] + 2]
+            if not left or time.monotonic() >= deadline:
+                return left
+            time.sleep(0.5)
 
     def settings(self):
         """Of the driver, as its next start finds them."""
