@@ -28,7 +28,7 @@ def run(arguments, folder):
     started = time.monotonic()
     names = names_for(arguments.faults, arguments.workloads, arguments.kafka)
     schedule = Schedule(arguments.seed, names)
-    with World(folder, arguments.kafka, arguments.workloads) as world:
+    with World(folder, arguments) as world:
         world.driver.start()
         world.driver.await_started()
         watch = Watch(world)
@@ -48,6 +48,7 @@ def run(arguments, folder):
         note("reading back")
         verdicts = check_all(world, expected, world.deleted)
         return {
+            "seconds_per_file": arguments.seconds_per_file,
             "seed": arguments.seed,
             "minutes": arguments.minutes,
             "kafka": arguments.kafka,
@@ -84,6 +85,9 @@ def main():
     parser.add_argument("--kafka", default=DEFAULT_VERSION)
     parser.add_argument("--workloads", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
     parser.add_argument("--faults", nargs="*", default=list(FAULTS), choices=list(FAULTS))
+    parser.add_argument(
+        "--seconds-per-file", type=float, default=5, help="of 1,000 rows; more on a slow machine"
+    )
     parser.add_argument("--keep", action="store_true", help="write results.json and the page")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="week-") as folder:

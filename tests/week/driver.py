@@ -18,14 +18,14 @@ from tests.patience import PATIENCE_S, eventually
 from tests.week.workloads import ROWS_PER_FILE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SECONDS_PER_FILE = 3.0
 
 
 class Feed:
     """Writes a file of ids every few seconds: the input of all streams."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, seconds_per_file):
         self.folder = folder
+        self._seconds_per_file = seconds_per_file
         folder.mkdir()
         self.rows = 0
         self._ended = threading.Event()
@@ -47,7 +47,7 @@ class Feed:
             pq.write_table(pa.table({"id": pa.array(ids, pa.int64())}), hidden)
             hidden.rename(self.folder / f"{number:07}.parquet")
             self.rows = ids.stop
-            if self._ended.wait(SECONDS_PER_FILE):
+            if self._ended.wait(self._seconds_per_file):
                 return
 
 

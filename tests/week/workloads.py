@@ -75,6 +75,7 @@ def _avro():
         {
             "topic": "week-avro",
             "value.format": "avro",
+            "timestamp.column": "timestamp",
             "delivery.guarantee": EXACTLY_ONCE,
             "transactional.id.prefix": "week-avro",
             "errors.tolerance": "all",

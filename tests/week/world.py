@@ -69,12 +69,13 @@ class SlowProxy(TcpProxy):
 
 
 class World:
-    """A context manager of everything. ``names``: of the workloads; version: of Kafka."""
+    """A context manager of everything. ``arguments``: of the command line."""
 
-    def __init__(self, folder, version, names):
+    def __init__(self, folder, arguments):
         self.folder = folder
-        self.version = version
-        self.workloads = [WORKLOADS[name] for name in names]
+        self.version = arguments.kafka
+        self.workloads = [WORKLOADS[name] for name in arguments.workloads]
+        self._seconds_per_file = arguments.seconds_per_file
         self.clock = JumpingClock(folder)
         self.environment = {
             "PYSPARK_PYTHON": sys.executable,
@@ -110,7 +111,7 @@ class World:
         environment = {**self.environment, "SPARK_DAEMON_JAVA_OPTS": java}
         spark = InZones(self.folder / "cluster", environment, cores=4, memory="1500m")
         self.spark = enter(spark)
-        self.feed = Feed(self.folder / "in")
+        self.feed = Feed(self.folder / "in", self._seconds_per_file)
         self.driver = Driver(self)
         self._stack.callback(self.driver.kill)
         self.prometheus = None
@@ -303,6 +304,7 @@ class World:
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.adaptive.enabled": "false",
+            "spark.python.unix.domain.socket.enabled": "true",
             "spark.sql.streaming.minBatchesToRetain": "20",
             # Without an interval of the trigger: Spark would wait for it by a clock that jumps.
             "spark.sql.streaming.pollingDelay": "2s",
