@@ -122,7 +122,6 @@ class SparkDriver:
 
     def wait(self, timeout_s=PATIENCE_S):
         """Wait for its end; the exit status, negative for a signal."""
-        assert self._process is not None
         return self._process.wait(timeout_s)
 
     def kill(self):

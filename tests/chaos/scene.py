@@ -363,7 +363,6 @@ class Scene:
     def await_sprung(self, name):
         self.until(lambda: self.driver.traps.sprung(name) is not None, f"trap {name}")
         sprung = self.driver.traps.sprung(name)
-        assert sprung is not None
         return sprung
 
     # --- the query -----------------------------------------------------------------------------
@@ -429,7 +428,6 @@ class Scene:
         return {"open_once": first, "lingering": sorted(set(first) & set(again))}
 
     def _open_at(self, quiet):
-        assert self.prefix is not None
         self.await_sprung(quiet)
         started = time.monotonic()
         found = lingering(self.kafka, f"{self.prefix}.")

@@ -49,8 +49,7 @@ class Executor(NamedTuple):
 
     @property
     def pid(self):
-        pid = self.process.pid
-        return pid
+        return self.process.pid
 
     def python_processes(self):
         """The daemon that forks, and the workers that it has forked."""
@@ -251,16 +250,14 @@ def _executors(worker, pid):
 
 def _children(process):
     try:
-        children = process.children(recursive=True)
-        return children
+        return process.children(recursive=True)
     except psutil.NoSuchProcess:
         return []
 
 
 def _name(process):
     try:
-        name = process.name()
-        return name
+        return process.name()
     except psutil.Error:
         return ""
 

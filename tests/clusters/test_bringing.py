@@ -69,10 +69,7 @@ def test_a_packed_environment_brings_the_sink_and_its_compiled_kernels(
     notes = tmp_path / "notes"
     notes.mkdir()
     own = clean_environment(PYSPARK_PYTHON="./env/bin/python", NOTES_OF_INTERPRETERS=str(notes))
-    conf = {
-        **BARE,
-        "spark.executorEnv.NOTES_OF_INTERPRETERS": str(notes),
-    }
+    conf = {**BARE, "spark.executorEnv.NOTES_OF_INTERPRETERS": str(notes)}
     command = cluster.submit("--archives", "env.tar.gz#env", str(WORK), conf=conf)
     run([*command, *job.arguments("batch", "exactly-once stream")], own, cwd=packed)
     for what in ("batch", "exactly-once stream"):

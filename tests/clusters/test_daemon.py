@@ -7,7 +7,6 @@ import signal
 import sys
 from contextlib import contextmanager
 
-import pandas as pd
 import psutil
 import pyarrow as pa
 import pytest
@@ -129,17 +128,17 @@ def test_a_worker_that_is_killed_is_forked_anew(spark, kafka, new_topic):
 
 def test_other_python_code_of_the_application_runs_in_these_workers(spark):
     @udf("string", useArrow=False)
-    def parent(_: int) -> str:
+    def parent(_):
         return " ".join(psutil.Process(os.getppid()).cmdline())
 
     @udf("double", useArrow=False)
-    def drawn(_: int) -> float:
+    def drawn(_):
         import numpy as np
 
         return float(np.random.random())
 
     @pandas_udf("bigint")
-    def doubled(column: pd.Series) -> pd.Series:
+    def doubled(column):
         return column * 2
 
     rows = spark.range(0, 1000, 1, TASKS)
@@ -154,7 +153,7 @@ def test_what_cannot_be_loaded_fails_no_other_python_code(spark, tmp_path):
     (tmp_path / "crc32c.py").write_text("raise ImportError('broken')\n")
 
     @udf("string", useArrow=False)
-    def parent(_: int) -> str:
+    def parent(_):
         return " ".join(psutil.Process(os.getppid()).cmdline())
 
     spark.stop()

@@ -25,8 +25,7 @@ def linters():
 @pytest.fixture(scope="module")
 def application(linters):
     code = f"import sys; sys.stdin = open({str(EXAMPLES / 'spark-application.yaml')!r}); {AS_JSON}"
-    read = json.loads(run([str(linters / "python"), "-c", code], with_this_python()))
-    return read
+    return json.loads(run([str(linters / "python"), "-c", code], with_this_python()))
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,6 @@ def test_executors_and_their_python_workers_are_known_and_end_with_the_cluster(t
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        assert driver.stdout is not None
         assert driver.stdout.readline() == "sum 10\n"
         executors = cluster.executors()
         assert [one.worker for one in executors] == [0, 1]
@@ -141,7 +140,6 @@ def yarn_cluster(folder):
     conf = folder / "conf"
     conf.mkdir(parents=True)
     java = shutil.which("java")
-    assert java is not None
     processes = Processes(folder, clean_environment())
     try:
         options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", path]

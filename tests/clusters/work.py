@@ -47,11 +47,7 @@ class Work:
     def _options(self, what):
         topic = f"{self._topic}-{what.replace(' ', '-')}"
         path = f"{self._folder}/metrics-{what.replace(' ', '-')}.jsonl"
-        return {
-            "kafka.bootstrap.servers": self._servers,
-            "topic": topic,
-            "metrics.path": path,
-        }
+        return {"kafka.bootstrap.servers": self._servers, "topic": topic, "metrics.path": path}
 
     def _batch(self, what, **more):
         numbers = self._spark.range(0, BATCH_ROWS, 1, 4)

@@ -117,7 +117,6 @@ class Prefix:
         producer.append(batch, plan_of(batch, self.name))
         producer.flush()
         prepared = producer.transaction
-        assert prepared is not None
         return TaskTransaction(*prepared, 0, 1, "0-0")
 
 

@@ -39,12 +39,12 @@ _OF_THIS_INTERPRETER = ("pyspark", "py4j")
 _PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_28_aarch64")
 
 
-def _python() -> Path:
+def _python():
     [found] = (FOLDER / "root" / "usr" / "bin").glob("python3.*[0-9]")
     return found
 
 
-def prepare() -> None:
+def prepare():
     """Fetch the interpreter and the packages, unless they exist."""
     if (FOLDER / "installed").exists():
         return
@@ -79,7 +79,7 @@ def prepare() -> None:
     (FOLDER / "installed").touch()
 
 
-def main() -> int:
+def main():
     """Run the tests. Return pytest's exit code."""
     prepare()
     command = ["qemu-aarch64", "-L", str(FOLDER / "root"), str(_python()), "-m", "pytest", "-q"]

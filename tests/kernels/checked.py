@@ -14,7 +14,6 @@ import hashlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,17 +22,16 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from llvmlite import ir
 from numba.core.config import _OptLevel
 from numba.extending import intrinsic
 
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import ArrowRecords, arrow_records
+from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.formats import encoder as encoders
-from spark_kafka_sink.formats.encoder import EncodedRows, RowEncoder
-from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatError, FormatSpec
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatError
 from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.compiled.calls import ABSENT_INTEGERS
 from spark_kafka_sink.record.kernels import compiler, memory
@@ -57,38 +55,38 @@ class OutOfBoundsError(Exception):
 class Regions:
     """The memory that belongs to the following calls, until the next ``Regions`` replaces it."""
 
-    def __init__(self) -> None:
-        self._kept: list[Any] = []
+    def __init__(self):
+        self._kept = []
         _TABLE[_COUNT] = 0
 
-    def add(self, address: int, size: int, is_written: bool = False) -> None:
+    def add(self, address, size, is_written=False):
         """Let kernels read, and write if ``is_written``, ``size`` bytes at ``address``."""
         if size > 0:
             at = _FIRST + 3 * int(_TABLE[_COUNT])
             _TABLE[at : at + 3] = address, address + size, is_written
             _TABLE[_COUNT] += 1
 
-    def add_array(self, array: npt.NDArray[Any], is_written: bool = False) -> None:
+    def add_array(self, array, is_written=False):
         """Let kernels read, and write if ``is_written``, a whole array."""
         self._kept.append(array)
         self.add(array.ctypes.data, array.nbytes, is_written)
 
 
 @cache
-def checked_kernels() -> dict[str, Callable[..., int]]:
+def checked_kernels():
     """Compile all kernels with checks, or load what an earlier process has compiled."""
     made = {}
     with _names_replaced():
         for name, declared in KERNELS.items():
-            source: Any = getattr(declared, "source", declared)
+            source = getattr(declared, "source", declared)
             parameters = [numba.types.int64] * source.__code__.co_argcount
             compiled = numba.njit(numba.types.int64(*parameters), cache=True, **_OPTIONS)(source)
             made[name] = _raising(name, compiled)
     return made
 
 
-def _raising(name: str, compiled: Any) -> Callable[..., int]:
-    def call(*numbers: int) -> int:
+def _raising(name, compiled):
+    def call(*numbers):
         try:
             return int(compiled(*numbers))
         except MemoryError:
@@ -103,7 +101,7 @@ def _raising(name: str, compiled: Any) -> Callable[..., int]:
     return call
 
 
-def _near(address: int) -> str:
+def _near(address):
     regions = _TABLE[_FIRST : _FIRST + 3 * int(_TABLE[_COUNT])].reshape(-1, 3)[:, :2]
     if not len(regions):
         return "there is no region"
@@ -147,7 +145,7 @@ def _check(address, size, is_write):
     raise MemoryError
 
 
-def _loader(raw: Any, size: int) -> Any:
+def _loader(raw, size):
     @numba.njit(nogil=True, error_model="numpy")
     def load(address):
         _check(np.int64(address), np.int64(size), np.int64(0))
@@ -156,7 +154,7 @@ def _loader(raw: Any, size: int) -> Any:
     return load
 
 
-def _storer(raw: Any, size: int) -> Any:
+def _storer(raw, size):
     @numba.njit(nogil=True, error_model="numpy")
     def store(address, value):
         _check(np.int64(address), np.int64(size), np.int64(1))
@@ -165,7 +163,7 @@ def _storer(raw: Any, size: int) -> Any:
     return store
 
 
-def _array_at(raw: Any, size: int) -> Any:
+def _array_at(raw, size):
     @numba.njit(nogil=True, error_model="numpy")
     def array(address, count):
         if count != 0:
@@ -193,8 +191,8 @@ def _copy_bytes(destination, source, count):
 _raw_table, _raw_copy = _raw["int64_table"], _raw["copy_bytes"]
 
 
-def _checked() -> dict[Callable[..., Any], Any]:
-    made: dict[Callable[..., Any], Any] = {}
+def _checked():
+    made = {}
     for name, raw in _raw.items():
         verb, _, kind = name.partition("_")
         digits = "".join(filter(str.isdigit, kind))
@@ -212,7 +210,7 @@ def _checked() -> dict[Callable[..., Any], Any]:
     return made
 
 
-def _folder() -> str:
+def _folder():
     """Return a folder for these sources only: numba's own check reads a single file."""
     digest = hashlib.sha256()
     kernels = Path(memory.__file__).parent
@@ -224,7 +222,7 @@ def _folder() -> str:
 
 
 @contextmanager
-def _names_replaced() -> Iterator[None]:
+def _names_replaced():
     """Replace the helpers in the modules of kernels by compiled helpers, until the block ends."""
     # More optimisation takes longer than all calls of a test; with none, numba caches no code.
     settings = {"CACHE_DIR": _folder(), "OPT": _OptLevel(1), "LOOP_VECTORIZE": 0}
@@ -260,23 +258,23 @@ class CheckedEncoder(RowEncoder):
     least_bytes: size of the first output in bytes
     """
 
-    def __init__(self, plan: FormatSpec, schema: pa.Schema) -> None:
+    def __init__(self, plan, schema):
         super().__init__(plan, schema)
         self.calls = 0
         self.least_bytes = 0
         self._checked = checked_kernels()[self._kernel.name]
-        self._kernel = self._call  # type: ignore[assignment]
-        self._arrays: list[Any] = []
-        self._arrays_given: Callable[[list[Any]], list[Any]] = list
+        self._kernel = self._call
+        self._arrays = []
+        self._arrays_given = list
         point_at = self._table.point_at
 
-        def noting(arrays: list[Any]) -> None:
+        def noting(arrays):
             self._arrays = arrays
             point_at(arrays)
 
-        self._table.point_at = noting  # type: ignore[method-assign]
+        self._table.point_at = noting
 
-    def _call(self, state_address: int) -> int:
+    def _call(self, state_address):
         self.calls += 1
         state = self._state
         rows_count = int(state[nodes.ROWS_COUNT])
@@ -297,7 +295,7 @@ class CheckedEncoder(RowEncoder):
             add_column(regions, array)
         return self._checked(state_address)
 
-    def _write(self, starts: Any) -> None:
+    def _write(self, starts):
         """Encode rows, with no byte more than the kernel requires."""
         state = self._state
         room = np.empty(self.least_bytes, np.uint8)
@@ -317,7 +315,7 @@ class CheckedEncoder(RowEncoder):
                 room[:used] = self._room[:used]
 
 
-def add_column(regions: Regions, array: Any) -> None:
+def add_column(regions, array):
     """Add each buffer of a column to the length that Arrow's format promises, without padding."""
     kind, stop = array.type, array.offset + len(array)
     if pa.types.is_null(kind):
@@ -342,19 +340,19 @@ def add_column(regions: Regions, array: Any) -> None:
         _add(regions, buffers[1], kind.bit_width // 8 * stop)
 
 
-def _add(regions: Regions, buffer: Any, size: int) -> None:
+def _add(regions, buffer, size):
     if buffer is not None:
         assert buffer.size >= size
         regions.add(buffer.address, size)
 
 
-def run(seed: int, calls_count: int) -> Counter[str]:
+def run(seed, calls_count):
     """Make at least ``calls_count`` calls. Return their counts by format.
 
     ``refused`` counts the layouts that planning rejects. Raises AssertionError with seed and format
     for an access outside of the regions, and if the machine code writes other bytes.
     """
-    done: Counter[str] = Counter()
+    done = Counter()
     while sum(done[name] for name in FORMATS) < calls_count:
         random = RandomLayouts(seed)
         for name in FORMATS:
@@ -368,7 +366,7 @@ def run(seed: int, calls_count: int) -> Counter[str]:
     return done
 
 
-def _calls(random: RandomLayouts, name: str) -> int:
+def _calls(random, name):
     layout = random.layout(name)
     made = CheckedEncoder(*layout)
     plain = RowEncoder(*layout)
@@ -379,14 +377,14 @@ def _calls(random: RandomLayouts, name: str) -> int:
     return made.calls
 
 
-def assert_same(found: EncodedRows, expected: EncodedRows) -> None:
+def assert_same(found, expected):
     assert found.values.equals(expected.values)
     assert (found.faults is None) == (expected.faults is None)
     if found.faults is not None and expected.faults is not None:
         assert (found.faults == expected.faults).all()
 
 
-def main() -> None:
+def main():
     """Print the counts of calls and the seconds."""
     wanted = int(sys.argv[1])
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
@@ -405,7 +403,7 @@ _HEADER = pa.field("element", _PARTS, False)
 _BASE_MS = 1_700_000_000_000
 
 
-def records_of(random: RandomLayouts) -> ArrowRecords | None:
+def records_of(random):
     """Return one batch with values, perhaps keys and headers; None if the batch is empty."""
     fields = [pa.field("value", _TEXTS[random.below(4)])]
     if random.chance(0.7):
@@ -419,7 +417,7 @@ def records_of(random: RandomLayouts) -> ArrowRecords | None:
     return arrow_records(batch, positions, _BASE_MS) if batch.num_rows else None
 
 
-def check_records(random: RandomLayouts) -> int:
+def check_records(random):
     """Run each kernel of records at least once. Return the count of calls."""
     records = records_of(random)
     if records is None:
@@ -433,13 +431,13 @@ def check_records(random: RandomLayouts) -> int:
 
 
 class _Calls:
-    def __init__(self, random: RandomLayouts, records: ArrowRecords) -> None:
+    def __init__(self, random, records):
         self._random = random
         self._records = records
         self._kernels = checked_kernels()
         self.count = 0
 
-    def _call(self, name: str, *arguments: Any, also: Any = ()) -> int:
+    def _call(self, name, *arguments, also=()):
         """Call a kernel. An array is passed as its address; a list of one array may be written."""
         self.count += 1
         regions, numbers = Regions(), []
@@ -455,21 +453,21 @@ class _Calls:
                 numbers.append(int(array))
         return self._kernels[name](*numbers[: len(arguments)])
 
-    def size(self) -> None:
+    def size(self):
         """Fill the sizes of all records, and the size of the largest record."""
         rows, fields = self._records.rows_count, self._records.fields
         self.largest = np.zeros(1, np.int64)
         self._call("find_largest_record", rows, fields, [self.largest])
         self._call("fill_content_sizes", rows, fields, [np.zeros(rows, np.int64)])
 
-    def digest(self) -> None:
+    def digest(self):
         """Hash all records."""
         views = [*(0,) * 5, *ABSENT_INTEGERS, *ABSENT_INTEGERS]
         fields = np.concatenate([self._records.fields, np.array(views, np.int64)])
         sums = np.zeros(1, np.uint64)
         self._call("sum_row_hashes", self._records.rows_count, fields, [sums])
 
-    def place(self) -> None:
+    def place(self):
         """Choose partitions of several topics by a random hash of the key."""
         random, rows = self._random, self._records.rows_count
         topics = 1 + random.below(3)
@@ -485,7 +483,7 @@ class _Calls:
             [np.zeros(rows, np.int32)],
         )
 
-    def append_and_split(self) -> None:
+    def append_and_split(self):
         """Append to batches of small pages, and take records from one or two batches."""
         random, rows = self._random, self._records.rows_count
         page_size, pages = 62 + random.below(300), 1 + random.below(60)

@@ -74,13 +74,13 @@ class Layout(NamedTuple):
 class RandomLayouts:
     """Layouts and batches of one seed. An equal seed generates equal layouts and batches."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self._random = np.random.default_rng(seed)
         self._names = 0
-        self._messages: list[ProtobufMessage] = []
-        self._enums: list[ProtobufEnum] = []
+        self._messages = []
+        self._enums = []
 
-    def layout(self, name: str) -> Layout:
+    def layout(self, name):
         """Return a layout of the format ``name``."""
         fields, made = {JSON: self._json, AVRO: self._avro, PROTOBUF: self._protobuf}[name]()
         schema = pa.schema(fields)
@@ -93,28 +93,28 @@ class RandomLayouts:
         )
         return Layout(FormatSpec(name, planned, prefix, **made), schema)
 
-    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+    def batch(self, schema):
         """Return up to 12 rows, which may be a slice of longer columns."""
         count = int(self._random.integers(0, 13))
         arrays = [self.array(field.type, count, field.nullable) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def chance(self, of: float = 0.5) -> bool:
+    def chance(self, of=0.5):
         return bool(self._random.random() < of)
 
-    def below(self, stop: int) -> int:
+    def below(self, stop):
         return int(self._random.integers(stop))
 
-    def _one_of(self, options: Any) -> Any:
+    def _one_of(self, options):
         return options[int(self._random.integers(len(options)))]
 
-    def _name(self) -> str:
+    def _name(self):
         self._names += 1
         return f"{'n' * self._one_of([1, 1, 2, 7, 8, 60])}{self._names}"
 
     # --- JSON ------------------------------------------------------------------------------------
 
-    def _json(self) -> tuple[list[Any], dict[str, Any]]:
+    def _json(self):
         count = self._one_of([0, 1, 1, 2, 3, 6])
         fields = [pa.field(self._name(), self._type(3)) for _ in range(count)]
         clocks = [*_LETTERS, *_CLOCKS]
@@ -127,13 +127,13 @@ class RandomLayouts:
         )
         return fields, {"json_options": options}
 
-    def _pattern(self, letters: list[str]) -> str | None:
+    def _pattern(self, letters):
         if self.chance(0.6):
             return None
         steps = [self._one_of(letters) for _ in range(self._one_of([0, 1, 3, 12]))]
         return ",".join(steps)
 
-    def _type(self, depth: int) -> Any:
+    def _type(self, depth):
         shape = self.below(10) if depth else 9
         if shape == 0:
             return self._one_of([pa.list_, pa.large_list])(self._type(depth - 1))
@@ -148,11 +148,11 @@ class RandomLayouts:
         kinds = [self._one_of(_PRIMITIVE), self._one_of(_TEXTS), self._decimal(), pa.null()]
         return kinds[int(self._random.choice(4, p=[0.5, 0.25, 0.2, 0.05]))]
 
-    def _decimal(self) -> Any:
+    def _decimal(self):
         scale = self._one_of([0, 1, 6, 7, 37, 38, 39, 1000, 2**31 - 1, -1, -9, -1000, -(2**31)])
         return pa.decimal128(int(self._random.integers(1, 39)), scale)
 
-    def _spark_type(self, kind: Any) -> str:
+    def _spark_type(self, kind):
         if not pa.types.is_duration(kind) or self.chance():
             return ""
         first = self.below(4)
@@ -162,12 +162,12 @@ class RandomLayouts:
 
     # --- Avro ------------------------------------------------------------------------------------
 
-    def _avro(self) -> tuple[list[Any], dict[str, Any]]:
+    def _avro(self):
         fields, columns = self._avro_fields(3)
         schema = {"type": "record", "name": self._name(), "fields": fields}
         return columns, {"avro_schema": json.dumps(schema)}
 
-    def _avro_fields(self, depth: int) -> tuple[list[Any], list[Any]]:
+    def _avro_fields(self, depth):
         fields, columns = [], []
         for _ in range(self._one_of([0, 1, 2, 5])):
             name, (avro, arrow) = self._name(), self._avro_type(depth)
@@ -179,14 +179,14 @@ class RandomLayouts:
             fields.append(field)
         return fields, columns
 
-    def _perhaps_union(self, avro: Any) -> Any:
+    def _perhaps_union(self, avro):
         if avro == "null" or self.chance(0.4):
             return avro
         others = [["null"], ["null", self._enum([])]][self.below(2)]
         place = self.below(len(others) + 1)
         return [*others[:place], avro, *others[place:]]
 
-    def _avro_type(self, depth: int) -> tuple[Any, Any]:
+    def _avro_type(self, depth):
         shape = self.below(12) if depth else int(self._random.integers(3, 12))
         if shape == 0:
             avro, arrow = self._avro_type(depth - 1)
@@ -222,7 +222,7 @@ class RandomLayouts:
         name = self._one_of(sorted(_AVRO))
         return name, self._one_of(_AVRO[name])
 
-    def _avro_decimal(self) -> tuple[Any, Any]:
+    def _avro_decimal(self):
         precision = int(self._random.integers(1, 39))
         scale = int(self._random.integers(0, precision + 1))
         made = {"logicalType": "decimal", "precision": precision, "scale": scale}
@@ -233,21 +233,21 @@ class RandomLayouts:
         size += self._one_of([0, 1, 20, 5000])
         return {"type": "fixed", "name": self._name(), "size": size, **made}, kind
 
-    def _enum(self, symbols: list[str]) -> Any:
+    def _enum(self, symbols):
         return {"type": "enum", "name": self._name(), "symbols": symbols}
 
-    def _symbols(self) -> list[str]:
+    def _symbols(self):
         return [f"{'s' * self.below(9)}s{n}" for n in range(self._one_of([0, 1, 2, 70]))]
 
     # --- Protobuf --------------------------------------------------------------------------------
 
-    def _protobuf(self) -> tuple[list[Any], dict[str, Any]]:
+    def _protobuf(self):
         self._messages, self._enums = [], []
         root, columns = self._message(3)
         schema = ProtobufSchema(root, tuple(self._messages), tuple(self._enums))
         return columns, {"protobuf_schema": schema}
 
-    def _message(self, depth: int) -> tuple[str, list[Any]]:
+    def _message(self, depth):
         fields, columns = [], []
         count = self._one_of([0, 1, 2, 5])
         numbers = self._random.choice(300, count, replace=False) + self._one_of([1, 2**29 - 300])
@@ -264,7 +264,7 @@ class RandomLayouts:
         self._messages.append(ProtobufMessage(name, tuple(fields)))
         return name, columns
 
-    def _field(self, name: str, number: int, depth: int) -> tuple[ProtobufField, Any]:
+    def _field(self, name, number, depth):
         shape = self.below(8)
         if shape == 0 and depth:
             key_type = self._one_of(["int32", "string", "bool", "uint64"])
@@ -281,7 +281,7 @@ class RandomLayouts:
             return field, self._one_of([pa.list_, pa.large_list])(arrow)
         return field, arrow
 
-    def _single(self, name: str, number: int, depth: int) -> tuple[ProtobufField, Any]:
+    def _single(self, name, number, depth):
         what = self.below(8)
         if what == 0:
             numbers = self._random.integers(-(2**31), 2**31, self._one_of([0, 1, 3, 70])).tolist()
@@ -303,12 +303,12 @@ class RandomLayouts:
         type_name = self._one_of(sorted(_PROTOBUF))
         return ProtobufField(name, number, type_name), self._one_of(_PROTOBUF[type_name])
 
-    def _of_message(self, name: str, number: int, message: str) -> ProtobufField:
+    def _of_message(self, name, number, message):
         return ProtobufField(name, number, MESSAGE, message, has_presence=True)
 
     # --- columns -----------------------------------------------------------------------------------
 
-    def array(self, kind: Any, count: int, nullable: bool = True) -> Any:
+    def array(self, kind, count, nullable=True):
         """Return an array whose buffers are exactly as long as Arrow's format promises."""
         if pa.types.is_null(kind):
             return pa.nulls(count)
@@ -337,26 +337,26 @@ class RandomLayouts:
             buffers.append(self._numbers(kind.bit_width // 8, total))
         return pa.Array.from_buffers(kind, count, buffers, -1, first, children)
 
-    def _children(self, kind: Any, total: int) -> list[Any]:
+    def _children(self, kind, total):
         if kind.equals(VARIANT, check_metadata=True):
             return [self.array(field.type, total, nullable=False) for field in kind]
         return [self.array(field.type, total, field.nullable) for field in kind]
 
-    def _offsets(self, kind: Any, total: int, most: int) -> tuple[Any, int]:
+    def _offsets(self, kind, total, most):
         is_large = pa.types.is_large_list(kind) or kind in (pa.large_string(), pa.large_binary())
         sizes = self._random.integers(0, most + 1, total)
         offsets = np.concatenate([[self._one_of([0, 3])], sizes]).cumsum()
         made = offsets.astype(np.int64 if is_large else np.int32)
         return pa.py_buffer(made), int(offsets[-1])
 
-    def _text(self, size: int) -> Any:
+    def _text(self, size):
         """Return plain text, characters that need escapes, or any bytes."""
         options = [b"a plain text without an end", b'"\\\n\x01\x7f \t', bytes(range(256))]
         options += ["éä日😀".encode(), b"\x0c\x00\x03\x02\x10\x01\x01"]
         alphabet = np.frombuffer(self._one_of(options), np.uint8)
         return pa.py_buffer(self._random.choice(alphabet, size).astype(np.uint8))
 
-    def _numbers(self, width: int, count: int) -> Any:
+    def _numbers(self, width, count):
         """Return numbers of any bits and all magnitudes, also the smallest and largest numbers."""
         data = np.frombuffer(self._random.bytes(width * count), np.uint8).reshape(count, width)
         data = data.copy()
@@ -368,5 +368,5 @@ class RandomLayouts:
                 row[-1] = self._one_of([0, 127, 128, 255])
         return pa.py_buffer(data)
 
-    def _buffer(self, size: int) -> Any:
+    def _buffer(self, size):
         return pa.py_buffer(self._random.bytes(size))

@@ -304,7 +304,7 @@ def test_records_may_grow_beyond_the_bytes_that_were_read():
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_parts_of_few_tiny_records_stay_within_their_buffer(monkeypatch, count):
     """A batch header is longer than these records: half the batch exceeds all its records."""
-    guarded: list[np.ndarray] = []
+    guarded = []
 
     def guarded_empty(size, dtype):
         guarded.append(np.full(size + GUARD_BYTES, GUARD_BYTE, dtype))

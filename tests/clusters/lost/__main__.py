@@ -75,7 +75,6 @@ def suffer(app, fault, key, running, topic):
     rng = random.Random(topic)
     if fault.meanwhile is not None:
         return fault.meanwhile(app, rng, running.is_over)
-    assert fault.happen is not None
     instant = choose(rng, job, guarantee, fault.of_tasks)
     held = await_instant(app, instant, topic, running.is_over)
     if held is None:

@@ -261,7 +261,6 @@ def _hold(application, trap, is_over):
         application.traps.clear()
         return None
     sprung = application.traps.sprung(name)
-    assert sprung is not None
     return Held(sprung["pid"], name)
 
 
@@ -347,7 +346,6 @@ def _victim(application, held, rng):
 
 def kill_python_worker(application, held, rng):
     """The one that is held in the middle of its task."""
-    assert held.process_id is not None
     os.kill(held.process_id, signal.SIGKILL)
     return {}
 
