@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,3 +54,11 @@ def command_lines(block):
     joined = block.text.replace("\\\n", " ")
     lines = (line.split("  #")[0].split("   # ")[0].strip() for line in joined.splitlines())
     return [line.removeprefix("$ ") for line in lines if line and not line.startswith("#")]
+
+
+def load_documented(name, document, monkeypatch):
+    """Let ``name`` be a module of the one block of a document that begins with ``# name.py``."""
+    (code,) = (b.text for b in blocks(document, "python") if b.text.startswith(f"# {name}.py"))
+    module = types.ModuleType(name)
+    exec(compile(code, f"{name}.py", "exec"), module.__dict__)
+    monkeypatch.setitem(sys.modules, name, module)

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
-from tests.simulation import fleet_storms, query_bugs
-from tests.simulation.refusal_bugs import PRODUCER_BUGS
-from tests.simulation.sasl_bugs import SASL_BUGS
+from tests.simulation import fleet, query_bugs
+from tests.simulation.bugs import PRODUCER_BUGS, SASL_BUGS
 
 RESULTS = Path(__file__).parent / "results.json"
 EXACTLY_ONCE = RESULTS.with_name("exactly_once_results.json")
@@ -262,7 +261,7 @@ def storms_table(results):
 def render_scale(text):
     """The document with its tables as they are now."""
     text = replaced(text, "jobs", jobs_table(read(SPARK_SCALE)))
-    return replaced(text, "storms", storms_table(read(fleet_storms.RESULTS)))
+    return replaced(text, "storms", storms_table(read(fleet.RESULTS)))
 
 
 if __name__ == "__main__":

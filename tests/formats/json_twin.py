@@ -3,12 +3,15 @@
 Values are as Arrow has them: days, micro- and nanoseconds as integers.
 """
 
+from __future__ import annotations
+
 import base64
 import json
 import math
 import re
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -19,11 +22,11 @@ DAY_US = 86_400_000_000
 LAST_OF_PYTHON = 253_402_300_799 - 86_400
 
 
-def row_text(row, schema, ignored, zone):
+def row_text(row: dict[str, Any], schema: pa.Schema, ignored: bool, zone: str) -> str:
     return text(row, pa.struct(list(schema)), ignored, zone)
 
 
-def text(value, kind, ignored, zone):
+def text(value: Any, kind: Any, ignored: bool, zone: str) -> str:
     if value is None:
         return "null"
     if pa.types.is_struct(kind):
@@ -44,14 +47,14 @@ def text(value, kind, ignored, zone):
     return scalar(value, kind, zone)
 
 
-def key_text(value, kind):
+def key_text(value: Any, kind: Any) -> str:
     if pa.types.is_temporal(kind):
         return f'"{value}"'
     found = scalar(value, kind, "UTC")
     return found if found.startswith('"') else f'"{found}"'
 
 
-def scalar(value, kind, zone):
+def scalar(value: Any, kind: Any, zone: str) -> str:
     if pa.types.is_boolean(kind):
         return "true" if value else "false"
     if pa.types.is_integer(kind):
@@ -73,12 +76,12 @@ def scalar(value, kind, zone):
     return quoted(value)
 
 
-def quoted(value):
+def quoted(value: str) -> str:
     found = json.dumps(value, ensure_ascii=False)
     return re.sub(r"\\u(00..)", lambda match: rf"\u{match[1].upper()}", found)
 
 
-def floating(value, is_single):
+def floating(value: float, is_single: bool) -> str:
     if math.isnan(value):
         return '"NaN"'
     if math.isinf(value):
@@ -105,11 +108,11 @@ def floating(value, is_single):
     return f"{minus}{written[0]}.{written[1:] or '0'}E{exponent + len(written) - 1}"
 
 
-def decimal(value, scale):
+def decimal(value: Decimal, scale: int) -> str:
     return unscaled_decimal(int(Context(prec=60).scaleb(value, scale)), scale)
 
 
-def unscaled_decimal(unscaled, scale):
+def unscaled_decimal(unscaled: int, scale: int) -> str:
     digits = str(abs(unscaled))
     minus = "-" if unscaled < 0 else ""
     exponent = len(digits) - 1 - scale
@@ -122,7 +125,7 @@ def unscaled_decimal(unscaled, scale):
     return f"{minus}{digits[0]}{fraction}E{exponent:+d}"
 
 
-def day(days):
+def day(days: int) -> str:
     cycles, rest = divmod(days + date(1970, 1, 1).toordinal() - 1, DAYS_OF_400_YEARS)
     found = date.fromordinal(rest + 1)
     year = found.year + 400 * cycles
@@ -130,7 +133,7 @@ def day(days):
     return f"{sign}{abs(year):04d}-{found.month:02d}-{found.day:02d}"
 
 
-def clock(micros, digits):
+def clock(micros: int, digits: int) -> str:
     """Without the zeros at the end where ``digits`` is six."""
     seconds, rest = divmod(micros, 1_000_000)
     found = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -139,7 +142,7 @@ def clock(micros, digits):
     return f"{found}.{rest:06d}".rstrip("0").rstrip(".")
 
 
-def moment(micros, zone):
+def moment(micros: int, zone: str | None) -> str:
     ahead = 0 if zone is None else seconds_ahead(micros // 1_000_000, zone)
     days, rest = divmod(micros + ahead * 1_000_000, DAY_US)
     found = f"{day(days)}T{clock(rest, 3)}"
@@ -152,7 +155,7 @@ def moment(micros, zone):
     return f"{found}{sign}{ahead // 3600:02d}:{ahead // 60 % 60:02d}{seconds}"
 
 
-def seconds_ahead(seconds, zone):
+def seconds_ahead(seconds: int, zone: str) -> int:
     cycle = 400 * 31_556_952
     first = datetime(1000, 1, 1, tzinfo=timezone.utc)
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -163,7 +166,7 @@ def seconds_ahead(seconds, zone):
     return int(offset.total_seconds())
 
 
-def interval(micros):
+def interval(micros: int) -> str:
     """All units, of which no Spark type says otherwise."""
     sign = "-" if micros < 0 else ""
     days, rest = divmod(abs(micros), DAY_US)

@@ -1,5 +1,10 @@
 """Descriptors made by hand in few words, messages as Protobuf's official package has them, and our rows."""
 
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
 import pyarrow as pa
 from google.protobuf import (
     descriptor_pb2,
@@ -18,7 +23,7 @@ T = descriptor_pb2.FieldDescriptorProto
 OPTIONAL, REQUIRED, REPEATED = T.LABEL_OPTIONAL, T.LABEL_REQUIRED, T.LABEL_REPEATED
 
 
-def file_of(name="made.proto", syntax="proto3", package="pkg"):
+def file_of(name: str = "made.proto", syntax: str = "proto3", package: str = "pkg") -> Any:
     made = descriptor_pb2.FileDescriptorProto(name=name, package=package)
     if syntax != "proto2":
         made.syntax = syntax
@@ -27,7 +32,7 @@ def file_of(name="made.proto", syntax="proto3", package="pkg"):
     return made
 
 
-def add_field(message, name, kind, number=None, **more):
+def add_field(message: Any, name: str, kind: str, number: int | None = None, **more: Any) -> Any:
     """kind: of a scalar as in .proto files, or the full name of a message; "enum " before an enum's.
 
     "repeated" or "required" may come first. more: fields of the descriptor
@@ -46,7 +51,7 @@ def add_field(message, name, kind, number=None, **more):
     return field
 
 
-def add_map(message, name, key, value, package="pkg"):
+def add_map(message: Any, name: str, key: str, value: str, package: str = "pkg") -> Any:
     entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
     entry.options.map_entry = True
     add_field(entry, "key", key, 1)
@@ -54,13 +59,13 @@ def add_map(message, name, key, value, package="pkg"):
     return add_field(message, name, f"repeated {package}.{message.name}.{entry.name}")
 
 
-def add_enum(file, name, **values):
+def add_enum(file: Any, name: str, **values: int) -> None:
     made = file.enum_type.add(name=name)
     for value, number in values.items():
         made.value.add(name=value, number=number)
 
 
-def one_message(syntax="proto3", **fields):
+def one_message(syntax: str = "proto3", **fields: str) -> Any:
     """A file with the message pkg.Root; an enum pkg.Kind and a message pkg.Inner of an int32 x."""
     file = file_of(syntax=syntax)
     root = file.message_type.add(name="Root")
@@ -76,10 +81,11 @@ def one_message(syntax="proto3", **fields):
 
 
 WELL_KNOWN = (timestamp_pb2, duration_pb2, wrappers_pb2)
+EPOCH = datetime.datetime(1970, 1, 1)
 WRAPPED = {name: kind for name, kind in vars(wrappers_pb2).items() if name.endswith("Value")}
 
 
-def descriptor_set(files, with_imports=True):
+def descriptor_set(files: list[Any], with_imports: bool = True) -> bytes:
     made = descriptor_pb2.FileDescriptorSet()
     if with_imports:
         for module in WELL_KNOWN:
@@ -88,7 +94,7 @@ def descriptor_set(files, with_imports=True):
     return made.SerializeToString()
 
 
-def message_class(data, name):
+def message_class(data: bytes, name: str) -> Any:
     """Of a descriptor set."""
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
@@ -99,7 +105,7 @@ def message_class(data, name):
     return message_factory.MessageFactory(pool).GetPrototype(found)  # before protobuf 4.22
 
 
-def fill(message, row):
+def fill(message: Any, row: dict[str, Any]) -> Any:
     """Set the fields that have values; these are as Arrow has them, with integers for times."""
     for name, value in row.items():
         if value is not None:
@@ -107,7 +113,7 @@ def fill(message, row):
     return message
 
 
-def put(message, field, value):
+def put(message: Any, field: Any, value: Any) -> None:
     inner = field.message_type
     if inner is not None and inner.GetOptions().map_entry:
         target, kind = getattr(message, field.name), inner.fields_by_name["value"]
@@ -128,13 +134,13 @@ def put(message, field, value):
         put_message(getattr(message, field.name), value)
 
 
-def is_repeated(field):
+def is_repeated(field: Any) -> bool:
     if hasattr(field, "is_repeated"):
         return bool(field.is_repeated)
     return bool(field.label == field.LABEL_REPEATED)  # before protobuf 6.31
 
 
-def put_message(message, value):
+def put_message(message: Any, value: Any) -> None:
     message.SetInParent()
     name = message.DESCRIPTOR.full_name
     if isinstance(value, dict):
@@ -145,7 +151,7 @@ def put_message(message, value):
         message.value = scalar(message.DESCRIPTOR.fields_by_name["value"], value)
 
 
-def scalar(field, value):
+def scalar(field: Any, value: Any) -> Any:
     if field.enum_type is not None and isinstance(value, str):
         return field.enum_type.values_by_name[value].number
     if field.type in (field.TYPE_STRING, field.TYPE_BYTES, field.TYPE_BOOL):
@@ -156,11 +162,11 @@ def scalar(field, value):
 PREFIX = b"\0\0\0\0\1\0"
 
 
-def sized(data):
+def sized(data: bytes) -> bytes:
     return varint(len(data)) + data
 
 
-def varint(value):
+def varint(value: int) -> bytes:
     value %= 2**64
     made = bytearray()
     while value >= 128:
@@ -169,7 +175,7 @@ def varint(value):
     return bytes([*made, value])
 
 
-def protobuf_encoder(schema, protobuf, prefix=b""):
+def protobuf_encoder(schema: pa.Schema, protobuf, prefix: bytes = b"") -> RowEncoder:
     fields = tuple(FieldSpec((name,), name) for name in schema.names)
     return RowEncoder(FormatSpec(PROTOBUF, fields, prefix, protobuf_schema=protobuf), schema)
 
@@ -178,7 +184,7 @@ def schema_of(file):
     return read_descriptor_set(descriptor_set([file]), "pkg.Root").schema
 
 
-def written(array, kind, syntax="proto3"):
+def written(array: pa.Array, kind: str, syntax: str = "proto3") -> list[bytes]:
     """What the values of a single column ``c`` are written as."""
     batch = pa.record_batch([array], ["c"])
     schema = schema_of(one_message(syntax, c=kind))

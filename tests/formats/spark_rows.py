@@ -7,17 +7,19 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import (
     ArrayType,
+    DataType,
     DayTimeIntervalType,
     MapType,
     StringType,
@@ -33,6 +35,7 @@ from spark_kafka_sink.formats.plan import (
     FieldSpec,
     FormatError,
     FormatSpec,
+    JsonOptions,
 )
 from spark_kafka_sink.localkafka import fetch_jars
 from tests.formats import json_twin
@@ -49,7 +52,7 @@ class Compared(NamedTuple):
 
 
 @contextmanager
-def avro_session():
+def avro_session() -> Iterator[SparkSession]:
     """With Spark's own Avro and its Kafka source, which are no part of pyspark."""
     jars = [
         *fetch_jars(AVRO_JARS, "spark-avro", transitive=False),
@@ -74,7 +77,7 @@ def avro_session():
         session.stop()
 
 
-def compare_json(frame, options, is_single):
+def compare_json(frame: DataFrame, options: JsonOptions, is_single: bool) -> Compared:
     """Raises AssertionError for the first row that differs by more than the digits of a number.
 
     options: the time zone is the session's
@@ -96,7 +99,7 @@ def compare_json(frame, options, is_single):
     return Compared(rows.num_rows, len(other))
 
 
-def with_variants(frame, is_single):
+def with_variants(frame: DataFrame, is_single: bool) -> DataFrame:
     """With columns of VARIANT, made of all others: by type, and of their JSON.
 
     Numbers of JSON are doubles: where the others are single, variants are made by type alone.
@@ -115,7 +118,7 @@ def with_variants(frame, is_single):
     )
 
 
-def _has_variant(kind):
+def _has_variant(kind: DataType) -> bool:
     if isinstance(kind, StructType):
         return all(_has_variant(x.dataType) for x in kind)
     if isinstance(kind, ArrayType):
@@ -125,7 +128,7 @@ def _has_variant(kind):
     return not isinstance(kind, DayTimeIntervalType)
 
 
-def compare_avro(spark, frame):
+def compare_avro(spark: SparkSession, frame: DataFrame) -> Compared:
     """Of the columns that Avro has a type for, with the schema. Raises AssertionError."""
     frame = frame.select(*(x.name for x in frame.schema if has_avro(x)))
     if not frame.columns:
@@ -146,7 +149,7 @@ def compare_avro(spark, frame):
     return Compared(rows.num_rows, len(other))
 
 
-def with_written(frame, expression):
+def with_written(frame: DataFrame, expression: Any) -> tuple[Any, Any]:
     """The rows as one Arrow batch as Spark hands them over, and what Spark makes of each."""
     # Not toArrow(), which fails on fields that are not nullable in structs that are null.
     batches = frame.select("*", expression.alias("written by spark"))._collect_as_arrow()
@@ -155,19 +158,20 @@ def with_written(frame, expression):
     return batch.select([*range(last)]), batch.column(last).cast(pa.large_binary())
 
 
-def encoded(plan, rows):
+def encoded(plan: FormatSpec, rows: Any) -> Any:
     made = RowEncoder(plan, rows.schema).encode(rows)
     assert made.faults is None
     return made.values
 
 
-def differing(found, written):
+def differing(found: Any, written: Any) -> list[int]:
     assert len(found) == len(written)
     assert found.null_count == written.null_count == 0
-    return np.flatnonzero(~pc.equal(found, written).to_numpy(False)).tolist()
+    indexes: list[int] = np.flatnonzero(~pc.equal(found, written).to_numpy(False)).tolist()
+    return indexes
 
 
-def same_numbers(ours, sparks, is_single):
+def same_numbers(ours: str, sparks: str, is_single: bool | None) -> None:
     """Equal but for floating point, where Java before 19 writes more digits than needed.
 
     is_single: whether numbers are; None for those of which some may be
@@ -180,14 +184,14 @@ def same_numbers(ours, sparks, is_single):
             assert len(mine) <= len(other)
 
 
-def _is_shortest(mine, other, is_single):
+def _is_shortest(mine: str, other: str, is_single: bool) -> bool:
     read = np.float32 if is_single else float
     with np.errstate(over="ignore"):  # a double that no float32 is
         one, another = read(mine), read(other)
     return bool(one == another) and mine == json_twin.floating(one, is_single)
 
 
-def has_avro(field):
+def has_avro(field: Any) -> bool:
     try:
         derived_schema(StructType([field]).json())
     except FormatError:
@@ -195,13 +199,13 @@ def has_avro(field):
     return True
 
 
-def spark_avro_schema(spark, frame):
-    converters = spark._jvm.org.apache.spark.sql.avro.SchemaConverters
+def spark_avro_schema(spark: SparkSession, frame: DataFrame) -> str:
+    converters = spark._jvm.org.apache.spark.sql.avro.SchemaConverters  # type: ignore[union-attr]
     made = converters.toAvroType(frame._jdf.schema(), False, "topLevelRecord", "")
     return str(made.toString())
 
 
-def without_logical_types(node):
+def without_logical_types(node: Any) -> Any:
     """So that what no date or decimal of Python can hold is decoded as the number it is."""
     if isinstance(node, list):
         return [without_logical_types(one) for one in node]
@@ -210,14 +214,14 @@ def without_logical_types(node):
     return node
 
 
-def decoded(data, schema):
+def decoded(data: bytes, schema: Any) -> str:
     # Not above: only the extra "registry" has it.
     import fastavro
 
     return repr(_in_order(fastavro.schemaless_reader(io.BytesIO(data), schema)))
 
 
-def _in_order(value):
+def _in_order(value: Any) -> Any:
     if isinstance(value, dict):
         return [(key, _in_order(value[key])) for key in sorted(value)]
     return [_in_order(one) for one in value] if isinstance(value, list) else value

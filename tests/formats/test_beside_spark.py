@@ -4,7 +4,10 @@
 VARIANTs Hypothesis draws others each time.
 """
 
+from __future__ import annotations
+
 import os
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +38,7 @@ FIRST = int(os.environ.get("FORMATS_SEED", "1"))
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Africa/Casablanca"]
 ZONES += ["America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "+05:30", "Pacific/Apia"]
 # Of timestamps, of those without a time zone, and of dates. As many as there are zones, less one.
-PATTERNS = [
+PATTERNS: list[tuple[str | None, str | None, str | None]] = [
     (None, None, None),
     ("yyyy-MM-dd HH:mm:ss", "yyyyMMddHHmmss", "dd.MM.yyyy"),
     (None, None, None),
@@ -100,6 +103,7 @@ def test_real_rows(spark, flights, is_null_left_out):
 
 
 VARIANT_ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Europe/London", "Africa/Monrovia"]
+Write = Callable[[Variant, str], str | None]
 LONG = settings(
     max_examples=4000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -108,7 +112,7 @@ LONG = settings(
 @pytest.fixture(scope="module")
 def to_json(spark):
     """What Spark writes of a variant, None if it raises an error."""
-    java = spark._jvm
+    java = spark._jvm  # type: ignore[attr-defined]
     kind = java.org.apache.spark.types.variant.Variant
     zones = {name: java.java.time.ZoneId.of(name) for name in VARIANT_ZONES}
 

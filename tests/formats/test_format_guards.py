@@ -3,6 +3,8 @@
 Most cases fail without the guard they are about.
 """
 
+from __future__ import annotations
+
 import datetime
 import json
 
@@ -277,7 +279,7 @@ class Rooms:
 
     def __init__(self, monkeypatch, plan, batch):
         self.encoder = RowEncoder(plan, batch.schema)
-        self.sizes = []
+        self.sizes: list[int] = []
         kernel, state = self.encoder._kernel, self.encoder._state
 
         def noting(address):

@@ -1,5 +1,7 @@
 """write_json and the texts of columns against their twin, and JSON as Spark's to_json writes it."""
 
+from __future__ import annotations
+
 import datetime
 import decimal
 import json

@@ -1,5 +1,7 @@
 """VARIANT as JSON against its twin."""
 
+from __future__ import annotations
+
 import json
 import struct
 

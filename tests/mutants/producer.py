@@ -54,7 +54,7 @@ _SENDER = (
         "producer/sender.py",
         "batch.attempts <= self._config.retries",
         "batch.attempts < self._config.retries",
-        ("simulation/test_measured.py",),
+        ("simulation/test_producer.py",),
     ),
 )
 
@@ -212,7 +212,7 @@ _SEQUENCES = (
         "        if any(batch.is_probe for batch in self._sequences(topic_partition).in_flight):\n"
         "            return False\n",
         "",
-        ("simulation/test_too_large.py",),
+        ("simulation/test_producer.py",),
     ),
 )
 
@@ -239,7 +239,7 @@ _OPEN_BATCHES = (
         "producer/open_batches.py",
         'np.argsort(-sizes, kind="stable")',
         'np.argsort(sizes, kind="stable")',
-        ("simulation/test_waiting_for_memory.py",),
+        ("simulation/test_sender.py",),
     ),
 )
 
@@ -277,7 +277,7 @@ _IN_PRODUCER = ("unit/test_producer.py",)
 _IN_ACCUMULATOR = ("unit/test_accumulator.py",)
 _IN_METADATA = ("unit/test_metadata.py",)
 _IN_MANAGER = ("unit/test_transaction_manager.py",)
-_SIMULATED = ("simulation/test_producer_guards.py",)
+_SIMULATED = ("simulation/test_producer.py",)
 
 _GUARDS = (
     Mutant(

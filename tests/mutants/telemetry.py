@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _FIGURES = ("simulation/test_telemetry.py",)
 _ENDS = ("simulation/test_telemetry_failures.py",)
-_MISTAKES = ("simulation/test_telemetry_mistakes.py",)
+_MISTAKES = ("simulation/test_telemetry_failures.py",)
 
 PLANTED: tuple[str, ...] = ()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CUT_OFF = ("unit/test_coordinators.py",)
-_GUARDS = ("simulation/test_transaction_guards.py",)
+_GUARDS = ("simulation/test_commit_protocol.py",)
 _PROTOCOL = ("simulation/test_commit_protocol.py",)
-_LOST = ("simulation/test_lost_log.py",)
-_LOG = ("simulation/test_log_partition.py", "simulation/test_commit_protocol.py")
+_LOST = ("simulation/test_decision_log.py",)
+_LOG = ("simulation/test_decision_log.py", "simulation/test_commit_protocol.py")
 _CALLS = ("unit/test_writes.py",)
 _OPERATED = ("simulation/test_operations.py",)
 _TOKEN = ("unit/test_transaction_manager.py",)
@@ -16,11 +16,11 @@ _MODEL = ("unit/test_sessions.py",)
 _REPLAY = ("simulation/test_replay.py",)
 _SESSIONS = ("unit/test_sessions.py",)
 _TASK = ("unit/test_tasks.py",)
-_WRITES = ("simulation/test_write_id.py",)
+_WRITES = ("simulation/test_replay.py",)
 
 PLANTED = (
     "simulation/test_queries.py::test_a_planted_bug_is_caught",
-    "simulation/test_scenarios.py::test_the_planted_bug_does_harm",
+    "simulation/test_queries.py::test_the_planted_bug_does_harm",
 )
 
 _CLAIMS = (
@@ -471,7 +471,7 @@ _OPERATORS = (
         "transactions/operations.py",
         "if found != record.stored:",
         "if False:",
-        ("simulation/test_unreadable.py",),
+        ("simulation/test_decision_log.py",),
     ),
     Mutant(
         "transactions/operations.py",

@@ -1,5 +1,7 @@
 """What holds for all tests with a registry."""
 
+from __future__ import annotations
+
 import gc
 
 import pytest

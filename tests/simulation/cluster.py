@@ -4,32 +4,19 @@ record batches with the tests' twin; replication, elections, and brokers that le
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Optional
 from uuid import UUID
 
 from spark_kafka_sink.base.errors import error_named
-from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages import client, topics, transactions
-from tests import twin
-from tests.simulation.broker import LeaderView, SimBroker
-from tests.simulation.log_requests import LogRequests
-from tests.simulation.network import SimNetwork
-from tests.simulation.partition import NO_LEADER, Partition
-from tests.simulation.produce import Produce, Replication
-from tests.simulation.refusing import Validator
+from tests.simulation.broker import LeaderView, LogRequests, SimBroker
+from tests.simulation.coordinators import TRANSACTION_STATE_TOPIC
+from tests.simulation.logs import NO_LEADER, Partition, Produce, Replication
 from tests.simulation.sasl import API_VERSIONS as SASL_API_VERSIONS
-from tests.simulation.sasl import Sasl
 from tests.simulation.telemetry import API_VERSIONS as TELEMETRY_API_VERSIONS
 from tests.simulation.telemetry import TelemetryPlugin
-from tests.simulation.time import Scheduler
-from tests.simulation.transaction_log import TRANSACTION_STATE_TOPIC
-from tests.simulation.transaction_requests import TransactionRequests
 from tests.simulation.transactions import KAFKA_4_3 as TRANSACTIONS_OF_4_3
-from tests.simulation.transactions import Transactions
+from tests.simulation.transactions import TransactionRequests, Transactions
 
 KAFKA_4_3 = {0: (0, 13), 3: (0, 13), 18: (0, 4), 22: (0, 5)}
 KAFKA_4_4 = {**KAFKA_4_3, 18: (0, 5)}
@@ -38,11 +25,8 @@ KAFKA_2_1 = {0: (0, 7), 3: (0, 7), 18: (0, 2), 22: (0, 1)}
 # A follower's next fetch after an election.
 HIGH_WATERMARK_LAG_MS = 200
 
-Reply = Callable[[Optional[schema.Message]], None]
-ProduceHook = Callable[[SimBroker, str, int, twin.RecordBatch], "str | None"]
 
-
-def code(name: str) -> int:
+def code(name):
     return error_named(name).code
 
 
@@ -57,85 +41,78 @@ class Topic:
 class SimCluster:
     """Brokers, topics, and what the controller knows."""
 
-    def __init__(
-        self, network: SimNetwork, scheduler: Scheduler, rng: random.Random, brokers: int = 3
-    ) -> None:
+    def __init__(self, network, scheduler, rng, brokers=3):
         self.network = network
         self.scheduler = scheduler
         self.rng = rng
         self.api_versions = dict(KAFKA_4_3)
         self.cluster_id = "sim"
-        self.racks: dict[int, str] = {}
-        self.topics: dict[str, Topic] = {}
+        self.racks = {}
+        self.topics = {}
         self.brokers = {i: SimBroker(i, self) for i in range(1, brokers + 1)}
         for broker in self.brokers.values():
             network.add_server(broker.host, broker.port, broker)
         self.next_producer_id = 1000
         self.auto_create_partitions = 0
-        self.on_produce: ProduceHook | None = None
-        self.on_validate: Validator | None = None
-        self.on_receive: Callable[[SimBroker, bytes], None] | None = None
-        self.on_init_producer_id: Callable[[], str] = lambda: "NONE"
-        self.on_end_txn: Callable[[str], str] = lambda transactional_id: "NONE"
-        self.on_describe: Callable[[str], str] = lambda topic: "NONE"
+        self.on_produce = None
+        self.on_validate = None
+        self.on_receive = None
+        self.on_init_producer_id = lambda: "NONE"
+        self.on_end_txn = lambda transactional_id: "NONE"
+        self.on_describe = lambda topic: "NONE"
         self.throttle_time_ms = 0
         self.paused_ms = 0
         self.reports_new_leader = True
         self.metadata_requests = 0
         self.metadata_delay_ms = (0, 0)
-        self.unaware_until_ms: dict[int, int] = {}
+        self.unaware_until_ms = {}
         # Brokers that the controller has given up: metadata does not name them.
-        self.fenced: set[int] = set()
+        self.fenced = set()
         self.replication_delay_ms = (0, 2)
         self.duplicate_produce = 0.0
         # How often an answer to a produce request lacks one of its partitions, and of which it did.
         self.omit_answers = 0.0
-        self.omitted: set[TopicPartition] = set()
+        self.omitted = set()
         self.repeat_answers = False
         self.published = 0
         self.rejects_unknown_producers = False
         self.replication = Replication(self)
-        self.transactions: Transactions | None = None
-        self.sasl: Sasl | None = None
-        self.telemetry: TelemetryPlugin | None = None
+        self.transactions = None
+        self.sasl = None
+        self.telemetry = None
         self._log_requests = LogRequests(self)
         self._transaction_requests = TransactionRequests(self)
         self.publish()
 
     @property
-    def bootstrap_servers(self) -> str:
+    def bootstrap_servers(self):
         return ",".join(f"{b.host}:{b.port}" for b in self.brokers.values())
 
     def enable_transactions(
-        self,
-        transaction_version: int = 2,
-        api_versions: dict[int, tuple[int, int]] = TRANSACTIONS_OF_4_3,
-        partitions: int = 5,
-    ) -> Transactions:
+        self, transaction_version=2, api_versions=TRANSACTIONS_OF_4_3, partitions=5
+    ):
         """Brokers coordinate transactions, and can be read from, from now on."""
         self.api_versions.update(api_versions)
         self.transactions = Transactions(self, transaction_version, partitions)
         self.publish(now=True)
         return self.transactions
 
-    def enable_sasl(self, sasl: Sasl) -> Sasl:
+    def enable_sasl(self, sasl):
         """Brokers let in only who is known, from the next connection on."""
         self.api_versions.update(SASL_API_VERSIONS)
         self.sasl = sasl
         return sasl
 
-    def enable_telemetry(self) -> TelemetryPlugin:
+    def enable_telemetry(self):
         """Brokers take metrics of clients, from the next connection on."""
         self.api_versions.update(TELEMETRY_API_VERSIONS)
         self.telemetry = TelemetryPlugin(self.scheduler.clock)
         return self.telemetry
 
-    def partition(self, key: TopicPartition) -> Partition:
+    def partition(self, key):
         return self.topics[key.topic].partitions[key.partition]
 
-    def create_topic(
-        self, name: str, partitions: int = 3, replicas: int = 1, min_insync: int = 1
-    ) -> Topic:
+    def create_topic(self, name, partitions=3, replicas=1, min_insync=1):
         ids = list(self.brokers)
         made = [
             Partition([ids[(index + k) % len(ids)] for k in range(replicas)], min_insync)
@@ -145,7 +122,7 @@ class SimCluster:
         self.publish(now=True)
         return self.topics[name]
 
-    def add_partitions(self, name: str, count: int) -> None:
+    def add_partitions(self, name, count):
         """The topic has ``count`` more from now on; brokers learn of them one after the other."""
         partitions = self.topics[name].partitions
         ids, replicas = list(self.brokers), len(partitions[0].replicas)
@@ -156,7 +133,7 @@ class SimCluster:
             partitions.append(new)
         self._elect_where_missing(allow_unclean=False)
 
-    def empty_topic(self, name: str, partitions: int | None = None) -> None:
+    def empty_topic(self, name, partitions=None):
         """The topic is deleted and created anew: another one, of the same name.
 
         partitions: how many it has then, at most as many as before; None: as many
@@ -174,15 +151,15 @@ class SimCluster:
         topic.topic_id = UUID(int=self.rng.getrandbits(128) | 1)
         self.publish(now=True)
 
-    def records(self, topic: str) -> dict[int, list[twin.Record]]:
+    def records(self, topic):
         return {i: p.log.records() for i, p in enumerate(self.topics[topic].partitions)}
 
-    def partitions(self) -> list[Partition]:
+    def partitions(self):
         return [partition for topic in self.topics.values() for partition in topic.partitions]
 
     # --- what happens to brokers and leaders ---------------------------------------------------
 
-    def publish(self, now: bool = False) -> None:
+    def publish(self, now=False):
         """Tell every broker of the controller's view, each after a delay of its own."""
         view = {
             (name, index): LeaderView(partition.leader_id, partition.leader_epoch)
@@ -205,13 +182,7 @@ class SimCluster:
             else:
                 self.scheduler.after(delay_ms, lambda b=broker: self._learn(b, number, view, alive))
 
-    def _learn(
-        self,
-        broker: SimBroker,
-        number: int,
-        view: dict[tuple[str, int], LeaderView],
-        alive: tuple[int, ...],
-    ) -> None:
+    def _learn(self, broker, number, view, alive):
         if number < broker.learned:
             return
         broker.learned = number
@@ -221,21 +192,20 @@ class SimCluster:
             old = broker.view.get(key)
             broker.view[key] = new
             if key[0] == TRANSACTION_STATE_TOPIC:
-                assert self.transactions is not None
                 self.transactions.coordinators[broker.node_id].learn(key[1], old, new)
             elif old is not None and old.leader_id == broker.node_id != new.leader_id:
                 partition = self.topics[key[0]].partitions[key[1]]
                 partition.drop_waiters_of(broker.node_id, "NOT_LEADER_OR_FOLLOWER")
         broker.alive = alive
 
-    def depose_leader(self, topic: str, index: int, to: int, unaware_ms: int) -> None:
+    def depose_leader(self, topic, index, to, unaware_ms):
         """As ``move_leader``; the old leader is cut off, and hears of it that much later."""
         old = self.topics[topic].partitions[index].leader_id
         self.unaware_until_ms[old] = self.scheduler.clock.ms + unaware_ms
         self.move_leader(topic, index, to)
         self.network.cut_all(self.brokers[old], "Connection reset by peer")
 
-    def move_leader(self, topic: str, index: int, to: int) -> None:
+    def move_leader(self, topic, index, to):
         """A clean leader change: the new leader has everything."""
         partition = self.topics[topic].partitions[index]
         if to not in partition.replicas:
@@ -246,7 +216,7 @@ class SimCluster:
         self.elect(partition, to)
         self.publish()
 
-    def stop(self, node_id: int) -> None:
+    def stop(self, node_id):
         """The broker dies, and nobody is elected in its place."""
         broker = self.brokers[node_id]
         broker.crash()
@@ -260,12 +230,16 @@ class SimCluster:
                 partition.logs[node_id].verifications.clear()
         self.publish()
 
-    def crash(self, node_id: int, election_delay_ms: int, allow_unclean: bool = False) -> None:
+    def stop_all(self):
+        for node_id in self.brokers:
+            self.stop(node_id)
+
+    def crash(self, node_id, election_delay_ms, allow_unclean=False):
         """The broker dies; a while later its partitions get new leaders, where they can."""
         self.stop(node_id)
         self.scheduler.after(election_delay_ms, lambda: self._fail_over(node_id, allow_unclean))
 
-    def _fail_over(self, node_id: int, allow_unclean: bool) -> None:
+    def _fail_over(self, node_id, allow_unclean):
         if self.brokers[node_id].is_up:
             return
         for partition in self.partitions():
@@ -277,7 +251,7 @@ class SimCluster:
             self.transactions.log.lose(node_id)
         self._elect_where_missing(allow_unclean)
 
-    def _elect_where_missing(self, allow_unclean: bool) -> None:
+    def _elect_where_missing(self, allow_unclean):
         for partition in self.partitions():
             if partition.leader_id != NO_LEADER:
                 continue
@@ -292,12 +266,12 @@ class SimCluster:
                 self.elect(partition, alive[0], is_clean=False)
         self.publish()
 
-    def elect(self, partition: Partition, leader_id: int, is_clean: bool = True) -> None:
+    def elect(self, partition, leader_id, is_clean=True):
         """A new leader, whose high watermark lags until its followers have fetched."""
         partition.elect(leader_id, is_clean)
         self.scheduler.after(HIGH_WATERMARK_LAG_MS, partition.hear_from_followers)
 
-    def restart(self, node_id: int) -> None:
+    def restart(self, node_id):
         """The broker is back: a follower that catches up, or the leader of what nobody leads."""
         self.brokers[node_id].is_up = True
         self.brokers[node_id].is_paused = False
@@ -309,15 +283,27 @@ class SimCluster:
                 delay_ms = self.rng.randint(10, 300)
                 self.scheduler.after(delay_ms, lambda p=partition: self._rejoin(p, node_id))
 
-    def _rejoin(self, partition: Partition, node_id: int) -> None:
+    def _rejoin(self, partition, node_id):
         if self.brokers[node_id].is_up:
             partition.expand_isr(node_id)
 
+    def refuse(self, *errors):
+        """The next record batches are answered with these errors, before anything is appended."""
+        left = iter(errors)
+        self.on_produce = lambda *_: next(left, None)
+
+    def pause(self):
+        """All brokers hang from now on."""
+        for broker in self.brokers.values():
+            broker.is_paused = True
+
+    def cut_connections(self):
+        for broker in self.brokers.values():
+            self.network.cut_all(broker, "Connection reset by peer")
+
     # --- requests ------------------------------------------------------------------------------
 
-    def handle(
-        self, broker: SimBroker, request: schema.Request, version: int, reply: Reply
-    ) -> None:
+    def handle(self, broker, request, version, reply):
         if isinstance(request, client.ApiVersionsRequest):
             meant = request.cluster_id, request.node_id
             is_other = meant[0] is not None and meant != (self.cluster_id, broker.node_id)
@@ -335,12 +321,29 @@ class SimCluster:
                 Produce(self, broker, request, version, lambda response: None).run()
             Produce(self, broker, request, version, reply).run()
         elif request.api_key in TELEMETRY_API_VERSIONS:
-            assert self.telemetry is not None
             self.telemetry.handle(broker.node_id, request, reply)
         elif not self._log_requests.handle(broker, request, reply):
             self._transaction_requests.handle(broker, request, version, reply)
 
-    def api_versions_response(self, error_code: int) -> client.ApiVersionsResponse:
+    def intercept(self, request_type, instead):
+        """``instead(broker, request, reply, go_on)`` gets such requests from now on.
+
+        ``go_on()`` does with it what was done before, also with another ``reply``.
+        """
+        before = self.handle
+
+        def handle(broker, request, version, reply):
+            def go_on(reply=reply):
+                before(broker, request, version, reply)
+
+            if isinstance(request, request_type):
+                instead(broker, request, reply, go_on)
+            else:
+                go_on()
+
+        self.handle = handle
+
+    def api_versions_response(self, error_code):
         keys = [client.ApiVersion(k, *v) for k, v in self.api_versions.items()]
         response = client.ApiVersionsResponse(error_code, keys)
         level = 0 if self.transactions is None else self.transactions.transaction_version
@@ -352,19 +355,13 @@ class SimCluster:
             response.finalized_features_epoch = 1
         return response
 
-    def _handle_init_producer_id(
-        self,
-        broker: SimBroker,
-        request: transactions.InitProducerIdRequest,
-        version: int,
-        reply: Reply,
-    ) -> None:
+    def _handle_init_producer_id(self, broker, request, version, reply):
         if request.transactional_id is None or self.transactions is None:
             reply(self._init_producer_id())
         else:
             self._transaction_requests.handle(broker, request, version, reply)
 
-    def _init_producer_id(self) -> transactions.InitProducerIdResponse:
+    def _init_producer_id(self):
         error = self.on_init_producer_id()
         if error != "NONE":
             return transactions.InitProducerIdResponse(error_code=code(error))
@@ -373,9 +370,7 @@ class SimCluster:
             producer_id=self.next_producer_id, producer_epoch=0
         )
 
-    def _metadata(
-        self, broker: SimBroker, request: topics.MetadataRequest
-    ) -> topics.MetadataResponse:
+    def _metadata(self, broker, request):
         brokers = [
             topics.MetadataResponseBroker(b.node_id, b.host, b.port, self.racks.get(b.node_id))
             for b in (self.brokers[i] for i in broker.alive)
@@ -385,9 +380,7 @@ class SimCluster:
             brokers=brokers, cluster_id=self.cluster_id, controller_id=1, topics=described
         )
 
-    def _describe(
-        self, broker: SimBroker, name: str, request: topics.MetadataRequest
-    ) -> topics.MetadataResponseTopic:
+    def _describe(self, broker, name, request):
         topic = self.topics.get(name)
         error = self.on_describe(name)
         if error != "NONE":

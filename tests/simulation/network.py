@@ -1,4 +1,4 @@
-"""A simulated network: the producer's Network interface on one side, brokers on the other.
+"""A simulated network: the producer's Network interface on one side, brokers on the other; host names.
 
 Bytes of a request are read from the producer's buffers in two halves at different times, as a
 socket does with a large request: a buffer that is reused too early changes what the broker gets.
@@ -6,9 +6,7 @@ socket does with a large request: a buffer that is reused too early changes what
 
 from __future__ import annotations
 
-import random
 from collections import deque
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,15 +14,43 @@ from spark_kafka_sink.network.interface import (
     Address,
     Connected,
     Disconnected,
-    NetworkEvent,
     Received,
     Resolved,
     SendCompleted,
 )
-from spark_kafka_sink.network.resolver import Resolver, Take
-from spark_kafka_sink.protocol.types import Buffer
-from tests.simulation.names import NameServer
-from tests.simulation.time import Scheduler
+from spark_kafka_sink.network.resolver import Resolver
+
+NO_ADDRESS = "Temporary failure in name resolution"
+
+
+class NameServer:
+    """Answers with what is true when it is asked, however long the answer takes.
+
+    addresses: by name; a name that is not there is its own address
+    takes_ms: names whose look-up takes long, and how long
+    unknown: names that have no address
+    silent: addresses that do not answer whoever connects
+    """
+
+    def __init__(self):
+        self.addresses = {}
+        self.takes_ms = {}
+        self.unknown = set()
+        self.silent = set()
+
+    def look_up(self, host, port):
+        if host in self.unknown:
+            return OSError(NO_ADDRESS)
+        return [Address(0, (address, port)) for address in self.addresses.get(host, [host])]
+
+    def heal(self):
+        """Quick answers for all names, and nobody is silent."""
+        self.takes_ms.clear()
+        self.unknown.clear()
+        self.silent.clear()
+
+
+# --- the network --------------------------------------------------------------------------------
 
 
 class Server(Protocol):
@@ -33,7 +59,7 @@ class Server(Protocol):
     host: str
     is_up: bool
 
-    def receive(self, channel: Channel, data: bytes) -> None: ...
+    def receive(self, channel, data): ...
 
 
 @dataclass(eq=False)
@@ -72,32 +98,32 @@ class NetworkFaults:
 class SimNetwork:
     """A Network whose other side are simulated brokers."""
 
-    def __init__(self, scheduler: Scheduler, rng: random.Random) -> None:
+    def __init__(self, scheduler, rng):
         self._scheduler = scheduler
         self._rng = rng
-        self._servers: dict[tuple[str, int], Server] = {}
+        self._servers = {}
         # Addresses of servers that lead to another one.
-        self._routes: dict[tuple[str, int], Server] = {}
+        self._routes = {}
         self.names = NameServer()
         self._resolver = Resolver(self._look_up_all)
-        self._channels: dict[int, Channel] = {}
-        self._events: list[NetworkEvent] = []
+        self._channels = {}
+        self._events = []
         self._is_woken = False
         self.faults = NetworkFaults()
         self.polls = 0
         # Clients of other processes on the same network, see tests/simulation/processes.py.
-        self.members: list[SimNetwork] = [self]
+        self.members = [self]
 
-    def add_server(self, host: str, port: int, server: Server) -> None:
+    def add_server(self, host, port, server):
         self._servers[host, port] = server
 
-    def move_server(self, server: Server, address: str) -> None:
+    def move_server(self, server, address):
         """It is reached at ``address`` only, and its connections are cut. Names do not know yet."""
         old = self._address_of(server)
         self._servers[address, old[1]] = self._servers.pop(old)
         self.cut_all(server, "Connection reset by peer")
 
-    def route(self, server: Server, other: Server | None) -> None:
+    def route(self, server, other):
         """Connections to ``server`` lead to ``other`` from now on, with None to itself again.
 
         The open ones are cut.
@@ -108,20 +134,20 @@ class SimNetwork:
             self._routes[address] = other
         self.cut_all(before, "Connection reset by peer")
 
-    def tell_address(self, server: Server) -> None:
+    def tell_address(self, server):
         """Who looks the server's name up from now on gets its address."""
         self.names.addresses[server.host] = [self._address_of(server)[0]]
 
-    def _address_of(self, server: Server) -> tuple[str, int]:
+    def _address_of(self, server):
         return next(address for address, there in self._servers.items() if there is server)
 
-    def open_channels(self) -> int:
+    def open_channels(self):
         return len(self._channels)
 
     # --- the producer's side -------------------------------------------------------------------
 
-    def resolve(self, channel_id: int, host: str, port: int) -> None:
-        def on_found(found: list[Address] | OSError) -> None:
+    def resolve(self, channel_id, host, port):
+        def on_found(found):
             if isinstance(found, OSError):
                 self._tell(Disconnected(channel_id, f"host name: {found}"))
             else:
@@ -129,32 +155,32 @@ class SimNetwork:
 
         self._resolver.resolve(host, port, on_found)
 
-    def _look_up_all(self, take: Take) -> None:
+    def _look_up_all(self, take):
         """What a thread of the resolver does, without a thread."""
         asked = take()
         if asked is None:
             return
         found = self.names.look_up(asked.host, asked.port)
 
-        def answer() -> None:
+        def answer():
             asked.on_found(found)
             self._look_up_all(take)
 
         takes_ms = self._rng.randint(*self.faults.latency_ms)
         self._scheduler.after(takes_ms + self.names.takes_ms.get(asked.host, 0), answer)
 
-    def connect(self, channel_id: int, address: Address, host: str) -> None:
+    def connect(self, channel_id, address, host):
         if address.sockaddr[0] in self.names.silent:
             return  # as a firewall does: whoever connects hears nothing
         sockaddr = address.sockaddr
-        server = self._routes.get(sockaddr) or self._servers.get(sockaddr)  # type: ignore[call-overload]
+        server = self._routes.get(sockaddr) or self._servers.get(sockaddr)
         if server is None or not server.is_up:
             self._after(lambda: self._tell(Disconnected(channel_id, "Connection refused")))
             return
         channel = self._channels[channel_id] = Channel(channel_id, server, self)
         self._after(lambda: self._finish_connect(channel))
 
-    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> bool:
+    def send(self, channel_id, buffers):
         channel = self._channels.get(channel_id)
         if channel is None:
             return False  # already cut; the producer learns of it at its next poll
@@ -170,7 +196,7 @@ class SimNetwork:
             return True
         channel.to_server += b"".join(buffers[:half])
 
-        def finish() -> None:
+        def finish():
             if channel.is_open:
                 channel.to_server += b"".join(buffers[half:])
                 self._tell(SendCompleted(channel_id))
@@ -179,7 +205,7 @@ class SimNetwork:
         self._after(finish)
         return False
 
-    def poll(self, timeout_ms: int) -> list[NetworkEvent]:
+    def poll(self, timeout_ms):
         self.polls += 1
         deadline_ms = self._scheduler.clock.ms + timeout_ms
         while True:
@@ -194,21 +220,21 @@ class SimNetwork:
                 return []
             self._scheduler.clock.ms = next_at_ms
 
-    def disconnect(self, channel_id: int) -> None:
+    def disconnect(self, channel_id):
         channel = self._channels.pop(channel_id, None)
         if channel is not None:
             channel.is_open = False
 
-    def wakeup(self) -> None:
+    def wakeup(self):
         self._is_woken = True
 
-    def close(self) -> None:
+    def close(self):
         for channel_id in list(self._channels):
             self.disconnect(channel_id)
 
     # --- the brokers' side ---------------------------------------------------------------------
 
-    def respond(self, channel: Channel, data: bytes) -> None:
+    def respond(self, channel, data):
         """Send bytes to the producer, in chunks of any size."""
         if self.faults.cut_next_response or self._chance(self.faults.cut_before_response):
             self.faults.cut_next_response = False
@@ -225,20 +251,20 @@ class SimNetwork:
         delay_ms = channel.last_arrival_ms - now_ms
         self._scheduler.after(delay_ms, lambda: self._arrive(channel, data))
 
-    def cut(self, channel: Channel, reason: str) -> None:
+    def cut(self, channel, reason):
         """Break a connection: what is on its way is lost."""
         if channel.is_open:
             channel.owner.disconnect(channel.channel_id)
             channel.owner._tell(Disconnected(channel.channel_id, reason))
 
-    def cut_all(self, server: Server, reason: str) -> None:
+    def cut_all(self, server, reason):
         for member in self.members:
             for channel in [c for c in member._channels.values() if c.server is server]:
                 self.cut(channel, reason)
 
     # --- inside --------------------------------------------------------------------------------
 
-    def _finish_connect(self, channel: Channel) -> None:
+    def _finish_connect(self, channel):
         if not channel.is_open:
             return
         if self._chance(self.faults.cut_during_handshake):
@@ -249,33 +275,33 @@ class SimNetwork:
         else:
             self.cut(channel, "Connection refused")
 
-    def _deliver(self, channel: Channel) -> None:
+    def _deliver(self, channel):
         if channel.is_open and channel.server.is_up:
             data = bytes(channel.to_server)
             channel.to_server.clear()
             channel.server.receive(channel, data)
 
-    def _arrive(self, channel: Channel, data: bytes) -> None:
+    def _arrive(self, channel, data):
         if channel.is_open:
             middle = self._rng.randint(0, len(data))
             for part in (data[:middle], data[middle:]):
                 if part:
                     channel.owner._tell(Received(channel.channel_id, part))
 
-    def _tell(self, event: NetworkEvent) -> None:
+    def _tell(self, event):
         self._events.append(event)
 
-    def _after(self, callback: Callable[[], None]) -> None:
+    def _after(self, callback):
         self._scheduler.after(self._rng.randint(*self.faults.latency_ms), callback)
 
-    def _chance(self, probability: float) -> bool:
+    def _chance(self, probability):
         return probability > 0 and self._rng.random() < probability
 
 
 class ClientNetwork(SimNetwork):
     """One client's network in a world of several: events are its own, brokers and faults shared."""
 
-    def __init__(self, root: SimNetwork) -> None:
+    def __init__(self, root):
         self._root = root
         self._scheduler = root._scheduler
         self._rng = root._rng
@@ -289,5 +315,5 @@ class ClientNetwork(SimNetwork):
         root.members.append(self)
 
     @property
-    def faults(self) -> NetworkFaults:  # type: ignore[override]
+    def faults(self):
         return self._root.faults

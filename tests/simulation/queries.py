@@ -1,20 +1,442 @@
-"""Seeds of whole lives of a query, see tests/simulation/query.py.
+"""One simulated life of a streaming query, or of a row of batch jobs, all of it chosen by a seed.
 
 python -m tests.simulation.queries 4711          # replay one seed, with its story
 python -m tests.simulation.queries 0 20000       # a range, on all cores
+
+Micro-batches of a deterministic source go through planning, tasks, commit and abort, all of them
+the real code, while brokers, workers and drivers die, hang and come back. In the end a reader of
+committed records must have seen each row once, and no transaction may be left open. The only other
+outcome that is permitted is the error that says that what is visible cannot be known, or not be repaired.
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import random
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.simulation import query
-from tests.simulation.query_checks import phases
+from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.transactions import fencing, session
+from spark_kafka_sink.transactions.client import TransactionClient
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    MissingRecordError,
+    OutcomeError,
+    Phase,
+    ReplayError,
+)
+from spark_kafka_sink.transactions.operations import Choice, Operations, RefusedError
+from tests.simulation.cluster import SimCluster
+from tests.simulation.faults import QueryFaults
+from tests.simulation.logs import is_control
+from tests.simulation.processes import KilledError, Process, PythonProcess, World, python_processes
+from tests.simulation.query_settings import (
+    PREFIX,
+    Settings,
+    SweptWriter,
+    choose_settings,
+    reached,
+    second_queries,
+)
+from tests.simulation.spark import (
+    DEAD_LETTER_OPTIONS,
+    DEAD_LETTER_TOPIC,
+    Application,
+    Checkpoint,
+    ConcurrentQueryError,
+    Fates,
+    PythonWorkerError,
+    Refusing,
+    TaskFailedError,
+    has_dead_letters,
+    id_of,
+    problems,
+    with_topic_limits,
+)
+from tests.simulation.transactions import Transactions
+
+
+class InvariantError(AssertionError):
+    """An invariant does not hold."""
+
+
+def check(life):
+    """Raise InvariantError for the first invariant that does not hold."""
+    check_nothing_open(life)
+    if life.intruders:
+        raise InvariantError(f"refused, and has fenced the query: {life.intruders}")
+    good, dead = _committed(life, "out"), _committed(life, DEAD_LETTER_TOPIC)
+    for problem in problems(good, dead, life.refusing):
+        raise InvariantError(problem)
+    seen = Counter(id_of(record) for record in (*good, *dead))
+    doubled = sorted(i for i, count in seen.items() if count > 1)
+    if doubled:
+        raise InvariantError(f"{len(doubled)} rows doubled: {doubled[:5]}; outcome {life.outcome}")
+    finished = life.checkpoint.batches[: life.checkpoint.first()]
+    lost = sorted(set().union(*(b.ids for b in finished)) - seen.keys())
+    if lost:
+        raise InvariantError(f"{len(lost)} rows lost: {lost[:5]}")
+    allowed = set().union(*(b.ids for b in life.checkpoint.batches[: life.checkpoint.first() + 1]))
+    allowed |= life.replaced_ids
+    if set(seen) - allowed:
+        raise InvariantError(f"rows of batches that were never run: {sorted(set(seen) - allowed)}")
+    _check_outcome(life)
+    _check_swept(life)
+
+
+def _committed(life, topic):
+    if topic not in life.cluster.topics:
+        return []
+    return [record for records in life.state.committed(topic).values() for record in records]
+
+
+def _check_outcome(life):
+    """Only what exceeded the timeout of transactions, or what others did, is left to the user."""
+    if life.outcome is None:
+        return
+    if isinstance(life.outcome, (MissingRecordError, ReplayError)):
+        return  # something was lost, as _judge has seen
+    if life.has_late_sweep:
+        return  # the one step that nothing can fence: an id that was listed may be in use again
+    for t in life.decision.transactions:
+        is_timed_out = (t.transactional_id, *t.producer) in life.state.timed_out
+        if not is_timed_out and t.transactional_id not in life.taken:
+            raise InvariantError(f"{t.transactional_id} did not time out: {life.outcome}")
+    if not life.decision.transactions:
+        raise InvariantError(f"{life.decision.phase} without a transaction: {life.outcome}")
+
+
+def _check_swept(life):
+    """Whose transaction was aborted before the tasks of a later plan writes nothing after it."""
+    for writer in life.swept:
+        for index, partition in enumerate(life.cluster.topics["out"].partitions):
+            for base, batch in zip(partition.log.base_offsets, partition.log.batches):
+                header = batch.header
+                producer = (header.producer_id, header.producer_epoch)
+                is_its_own = producer == writer.producer and not is_control(header)
+                if is_its_own and base >= writer.ends[index]:
+                    raise InvariantError(f"{writer} wrote at offset {base} of out-{index}")
+
+
+def check_nothing_open(life):
+    """Raise InvariantError for a transaction that readers wait for."""
+    if life.state.open_ids():
+        raise InvariantError(f"transactions are left open: {life.state.open_ids()}")
+    if life.state.open_in_logs():
+        raise InvariantError(f"readers wait for {life.state.open_in_logs()}")
+
+
+def phases(life):
+    """What is in the decision log: how often each phase; "repaired" is one after PARTIAL."""
+    found = Counter()
+    before = ("", None)
+    for record in life.state.committed(life.log_topic).get(0, []):
+        if record.value is None or record.key != PREFIX.encode():
+            continue
+        decision = json.loads(record.value)
+        now = (decision["phase"], decision["unit"])
+        if now != before:
+            found[now[0]] += 1
+            found["repaired"] += before == ("PARTIAL", now[1]) and now[0] == "DECIDED"
+        before = now
+    return found
+
+
+# --- a life -------------------------------------------------------------------------------------
+
+_MOST_SWITCHES = 300_000
+_MOST_LIVES = 60
+_PATIENCE_MS = 60_000
+_SETTLED_MS = 10_000
+_ZOMBIES_END_MS = 3_600_000
+
+
+@dataclass
+class Life:
+    """What happened. ``outcome``: None, or the error that only the user can settle.
+
+    decision: the last one in the log; job_ids: of the job that is not known to be done yet
+    has_late_sweep: somebody hung between listing what is open and aborting it
+    taken: transactional ids that outsiders have initialized
+    doomed: whose transactions are to be swept; swept: whose were, and who must write nothing more
+    replaced_ids: rows that were committed before the checkpoint lost their offsets
+    refusing: brokers that refuse rows, where some cannot be written
+    strangers: processes that plan jobs with the query's prefix; others: applications in which another
+    query has it, by mistake; intruders: processes of both that took it
+    """
+
+    seed: int
+    settings: Settings
+    world: World
+    cluster: SimCluster
+    state: Transactions
+    checkpoint: Checkpoint
+    fates: Fates
+    options: SinkOptions
+    story: list[str] = field(default_factory=list)
+    applications: list[Application] = field(default_factory=list)
+    outcome: OutcomeError | MissingRecordError | ReplayError | None = None
+    decision: Decision | None = None
+    has_late_sweep: bool = False
+    job_ids: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+    swept: list[SweptWriter] = field(default_factory=list)
+    doomed: dict[str, list[tuple[str, ProducerIdAndEpoch]]] = field(default_factory=dict)
+    replaced_ids: set[int] = field(default_factory=set)
+    strangers: list[PythonProcess] = field(default_factory=list)
+    others: list[Application] = field(default_factory=list)
+    intruders: list[str] = field(default_factory=list)
+    refusing: Refusing | None = None
+
+    def note(self, text):
+        self.story.append(f"{self.world.clock.ms - 1_000_000:>9} {text}")
+
+    @property
+    def is_complete(self):
+        return self.checkpoint.first() == len(self.checkpoint.batches)
+
+    @property
+    def log_topic(self):
+        return self.options.exactly_once.log_topic
+
+    def processes(self):
+        """All in which somebody may be at work."""
+        found = [*self.strangers]
+        for application in (*self.applications, *self.others):
+            found += application.driver_processes()
+            found += [attempt.worker for attempt in application.attempts]
+        return found
+
+
+def live(seed, watch=lambda life: None):
+    """Run the life of ``seed``. Raises InvariantError when something does not hold.
+
+    ``watch`` is given the life before it begins.
+    """
+    rng = random.Random(seed)
+    settings = choose_settings(rng)
+    if not settings.is_job:
+        settings.blows += second_queries(seed)
+    life = _create(seed, settings, rng)
+    watch(life)
+    faults = QueryFaults(life.world, life.cluster, random.Random(rng.random()), settings.ranges)
+    faults.begin()
+    nobody = Process(life.world, "supervisor")
+    with python_processes(life.world, lambda point: reached(life, point)):
+        supervisor = life.world.spawn(nobody, lambda: _supervise(life, rng, faults))
+        life.world.run(lambda: supervisor.is_done, _MOST_SWITCHES)
+        life.story += faults.log
+    if supervisor.error is not None:
+        raise supervisor.error
+    check(life)
+    return life
+
+
+def _create(seed, settings, rng):
+    world = World(random.Random(rng.getrandbits(32)))
+    cluster = SimCluster(world.network, world.scheduler, random.Random(rng.random()), 3)
+    state = cluster.enable_transactions(settings.transaction_version, settings.api_versions)
+    state.marker_delay_ms = settings.marker_delay_ms
+    state.first_epoch = settings.first_epoch
+    state.aborts_raise_twice = settings.transaction_version == 2
+    cluster.create_topic("out", settings.partitions, settings.replicas, settings.min_insync)
+    is_spoilt = has_dead_letters(seed)
+    if is_spoilt:
+        topic = DEAD_LETTER_TOPIC
+        cluster.create_topic(topic, settings.partitions, settings.replicas, settings.min_insync)
+    options = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "topic": "out",
+        "delivery.guarantee": "exactly-once",
+        "transactional.id.prefix": PREFIX,
+        "kafka.transaction.timeout.ms": str(settings.timeout_ms),
+        "kafka.buffer.memory": "65536",
+        "kafka.delivery.timeout.ms": "40000",
+        "metrics.log": "false",
+    }
+    if not settings.is_job:
+        options["checkpointLocation"] = "/checkpoint"
+    if settings.is_named:
+        options |= {"write.id": "etl", "write.version": "0"}
+    if is_spoilt:
+        options |= DEAD_LETTER_OPTIONS
+    fates = Fates(
+        random.Random(rng.random()),
+        settings.fails,
+        settings.is_killed,
+        settings.is_lost,
+        settings.speculates,
+        settings.timeout_ms + 20_000,
+        tasks=settings.tasks,
+        kills_losers=not settings.idles,
+    )
+    checkpoint = Checkpoint(settings.batches)
+    parsed = with_topic_limits(SinkOptions.parse(options))
+    life = Life(seed, settings, world, cluster, state, checkpoint, fates, parsed)
+    if is_spoilt:
+        life.refusing = Refusing(seed, cluster)
+    return life
+
+
+# --- life after life ----------------------------------------------------------------------------
+
+
+def _supervise(life, rng, faults):
+    """Start the query until it has come to its end, and look that everything is settled then."""
+    application = None
+    while not life.is_complete and life.outcome is None:
+        if len(life.applications) > _MOST_LIVES:
+            raise InvariantError(f"no end after {_MOST_LIVES} applications")
+        if application is None:
+            application = _new_application(life)
+        batch_id = life.checkpoint.first()
+        error = _run(life, application)
+        if error is not None:
+            life.note(f"it stops: {error!r} because of {error.__cause__!r:.300}")
+            _judge(life, error)
+        if life.checkpoint.first() > batch_id:
+            life.job_ids.clear()
+        elif life.settings.is_job and not life.settings.is_named:
+            _look_at_job(life, application, batch_id)
+        is_idle = life.settings.idles and life.is_complete
+        if not is_idle and (application.is_lost or rng.random() < 0.5):
+            if not application.is_lost:
+                application.kill(kills_workers=rng.random() < 0.5)
+            application = None
+        if life.outcome is None and not life.is_complete:
+            outages_ms = life.settings.first_outages_ms or [rng.choice(life.settings.outages_ms)]
+            life.world.sleep(outages_ms.pop(0))
+    _settle(life, faults)
+
+
+def _new_application(life):
+    number = len(life.applications) + 1
+    application = Application(
+        life.world, number, life.options, life.checkpoint, life.fates, life.note
+    )
+    life.applications.append(application)
+    life.note(f"application {number} starts")
+    return application
+
+
+def _run(life, application):
+    """One run; why it stopped, None where nothing is left to do or the reason is not known."""
+    run = application.run_job if life.settings.is_job else application.run_query
+    actor = life.world.spawn(application.jvm, run)
+    life.world.wait_for(lambda: actor.is_done or application.is_lost)
+    return actor.error if actor.is_done and not application.is_lost else None
+
+
+def _judge(life, error):
+    """Raise InvariantError for what must never stop a query."""
+    cause = error.__cause__
+    settings = life.settings
+    if isinstance(cause, (MissingRecordError, ReplayError)):
+        is_lost = isinstance(cause, MissingRecordError)
+        if not (settings.loses_log if is_lost else settings.loses_offsets):
+            raise InvariantError("nothing was lost") from cause
+        life.outcome = cause
+        return
+    if isinstance(cause, OutcomeError):
+        if life.settings.is_named or not life.settings.is_job:
+            life.outcome = cause
+        return
+    expected = (KafkaSinkError, PythonWorkerError, TaskFailedError)
+    if isinstance(error, ConcurrentQueryError) or isinstance(cause, expected):
+        return
+    raise InvariantError(f"it stops for {cause!r}") from (cause or error)
+
+
+def _look_at_job(life, application, batch_id):
+    """Before a job is repeated, its outcome is looked up, and a decided one is finished."""
+    if application.job_id is not None:
+        life.job_ids.add(application.job_id)
+    if not life.job_ids:
+        return
+    while (decision := _by_operator(life, lambda operations: _examine(life, operations))) is None:
+        life.world.sleep(1000)
+    if decision.unit.job_id not in life.job_ids or decision.phase is not Phase.DONE:
+        return
+    life.note(f"the operator finds {decision.unit} {decision.phase}: job {batch_id} is done")
+    life.checkpoint.finish(batch_id)
+    life.job_ids.clear()
+
+
+def _by_operator(life, action):
+    """What ``action`` returns in a process of its own; None where the cluster does not let it."""
+    process = PythonProcess(life.world, "operator", 0, "/operator")
+
+    def operate():
+        client = TransactionClient(session.AdminClient.of(life.options.producer))
+        return action(Operations(client, life.log_topic, PREFIX, life.world.clock, _PATIENCE_MS))
+
+    actor = life.world.spawn(process, operate)
+    life.world.wait_for(lambda: actor.is_done)
+    if isinstance(actor.error, (KafkaSinkError, KilledError)):
+        life.note(f"the operator fails: {actor.error!r:.300}")
+        return None
+    if actor.error is not None:
+        raise actor.error
+    result = actor.result
+    return result
+
+
+def _examine(life, operations):
+    """Finish what was decided; the record of the prefix then."""
+    try:
+        operations.resolve(None, lambda what: None)
+    except RefusedError:
+        pass  # finished, and there is a choice to make
+    decision = operations._protocol.log.read_current(life.world.clock.ms + _PATIENCE_MS)
+    if decision is not None and decision.phase is Phase.DONE and decision.needs_confirmation:
+        return operations.resolve(Choice.AS_WRITTEN, lambda what: None).decision
+    if decision is not None and decision.phase in (Phase.PARTIAL, Phase.UNKNOWN):
+        life.outcome = OutcomeError(fencing.explain(decision, PREFIX))
+    return decision
+
+
+def _settle(life, faults):
+    """No more faults; processes that were late end; then one more planning."""
+    life.note("everything is healed")
+    life.fates.is_healed = True
+    for blow in life.settings.blows:
+        blow.countdown = 0
+    faults.heal()
+    mine = life.world.acting.process
+    if not life.world.wait_for(
+        lambda: all(not p.actors or p is mine for p in life.processes()), _ZOMBIES_END_MS
+    ):
+        raise InvariantError("a process does not end")
+    if life.settings.idles:
+        life.note("the query is idle")
+        life.world.sleep(_SETTLED_MS)
+        check_nothing_open(life)
+    application = _new_application(life)
+    try:
+        is_job = life.settings.is_job
+        application.call("planner", lambda: session.plan_unit(life.options, is_job))
+    except OutcomeError as error:
+        life.outcome = error
+    except MissingRecordError as error:
+        # Nothing is swept: what is open may be decided. The brokers end it.
+        life.outcome = error
+        life.world.sleep(life.settings.timeout_ms + 15_000)
+    life.decision = application.call("planner", lambda: _read_decision(life))
+    life.world.sleep(_SETTLED_MS)
+
+
+def _read_decision(life):
+    return session._protocol(life.options).log.read(life.world.clock.ms + _PATIENCE_MS)
+
+
+# --- running ------------------------------------------------------------------------------------
 
 REPLAY = "python -m tests.simulation.queries {seed}"
 
@@ -27,10 +449,10 @@ class Ending(NamedTuple):
     failure: str | None
 
 
-def try_seed(seed: int) -> Ending:
+def try_seed(seed):
     """The life of ``seed``; if anything is broken in it, with how to replay it."""
     try:
-        life = query.live(seed)
+        life = live(seed)
     except Exception:
         replay = f"seed {seed} failed. Replay: {REPLAY.format(seed=seed)}"
         return Ending("broken", Counter(), f"{replay}\n{traceback.format_exc()}")
@@ -46,7 +468,7 @@ class Tally(NamedTuple):
     failures: list[str]
 
 
-def tally(lives: Iterable[Ending]) -> Tally:
+def tally(lives):
     found = Tally(Counter(), Counter(), [])
     for ending in lives:
         found.endings[ending.how] += 1
@@ -56,18 +478,18 @@ def tally(lives: Iterable[Ending]) -> Tally:
     return found
 
 
-def run_range(first: int, last: int) -> Tally:
+def run_range(first, last):
     """Seeds ``first … last-1``, on all cores."""
     with multiprocessing.get_context("fork").Pool() as pool:
         return tally(pool.imap_unordered(try_seed, range(first, last), chunksize=20))
 
 
-def replay(seed: int) -> int:
+def replay(seed):
     """Tell the story of one seed; 1 if anything is broken."""
-    lives: list[query.Life] = []
+    lives = []
     failure = None
     try:
-        query.live(seed, lives.append)
+        live(seed, lives.append)
     except Exception:
         failure = traceback.format_exc()
     life = lives[0]
@@ -77,7 +499,7 @@ def replay(seed: int) -> int:
     return 1 if failure else 0
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments):
     """Replay one seed, or run a range; 1 if anything is broken."""
     numbers = [int(argument) for argument in arguments]
     if len(numbers) == 1:

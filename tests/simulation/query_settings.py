@@ -1,14 +1,22 @@
-"""What a seed chooses of a query's life: the cluster, the batches, and what goes wrong when."""
+"""What a seed chooses of a query's life: the cluster, the batches, and the faults in the middle of its
+steps: the process that takes one of them dies, hangs or is late.
+"""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.transactions import session
 from spark_kafka_sink.transactions.crash_points import POINTS
+from spark_kafka_sink.transactions.model import is_task_id
 from tests.simulation import transactions
+from tests.simulation.coordinators import ONGOING
 from tests.simulation.faults import FaultRanges
-from tests.simulation.spark import Batch
+from tests.simulation.processes import PythonProcess
+from tests.simulation.spark import Application, Batch, Checkpoint
 
 _AWAY = (0, 200, 3000)
 _HAVE_SECOND_QUERIES = 0.25
@@ -67,7 +75,7 @@ class Settings:
     idles: bool = False
 
 
-def second_queries(seed: int) -> list[Blow]:
+def second_queries(seed):
     """Another query is started with the same prefix, by mistake, in some lives. Chosen apart from
     everything else of a life: others stay as they are.
 
@@ -86,7 +94,7 @@ def second_queries(seed: int) -> list[Blow]:
     ]
 
 
-def choose_settings(rng: random.Random) -> Settings:
+def choose_settings(rng):
     """Everything that a life can differ in."""
     apis, version = rng.choice(
         (
@@ -158,7 +166,7 @@ def choose_settings(rng: random.Random) -> Settings:
     return settings
 
 
-def _choose_blow(rng: random.Random) -> Blow:
+def _choose_blow(rng):
     if rng.random() < 0.2:
         kind = rng.choice(("kill process", "lose worker", "kill driver"))
         return Blow(rng.choice(_TASK_POINTS), rng.randint(1, 8), kind)
@@ -172,7 +180,17 @@ def _choose_blow(rng: random.Random) -> Blow:
     return Blow(point, rng.randint(1, 4), kind, rng.choice((500, 5000, 0)))
 
 
-def _send_strangers(settings: Settings, rng: random.Random) -> None:
+def _calm(settings):
+    """Nothing goes wrong but what is chosen."""
+    settings.ranges.events = 0
+    settings.is_lost = settings.is_killed = settings.fails = 0.0
+
+
+def _batches(count):
+    return [Batch(i, range(8 * i, 8 * i + 8)) for i in range(count)]
+
+
+def _send_strangers(settings, rng):
     """Batch jobs with the query's prefix, once the query has it for certain."""
     points = [point for point in POINTS if point.startswith("commit.")]
     settings.blows += [
@@ -180,14 +198,13 @@ def _send_strangers(settings: Settings, rng: random.Random) -> None:
     ]
 
 
-def _make_stale_reads_likely(settings: Settings, rng: random.Random) -> None:
+def _make_stale_reads_likely(settings, rng):
     """The log's leader is deposed and does not know it; a driver decides with the new leader, dies,
     and the next one may ask the old leader.
     """
     settings.first_outages_ms = [0, 0, 200]
-    settings.batches = [Batch(i, range(8 * i, 8 * i + 8)) for i in range(rng.randint(2, 4))]
-    settings.ranges.events = 0
-    settings.is_lost = settings.is_killed = settings.fails = 0.0
+    settings.batches = _batches(rng.randint(2, 4))
+    _calm(settings)
     settings.blows = []
     for number in rng.sample((1, 2, 3), rng.randint(1, 2)):
         before = rng.choice(("plan.begin", "plan.fenced", "commit.begin", "commit.checked"))
@@ -196,29 +213,26 @@ def _make_stale_reads_likely(settings: Settings, rng: random.Random) -> None:
         settings.blows.append(Blow(after, number, "kill driver"))
 
 
-def _lose_the_log(settings: Settings, rng: random.Random) -> None:
+def _lose_the_log(settings, rng):
     """Somebody deletes the decision log in the middle of a commit, and the driver dies."""
-    settings.is_lost = settings.is_killed = settings.fails = 0.0
-    settings.ranges.events = 0
+    _calm(settings)
     settings.loses_log = True
     settings.blows = [Blow(rng.choice(_DECIDED_POINTS[1:]), rng.randint(1, 3), "lose log")]
 
 
-def _lose_offsets(settings: Settings, rng: random.Random) -> None:
+def _lose_offsets(settings, rng):
     """The checkpoint loses the offsets of a micro-batch that is committed: it gets other rows."""
-    settings.is_lost = settings.is_killed = settings.fails = 0.0
-    settings.ranges.events = 0
+    _calm(settings)
     settings.loses_offsets = True
     point = rng.choice(("commit.done", "commit.swept"))
     settings.blows = [Blow(point, rng.randint(1, 3), "lose offsets")]
 
 
-def _make_repairs_likely(settings: Settings, rng: random.Random) -> None:
+def _make_repairs_likely(settings, rng):
     """Killed in the middle of commits, every time for longer than transactions may take."""
     settings.outages_ms = (settings.timeout_ms + 15_000,)
     settings.tasks = (rng.randint(2, 4),) if rng.random() < 0.7 else (2, 3, 4)
-    settings.fails = settings.is_killed = settings.is_lost = 0.0
-    settings.ranges.events = 0
+    _calm(settings)
     settings.blows = [
         Blow(rng.choice(("commit.decided", "commit.ending", "commit.ending")), 1, "kill driver")
         for _ in range(1)
@@ -229,12 +243,11 @@ def _make_repairs_likely(settings: Settings, rng: random.Random) -> None:
         settings.blows.append(Blow(point, before + rng.randint(1, 3), "kill driver"))
 
 
-def _make_late_drivers_likely(settings: Settings, rng: random.Random) -> None:
+def _make_late_drivers_likely(settings, rng):
     """A driver hangs before it sweeps; the next one decides meanwhile, and is killed then."""
     settings.first_outages_ms = [0, 3000]
-    settings.batches = [Batch(i, range(8 * i, 8 * i + 8)) for i in range(rng.randint(2, 4))]
-    settings.ranges.events = 0
-    settings.is_lost = settings.is_killed = settings.fails = 0.0
+    settings.batches = _batches(rng.randint(2, 4))
+    _calm(settings)
     settings.speculates = 0.5
     number, pause_ms = rng.randint(1, 2), rng.choice((500, 1500, 3000))
     if rng.random() < 0.7:
@@ -245,7 +258,7 @@ def _make_late_drivers_likely(settings: Settings, rng: random.Random) -> None:
     settings.blows = [late, Blow(rng.choice(_DECIDED_POINTS[1:]), number, "kill driver")]
 
 
-def _make_late_losers_likely(settings: Settings, rng: random.Random) -> None:
+def _make_late_losers_likely(settings, rng):
     """Attempts that are cut off before they have begun to write, or while they do so, wake up when
     the query is idle. Nobody dies: what a process that is killed leaves open nobody can end then.
     """
@@ -254,12 +267,12 @@ def _make_late_losers_likely(settings: Settings, rng: random.Random) -> None:
     settings.ranges.events = 0
     settings.fails = settings.is_killed = 0.0
     settings.is_lost, settings.speculates = 0.3, 0.5
-    settings.batches = [Batch(i, range(8 * i, 8 * i + 8)) for i in range(rng.randint(1, 3))]
+    settings.batches = _batches(rng.randint(1, 3))
     settings.is_job = rng.random() < 0.3
     settings.blows = [Blow("task.begin", rng.randint(1, 6), "lose worker") for _ in range(2)]
 
 
-def _make_downgrade_likely(settings: Settings, rng: random.Random) -> None:
+def _make_downgrade_likely(settings, rng):
     """transaction.version is downgraded in the middle of a commit, when no task is writing: a task
     that writes meanwhile leaves its transaction open for good, and no client can help that.
     """
@@ -268,3 +281,173 @@ def _make_downgrade_likely(settings: Settings, rng: random.Random) -> None:
     points = ("commit.checked", *_DECIDED_POINTS, "commit.done", "plan.fenced", "plan.resolved")
     blows = [b for b in settings.blows if b.kind in ("kill driver", "kill process")]
     settings.blows = [*blows, Blow(rng.choice(points), rng.randint(1, 3), "downgrade")]
+
+
+# --- faults in the middle of a query's steps ----------------------------------------------------
+
+PREFIX = "query"
+
+
+class SweptWriter(NamedTuple):
+    """Whose transaction a planning step has aborted, and where the logs ended then."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    ends: tuple[int, ...]
+
+
+def reached(life, point):
+    """A named step of the protocol, in the process that takes it."""
+    process = life.world.acting.process
+    is_other = process in life.strangers or any(a.has(process) for a in life.others)
+    if is_other and point == "plan.fenced":
+        life.intruders.append(process.name)
+    if point == "plan.resolved":
+        life.doomed[process.name] = _open_tasks(life)
+    elif point == "plan.swept":
+        ends = tuple(p.log.end_offset for p in life.cluster.topics["out"].partitions)
+        # Coordinators that cannot be reached are left to the next sweep.
+        missed = _open_tasks(life)
+        ended = [task for task in life.doomed[process.name] if task not in missed]
+        life.swept += [SweptWriter(*task, ends) for task in ended]
+    life.note(f"{process.name} reaches {point}")
+    if is_other:
+        return
+    for blow in life.settings.blows:
+        if blow.point == point and blow.countdown > 0:
+            blow.countdown -= 1
+            if blow.countdown == 0:
+                _strike(life, blow, process)
+
+
+def _open_tasks(life):
+    metadata = (life.state.metadata(transactional_id) for transactional_id in life.state.open_ids())
+    return [
+        (m.transactional_id, m.producer)
+        for m in metadata
+        if m is not None and m.state == ONGOING and is_task_id(PREFIX, m.transactional_id)
+    ]
+
+
+def _strike(life, blow, process):
+    if blow.kind == "stranger":
+        _send_stranger(life)
+        return
+    if blow.kind in ("second query", "query elsewhere"):
+        _start_another_query(life, blow.kind)
+        return
+    if blow.kind == "lose log":
+        life.cluster.empty_topic(life.log_topic)
+        life.note("the decision log is deleted, and created anew")
+        blow.kind = "kill driver"
+    if blow.kind == "lose offsets":
+        _replace_rows(life)
+        blow.kind = "kill driver"
+    if blow.kind == "depose":
+        _depose_log_leader(life, blow.pause_ms)
+        return
+    application = next((a for a in life.applications if a.has(process)), None)
+    if application is None:
+        life.note(f"the operator is killed at {blow.point}")
+        process.kill()
+        return
+    life.note(f"{blow.kind} at {blow.point} in {process.name}")
+    attempt = application.attempt_of(process)
+    pause_ms = blow.pause_ms or life.settings.timeout_ms + 15_000
+    if blow.kind == "kill process":
+        process.kill()
+    elif blow.kind == "hang process":
+        life.has_late_sweep |= blow.point == "sweep.listed"
+        process.is_given_up = True
+        process.frozen_until_ms = life.world.clock.ms + pause_ms
+        life.world.sleep(0)
+    elif blow.kind == "lose worker" and attempt is not None:
+        application.lose(attempt)
+    elif blow.kind == "kill driver":
+        application.kill(kills_workers=life.fates.rng.random() < 0.5)
+    elif blow.kind == "outsider":
+        _take_an_id(life)
+        application.kill(kills_workers=True)
+    elif blow.kind == "downgrade":
+        _downgrade(life, application)
+    elif blow.kind == "freeze driver":
+        life.has_late_sweep |= blow.point == "sweep.listed"
+        application.freeze(pause_ms)
+        life.world.sleep(0)
+
+
+def _send_stranger(life):
+    """A batch job of another application is given the query's prefix."""
+    number = len(life.strangers) + 1
+    stranger = PythonProcess(life.world, f"stranger-{number}", 0, f"/stranger-{number}")
+    life.strangers.append(stranger)
+    options = replace(life.options, checkpoint=None)
+    life.note(f"{stranger.name} plans a job")
+    life.world.spawn(stranger, lambda: session.plan_unit(options, True))
+
+
+def _start_another_query(life, kind):
+    """A second query is given the query's prefix by mistake, in the same application or another one."""
+    rng, number = life.fates.rng, len(life.others) + 1
+    has_application = bool(life.applications) and rng.random() < 0.5
+    application = life.applications[-1].number if has_application else 100 + number
+    location = None if kind == "second query" else f"/checkpoint-{number}"
+    other = Application(
+        life.world,
+        application,
+        replace(life.options, checkpoint=location),
+        Checkpoint([Batch(0, range(5000, 5008))]),
+        life.fates,
+        life.note,
+        f"another query {number}",
+    )
+    life.others.append(other)
+    life.note(f"{other.query_id} starts in application {application}, checkpoint {location}")
+    life.world.spawn(other.jvm, other.run_query)
+
+
+def _replace_rows(life):
+    """The micro-batch that is committed and not finished has other rows when it comes again: one
+    more, or exactly as many. All rows of the source are equally large.
+    """
+    index = life.checkpoint.first()
+    before = life.checkpoint.batches[index]
+    more = life.fates.rng.randrange(2)
+    other = Batch(before.batch_id, range(1000, 1000 + len(before.ids) + more))
+    life.checkpoint.batches[index] = other
+    life.replaced_ids |= set(before.ids)
+    life.note(f"the checkpoint has lost the offsets of batch {before.batch_id}")
+
+
+def _depose_log_leader(life, unaware_ms):
+    """The decision log gets another leader, and the old one goes on serving reads for a while."""
+    partition = life.cluster.topics[life.log_topic].partitions[0]
+    others = sorted(partition.isr - {partition.leader_id})
+    if others and partition.leader_id >= 0:
+        to = life.fates.rng.choice(others)
+        life.note(f"the log moves from {partition.leader_id}, unaware for {unaware_ms}, to {to}")
+        life.cluster.depose_leader(life.log_topic, 0, to, unaware_ms)
+
+
+def _downgrade(life, application):
+    """Workers are replaced, as the old ones write as before; the driver goes on, or is started again."""
+    life.state.transaction_version = life.fates.rng.choice((0, 0, 1))
+    life.note(f"transaction.version is {life.state.transaction_version} from now on")
+    for worker in application.workers:
+        worker.kill()
+    if life.fates.rng.random() < 0.5:
+        application.kill(kills_workers=True)
+
+
+def _take_an_id(life):
+    """Somebody else initializes one of the transactional ids, in a state that allows it at once."""
+    state = life.state
+    ids = [m.transactional_id for m in state.log.all() if is_task_id(PREFIX, m.transactional_id)]
+    if not ids:
+        return
+    taken = life.fates.rng.choice(sorted(ids))
+    life.note(f"an outsider initializes {taken}")
+    life.taken.add(taken)
+    node_id = state.coordinator_id(taken)
+    if node_id in state.coordinators:
+        state.coordinators[node_id].init_producer_id(taken, 60_000, NO_PRODUCER, lambda *_: None)

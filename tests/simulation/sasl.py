@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Protocol
 
 from spark_kafka_sink.base.errors import error_named
-from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersionsRequest,
     SaslAuthenticateRequest,
@@ -45,20 +44,20 @@ class BrokenRuleError(AssertionError):
 class _Dialogue(Protocol):
     """A broker's end of a conversation."""
 
-    def answer(self, message: bytes) -> bytes | None:
+    def answer(self, message):
         """The broker's next message; None to refuse."""
         ...
 
     @property
-    def is_complete(self) -> bool: ...
+    def is_complete(self): ...
 
 
 class _Plain:
-    def __init__(self, users: dict[str, str]) -> None:
+    def __init__(self, users):
         self._users = users
         self.is_complete = False
 
-    def answer(self, message: bytes) -> bytes | None:
+    def answer(self, message):
         _, name, password = message.decode().split("\0")
         self.is_complete = self._users.get(name) == password
         return b"" if self.is_complete else None
@@ -67,17 +66,17 @@ class _Plain:
 class _Scram:
     """RFC 5802, the other way round: knows passwords, so that nothing has to be stored."""
 
-    def __init__(self, users: dict[str, str]) -> None:
+    def __init__(self, users):
         self._users = users
         self._password = ""
         self._signed = ""
         self.is_complete = False
 
-    def answer(self, message: bytes) -> bytes | None:
+    def answer(self, message):
         text = message.decode()
         return self._first(text) if not self._signed else self._final(text)
 
-    def _first(self, text: str) -> bytes | None:
+    def _first(self, text):
         bare = text.removeprefix("n,,")
         fields = dict(part.split("=", 1) for part in bare.split(","))
         if fields["n"] not in self._users:
@@ -88,7 +87,7 @@ class _Scram:
         self._signed = f"{bare},{first}"
         return first.encode()
 
-    def _final(self, text: str) -> bytes | None:
+    def _final(self, text):
         without_proof, _, proof = text.rpartition(",p=")
         signed = f"{self._signed},{without_proof}".encode()
         salted = _salted(self._password)
@@ -103,11 +102,11 @@ class _Scram:
 
 
 @lru_cache
-def _salted(password: str) -> bytes:
+def _salted(password):
     return hashlib.pbkdf2_hmac("sha256", password.encode(), _SALT, _ITERATIONS)
 
 
-def options_of(sasl: Sasl) -> dict[str, str]:
+def options_of(sasl):
     """A producer's, with dots as underscores; it knows the password of the beginning."""
     ((name, password),) = USERS.items()
     return {
@@ -136,18 +135,18 @@ class Sasl:
     refusals: int = 0
     open_sessions: list[Session] = field(default_factory=list)
 
-    def dialogue(self) -> _Dialogue:
+    def dialogue(self):
         return _Plain(self.users) if self.mechanism == PLAIN else _Scram(self.users)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.usual_lifetime_ms = self.lifetime_ms
 
-    def heal(self) -> None:
+    def heal(self):
         """Messages are answered again, sessions live as they did. Who is refused stays so."""
         self.hangs_next = self.cuts_next = False
         self.lifetime_ms = self.usual_lifetime_ms
 
-    def end_all_sessions(self) -> None:
+    def end_all_sessions(self):
         """As if the brokers' clocks had gone ahead: nobody is to blame who sends after that."""
         for session in self.open_sessions:
             session.is_cut_short = True
@@ -156,20 +155,20 @@ class Sasl:
 class Session:
     """One connection, as its broker sees it."""
 
-    def __init__(self, sasl: Sasl) -> None:
+    def __init__(self, sasl):
         self._sasl = sasl
-        self._dialogue: _Dialogue | None = None
+        self._dialogue = None
         self._is_authenticated = False
         self._began_at_ms = 0
-        self._ends_at_ms: int | None = None
+        self._ends_at_ms = None
         self.is_cut_short = False
         sasl.open_sessions.append(self)
 
     @property
-    def is_authenticated(self) -> bool:
+    def is_authenticated(self):
         return self._is_authenticated
 
-    def admits(self, request: schema.Request, sent_at_ms: int, now_ms: int) -> bool:
+    def admits(self, request, sent_at_ms, now_ms):
         """Whether the broker looks at ``request``; otherwise it ends the connection.
 
         Raises BrokenRuleError for what the client could know.
@@ -188,7 +187,7 @@ class Session:
         is_over = self._ends_at_ms is not None and now_ms >= self._ends_at_ms
         return not (is_over or self.is_cut_short)
 
-    def handshake(self, request: SaslHandshakeRequest, now_ms: int) -> SaslHandshakeResponse:
+    def handshake(self, request, now_ms):
         if self._is_authenticated and now_ms - self._began_at_ms < LEAST_INTERVAL_MS:
             raise BrokenRuleError(f"again after {now_ms - self._began_at_ms} ms")
         if request.mechanism != self._sasl.mechanism:
@@ -197,9 +196,7 @@ class Session:
         self._dialogue = self._sasl.dialogue()
         return SaslHandshakeResponse(0, [self._sasl.mechanism])
 
-    def authenticate(
-        self, request: SaslAuthenticateRequest, now_ms: int
-    ) -> SaslAuthenticateResponse:
+    def authenticate(self, request, now_ms):
         assert self._dialogue is not None, "the mechanism comes first"
         message = self._dialogue.answer(request.auth_bytes)
         if message is None:

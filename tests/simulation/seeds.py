@@ -21,15 +21,18 @@ from spark_kafka_sink.base.errors import (
     DeliveryError,
     KafkaSinkError,
 )
-from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.telemetry import CLOSE_TIMEOUT_MS
 from tests import twin
-from tests.simulation.faults import FaultPlan, FaultRanges
+from tests.simulation.faults import (
+    OPTIONS,
+    FaultPlan,
+    FaultRanges,
+    RefusingBrokers,
+    Routing,
+    is_routed,
+)
 from tests.simulation.harness import Simulation, partition_of
-from tests.simulation.refusing import RefusingBrokers
-from tests.simulation.routing import OPTIONS, Routing, is_routed
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
-from tests.simulation.telemetry_world import maybe_ask_for_metrics, push_final_telemetry
 
 REPLAY = "python -m tests.simulation.seeds {seed}"
 _MOST_POLLS = 60_000
@@ -58,16 +61,16 @@ class Settings:
     is_routed: bool = False
 
     @property
-    def is_idempotent(self) -> bool:
+    def is_idempotent(self):
         return self.options["acks"] == "all" and self.options["enable_idempotence"] == "true"
 
     @property
-    def keeps_order(self) -> bool:
+    def keeps_order(self):
         in_flight = self.options["max_in_flight_requests_per_connection"]
         return self.is_idempotent or in_flight == "1"
 
     @property
-    def must_succeed(self) -> bool:
+    def must_succeed(self):
         """Faults end long before any timeout; unclean elections lose only what was there.
 
         What may have been appended before brokers refuse it, nobody can put right. A misrouted
@@ -79,12 +82,12 @@ class Settings:
         return "delivery_timeout_ms" not in self.options and (self.refusing is None or is_calm)
 
     @property
-    def producer_options(self) -> dict[str, str]:
+    def producer_options(self):
         """With those of security."""
         return self.options if self.sasl is None else {**self.options, **options_of(self.sasl)}
 
 
-def choose_sasl(rng: random.Random) -> Sasl | None:
+def choose_sasl(rng):
     """Whether and how brokers are secured. Drawn apart, so that other lives stay what they were."""
     if rng.random() < 0.6:
         return None
@@ -94,7 +97,7 @@ def choose_sasl(rng: random.Random) -> Sasl | None:
     return Sasl(mechanism, dict(USERS), rng.choice(lifetimes_ms))
 
 
-def choose_changes(settings: Settings, rng: random.Random) -> None:
+def choose_changes(settings, rng):
     """What people change of the topic meanwhile. Drawn apart, too."""
     if rng.random() < 0.5:
         settings.ranges.changes = rng.choice((1, 4, 8))
@@ -127,7 +130,7 @@ class Life:
     trace: str = ""
 
 
-def choose_settings(rng: random.Random) -> Settings:
+def choose_settings(rng):
     """Everything that a run can differ in."""
     idempotent = rng.random() < 0.7
     options = {
@@ -165,7 +168,7 @@ def choose_settings(rng: random.Random) -> Settings:
     )
 
 
-def live(seed: int) -> Life:
+def live(seed):
     """Run the life of ``seed``. Raises InvariantError when something does not hold."""
     rng = random.Random(seed)
     settings = choose_settings(rng)
@@ -209,7 +212,20 @@ def live(seed: int) -> Life:
     return life
 
 
-def _recreate(life: Life, rng: random.Random) -> None:
+def maybe_ask_for_metrics(simulation, rng):
+    """In three lives of ten, brokers want metrics, and answer pushes in all ways that there are."""
+    if rng.random() < 0.3:
+        simulation.cluster.enable_telemetry().behave_badly(rng)
+
+
+def push_final_telemetry(simulation):
+    """What closing does; returns how many milliseconds that took."""
+    telemetry, started_ms = simulation.producer.telemetry, simulation.clock.ms
+    telemetry.finish()
+    return simulation.clock.ms - started_ms
+
+
+def _recreate(life, rng):
     """The topic, of no interest meanwhile, is deleted and created anew, perhaps smaller."""
     check(life)
     simulation, cluster = life.simulation, life.simulation.cluster
@@ -223,7 +239,7 @@ def _recreate(life: Life, rng: random.Random) -> None:
         life.settings.refusing.values.clear()
 
 
-def _task(life: Life, rng: random.Random) -> None:
+def _task(life, rng):
     """Some appends, with pauses, then a flush."""
     simulation, refusing = life.simulation, life.settings.refusing
     if refusing is not None:
@@ -245,14 +261,14 @@ def _task(life: Life, rng: random.Random) -> None:
         if rng.random() < 0.5:
             simulation.run_for(rng.choice((1, 20, 500)))
     try:
-        simulation.producer.flush()
+        simulation.flush()
     finally:
         if refusing is not None:
             taken = simulation.producer.rejections.take_rejected()
             refusing.values += [r.record.value for r in taken if r.record.value is not None]
 
 
-def _watch(life: Life) -> None:
+def _watch(life):
     """Note acknowledgements, see that leader epochs never go back, and digest what happens."""
     producer, simulation = life.simulation.producer, life.simulation
     acknowledge, run_once = producer.sender._acknowledge, producer.sender.run_once
@@ -260,20 +276,20 @@ def _watch(life: Life) -> None:
     epochs = life.epochs
     digest = hashlib.sha256()
 
-    def noting_acknowledge(batch, base_offset):  # type: ignore[no-untyped-def]
+    def noting_acknowledge(batch, base_offset):
         data = b"".join(bytes(b) for b in batch.buffers)
         values = [record.value for record in twin.decode_batch(data).records]
         life.acknowledged.append((batch.topic_partition.partition, base_offset, values))
         digest.update(f"{simulation.clock.ms} {batch.topic_partition} {base_offset}".encode())
         acknowledge(batch, base_offset)
 
-    def watching_complete(batch, node, error, detail, *more):  # type: ignore[no-untyped-def]
+    def watching_complete(batch, node, error, detail, *more):
         is_omitted = batch.topic_partition in simulation.cluster.omitted
         if detail is not None and "does not mention" in detail and not is_omitted:
             raise InvariantError(f"{batch.topic_partition}: an answered batch is sent again")
         complete(batch, node, error, detail, *more)
 
-    def watching_run_once(now_ms):  # type: ignore[no-untyped-def]
+    def watching_run_once(now_ms):
         run_once(now_ms)
         digest.update(f"{simulation.clock.ms};".encode())
         life.trace = digest.hexdigest()
@@ -287,12 +303,12 @@ def _watch(life: Life) -> None:
                 raise InvariantError(f"the leader epoch of t-{index} went back")
             epochs[index] = partition.leader_epoch
 
-    producer.sender._retry_or_fail = watching_complete  # type: ignore[method-assign]
-    producer.sender._acknowledge = noting_acknowledge  # type: ignore[method-assign]
-    producer.sender.run_once = watching_run_once  # type: ignore[method-assign]
+    producer.sender._retry_or_fail = watching_complete
+    producer.sender._acknowledge = noting_acknowledge
+    producer.sender.run_once = watching_run_once
 
 
-def _check_ages(producer: KafkaProducer, now_ms: int, paused_ms: int) -> None:
+def _check_ages(producer, now_ms, paused_ms):
     """Whatever the sender waits for: no batch becomes older than it may."""
     oldest = producer.accumulator.oldest_incomplete()
     if producer.accumulator.failure is None and oldest is not None:
@@ -302,7 +318,7 @@ def _check_ages(producer: KafkaProducer, now_ms: int, paused_ms: int) -> None:
             raise InvariantError(f"{oldest.topic_partition}: a batch has waited for {age_ms} ms")
 
 
-def _limit_ms(producer: KafkaProducer) -> int:
+def _limit_ms(producer):
     """How long the limit may have held batches: until all their attempts, and the queue, are due."""
     bytes_per_second = producer._config.max_bytes_per_second
     if bytes_per_second is None:
@@ -315,7 +331,7 @@ def _limit_ms(producer: KafkaProducer) -> int:
 # --- what must hold -----------------------------------------------------------------------------
 
 
-def check(life: Life) -> None:
+def check(life):
     """Raise InvariantError for the first invariant that does not hold."""
     settings, simulation = life.settings, life.simulation
     logs = simulation.cluster.records("t")
@@ -339,7 +355,7 @@ def check(life: Life) -> None:
         raise InvariantError(f"it took {simulation.clock.ms - life.started_ms} ms")
 
 
-def _check_failure(life: Life) -> None:
+def _check_failure(life):
     if life.failure is None:
         return
     if life.plan.refuses and isinstance(life.failure, AuthenticationError):
@@ -352,16 +368,14 @@ def _check_failure(life: Life) -> None:
         raise InvariantError(f"failed although every fault had ended: {life.failure}")
 
 
-def _check_refusals(life: Life) -> None:
+def _check_refusals(life):
     """Whoever is refused does not try again. Answers may get lost, and there are three brokers."""
     sasl = life.settings.sasl
     if sasl is not None and sasl.refusals > _MOST_REFUSALS:
         raise InvariantError(f"refused {sasl.refusals} times, and still trying")
 
 
-def _check_no_duplicates(
-    logs: dict[int, list[twin.Record]], refusing: RefusingBrokers | None
-) -> None:
+def _check_no_duplicates(logs, refusing):
     """Neither in the logs, nor there and given back to the task."""
     counts = Counter(record.value for records in logs.values() for record in records)
     counts.update([] if refusing is None else refusing.values)
@@ -370,10 +384,10 @@ def _check_no_duplicates(
         raise InvariantError(f"{len(doubled)} records doubled, the first is {doubled[0][:6]!r}")
 
 
-def _check_sequences(simulation: Simulation) -> None:
+def _check_sequences(simulation):
     """Per producer id and epoch, sequences in a log follow each other without a gap."""
     for index, partition in enumerate(simulation.cluster.topics["t"].partitions):
-        expected: dict[tuple[int, int], int] = {}
+        expected = {}
         for batch in partition.log.batches:
             header = batch.header
             identity = (header.producer_id, header.producer_epoch)
@@ -382,7 +396,7 @@ def _check_sequences(simulation: Simulation) -> None:
             expected[identity] = (header.base_sequence + header.records_count) % 2**31
 
 
-def _check_order(life: Life, logs: dict[int, list[twin.Record]], tainted: set[int]) -> None:
+def _check_order(life, logs, tainted):
     for partition, records in logs.items():
         if partition in tainted:
             continue
@@ -393,7 +407,7 @@ def _check_order(life: Life, logs: dict[int, list[twin.Record]], tainted: set[in
             raise InvariantError(f"t-{partition}: records out of order")
 
 
-def _check_keys(life: Life, logs: dict[int, list[twin.Record]]) -> None:
+def _check_keys(life, logs):
     """Keys go where murmur2 puts them among as many partitions as the topic has had."""
     counts = range(life.fewest_partitions, len(logs) + 1)
     for partition, records in logs.items():
@@ -403,7 +417,7 @@ def _check_keys(life: Life, logs: dict[int, list[twin.Record]]) -> None:
                 raise InvariantError(f"t-{partition}: a record of the key {key!r}, of {counts}")
 
 
-def _check_acknowledged(life: Life, logs: dict[int, list[twin.Record]], tainted: set[int]) -> None:
+def _check_acknowledged(life, logs, tainted):
     """What was acknowledged is where the broker said that it is."""
     for partition, base_offset, values in life.acknowledged:
         if partition in tainted:
@@ -415,7 +429,7 @@ def _check_acknowledged(life: Life, logs: dict[int, list[twin.Record]], tainted:
             raise InvariantError(f"t-{partition}: acknowledged and lost")
 
 
-def _check_complete(life: Life) -> None:
+def _check_complete(life):
     """A flush without error: everything acknowledged, and all memory given back."""
     acknowledged = Counter(value for _, _, values in life.acknowledged for value in values)
     refusing = life.settings.refusing
@@ -433,7 +447,7 @@ def _check_complete(life: Life) -> None:
 # --- running ------------------------------------------------------------------------------------
 
 
-def try_seed(seed: int) -> str | None:
+def try_seed(seed):
     """What is broken in the life of ``seed``, with how to replay it; None if all is well."""
     try:
         live(seed)
@@ -442,14 +456,14 @@ def try_seed(seed: int) -> str | None:
     return None
 
 
-def run_range(first: int, last: int) -> list[str]:
+def run_range(first, last):
     """All failures of seeds ``first … last-1``, on all cores."""
     with multiprocessing.get_context("fork").Pool() as pool:
         results = pool.imap_unordered(try_seed, range(first, last), chunksize=20)
         return [failure for failure in results if failure is not None]
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments):
     """Replay one seed, or run a range; 1 if anything is broken."""
     logging.disable()
     numbers = [int(argument) for argument in arguments]

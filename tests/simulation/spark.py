@@ -2,26 +2,119 @@
 
 Every call that Spark makes to the sink is the real one, in a process of its own kind: planning and
 committing on the driver, writing in workers. What Spark remembers between two lives of a driver is
-in its checkpoint, and nothing else.
+in its checkpoint, and nothing else. Some rows cannot be written: what they are, and what becomes of them.
 """
 
 from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
+from spark_kafka_sink.columns import dead_letters as headers
+from spark_kafka_sink.columns.dead_letters import NULL_KEY, REFUSED, TOO_LARGE
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.transactions import session
-from tests.simulation import query_dead_letters
-from tests.simulation.processes import Actor, KilledError, Process, World
-from tests.simulation.python_process import PythonProcess, TaskContext
+from tests.simulation.faults import refusing
+from tests.simulation.processes import KilledError, Process, PythonProcess, TaskContext
+
+DEAD_LETTER_TOPIC = "dead"
+DEAD_LETTER_OPTIONS = {
+    "errors.tolerance": "all",
+    "errors.deadletterqueue.topic.name": DEAD_LETTER_TOPIC,
+    "errors.deadletterqueue.max.ratio": "1",
+    "kafka.max.request.size": "3000",
+    "kafka.batch.size": "200",
+}
+_TOO_LARGE_BYTES = 4000
+_ID_BYTES = 6
+
+
+def has_dead_letters(seed):
+    """Chosen apart from everything else of a life: others stay as they are."""
+    return random.Random(f"dead letters of {seed}").random() < 0.3
+
+
+def with_topic_limits(options):
+    """As planning on the driver finds out: the topic is compacted."""
+    if options.dead_letters is None:
+        return options
+    return replace(
+        options,
+        dead_letters=options.dead_letters._replace(data_topic_limits=TopicLimits(None, True)),
+    )
+
+
+class Refusing:
+    """Brokers that refuse some rows: in half of the lives from the beginning, in a quarter from some
+    moment on, in a quarter until then.
+    """
+
+    def __init__(self, seed, cluster):
+        rng = random.Random(f"refusals of {seed}")
+        self._clock = cluster.scheduler.clock
+        self._is_on = rng.random() < 0.75
+        self.changes = rng.random() < 0.5 or not self._is_on
+        self._changes_ms = self._clock.ms + rng.choice((50, 500, 5000))
+        refuse = refusing(self._refuses, is_told=rng.random() < 0.7)
+        cluster.on_validate = lambda topic, batch: refuse(topic, batch) if self.is_on else None
+
+    @property
+    def is_on(self):
+        has_changed = self.changes and self._clock.ms >= self._changes_ms
+        return self._is_on is not has_changed
+
+    @staticmethod
+    def _refuses(topic, record):
+        return topic == "out" and fault_of(id_of(record)) == REFUSED
+
+
+def fault_of(row_id):
+    """What is wrong with a row, if anything is."""
+    if row_id % 5 == 3:
+        return TOO_LARGE
+    if row_id % 7 == 2:
+        return NULL_KEY
+    return REFUSED if row_id % 3 == 1 else None
+
+
+def spoilt(rows):
+    """The same rows, some of which cannot be written."""
+    found = []
+    for key, value in rows:
+        fault = fault_of(int(value))
+        long = value.ljust(_TOO_LARGE_BYTES) if fault == TOO_LARGE else value
+        found.append((None if fault == NULL_KEY else key, long))
+    return found
+
+
+def id_of(record):
+    """Of a row, also where its value was cut off."""
+    return int(record.value[:_ID_BYTES])
+
+
+def problems(good, dead, refusing):
+    """Rows that are where they must not be, and dead letters of a wrong cause.
+
+    What brokers refuse only at times may be here or there.
+    """
+    if refusing is None:
+        return
+    free = {None, REFUSED} if refusing.changes else {None}
+    for record in good:
+        if fault_of(id_of(record)) not in free:
+            yield f"row {id_of(record)} is no dead letter"
+    for record in dead:
+        cause = dict(record.headers).get(headers.CAUSE, b"").decode()
+        if cause != fault_of(id_of(record)):
+            yield f"row {id_of(record)} is a dead letter for {cause}"
+
+
+# --- Spark --------------------------------------------------------------------------------------
 
 COLUMNS = ColumnPositions(value=1, key=0, topic_option="out")
 QUERY_ID = "0d9d4f3e-query"
@@ -51,7 +144,7 @@ class Batch:
     batch_id: int
     ids: range
 
-    def rows(self, tasks: int, index: int) -> list[tuple[bytes, bytes]]:
+    def rows(self, tasks, index):
         """(key, value) of one of ``tasks`` Spark partitions."""
         return [(b"%d" % (i % 7), b"%06d" % i) for i in self.ids[index::tasks]]
 
@@ -64,17 +157,17 @@ class Checkpoint:
     begun: set[int] = field(default_factory=set)
     finished: list[int] = field(default_factory=list)
 
-    def first(self) -> int:
+    def first(self):
         """The batch with which a query goes on."""
         return len(self.finished)
 
-    def begin(self, batch_id: int, is_first: bool) -> None:
+    def begin(self, batch_id, is_first):
         """Only the first batch of a query's life may have been begun before."""
         if batch_id in self.begun and not is_first:
             raise ConcurrentQueryError(f"batch {batch_id} was begun by another driver")
         self.begun.add(batch_id)
 
-    def finish(self, batch_id: int) -> None:
+    def finish(self, batch_id):
         if batch_id != len(self.finished):
             raise ConcurrentQueryError(f"batch {batch_id} was finished by another driver")
         self.finished.append(batch_id)
@@ -95,28 +188,27 @@ class Fates:
     is_healed: bool = False
     kills_losers: bool = True
 
-    def chance(self, probability: float) -> bool:
+    def chance(self, probability):
         return not self.is_healed and self.rng.random() < probability
 
 
 class Attempt:
     """One attempt at one task. ``is_lost``: the driver has given it up; it may still run."""
 
-    def __init__(self, index: int, number: int, worker: PythonProcess) -> None:
+    def __init__(self, index, number, worker):
         self.index = index
         self.number = number
         self.worker = worker
         self.is_lost = False
-        self.actor: Actor | None = None
+        self.actor = None
 
     @property
-    def is_over(self) -> bool:
+    def is_over(self):
         return self.is_lost or (self.actor is not None and self.actor.is_done)
 
     @property
-    def message(self) -> Any:
+    def message(self):
         """The commit message, None if there is none."""
-        assert self.actor is not None
         if self.is_lost or self.actor.error is not None:
             return None
         return pickle.loads(self.actor.result)
@@ -125,16 +217,7 @@ class Attempt:
 class Application:
     """A Spark application: one JVM, and the Python processes that it starts."""
 
-    def __init__(
-        self,
-        world: World,
-        number: int,
-        options: SinkOptions,
-        checkpoint: Checkpoint,
-        fates: Fates,
-        note: Callable[[str], None],
-        query_id: str = QUERY_ID,
-    ) -> None:
+    def __init__(self, world, number, options, checkpoint, fates, note, query_id=QUERY_ID):
         self.world = world
         self.number = number
         self.query_id = query_id
@@ -145,23 +228,23 @@ class Application:
         self.note = note
         self.is_lost = False
         self.jvm = Process(world, f"jvm-{number}")
-        self.workers: list[PythonProcess] = []
-        self.attempts: list[Attempt] = []
+        self.workers = []
+        self.attempts = []
         # Another query of the same application has processes of its own.
         self._processes = 0 if query_id == QUERY_ID else 500
-        self.job_id: str | None = None
-        self._driver_side: dict[str, PythonProcess] = {}
-        self._given_up: list[PythonProcess] = []
+        self.job_id = None
+        self._driver_side = {}
+        self._given_up = []
 
     # --- processes -----------------------------------------------------------------------------
 
-    def _start(self, kind: str) -> PythonProcess:
+    def _start(self, kind):
         self._processes += 1
         name = f"{kind}-{self.number}.{self._processes}"
         worker_number = self.number * 1000 + self._processes
         return PythonProcess(self.world, name, worker_number, f"/blockmgr-{self.number}")
 
-    def driver_side(self, kind: str) -> PythonProcess:
+    def driver_side(self, kind):
         """The Python process that plans, or the one that commits; Spark reuses them."""
         process = self._driver_side.get(kind)
         if process is not None and process.is_given_up:
@@ -170,22 +253,22 @@ class Application:
             process = self._driver_side[kind] = self._start(kind)
         return process
 
-    def driver_processes(self) -> list[Process]:
+    def driver_processes(self):
         return [*self._given_up, *self._driver_side.values(), self.jvm]
 
-    def has(self, process: Process) -> bool:
+    def has(self, process):
         """Whether ``process`` is one of this application's, a worker that it gave up too."""
         workers = (attempt.worker for attempt in self.attempts)
         return process in self.driver_processes() or process in workers
 
-    def freeze(self, duration_ms: int) -> None:
+    def freeze(self, duration_ms):
         """The driver's machine hangs; all others go on as if it were dead."""
         until_ms = self.world.clock.ms + duration_ms
         self.is_lost = True
         for process in self.driver_processes():
             process.frozen_until_ms = until_ms
 
-    def kill(self, kills_workers: bool) -> None:
+    def kill(self, kills_workers):
         """The driver dies, and its executors with it, or a while later on their own."""
         self.is_lost = True
         mine = self.world.current.process if self.world.current is not None else None
@@ -194,10 +277,9 @@ class Application:
             if process is not mine and process.is_alive:
                 process.kill()
         if mine in doomed:
-            assert mine is not None
             mine.kill()
 
-    def call(self, kind: str, action: Callable[[], Any]) -> Any:
+    def call(self, kind, action):
         """Run ``action`` in a driver-side Python process; its result goes through pickle."""
         process = self.driver_side(kind)
         actor = self.world.spawn(process, lambda: pickle.dumps(action()))
@@ -210,7 +292,7 @@ class Application:
 
     # --- a query -------------------------------------------------------------------------------
 
-    def run_query(self) -> None:
+    def run_query(self):
         """All batches that are left. Raises QueryFailedError."""
         first = self.checkpoint.first()
         for batch in self.checkpoint.batches[first:]:
@@ -224,7 +306,7 @@ class Application:
             self.checkpoint.finish(batch.batch_id)
             self.note(f"batch {batch.batch_id} is finished by application {self.number}")
 
-    def run_job(self) -> None:
+    def run_job(self):
         """The first batch that is left, as a batch job. Raises QueryFailedError."""
         batch = self.checkpoint.batches[self.checkpoint.first()]
         options = self.options
@@ -240,16 +322,10 @@ class Application:
         self.checkpoint.finish(batch.batch_id)
         self.note(f"job {batch.batch_id} is finished by application {self.number}")
 
-    def _run_batch(
-        self,
-        batch: Batch,
-        writer: KafkaStreamWriter | KafkaBatchWriter,
-        query_id: str | None,
-        batch_id: tuple[int, ...],
-    ) -> None:
+    def _run_batch(self, batch, writer, query_id, batch_id):
         """``batch_id``: what Spark adds to the arguments of a stream's commit and abort."""
         pickled = pickle.dumps(writer)
-        messages: list[Any] = []
+        messages = []
         try:
             messages = self._run_tasks(batch, pickled, query_id)
             failed = next((m for m in messages if isinstance(m, BaseException)), None)
@@ -267,16 +343,16 @@ class Application:
 
     # --- tasks ---------------------------------------------------------------------------------
 
-    def _run_tasks(self, batch: Batch, writer: bytes, query_id: str | None) -> list[Any]:
+    def _run_tasks(self, batch, writer, query_id):
         """A message per task; instead of one, the exception of a task that failed for good."""
         count = self.rng.choice(self.fates.tasks)
-        messages: list[Any] = [None] * count
+        messages = [None] * count
         failures = [0] * count
         numbers = [0] * count
         pending = list(range(count))
-        running: list[Attempt] = []
+        running = []
 
-        def launch(index: int, worker: PythonProcess) -> None:
+        def launch(index, worker):
             attempt = Attempt(index, numbers[index], worker)
             numbers[index] += 1
             attempt.actor = self._launch(batch, count, attempt, writer)
@@ -301,7 +377,6 @@ class Application:
                 if messages[attempt.index] is not None:
                     continue
                 if failures[attempt.index] >= _MAX_FAILURES:
-                    assert attempt.actor is not None
                     error = attempt.actor.error
                     is_error = isinstance(error, Exception)
                     messages[attempt.index] = error if is_error else PythonWorkerError("worker")
@@ -312,7 +387,7 @@ class Application:
         self._leave(running)
         return messages
 
-    def _idle_workers(self, running: list[Attempt]) -> list[PythonProcess]:
+    def _idle_workers(self, running):
         """Workers without a task; those that are gone are replaced."""
         busy = {a.worker for a in self.attempts if a.actor is not None and not a.actor.is_done}
         self.workers = [w for w in self.workers if w.is_alive]
@@ -320,27 +395,25 @@ class Application:
             self.workers.append(self._start("worker"))
         return [w for w in self.workers if w not in busy]
 
-    def _leave(self, losers: list[Attempt]) -> None:
+    def _leave(self, losers):
         """Attempts that nobody waits for any more: killed, or left to end by themselves."""
         for attempt in losers:
             attempt.is_lost = True
             if self.rng.random() < 0.5 and self.fates.kills_losers:
                 attempt.worker.kill()
 
-    def _launch(self, batch: Batch, tasks: int, attempt: Attempt, writer: bytes) -> Actor:
-        rows: list[query_dead_letters.Row] = [*batch.rows(tasks, attempt.index)]
+    def _launch(self, batch, tasks, attempt, writer):
+        rows = [*batch.rows(tasks, attempt.index)]
         if self.options.dead_letters is not None:
-            rows = query_dead_letters.spoilt(batch.rows(tasks, attempt.index))
+            rows = spoilt(batch.rows(tasks, attempt.index))
 
-        def run() -> bytes:
+        def run():
             iterator = self._arrow_batches(rows, attempt)
             return pickle.dumps(pickle.loads(writer).write(iterator))
 
         return self.world.spawn(attempt.worker, run)
 
-    def _arrow_batches(
-        self, rows: list[query_dead_letters.Row], attempt: Attempt
-    ) -> Iterator[pa.RecordBatch]:
+    def _arrow_batches(self, rows, attempt):
         """The rows in a few pieces; between them faults of tasks."""
         cut = self.rng.randint(0, len(rows))
         for piece in (rows[:cut], rows[cut:]):
@@ -350,7 +423,7 @@ class Application:
             yield pa.record_batch([keys, values], names=["key", "value"])
         self._suffer(attempt)
 
-    def _suffer(self, attempt: Attempt) -> None:
+    def _suffer(self, attempt):
         fates, worker = self.fates, attempt.worker
         worker.compute_for(self.rng.randint(0, fates.longest_pause_ms))
         if fates.chance(fates.fails):
@@ -361,7 +434,7 @@ class Application:
         if fates.chance(fates.is_lost):
             self.lose(attempt)
 
-    def lose(self, attempt: Attempt) -> None:
+    def lose(self, attempt):
         """The driver gives the attempt up; what it still does comes late."""
         attempt.is_lost = True
         duration_ms = self.rng.randint(10, self.fates.longest_loss_ms)
@@ -369,7 +442,7 @@ class Application:
         attempt.worker.frozen_until_ms = self.world.clock.ms + duration_ms
         self.world.sleep(0)
 
-    def attempt_of(self, process: Process) -> Attempt | None:
+    def attempt_of(self, process):
         """The attempt that runs in ``process``."""
         for attempt in self.attempts:
             if attempt.worker is process and attempt.actor is self.world.current:

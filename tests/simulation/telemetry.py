@@ -7,20 +7,12 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Optional
 from uuid import UUID
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import (
-    AggregationTemporality,
-    Metric,
-    MetricsData,
-    NumberDataPoint,
-)
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
 
 from spark_kafka_sink.base.errors import error_named
-from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages.client import (
     NO_INSTANCE,
     GetTelemetrySubscriptionsRequest,
@@ -47,8 +39,6 @@ _ALL_ERRORS = (
     "UNKNOWN_SERVER_ERROR",
 )
 
-Reply = Callable[[Optional[schema.Message]], None]
-
 
 @dataclass
 class Instance:
@@ -74,7 +64,7 @@ class Push:
     data: MetricsData
 
     @property
-    def metrics(self) -> list[Metric]:
+    def metrics(self):
         return [
             metric
             for resource in self.data.resource_metrics
@@ -83,23 +73,23 @@ class Push:
         ]
 
     @property
-    def names(self) -> list[str]:
+    def names(self):
         return [metric.name for metric in self.metrics]
 
     @property
-    def resource(self) -> dict[str, str]:
+    def resource(self):
         (resource,) = self.data.resource_metrics
         return {pair.key: pair.value.string_value for pair in resource.resource.attributes}
 
-    def points(self, name: str) -> list[NumberDataPoint]:
+    def points(self, name):
         (metric,) = [m for m in self.metrics if m.name == f"org.apache.kafka.producer.{name}"]
         return list((metric.sum if metric.HasField("sum") else metric.gauge).data_points)
 
-    def value(self, name: str) -> float:
+    def value(self, name):
         (point,) = self.points(name)
         return point.as_double
 
-    def is_delta(self, name: str) -> bool:
+    def is_delta(self, name):
         (metric,) = [m for m in self.metrics if m.name == f"org.apache.kafka.producer.{name}"]
         temporality = metric.sum.aggregation_temporality
         return temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
@@ -130,10 +120,10 @@ class TelemetryPlugin:
     refused: list[tuple[int, str]] = field(default_factory=list)
 
     @property
-    def requests(self) -> int:
+    def requests(self):
         return len(self.asked) + len(self.pushes) + len(self.refused)
 
-    def behave_badly(self, rng: random.Random) -> None:
+    def behave_badly(self, rng):
         """Small intervals, and all the errors that there are, in any order."""
         self.rng = rng
         self.interval_ms = rng.choice((50, 500, 3_000))
@@ -142,18 +132,16 @@ class TelemetryPlugin:
         kinds = ("NONE", "NONE", "NONE", *_PASSING_ERRORS) if rng.random() < 0.8 else _ALL_ERRORS
         self.errors.extend(rng.choice(kinds) for _ in range(30))
 
-    def handle(self, node_id: int, request: schema.Request, reply: Reply) -> None:
+    def handle(self, node_id, request, reply):
         if isinstance(request, GetTelemetrySubscriptionsRequest):
-            response: schema.Message = self._subscription(request)
+            response = self._subscription(request)
         else:
             assert isinstance(request, PushTelemetryRequest)
             response = self._taken(node_id, request)
         if not self.hangs:
             reply(response)
 
-    def _subscription(
-        self, request: GetTelemetrySubscriptionsRequest
-    ) -> GetTelemetrySubscriptionsResponse:
+    def _subscription(self, request):
         instance_id = request.client_instance_id
         if instance_id == NO_INSTANCE:
             instance_id = UUID(int=self.rng.getrandbits(128) | 1)
@@ -177,13 +165,13 @@ class TelemetryPlugin:
             requested_metrics=list(self.requested),
         )
 
-    def _may_ask(self, instance: Instance) -> bool:
+    def _may_ask(self, instance):
         if instance.error in ("UNKNOWN_SUBSCRIPTION_ID", "UNSUPPORTED_COMPRESSION_TYPE"):
             return True
         times = [at for at in (instance.got_at_ms, instance.pushed_at_ms) if at is not None]
         return not times or self.clock.ms - max(times) >= self.interval_ms
 
-    def _taken(self, node_id: int, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    def _taken(self, node_id, request):
         instance = self.instances.setdefault(request.client_instance_id, Instance())
         error = self.errors.popleft() if self.errors else "NONE"
         if error == "NONE":
@@ -207,7 +195,7 @@ class TelemetryPlugin:
         self.pushes.append(push)
         return PushTelemetryResponse()
 
-    def _judge(self, instance: Instance, request: PushTelemetryRequest) -> str:
+    def _judge(self, instance, request):
         if instance.is_over:
             return "INVALID_REQUEST"
         got, pushed = instance.got_at_ms, instance.pushed_at_ms

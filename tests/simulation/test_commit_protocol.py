@@ -2,131 +2,113 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 from unittest import mock
 
 import pytest
 
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, error_named
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.transactions import crash_points, session
+from spark_kafka_sink.transactions import session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import (
+    NO_UNIT,
+    Decision,
     FencedError,
     OutcomeError,
     Phase,
     PrefixInUseError,
+    TaskTransaction,
     TransactionError,
     TransactionLostError,
     Unit,
+    is_task_id,
 )
+from tests.simulation.harness import assert_has
 from tests.simulation.operating import (
+    DRIVER_POINTS,
     LOG_TOPIC,
+    OPTIONS,
     PATIENCE_MS,
     TIMEOUT_MS,
-    CrashError,
     Lives,
     at,
-    crash_at,
     driver,
     unit,
 )
 
-DRIVER_POINTS = [p for p in crash_points.POINTS if p.startswith(("plan.", "commit."))]
-
-
 # --- what is decided is visible, once -----------------------------------------------------------
 
 
-def test_batches_become_visible_one_after_another(lives: Lives) -> None:
-    for number in range(5):
-        lives.batch(number, driver(1))
+def test_batches_become_visible_one_after_another(lives):
+    lives.batches(5)
     assert lives.visible() == sorted(b"%d-%d" % (b, t) for b in range(5) for t in range(2))
-    decision = lives.protocol.log.read(lives.world.clock.ms + PATIENCE_MS)
-    assert decision is not None
+    decision = lives.record()
     assert (decision.phase, decision.unit, decision.records) == (Phase.DONE, unit(4), 2)
     assert lives.open_ids() == []
 
 
-def test_transactional_ids_stay_few(lives: Lives) -> None:
+def test_transactional_ids_stay_few(lives):
     for number in range(20):
         lives.batch(number, driver(1), tasks=3)
     assert len(lives.world.list()) == 4  # three slots and the driver's
 
 
 @pytest.mark.parametrize("point", DRIVER_POINTS)
-def test_a_crash_at_any_point_and_a_replay_by_another_driver(lives: Lives, point: str) -> None:
+def test_a_crash_at_any_point_and_a_replay_by_another_driver(lives, point):
     lives.batch(0, driver(1))
-    crash_at(point)
     # The claim is only written by a driver that is new.
-    crashed = driver(2) if point == "plan.claimed" else driver(1)
-    with pytest.raises(CrashError):
-        lives.batch(1, crashed)
+    lives.killed(point, 1, driver(2) if point == "plan.claimed" else driver(1))
     lives.batch(1, driver(3))
     lives.batch(2, driver(3))
-    assert lives.visible() == sorted(b"%d-%d" % (b, t) for b in range(3) for t in range(2))
-    assert lives.open_ids() == []
+    lives.check_settled(*(b"%d-%d" % (b, t) for b in range(3) for t in range(2)))
 
 
-def test_nothing_written_needs_no_decision(lives: Lives) -> None:
-    plan = lives.protocol.plan(driver(1), None)
-    lives.protocol.commit(plan, unit(0), [])
-    lives.batch(1, driver(1))
-    assert lives.visible() == [b"1-0", b"1-1"]
+@pytest.mark.parametrize("following", [0, 1], ids=["has rows after all", "is the next one"])
+def test_nothing_written_needs_no_decision(lives, following):
+    lives.protocol.commit(lives.protocol.plan(driver(1), None), unit(0), [])
+    lives.batch(following, driver(1))
+    assert lives.visible() == [b"%d-%d" % (following, task) for task in range(2)]
 
 
 # --- aborting -----------------------------------------------------------------------------------
 
 
-def test_abort_ends_what_is_open(lives: Lives) -> None:
-    plan = lives.protocol.plan(driver(1), None)
-    lives.write(plan, 0, b"half")
+def test_abort_ends_what_is_open(lives):
+    lives.begun(driver(1), b"half")
     assert len(lives.open_ids()) == 1
     lives.protocol.abort(driver(1))
-    assert lives.open_ids() == []
-    assert lives.visible() == []
+    lives.check_settled()
 
 
-@pytest.mark.parametrize("point", ["commit.decided", "commit.ending", "commit.ended"])
-def test_abort_after_a_decision_touches_nothing(lives: Lives, point: str) -> None:
+@pytest.mark.parametrize(
+    "point", ["commit.deciding", "commit.decided", "commit.ending", "commit.ended"]
+)
+def test_abort_in_the_middle_of_a_decision_settles_it_and_later_touches_nothing(lives, point):
     """Spark calls abort after a commit that failed."""
-    crash_at(point)
-    with pytest.raises(CrashError):
-        lives.batch(0, driver(1))
+    lives.killed(point, 0, driver(1))
     lives.protocol.abort(driver(1))
+    assert point != "commit.deciding" or lives.open_ids() == []
     lives.batch(0, driver(1))
     assert lives.visible() == [b"0-0", b"0-1"]
 
 
-def test_abort_while_the_claim_is_without_its_marker(lives: Lives) -> None:
+def test_abort_while_the_claim_is_without_its_marker(lives):
     """EndTxn is answered before: the record of the owner before is still the last one to be seen."""
     lives.batch(0, driver(1))
     lives.world.run_for(500)
     lives.world.transactions.marker_delay_ms = (2000, 2000)
-    plan = lives.protocol.plan(driver(2), None)
-    lives.write(plan, 0, b"left open")
-    found = lives.protocol.abort(driver(2))
-    assert found is not None
-    assert found.owner == driver(2)
+    lives.begun(driver(2), b"left open")
+    assert lives.protocol.abort(driver(2)).owner == driver(2)
     lives.world.run_for(2000)
     assert lives.open_ids() == []
 
 
-def test_abort_in_the_middle_of_a_decision_settles_it(lives: Lives) -> None:
-    crash_at("commit.deciding")
-    with pytest.raises(CrashError):
-        lives.batch(0, driver(1))
-    lives.protocol.abort(driver(1))
-    assert lives.open_ids() == []
-    lives.batch(0, driver(1))
-    assert lives.visible() == [b"0-0", b"0-1"]
-
-
-def test_abort_of_a_driver_that_was_taken_over_touches_nothing(lives: Lives) -> None:
+def test_abort_of_a_driver_that_was_taken_over_touches_nothing(lives):
     lives.protocol.plan(driver(1), None)
-    plan = lives.protocol.plan(driver(2), None)
-    written = [lives.write(plan, 0, b"new")]
+    plan, written = lives.begun(driver(2), b"new")
     lives.protocol.abort(driver(1))
     lives.protocol.commit(plan, unit(0), written)
     assert lives.visible() == [b"new"]
@@ -135,9 +117,8 @@ def test_abort_of_a_driver_that_was_taken_over_touches_nothing(lives: Lives) -> 
 # --- who may ------------------------------------------------------------------------------------
 
 
-def test_an_older_driver_cannot_decide_and_cannot_come_back(lives: Lives) -> None:
-    old = lives.protocol.plan(driver(1), None)
-    written = [lives.write(old, 0, b"old")]
+def test_an_older_driver_cannot_decide_and_cannot_come_back(lives):
+    old, written = lives.begun(driver(1), b"old")
     lives.protocol.plan(driver(2), None)
     with pytest.raises((FencedError, TransactionLostError)):
         lives.protocol.commit(old, unit(0), written)
@@ -147,9 +128,7 @@ def test_an_older_driver_cannot_decide_and_cannot_come_back(lives: Lives) -> Non
     assert lives.visible() == [b"0-0", b"0-1"]
 
 
-def test_the_data_source_and_the_functions_of_one_application_do_not_take_turns(
-    lives: Lives,
-) -> None:
+def test_the_data_source_and_the_functions_of_one_application_do_not_take_turns(lives):
     """They are two drivers. A job of the first is refused also when that of the second is done:
     nobody can tell it from a driver that had hung, and is awake again.
     """
@@ -162,47 +141,30 @@ def test_the_data_source_and_the_functions_of_one_application_do_not_take_turns(
     assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1", b"3-0", b"3-1"]
 
 
-def test_a_driver_fenced_between_check_and_decision_writes_nothing(lives: Lives) -> None:
-    old = lives.protocol.plan(driver(1), None)
-    written = [lives.write(old, 0, b"old")]
-
-    def take_over(point: str) -> None:
-        if point == "commit.checked":
-            crash_points.set_hook(None)
-            lives.protocol.plan(driver(2), None)
-
-    crash_points.set_hook(take_over)
-    with pytest.raises(
-        FencedError, match=r"another driver has taken over transactional.id.prefix"
-    ) as fenced:
+def test_a_driver_fenced_between_check_and_decision_writes_nothing(lives):
+    old, written = lives.begun(driver(1), b"old")
+    at("commit.checked", lambda: lives.protocol.plan(driver(2), None))
+    with pytest.raises(FencedError) as fenced:
         lives.protocol.commit(old, unit(0), written)
     taken_over_by = "driver driver-2 of query 'rows' on host, checkpoint /ck, since 2023-11-14T"
-    assert f"The decision log names {taken_over_by}" in str(fenced.value)
-    assert lives.visible() == []
-    assert lives.open_ids() == []
+    assert_has(
+        str(fenced.value),
+        "another driver has taken over transactional.id.prefix",
+        f"The decision log names {taken_over_by}",
+    )
+    lives.check_settled()
 
 
 @pytest.mark.parametrize("point", ["commit.done", "plan.resolved", "abort.settled"])
-def test_a_driver_that_wakes_up_late_sweeps_nothing_that_a_newer_one_has_decided(
-    lives: Lives, point: str
-) -> None:
+def test_a_driver_that_wakes_up_late_sweeps_nothing_that_a_newer_one_has_decided(lives, point):
     lives.batch(0, driver(1))
-
-    def overtake(reached: str) -> None:
-        if reached != point:
-            return
-        crash_at("commit.decided")
-        with pytest.raises(CrashError):
-            lives.batch(2, driver(2))
-
-    crash_points.set_hook(overtake)
+    at(point, lambda: lives.killed("commit.decided", 2, driver(2)))
     if point == "commit.done":
         lives.batch(1, driver(1))  # it is done; what it could not sweep is another's
     else:
+        late = partial(lives.batch, 1) if point == "plan.resolved" else lives.protocol.abort
         with pytest.raises(FencedError, match=r"names driver driver-2 .* since 2023-11-14T"):
-            lives.protocol.abort(driver(1)) if point == "abort.settled" else lives.batch(
-                1, driver(1)
-            )
+            late(driver(1))
     assert len(lives.open_ids()) == 2
     lives.batch(2, driver(3))
     expected = {b"0-0", b"0-1", b"2-0", b"2-1"}
@@ -211,30 +173,27 @@ def test_a_driver_that_wakes_up_late_sweeps_nothing_that_a_newer_one_has_decided
     assert lives.open_ids() == []
 
 
-def test_another_query_is_refused_and_named(lives: Lives) -> None:
+def test_another_query_is_refused_and_named(lives):
     lives.batch(0, driver(1, "/ck/one"))
     with pytest.raises(PrefixInUseError, match="checkpoint /ck/one"):
         lives.protocol.plan(driver(2, "/ck/two"), None)
     lives.batch(1, driver(1, "/ck/one"))  # it was not even fenced
     # Its checkpoint was emptied: the location is the same, the query is not.
-    plan = lives.protocol.plan(driver(3, "/ck/one"), None)
-    written = [lives.write(plan, 0, b"other")]
+    plan, written = lives.begun(driver(3, "/ck/one"), b"other")
     with pytest.raises(PrefixInUseError, match="query q-1"):
         lives.protocol.commit(plan, Unit("q-2", 0, None), written)
     with pytest.raises(PrefixInUseError, match="query q-1"):
         lives.protocol.plan(driver(4, None), "job")
 
 
-def test_a_refused_job_changes_nothing(lives: Lives) -> None:
+def test_a_refused_job_changes_nothing(lives):
     """The query that it was refused for goes on: with its decision, and with its transactions."""
-    plan = lives.protocol.plan(driver(1), None)
-    written = [lives.write(plan, 0, b"first")]
+    plan, written = lives.begun(driver(1), b"first")
     for number, checkpoint in ((8, None), (9, "/other")):  # it is claimed, and nothing decided yet
         with pytest.raises(PrefixInUseError, match="driver driver-1"):
             lives.protocol.plan(driver(number, checkpoint), "job" if number == 8 else None)
     lives.protocol.commit(plan, unit(0), written)
-    plan = lives.protocol.plan(driver(1), None)
-    written = [lives.write(plan, 0, b"second")]
+    plan, written = lives.begun(driver(1), b"second")
     with pytest.raises(PrefixInUseError, match="query q-1"):
         lives.protocol.plan(driver(8, None), "job")
     lives.protocol.commit(plan, unit(1), written)
@@ -243,12 +202,11 @@ def test_a_refused_job_changes_nothing(lives: Lives) -> None:
 
 
 @pytest.mark.parametrize("has_committed", [True, False])
-def test_who_may_be_another_query_changes_nothing(lives: Lives, has_committed: bool) -> None:
+def test_who_may_be_another_query_changes_nothing(lives, has_committed):
     """An earlier version did not write down a location that was a property of the session."""
     if has_committed:
         lives.batch(0, driver(1, None))
-    plan = lives.protocol.plan(driver(1, None), None)
-    written = [lives.write(plan, 0, b"first")]
+    plan, written = lives.begun(driver(1, None), b"first")
     for other, job in ((driver(2, None), "job"), (driver(1, "/ck"), None), (driver(3), None)):
         with pytest.raises(PrefixInUseError, match="driver driver-1"):
             lives.protocol.plan(other, job)
@@ -264,14 +222,10 @@ def test_who_may_be_another_query_changes_nothing(lives: Lives, has_committed: b
     ],
 )
 @pytest.mark.parametrize("by", [1, 2])
-def test_a_unit_that_may_not_follow_is_refused_before_anything_is_taken(
-    lives: Lives, refused: Unit, error: str, by: int
-) -> None:
+def test_a_unit_that_may_not_follow_is_refused_before_anything_is_taken(lives, refused, error, by):
     """Where it is known before the tasks, as with foreachBatch; the query goes on."""
-    for number in range(3):
-        lives.batch(number, driver(1))
-    plan = lives.protocol.plan(driver(1), None)
-    written = [lives.write(plan, 0, b"3")]
+    lives.batches(3)
+    plan, written = lives.begun(driver(1), b"3")
     with pytest.raises(TransactionError, match=error):
         lives.protocol.plan(driver(by), None, None, refused)
     lives.protocol.commit(plan, unit(3), written)
@@ -279,22 +233,17 @@ def test_a_unit_that_may_not_follow_is_refused_before_anything_is_taken(
     assert lives.visible()[-3:] == [b"3", b"4-0", b"4-1"]
 
 
-def test_a_query_whose_checkpoint_is_not_told_is_refused_before_anything_is_asked() -> None:
-    options = {
-        "kafka.bootstrap.servers": "127.0.0.1:1",
-        "delivery.guarantee": "exactly-once",
-        "transactional.id.prefix": "p",
-    }
+def test_a_query_whose_checkpoint_is_not_told_is_refused_before_anything_is_asked():
     with pytest.raises(ConfigError, match="needs the option checkpointLocation"):
-        session.plan_unit(SinkOptions.parse(options), is_job=False)
+        session.plan_unit(SinkOptions.parse(OPTIONS), is_job=False)
 
 
-def test_who_is_refused_after_all_claims_and_sweeps_nothing(lives: Lives) -> None:
+def test_who_is_refused_after_all_claims_and_sweeps_nothing(lives):
     """A query claims the prefix just after a job has looked."""
     query, job = lives.protocol_of("p"), lives.protocol_of("p")
     check = job._check_before_fencing
 
-    def check_and_hang(*arguments: Any) -> bool:
+    def check_and_hang(*arguments):
         found = check(*arguments)
         lives.write(query.plan(driver(1), None), 0, b"open")
         return found
@@ -304,30 +253,26 @@ def test_who_is_refused_after_all_claims_and_sweeps_nothing(lives: Lives) -> Non
         pytest.raises(PrefixInUseError, match="driver driver-1"),
     ):
         job.plan(driver(2, None), "job")
-    decision = lives.protocol.log.read(lives.world.clock.ms + PATIENCE_MS)
-    assert decision is not None
+    decision = lives.record()
     assert (decision.owner, decision.superseded) == (driver(1), ())
     assert len(lives.open_ids()) == 1
     lives.batch(0, driver(1))
     assert lives.visible() == [b"0-0", b"0-1"]
 
 
-def test_a_checkpoint_that_went_back_is_refused(lives: Lives) -> None:
-    for number in range(3):
-        lives.batch(number, driver(1))
+def test_a_checkpoint_that_went_back_is_refused(lives):
+    lives.batches(3)
     with pytest.raises(TransactionError, match="the checkpoint has gone back"):
         lives.batch(1, driver(1))
     assert len(lives.visible()) == 6
 
 
-def test_prefixes_that_begin_alike_do_not_meet(lives: Lives) -> None:
+def test_prefixes_that_begin_alike_do_not_meet(lives):
     """Nor does one's open decision hide the other's from it."""
     other = lives.protocol_of("p.q")
     plan = other.plan(driver(9, "/other"), None)
     open_task = lives.write(plan, 3, b"other")
-    crash_at("commit.deciding")
-    with pytest.raises(CrashError):
-        other.commit(plan, Unit("q-9", 0, None), [open_task])
+    lives.die_in_commit("commit.deciding", plan, Unit("q-9", 0, None), [open_task], other)
     lives.batch(0, driver(1))
     lives.batch(0, driver(1))
     lives.batch(1, driver(2))
@@ -338,17 +283,14 @@ def test_prefixes_that_begin_alike_do_not_meet(lives: Lives) -> None:
 # --- transactions that the brokers have aborted -------------------------------------------------
 
 
-def decided_and_lost(lives: Lives, commit_first: bool) -> None:
+def decided_and_lost(lives, commit_first):
     """A decision for tasks 0 and 1, a crash, and an outage beyond the timeout."""
-    crash_at("commit.ending" if commit_first else "commit.decided")
-    with pytest.raises(CrashError):
-        lives.batch(0, driver(1))
+    lives.killed("commit.ending" if commit_first else "commit.decided", 0, driver(1))
     lives.world.run_for(TIMEOUT_MS + 20_000)
 
 
-def test_transactions_that_ran_out_before_the_decision(lives: Lives) -> None:
-    plan = lives.protocol.plan(driver(1), None)
-    written = [lives.write(plan, 0, b"late")]
+def test_transactions_that_ran_out_before_the_decision(lives):
+    plan, written = lives.begun(driver(1), b"late")
     lives.world.run_for(TIMEOUT_MS + 20_000)
     with pytest.raises(TransactionLostError, match=r"kafka.transaction.timeout.ms = 600000"):
         lives.protocol.commit(plan, unit(0), written)
@@ -356,53 +298,52 @@ def test_transactions_that_ran_out_before_the_decision(lives: Lives) -> None:
     assert lives.visible() == [b"0-0", b"0-1"]
 
 
-def test_a_transaction_whose_id_a_later_plan_has_taken(lives: Lives) -> None:
+def test_a_transaction_whose_id_a_later_plan_has_taken(lives):
     """Both are open: what differs is whose it is."""
-    plan = lives.protocol.plan(driver(1), None)
-    written = [lives.write(plan, 0, b"first")]
+    plan, written = lives.begun(driver(1), b"first")
     again = [lives.write(lives.protocol.plan(driver(1), None), 0, b"second")]
     assert again[0].transactional_id == written[0].transactional_id
     with pytest.raises(TransactionLostError) as lost:
         lives.protocol.commit(plan, unit(0), written)
-    assert f"{again[0].transactional_id} of task 0 is not open any more" in str(lost.value)
-    by = f"producer id {again[0].producer_id}, epoch {again[0].producer_epoch}"
-    assert f"a later one, also Ongoing ({by}), has taken its id" in str(lost.value)
+    assert_has(
+        str(lost.value),
+        f"{again[0].transactional_id} of task 0 is not open any more",
+        f"a later one, also Ongoing (producer id {again[0].producer_id}, epoch "
+        f"{again[0].producer_epoch}), has taken its id",
+    )
 
 
 @pytest.mark.parametrize("version", [2, 1, 0])
-def test_a_driver_that_was_stopped_while_it_decided(version: int) -> None:
+def test_a_driver_that_was_stopped_while_it_decided(version):
     """The brokers abort its own transaction: nobody else has taken over."""
     lives = Lives(version)
     config = ExactlyOnceConfig("p", 20_000, LOG_TOPIC, 3)
     lives.protocol = CommitProtocol(lives.client, config, lives.world.clock, PATIENCE_MS)
     lives.batch(0, driver(1))
-    plan = lives.protocol.plan(driver(1), None)
-    written = [lives.write(plan, 0, b"1")]
+    plan, written = lives.begun(driver(1), b"1")
     at("commit.deciding", lambda: lives.world.run_for(40_000))
     with pytest.raises(TransactionLostError) as lost:
         lives.protocol.commit(plan, unit(1), written)
-    assert "have aborted the transaction of p.driver" in str(lost.value)
-    assert "20000 ms" in str(lost.value)
+    assert_has(str(lost.value), "have aborted the transaction of p.driver", "20000 ms")
     assert lives.visible() == [b"0-0", b"0-1"]
     lives.batch(1, driver(1))
     assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1"]
 
 
-def test_transactions_that_are_about_to_run_out_are_not_decided(lives: Lives) -> None:
-    plan = lives.protocol.plan(driver(1), None)
-    written = [lives.write(plan, 0, b"late")]
+def test_transactions_that_are_about_to_run_out_are_not_decided(lives):
+    plan, written = lives.begun(driver(1), b"late")
     lives.world.run_for(int(TIMEOUT_MS * 0.95))
     with pytest.raises(TransactionLostError, match="too late to commit"):
         lives.protocol.commit(plan, unit(0), written)
 
 
-def test_all_lost_after_the_decision_is_written_afresh(lives: Lives) -> None:
+def test_all_lost_after_the_decision_is_written_afresh(lives):
     decided_and_lost(lives, commit_first=False)
     lives.batch(0, driver(2))
     assert lives.visible() == [b"0-0", b"0-1"]
 
 
-def test_a_part_lost_is_filled_in_by_the_same_rows(lives: Lives) -> None:
+def test_a_part_lost_is_filled_in_by_the_same_rows(lives):
     decided_and_lost(lives, commit_first=True)
     assert len(lives.visible()) == 1
     lives.batch(0, driver(2))
@@ -411,9 +352,7 @@ def test_a_part_lost_is_filled_in_by_the_same_rows(lives: Lives) -> None:
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_a_part_lost_and_another_replay_is_an_error_that_names_both(
-    lives: Lives, tasks: int
-) -> None:
+def test_a_part_lost_and_another_replay_is_an_error_that_names_both(lives, tasks):
     decided_and_lost(lives, commit_first=True)
     with pytest.raises(OutcomeError, match="visible in part: 1 records are, 1 records of Spark"):
         lives.batch(0, driver(2), tasks=tasks)
@@ -423,11 +362,9 @@ def test_a_part_lost_and_another_replay_is_an_error_that_names_both(
     lives.protocol.commit_without_tasks(Unit(None, 1, None), driver(2))
 
 
-def test_an_outcome_that_nobody_can_know(lives: Lives) -> None:
+def test_an_outcome_that_nobody_can_know(lives):
     """Somebody else has initialized a decided transaction's id."""
-    crash_at("commit.decided")
-    with pytest.raises(CrashError):
-        lives.batch(0, driver(1))
+    lives.killed("commit.decided", 0, driver(1))
     for transactional_id in lives.open_ids():
         lives.world.init(transactional_id)
         lives.world.init(transactional_id)
@@ -439,28 +376,176 @@ def test_an_outcome_that_nobody_can_know(lives: Lives) -> None:
 # --- batch jobs ---------------------------------------------------------------------------------
 
 
-def test_jobs_follow_each_other(lives: Lives) -> None:
+def test_jobs_follow_each_other(lives):
     lives.batch(0, driver(1, None), job="a")
     lives.batch(1, driver(1, None), job="b")
     lives.batch(2, driver(2, None), job="c")
     assert len(lives.visible()) == 6
 
 
-def test_a_job_whose_driver_died_after_the_decision_must_be_confirmed(lives: Lives) -> None:
-    crash_at("commit.ending")
-    with pytest.raises(CrashError):
-        lives.batch(0, driver(1, None), job="a")
+def test_a_job_whose_driver_died_after_the_decision_must_be_confirmed(lives):
+    lives.killed("commit.ending", 0, driver(1, None), job="a")
     for number in (2, 3):
         with pytest.raises(OutcomeError, match="job a was decided.*2 records are visible"):
             lives.batch(1, driver(number, None), job="b")
-    assert lives.visible() == [b"0-0", b"0-1"]
-    assert lives.open_ids() == []
+    lives.check_settled(b"0-0", b"0-1")
 
 
-def test_a_job_that_failed_before_the_decision_leaves_nothing(lives: Lives) -> None:
-    crash_at("commit.checked")
-    with pytest.raises(CrashError):
-        lives.batch(0, driver(1, None), job="a")
+def test_a_job_that_failed_before_the_decision_leaves_nothing(lives):
+    lives.killed("commit.checked", 0, driver(1, None), job="a")
     lives.batch(1, driver(2, None), job="b")
-    assert lives.visible() == [b"1-0", b"1-1"]
-    assert lives.open_ids() == []
+    lives.check_settled(b"1-0", b"1-1")
+
+
+# --- how old transactions and decisions are -----------------------------------------------------
+
+
+def test_ages_of_transactions_and_of_the_decision(lives):
+    plan, written = lives.begun(driver(1), b"old")
+    lives.world.run_for(200_000)
+    written.append(lives.write(plan, 1, b"young"))
+    at("commit.ending", lambda: lives.world.run_for(30_000))
+    times = lives.protocol.commit(plan, unit(0), written)
+    assert 200_000 <= times.oldest_transaction_ms < 230_000
+    assert 30_000 <= times.decided_for_ms < 60_000
+
+
+def test_how_long_a_dead_driver_has_left_a_decision(lives, caplog):
+    lives.killed("commit.decided", 0, driver(1))
+    lives.world.run_for(200_000)
+    assert caplog.text == ""
+    lives.protocol.plan(driver(2), None)
+    told = f"{unit(0)} was decided 3 min 20 s ago under transactional.id.prefix 'p'"
+    assert_has(caplog.text, told, "it is DONE now")
+
+
+def test_the_line_of_a_micro_batch_has_them_unless_it_is_a_replay(lives, monkeypatch):
+    monkeypatch.setattr(session, "_protocol", lambda options: lives.protocol)
+    options = SinkOptions.parse(OPTIONS)
+    ages = {"oldest_transaction_ms", "decided_for_ms"}
+    for number, is_replay in enumerate((False, True), start=1):
+        plan = lives.protocol.plan(driver(number), None)
+        told = session.commit_unit(options, plan, unit(0), [lives.write(plan, 0, b"a")])
+        assert told.keys() == {"transactions", "commit_ms", *(["replay"] if is_replay else ages)}
+
+
+def test_what_is_refused_for_ever_stays_decided(lives):
+    lives.killed("commit.decided", 0, driver(1))
+    cluster = lives.world.cluster
+
+    def refuse():
+        cluster.on_end_txn = lambda name: "INVALID_TXN_STATE" if is_task_id("p", name) else "NONE"
+
+    at("plan.claimed", refuse)
+    with pytest.raises(TransactionError, match="refuse to end them. They are decided"):
+        lives.batch(0, driver(2))
+    cluster.on_end_txn = lambda name: "NONE"
+    lives.batch(0, driver(2))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
+# --- second checks and limits, each with one case that needs it ---------------------------------
+
+
+def planning_meanwhile(lives, *written):
+    """A process of the first driver that hangs after its look at the log: the second one plans."""
+    late, look = lives.protocol_of("p"), lives.protocol._read_when_complete
+
+    def look_and_hang(deadline_ms):
+        found = look(deadline_ms)
+        lives.begun(driver(2), *written)
+        return found
+
+    late._read_when_complete = look_and_hang
+    return late
+
+
+# --- a micro-batch without a task --------------------------------------------------------------
+
+
+def test_who_has_no_task_takes_nothing_from_another_driver(lives):
+    """Both are drivers of one query, and its first micro-batch has no rows."""
+    lives.protocol.plan(driver(1), None)
+    plan, written = lives.begun(driver(2), b"0")
+    lives.protocol.commit_without_tasks(Unit(None, 0, None), driver(1))
+    lives.protocol.commit(plan, unit(0), written)
+    assert lives.visible() == [b"0"]
+
+
+def test_who_has_no_task_writes_nothing_in_the_name_of_another_driver(lives):
+    """That one has planned between the look at the log and the taking of the id."""
+    lives.protocol.plan(driver(1), None)
+    planning_meanwhile(lives).commit_without_tasks(Unit(None, 0, None), driver(1))
+    assert (lives.record().owner, lives.record().unit) == (driver(2), NO_UNIT)
+
+
+# --- aborting ----------------------------------------------------------------------------------
+
+
+def test_abort_sweeps_nothing_of_a_driver_that_plans_just_then(lives):
+    lives.protocol.plan(driver(1), None)
+    assert planning_meanwhile(lives, b"open").abort(driver(1)).owner == driver(2)
+    assert len(lives.open_ids()) == 1
+
+
+# --- the decision log --------------------------------------------------------------------------
+
+
+def test_a_large_decision_is_compressed(lives):
+    """Thousands of tasks must fit into max.message.bytes of the log."""
+    plan = lives.protocol.plan(driver(1), None)
+    tasks = tuple(
+        TaskTransaction(f"p.0123456789ab.{n}", 4_000 + n, 7, 2, n, 1, f"1-9-w1.{n:016x}")
+        for n in range(5_000)
+    )
+    decision = plan.decision.deciding(unit(0), tasks, (), None)
+    lives.protocol.log.write(decision, plan.token, lives.deadline_ms)
+    lives.world.run_for(500)
+    assert lives.record() == decision
+    log = lives.world.cluster.topics[LOG_TOPIC].partitions[0].log
+    assert max(map(len, log.data)) < len(decision.to_json()) / 4 < 1_000_000 / 4
+
+
+def test_a_record_that_the_leader_has_already_is_written(lives):
+    """The answer to the first request was lost. Source: ``Sender.completeBatch``."""
+    duplicate = error_named("DUPLICATE_SEQUENCE_NUMBER").code
+    lives.protocol.log._check_appended(duplicate, "p.driver", 100)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_downgrade_between_plan_and_decision(version):
+    """With the requests of transaction.version 2 the driver's own transaction would be stuck."""
+    lives = Lives(2)
+    plan, written = lives.begun(driver(1), b"0")
+    lives.world.transactions.transaction_version = version
+    lives.protocol.commit(plan, unit(0), written)
+    assert lives.visible() == [b"0"]
+
+
+def test_the_log_is_read_from_its_end(lives):
+    """All prefixes share a partition, and each start reads it."""
+    lives.batches(30)
+    starts = []
+    read = LogPartition.read
+
+    def noted(self, start, end, deadline_ms):
+        starts.append(end - start)
+        return read(self, start, end, deadline_ms)
+
+    with mock.patch.object(LogPartition, "read", noted):
+        assert lives.record().unit == unit(29)
+    assert starts == [50]
+
+
+def test_another_versions_rows_are_not_filled_in(lives):
+    """Hashed in another way, they cannot be compared with what comes again."""
+    old = TaskTransaction("p.0123456789ab.0", 7, 0, 2, 0, 1, "1-1-old")
+    lost = old._replace(transactional_id="p.0123456789ab.1", partition_id=1)
+    plan = lives.protocol.plan(driver(1), None)
+    decision = plan.decision.deciding(unit(0), [lost], (old,), None)
+    decision = Decision(**{**vars(decision), "phase": Phase.PARTIAL})
+    lives.protocol.log.write(decision, plan.token, lives.deadline_ms)
+    plan = lives.protocol.plan(driver(1), None)
+    again = [lives.write(plan, n, b"%d" % n)._replace(digest="1-1-old") for n in range(2)]
+    with pytest.raises(OutcomeError, match="in a way that this one does not compare"):
+        lives.protocol.commit(plan, unit(0), again)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.fleet import BusyBroker, Capacity
-from tests.simulation.fleet_storms import storms
+from tests.simulation.fleet import BusyBroker, Capacity, storms
 
 
 def test_work_waits_for_a_thread():

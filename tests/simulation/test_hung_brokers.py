@@ -9,20 +9,16 @@ that it is known to whom each second belongs.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import TypeVar
 
 import pytest
 
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
-from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.model import Phase
-from tests.simulation.network import SimNetwork
-from tests.simulation.operating import LOG_TOPIC, TIMEOUT_MS, Lives, at, driver, unit
-from tests.simulation.wire import World
+from tests.simulation.network import ClientNetwork
+from tests.simulation.operating import DRIVER_POINTS, LOG_TOPIC, TIMEOUT_MS, Lives, at, driver, unit
 
 # broker.session.timeout.ms, by default.
 DEPOSED_AFTER_MS = 9_000
@@ -33,9 +29,7 @@ AT_MOST_MS = 10_000
 CLIENT_MS = 1_000
 PATIENCE_MS = 300_000
 
-T = TypeVar("T")
 
-POINTS = tuple(p for p in crash_points.POINTS if p.startswith(("plan.", "commit.")))
 FIRST, LOG_LEADER, COORDINATOR = 1, 2, 3
 ROLES = {
     "first of the bootstrap list": (FIRST, LOG_LEADER, COORDINATOR),
@@ -46,31 +40,21 @@ ROLES = {
 """Who hangs, who leads the decision log, who coordinates the driver's id."""
 
 
-class OwnNetwork(SimNetwork):
-    """One client's connections: what others do on theirs is none of its events."""
-
-    def __init__(self, root: SimNetwork) -> None:
-        super().__init__(root._scheduler, root._rng)
-        self._servers, self._routes = root._servers, root._routes
-        self.faults = root.faults
-        root.members.append(self)
-
-
 class Hanging:
     """A broker that hangs from some moment on. ``end_ms``: when the controller has given it up."""
 
-    def __init__(self, world: World, node_id: int) -> None:
+    def __init__(self, world, node_id):
         self._world = world
         self._node_id = node_id
         self.end_ms = 0
 
-    def begin(self) -> None:
+    def begin(self):
         self._world.cluster.brokers[self._node_id].is_paused = True
         self._world.transactions.log.awaits_replica = True
         self._world.scheduler.after(DEPOSED_AFTER_MS, self._depose)
         self.end_ms = self._world.clock.ms + DEPOSED_AFTER_MS
 
-    def _depose(self) -> None:
+    def _depose(self):
         cluster = self._world.cluster
         cluster.fenced.add(self._node_id)
         for name, topic in cluster.topics.items():
@@ -87,7 +71,7 @@ class Hanging:
 class Drivers(Lives):
     """Processes of the driver, each with connections of its own."""
 
-    def __init__(self, transaction_version: int, log_leader: int, coordinator: int) -> None:
+    def __init__(self, transaction_version, log_leader, coordinator):
         super().__init__(transaction_version)
         transactions = self.world.transactions
         transactions.marker_timeout_ms = BROKERS_PATIENCE_MS
@@ -97,19 +81,19 @@ class Drivers(Lives):
         transactions.move_coordinator("p.driver", coordinator)
         self.world.run_for(1_000)
 
-    def process(self) -> CommitProtocol:
+    def process(self):
         """That knows no broker yet."""
         admin = AdminClient.connect(
             self.world.cluster.bootstrap_servers,
             settings=DEFAULT_SETTINGS,
-            network=OwnNetwork(self.world.network),
+            network=ClientNetwork(self.world.network),
             clock=self.world.clock,
             rng=random.Random(1),
         )
         config = ExactlyOnceConfig("p", TIMEOUT_MS, LOG_TOPIC, 3)
         return CommitProtocol(TransactionClient(admin), config, self.world.clock, PATIENCE_MS)
 
-    def timed(self, action: Callable[[], T]) -> tuple[T, int, int]:
+    def timed(self, action):
         """What ``action`` returns, how long it took, and for how long brokers held a marker."""
         started_ms = self.world.clock.ms
         result = action()
@@ -121,8 +105,8 @@ class Drivers(Lives):
 @pytest.mark.parametrize("transaction_version", [2, 1])
 @pytest.mark.parametrize("is_connected", [True, False], ids=["connected", "unconnected"])
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("point", POINTS)
-def test_what_it_costs(point: str, role: str, is_connected: bool, transaction_version: int) -> None:
+@pytest.mark.parametrize("point", DRIVER_POINTS)
+def test_what_it_costs(point, role, is_connected, transaction_version):
     hung, log_leader, coordinator = ROLES[role]
     drivers = Drivers(transaction_version, log_leader, coordinator)
     hanging = Hanging(drivers.world, hung)
@@ -142,6 +126,5 @@ def test_what_it_costs(point: str, role: str, is_connected: bool, transaction_ve
     for took_ms, held_ms in (planning, committing):
         assert took_ms <= max(AT_MOST_MS, held_ms + CLIENT_MS)
     drivers.world.run_for(BROKERS_PATIENCE_MS + CLIENT_MS)
-    record = planner.log.read(drivers.world.clock.ms + PATIENCE_MS)
-    assert record is not None
+    record = planner.log.read(drivers.deadline_ms)
     assert record.phase is Phase.DONE

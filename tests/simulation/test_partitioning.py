@@ -12,12 +12,13 @@ import pytest
 
 from spark_kafka_sink.base import entry_points
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.spark.task import Interceptors
-from tests.simulation.harness import Simulation, arrow_batch, keyed, partition_of
+from tests.simulation.harness import arrow_batch, keyed, partition_of
 from tests.simulation.harness import simulate as simulate_seed
 
 
-def simulate(partitions=5, **options) -> Simulation:
+def simulate(partitions=5, **options):
     return simulate_seed(1, partitions, **options)
 
 
@@ -80,8 +81,7 @@ class Renaming:
 )
 def test_hashes_of_other_clients(name, expected):
     simulation = simulate(partitioner=name)
-    simulation.append(keyed(300))
-    simulation.producer.flush()
+    simulation.write_rows(keyed(300))
     for partition, records in simulation.cluster.records("t").items():
         assert {expected(record.key) for record in records} == {partition}
 
@@ -90,15 +90,13 @@ def test_round_robin_takes_every_row_to_the_next_partition():
     simulation = simulate(partitioner="round-robin")
     for start in range(0, 100, 10):
         simulation.append(keyed(100)[start : start + 10])
-    simulation.producer.flush()
+    simulation.flush()
     assert [len(values) for values in simulation.values().values()] == [20] * 5
 
 
 def test_the_users_own_partitioner():
     simulation = simulate(partitioner=f"{__name__}:by_length")
-    rows = [(b"k", b"x" * n) for n in range(20)] + [(b"key", None)]
-    simulation.append(rows)
-    simulation.producer.flush()
+    simulation.write_rows([(b"k", b"x" * n) for n in range(20)] + [(b"key", None)])
     for partition, values in simulation.values().items():
         assert {len(v) % 5 for v in values if v is not None} == {partition}
 
@@ -106,13 +104,11 @@ def test_the_users_own_partitioner():
 def test_the_users_own_partitioner_sees_each_topic_for_itself():
     simulation = simulate(partitioner=f"{__name__}:by_length")
     simulation.cluster.create_topic("u", 2)
-    from spark_kafka_sink.columns.positions import ColumnPositions
-
     topics = pa.array(["t", "u"] * 10)
     values = pa.array([b"x" * n for n in range(20)], pa.binary())
     batch = pa.record_batch([topics, values], names=["topic", "value"])
     simulation.producer.append(batch, ColumnPositions(value=1, topic=0))
-    simulation.producer.flush()
+    simulation.flush()
     for topic, count in (("t", 5), ("u", 2)):
         for partition, read in simulation.values(topic).items():
             assert all(len(value) % count == partition for value in read)
@@ -136,15 +132,14 @@ def test_a_partitioner_that_fails(name, message):
 
 def test_adaptive_partitioning_prefers_partitions_whose_brokers_keep_up():
     simulation = simulate(partitions=3, batch_size="2000", buffer_memory="8388608")
-    simulation.append(keyed(10))
-    simulation.producer.flush()
+    simulation.write_rows(keyed(10))
     simulation.cluster.brokers[2].is_paused = True  # leads partition 1
     before = Counter({p: len(v) for p, v in simulation.values().items()})
     for _ in range(60):
         simulation.append([(None, b"x" * 100)] * 100)
-        simulation.step(10)
+        simulation.run_for(20)
     simulation.cluster.brokers[2].resume()
-    simulation.producer.flush()
+    simulation.flush()
     after = Counter({p: len(v) for p, v in simulation.values().items()})
     grown = {partition: after[partition] - before[partition] for partition in range(3)}
     assert sum(grown.values()) == 6000
@@ -158,8 +153,7 @@ def test_partitions_of_a_broker_that_keeps_batches_waiting_are_avoided():
         partitioner_availability_timeout_ms="50",
         partitioner_adaptive_partitioning_enable="false",
     )
-    simulation.append(keyed(10))
-    simulation.producer.flush()
+    simulation.write_rows(keyed(10))
     simulation.cluster.brokers[2].is_paused = True
     for _ in range(40):
         simulation.append([(None, b"x" * 100)] * 50)
@@ -170,19 +164,18 @@ def test_partitions_of_a_broker_that_keeps_batches_waiting_are_avoided():
     counts = {p: len(v) for p, v in simulation.values().items()}
     assert counts[0] + counts[2] > 1500
     simulation.cluster.brokers[2].resume()
-    simulation.producer.flush()
+    simulation.flush()
     assert len(simulation.all_values()) == 2010
 
 
-def without_keys(simulation: Simulation) -> dict[int, int]:
+def without_keys(simulation):
     """Write rows without keys; return how many more rows each partition has."""
     before = {partition: len(values) for partition, values in simulation.values().items()}
-    simulation.append([(None, b"x" * 100)] * 300)
-    simulation.producer.flush()
+    simulation.write_rows([(None, b"x" * 100)] * 300)
     return {p: len(v) - before.get(p, 0) for p, v in simulation.values().items()}
 
 
-def refresh_metadata(simulation: Simulation) -> None:
+def refresh_metadata(simulation):
     simulation.run_for(1_000)
     simulation.producer._metadata.request_update_now()
     simulation.run_for(1_000)
@@ -212,13 +205,10 @@ def test_rows_without_key_stay_in_the_rack_and_follow_its_leaders():
 def test_the_rack_moves_no_row_with_a_key_or_a_partition():
     simulation = simulate(partitions=3, partitioner_rack_aware="true", client_rack="b")
     simulation.cluster.racks = {1: "a", 2: "b", 3: "c"}
-    simulation.append(keyed(300))
-    simulation.producer.flush()
+    simulation.write_rows(keyed(300))
     for partition, records in simulation.cluster.records("t").items():
         assert {partition_of(record.key, 3) for record in records} == {partition}
-    for partition in range(3):
-        simulation.append_to(partition, [b"mine"])
-    simulation.producer.flush()
+    simulation.write_everywhere(b"mine")
     assert all(b"mine" in values for values in simulation.values().values())
     metrics = simulation.producer.metrics
     assert 0 < metrics.same_rack_bytes < metrics.compressed_bytes

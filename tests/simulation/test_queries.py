@@ -1,10 +1,15 @@
-"""Seeds of whole lives of a query: none may break an invariant, and planted bugs must."""
+"""Seeds of whole lives of a query: none may break an invariant, and planted bugs must; and what random
+lives reach rarely.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.simulation import queries, query
+from tests.simulation import queries
+from tests.simulation import query_scenarios as scenarios
+from tests.simulation.bugs import assert_does_harm, scenarios_of
+from tests.simulation.operating import Prefix, driver
 from tests.simulation.query_bugs import BUGS
 
 # Minutes of CPU, on a machine of any load.
@@ -20,7 +25,7 @@ MOST_SEEDS_FOR_A_BUG = 500
 _LONG = {"epochs used up", "named write forgotten", "unknown taken for the same"}
 
 
-def _marked(name: str) -> object:
+def _marked(name):
     return pytest.param(name, marks=[pytest.mark.long] if name in _LONG else [])
 
 
@@ -41,7 +46,7 @@ def test_no_seed_breaks_an_invariant():
 
 @pytest.mark.parametrize("seed", [3, 77, 4711])
 def test_the_same_seed_gives_the_same_story(seed):
-    assert query.live(seed).story == query.live(seed).story
+    assert queries.live(seed).story == queries.live(seed).story
 
 
 @pytest.mark.slow
@@ -52,3 +57,67 @@ def test_a_planted_bug_is_caught(bug):
             if queries.try_seed(seed).failure is not None:
                 return
     pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not find: {bug}")
+
+
+# --- what random lives reach rarely -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [2, 1, 0], ids=["TV2", "TV1", "TV0"])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        scenarios.late_writer,
+        scenarios.late_sweep,
+        scenarios.abort_after_the_decision,
+        scenarios.lost_log,
+        scenarios.deposed_leader,
+        scenarios.other_rows_replayed,
+        scenarios.older_driver,
+        scenarios.refused_although_ended,
+        scenarios.early_look,
+    ],
+)
+def test_what_is_aborted_is_aborted_for_good_and_nothing_else_is(scenario, version):
+    scenario(version)
+
+
+@pytest.mark.parametrize("version", [2, 1, 0], ids=["TV2", "TV1", "TV0"])
+@pytest.mark.parametrize("point", ["commit.decided", "commit.ending", "commit.ended"])
+def test_what_is_committed_is_remembered_over_several_attempts(point, version):
+    scenarios.repair_cut_off(version, point)
+
+
+@pytest.mark.parametrize("version", [2, 1, 0], ids=["TV2", "TV1", "TV0"])
+@pytest.mark.parametrize("error", ["INVALID_TXN_STATE", "PRODUCER_FENCED"])
+def test_what_is_refused_while_it_is_open_is_asked_for_again(error, version):
+    scenarios.refused_ends(version, error)
+
+
+@pytest.mark.parametrize(("bug", "scenario"), scenarios_of(BUGS))
+def test_the_planted_bug_does_harm(bug, scenario):
+    assert_does_harm(bug, scenario)
+
+
+# --- transaction.version is downgraded, and producer epochs end ---------------------------------
+
+LAST_EPOCH = 2**15 - 2
+"""The highest epoch that brokers give to a client."""
+POINTS = ["commit.deciding", "commit.decided", "commit.ending", "commit.ended", "commit.done"]
+
+
+@pytest.mark.parametrize("point", ["plan.begin", "plan.fenced", "plan.swept", *POINTS])
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("dies", [False, True], ids=["driver lives", "driver dies"])
+def test_a_downgrade_leaves_no_transaction_open(point, version, dies):
+    scenarios.downgrade(point, version, dies)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("first_epoch", range(LAST_EPOCH - 4, LAST_EPOCH + 1))
+def test_the_drivers_id_crosses_the_end_of_its_epochs(version, first_epoch):
+    """Nothing is open then: whoever plans next can always end what was left behind."""
+    lives = Prefix(version)
+    lives.world.transactions.first_epoch = first_epoch
+    token = lives.protocol.plan(driver(1), None).token
+    assert token.producer_epoch < 100
+    lives.protocol.plan(driver(2), None)

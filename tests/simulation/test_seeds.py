@@ -4,13 +4,11 @@ scenarios.
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
 from tests.simulation import seeds
-from tests.simulation.bugs import Bug, assert_does_harm, scenarios_of
-from tests.simulation.refusal_bugs import PRODUCER_BUGS
+from tests.simulation.bugs import PRODUCER_BUGS, SASL_BUGS, assert_does_harm, scenarios_of
+from tests.simulation.producer_scenarios import SCENARIOS
 
 # Minutes of CPU, on a machine of any load.
 pytestmark = pytest.mark.timeout(1800)
@@ -47,6 +45,14 @@ def test_a_planted_bug_is_caught(bug):
     pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not find: {bug}")
 
 
-@pytest.mark.parametrize(("bug", "scenario"), scenarios_of(PRODUCER_BUGS))
-def test_the_planted_bug_does_harm(bug: Bug, scenario: partial[None]) -> None:
+@pytest.mark.parametrize(("bug", "scenario"), scenarios_of({**PRODUCER_BUGS, **SASL_BUGS}))
+def test_the_planted_bug_does_harm(bug, scenario):
     assert_does_harm(bug, scenario)
+
+
+@pytest.mark.parametrize(
+    "scenario", SCENARIOS, ids=lambda s: " ".join([s[0].__name__, *map(str, s[1:])])
+)
+def test_what_is_to_happen_to_authenticated_connections_happens(scenario):
+    play, *arguments = scenario
+    play(*arguments)

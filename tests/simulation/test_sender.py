@@ -1,24 +1,28 @@
-"""The sender, one round at a time, under simulated clock, network and brokers."""
+"""The sender, one round at a time, under simulated clock, network and brokers; and the task thread,
+while buffer.memory is full: how often it is woken, and that it goes on.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.base.errors import (
-    BufferExhaustedError,
-    DeliveryError,
-    TopicError,
+from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError, TopicError
+from tests.simulation.harness import (
+    Simulation,
+    SteppingMonitor,
+    assert_has,
+    connected,
+    keyed,
+    partition_of,
+    simulate,
 )
-from tests.simulation.cluster import KAFKA_2_1
-from tests.simulation.harness import Simulation, keyed, partition_of, simulate
 
 
 def test_everything_arrives_once_in_its_partition_in_order():
     simulation = simulate()
     rows = keyed(2000, size=100)
-    simulation.append(rows)
-    simulation.producer.flush()
-    expected: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    simulation.write_rows(rows)
+    expected = {0: [], 1: [], 2: []}
     for key, value in rows:
         expected[partition_of(key, 3)].append(value)
     assert simulation.values() == expected
@@ -27,8 +31,7 @@ def test_everything_arrives_once_in_its_partition_in_order():
     for topic_partition, partition in report.items():
         count = len(expected[topic_partition.partition])
         assert (partition.first_offset, partition.last_offset) == (0, count - 1)
-    pool = simulation.producer.pool
-    assert pool.free_count == pool.pages_count
+    assert simulation.has_all_memory
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -36,89 +39,31 @@ def test_everything_arrives_once_in_its_partition_in_order():
 def test_every_codec_and_acks(codec, acks):
     simulation = simulate(compression_type=codec, acks=acks)
     rows = keyed(3000, size=300)
-    simulation.append(rows)
-    simulation.producer.flush()
+    simulation.write_rows(rows)
     simulation.run_for(100)
     assert simulation.all_values() == sorted(value for _, value in rows)
     offsets = {r.last_offset for r in simulation.producer.report.values()}
     assert (offsets == {-1}) == (acks == "0")
-    pool = simulation.producer.pool
-    assert pool.free_count == pool.pages_count
-
-
-def test_old_brokers_get_old_versions():
-    simulation = simulate()
-    simulation.cluster.api_versions = dict(KAFKA_2_1)
-    simulation.append(keyed(10))
-    simulation.producer.flush()
-    assert len(simulation.all_values()) == 10
+    assert simulation.has_all_memory
 
 
 def test_a_lost_answer_is_asked_for_again_with_the_same_bytes_and_doubles_nothing():
     simulation = simulate()
-    seen = []
-
-    def lose_first_answer(broker, topic, index, batch):
-        seen.append((index, batch.header))
-        simulation.network.faults.cut_next_response = len(seen) == 1
-
-    simulation.cluster.on_produce = lose_first_answer
-    simulation.append_to(0, [b"a", b"b"])
-    simulation.producer.flush()
-    assert [header for _, header in seen] == [seen[0][1]] * 2
+    seen = simulation.lose_first_answer()
+    simulation.write(0, b"a", b"b")
+    assert seen == [seen[0]] * 2
     assert simulation.values()[0] == [b"a", b"b"]
     assert simulation.producer.metrics.retries == 1
 
 
-def test_a_cut_in_the_middle_of_a_request_loses_nothing():
-    simulation = simulate()
-    simulation.append_to(0, [b"first"])
-    simulation.producer.flush()
-    simulation.network.faults.cut_during_request = 1.0
-    simulation.append_to(0, [b"second"])
-    simulation.producer._appender.finish_open()
-    simulation.step(3)
-    simulation.network.faults.cut_during_request = 0.0
-    simulation.producer.flush()
-    assert simulation.values()[0] == [b"first", b"second"]
-
-
 def test_a_moved_leader_is_found_through_the_answer():
-    simulation = simulate()
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
+    simulation = connected()
     requests = simulation.cluster.metadata_requests
     simulation.cluster.move_leader("t", 0, to=2)
-    started_ms = simulation.clock.ms
-    simulation.append_to(0, [b"b"])
-    simulation.producer.flush()
-    assert simulation.values()[0] == [b"a", b"b"]
     # No back-off for a partition whose new leader the answer named.
-    assert simulation.clock.ms - started_ms < 100
-    assert simulation.cluster.metadata_requests <= requests + 1
-
-
-def test_a_moved_leader_is_found_through_metadata():
-    simulation = simulate()
-    simulation.cluster.reports_new_leader = False
-    simulation.append_to(1, [b"a"])
-    simulation.producer.flush()
-    simulation.cluster.move_leader("t", 1, to=3)
-    simulation.append_to(1, [b"b"])
-    simulation.producer.flush()
-    assert simulation.values()[1] == [b"a", b"b"]
-
-
-def test_a_dead_leader_whose_partition_moves():
-    simulation = simulate()
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
-    leader = simulation.cluster.topics["t"].partitions[0].leader_id
-    simulation.cluster.stop(leader)
-    simulation.append_to(0, [b"b"])
-    simulation.scheduler.after(5000, lambda: simulation.cluster.move_leader("t", 0, to=2))
-    simulation.producer.flush()
+    assert simulation.write(0, b"b") < 100
     assert simulation.values()[0] == [b"a", b"b"]
+    assert simulation.cluster.metadata_requests <= requests + 1
 
 
 @pytest.mark.parametrize(
@@ -126,91 +71,50 @@ def test_a_dead_leader_whose_partition_moves():
 )
 def test_retriable_errors_are_retried_until_they_pass(error):
     simulation = simulate()
-    failures = iter([error] * 4)
-    simulation.cluster.on_produce = lambda *_: next(failures, None)
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
+    simulation.cluster.refuse(*[error] * 4)
+    simulation.write(0, b"a")
     assert simulation.values()[0] == [b"a"]
     assert simulation.producer.metrics.retries == 4
-
-
-def test_order_is_kept_when_the_first_of_several_batches_fails():
-    simulation = simulate(partitions=1, batch_size="200", linger_ms="0")
-    failures = iter(["NOT_ENOUGH_REPLICAS"])
-    simulation.cluster.on_produce = lambda *_: next(failures, None)
-    values = [b"%03d" % i for i in range(100)]
-    for value in values:
-        simulation.append_to(0, [value])
-        simulation.step()
-    simulation.producer.flush()
-    assert simulation.values()[0] == values
 
 
 def test_a_fatal_error_fails_the_task_and_says_why():
     simulation = simulate()
     simulation.cluster.on_produce = lambda *_: "TOPIC_AUTHORIZATION_FAILED"
-    simulation.append_to(2, [b"a"])
-    with pytest.raises(DeliveryError) as caught:
-        simulation.producer.flush()
-    message = str(caught.value)
-    for part in ("t-2", "broker 3 (broker-3:9092)", "TOPIC_AUTHORIZATION_FAILED (29)", "grant"):
-        assert part in message
-    assert caught.value.code == "BROKER-029"
+    message = simulation.refused(2, b"a")
+    reason = "TOPIC_AUTHORIZATION_FAILED (29)"
+    assert_has(message, "t-2", "broker 3 (broker-3:9092)", reason, "grant", "[PKS-BROKER-029]")
     with pytest.raises(DeliveryError):
         simulation.append_to(2, [b"b"])
 
 
 def test_a_broker_dead_for_good_fails_within_the_delivery_timeout():
-    simulation = simulate()
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
+    simulation = connected()
     simulation.cluster.stop(1)
-    simulation.append_to(0, [b"b"])
-    started_ms = simulation.clock.ms
-    with pytest.raises(DeliveryError) as caught:
-        simulation.producer.flush()
-    assert 120_000 <= simulation.clock.ms - started_ms < 121_000
-    message = str(caught.value)
-    for part in ("t-0", "delivery.timeout.ms = 120000", "1 record(s)"):
-        assert part in message
-    assert caught.value.code == "DELIVERY-001"
+    with simulation.within(121_000, 120_000):
+        message = simulation.refused(0, b"b")
+    parts = "delivery.timeout.ms = 120000", "1 record(s)", "[PKS-DELIVERY-001]"
+    assert_has(message, "t-0", *parts)
 
 
 def test_a_broker_that_stops_answering_is_given_up_after_the_request_timeout():
-    simulation = simulate()
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
+    simulation = connected()
     simulation.cluster.brokers[1].is_paused = True
     simulation.append_to(0, [b"b"])
     simulation.scheduler.after(35_000, simulation.cluster.brokers[1].resume)
-    started_ms = simulation.clock.ms
-    simulation.producer.flush()
-    assert 30_000 <= simulation.clock.ms - started_ms < 70_000
+    assert 30_000 <= simulation.flush() < 70_000
     # The broker got the batch twice and kept it once.
     assert simulation.values()[0] == [b"a", b"b"]
 
 
 def test_a_slow_broker_does_not_block_the_others():
     simulation = simulate()
-    simulation.append(keyed(10))
-    simulation.producer.flush()
+    simulation.write_rows(keyed(10))
     simulation.cluster.brokers[1].is_paused = True
     simulation.append_to(0, [b"slow"])
     simulation.append_to(1, [b"quick"])
     simulation.run_for(200)
     assert simulation.values()[1][-1] == b"quick"
     assert b"slow" not in simulation.values()[0]
-
-
-def test_back_pressure_waits_for_memory_and_loses_nothing():
-    simulation = simulate(buffer_memory="262144", batch_size="16384")
-    rows = keyed(5000, size=500)
-    for start in range(0, 5000, 1000):
-        simulation.append(rows[start : start + 1000])
-    simulation.producer.flush()
-    assert simulation.all_values() == sorted(value for _, value in rows)
-    assert simulation.producer.metrics.buffer_wait_ns > 0
-    assert simulation.producer.pool.free_count == simulation.producer.pool.pages_count
 
 
 def test_a_batch_is_sent_a_second_after_it_was_opened_whenever_others_were():
@@ -224,32 +128,20 @@ def test_a_batch_is_sent_a_second_after_it_was_opened_whenever_others_were():
 
 
 def test_memory_that_never_comes_back_is_an_error_that_names_who_holds_it():
-    simulation = simulate(buffer_memory="131072", max_block_ms="5000")
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
+    simulation = connected(buffer_memory="131072", max_block_ms="5000")
     simulation.cluster.brokers[1].is_paused = True
     started_ms = simulation.clock.ms
     with pytest.raises(BufferExhaustedError) as caught:
         simulation.append_to(0, [bytes(1000)] * 1000)
     assert 5000 <= simulation.clock.ms - started_ms < 6000
-    for part in ("kafka.max.block.ms = 5000", "of 131072 bytes", "t-0:"):
-        assert part in str(caught.value)
-
-
-def test_a_partition_that_does_not_exist_is_refused():
-    simulation = simulate()
-    with pytest.raises(TopicError, match=r"Invalid partition 7 for topic 't', which has 3"):
-        simulation.append_to(7, [b"a"])
+    assert_has(str(caught.value), "kafka.max.block.ms = 5000", "of 131072 bytes", "t-0:")
 
 
 def test_without_an_answer_a_partition_is_not_known_to_be_missing():
     """It may have been added: the row is no dead letter because brokers were away."""
-    simulation = simulate(max_block_ms="5000")
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
+    simulation = connected(max_block_ms="5000")
     simulation.cluster.add_partitions("t", 8)
-    for node_id in list(simulation.cluster.brokers):
-        simulation.cluster.stop(node_id)
+    simulation.cluster.stop_all()
     message = r"Partition 7 of topic t not present .* = 5000: .*(reachable|refused|reset)"
     with pytest.raises(TopicError, match=message):
         simulation.append_to(7, [b"b"])
@@ -265,15 +157,13 @@ def test_an_unknown_topic_is_waited_for_and_then_named():
 def test_a_topic_that_is_being_created_is_waited_for():
     simulation = Simulation()
     simulation.cluster.auto_create_partitions = 2
-    simulation.append(keyed(4), topic="new")
-    simulation.producer.flush()
+    simulation.write_rows(keyed(4), topic="new")
     assert len(simulation.all_values("new")) == 4
 
 
 def test_rows_without_key_fill_one_batch_after_the_other_evenly():
     simulation = simulate(partitions=5, batch_size="1000")
-    simulation.append([(None, b"x" * 50)] * 4000)
-    simulation.producer.flush()
+    simulation.write_rows([(None, b"x" * 50)] * 4000)
     counts = [len(values) for values in simulation.values().values()]
     assert sum(counts) == 4000
     assert max(counts) < 1.2 * 4000 / 5
@@ -300,37 +190,21 @@ def test_a_batch_is_not_kept_open_longer_than_a_second():
     assert len(simulation.all_values()) >= 5
 
 
-def test_throttling_is_honoured():
-    simulation = simulate()
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
-    simulation.cluster.throttle_time_ms = 700
-    simulation.append_to(0, [b"b"])
-    simulation.producer.flush()
-    started_ms = simulation.clock.ms
-    simulation.cluster.throttle_time_ms = 0
-    simulation.append_to(0, [b"c"])
-    simulation.producer.flush()
-    assert simulation.clock.ms - started_ms >= 690
-    assert simulation.producer.metrics.throttle_time_ms == 700
-
-
 def test_in_flight_requests_stay_within_the_limit():
-    simulation = simulate(partitions=1, batch_size="100", max_in_flight_requests_per_connection="2")
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
+    simulation = connected(
+        partitions=1, batch_size="100", max_in_flight_requests_per_connection="2"
+    )
     simulation.cluster.brokers[1].is_paused = True
-    simulation.append_to(0, [bytes(100)] * 10)
-    simulation.producer._appender.finish_open()
+    simulation.hand_over(0, *[bytes(100)] * 10)
     for _ in range(30):
         simulation.step()
         assert simulation.producer.client.in_flight_count() <= 2
 
 
 def test_full_batches_wake_the_sender_only_if_their_node_takes_more():
-    simulation = simulate(partitions=1, batch_size="100", max_in_flight_requests_per_connection="2")
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
+    simulation = connected(
+        partitions=1, batch_size="100", max_in_flight_requests_per_connection="2"
+    )
     woken = []
     wakeup = simulation.network.wakeup
     simulation.network.wakeup = lambda: (woken.append(1), wakeup())
@@ -344,46 +218,209 @@ def test_full_batches_wake_the_sender_only_if_their_node_takes_more():
     simulation.append_to(0, values)
     assert len(woken) == 1
     simulation.cluster.brokers[1].is_paused = False
-    simulation.producer.flush()
+    simulation.flush()
     assert len(simulation.values()[0]) == 21
 
 
 def test_a_recreated_topic_gets_no_data_and_a_clear_error():
-    simulation = simulate(metadata_max_age_ms="1000")
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
+    simulation = connected(metadata_max_age_ms="1000")
     simulation.cluster.create_topic("t", 3)
-    simulation.append_to(0, [b"b"])
     with pytest.raises(DeliveryError, match=r"deleted and created again.* \[PKS-TOPIC-005\]$"):
-        simulation.producer.flush()
+        simulation.write(0, b"b")
     assert simulation.all_values() == []
 
 
 def test_partitions_added_while_the_job_runs_are_used():
     simulation = simulate(metadata_max_age_ms="1000", partitions=2)
-    simulation.append(keyed(100))
-    simulation.producer.flush()
+    simulation.write_rows(keyed(100))
     old = simulation.cluster.topics["t"]
     grown = simulation.cluster.create_topic("grown", 4)
     old.partitions.extend(grown.partitions[2:])
     simulation.cluster.publish(now=True)
     simulation.run_for(3000)
-    simulation.append(keyed(100))
-    simulation.producer.flush()
+    simulation.write_rows(keyed(100))
     assert all(len(values) for values in simulation.values().values())
 
 
 def test_sequences_wrap_after_the_last_integer():
-    simulation = simulate(partitions=1)
-    simulation.append_to(0, [b"a"])
-    simulation.producer.flush()
+    simulation = connected(partitions=1)
     state = simulation.producer.sender._state
     sequences = next(iter(state._partitions.values()))
     sequences.next_sequence = 2**31 - 2
-    log = simulation.cluster.topics["t"].partitions[0].log
+    log = simulation.log()
     log.producers[simulation.cluster.next_producer_id].batches[-1].last_sequence = 2**31 - 3
     for value in (b"b", b"c", b"d"):
-        simulation.append_to(0, [value, value])
-        simulation.producer.flush()
+        simulation.write(0, value, value)
     bases = [batch.header.base_sequence for batch in log.batches]
     assert bases == [0, 2**31 - 2, 0, 2]
+
+
+# --- the task thread, while buffer.memory is full -----------------------------------------------
+
+_MEMORY = 1_000_000
+_BATCH_SIZE = 10_000
+_VALUE = bytes(1000)
+
+
+def writing(partitions=1, **options):
+    """Connected: the leader of partition 0 has the first record."""
+    options = {"batch_size": str(_BATCH_SIZE), "buffer_memory": str(_MEMORY), **options}
+    return connected(b"first", partitions=partitions, **options)
+
+
+def count_waits(simulation):
+    """Grows by one with each wait of the task thread."""
+    monitor, waits = simulation.producer._monitor, []
+    wait = monitor.wait
+
+    def counted(timeout_ms):
+        waits.append(timeout_ms)
+        wait(timeout_ms)
+
+    monitor.wait = counted
+    return waits
+
+
+def test_a_task_is_not_woken_by_each_answer():
+    simulation = writing(batch_size=str(_BATCH_SIZE * 3))
+    waits = count_waits(simulation)
+    count = 8000
+    simulation.append_to(0, [_VALUE] * count)
+    most_waits = count * len(_VALUE) / (_MEMORY / 4)
+    answers = simulation.producer.metrics.responses
+    assert most_waits / 1.5 <= len(waits) <= 1.5 * most_waits < answers / 4
+    simulation.flush()
+    assert len(simulation.values()[0]) == 1 + count
+
+
+def test_a_flush_is_woken_once():
+    simulation = writing()
+    simulation.append_to(0, [_VALUE] * 500)
+    waits = count_waits(simulation)
+    simulation.flush()
+    assert len(waits) == 1
+    assert len(simulation.values()[0]) == 501
+
+
+def test_a_task_goes_on_with_little_memory_where_brokers_are_slow():
+    """There are 30 pages, one for each batch: a quarter would take 6 seconds, one of them one."""
+    simulation = writing(max_in_flight_requests_per_connection="1")
+    simulation.network.faults.latency_ms = 400, 400
+    simulation.append_to(0, [_VALUE] * 270)
+    started_ms = simulation.clock.ms
+    simulation.append_to(0, [_VALUE] * 20)
+    assert simulation.producer.metrics.buffer_wait_ns > 0, "there was enough memory"
+    assert simulation.clock.ms - started_ms < 5_000
+    simulation.flush()
+
+
+def test_a_record_that_takes_almost_all_memory_passes():
+    simulation = writing(buffer_memory="65536")
+    large = bytes(60_000)
+    simulation.append_to(0, [_VALUE] * 60)
+    simulation.write(0, large, _VALUE, large)
+    assert simulation.values()[0][-3:] == [large, _VALUE, large]
+
+
+def test_a_task_that_may_wait_for_a_moment_only_takes_what_is_free_by_then():
+    """Each answer gives one page back: after 20 ms there is the one that is needed, no quarter."""
+    simulation = writing(max_in_flight_requests_per_connection="1", max_block_ms="20")
+    simulation.network.faults.latency_ms = 5, 5
+    simulation.append_to(0, [_VALUE] * 500)
+    assert simulation.producer.metrics.buffer_wait_ns > 0, "there was enough memory"
+    simulation.flush()
+    assert len(simulation.values()[0]) == 501
+
+
+def test_a_record_that_takes_more_than_a_quarter_is_waited_for_once():
+    simulation = writing()
+    simulation.append_to(0, [_VALUE] * 280)
+    waits = count_waits(simulation)
+    simulation.append_to(0, [bytes(900_000)])
+    assert len(waits) == 1
+    simulation.flush()
+    assert simulation.values()[0][-1] == bytes(900_000)
+
+
+def test_nobody_waits_for_memory_that_it_has_already():
+    """There are 16 pages: 15 are held when the record needs one more, so 4 cannot become free."""
+    simulation = writing(buffer_memory="65536")
+    large = bytes(62_000)
+    simulation.append_to(0, [_VALUE, large])
+    assert 0 < simulation.producer.metrics.buffer_wait_ns < 50_000_000
+    simulation.flush()
+    assert simulation.values()[0] == [b"first", _VALUE, large]
+
+
+@pytest.mark.parametrize("longest_ms", [20, 500])
+def test_a_task_does_not_wait_longer_than_it_may(longest_ms):
+    simulation = writing(max_block_ms=str(longest_ms))
+    simulation.cluster.brokers[1].is_paused = True
+    started_ms = simulation.clock.ms
+    with pytest.raises(BufferExhaustedError):
+        simulation.append_to(0, [_VALUE] * 2000)
+    assert simulation.clock.ms - started_ms == longest_ms
+
+
+def test_a_failure_ends_the_wait():
+    simulation = writing(request_timeout_ms="500", delivery_timeout_ms="1000", linger_ms="0")
+    simulation.cluster.brokers[1].is_paused = True
+    with simulation.within(2_000), pytest.raises(DeliveryError):
+        simulation.append_to(0, [_VALUE] * 2000)
+
+
+@pytest.mark.parametrize("size", [1000, 600_000])
+def test_as_much_is_finished_as_is_waited_for(size):
+    """All 30 pages are of open batches: a quarter of them or as many as a record needs is sent."""
+    simulation = writing(partitions=31, linger_ms="100000", max_block_ms="2000")
+    for partition in range(30):
+        simulation.append_to(partition, [_VALUE])
+    assert simulation.producer.metrics.batches == 1
+    simulation.append_to(30, [bytes(size)])
+    assert 0 < simulation.producer.metrics.buffer_wait_ns < 50_000_000
+    simulation.flush()
+    assert simulation.values()[30] == [bytes(size)]
+
+
+def test_the_largest_batches_are_finished_when_memory_runs_out():
+    """Small ones go on growing."""
+    simulation = simulate(
+        partitions=3, buffer_memory="65536", batch_size="60000", linger_ms="100000"
+    )
+    produced = []
+    simulation.cluster.on_produce = lambda broker, topic, index, batch: produced.append(index)
+    for partition in (1, 2):
+        simulation.append_to(partition, [_VALUE])
+    simulation.append_to(0, [_VALUE] * 30)
+    simulation.append_to(1, [_VALUE] * 30)
+    assert produced == [0]
+    simulation.flush()
+    assert set(produced) == {0, 1, 2}
+
+
+def test_the_sender_is_woken_before_a_task_waits():
+    """It may wait for the network, and know nothing of what was finished just now."""
+    simulation = writing(partitions=31, linger_ms="100000")
+    for partition in range(30):
+        simulation.append_to(partition, [_VALUE])
+    simulation.run_for(100)
+    monitor, network = simulation.producer._monitor, simulation.network
+    wait, was_woken = monitor.wait, []
+
+    def noting(timeout_ms):
+        was_woken.append(network._is_woken)
+        wait(timeout_ms)
+
+    monitor.wait = noting
+    simulation.append_to(30, [_VALUE])
+    assert was_woken == [True]
+    simulation.flush()
+
+
+def test_the_sender_does_not_take_the_monitor_to_see_that_the_task_is_at_work(monkeypatch):
+    simulation = writing()
+    appender = simulation.producer._appender
+    with appender._turns.task_turn():
+        monkeypatch.delattr(SteppingMonitor, "__enter__")
+        assert appender.finish_expired_linger(simulation.clock.ms) is None
+        monkeypatch.undo()

@@ -3,18 +3,102 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 
 import pytest
 
-from spark_kafka_sink.producer.telemetry_subscription import DEFAULT_PUSH_INTERVAL_MS
-from tests.simulation.telemetry_world import (
-    INTERVAL_MS,
-    LATENCY,
-    RATE,
-    TOTAL,
-    TelemetrySources,
-    first_push,
-)
+from spark_kafka_sink.producer.telemetry_subscription import DEFAULT_PUSH_INTERVAL_MS, State
+from tests.simulation.harness import keyed, simulate
+
+INTERVAL_MS = 10_000
+TOTAL, RATE, LATENCY = "record.send.total", "record.send.rate", "node.request.latency.avg"
+
+
+class TelemetrySources:
+    """A simulation whose brokers take metrics."""
+
+    def __init__(self, seed=0, brokers=3, **options):
+        self.simulation = simulate(seed, brokers=brokers, linger_ms="0", **options)
+        self.plugin = self.simulation.cluster.enable_telemetry()
+        self.plugin.interval_ms = INTERVAL_MS
+
+    def offering(self, **fields):
+        """What brokers offer and answer."""
+        for name, value in fields.items():
+            setattr(self.plugin, name, deque(value) if name == "errors" else value)
+        return self
+
+    @property
+    def producer(self):
+        return self.simulation.producer
+
+    @property
+    def state(self):
+        return self.producer.telemetry.state
+
+    def write(self, rows=10, topic="t", size=20):
+        self.simulation.write_rows(keyed(rows, size), topic)
+        return self
+
+    def append(self, rows):
+        """Append rows, of which the sender has all from then on."""
+        self.simulation.append(keyed(rows))
+        self.producer._appender.finish_open()
+        return self
+
+    def run_for(self, duration_ms):
+        self.simulation.run_for(duration_ms)
+        return self
+
+    def next_task(self):
+        self.producer.begin_task(["t"])
+        return self
+
+    def without(self, *api_keys):
+        """Brokers do not offer these."""
+        for api_key in api_keys:
+            del self.simulation.cluster.api_versions[api_key]
+        return self
+
+    def pause(self):
+        """The only broker hangs from now on."""
+        (broker,) = self.simulation.cluster.brokers.values()
+        broker.is_paused = True
+        return broker
+
+    def resume(self, broker):
+        broker.resume()
+        self.producer.flush()
+        return self
+
+    def first_push(self):
+        return self.run_for(INTERVAL_MS * 3 // 2 + 100).plugin.pushes[0]
+
+    def begin_push(self):
+        """Until a push is under way."""
+        while self.state is not State.PUSH_IN_PROGRESS:
+            self.simulation.step()
+        return self
+
+    def finish(self):
+        """What closing does; returns how many milliseconds that took."""
+        started_ms = self.simulation.clock.ms
+        self.producer.telemetry.finish()
+        return self.simulation.clock.ms - started_ms
+
+    @property
+    def are_last(self):
+        """Of each push, whether it takes leave."""
+        return [push.is_last for push in self.plugin.pushes]
+
+    @property
+    def totals(self):
+        return [push.value(TOTAL) for push in self.plugin.pushes]
+
+
+def by_node(push, name):
+    return {p.attributes[0].value.string_value: p.as_double for p in push.points(name)}
+
 
 # --- when -------------------------------------------------------------------------------------
 
@@ -27,36 +111,29 @@ def test_the_first_request_follows_the_first_answer_to_a_produce_request():
     )
     watched.run_for(5_000)
     assert watched.plugin.asked == []
-    watched.write()
-    watched.run_for(1_000)
+    watched.write().run_for(1_000)
     assert produced_at[0][1] == 0
     assert len(watched.plugin.asked) == 1
     assert watched.plugin.asked[0][0] > produced_at[0][0]
 
 
 def test_with_acks_0_it_follows_the_first_request():
-    watched = TelemetrySources(acks="0")
-    watched.write()
-    watched.run_for(1_000)
+    watched = TelemetrySources(acks="0").write().run_for(1_000)
     assert len(watched.plugin.asked) == 1
 
 
 def test_the_first_push_is_somewhere_between_half_an_interval_and_one_and_a_half():
     delays = []
     for seed in range(20):
-        watched = TelemetrySources(seed)
-        watched.write()
-        push = first_push(watched)
-        delays.append(push.at_ms - watched.plugin.asked[0][0])
+        watched = TelemetrySources(seed).write()
+        delays.append(watched.first_push().at_ms - watched.plugin.asked[0][0])
     assert min(delays) >= INTERVAL_MS / 2
     assert max(delays) <= INTERVAL_MS * 3 / 2 + 50
     assert max(delays) - min(delays) > INTERVAL_MS / 2
 
 
 def test_pushes_follow_at_the_interval_to_the_same_broker_as_the_same_client():
-    watched = TelemetrySources()
-    watched.write()
-    watched.run_for(10 * INTERVAL_MS)
+    watched = TelemetrySources().write().run_for(10 * INTERVAL_MS)
     pushes = watched.plugin.pushes
     assert len(pushes) in (9, 10)
     gaps = [later.at_ms - push.at_ms for push, later in zip(pushes, pushes[1:])]
@@ -68,54 +145,38 @@ def test_pushes_follow_at_the_interval_to_the_same_broker_as_the_same_client():
 
 
 def test_clients_do_not_all_ask_the_same_broker():
-    asked = []
-    for seed in range(20):
-        watched = TelemetrySources(seed)
-        watched.write()
-        asked.append(first_push(watched).node_id)
-    assert set(asked) == {1, 2, 3}
+    asked = {TelemetrySources(seed).write().first_push().node_id for seed in range(20)}
+    assert asked == {1, 2, 3}
 
 
-def test_brokers_without_it_are_asked_nothing_and_nothing_is_logged(caplog):
+@pytest.mark.parametrize("keys", [(71,), (72,), (71, 72)])
+def test_brokers_without_it_or_half_of_it_are_asked_nothing_and_nothing_is_logged(caplog, keys):
     caplog.set_level(logging.DEBUG)
     watched = TelemetrySources()
-    for api_key in (71, 72):
-        del watched.simulation.cluster.api_versions[api_key]
-    watched.write()
-    watched.run_for(3 * DEFAULT_PUSH_INTERVAL_MS)
-    watched.producer.telemetry.finish()
+    watched.without(*keys).write().run_for(3 * DEFAULT_PUSH_INTERVAL_MS).write()
+    watched.finish()
     assert watched.plugin.requests == 0
     assert caplog.records == []
 
 
 def test_a_broker_that_learns_it_is_asked_later():
     watched = TelemetrySources()
-    offered = dict(watched.simulation.cluster.api_versions)
-    del watched.simulation.cluster.api_versions[71], watched.simulation.cluster.api_versions[72]
-    watched.write()
-    watched.run_for(1_000)
-    watched.simulation.cluster.api_versions.update(offered)
-    for broker in watched.simulation.cluster.brokers.values():
-        watched.simulation.network.cut_all(broker, "restarted")
-    watched.write()
-    watched.run_for(DEFAULT_PUSH_INTERVAL_MS)
-    watched.write()
-    watched.run_for(1_000)
+    cluster, offered = watched.simulation.cluster, dict(watched.simulation.cluster.api_versions)
+    watched.without(71, 72).write().run_for(1_000)
+    cluster.api_versions.update(offered)
+    cluster.cut_connections()
+    watched.write().run_for(DEFAULT_PUSH_INTERVAL_MS)
+    watched.write().run_for(1_000)
     assert len(watched.plugin.asked) == 1
 
 
 def test_the_option_switches_it_off():
-    watched = TelemetrySources(enable_metrics_push="false")
-    watched.write()
-    watched.run_for(INTERVAL_MS)
+    watched = TelemetrySources(enable_metrics_push="false").write().run_for(INTERVAL_MS)
     assert watched.plugin.requests == 0
 
 
 def test_a_subscription_of_no_metrics_is_looked_at_again_after_its_interval():
-    watched = TelemetrySources()
-    watched.plugin.requested = []
-    watched.write()
-    watched.run_for(4 * INTERVAL_MS + 1_000)
+    watched = TelemetrySources().offering(requested=[]).write().run_for(4 * INTERVAL_MS + 1_000)
     assert len(watched.plugin.asked) == 5
     assert watched.plugin.pushes == []
     assert {asked[2] for asked in watched.plugin.asked} == {"NONE"}
@@ -128,10 +189,12 @@ def test_a_subscription_of_no_metrics_is_looked_at_again_after_its_interval():
 
 @pytest.mark.parametrize("interval_ms", [0, -1])
 def test_an_interval_that_is_none_is_five_minutes(interval_ms):
-    watched = TelemetrySources()
-    watched.plugin.interval_ms = interval_ms
-    watched.write()
-    watched.run_for(DEFAULT_PUSH_INTERVAL_MS // 2 - 1_000)
+    watched = (
+        TelemetrySources()
+        .offering(interval_ms=interval_ms)
+        .write()
+        .run_for(DEFAULT_PUSH_INTERVAL_MS // 2 - 1_000)
+    )
     assert len(watched.plugin.pushes) == 0
     watched.run_for(DEFAULT_PUSH_INTERVAL_MS + 2_000)
     assert len(watched.plugin.pushes) == 1
@@ -141,9 +204,8 @@ def test_an_interval_that_is_none_is_five_minutes(interval_ms):
 
 
 def test_totals_are_sums_and_everything_else_is_a_gauge():
-    watched = TelemetrySources()
-    watched.write(30)
-    push = first_push(watched)
+    watched = TelemetrySources().write(30)
+    push = watched.first_push()
     kinds = {metric.name: metric.WhichOneof("data") for metric in push.metrics}
     assert len(kinds) == len(push.metrics) > 60
     for name, kind in kinds.items():
@@ -154,16 +216,13 @@ def test_totals_are_sums_and_everything_else_is_a_gauge():
     (topic,) = push.points("topic.record.send.total")
     assert [(pair.key, pair.value.string_value) for pair in topic.attributes] == [("topic", "t")]
     assert topic.as_double == 30
-    nodes = {point.attributes[0].value.string_value for point in push.points(LATENCY)}
-    assert nodes <= {"node-1", "node-2", "node-3"}
+    assert by_node(push, LATENCY).keys() <= {"node-1", "node-2", "node-3"}
 
 
 def test_deltas_are_of_the_time_since_the_push_before():
-    watched = TelemetrySources()
-    watched.write(30)
-    first = first_push(watched)
-    watched.write(5)
-    watched.run_for(INTERVAL_MS)
+    watched = TelemetrySources().write(30)
+    first = watched.first_push()
+    watched.write(5).run_for(INTERVAL_MS)
     second = watched.plugin.pushes[1]
     assert (first.value(TOTAL), second.value(TOTAL)) == (30, 5)
     assert first.is_delta(TOTAL)
@@ -174,14 +233,10 @@ def test_deltas_are_of_the_time_since_the_push_before():
 
 
 def test_cumulative_totals_go_on_over_tasks_while_averages_are_of_the_time_between():
-    watched = TelemetrySources()
-    watched.plugin.is_delta = False
-    watched.write(30)
-    first = first_push(watched)
+    watched = TelemetrySources().offering(is_delta=False).write(30)
+    first = watched.first_push()
     watched.write(3)
-    watched.next_task()
-    watched.write(2)
-    watched.run_for(INTERVAL_MS)
+    watched.next_task().write(2).run_for(INTERVAL_MS)
     second = watched.plugin.pushes[1]
     assert (first.value(TOTAL), second.value(TOTAL)) == (30, 35)
     assert not second.is_delta(TOTAL)
@@ -196,35 +251,25 @@ def test_cumulative_totals_go_on_over_tasks_while_averages_are_of_the_time_betwe
 
 
 def test_totals_begin_with_the_task_in_which_brokers_ask():
-    watched = TelemetrySources()
-    watched.plugin.requested = []
-    watched.write(30)
-    watched.run_for(1_000)
+    watched = TelemetrySources().offering(requested=[]).write(30).run_for(1_000)
     watched.next_task()
     began_at_ms = watched.simulation.clock.timestamp_ms()
     watched.plugin.requested = ["*"]
-    watched.write(3)
-    watched.run_for(3 * INTERVAL_MS)
+    watched.write(3).run_for(3 * INTERVAL_MS)
     push = watched.plugin.pushes[0]
     (point,) = push.points(TOTAL)
     assert (point.as_double, point.start_time_unix_nano) == (3, began_at_ms * 1_000_000)
-    points = push.points("node.request.total")
-    nodes = {point.attributes[0].value.string_value: point.as_double for point in points}
+    nodes = by_node(push, "node.request.total")
     assert nodes, "the brokers of this task"
     assert all(nodes.values()), "without the address of the task before"
 
 
 def test_maxima_are_of_the_tasks_since_the_push_before():
-    watched = TelemetrySources()
-    watched.write(size=500)
-    watched.run_for(100)
-    watched.next_task()
-    watched.write(size=20)
-    largest = first_push(watched).value("record.size.max")
+    watched = TelemetrySources().write(size=500).run_for(100)
+    watched.next_task().write(size=20)
+    largest = watched.first_push().value("record.size.max")
     assert 500 < largest < 560
-    watched.next_task()
-    watched.write(size=50)
-    watched.run_for(INTERVAL_MS)
+    watched.next_task().write(size=50).run_for(INTERVAL_MS)
     assert 50 < watched.plugin.pushes[1].value("record.size.max") < 150
 
 
@@ -232,17 +277,14 @@ def test_a_brokers_maxima_are_the_largest_of_its_tasks():
     watched = TelemetrySources(brokers=1)
     largest = {"latency": 0, "size": 0}
     for _ in range(5):
-        watched.write()
-        watched.run_for(100)
+        watched.write().run_for(100)
         node = watched.producer.client.nodes[1]
         largest["latency"] = max(largest["latency"], node.request_latency_max_ms)
         largest["size"] = max(largest["size"], node.request_max_bytes)
         watched.next_task()
-    push = first_push(watched)
+    push = watched.first_push()
     for name, expected in largest.items():
-        points = push.points(f"node.request.{name}.max")
-        told = {point.attributes[0].value.string_value: point.as_double for point in points}
-        assert told["node-1"] == expected > 0
+        assert by_node(push, f"node.request.{name}.max")["node-1"] == expected > 0
 
 
 @pytest.mark.parametrize(
@@ -261,13 +303,8 @@ def test_a_brokers_maxima_are_the_largest_of_its_tasks():
     ],
 )
 def test_only_metrics_of_the_prefixes_are_told(requested, is_asked_for):
-    everything = TelemetrySources()
-    everything.write()
-    names = first_push(everything).names
-    watched = TelemetrySources()
-    watched.plugin.requested = requested
-    watched.write()
-    told = first_push(watched).names
+    names = TelemetrySources().write().first_push().names
+    told = TelemetrySources().offering(requested=requested).write().first_push().names
     assert told == [name for name in names if is_asked_for(name)]
     assert told
 
@@ -276,44 +313,28 @@ def test_only_metrics_of_the_prefixes_are_told(requested, is_asked_for):
     ("codecs", "used"), [([4, 3, 1, 2], 4), ([3], 3), ([9, 1, 4], 1), ([2], 2), ([], 0), ([9], 0)]
 )
 def test_it_is_compressed_with_the_first_codec_that_brokers_take_and_it_knows(codecs, used):
-    watched = TelemetrySources()
-    watched.plugin.codecs = codecs
-    watched.write()
-    push = first_push(watched)
-    assert push.codec_id == used
-    assert push.value(TOTAL) == 10
+    push = TelemetrySources().offering(codecs=codecs).write().first_push()
+    assert (push.codec_id, push.value(TOTAL)) == (used, 10)
 
 
 def test_what_would_be_too_large_is_left_out_topics_first_and_then_brokers():
-    whole = TelemetrySources()
-    whole.plugin.codecs = []
-    whole.write()
-    size_bytes = first_push(whole).size_bytes
+    size_bytes = TelemetrySources().offering(codecs=[]).write().first_push().size_bytes
     for most_bytes, has_nodes in ((size_bytes - 1, True), (size_bytes * 4 // 5, False)):
-        watched = TelemetrySources()
-        watched.plugin.codecs, watched.plugin.most_bytes = [], most_bytes
-        watched.write()
-        push = first_push(watched)
+        push = TelemetrySources().offering(codecs=[], most_bytes=most_bytes).write().first_push()
         assert push.size_bytes <= most_bytes
         assert not any(".topic." in name for name in push.names)
         assert any(".node." in name for name in push.names) == has_nodes
         assert push.value(TOTAL) == 10
-    watched = TelemetrySources()
-    watched.plugin.codecs, watched.plugin.most_bytes = [], 10
-    watched.write()
+    watched = TelemetrySources().offering(codecs=[], most_bytes=10).write()
     watched.run_for(5 * INTERVAL_MS)
     assert watched.plugin.pushes == watched.plugin.refused == []
     watched.plugin.most_bytes = 0
-    assert first_push(watched).value(TOTAL) == 10, "the limit is asked for again"
+    assert watched.first_push().value(TOTAL) == 10, "the limit is asked for again"
 
 
 def test_the_resource_names_the_rack():
-    watched = TelemetrySources(client_rack="zone-b")
-    watched.write()
-    assert first_push(watched).resource == {"client_rack": "zone-b"}
-    plain = TelemetrySources()
-    plain.write()
-    assert first_push(plain).resource == {}
+    for options in ({"client_rack": "zone-b"}, {}):
+        assert TelemetrySources(**options).write().first_push().resource == options
 
 
 def test_the_resource_names_the_transaction():
@@ -322,4 +343,4 @@ def test_the_resource_names_the_transaction():
     watched.next_task()
     watched.producer.begin_transaction("prefix-0", 60_000)
     watched.write()
-    assert first_push(watched).resource == {"transactional_id": "prefix-0"}
+    assert watched.first_push().resource == {"transactional_id": "prefix-0"}

@@ -1,5 +1,5 @@
-"""What is told of a producer (KIP-714) when brokers refuse it or die, and at its end: never at the
-cost of a task.
+"""Brokers refuse, die or do not answer what a producer tells them of itself (KIP-714), its end, and mistakes
+in it: never at the cost of a task.
 """
 
 from __future__ import annotations
@@ -10,10 +10,20 @@ import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError
 from spark_kafka_sink.producer import telemetry
-from spark_kafka_sink.producer.telemetry import CLOSE_TIMEOUT_MS, MAX_IDLE_MS
-from spark_kafka_sink.producer.telemetry_subscription import DEFAULT_PUSH_INTERVAL_MS, State
-from tests.simulation.harness import keyed
-from tests.simulation.telemetry_world import INTERVAL_MS, TOTAL, TelemetrySources, first_push
+from spark_kafka_sink.producer.telemetry import (
+    CLOSE_TIMEOUT_MS,
+    MAX_IDLE_MS,
+    RESPONSE_MS,
+    Telemetry,
+)
+from spark_kafka_sink.producer.telemetry_figures import TelemetryCollector
+from spark_kafka_sink.producer.telemetry_subscription import (
+    DEFAULT_PUSH_INTERVAL_MS,
+    State,
+    Subscription,
+)
+from tests.simulation.harness import assert_has, keyed
+from tests.simulation.test_telemetry import INTERVAL_MS, TOTAL, TelemetrySources
 
 
 @pytest.fixture(autouse=True)
@@ -27,29 +37,24 @@ def a_process_that_has_not_warned(monkeypatch):
 @pytest.mark.parametrize("error", ["INVALID_REQUEST", "INVALID_RECORD", "UNSUPPORTED_VERSION"])
 @pytest.mark.parametrize("is_push", [False, True])
 def test_errors_that_would_come_again_end_it_with_one_warning(error, is_push, caplog):
-    watched = TelemetrySources()
-    watched.plugin.errors.extend(["NONE", error] if is_push else [error])
-    watched.write()
-    watched.run_for(2 * DEFAULT_PUSH_INTERVAL_MS)
-    watched.producer.telemetry.finish()
+    watched = (
+        TelemetrySources()
+        .offering(errors=["NONE", error] if is_push else [error])
+        .write()
+        .run_for(2 * DEFAULT_PUSH_INTERVAL_MS)
+    )
+    watched.finish()
     assert watched.plugin.requests == 1 + is_push
-    (warning,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
-    assert error in warning.getMessage()
-    assert "kafka.enable.metrics.push" in warning.getMessage()
-    assert warning.getMessage().endswith(" [PKS-METRICS-011]")
+    (warning,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert_has(warning, error, "kafka.enable.metrics.push", " [PKS-METRICS-011]")
     watched.write()
 
 
 @pytest.mark.parametrize("error", ["UNKNOWN_SUBSCRIPTION_ID", "UNSUPPORTED_COMPRESSION_TYPE"])
 def test_another_subscription_is_fetched_at_once(error):
-    watched = TelemetrySources()
-    watched.plugin.errors.extend(["NONE", error])
-    watched.write()
-    watched.run_for(4 * INTERVAL_MS)
-    (refused_at_ms, _), (asked_at_ms, instance_id, answer) = (
-        watched.plugin.refused[0],
-        watched.plugin.asked[1],
-    )
+    watched = TelemetrySources().offering(errors=["NONE", error]).write().run_for(4 * INTERVAL_MS)
+    refused_at_ms, _ = watched.plugin.refused[0]
+    asked_at_ms, instance_id, answer = watched.plugin.asked[1]
     assert asked_at_ms - refused_at_ms < 100
     assert answer == "NONE"
     pushed = watched.plugin.pushes[0]
@@ -59,9 +64,8 @@ def test_another_subscription_is_fetched_at_once(error):
 
 
 def test_a_changed_subscription_is_taken_up():
-    watched = TelemetrySources()
-    watched.write()
-    first_push(watched)
+    watched = TelemetrySources().write()
+    watched.first_push()
     watched.plugin.subscription_id = 8
     watched.plugin.requested = ["org.apache.kafka.producer.record.send.total"]
     watched.run_for(3 * INTERVAL_MS)
@@ -73,38 +77,25 @@ def test_a_changed_subscription_is_taken_up():
 
 @pytest.mark.parametrize("error", ["TELEMETRY_TOO_LARGE", "THROTTLING_QUOTA_EXCEEDED"])
 def test_too_much_is_tried_again_after_the_interval(error):
-    watched = TelemetrySources()
-    watched.plugin.errors.extend(["NONE", error])
-    watched.write()
-    watched.run_for(5 * INTERVAL_MS)
+    watched = TelemetrySources().offering(errors=["NONE", error]).write().run_for(5 * INTERVAL_MS)
     refused_at_ms, _ = watched.plugin.refused[0]
     assert watched.plugin.asked[1][0] - refused_at_ms >= INTERVAL_MS
     assert watched.plugin.pushes[0].value(TOTAL) == 10
 
 
-def test_throttled_before_there_was_a_subscription_is_tried_after_five_minutes():
-    watched = TelemetrySources()
-    watched.plugin.errors.append("THROTTLING_QUOTA_EXCEEDED")
-    watched.write()
+@pytest.mark.parametrize(
+    "errors", [["THROTTLING_QUOTA_EXCEEDED"], ["UNKNOWN_SUBSCRIPTION_ID"] * 100]
+)
+def test_what_is_refused_before_there_was_a_subscription_is_tried_after_five_minutes(errors):
+    watched = TelemetrySources().offering(errors=errors).write()
     watched.run_for(DEFAULT_PUSH_INTERVAL_MS - 1_000)
     assert len(watched.plugin.asked) == 1
     watched.run_for(2_000)
     assert len(watched.plugin.asked) == 2
 
 
-def test_a_subscription_that_is_unknown_again_and_again_is_no_loop():
-    watched = TelemetrySources()
-    watched.plugin.errors.extend(["UNKNOWN_SUBSCRIPTION_ID"] * 100)
-    watched.write()
-    watched.run_for(DEFAULT_PUSH_INTERVAL_MS + 1_000)
-    assert len(watched.plugin.asked) == 2
-
-
 def test_a_client_without_an_instance_id_pushes_nothing():
-    watched = TelemetrySources()
-    watched.plugin.gives_ids = False
-    watched.write()
-    watched.run_for(3 * INTERVAL_MS)
+    watched = TelemetrySources().offering(gives_ids=False).write().run_for(3 * INTERVAL_MS)
     assert watched.plugin.requests == 1
     watched.write()
 
@@ -122,8 +113,7 @@ def test_a_broker_that_dies_in_the_middle_costs_the_task_nothing(is_push):
     if is_push:
         watched.run_for(1_000)
         watched.plugin.hangs = True
-        while watched.state is not State.PUSH_IN_PROGRESS:
-            watched.simulation.step()
+        watched.begin_push()
     else:
         assert watched.state is State.SUBSCRIPTION_IN_PROGRESS
     dead = watched.producer.telemetry._node.node_id
@@ -134,8 +124,7 @@ def test_a_broker_that_dies_in_the_middle_costs_the_task_nothing(is_push):
     assert watched.state is State.SUBSCRIPTION_NEEDED
     asked = len(watched.plugin.asked)
     watched.run_for(DEFAULT_PUSH_INTERVAL_MS + 2_000)
-    watched.write(topic="copied")
-    watched.run_for(2 * INTERVAL_MS)
+    watched.write(topic="copied").run_for(2 * INTERVAL_MS)
     assert len(watched.plugin.asked) == asked + 1
     assert watched.plugin.pushes[-1].node_id != dead
     # The broker may have had what it did not answer.
@@ -144,13 +133,12 @@ def test_a_broker_that_dies_in_the_middle_costs_the_task_nothing(is_push):
 
 
 def test_an_answer_that_never_comes_ends_a_connection_and_no_task():
-    watched = TelemetrySources(request_timeout_ms="2000", delivery_timeout_ms="30000")
-    watched.plugin.hangs = True
-    watched.write()
-    watched.simulation.append(keyed(10))
-    watched.producer.flush()
-    watched.run_for(5_000)
-    watched.write()
+    watched = (
+        TelemetrySources(request_timeout_ms="2000", delivery_timeout_ms="30000")
+        .offering(hangs=True)
+        .write()
+    )
+    watched.write().run_for(5_000).write()
     assert len(watched.simulation.all_values()) == 30
 
 
@@ -168,8 +156,7 @@ def test_the_last_place_of_a_connection_is_left_to_produce_requests(places):
         take(node_id, request, reply)
 
     plugin.handle = look
-    watched.simulation.append_to(0, [b"%050d" % number for number in range(200)])
-    watched.producer.flush()
+    watched.simulation.write(0, *[b"%050d" % number for number in range(200)])
     watched.run_for(1_000)
     assert in_flight
     for count, waiting in in_flight:
@@ -179,14 +166,14 @@ def test_the_last_place_of_a_connection_is_left_to_produce_requests(places):
 def hanging(free):
     """A subscribed producer whose only broker hangs, with all places taken but ``free``."""
     places = 5
-    watched = TelemetrySources(brokers=1, batch_size="100", request_timeout_ms="60000")
-    watched.write()
-    watched.run_for(1_000)
-    (broker,) = watched.simulation.cluster.brokers.values()
-    broker.is_paused = True
+    watched = (
+        TelemetrySources(brokers=1, batch_size="100", request_timeout_ms="60000")
+        .write()
+        .run_for(1_000)
+    )
+    broker = watched.pause()
     for number in range(places - free):
-        watched.simulation.append_to(0, [b"%03d" % number])
-        watched.producer._appender.finish_open()
+        watched.simulation.hand_over(0, b"%03d" % number)
         watched.run_for(10)
     assert watched.producer.client.in_flight_count() == places - free
     return watched, broker
@@ -197,24 +184,19 @@ def test_while_rows_are_under_way_a_push_needs_two_free_places(free):
     watched, broker = hanging(free)
     watched.run_for(2 * INTERVAL_MS)
     assert (watched.state is State.PUSH_IN_PROGRESS) == (free == 2)
-    broker.resume()
-    watched.producer.flush()
+    watched.resume(broker)
 
 
 @pytest.mark.parametrize("free", [0, 1])
 def test_the_last_push_may_take_the_last_place(free):
     watched, broker = hanging(free)
-    watched.producer.telemetry.finish()
-    broker.resume()
-    watched.producer.flush()
-    watched.run_for(100)
-    assert [push.is_last for push in watched.plugin.pushes] == [True] * free
+    watched.finish()
+    watched.resume(broker).run_for(100)
+    assert watched.are_last == [True] * free
 
 
 def test_a_push_follows_the_pause_that_a_broker_asks_for():
-    watched = TelemetrySources(brokers=1)
-    watched.write()
-    watched.run_for(1_000)
+    watched = TelemetrySources(brokers=1).write().run_for(1_000)
     watched.simulation.cluster.throttle_time_ms = 2 * INTERVAL_MS
     watched.write()
     pause_ends_at_ms = watched.simulation.clock.ms + 2 * INTERVAL_MS
@@ -223,9 +205,7 @@ def test_a_push_follows_the_pause_that_a_broker_asks_for():
 
 
 def test_without_a_connection_the_sender_sleeps():
-    watched = TelemetrySources(connections_max_idle_ms="3000")
-    watched.write()
-    watched.run_for(2 * INTERVAL_MS)
+    watched = TelemetrySources(connections_max_idle_ms="3000").write().run_for(2 * INTERVAL_MS)
     assert watched.state is State.PUSH_NEEDED
     polls = watched.simulation.network.polls
     watched.run_for(6 * INTERVAL_MS)
@@ -236,90 +216,69 @@ def test_without_a_connection_the_sender_sleeps():
 
 
 def test_a_task_shorter_than_the_interval_pushes_once_at_the_end():
-    watched = TelemetrySources()
-    watched.write()
-    watched.run_for(100)
-    started_ms = watched.simulation.clock.ms
-    watched.producer.telemetry.finish()
-    assert watched.simulation.clock.ms - started_ms < 100
-    (push,) = watched.plugin.pushes
-    assert push.is_last
-    assert push.value(TOTAL) == 10
+    watched = TelemetrySources().write().run_for(100)
+    assert watched.finish() < 100
+    assert (watched.are_last, watched.totals) == ([True], [10])
     assert watched.state is State.TERMINATED
-    watched.producer.telemetry.finish()
+    watched.finish()
     assert len(watched.plugin.pushes) == 1
-    watched.write()
-    watched.run_for(1_000)
+    watched.write().run_for(1_000)
     assert watched.plugin.requests == 2, "a closed producer does not begin another instance"
 
 
 def test_closing_waits_for_a_hung_broker_no_longer_than_half_a_second():
-    watched = TelemetrySources()
-    watched.write()
-    watched.run_for(100)
+    watched = TelemetrySources().write().run_for(100)
     watched.plugin.hangs = True
-    started_ms = watched.simulation.clock.ms
-    watched.producer.telemetry.finish()
-    assert watched.simulation.clock.ms - started_ms <= CLOSE_TIMEOUT_MS
+    assert watched.finish() <= CLOSE_TIMEOUT_MS
 
 
 @pytest.mark.parametrize("is_subscribed", [False, True])
 def test_closing_does_not_wait_without_a_connection(is_subscribed):
-    watched = TelemetrySources()
-    watched.write()
+    watched = TelemetrySources().write()
     if is_subscribed:
         watched.run_for(100)
     cluster = watched.simulation.cluster
-    for node_id in cluster.brokers:
-        cluster.stop(node_id)
+    cluster.stop_all()
     watched.simulation.step(3)
-    started_ms = watched.simulation.clock.ms
-    watched.producer.telemetry.finish()
-    assert watched.simulation.clock.ms == started_ms
+    assert watched.finish() == 0
     assert watched.plugin.pushes == []
 
 
 def test_a_push_under_way_is_followed_by_the_last_one():
-    watched = TelemetrySources()
-    watched.write()
-    watched.run_for(100)
-    while watched.state is not State.PUSH_IN_PROGRESS:
-        watched.simulation.step()
-    watched.producer.telemetry.finish()
-    assert [push.is_last for push in watched.plugin.pushes] == [False, True]
+    watched = TelemetrySources().write().run_for(100)
+    watched.begin_push()
+    watched.finish()
+    assert watched.are_last == [False, True]
     assert watched.plugin.refused == []
 
 
 @pytest.mark.parametrize("places", [1, 5])
 def test_what_a_push_under_way_has_told_is_not_told_again(places):
-    watched = TelemetrySources(brokers=1, max_in_flight_requests_per_connection=str(places))
-    watched.write()
-    watched.run_for(100)
-    while watched.state is not State.PUSH_IN_PROGRESS:
-        watched.simulation.step()
-    watched.producer.telemetry.finish()
-    assert [push.value(TOTAL) for push in watched.plugin.pushes] == [10, 0]
+    watched = (
+        TelemetrySources(brokers=1, max_in_flight_requests_per_connection=str(places))
+        .write()
+        .run_for(100)
+    )
+    watched.begin_push()
+    watched.finish()
+    assert watched.totals == [10, 0]
     assert watched.producer.client.in_flight_count() == 0, "the last one was answered as well"
 
 
 def test_a_failed_task_says_so_too():
-    watched = TelemetrySources(retries="0", enable_idempotence="false")
-    watched.write()
-    watched.run_for(100)
+    watched = TelemetrySources(retries="0", enable_idempotence="false").write().run_for(100)
     watched.simulation.cluster.on_produce = lambda *_: "INVALID_RECORD"
     with pytest.raises(DeliveryError):
         watched.write()
-    watched.producer.telemetry.finish()
+    watched.finish()
     (push,) = watched.plugin.pushes
     assert push.is_last
-    assert push.value("record.error.total") == 10 or push.value("record.error.total") > 0
+    assert push.value("record.error.total") > 0
 
 
 def test_a_producer_that_rests_for_long_takes_its_leave_and_comes_back_as_another():
-    watched = TelemetrySources()
-    watched.plugin.interval_ms, watched.plugin.is_delta = 3 * MAX_IDLE_MS, False
-    watched.write()
-    watched.run_for(100)
+    watched = TelemetrySources().offering(interval_ms=3 * MAX_IDLE_MS, is_delta=False)
+    watched.write().run_for(100)
     watched.producer.telemetry.mark_idle()
     watched.run_for(MAX_IDLE_MS - 1_000)
     assert watched.plugin.pushes == []
@@ -330,9 +289,7 @@ def test_a_producer_that_rests_for_long_takes_its_leave_and_comes_back_as_anothe
     watched.run_for(10 * MAX_IDLE_MS)
     assert watched.plugin.requests == 2
     assert watched.simulation.network.polls - polls < 20
-    watched.next_task()
-    watched.write(3)
-    watched.run_for(5 * MAX_IDLE_MS)
+    watched.next_task().write(3).run_for(5 * MAX_IDLE_MS)
     last = watched.plugin.pushes[1]
     assert last.instance_id != push.instance_id
     assert not last.is_last
@@ -341,8 +298,7 @@ def test_a_producer_that_rests_for_long_takes_its_leave_and_comes_back_as_anothe
 
 
 def test_tasks_that_follow_each_other_are_one_client():
-    watched = TelemetrySources()
-    watched.plugin.is_delta = False
+    watched = TelemetrySources().offering(is_delta=False)
     for _ in range(10):
         watched.write(4)
         watched.producer.telemetry.mark_idle()
@@ -350,32 +306,28 @@ def test_tasks_that_follow_each_other_are_one_client():
         watched.next_task()
     assert len(watched.plugin.instances) == 1
     assert len(watched.plugin.asked) == 1
-    totals = [push.value(TOTAL) for push in watched.plugin.pushes]
-    assert len(totals) >= 4
-    assert totals == sorted(totals)
-    assert totals[-1] in (36, 40)
+    assert len(watched.totals) >= 4
+    assert watched.totals == sorted(watched.totals)
+    assert watched.totals[-1] in (36, 40)
 
 
 @pytest.mark.parametrize("is_subscribed", [False, True])
 def test_at_the_end_of_a_jobs_task_it_takes_leave_at_once(is_subscribed):
     """The process may end before it is asked to; another task may come as well."""
-    watched = TelemetrySources()
-    watched.write()
+    watched = TelemetrySources().write()
     if is_subscribed:
         watched.run_for(1_000)
     watched.producer.push_final_telemetry()
     watched.producer.telemetry.mark_idle()
     watched.run_for(100)
-    (push,) = watched.plugin.pushes
-    assert push.is_last
-    assert push.value(TOTAL) == 10
+    assert (watched.are_last, watched.totals) == ([True], [10])
     watched.next_task()
     watched.run_for(1_000)
     assert watched.plugin.requests == 2, "each task's first produce request goes first"
     watched.write(3)
     watched.producer.push_final_telemetry()
     watched.run_for(100)
-    assert [push.is_last for push in watched.plugin.pushes] == [True, True]
+    assert watched.are_last == [True, True]
     assert watched.plugin.pushes[1].value(TOTAL) == 3
     assert len(watched.plugin.instances) == 2
     assert watched.plugin.refused == []
@@ -387,7 +339,7 @@ def test_a_task_that_ends_before_it_is_subscribed_still_pushes():
     watched.producer.push_final_telemetry()
     watched.producer.flush()
     watched.run_for(1_000)
-    assert [push.is_last for push in watched.plugin.pushes] == [True]
+    assert watched.are_last == [True]
 
 
 def test_a_push_that_is_late_at_the_end_of_a_task_is_the_last_one():
@@ -395,27 +347,127 @@ def test_a_push_that_is_late_at_the_end_of_a_task_is_the_last_one():
     watched = TelemetrySources(
         brokers=1, max_in_flight_requests_per_connection="1", request_timeout_ms="60000"
     )
-    watched.write()
-    watched.run_for(1_000)
-    (broker,) = watched.simulation.cluster.brokers.values()
-    broker.is_paused = True
-    watched.simulation.append(keyed(3))
-    watched.producer._appender.finish_open()
-    watched.run_for(2 * INTERVAL_MS)
+    watched.write().run_for(1_000)
+    broker = watched.pause()
+    watched.append(3).run_for(2 * INTERVAL_MS)
     assert watched.state is State.PUSH_NEEDED
     watched.producer.push_final_telemetry()
-    broker.resume()
-    watched.producer.flush()
-    watched.run_for(1_000)
-    assert [push.is_last for push in watched.plugin.pushes] == [True]
+    watched.resume(broker).run_for(1_000)
+    assert watched.are_last == [True]
 
 
 def test_without_the_api_taking_leave_asks_nothing():
-    watched = TelemetrySources()
-    del watched.simulation.cluster.api_versions[71], watched.simulation.cluster.api_versions[72]
+    watched = TelemetrySources().without(71, 72)
     for _ in range(3):
         watched.write()
         watched.producer.push_final_telemetry()
         watched.run_for(100)
         watched.next_task()
     assert watched.plugin.requests == 0
+
+
+# --- mistakes, and brokers that do not answer ---------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["of", "_record_metrics", "end_task", "collect", "mark_pushed"])
+def test_a_mistake_ends_it_and_not_the_task(step, caplog, monkeypatch):
+    """At the answer with a subscription, at a new task, at a push, and at its answer."""
+    watched = TelemetrySources()
+
+    def fail():
+        where = {"of": Subscription, "_record_metrics": Telemetry}.get(step, TelemetryCollector)
+        monkeypatch.setattr(where, step, lambda *_: 1 / 0)
+
+    if step in ("of", "_record_metrics"):
+        fail()
+    watched.write().run_for(100)
+    if step not in ("of", "_record_metrics"):
+        fail()
+    watched.next_task().write().run_for(3 * INTERVAL_MS)
+    assert "ZeroDivisionError" in caplog.text
+    watched.write()
+    assert len(watched.plugin.pushes) == (1 if step == "mark_pushed" else 0)
+    assert len(watched.simulation.all_values()) == 30
+
+
+def test_a_process_warns_once(caplog):
+    for _ in range(3):
+        watched = TelemetrySources().offering(errors=["INVALID_REQUEST"]).write().run_for(1_000)
+        assert watched.plugin.requests == 1
+    assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
+
+
+@pytest.mark.parametrize("places", [1, 5])
+def test_rows_do_not_wait_long_behind_a_push_that_is_not_answered(places):
+    """Brokers answer the requests of a connection in their order; this is the only one."""
+    watched = (
+        TelemetrySources(brokers=1, max_in_flight_requests_per_connection=str(places))
+        .write()
+        .run_for(1_000)
+    )
+    watched.plugin.hangs = True
+    watched.begin_push()
+    started_ms = watched.simulation.clock.ms
+    watched.write()
+    assert RESPONSE_MS - 200 < watched.simulation.clock.ms - started_ms < RESPONSE_MS + 500
+    watched.write()
+    assert watched.simulation.clock.ms - started_ms < RESPONSE_MS + 600
+    assert len(watched.simulation.all_values()) == 30
+
+
+def test_after_a_broker_that_did_not_answer_the_least_busy_one_is_asked():
+    for seed in range(8):
+        watched = TelemetrySources(seed, request_timeout_ms="60000").write().run_for(1_000)
+        watched.plugin.hangs = True
+        watched.begin_push()
+        silent = watched.producer.telemetry._node.node_id
+        watched.write(30)
+        watched.plugin.hangs = False
+        watched.run_for(DEFAULT_PUSH_INTERVAL_MS - 1_000)
+        assert watched.state is State.SUBSCRIPTION_NEEDED
+        watched.write(30)  # metadata and connections are new again
+        broker = watched.simulation.cluster.brokers[silent]
+        broker.is_paused = True
+        watched.append(30).run_for(2_000)
+        assert len(watched.plugin.asked) == 2
+        assert watched.producer.telemetry._node.node_id != silent
+        watched.resume(broker)
+
+
+def test_without_rows_an_answer_may_take_longer():
+    watched = TelemetrySources(brokers=1).write().run_for(1_000)
+    watched.plugin.hangs = True
+    watched.begin_push()
+    watched.run_for(RESPONSE_MS + 1_000)
+    assert watched.state is State.PUSH_IN_PROGRESS
+
+
+def test_a_mistake_in_the_last_push_takes_no_time(monkeypatch):
+    watched = TelemetrySources().write().run_for(100)
+    monkeypatch.setattr(TelemetryCollector, "collect", lambda *_: 1 / 0)
+    assert watched.finish() == 0
+
+
+def test_what_was_not_answered_is_not_asked_again_by_each_task():
+    watched = TelemetrySources(brokers=1).offering(hangs=True)
+    for _ in range(10):
+        watched.next_task().write()
+        watched.write()
+        watched.producer.push_final_telemetry()
+        watched.run_for(RESPONSE_MS)
+    assert watched.plugin.requests == 1
+    watched.plugin.hangs = False
+    watched.run_for(DEFAULT_PUSH_INTERVAL_MS)
+    watched.next_task().write().run_for(100)
+    assert watched.plugin.requests == 2
+
+
+def test_what_a_push_waits_behind_may_take_its_time():
+    """A batch that the broker is slow to answer is not given up for the push after it."""
+    watched = TelemetrySources(brokers=1).write().run_for(1_000)
+    broker = watched.pause()
+    watched.append(3).run_for(2 * INTERVAL_MS)
+    assert watched.state is State.PUSH_IN_PROGRESS
+    watched.resume(broker).run_for(100)
+    assert watched.producer.metrics.retries == 0
+    assert len(watched.plugin.pushes) == 1

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-import types
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,11 +16,20 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import RowsDigest
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.plan import FieldSpec, FormatSpec, PartSpec, RowSpec
+from spark_kafka_sink.formats.plan import (
+    FieldSpec,
+    FormatSpec,
+    PartSpec,
+    ProtobufField,
+    ProtobufMessage,
+    ProtobufSchema,
+    RowSpec,
+)
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import Interceptors
-from tests.simulation.harness import Simulation, simulate
+from tests.simulation.harness import simulate
+from tests.snippets import load_documented
 
 FIELDS = (FieldSpec(("n",), "n"), FieldSpec(("name",), "name"))
 MADE = RowSpec(
@@ -33,10 +39,9 @@ MADE = RowSpec(
 )
 POSITIONS = ColumnPositions(value=0, key=1, partition=2, topic_option="t")
 HERE = __name__
-ROOT = Path(__file__).parents[2]
 
 
-def columns(count: int) -> pa.RecordBatch:
+def columns(count):
     return pa.record_batch(
         {
             "n": pa.array(range(count), pa.int64()),
@@ -47,7 +52,7 @@ def columns(count: int) -> pa.RecordBatch:
     )
 
 
-def made(n: int) -> bytes | None:
+def made(n):
     name = {"name": f"x{n}"} if n % 3 else {}
     return None if n % 5 == 4 else json.dumps({"n": n, **name}, separators=(",", ":")).encode()
 
@@ -55,7 +60,7 @@ def made(n: int) -> bytes | None:
 class Doubles:
     """Sees the columns before anything is made of them; refuses 13."""
 
-    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+    def on_send(self, arrow_batch):
         numbers = arrow_batch.column(0)
         refused = {row: "unlucky" for row, n in enumerate(numbers.to_pylist()) if n == 13}
         if refused:
@@ -66,14 +71,14 @@ class Doubles:
 class LeavesOutTen:
     """The first rows, whatever they are."""
 
-    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+    def on_send(self, arrow_batch):
         return arrow_batch.slice(10)
 
 
 class RefusesTwice:
     """7, and when that is gone, 13."""
 
-    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+    def on_send(self, arrow_batch):
         numbers = arrow_batch.column(0).to_pylist()
         for n in (7, 13):
             if n in numbers:
@@ -82,8 +87,8 @@ class RefusesTwice:
 
 
 class Task:
-    def __init__(self, plan: RowSpec = MADE, positions: ColumnPositions = POSITIONS, **more: str):
-        self.simulation: Simulation = simulate()
+    def __init__(self, plan=MADE, positions=POSITIONS, **more):
+        self.simulation = simulate()
         for topic in ("t", "dead"):
             self.simulation.cluster.create_topic(topic, 2)
         named = {name.replace("_", "."): value for name, value in more.items()}
@@ -94,14 +99,14 @@ class Task:
         self.message = KafkaCommitMessage(0, 0)
         hooks = Interceptors(options.interceptors)
         of_task = hooks, self.simulation.producer, positions, options, self.message
-        self.rows = task._EncodingWriter(*of_task, plan)  # type: ignore[arg-type]
+        self.rows = task._EncodingWriter(*of_task, plan)
 
-    def write(self, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
+    def write(self, *batches):
         written = [part for batch in batches for part in self.rows.write(batch)]
         self.rows.finish()
         return written
 
-    def records(self, topic: str) -> list:
+    def records(self, topic):
         return [r for rs in self.simulation.cluster.records(topic).values() for r in rs]
 
 
@@ -112,7 +117,7 @@ DEAD = {
 }
 
 
-def test_values_and_keys_are_made_of_columns() -> None:
+def test_values_and_keys_are_made_of_columns():
     given = Task()
     written = given.write(columns(1000), columns(7).slice(3))
     found = sorted((int(r.key), r.value) for r in given.records("t"))
@@ -127,7 +132,7 @@ def test_values_and_keys_are_made_of_columns() -> None:
     assert digest.data_bytes == sum(len(r.key) + len(r.value or b"") for r in given.records("t"))
 
 
-def test_interceptors_see_the_columns_before() -> None:
+def test_interceptors_see_the_columns_before():
     given = Task(interceptors=f"{HERE}:Doubles")
     given.write(columns(10))
     found = {int(r.key): r.value for r in given.records("t")}
@@ -136,15 +141,9 @@ def test_interceptors_see_the_columns_before() -> None:
 
 
 @pytest.mark.parametrize("made_of", [MADE, None], ids=["json", "raw"])
-def test_the_documented_interceptor(
-    monkeypatch: pytest.MonkeyPatch, made_of: RowSpec | None
-) -> None:
+def test_the_documented_interceptor(monkeypatch, made_of):
     """With value.format=json it gets the columns, of which none needs to be called value."""
-    text = (ROOT / "docs" / "your-own-code.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(# masking\.py.*?)```", text, re.DOTALL)
-    module = types.ModuleType("masking")
-    exec(compile(code, "masking.py", "exec"), module.__dict__)
-    monkeypatch.setitem(sys.modules, "masking", module)
+    load_documented("masking", "docs/your-own-code.md", monkeypatch)
     hooks = Interceptors(["masking:DropEmails"])
     names = pa.array([f"to ann{n}@example.org now" for n in range(3)], pa.string())
     if made_of is None:
@@ -157,7 +156,7 @@ def test_the_documented_interceptor(
     assert found == {f'{{"n":{n},"name":"to *** now"}}'.encode() for n in range(3)}
 
 
-def test_rows_that_an_interceptor_refuses_are_dead_letters_with_the_value_that_they_had() -> None:
+def test_rows_that_an_interceptor_refuses_are_dead_letters_with_the_value_that_they_had():
     given = Task(interceptors=f"{HERE}:Doubles", **DEAD)
     written = given.write(columns(20))
     (letter,) = given.records("dead")
@@ -166,7 +165,7 @@ def test_rows_that_an_interceptor_refuses_are_dead_letters_with_the_value_that_t
     assert sum(batch.num_rows for batch in written) == 20
 
 
-def faulty(count: int) -> pa.RecordBatch:
+def faulty(count):
     names = [None if n % 10 == 3 else "x" for n in range(count)]
     return columns(count).set_column(1, "name", pa.array(names, pa.string()))
 
@@ -178,12 +177,9 @@ AVRO = (
 STRICT = MADE._replace(value=PartSpec(plan=FormatSpec("avro", FIELDS, avro_schema=AVRO)))
 
 
-def test_a_row_of_which_no_value_can_be_made_fails_the_task() -> None:
+def test_a_row_of_which_no_value_can_be_made_fails_the_task_or_is_a_dead_letter_as_json():
     with pytest.raises(RecordError, match="row 3 of an Arrow batch: its value cannot be written"):
         Task(STRICT).write(faulty(20))
-
-
-def test_or_is_a_dead_letter_with_its_columns_as_json() -> None:
     given = Task(STRICT, **DEAD)
     written = given.write(faulty(20))
     letters = {int(r.key): r for r in given.records("dead")}
@@ -196,7 +192,7 @@ def test_or_is_a_dead_letter_with_its_columns_as_json() -> None:
     assert sum(batch.num_rows for batch in written) == 20
 
 
-def test_a_prefix_goes_before_bytes_and_headers_beside_those_that_are_there() -> None:
+def test_a_prefix_goes_before_bytes_and_headers_beside_those_that_are_there():
     batch = pa.record_batch(
         {
             "value": pa.array([b"a", None, b""], pa.binary()),
@@ -219,15 +215,13 @@ def test_a_prefix_goes_before_bytes_and_headers_beside_those_that_are_there() ->
     ]
 
 
-def test_a_column_whose_text_nobody_can_write_is_refused() -> None:
+def test_a_column_whose_text_nobody_can_write_is_refused():
     batch = columns(3).set_column(0, "n", pa.array([0.5, 1, 2]))
     with pytest.raises(SchemaError, match="column 'n' of the Arrow type double has no text"):
         Task(RowSpec(PartSpec(0, is_text=True))).write(batch)
 
 
-def test_rows_are_told_by_their_numbers_in_the_arrow_batch(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_rows_are_told_by_their_numbers_in_the_arrow_batch(caplog):
     names = [None if n in (0, 1, 4) else "x" for n in range(10)]
     parts = pa.array([99 if n in (5, 7) else 0 for n in range(10)], pa.int32())
     batch = columns(10).set_column(1, "name", pa.array(names, pa.string()))
@@ -240,7 +234,7 @@ def test_rows_are_told_by_their_numbers_in_the_arrow_batch(
 
 
 @pytest.mark.parametrize("is_tolerant", [False, True])
-def test_a_header_that_is_null_stays_null_beside_an_id(is_tolerant: bool) -> None:
+def test_a_header_that_is_null_stays_null_beside_an_id(is_tolerant):
     """Also where there are data below it."""
     entries = pa.StructArray.from_arrays(
         [pa.array(["own", "hidden"]), pa.array([b"1", b"secret"])],
@@ -270,9 +264,7 @@ def test_a_header_that_is_null_stays_null_beside_an_id(is_tolerant: bool) -> Non
 AS_RETURNED = "of an Arrow batch as the interceptors have returned it"
 
 
-def test_rows_that_interceptors_have_left_are_told_by_their_numbers_there(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_rows_that_interceptors_have_left_are_told_by_their_numbers_there(caplog):
     """Which row that was before, only the interceptor knows: 13 is the third one that is left."""
     given = {"interceptors": f"{HERE}:LeavesOutTen"}
     with pytest.raises(RecordError, match=f"^row 3 {AS_RETURNED}: its value cannot be written"):
@@ -283,9 +275,7 @@ def test_rows_that_interceptors_have_left_are_told_by_their_numbers_there(
     assert [int(r.key) for r in task_of_letters.records("dead")] == [13]
 
 
-def test_rows_that_an_interceptor_refuses_are_told_by_their_numbers_as_it_got_them(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_rows_that_an_interceptor_refuses_are_told_by_their_numbers_as_it_got_them(caplog):
     """Also those of the second time, when it gets fewer."""
     given = Task(interceptors=f"{HERE}:RefusesTwice", errors_log_enable="true", **DEAD)
     given.write(columns(20))
@@ -293,13 +283,175 @@ def test_rows_that_an_interceptor_refuses_are_told_by_their_numbers_as_it_got_th
     got = "of an Arrow batch as the interceptor got it"
     assert found == [(f"row 7 {got}", "7"), (f"row 13 {got}", "13")]
     assert sorted(int(r.key) for r in given.records("dead")) == [7, 13]
-    assert sorted(int(r.key) for r in given.records("t")) == [
-        n for n in range(20) if n not in (7, 13)
-    ]
+    assert {int(r.key) for r in given.records("t")} == {*range(20)} - {7, 13}
+    assert len(given.records("t")) == 18
 
 
-def test_a_row_that_is_too_large_is_told_among_those_that_are_appended() -> None:
+def test_a_row_that_is_too_large_is_told_among_those_that_are_appended():
     texts = ["x" * 100, "x" * 2_000_000]
     batch = columns(12).set_column(1, "name", pa.array(texts[:1] * 11 + texts[1:]))
     with pytest.raises(RecordError, match=r"\(row 1 of 2 that are appended together\)"):
         Task(interceptors=f"{HERE}:LeavesOutTen").write(batch)
+
+
+# --- rows of which no value can be made ---------------------------------------------------------
+
+NEEDS_N = '{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}'
+N_OF_AVRO = RowSpec(
+    PartSpec(plan=FormatSpec("avro", (FieldSpec(("n",), "n"),), avro_schema=NEEDS_N))
+)
+TO_T = ColumnPositions(value=0, topic_option="t")
+FAR = 2**63 - 1
+LITTLE = {"kafka_max_request_size": "3000", "kafka_compression_type": "none"}
+PAIR = pa.struct([("x", pa.int8()), ("x", pa.int8())])
+PAIRS = pa.StructArray.from_arrays([pa.array([1, 2], pa.int8())] * 2, fields=[*PAIR])
+PART_OF_ONE = pa.struct([pa.field("value", pa.binary(), False, {b"variant": b"true"})])
+VARIANT = pa.struct([*PART_OF_ONE, pa.field("metadata", pa.binary(), False)])
+
+
+def not_utf8(*values):
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+CASES = [
+    (not_utf8(b"\xff", b""), '"\ufffd"'),
+    (pa.array([2**31 - 1, 0], pa.date32()), '"+5881580-07-11"'),
+    (pa.array([FAR, 0], pa.timestamp("us")), '"+294247-01-10T04:00:54.775"'),
+    (pa.array([0, 0], pa.timestamp("us", "GMT+1")), '"1970-01-01T01:00:00.000+01:00"'),
+    (pa.array([0, 0], pa.timestamp("us", "GMT-01:30")), '"1969-12-31T22:30:00.000-01:30"'),
+    (pa.array([0, 0], pa.timestamp("us", "No/Zone")), '"1970-01-01T00:00:00.000Z"'),
+    (pa.array([float("nan"), 0]), '"NaN"'),
+    (pa.array([b"\x00\x01", b""]), '"AAE="'),
+    (PAIRS, '{"x":1,"x":1}'),
+    (pa.array([[(b"k", 1)], None], pa.map_(pa.binary(), pa.int8())), '[{"key":"aw==","value":1}]'),
+    (pa.array([[[(b"k", 1)]], None], pa.list_(pa.map_(pa.binary(), pa.int8()))),
+     '[[{"key":"aw==","value":1}]]'),
+    (pa.array([{"value": b"\0"}, None], PART_OF_ONE), '{"value":"AA=="}'),
+    (pa.array([{"value": b"\x0c\7", "metadata": b"\1\0\0"}, None], VARIANT), "7"),
+    (pa.array([{"value": b"\x0c", "metadata": b"\1\0\0"}, None], VARIANT),
+     '{"value":"DA==","metadata":"AQAA"}'),
+    (pa.array([[{"value": b"\x0c", "metadata": b""}, None], None], pa.list_(VARIANT)),
+     '[{"value":"DA==","metadata":""},null]'),
+    (pa.array([[("k", {"value": b"", "metadata": b""})], None], pa.map_(pa.string(), VARIANT)),
+     '[{"key":"k","value":{"value":"","metadata":""}}]'),
+    (pa.array([7, 0], pa.uint8()), '"7"'),
+    (pa.array(["a", "b"]).dictionary_encode(), '"a"'),
+    (pa.array([[1], [2]], pa.list_(pa.int8(), 1)), '"(fixed_size_list<item: int8>[1]: not shown)"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("column", "told"), CASES)
+def test_whatever_is_in_the_row(column, told):
+    batch = pa.record_batch([pa.array([None, 5], pa.int64()), column], ["n", "other"])
+    given = Task(N_OF_AVRO, TO_T, **DEAD)
+    given.write(batch)
+    (letter,) = given.records("dead")
+    assert letter.value.decode() == f'{{"n":null,"other":{told}}}'
+    json.loads(letter.value)
+    assert [r.value for r in given.records("t")] == [b"\x0a"]
+    with pytest.raises(RecordError, match="row 0 of an Arrow batch: .* field 'n' is null"):
+        Task(N_OF_AVRO, TO_T).write(batch)
+
+
+def test_columns_of_one_name_are_all_told():
+    numbers = pa.array([None, 5], pa.int64())
+    batch = pa.record_batch([numbers, pa.array([1, 2]), pa.array(["a", "b"])], ["n", "x", "x"])
+    given = Task(N_OF_AVRO, TO_T, **DEAD)
+    given.write(batch)
+    assert [r.value for r in given.records("dead")] == [b'{"n":null,"x":1,"x":"a"}']
+
+
+def test_text_of_a_protobuf_field_that_is_not_utf8():
+    message = ProtobufMessage("M", (ProtobufField("s", 1, "string"),))
+    schema = ProtobufSchema("M", (message,))
+    plan = FormatSpec("protobuf", (FieldSpec(("s",), "s"),), protobuf_schema=schema)
+    batch = pa.record_batch([not_utf8(b"ok", b"a\xff\xfeb")], ["s"])
+    given = Task(RowSpec(PartSpec(plan=plan)), TO_T, **DEAD)
+    given.write(batch)
+    assert [r.value.decode() for r in given.records("dead")] == ['{"s":"a\ufffd\ufffdb"}']
+    assert len(given.records("t")) == 1
+    with pytest.raises(RecordError, match="row 1 of .* field 's' is a string that is not UTF-8"):
+        Task(RowSpec(PartSpec(plan=plan)), TO_T).write(batch)
+
+
+def test_a_row_that_is_cut_may_have_a_time_of_any_year():
+    batch = pa.record_batch(
+        {
+            "n": pa.array([None, 5], pa.int64()),
+            "blob": [b"z" * 9000, b""],
+            "at": pa.array([FAR, 0], pa.timestamp("us", "UTC")),
+        }
+    )
+    positions = TO_T._replace(timestamp=1)
+    given = Task(N_OF_AVRO._replace(kept=(("timestamp", 2),)), positions, **DEAD, **LITTLE)
+    given.write(batch)
+    (letter,) = given.records("dead")
+    assert letter.timestamp == FAR // 1000
+    assert len(letter.value) < 3000
+    assert letter.value.startswith(b'{"n":null,"blob":"enp6')
+
+
+DAMAGED = pa.array(
+    [{"value": b"\x0c\7", "metadata": b"\1\0\0"}, {"value": b"\x0c", "metadata": b"\1\0\0"}, None],
+    VARIANT,
+)
+V_AS_JSON = RowSpec(PartSpec(plan=FormatSpec("json", (FieldSpec(("v",), "v"),))))
+
+
+def test_a_damaged_variant_is_told_by_its_parts():
+    given = Task(V_AS_JSON, TO_T, **DEAD)
+    given.write(pa.record_batch([DAMAGED], ["v"]))
+    assert [r.value for r in given.records("t")] == [b'{"v":7}', b"{}"]
+    (letter,) = given.records("dead")
+    assert letter.value == b'{"v":{"value":"DA==","metadata":"AQAA"}}'
+    told = "its value cannot be written: the bytes of the VARIANT 'v' are damaged"
+    assert told.encode() in dict(letter.headers).values()
+    with pytest.raises(RecordError, match=f"row 1 of an Arrow batch: {told}"):
+        Task(V_AS_JSON, TO_T).write(pa.record_batch([DAMAGED], ["v"]))
+
+
+def test_a_time_in_a_variant_without_a_known_time_zone():
+    value = b"\x30" + bytes(8)
+    times = pa.array([{"value": value, "metadata": b"\1\0\0"}], VARIANT)
+    part = PartSpec(plan=V_AS_JSON.value.plan, takes_session_zone=True)
+    unknown = [b'{"v":{"value":"MAAAAAAAAAAA","metadata":"AQAA"}}']
+    for zone, letters in ((None, unknown), ("UTC", [])):
+        given = Task(RowSpec(part, session_zone=zone), TO_T, **DEAD)
+        given.write(pa.record_batch([times], ["v"]))
+        assert [r.value for r in given.records("dead")] == letters
+        texts = [r.value for r in given.records("t")]
+        assert texts == ([] if letters else [b'{"v":"1970-01-01 00:00:00+00:00"}'])
+
+
+# --- the memory that rows are encoded to is used again ------------------------------------------
+
+BOTH = MADE._replace(
+    value=PartSpec(plan=FormatSpec("json", (FieldSpec(("n",), "n"),))),
+    key=PartSpec(plan=FormatSpec("json", (FieldSpec(("name",), "name"),))),
+)
+
+
+@pytest.mark.parametrize("plan", [MADE, BOTH, MADE._replace(headers=(("id", b"\1"),))])
+@pytest.mark.parametrize("is_transaction", [False, True])
+def test_of_rows_in_order(plan, is_transaction):
+    positions = POSITIONS._replace(headers=3) if plan.headers else POSITIONS
+    check(Task(plan, positions), columns(1000), is_transaction)
+
+
+@pytest.mark.parametrize("plan", [MADE, STRICT])
+def test_of_rows_with_dead_letters(plan):
+    check(Task(plan, **DEAD), faulty(1000), False)
+
+
+def check(given, batch, is_transaction):
+    rooms = []
+
+    def batches():
+        for _ in range(5):
+            parts = given.rows._encoder._parts.values()
+            rooms.append([p._encoder._room.ctypes.data for p in parts if p._encoder is not None])
+            yield batch
+
+    task._write_all(batches(), given.rows, RowsDigest(POSITIONS) if is_transaction else None)
+    assert rooms[0] == []
+    assert rooms[1] == rooms[2] == rooms[3] == rooms[4] != []

@@ -4,40 +4,43 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable
 
 
 class SimClock:
     """A Clock that stands still until somebody moves it."""
 
-    def __init__(self, ms: int = 1_000_000) -> None:
+    def __init__(self, ms=1_000_000):
         self.ms = ms
         self.skew_ms = 0
 
-    def now_ms(self) -> int:
+    def now_ms(self):
         return self.ms
 
-    def timestamp_ms(self) -> int:
+    def timestamp_ms(self):
         return 1_700_000_000_000 + self.ms + self.skew_ms
 
-    def perf_ns(self) -> int:
+    def perf_ns(self):
         return self.ms * 1_000_000
 
 
 class Scheduler:
     """Callbacks by time, and by order of arrival where times are equal."""
 
-    def __init__(self, clock: SimClock) -> None:
+    def __init__(self, clock):
         self.clock = clock
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._queue = []
         self._order = itertools.count()
 
-    def after(self, delay_ms: int, callback: Callable[[], None]) -> None:
+    def after(self, delay_ms, callback):
         heapq.heappush(self._queue, (self.clock.ms + delay_ms, next(self._order), callback))
 
-    def next_at_ms(self) -> int | None:
+    def change(self, delay_ms, target, **fields):
+        """Set ``fields`` of an object later."""
+        self.after(delay_ms, lambda: [setattr(target, *field) for field in fields.items()])
+
+    def next_at_ms(self):
         return self._queue[0][0] if self._queue else None
 
-    def run_due(self) -> None:
+    def run_due(self):
         while self._queue and self._queue[0][0] <= self.clock.ms:
             heapq.heappop(self._queue)[2]()

@@ -1,68 +1,247 @@
-"""Transactions of a simulated cluster: the coordinators of all its brokers, and what tests ask."""
+"""Transactions of a simulated cluster: requests to coordinators, from messages to the state machine and
+back; the coordinators of all its brokers; and what tests ask.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import re
 
+from spark_kafka_sink.base.errors import error_named
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
-from tests import twin
+from spark_kafka_sink.protocol.messages import transactions
 from tests.simulation.broker import LeaderView
-from tests.simulation.coordinator import TransactionCoordinator
-from tests.simulation.transaction_log import (
+from tests.simulation.coordinators import (
     ONGOING,
+    STATES,
     TRANSACTION_STATE_TOPIC,
+    CoordinatorError,
+    TransactionCoordinator,
     TransactionLog,
-    TransactionMetadata,
 )
 
-if TYPE_CHECKING:
-    from tests.simulation.broker import SimBroker
-    from tests.simulation.cluster import SimCluster
+_FENCED_FROM = {22: 4, 24: 2, 26: 2}
+"""API key -> first version whose client knows PRODUCER_FENCED."""
+
+
+def _code(api_key, version, name):
+    if name == "PRODUCER_FENCED" and version < _FENCED_FROM[api_key]:
+        name = "INVALID_PRODUCER_EPOCH"
+    return error_named(name).code
+
+
+class TransactionRequests:
+    """Handlers by request class."""
+
+    def __init__(self, cluster):
+        self._cluster = cluster
+        self._handlers = {
+            transactions.FindCoordinatorRequest: self._find_coordinator,
+            transactions.InitProducerIdRequest: self._init_producer_id,
+            transactions.AddPartitionsToTxnRequest: self._add_partitions,
+            transactions.EndTxnRequest: self._end_txn,
+            transactions.DescribeTransactionsRequest: self._describe,
+            transactions.ListTransactionsRequest: self._list,
+        }
+
+    @property
+    def _transactions(self):
+        assert self._cluster.transactions is not None, "this cluster has no transactions"
+        return self._cluster.transactions
+
+    def _coordinator(self, broker):
+        return self._transactions.coordinators[broker.node_id]
+
+    def handle(self, broker, request, version, reply):
+        """Answer ``request``; at once, or when what it asks for is durable."""
+        self._handlers[type(request)](broker, request, version, reply)
+
+    # --- FindCoordinator -----------------------------------------------------------------------
+
+    def _find_coordinator(self, broker, request, version, reply):
+        assert request.key_type == transactions.TRANSACTION_KEY_TYPE
+        if version >= transactions.BATCHED_VERSION:
+            found = [self._found(broker, key) for key in request.coordinator_keys]
+            reply(transactions.FindCoordinatorResponse(coordinators=found))
+            return
+        one = self._found(broker, request.key)
+        reply(
+            transactions.FindCoordinatorResponse(
+                error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port
+            )
+        )
+
+    def _found(self, broker, key):
+        index = self._transactions.log.partition_for(key)
+        view = broker.view.get((TRANSACTION_STATE_TOPIC, index))
+        if view is None or view.leader_id not in broker.alive:
+            error_code = error_named("COORDINATOR_NOT_AVAILABLE").code
+            return transactions.Coordinator(key, -1, "", -1, error_code)
+        leader = self._cluster.brokers[view.leader_id]
+        return transactions.Coordinator(key, leader.node_id, leader.host, leader.port)
+
+    # --- what changes a transaction ------------------------------------------------------------
+
+    def _init_producer_id(self, broker, request, version, reply):
+        def answer(error, producer):
+            error_code = _code(request.api_key, version, error)
+            reply(
+                transactions.InitProducerIdResponse(
+                    0, error_code, producer.producer_id, producer.producer_epoch
+                )
+            )
+
+        error = self._cluster.on_init_producer_id()
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        if error != "NONE":
+            answer(error, ProducerIdAndEpoch(-1, -1))
+            return
+        self._coordinator(broker).init_producer_id(
+            request.transactional_id, request.transaction_timeout_ms, expected, answer
+        )
+
+    def _add_partitions(self, broker, request, version, reply):
+        keys = [
+            TopicPartition(topic.name, index)
+            for topic in request.v3_and_below_topics
+            for index in topic.partitions
+        ]
+        unknown = [key for key in keys if (key.topic, key.partition) not in broker.view]
+
+        def answer(error):
+            topics = []
+            for topic in request.v3_and_below_topics:
+                results = []
+                for index in topic.partitions:
+                    is_unknown = TopicPartition(topic.name, index) in unknown
+                    name = "UNKNOWN_TOPIC_OR_PARTITION" if is_unknown else error
+                    error_code = _code(request.api_key, version, name)
+                    result = transactions.AddPartitionsToTxnPartitionResult(index, error_code)
+                    results.append(result)
+                topics.append(transactions.AddPartitionsToTxnTopicResult(topic.name, results))
+            reply(transactions.AddPartitionsToTxnResponse(0, topics))
+
+        if unknown:
+            answer("OPERATION_NOT_ATTEMPTED")
+            return
+        producer = ProducerIdAndEpoch(
+            request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+        )
+        self._coordinator(broker).add_partitions(
+            request.v3_and_below_transactional_id, producer, frozenset(keys), answer
+        )
+
+    def _end_txn(self, broker, request, version, reply):
+        def answer(error, producer):
+            error_code = _code(request.api_key, version, error)
+            reply(
+                transactions.EndTxnResponse(
+                    0, error_code, producer.producer_id, producer.producer_epoch
+                )
+            )
+
+        error = self._cluster.on_end_txn(request.transactional_id)
+        if error != "NONE":
+            answer(error, ProducerIdAndEpoch(-1, -1))
+            return
+        self._coordinator(broker).end_transaction(
+            request.transactional_id,
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+            request.committed,
+            version >= transactions.EPOCH_BUMP_VERSION,
+            answer,
+        )
+
+    # --- questions -----------------------------------------------------------------------------
+
+    def _describe(self, broker, request, version, reply):
+        coordinator = self._coordinator(broker)
+        states = []
+        for transactional_id in request.transactional_ids:
+            try:
+                states.append(_described(coordinator.describe(transactional_id)))
+            except CoordinatorError as error:
+                error_code = error_named(error.name).code
+                states.append(transactions.TransactionState(error_code, transactional_id))
+        reply(transactions.DescribeTransactionsResponse(0, states))
+
+    def _list(self, broker, request, version, reply):
+        coordinator = self._coordinator(broker)
+        response = transactions.ListTransactionsResponse(
+            unknown_state_filters=[s for s in request.state_filters if s not in STATES]
+        )
+        try:
+            pattern = _java_pattern(request.transactional_id_pattern)
+        except re.error:
+            response.error_code = error_named("INVALID_REGULAR_EXPRESSION").code
+            reply(response)
+            return
+        if coordinator.is_loading:
+            response.error_code = error_named("COORDINATOR_LOAD_IN_PROGRESS").code
+            reply(response)
+            return
+        response.transaction_states = [
+            transactions.ListedTransaction(m.transactional_id, m.producer_id, m.state)
+            for m in (entry.metadata for entry in coordinator.entries())
+            if self._passes(m, request)
+            and (pattern is None or pattern.fullmatch(m.transactional_id))
+        ]
+        reply(response)
+
+    def _passes(self, metadata, request):
+        age_ms = self._transactions.timestamp_ms() - metadata.start_ms
+        if request.state_filters and metadata.state not in request.state_filters:
+            return False
+        if request.producer_id_filters and metadata.producer_id not in request.producer_id_filters:
+            return False
+        return request.duration_filter < 0 or age_ms > request.duration_filter
+
+
+def _described(metadata):
+    topics = {}
+    for topic, index in sorted(metadata.partitions):
+        topics.setdefault(topic, []).append(index)
+    return transactions.TransactionState(
+        0,
+        metadata.transactional_id,
+        metadata.state,
+        metadata.timeout_ms,
+        metadata.start_ms if metadata.state == ONGOING or metadata.is_prepared else -1,
+        metadata.producer_id,
+        metadata.producer_epoch,
+        [transactions.TopicData(topic, indexes) for topic, indexes in topics.items()],
+    )
+
+
+def _java_pattern(text):
+    """A Java regular expression, as far as quoting goes. Raises re.error for what is none."""
+    if not text:
+        return None
+    quoted = re.sub(
+        r"\\Q(.*?)(?:\\E|\Z)", lambda match: re.escape(match.group(1)), text, flags=re.DOTALL
+    )
+    return re.compile(quoted)
+
+
+# --- the coordinators of all brokers ------------------------------------------------------------
 
 _SCAN_MS = 10_000
 
-KAFKA_4_3 = {
-    1: (4, 18),
-    2: (1, 11),
-    10: (0, 6),
-    19: (2, 7),
-    24: (0, 5),
-    26: (0, 5),
-    32: (1, 4),
-    61: (0, 0),
-    65: (0, 0),
-    66: (0, 2),
-}
+
+def versions(text):
+    """API key -> first and last version."""
+    return {
+        int(key): (int(first), int(last))
+        for key, first, last in re.findall(r"(\d+):(\d+)-(\d+)", text)
+    }
+
+
+KAFKA_4_3 = versions("1:4-18 2:1-11 10:0-6 19:2-7 24:0-5 26:0-5 32:1-4 61:0-0 65:0-0 66:0-2")
 """API key -> versions that transactions and reading need, on brokers of today."""
-KAFKA_3_9 = {
-    0: (0, 11),
-    1: (0, 17),
-    2: (0, 9),
-    10: (0, 6),
-    19: (0, 7),
-    22: (0, 5),
-    24: (0, 5),
-    26: (0, 4),
-    32: (0, 4),
-    61: (0, 0),
-    65: (0, 0),
-    66: (0, 1),
-}
-KAFKA_2_1 = {
-    0: (0, 7),
-    1: (0, 10),
-    2: (0, 4),
-    3: (0, 7),
-    10: (0, 2),
-    18: (0, 2),
-    19: (0, 3),
-    22: (0, 1),
-    24: (0, 1),
-    26: (0, 1),
-    32: (0, 2),
-}
+KAFKA_3_9 = versions(
+    "0:0-11 1:0-17 2:0-9 10:0-6 19:0-7 22:0-5 24:0-5 26:0-4 32:0-4 61:0-0 65:0-0 66:0-1"
+)
+KAFKA_2_1 = versions("0:0-7 1:0-10 2:0-4 3:0-7 10:0-2 18:0-2 19:0-3 22:0-1 24:0-1 26:0-1 32:0-2")
 
 
 class Transactions:
@@ -72,7 +251,7 @@ class Transactions:
     before 3.6 do not.
     """
 
-    def __init__(self, cluster: SimCluster, transaction_version: int, partitions: int) -> None:
+    def __init__(self, cluster, transaction_version, partitions):
         self.cluster = cluster
         self.scheduler = cluster.scheduler
         self.rng = random.Random(cluster.rng.random())
@@ -83,7 +262,7 @@ class Transactions:
         self.first_epoch = 0
         self.aborts_raise_twice = False
         # (id, producer id, epoch) of transactions that took too long.
-        self.timed_out: set[tuple[str, int, int]] = set()
+        self.timed_out = set()
         self.load_delay_ms = (0, 50)
         self.marker_delay_ms = (0, 10)
         self.hop_delay_ms = (0, 2)
@@ -101,16 +280,16 @@ class Transactions:
         for broker in cluster.brokers.values():
             self._scan_later(broker, self.rng.randint(0, _SCAN_MS))
 
-    def new_producer_id(self) -> int:
+    def new_producer_id(self):
         self.cluster.next_producer_id += 1
         return self.cluster.next_producer_id
 
-    def timestamp_ms(self) -> int:
+    def timestamp_ms(self):
         """The brokers' wall clock, which does not jump."""
         return 1_700_000_000_000 + self.scheduler.clock.ms
 
-    def _scan_later(self, broker: SimBroker, delay_ms: int) -> None:
-        def scan() -> None:
+    def _scan_later(self, broker, delay_ms):
+        def scan():
             if broker.is_up and not broker.is_paused:
                 self.coordinators[broker.node_id].abort_timed_out()
             self._scan_later(broker, _SCAN_MS)
@@ -119,42 +298,35 @@ class Transactions:
 
     # --- leadership ----------------------------------------------------------------------------
 
-    def views(self) -> dict[tuple[str, int], LeaderView]:
+    def views(self):
         """Leaders of the transaction log, for the brokers to learn of."""
         return {
             (TRANSACTION_STATE_TOPIC, index): LeaderView(p.leader_id, p.leader_epoch)
             for index, p in enumerate(self.log.partitions)
         }
 
-    def move_coordinator(self, transactional_id: str, to: int) -> None:
+    def move_coordinator(self, transactional_id, to):
         """Another broker leads the id's partition of the transaction log."""
         self.log.partitions[self.log.partition_for(transactional_id)].elect(to)
         self.cluster.publish()
 
-    def coordinator_id(self, transactional_id: str) -> int:
+    def coordinator_id(self, transactional_id):
         """Node id of the id's coordinator, NO_LEADER while there is none."""
         return self.log.partitions[self.log.partition_for(transactional_id)].leader_id
 
     # --- what partition leaders ask ------------------------------------------------------------
 
-    def ask_for_partition(
-        self,
-        transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        key: TopicPartition,
-        is_implicit: bool,
-        answered: Callable[[str], None],
-    ) -> None:
+    def ask_for_partition(self, transactional_id, producer, key, is_implicit, answered):
         """Whether the transaction has the partition; ``is_implicit``: add it where it has not."""
         is_done = False
 
-        def answer_once(error: str) -> None:
+        def answer_once(error):
             nonlocal is_done
             if not is_done:
                 is_done = True
                 self._hop(lambda: answered(error))
 
-        def ask() -> None:
+        def ask():
             broker = self.cluster.brokers.get(self.coordinator_id(transactional_id))
             if broker is None or not broker.is_up or broker.is_paused:
                 return  # nobody answers: see below
@@ -167,29 +339,29 @@ class Transactions:
             else:
                 answer_once(coordinator.verify_partition(transactional_id, producer, key))
 
-        def give_up() -> None:
+        def give_up():
             answer_once("COORDINATOR_NOT_AVAILABLE")
 
         self._hop(ask)
         self.scheduler.after(self.partition_patience_ms, give_up)
 
-    def _hop(self, action: Callable[[], None]) -> None:
+    def _hop(self, action):
         """From one broker to another."""
         self.scheduler.after(self.rng.randint(*self.hop_delay_ms), action)
 
     # --- what tests ask ------------------------------------------------------------------------
 
-    def metadata(self, transactional_id: str) -> TransactionMetadata | None:
+    def metadata(self, transactional_id):
         """What is durable of a transactional id."""
         return self.log.get(transactional_id)
 
-    def open_ids(self) -> list[str]:
+    def open_ids(self):
         """Transactional ids whose transaction is not complete."""
         return sorted(
             m.transactional_id for m in self.log.all() if m.state == ONGOING or m.is_prepared
         )
 
-    def open_in_logs(self) -> dict[TopicPartition, dict[int, int]]:
+    def open_in_logs(self):
         """Partition -> producer id -> first offset of its open transaction."""
         return {
             TopicPartition(name, index): dict(partition.log.open_transactions)
@@ -198,12 +370,12 @@ class Transactions:
             if partition.log.open_transactions
         }
 
-    def committed(self, topic: str) -> dict[int, list[twin.Record]]:
+    def committed(self, topic):
         """What a reader of committed records sees of each partition."""
         partitions = self.cluster.topics[topic].partitions
         return {i: p.log.committed(p.high_watermark) for i, p in enumerate(partitions)}
 
-    def expire(self, transactional_id: str) -> None:
+    def expire(self, transactional_id):
         """The id was not used for ``transactional.id.expiration.ms``: all memory of it is gone."""
         partition = self.log.partitions[self.log.partition_for(transactional_id)]
         partition.durable.pop(transactional_id, None)

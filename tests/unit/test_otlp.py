@@ -1,5 +1,7 @@
 """Metrics as OTLP, read by OpenTelemetry's own messages."""
 
+from __future__ import annotations
+
 import math
 
 from hypothesis import given
@@ -16,7 +18,7 @@ METRICS = st.lists(
 )
 
 
-def decode(payload):
+def decode(payload: Payload) -> MetricsData:
     data = MetricsData()
     assert data.ParseFromString(metrics_data(payload)) == len(metrics_data(payload))
     data.DiscardUnknownFields()
@@ -24,7 +26,7 @@ def decode(payload):
     return data
 
 
-def read_back(payload):
+def read_back(payload: Payload) -> Payload:
     """The official reader's view, in our words."""
     (resource,) = decode(payload).resource_metrics
     (scope,) = resource.scope_metrics
@@ -47,8 +49,8 @@ def read_back(payload):
     return Payload(labels, metrics, payload.at_ms, payload.is_delta)
 
 
-def attributes(pairs):
-    return {pair.key: pair.value.string_value for pair in pairs}
+def attributes(pairs: object) -> dict[str, str]:
+    return {pair.key: pair.value.string_value for pair in pairs}  # type: ignore[attr-defined]
 
 
 @given(ATTRIBUTES, METRICS, st.booleans())

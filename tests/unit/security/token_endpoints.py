@@ -72,15 +72,10 @@ class Server(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def serving(context=None, **methods):
-    """The port at which a handler with these methods serves, and what it was asked.
-
-    context: for https
-    """
+def serving(**methods):
+    """The port at which a handler with these methods serves, and what it was asked."""
     received = []
     server = Server((HOST, 0), type("Handler", (Handler,), {"received": received, **methods}))
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -92,7 +87,7 @@ def serving(context=None, **methods):
 
 
 @contextlib.contextmanager
-def scripted(*answers, context=None):
+def scripted(*answers):
     """The URL of an endpoint that gives these answers in turn, and what it was asked."""
     script = iter(answers)
 
@@ -106,8 +101,8 @@ def scripted(*answers, context=None):
             return
         handler.answer(answer.status, answer.headers, answer.body)
 
-    with serving(context, do_POST=post) as (port, received):
-        yield f"http{'' if context is None else 's'}://{HOST}:{port}/token", received
+    with serving(do_POST=post) as (port, received):
+        yield f"http://{HOST}:{port}/token", received
 
 
 def http_proxy():
