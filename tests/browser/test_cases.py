@@ -303,5 +303,4 @@ def test_why_was_batch_17_slow(case, a_world, tmp_path, open_page):
 
 def kinds(element):
     """Of the findings in it, the most important first."""
-    found = element.locator("[data-kind]").evaluate_all("all => all.map(one => one.dataset.kind)")
-    return found
+    return element.locator("[data-kind]").evaluate_all("all => all.map(one => one.dataset.kind)")

@@ -16,6 +16,7 @@ from tests.unit.report_lines import (
     SKEWED_KEY,
     SLOW_BROKER,
     THROTTLED,
+    four_tasks,
     line,
     task,
     times,
@@ -186,16 +187,10 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-LIMITED = line(
-    *(
-        task(
-            number,
-            EVEN,
-            limit_wait_ms=12_000,
-            **times(12_500, encode=300, buffer_wait=4_000, ack_wait=8_000),
-        )
-        for number in range(4)
-    )
+LIMITED = four_tasks(
+    EVEN,
+    limit_wait_ms=12_000,
+    **times(12_500, encode=300, buffer_wait=4_000, ack_wait=8_000),
 )
 PARTS_MS = {
     **dict.fromkeys(("input_wait", "encode", "compress", "metadata_wait", "load"), 115_000),

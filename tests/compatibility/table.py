@@ -16,13 +16,6 @@ NOT_IN_3_5 = (
 )
 """Of streams, wherever Spark 3.5 runs; tests see that Spark refuses them."""
 
-IN_SPARK = {}
-"""(Spark, where, what) -> why it does not work. Words of where and what: results.py."""
-
-IN_BROKERS = {}
-"""(Kafka, what) -> why it does not work. Words of what: table.py."""
-
-
 HEAD = """\
 # Compatibility
 
@@ -266,10 +259,10 @@ def _spark_table(results):
 
 def _cell_of_spark(results, spark, where, what):
     here = [r for r in results if (minor(r.spark), r.where) == (spark, where)]
-    return _cell([r for r in here if r.what == what], here, IN_SPARK.get((spark, where, what)))
+    return _cell([r for r in here if r.what == what], here)
 
 
-def _cell(of_cell, of_row, refused):
+def _cell(of_cell, of_row):
     """ "tested", with the versions if they are fewer than those of the row; or "no" and why."""
     failed = [r for r in of_cell if r.outcome == FAILED]
     if failed:
@@ -277,8 +270,7 @@ def _cell(of_cell, of_row, refused):
     seen = {r.reason for r in of_cell if r.outcome == NO}
     passed = [r for r in of_cell if r.outcome == PASSED]
     if not passed:
-        return f"no: {refused or ' '.join(sorted(seen))}" if refused or seen else "not tested"
-    assert not refused, f"{passed[0]} passed, and refused.py says that it cannot"
+        return f"no: {' '.join(sorted(seen))}" if seen else "not tested"
     here = _versions(passed, of_row)
     return f"tested ({here})" if here else "tested"
 
@@ -310,12 +302,9 @@ def _sorted(versions):
 
 def _broker_table(results):
     rows = []
-    for kafka in _sorted({r.kafka for r in results} | {kafka for kafka, _ in IN_BROKERS}):
+    for kafka in _sorted({r.kafka for r in results}):
         of_kafka = [r for r in results if r.kafka == kafka]
-        cells = [
-            _cell([r for r in of_kafka if r.what == what], of_kafka, IN_BROKERS.get((kafka, what)))
-            for what in BROKER_WHAT
-        ]
+        cells = [_cell([r for r in of_kafka if r.what == what], of_kafka) for what in BROKER_WHAT]
         commands = ", ".join(f"`{command}`" for command in sorted({r.command for r in of_kafka}))
         pythons = ", ".join(_sorted(_all("python", of_kafka)))
         rows.append([kafka, *cells, pythons, commands])

@@ -5,12 +5,9 @@ nanoseconds as integers. Its schemas are those that are derived of Arrow's types
 field a union of its type and null.
 """
 
-from __future__ import annotations
-
 import json
 import struct
-from decimal import Context, Decimal
-from typing import Any
+from decimal import Context
 
 import pyarrow as pa
 
@@ -19,13 +16,13 @@ from spark_kafka_sink.formats.plan import AVRO, FieldSpec, FormatSpec
 from tests.twin import zigzag_varint
 
 
-def encoder(schema: pa.Schema, avro_schema: object, prefix: bytes = b"") -> RowEncoder:
+def encoder(schema, avro_schema, prefix=b""):
     fields = tuple(FieldSpec((name,), name) for name in schema.names)
     text = avro_schema if isinstance(avro_schema, str) else json.dumps(avro_schema)
     return RowEncoder(FormatSpec(AVRO, fields, prefix, text), schema)
 
 
-def record(**fields: object) -> dict[str, object]:
+def record(**fields):
     """A schema; a field's type, or a pair of it and its default."""
     made = [
         {"name": name, "type": kind[0], "default": kind[1]}
@@ -36,23 +33,23 @@ def record(**fields: object) -> dict[str, object]:
     return {"type": "record", "name": "R", "fields": made}
 
 
-def written(array: pa.Array, kind: object) -> list[bytes]:
+def written(array, kind):
     """What the values of a single column ``c`` are written as."""
     batch = pa.record_batch([array], ["c"])
     return encoder(batch.schema, record(c=kind)).encode(batch).values.to_pylist()
 
 
-def row_bytes(row: dict[str, Any], schema: pa.Schema) -> bytes:
+def row_bytes(row, schema):
     return b"".join(field_bytes(row[f.name], f.type, f.nullable) for f in schema)
 
 
-def field_bytes(value: Any, kind: Any, nullable: bool) -> bytes:
+def field_bytes(value, kind, nullable):
     if not nullable or kind == pa.null():
         return value_bytes(value, kind)
     return b"\x02" if value is None else b"\x00" + value_bytes(value, kind)
 
 
-def value_bytes(value: Any, kind: Any) -> bytes:
+def value_bytes(value, kind):
     if kind == pa.null():
         return b""
     if pa.types.is_struct(kind):
@@ -64,7 +61,7 @@ def value_bytes(value: Any, kind: Any) -> bytes:
     return scalar(value, kind)
 
 
-def scalar(value: Any, kind: Any) -> bytes:
+def scalar(value, kind):
     if pa.types.is_boolean(kind):
         return bytes([value])
     if pa.types.is_floating(kind):
@@ -78,23 +75,23 @@ def scalar(value: Any, kind: Any) -> bytes:
     return zigzag_varint(value // 1000 if pa.types.is_time(kind) else value)
 
 
-def unscaled(value: Decimal, scale: int) -> int:
+def unscaled(value, scale):
     return int(Context(prec=60).scaleb(value, scale))
 
 
-def fixed_size(precision: int) -> int:
+def fixed_size(precision):
     return next(n for n in range(1, 17) if 2 ** (8 * n - 1) >= 10**precision)
 
 
-def sized(data: bytes) -> bytes:
+def sized(data):
     return zigzag_varint(len(data)) + data
 
 
-def block(items: list[bytes]) -> bytes:
+def block(items):
     return zigzag_varint(len(items)) + b"".join(items) + b"\0" if items else b"\0"
 
 
-def twin_schema(kind: Any, name: str) -> Any:
+def twin_schema(kind, name):
     """As ``derived_schema`` has it, but for names, which are unique by their paths."""
     if pa.types.is_struct(kind):
         fields = [
@@ -134,5 +131,5 @@ NAMES = {
 }
 
 
-def or_null(schema: Any, nullable: bool) -> Any:
+def or_null(schema, nullable):
     return [schema, "null"] if nullable and schema != "null" else schema

@@ -15,10 +15,10 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
@@ -28,7 +28,7 @@ from tests.formats.spark_rows import avro_session, spark_avro_schema
 CASES = Path(__file__).parent / "cases"
 ZONE = "Europe/Berlin"
 
-QUERIES: dict[str, str] = {
+QUERIES = {
     "integers": """select cast(a as tinyint) a, cast(a as smallint) b, cast(a as int) c,
         cast(a as bigint) * 72057594037927936 d, a > 0 e, cast(null as int) f, id
         from values (1), (-2), (127), (-128), (0), (null) t(a), range(2)""",
@@ -130,9 +130,7 @@ QUERIES: dict[str, str] = {
         array(map('o', array(v))) o, case when id % 2 = 0 then named_struct('x', v) end n, id
         from (select parse_json(concat('{"n":', id, '}')) v, parse_json('null') w, id from range(5))""",
 }
-OPTIONS: dict[str, list[dict[str, str]]] = {
-    name: [{}, {"ignoreNullFields": "false"}] for name in QUERIES
-}
+OPTIONS = {name: [{}, {"ignoreNullFields": "false"}] for name in QUERIES}
 OPTIONS["timestamps"] += [{"timeZone": zone} for zone in ("UTC", "Asia/Kolkata", "-03:30")]
 OPTIONS["timestamps"] += [{"timeZone": zone} for zone in ("America/New_York", "Africa/Casablanca")]
 OPTIONS["variants_of_types"] += [{"timeZone": zone} for zone in ("UTC", "Asia/Kolkata", "-03:30")]
@@ -177,7 +175,7 @@ OPTIONS["timestamps"] += [
 ]
 
 
-def arrow_text(df: DataFrame) -> str:
+def arrow_text(df):
     if "variant" in df.schema.simpleString():
         # toArrow() fails on fields that are not nullable in structs that are null.
         table = pa.Table.from_batches(df._collect_as_arrow()).combine_chunks()
@@ -189,9 +187,9 @@ def arrow_text(df: DataFrame) -> str:
     return base64.b64encode(sink.getvalue().to_pybytes()).decode()
 
 
-def case(spark: SparkSession, name: str, query: str) -> dict[str, Any]:
+def case(spark, name, query):
     df = spark.sql(query)
-    found: dict[str, Any] = {"schema": df.schema.jsonValue(), "arrow": arrow_text(df)}
+    found = {"schema": df.schema.jsonValue(), "arrow": arrow_text(df)}
     found["json"] = [
         {
             "options": {"timeZone": ZONE, **options},
@@ -208,14 +206,14 @@ def case(spark: SparkSession, name: str, query: str) -> dict[str, Any]:
     return found
 
 
-def column(df: DataFrame, expression: Any) -> list[str]:
+def column(df, expression):
     return [row.c for row in df.select(expression.alias("c")).collect()]
 
 
-def main() -> None:
+def main():
     with avro_session() as spark:
         spark.conf.set("spark.sql.session.timeZone", ZONE)
-        java = spark._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
+        java = spark._jvm.java.lang.System.getProperty("java.version")
         for name, query in QUERIES.items():
             found = {"spark": spark.version, "java": java, **case(spark, name, query)}
             text = json.dumps(found, ensure_ascii=True, indent=1)
@@ -317,7 +315,7 @@ CASES_OF = {
 }  # fmt: skip
 
 
-def file_of(case: Case) -> Any:
+def file_of(case):
     kinds = dict(field.split(" ", 1) for field in case.fields.split(", "))
     made = one_message(case.syntax, **kinds)
     root = made.message_type[0]
@@ -329,7 +327,7 @@ def file_of(case: Case) -> Any:
     return made
 
 
-def written(frame: DataFrame, path: str) -> list[str]:
+def written(frame, path):
     made = f"hex(to_protobuf(struct(*), 'pkg.Root', '{path}', map()))"
     try:
         return [row.c for row in frame.selectExpr(f"{made} c").collect()]
@@ -337,7 +335,7 @@ def written(frame: DataFrame, path: str) -> list[str]:
         return ["error: " + str(error).strip().splitlines()[0]]
 
 
-def write_protobuf(jar: str) -> None:
+def write_protobuf(jar):
     session = SparkSession.builder.master("local[1]").config("spark.jars", jar)
     session = session.config("spark.sql.session.timeZone", ZONE)
     spark = session.config("spark.ui.enabled", "false").getOrCreate()

@@ -7,13 +7,10 @@
 Java's Avro is fetched from Maven Central. Needs a JDK 17.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from spark_kafka_sink.localkafka import fetch_jars
 from spark_kafka_sink.localkafka.jars import find_java
@@ -22,12 +19,12 @@ VERSION = "1.12.1"
 VERDICTS = Path(__file__).parent / "avro_schemas.json"
 
 
-def named(kind: str, name: Any, **more: Any) -> dict[str, Any]:
+def named(kind, name, **more):
     needed = {"record": {"fields": []}, "enum": {"symbols": ["A"]}, "fixed": {"size": 2}}
     return {"type": kind, "name": name, **needed[kind], **more}
 
 
-def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
+def record(*fields, name="R", **more):
     """fields: types, or whole fields"""
     made = [
         f if isinstance(f, dict) and "name" in f and "fields" not in f and f.get("type") not in ("enum", "fixed", "record")
@@ -37,7 +34,7 @@ def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": made, **more}
 
 
-def field(**more: Any) -> dict[str, Any]:
+def field(**more):
     return {"name": "a", "type": "int", **more}
 
 
@@ -49,7 +46,7 @@ NAMES = [
     *("x.int", "a.b-c", "1.a", "a.1"),
 ]  # fmt: skip
 
-SCHEMAS: list[Any] = [
+SCHEMAS = [
     # Unions.
     ["long", "long"],
     ["long", MICROS],
@@ -147,7 +144,7 @@ TEXTS_OF_SCHEMAS = [
 """That are no JSON, or say something twice."""
 
 HOME = named("record", "n.Home", fields=[{"name": "at", "type": named("record", "Place")}])
-WITH_REFERENCES: list[list[Any]] = [
+WITH_REFERENCES = [
     [HOME, record("n.Home")],
     [HOME, record("n.Place")],
     [HOME, record("n.Place", "n.Home", "n.Place")],
@@ -166,12 +163,12 @@ WITH_REFERENCES: list[list[Any]] = [
 """A schema comes after those that it builds on."""
 
 
-def all_cases() -> list[list[str]]:
+def all_cases():
     texts = [[json.dumps(schema)] for schema in SCHEMAS] + [[text] for text in TEXTS_OF_SCHEMAS]
     return texts + [[json.dumps(schema) for schema in several] for several in WITH_REFERENCES]
 
 
-def main() -> None:
+def main():
     jars = map(str, fetch_jars([f"org.apache.avro:avro:{VERSION}"], f"avro-{VERSION}"))
     java = str(Path(find_java()))
     cases = all_cases()

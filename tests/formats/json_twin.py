@@ -3,15 +3,12 @@
 Values are as Arrow has them: days, micro- and nanoseconds as integers.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import math
 import re
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -22,11 +19,11 @@ DAY_US = 86_400_000_000
 LAST_OF_PYTHON = 253_402_300_799 - 86_400
 
 
-def row_text(row: dict[str, Any], schema: pa.Schema, ignored: bool, zone: str) -> str:
+def row_text(row, schema, ignored, zone):
     return text(row, pa.struct(list(schema)), ignored, zone)
 
 
-def text(value: Any, kind: Any, ignored: bool, zone: str) -> str:
+def text(value, kind, ignored, zone):
     if value is None:
         return "null"
     if pa.types.is_struct(kind):
@@ -47,14 +44,14 @@ def text(value: Any, kind: Any, ignored: bool, zone: str) -> str:
     return scalar(value, kind, zone)
 
 
-def key_text(value: Any, kind: Any) -> str:
+def key_text(value, kind):
     if pa.types.is_temporal(kind):
         return f'"{value}"'
     found = scalar(value, kind, "UTC")
     return found if found.startswith('"') else f'"{found}"'
 
 
-def scalar(value: Any, kind: Any, zone: str) -> str:
+def scalar(value, kind, zone):
     if pa.types.is_boolean(kind):
         return "true" if value else "false"
     if pa.types.is_integer(kind):
@@ -76,12 +73,12 @@ def scalar(value: Any, kind: Any, zone: str) -> str:
     return quoted(value)
 
 
-def quoted(value: str) -> str:
+def quoted(value):
     found = json.dumps(value, ensure_ascii=False)
     return re.sub(r"\\u(00..)", lambda match: rf"\u{match[1].upper()}", found)
 
 
-def floating(value: float, is_single: bool) -> str:
+def floating(value, is_single):
     if math.isnan(value):
         return '"NaN"'
     if math.isinf(value):
@@ -108,11 +105,11 @@ def floating(value: float, is_single: bool) -> str:
     return f"{minus}{written[0]}.{written[1:] or '0'}E{exponent + len(written) - 1}"
 
 
-def decimal(value: Decimal, scale: int) -> str:
+def decimal(value, scale):
     return unscaled_decimal(int(Context(prec=60).scaleb(value, scale)), scale)
 
 
-def unscaled_decimal(unscaled: int, scale: int) -> str:
+def unscaled_decimal(unscaled, scale):
     digits = str(abs(unscaled))
     minus = "-" if unscaled < 0 else ""
     exponent = len(digits) - 1 - scale
@@ -125,7 +122,7 @@ def unscaled_decimal(unscaled: int, scale: int) -> str:
     return f"{minus}{digits[0]}{fraction}E{exponent:+d}"
 
 
-def day(days: int) -> str:
+def day(days):
     cycles, rest = divmod(days + date(1970, 1, 1).toordinal() - 1, DAYS_OF_400_YEARS)
     found = date.fromordinal(rest + 1)
     year = found.year + 400 * cycles
@@ -133,7 +130,7 @@ def day(days: int) -> str:
     return f"{sign}{abs(year):04d}-{found.month:02d}-{found.day:02d}"
 
 
-def clock(micros: int, digits: int) -> str:
+def clock(micros, digits):
     """Without the zeros at the end where ``digits`` is six."""
     seconds, rest = divmod(micros, 1_000_000)
     found = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -142,7 +139,7 @@ def clock(micros: int, digits: int) -> str:
     return f"{found}.{rest:06d}".rstrip("0").rstrip(".")
 
 
-def moment(micros: int, zone: str | None) -> str:
+def moment(micros, zone):
     ahead = 0 if zone is None else seconds_ahead(micros // 1_000_000, zone)
     days, rest = divmod(micros + ahead * 1_000_000, DAY_US)
     found = f"{day(days)}T{clock(rest, 3)}"
@@ -155,7 +152,7 @@ def moment(micros: int, zone: str | None) -> str:
     return f"{found}{sign}{ahead // 3600:02d}:{ahead // 60 % 60:02d}{seconds}"
 
 
-def seconds_ahead(seconds: int, zone: str) -> int:
+def seconds_ahead(seconds, zone):
     cycle = 400 * 31_556_952
     first = datetime(1000, 1, 1, tzinfo=timezone.utc)
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -166,7 +163,7 @@ def seconds_ahead(seconds: int, zone: str) -> int:
     return int(offset.total_seconds())
 
 
-def interval(micros: int) -> str:
+def interval(micros):
     """All units, of which no Spark type says otherwise."""
     sign = "-" if micros < 0 else ""
     days, rest = divmod(abs(micros), DAY_US)

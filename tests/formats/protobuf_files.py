@@ -1,10 +1,5 @@
 """Descriptors made by hand in few words, messages as Protobuf's official package has them, and our rows."""
 
-from __future__ import annotations
-
-import datetime
-from typing import Any
-
 import pyarrow as pa
 from google.protobuf import (
     descriptor_pb2,
@@ -23,7 +18,7 @@ T = descriptor_pb2.FieldDescriptorProto
 OPTIONAL, REQUIRED, REPEATED = T.LABEL_OPTIONAL, T.LABEL_REQUIRED, T.LABEL_REPEATED
 
 
-def file_of(name: str = "made.proto", syntax: str = "proto3", package: str = "pkg") -> Any:
+def file_of(name="made.proto", syntax="proto3", package="pkg"):
     made = descriptor_pb2.FileDescriptorProto(name=name, package=package)
     if syntax != "proto2":
         made.syntax = syntax
@@ -32,7 +27,7 @@ def file_of(name: str = "made.proto", syntax: str = "proto3", package: str = "pk
     return made
 
 
-def add_field(message: Any, name: str, kind: str, number: int | None = None, **more: Any) -> Any:
+def add_field(message, name, kind, number=None, **more):
     """kind: of a scalar as in .proto files, or the full name of a message; "enum " before an enum's.
 
     "repeated" or "required" may come first. more: fields of the descriptor
@@ -51,7 +46,7 @@ def add_field(message: Any, name: str, kind: str, number: int | None = None, **m
     return field
 
 
-def add_map(message: Any, name: str, key: str, value: str, package: str = "pkg") -> Any:
+def add_map(message, name, key, value, package="pkg"):
     entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
     entry.options.map_entry = True
     add_field(entry, "key", key, 1)
@@ -59,13 +54,13 @@ def add_map(message: Any, name: str, key: str, value: str, package: str = "pkg")
     return add_field(message, name, f"repeated {package}.{message.name}.{entry.name}")
 
 
-def add_enum(file: Any, name: str, **values: int) -> None:
+def add_enum(file, name, **values):
     made = file.enum_type.add(name=name)
     for value, number in values.items():
         made.value.add(name=value, number=number)
 
 
-def one_message(syntax: str = "proto3", **fields: str) -> Any:
+def one_message(syntax="proto3", **fields):
     """A file with the message pkg.Root; an enum pkg.Kind and a message pkg.Inner of an int32 x."""
     file = file_of(syntax=syntax)
     root = file.message_type.add(name="Root")
@@ -81,11 +76,10 @@ def one_message(syntax: str = "proto3", **fields: str) -> Any:
 
 
 WELL_KNOWN = (timestamp_pb2, duration_pb2, wrappers_pb2)
-EPOCH = datetime.datetime(1970, 1, 1)
 WRAPPED = {name: kind for name, kind in vars(wrappers_pb2).items() if name.endswith("Value")}
 
 
-def descriptor_set(files: list[Any], with_imports: bool = True) -> bytes:
+def descriptor_set(files, with_imports=True):
     made = descriptor_pb2.FileDescriptorSet()
     if with_imports:
         for module in WELL_KNOWN:
@@ -94,7 +88,7 @@ def descriptor_set(files: list[Any], with_imports: bool = True) -> bytes:
     return made.SerializeToString()
 
 
-def message_class(data: bytes, name: str) -> Any:
+def message_class(data, name):
     """Of a descriptor set."""
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
@@ -105,7 +99,7 @@ def message_class(data: bytes, name: str) -> Any:
     return message_factory.MessageFactory(pool).GetPrototype(found)  # before protobuf 4.22
 
 
-def fill(message: Any, row: dict[str, Any]) -> Any:
+def fill(message, row):
     """Set the fields that have values; these are as Arrow has them, with integers for times."""
     for name, value in row.items():
         if value is not None:
@@ -113,7 +107,7 @@ def fill(message: Any, row: dict[str, Any]) -> Any:
     return message
 
 
-def put(message: Any, field: Any, value: Any) -> None:
+def put(message, field, value):
     inner = field.message_type
     if inner is not None and inner.GetOptions().map_entry:
         target, kind = getattr(message, field.name), inner.fields_by_name["value"]
@@ -134,13 +128,13 @@ def put(message: Any, field: Any, value: Any) -> None:
         put_message(getattr(message, field.name), value)
 
 
-def is_repeated(field: Any) -> bool:
+def is_repeated(field):
     if hasattr(field, "is_repeated"):
         return bool(field.is_repeated)
     return bool(field.label == field.LABEL_REPEATED)  # before protobuf 6.31
 
 
-def put_message(message: Any, value: Any) -> None:
+def put_message(message, value):
     message.SetInParent()
     name = message.DESCRIPTOR.full_name
     if isinstance(value, dict):
@@ -151,7 +145,7 @@ def put_message(message: Any, value: Any) -> None:
         message.value = scalar(message.DESCRIPTOR.fields_by_name["value"], value)
 
 
-def scalar(field: Any, value: Any) -> Any:
+def scalar(field, value):
     if field.enum_type is not None and isinstance(value, str):
         return field.enum_type.values_by_name[value].number
     if field.type in (field.TYPE_STRING, field.TYPE_BYTES, field.TYPE_BOOL):
@@ -162,11 +156,11 @@ def scalar(field: Any, value: Any) -> Any:
 PREFIX = b"\0\0\0\0\1\0"
 
 
-def sized(data: bytes) -> bytes:
+def sized(data):
     return varint(len(data)) + data
 
 
-def varint(value: int) -> bytes:
+def varint(value):
     value %= 2**64
     made = bytearray()
     while value >= 128:
@@ -175,7 +169,7 @@ def varint(value: int) -> bytes:
     return bytes([*made, value])
 
 
-def protobuf_encoder(schema: pa.Schema, protobuf, prefix: bytes = b"") -> RowEncoder:
+def protobuf_encoder(schema, protobuf, prefix=b""):
     fields = tuple(FieldSpec((name,), name) for name in schema.names)
     return RowEncoder(FormatSpec(PROTOBUF, fields, prefix, protobuf_schema=protobuf), schema)
 
@@ -184,7 +178,7 @@ def schema_of(file):
     return read_descriptor_set(descriptor_set([file]), "pkg.Root").schema
 
 
-def written(array: pa.Array, kind: str, syntax: str = "proto3") -> list[bytes]:
+def written(array, kind, syntax="proto3"):
     """What the values of a single column ``c`` are written as."""
     batch = pa.record_batch([array], ["c"])
     schema = schema_of(one_message(syntax, c=kind))

@@ -24,7 +24,7 @@ class Rows(NamedTuple):
     values: list[dict[str, Any]]
 
     @property
-    def batch(self) -> pa.RecordBatch:
+    def batch(self):
         arrays = [pa.array([r[f.name] for r in self.values], f.type) for f in self.schema]
         return pa.record_batch(arrays, schema=self.schema)
 
@@ -33,18 +33,18 @@ NAMES = ["a", "b2", "a_longer_name", "x_y", "_"]
 SECONDS_1800_TO_2700 = (-5_364_662_400 * 10**6, 23_000_000_000 * 10**6)
 
 
-def integers(bits: int) -> st.SearchStrategy[int]:
+def integers(bits):
     return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
+def decimals(precision, scale):
     most = 10**precision - 1
     digits = st.integers(1, precision).flatmap(lambda n: st.integers(10 ** (n - 1), 10**n - 1))
     signed = st.one_of(digits, digits.map(lambda n: -n), st.sampled_from([0, most, -most]))
     return signed.map(lambda n: Decimal(n).scaleb(-scale, context=Context(prec=60)))
 
 
-def decimal_types() -> st.SearchStrategy[Any]:
+def decimal_types():
     return st.integers(1, 38).flatmap(
         lambda p: st.integers(0, p).map(lambda s: pa.decimal128(p, s))
     )
@@ -57,7 +57,7 @@ TEXT = st.one_of(
 )
 FLOATS = st.one_of(st.floats(), st.integers(-(10**6), 10**6).map(lambda n: n / 100))
 SINGLES = st.floats(width=32)
-SCALARS: list[tuple[Any, st.SearchStrategy[Any]]] = [
+SCALARS = [
     (pa.bool_(), st.booleans()),
     (pa.int8(), integers(8)),
     (pa.int16(), integers(16)),
@@ -80,7 +80,7 @@ TYPES = st.one_of(st.sampled_from([kind for kind, _ in SCALARS]), decimal_types(
 KEYS = st.sampled_from([pa.string(), pa.int32(), pa.float64(), pa.bool_(), pa.date32()])
 
 
-def nested(types: st.SearchStrategy[Any], keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def nested(types, keys):
     fields = st.lists(
         st.tuples(st.sampled_from(NAMES), types), unique_by=lambda f: f[0], max_size=3
     )
@@ -92,16 +92,16 @@ def nested(types: st.SearchStrategy[Any], keys: st.SearchStrategy[Any]) -> st.Se
     )
 
 
-def types_of(scalars: Any = TYPES, keys: Any = KEYS) -> st.SearchStrategy[Any]:
+def types_of(scalars=TYPES, keys=KEYS):
     return st.recursive(scalars, lambda inner: nested(inner, keys), max_leaves=4)
 
 
-def values_of(kind: Any, nullable: bool = True) -> st.SearchStrategy[Any]:
+def values_of(kind, nullable=True):
     found = _present(kind)
     return st.one_of(st.none(), found) if nullable else found
 
 
-def _present(kind: Any) -> st.SearchStrategy[Any]:
+def _present(kind):
     if pa.types.is_struct(kind):
         return st.fixed_dictionaries({f.name: values_of(f.type, f.nullable) for f in kind})
     if pa.types.is_map(kind):
@@ -115,7 +115,7 @@ def _present(kind: Any) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def rows(draw: Any, types: Any = None) -> Rows:
+def rows(draw, types=None):
     kinds = draw(st.lists(types_of() if types is None else types, min_size=1, max_size=5))
     schema = pa.schema([(f"{NAMES[n % len(NAMES)]}{n}", kind) for n, kind in enumerate(kinds)])
     row = st.fixed_dictionaries({f.name: values_of(f.type) for f in schema})
@@ -149,27 +149,27 @@ _PIECES = [
 class RandomRows:
     """Tables of one seed. floating: the one type of floating point in them"""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self._random = np.random.default_rng(seed)
         self.floating = pa.float32() if seed % 2 else pa.float64()
 
-    def table(self, rows_count: int) -> pa.Table:
+    def table(self, rows_count):
         """Of 3 to 9 columns."""
         fields = self._fields(int(self._random.integers(3, 10)), depth=3)
         arrays = [self._column(f.type, rows_count, f.nullable) for f in fields]
         return pa.table(arrays, pa.schema(fields))
 
-    def chance(self, of: float = 0.5) -> bool:
+    def chance(self, of=0.5):
         return bool(self._random.random() < of)
 
-    def _one_of(self, options: Any) -> Any:
+    def _one_of(self, options):
         return options[int(self._random.integers(len(options)))]
 
-    def _fields(self, count: int, depth: int) -> list[Any]:
+    def _fields(self, count, depth):
         names = [f"{self._one_of(_NAMES)}{number}" for number in range(count)]
         return [pa.field(name, self._type(depth), self.chance(0.8)) for name in names]
 
-    def _type(self, depth: int) -> Any:
+    def _type(self, depth):
         if depth > 0 and self.chance(0.35):
             kind = self._random.integers(3)
             if kind == 0:
@@ -183,12 +183,12 @@ class RandomRows:
         scalars += [pa.binary(), pa.date32(), decimal, decimal, pa.duration("us")]
         return self._one_of([*scalars, pa.timestamp("us", "UTC"), pa.timestamp("us")])
 
-    def _map(self, depth: int) -> Any:
+    def _map(self, depth):
         value = pa.field("value", self._type(depth), self.chance(0.8))
         key = self._one_of([*_KEYS, self.floating])
         return pa.map_(pa.field("key", key, False), value)
 
-    def _column(self, kind: Any, count: int, nullable: bool) -> Any:
+    def _column(self, kind, count, nullable):
         mask = self._random.random(count) < NULLS if nullable else np.zeros(count, np.bool_)
         if pa.types.is_struct(kind):
             arrays = [self._column(f.type, count, f.nullable) for f in kind]
@@ -205,12 +205,12 @@ class RandomRows:
             return pa.ListArray.from_arrays(offsets, values, kind, mask=pa.array(mask))
         return self._scalars(kind, count, mask)
 
-    def _offsets(self, count: int, most: int) -> tuple[Any, int]:
+    def _offsets(self, count, most):
         sizes = self._random.integers(0, most + 1, count)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
         return pa.array(offsets), int(offsets[-1])
 
-    def _scalars(self, kind: Any, count: int, mask: Any) -> Any:
+    def _scalars(self, kind, count, mask):
         if kind in _INTS:
             return pa.array(self._integers(_INTS[kind], count), kind, mask=mask)
         if kind == pa.bool_():
@@ -230,7 +230,7 @@ class RandomRows:
         chosen = self._random.integers(0, _POOL, count)
         return pool.take(pa.array(chosen, mask=mask))
 
-    def _integers(self, bits: int, count: int) -> Any:
+    def _integers(self, bits, count):
         """All magnitudes alike, and what lies beside powers of ten."""
         drawn = self._random.integers(-(2**63), 2**63, count, np.int64)
         shifted = drawn >> self._random.integers(64 - bits, 64, count)
@@ -244,7 +244,7 @@ class RandomRows:
         found = np.where(self._random.random(count) < 0.02, least, found)
         return np.clip(found, least, greatest).astype(f"int{bits}")
 
-    def _floats(self, count: int) -> Any:
+    def _floats(self, count):
         """Random bits, numbers with few digits, whole ones, and the special ones."""
         kind = self.floating.to_pandas_dtype()
         size = np.dtype(kind).itemsize
@@ -258,7 +258,7 @@ class RandomRows:
         with np.errstate(over="ignore", invalid="ignore"):
             return np.choose(chosen, [part.astype(kind) for part in parts])
 
-    def _times(self, count: int) -> Any:
+    def _times(self, count):
         """Of the years that zones have rules for, and others; on the second, and between."""
         first, last = _DAYS_OF_0001_TO_9999
         usual = self._random.random(count) < 0.7
@@ -271,7 +271,7 @@ class RandomRows:
         micros = np.where(self._random.random(count) < 0.3, micros // 10**6 * 10**6, micros)
         return days * _MICROS_PER_DAY + micros
 
-    def _value(self, kind: Any) -> Any:
+    def _value(self, kind):
         random = self._random
         if pa.types.is_decimal(kind):
             digits = int(random.integers(1, kind.precision + 1))
@@ -287,7 +287,7 @@ class RandomRows:
             return "".join(map(chr, random.integers(0, 0xD800, length)))
         return "".join(self._one_of(_PIECES) for _ in range(length))
 
-    def _distinct(self, kind: Any, count: int) -> Any:
+    def _distinct(self, kind, count):
         """Keys, of which none is in a map twice."""
         if kind == pa.bool_():
             return pa.array(self._random.random(count) < 0.5)
@@ -307,12 +307,11 @@ CASES_FOLDER = Path(__file__).parent / "cases"
 CASES = sorted(path.stem for path in CASES_FOLDER.glob("*.json"))
 
 
-def read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((CASES_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+def read(name):
+    return json.loads((CASES_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def arrow_batch(case: dict[str, Any]) -> pa.RecordBatch:
+def arrow_batch(case):
     """All rows of a case."""
     with pa.ipc.open_stream(base64.b64decode(case["arrow"])) as reader:
         return reader.read_all().combine_chunks().to_batches()[0]

@@ -7,19 +7,17 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import (
     ArrayType,
-    DataType,
     DayTimeIntervalType,
     MapType,
     StringType,
@@ -35,7 +33,6 @@ from spark_kafka_sink.formats.plan import (
     FieldSpec,
     FormatError,
     FormatSpec,
-    JsonOptions,
 )
 from spark_kafka_sink.localkafka import fetch_jars
 from tests.formats import json_twin
@@ -52,7 +49,7 @@ class Compared(NamedTuple):
 
 
 @contextmanager
-def avro_session() -> Iterator[SparkSession]:
+def avro_session():
     """With Spark's own Avro and its Kafka source, which are no part of pyspark."""
     jars = [
         *fetch_jars(AVRO_JARS, "spark-avro", transitive=False),
@@ -77,7 +74,7 @@ def avro_session() -> Iterator[SparkSession]:
         session.stop()
 
 
-def compare_json(frame: DataFrame, options: JsonOptions, is_single: bool) -> Compared:
+def compare_json(frame, options, is_single):
     """Raises AssertionError for the first row that differs by more than the digits of a number.
 
     options: the time zone is the session's
@@ -99,7 +96,7 @@ def compare_json(frame: DataFrame, options: JsonOptions, is_single: bool) -> Com
     return Compared(rows.num_rows, len(other))
 
 
-def with_variants(frame: DataFrame, is_single: bool) -> DataFrame:
+def with_variants(frame, is_single):
     """With columns of VARIANT, made of all others: by type, and of their JSON.
 
     Numbers of JSON are doubles: where the others are single, variants are made by type alone.
@@ -118,7 +115,7 @@ def with_variants(frame: DataFrame, is_single: bool) -> DataFrame:
     )
 
 
-def _has_variant(kind: DataType) -> bool:
+def _has_variant(kind):
     if isinstance(kind, StructType):
         return all(_has_variant(x.dataType) for x in kind)
     if isinstance(kind, ArrayType):
@@ -128,7 +125,7 @@ def _has_variant(kind: DataType) -> bool:
     return not isinstance(kind, DayTimeIntervalType)
 
 
-def compare_avro(spark: SparkSession, frame: DataFrame) -> Compared:
+def compare_avro(spark, frame):
     """Of the columns that Avro has a type for, with the schema. Raises AssertionError."""
     frame = frame.select(*(x.name for x in frame.schema if has_avro(x)))
     if not frame.columns:
@@ -149,7 +146,7 @@ def compare_avro(spark: SparkSession, frame: DataFrame) -> Compared:
     return Compared(rows.num_rows, len(other))
 
 
-def with_written(frame: DataFrame, expression: Any) -> tuple[Any, Any]:
+def with_written(frame, expression):
     """The rows as one Arrow batch as Spark hands them over, and what Spark makes of each."""
     # Not toArrow(), which fails on fields that are not nullable in structs that are null.
     batches = frame.select("*", expression.alias("written by spark"))._collect_as_arrow()
@@ -158,20 +155,19 @@ def with_written(frame: DataFrame, expression: Any) -> tuple[Any, Any]:
     return batch.select([*range(last)]), batch.column(last).cast(pa.large_binary())
 
 
-def encoded(plan: FormatSpec, rows: Any) -> Any:
+def encoded(plan, rows):
     made = RowEncoder(plan, rows.schema).encode(rows)
     assert made.faults is None
     return made.values
 
 
-def differing(found: Any, written: Any) -> list[int]:
+def differing(found, written):
     assert len(found) == len(written)
     assert found.null_count == written.null_count == 0
-    indexes: list[int] = np.flatnonzero(~pc.equal(found, written).to_numpy(False)).tolist()
-    return indexes
+    return np.flatnonzero(~pc.equal(found, written).to_numpy(False)).tolist()
 
 
-def same_numbers(ours: str, sparks: str, is_single: bool | None) -> None:
+def same_numbers(ours, sparks, is_single):
     """Equal but for floating point, where Java before 19 writes more digits than needed.
 
     is_single: whether numbers are; None for those of which some may be
@@ -184,14 +180,14 @@ def same_numbers(ours: str, sparks: str, is_single: bool | None) -> None:
             assert len(mine) <= len(other)
 
 
-def _is_shortest(mine: str, other: str, is_single: bool) -> bool:
+def _is_shortest(mine, other, is_single):
     read = np.float32 if is_single else float
     with np.errstate(over="ignore"):  # a double that no float32 is
         one, another = read(mine), read(other)
     return bool(one == another) and mine == json_twin.floating(one, is_single)
 
 
-def has_avro(field: Any) -> bool:
+def has_avro(field):
     try:
         derived_schema(StructType([field]).json())
     except FormatError:
@@ -199,13 +195,13 @@ def has_avro(field: Any) -> bool:
     return True
 
 
-def spark_avro_schema(spark: SparkSession, frame: DataFrame) -> str:
-    converters = spark._jvm.org.apache.spark.sql.avro.SchemaConverters  # type: ignore[union-attr]
+def spark_avro_schema(spark, frame):
+    converters = spark._jvm.org.apache.spark.sql.avro.SchemaConverters
     made = converters.toAvroType(frame._jdf.schema(), False, "topLevelRecord", "")
     return str(made.toString())
 
 
-def without_logical_types(node: Any) -> Any:
+def without_logical_types(node):
     """So that what no date or decimal of Python can hold is decoded as the number it is."""
     if isinstance(node, list):
         return [without_logical_types(one) for one in node]
@@ -214,14 +210,14 @@ def without_logical_types(node: Any) -> Any:
     return node
 
 
-def decoded(data: bytes, schema: Any) -> str:
+def decoded(data, schema):
     # Not above: only the extra "registry" has it.
     import fastavro
 
     return repr(_in_order(fastavro.schemaless_reader(io.BytesIO(data), schema)))
 
 
-def _in_order(value: Any) -> Any:
+def _in_order(value):
     if isinstance(value, dict):
         return [(key, _in_order(value[key])) for key in sorted(value)]
     return [_in_order(one) for one in value] if isinstance(value, list) else value

@@ -1,7 +1,5 @@
 """write_avro against its twin and Spark's to_avro, and columns that are matched with given schemas."""
 
-from __future__ import annotations
-
 import json
 import struct
 from decimal import Context, Decimal

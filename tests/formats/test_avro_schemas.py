@@ -1,7 +1,5 @@
 """Given schemas of Avro: which branch of a union, which field, and schemas that are wrong."""
 
-from __future__ import annotations
-
 import json
 import struct
 import sys
@@ -386,8 +384,6 @@ def test_fields_are_found_in_any_case():
     assert has_field('{"fields": [{"name": "aB"}]}', "Ab")
 
 
-# --- what Java's Avro says ----------------------------------------------------------------------
-
 FOUND = json.loads(VERDICTS.read_text(encoding="utf-8"))["cases"]
 ELSE = {
     # Java ignores what is of another JSON type than the specification has.
@@ -511,7 +507,7 @@ def nested_choice(last, **default):
 
     default: of these fields, where they have one
     """
-    inner: list[object] = [last]
+    inner = [last]
     for level in reversed(range(LEVELS)):
         names = [one.get("name", one) if isinstance(one, dict) else one for one in inner]
         kinds = [(k, *default.values()) if default else k for k in (inner, names)]

@@ -4,10 +4,7 @@
 VARIANTs Hypothesis draws others each time.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,7 +35,7 @@ FIRST = int(os.environ.get("FORMATS_SEED", "1"))
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Africa/Casablanca"]
 ZONES += ["America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "+05:30", "Pacific/Apia"]
 # Of timestamps, of those without a time zone, and of dates. As many as there are zones, less one.
-PATTERNS: list[tuple[str | None, str | None, str | None]] = [
+PATTERNS = [
     (None, None, None),
     ("yyyy-MM-dd HH:mm:ss", "yyyyMMddHHmmss", "dd.MM.yyyy"),
     (None, None, None),
@@ -103,7 +100,6 @@ def test_real_rows(spark, flights, is_null_left_out):
 
 
 VARIANT_ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Europe/London", "Africa/Monrovia"]
-Write = Callable[[Variant, str], str | None]
 LONG = settings(
     max_examples=4000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -112,7 +108,7 @@ LONG = settings(
 @pytest.fixture(scope="module")
 def to_json(spark):
     """What Spark writes of a variant, None if it raises an error."""
-    java = spark._jvm  # type: ignore[attr-defined]
+    java = spark._jvm
     kind = java.org.apache.spark.types.variant.Variant
     zones = {name: java.java.time.ZoneId.of(name) for name in VARIANT_ZONES}
 

@@ -3,8 +3,6 @@
 Most cases fail without the guard they are about.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 
@@ -279,7 +277,7 @@ class Rooms:
 
     def __init__(self, monkeypatch, plan, batch):
         self.encoder = RowEncoder(plan, batch.schema)
-        self.sizes: list[int] = []
+        self.sizes = []
         kernel, state = self.encoder._kernel, self.encoder._state
 
         def noting(address):

@@ -1,7 +1,5 @@
 """write_json and the texts of columns against their twin, and JSON as Spark's to_json writes it."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import json

@@ -1,10 +1,7 @@
 """JSON Schemas of columns: what is derived, and what of columns a given one does not take."""
 
-from __future__ import annotations
-
 import json
 from random import Random
-from typing import Any
 
 import jsonschema
 import pytest
@@ -229,8 +226,6 @@ def test_an_index_of_a_reference_is_one_in_ascii():
         assert compared(ORDER, wanted) == ((), (), (reference,))
 
 
-# --- references ---------------------------------------------------------------------------------
-
 ORDER = {
     "type": "object",
     "properties": {"id": {"type": "integer"}, "home": {"type": "object", "properties": {"city": {"type": "string"}}}},
@@ -430,7 +425,7 @@ class Chance(Random):
             return {self.choice(["allOf", "anyOf", "oneOf"]): branches}
         if chance < 0.3:
             return {"$ref": self.choice(["#/definitions/A", "#/definitions/B"])}
-        found: dict[str, Any] = {"type": self.choice(TYPES)} if self.is_so(0.9) else {}
+        found = {"type": self.choice(TYPES)} if self.is_so(0.9) else {}
         if self.is_so(0.25) and found:
             found["type"] = [*{found["type"], self.choice(["null", "string"])}]
         return {**found, **self.contents(depth)} if depth else found

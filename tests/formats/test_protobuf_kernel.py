@@ -12,7 +12,6 @@ import re
 import struct
 import subprocess
 import sys
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,7 +59,7 @@ SIGNED_64 = [*SMALL, (pa.int64(), whole(*I64))]
 UNSIGNED_64 = [*UNSIGNED, (pa.int64(), whole(*U63)), (pa.decimal128(20, 0), whole(0, 2**64 - 1))]
 TEXTS = [(pa.string(), TEXT), (pa.large_string(), TEXT)]
 BYTES = [(kind, st.binary(max_size=20)) for kind in (pa.binary(), pa.large_binary())]
-FITTING: dict[int, list[tuple[Any, st.SearchStrategy[Any]]]] = {
+FITTING = {
     T.TYPE_DOUBLE: [(pa.float64(), FLOATS), (pa.float32(), SINGLES)],
     T.TYPE_FLOAT: [(pa.float32(), SINGLES)],
     T.TYPE_INT64: SIGNED_64,
@@ -270,25 +269,17 @@ def parts(value):
 @pytest.mark.parametrize(
     ("value", "kind", "field", "expected"),
     [
+        # Bits of a signed column are those of an unsigned field.
         (-1, pa.int8(), "int32", b"\x08" + b"\xff" * 9 + b"\x01"),
         (-1, pa.int32(), "uint32", b"\x08\xff\xff\xff\xff\x0f"),
         (-1, pa.int32(), "fixed32", b"\x0d\xff\xff\xff\xff"),
         (-1, pa.int64(), "uint64", b"\x08" + b"\xff" * 9 + b"\x01"),
-        (-1, pa.int64(), "sint32", b"\x08\x01"),
         (2**32 - 1, pa.int64(), "uint32", b"\x08\xff\xff\xff\xff\x0f"),
-        (Decimal(2**64 - 1), pa.decimal128(20, 0), "uint64", b"\x08" + b"\xff" * 9 + b"\x01"),
         (5, pa.decimal128(4, 0), "fixed64", b"\x09\x05" + bytes(7)),
-        (1.5, pa.float32(), "double", b"\x09" + struct.pack("<d", 1.5)),
         (-0.0, pa.float64(), "double", b"\x09" + struct.pack("<d", -0.0)),
-        (0.0, pa.float64(), "double", b""),
-        (0, pa.int32(), "int32", b""),
-        (False, pa.bool_(), "bool", b""),
-        ("", pa.string(), "string", b""),
         ("ZERO", pa.string(), "enum pkg.Kind", b""),
         ("FAR", pa.string(), "enum pkg.Kind", b"\x08\xa0\x8d\x06"),
-        (100_000, pa.int32(), "enum pkg.Kind", b"\x08\xa0\x8d\x06"),
         (1, pa.int8(), "enum pkg.Kind", b"\x08\x01"),
-        (20, pa.date32(), "int32", b"\x08\x14"),
         (0, pa.timestamp("us", "UTC"), "google.protobuf.Timestamp", b"\x0a\x00"),
         (
             -1,  # seconds downwards, nanoseconds upwards
@@ -297,22 +288,11 @@ def parts(value):
             b"\x0a" + sized(b"\x08" + varint(-1) + b"\x10" + varint(999_999_000)),
         ),
         (-1, pa.duration("us"), "google.protobuf.Duration", b"\x0a\x0b\x10" + varint(-1000)),
-        (0, pa.int64(), "google.protobuf.Int64Value", b"\x0a\x00"),
-        (None, pa.int64(), "google.protobuf.Int64Value", b""),
         ("", pa.string(), "google.protobuf.StringValue", b"\x0a\x00"),
-        ("a", pa.string(), "google.protobuf.StringValue", b"\x0a\x03\x0a\x01a"),
         ({"value": 7}, pa.struct([("value", pa.int8())]), "google.protobuf.Int64Value", b"\x0a\x02\x08\x07"),
-        ({"x": 0}, pa.struct([("x", pa.int8())]), "pkg.Inner", b"\x0a\x00"),
-        (None, pa.struct([("x", pa.int8())]), "pkg.Inner", b""),
         (None, pa.null(), "pkg.Inner", b""),
-        ([], pa.list_(pa.int8()), "repeated int32", b""),
-        (None, pa.list_(pa.int8()), "repeated int32", b""),
-        ([0, 1], pa.list_(pa.int8()), "repeated int32", b"\x0a\x02\x00\x01"),
-        ([0.0], pa.list_(pa.float32()), "repeated float", b"\x0a\x04" + bytes(4)),
-        (["", "a"], pa.list_(pa.string()), "repeated string", b"\x0a\x00\x0a\x01a"),
         ([{"x": 0}, {"x": 1}], pa.list_(pa.struct([("x", pa.int8())])), "repeated pkg.Inner", b"\x0a\x00\x0a\x02\x08\x01"),
         ([0], pa.list_(pa.int64()), "repeated google.protobuf.Int64Value", b"\x0a\x00"),
-        ([(0, "")], pa.map_(pa.int32(), pa.string()), "map int32 string", b"\x0a\x04\x08\x00\x12\x00"),
         ([(2, 0), (1, 1)], pa.map_(pa.int32(), pa.int8()), "map int32 sint32", b"\x0a\x04\x08\x02\x10\x00\x0a\x04\x08\x01\x10\x02"),
     ],
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """What the sink has written, read back by others: fastavro, Spark's from_avro, Kafka's own consumer."""
 
-from __future__ import annotations
-
 import datetime
 import io
 import json

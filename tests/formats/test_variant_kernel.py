@@ -1,7 +1,5 @@
 """VARIANT as JSON against its twin."""
 
-from __future__ import annotations
-
 import json
 import struct
 

@@ -43,7 +43,7 @@ class Inner(NamedTuple):
     is_large: bool
 
 
-def metadata_of(names: list[str], width: int = 1) -> bytes:
+def metadata_of(names, width=1):
     texts = [name.encode() for name in names]
     width = max(width, _width(sum(map(len, texts))), _width(len(names)))
     starts = [sum(map(len, texts[:n])) for n in range(len(texts) + 1)]
@@ -51,28 +51,28 @@ def metadata_of(names: list[str], width: int = 1) -> bytes:
     return bytes([1 | (width - 1) << 6]) + numbers + b"".join(texts)
 
 
-def primitive(kind: int, data: bytes = b"") -> bytes:
+def primitive(kind, data=b""):
     return bytes([kind << 2]) + data
 
 
-def number(kind: int, size: int, value: int) -> bytes:
+def number(kind, size, value):
     return primitive(kind, value.to_bytes(size, "little", signed=True))
 
 
-def long_text(data: bytes, kind: int = 16) -> bytes:
+def long_text(data, kind=16):
     return primitive(kind, len(data).to_bytes(4, "little") + data)
 
 
-def short_text(data: bytes) -> bytes:
+def short_text(data):
     return bytes([len(data) << 2 | 1]) + data
 
 
-def decimal(size: int, scale: int, unscaled: int) -> bytes:
+def decimal(size, scale, unscaled):
     data = bytes([scale]) + unscaled.to_bytes(size, "little", signed=True)
     return primitive({4: 8, 8: 9, 16: 10}[size], data)
 
 
-def written(tree: Any, names: list[str]) -> bytes:
+def written(tree, names):
     """The value of a tree of ``Inner`` and bytes. ``names``: those of the metadata, in order."""
     if isinstance(tree, bytes):
         return tree
@@ -90,11 +90,11 @@ def written(tree: Any, names: list[str]) -> bytes:
     return bytes([header]) + count + ids + places + b"".join(parts)
 
 
-def _width(number: int) -> int:
+def _width(number):
     return max(1, (number.bit_length() + 7) // 8)
 
 
-def _decimals(size: int, most: int) -> st.SearchStrategy[bytes]:
+def _decimals(size, most):
     digits = st.integers(0, most).flatmap(lambda n: st.integers(-(10**n) + 1, 10**n - 1))
     round_ones = st.tuples(st.integers(-999, 999), st.integers(0, most - 3)).map(
         lambda both: both[0] * 10 ** both[1]
@@ -127,7 +127,7 @@ PRIMITIVES = st.one_of(
 )
 
 
-def _inner(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _inner(parts):
     width = st.integers(1, 4)
     arrays = st.builds(
         Inner, st.none(), st.lists(parts, max_size=4), width=width, is_large=st.booleans()
@@ -143,13 +143,13 @@ TREES = st.recursive(PRIMITIVES, _inner, max_leaves=8)
 
 
 @st.composite
-def variants(draw: Any) -> Variant:
+def variants(draw):
     names = draw(st.permutations(NAMES))
     return Variant(written(draw(TREES), names), metadata_of(names, draw(st.integers(1, 4))))
 
 
 @st.composite
-def mutated(draw: Any) -> Variant:
+def mutated(draw):
     """Whose bytes were changed, cut off or put in at a few places."""
     found = draw(variants())
     for _ in range(draw(st.integers(1, 3))):
@@ -163,8 +163,6 @@ def mutated(draw: Any) -> Variant:
 
 
 _BYTES = st.one_of(st.integers(0, 255), st.sampled_from([0, 1, 2, 3, 4, 127, 128, 255]))
-
-
 MALFORMED, UNKNOWN_TYPE, TOO_DEEP = 1, 2, 3
 MOST_LEVELS = 2000
 MOST_BYTES = 2**24
@@ -175,7 +173,7 @@ class VariantError(Exception):
     """The first argument is its number."""
 
 
-def twin_text(value: bytes, metadata: bytes, zone: str, may_overlap: bool = False) -> str:
+def twin_text(value, metadata, zone, may_overlap=False):
     """may_overlap: one place may be that of several values, as in Spark. Raises VariantError."""
     if not metadata or metadata[0] & 15 != 1 or max(len(value), len(metadata)) > MOST_BYTES:
         raise VariantError(MALFORMED)
@@ -186,25 +184,25 @@ def twin_text(value: bytes, metadata: bytes, zone: str, may_overlap: bool = Fals
 
 
 class _Walk:
-    def __init__(self, value: bytes, metadata: bytes, zone: str) -> None:
+    def __init__(self, value, metadata, zone):
         self.value, self.metadata, self.zone = value, metadata, zone
         self.unwritten = len(value)
 
-    def cut(self, start: int, count: int) -> bytes:
+    def cut(self, start, count):
         found = self.value[start : start + count]
         if len(found) < count:
             raise VariantError(MALFORMED)
         return found
 
-    def number(self, start: int, count: int) -> int:
+    def number(self, start, count):
         return int.from_bytes(self.cut(start, count), "little")
 
-    def written(self, count: int) -> None:
+    def written(self, count):
         self.unwritten -= count
         if self.unwritten < 0:
             raise VariantError(MALFORMED)
 
-    def at(self, here: int, level: int) -> str:
+    def at(self, here, level):
         header = self.cut(here, 1)[0]
         basic, kind = header & 3, header >> 2
         if basic == 1:
@@ -228,7 +226,7 @@ class _Walk:
         self.written(1 + sizes[kind])
         return found
 
-    def object(self, here: int, kind: int, level: int) -> str:
+    def object(self, here, kind, level):
         width = 4 if kind & 16 else 1
         count = self.number(here + 1, width)
         id_width, place_width = (kind >> 2 & 3) + 1, (kind & 3) + 1
@@ -246,7 +244,7 @@ class _Walk:
             found.append(f"{name}:{self.at(inside + place, level + 1)}")
         return "{" + ",".join(found) + "}"
 
-    def array(self, here: int, kind: int, level: int) -> str:
+    def array(self, here, kind, level):
         width = 4 if kind & 4 else 1
         count = self.number(here + 1, width)
         place_width = (kind & 3) + 1
@@ -259,11 +257,11 @@ class _Walk:
         starts = [self.number(places + n * place_width, place_width) for n in range(count)]
         return "[" + ",".join(self.at(inside + start, level + 1) for start in starts) + "]"
 
-    def name(self, number: int) -> str:
+    def name(self, number):
         data = self.metadata
         width = (data[0] >> 6) + 1
 
-        def entry(start: int) -> int:
+        def entry(start):
             if start + width > len(data):
                 raise VariantError(MALFORMED)
             return int.from_bytes(data[start : start + width], "little")
@@ -277,7 +275,7 @@ class _Walk:
             raise VariantError(MALFORMED)
         return _string(data[texts + start : texts + stop])
 
-    def primitive(self, kind: int, data: bytes) -> str:
+    def primitive(self, kind, data):
         if kind < 3:
             return ("null", "true", "false")[kind]
         if kind < 7:
@@ -295,11 +293,11 @@ class _Walk:
         return f'"{_moment(micros, self.zone if kind == 12 else None)}"'
 
 
-def _string(data: bytes) -> str:
+def _string(data):
     return json_twin.quoted(data.decode("utf-8", "replace"))
 
 
-def _decimal(scale: int, data: bytes) -> str:
+def _decimal(scale, data):
     unscaled = int.from_bytes(data, "little", signed=True)
     most = DIGITS[len(data)]
     if scale > most or len(str(abs(unscaled))) > most:
@@ -310,7 +308,7 @@ def _decimal(scale: int, data: bytes) -> str:
     return found.rstrip("0").rstrip(".") if "." in found else found
 
 
-def _moment(micros: int, zone: str | None) -> str:
+def _moment(micros, zone):
     ahead = 0 if zone is None else json_twin.seconds_ahead(micros // 10**6, zone)
     days, rest = divmod(micros + ahead * 10**6, json_twin.DAY_US)
     found = f"{json_twin.day(days)} {json_twin.clock(rest, 6)}"
@@ -328,14 +326,14 @@ NOT_TO_BE_READ = 0  # PROT_NONE
 class Guarded:
     """Memory before a page that nobody may read."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._map = mmap.mmap(-1, 17 * PAGE)
         begin = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self._stop = begin + 16 * PAGE
         libc = ctypes.CDLL(None, use_errno=True)
         assert libc.mprotect(ctypes.c_void_p(self._stop), PAGE, NOT_TO_BE_READ) == 0
 
-    def at_the_end(self, data: bytes) -> pa.BinaryArray:
+    def at_the_end(self, data):
         """One row, whose last byte is the last one that may be read."""
         address = self._stop - len(data)
         ctypes.memmove(address, data, len(data))

@@ -177,50 +177,41 @@ def test_lost_sequences_begin_anew(cluster, error, skip):
     assert numbers.deliver().retries >= 3
 
 
-@pytest.mark.parametrize("error", REFUSED)
-def test_what_will_not_pass_fails_the_task(cluster, error):
-    numbers = Numbers(cluster).create()
-    cluster.do("fault", api="Produce", error=error, count=-1)
-    with pytest.raises(KafkaSinkError) as raised:
-        numbers.deliver()
-    assert error in str(raised.value)
-    assert numbers.topic in str(raised.value)
+OF_METADATA = ("TOPIC_AUTHORIZATION_FAILED", "INVALID_TOPIC_EXCEPTION")
 
 
 @pytest.mark.parametrize(
-    "error", ["LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "KAFKA_STORAGE_ERROR"]
+    ("api", "error"),
+    [
+        *(("Produce", error) for error in REFUSED),
+        *(("Metadata", error) for error in OF_METADATA),
+        ("InitProducerID", "CLUSTER_AUTHORIZATION_FAILED"),
+    ],
 )
-def test_metadata_that_are_not_there_yet(cluster, error):
+def test_what_will_not_pass_fails_the_task(cluster, api, error):
     numbers = Numbers(cluster).create()
-    cluster.do("fault", api="Metadata", error=error, topic=numbers.topic, count=3)
+    cluster.do("fault", api=api, error=error, count=-1)
+    with pytest.raises(KafkaSinkError, match=error) as raised:
+        numbers.deliver()
+    named = "kafka.enable.idempotence=false" if api == "InitProducerID" else numbers.topic
+    assert named in str(raised.value)
+
+
+NOT_YET = {
+    "Metadata": ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "KAFKA_STORAGE_ERROR"),
+    "InitProducerID": (
+        *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("api", "error"), [(api, one) for api in NOT_YET for one in NOT_YET[api]])
+def test_what_may_be_there_later_is_asked_for_again(cluster, api, error):
+    numbers = Numbers(cluster).create()
+    topic = {"topic": numbers.topic} if api == "Metadata" else {}
+    cluster.do("fault", api=api, error=error, count=3, **topic)
     numbers.deliver()
     assert cluster.do("hits") == 3
-
-
-@pytest.mark.parametrize("error", ["TOPIC_AUTHORIZATION_FAILED", "INVALID_TOPIC_EXCEPTION"])
-def test_metadata_that_are_refused(cluster, error):
-    numbers = Numbers(cluster).create()
-    cluster.do("fault", api="Metadata", error=error, topic=numbers.topic, count=-1)
-    with pytest.raises(KafkaSinkError, match=f"{numbers.topic}.*{error}"):
-        numbers.deliver()
-
-
-@pytest.mark.parametrize(
-    "error", ["COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"]
-)
-def test_a_producer_id_is_asked_for_again(cluster, error):
-    numbers = Numbers(cluster).create()
-    cluster.do("fault", api="InitProducerID", error=error, count=3)
-    numbers.deliver()
-    assert cluster.do("hits") == 3
-
-
-def test_a_producer_id_that_is_refused(cluster):
-    numbers = Numbers(cluster).create()
-    cluster.do("fault", api="InitProducerID", error="CLUSTER_AUTHORIZATION_FAILED", count=-1)
-    with pytest.raises(KafkaSinkError, match="CLUSTER_AUTHORIZATION_FAILED") as raised:
-        numbers.deliver()
-    assert "kafka.enable.idempotence=false" in str(raised.value)
 
 
 def test_batches_that_are_too_large_are_split(cluster):

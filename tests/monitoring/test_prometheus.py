@@ -22,7 +22,7 @@ from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.metrics.prometheus import Exposition
 from tests.patience import eventually
 from tests.prometheus import Samples
-from tests.unit.test_metrics_names import a_line, of_a_job
+from tests.unit.test_metrics_line import a_line, of_a_job
 from tests.unit.test_metrics_prometheus import QUERY, SENT, Spark, of_query, progress
 
 pytestmark = pytest.mark.long
@@ -42,8 +42,7 @@ def fetched(url):
     """The answer; empty while nobody answers."""
     try:
         with urllib.request.urlopen(url) as answer:
-            text = answer.read().decode()
-            return text
+            return answer.read().decode()
     except (urllib.error.URLError, ConnectionError):
         return ""
 
@@ -101,8 +100,7 @@ class Prometheus:
             return []
         told = json.loads(answer)
         assert told["status"] == "success", told
-        result = told["data"]["result"]
-        return result
+        return told["data"]["result"]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ _CHOICES = ("unit/registry/test_choices.py",)
 _FAULTS = ("unit/registry/test_client.py",)
 _GUARDS = ("unit/registry/test_client.py",)
 _REFUSALS = ("unit/registry/test_options.py",)
-_REMEMBERED = ("unit/registry/test_cache.py",)
+_REMEMBERED = ("unit/registry/test_streams.py",)
 _STREAMS = ("unit/registry/test_streams.py",)
 _HTTP = ("unit/test_http.py",)
 

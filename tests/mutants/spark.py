@@ -117,7 +117,7 @@ _METRICS = (
         "tools/report_lines.py",
         "_beginning(text.decode())",
         '_beginning(text.decode(errors="replace"))',
-        ("unit/test_report_malformed.py::test_bytes_that_are_no_text_reach_no_column",),
+        ("unit/test_report_advice.py::test_bytes_that_are_no_text_reach_no_column",),
     ),
     Mutant(
         "spark/commit.py",

@@ -442,9 +442,6 @@ def stream_keeps_its_producers(world):
     return {"connections are flat": counts[-1] - counts[1] <= 4}
 
 
-# --- the program ------------------------------------------------------------------------------------
-
-
 def session(jars, folder):
     return (
         SparkSession.builder.master("local[2]")

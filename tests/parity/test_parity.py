@@ -128,10 +128,6 @@ def test_every_case(run):
     results.replace(found, spark)
 
 
-def test_the_document_is_generated():
-    assert DOCUMENT.read_text(encoding="utf-8") == results.render()
-
-
 def test_every_expectation_is_of_a_case():
     assert set(EXPECTED) <= set(CASES)
 

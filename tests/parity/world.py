@@ -75,8 +75,6 @@ class World:
         self.errors = []
         self._streams = 0
 
-    # --- batch --------------------------------------------------------------------------------
-
     def rows(self, *columns, count=5):
         """``count`` rows in one task, of expressions over ``id``."""
         return self.spark.range(0, count, 1, 1).selectExpr(*columns)
@@ -109,8 +107,6 @@ class World:
             given["topic"] = topic
         given.update({name.replace("_", "."): str(value) for name, value in options.items()})
         return given
-
-    # --- streams ------------------------------------------------------------------------------
 
     @property
     def input(self):

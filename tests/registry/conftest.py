@@ -1,7 +1,5 @@
 """What holds for all tests with a registry."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -3,11 +3,7 @@
 make test-registry
 """
 
-from __future__ import annotations
-
 import base64
-import json
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -56,7 +52,7 @@ ARROW = pa.schema(
         ("crew", pa.struct([("captain", pa.string())])),
     ]
 )
-ROWS: list[dict[str, Any]] = [
+ROWS = [
     {
         "id": 1,
         "dest": "IAH",
@@ -182,7 +178,7 @@ def test_what_confluents_serializer_registers_is_found_again(writing):
 @pytest.mark.parametrize("has_file", [True, False])
 def test_the_schema_that_a_registry_has(writing, by, has_file):
     crew, file = (base64.b64encode(f.SerializeToString()).decode() for f in flights())
-    body: dict[str, Any] = {"schema": crew, "schemaType": "PROTOBUF"}
+    body = {"schema": crew, "schemaType": "PROTOBUF"}
     writing.registry.ask("POST", "/subjects/crew/versions", body)
     reference = {"name": "air/crew.proto", "subject": "crew", "version": 1}
     body = {"schema": file, "schemaType": "PROTOBUF", "references": [reference]}
@@ -210,18 +206,6 @@ def test_columns_that_the_latest_message_has_not_are_left_out_if_that_is_asked_f
     writing.write(has_file, **asked, latest_compatibility_strict="false")
     kind = protobuf_files.message_class(writing.data, "air.Flight")
     assert as_text(writing.values()) == as_text([kind(ID=1, dest="IAH"), kind()])
-
-
-def test_an_import_that_is_registered_under_another_subject(writing):
-    crew = base64.b64encode(flights()[0].SerializeToString()).decode()
-    subject = f"{writing.topic}-crew"
-    body = {"schema": crew, "schemaType": "PROTOBUF"}
-    writing.registry.ask("POST", f"/subjects/{subject}/versions", body)
-    references = json.dumps([{"name": "air/crew.proto", "subject": subject}])
-    writing.write(value_schema_references=references)
-    found = writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions/1")
-    assert found["references"] == [{"name": "air/crew.proto", "subject": subject, "version": 1}]
-    assert as_text(writing.values()) == as_text(writing.expected())
 
 
 TEXT = """syntax = "proto3"; package air; import "google/protobuf/timestamp.proto";

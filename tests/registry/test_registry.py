@@ -3,18 +3,14 @@
 make test-registry
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import RegistryError
@@ -22,7 +18,6 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.task import write_rows
-from tests.formats.variants import KIND, Inner, metadata_of, number, primitive, short_text, written
 from tests.reading import read_topic
 
 registry_client = pytest.importorskip("confluent_kafka.schema_registry")
@@ -46,7 +41,7 @@ FLIGHTS = t.StructType(
         t.StructField("crew", t.StructType([t.StructField("captain", t.StringType())])),
     ]
 )
-ROWS: list[dict[str, Any]] = [
+ROWS = [
     {
         "id": 1,
         "dest": "IAH",
@@ -181,14 +176,6 @@ def test_a_schema_that_is_not_that_of_the_columns(writing, by):
     assert writing.values() == AS_GIVEN
 
 
-def test_a_schema_that_the_columns_do_not_fit_is_refused_before_the_first_row(writing):
-    fields = [*GIVEN["fields"], {"name": "gate", "type": "int"}]
-    text = json.dumps({**GIVEN, "fields": fields})
-    with pytest.raises(SchemaError, match="gate"):
-        writing.write(TWO, TWO_ROWS, TWO_ARROW, value_avro_schema=text)
-    assert writing.records() == []
-
-
 def test_a_subject_that_is_missing_is_told(writing):
     with pytest.raises(RegistryError, match="has no subject"):
         writing.write(auto_register_schemas="false")
@@ -226,14 +213,6 @@ def test_a_given_schema_that_builds_on_another(writing):
     found = writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions/latest")
     assert found["references"] == [reference]
     assert json.loads(found["schema"]) == given
-
-
-def test_columns_that_the_latest_schema_has_not_are_left_out_if_that_is_asked_for(writing):
-    writing.write(TWO, TWO_ROWS, TWO_ARROW)
-    with pytest.raises(SchemaError, match=r"no field for \['price', 'at', 'stops', 'crew'\]"):
-        writing.write(use_latest_version="true")
-    writing.write(use_latest_version="true", latest_compatibility_strict="false")
-    assert writing.values() == [*TWO_ROWS, *TWO_ROWS]
 
 
 deserializers = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
@@ -285,57 +264,6 @@ def test_nulls_that_are_written_are_valid(writing):
     assert read(writing)[1] == {**dict.fromkeys(FIRST), "id": 2}
 
 
-@pytest.mark.parametrize("is_null_left_out", ["true", "false"])
-def test_variants_are_valid_whatever_is_in_them(writing, is_null_left_out):
-    values = [
-        number(3, 1, 7),
-        short_text(b"x"),
-        primitive(0),
-        written(Inner(None, [], 1, False), []),
-    ]
-    rows = [{"v": {"value": value, "metadata": metadata_of([])}} for value in values]
-    struct = t.StructType([t.StructField("v", t.VariantType())])
-    more = {"value_json_ignoreNullFields": is_null_left_out}
-    write(writing, struct, [*rows, {"v": None}], pa.schema([("v", KIND)]), **more)
-    assert json.loads(latest(writing)["schema"])["properties"] == {"v": {}}
-    last = {} if is_null_left_out == "true" else {"v": None}
-    assert read(writing) == [{"v": 7}, {"v": "x"}, {"v": None}, {"v": []}, last]
-
-
-GIVEN_JSON = {
-    "$schema": "http://json-schema.org/draft-07/schema#",
-    "title": "Flight",
-    "type": "object",
-    "properties": {"id": {"type": "integer"}, "dest": {"type": "string"}},
-    "required": ["id"],
-}
-
-
-def test_a_given_schema_by_its_title(writing, tmp_path):
-    file = tmp_path / "schema.json"
-    file.write_text(json.dumps(GIVEN_JSON))
-    more = {"value_subject_name_strategy": "TopicRecordNameStrategy"}
-    write(writing, TWO, TWO_ROWS, TWO_ARROW, value_json_schema=str(file), **more)
-    assert read(writing) == [{"id": 1, "dest": "IAH"}, {"id": 2}]
-    subject = f"/subjects/{writing.topic}-Flight/versions/latest"
-    assert json.loads(writing.registry.ask("GET", subject)["schema"]) == GIVEN_JSON
-
-
-def test_the_latest_schema_must_fit_unless_it_need_not(writing):
-    subject = f"/subjects/{writing.topic}-value/versions"
-    wanted = {**GIVEN_JSON, "required": ["id", "gate"], "additionalProperties": False}
-    body = {"schema": json.dumps(wanted), "schemaType": "JSON"}
-    writing.registry.ask("POST", subject, body)
-    asked = {"use_latest_version": "true"}
-    with pytest.raises(SchemaError) as refused:
-        write(writing, **asked)
-    assert "'gate' is required, and no column is it" in str(refused.value)
-    assert "'price' must not be there" in str(refused.value)
-    assert writing.records() == []
-    write(writing, TWO, TWO_ROWS, TWO_ARROW, **asked, latest_compatibility_strict="false")
-    assert len(writing.records()) == 2
-
-
 def test_a_schema_that_builds_on_another(writing):
     crew = {"title": "Crew", "type": "object", "properties": {"captain": {"type": "string"}}}
     name = f"{writing.topic}-crew"
@@ -346,29 +274,3 @@ def test_a_schema_that_builds_on_another(writing):
     write(writing, value_json_schema=json.dumps(given), value_schema_references=references)
     assert latest(writing)["references"] == [{"name": "crew.json", "subject": name, "version": 1}]
     assert read(writing)[0] == FIRST
-
-
-@pytest.mark.parametrize("chosen", ["use_latest_version", "use_schema_id"])
-def test_what_the_schema_builds_on_must_fit_as_well(
-    writing,
-    caplog,
-    chosen,
-):
-    name, subject = f"{writing.topic}-crew", f"/subjects/{writing.topic}-value/versions"
-    for captain, fits in (("integer", False), ("string", True)):
-        crew = {"type": "object", "properties": {"captain": {"type": captain}}}
-        body = {"schema": json.dumps(crew), "schemaType": "JSON"}
-        writing.registry.ask("POST", f"/subjects/{name}/versions", body)
-        version = writing.registry.ask("GET", f"/subjects/{name}/versions/latest")["version"]
-        order = {"title": captain, "type": "object", "properties": {"crew": {"$ref": "crew.json"}}}
-        reference = {"name": "crew.json", "subject": name, "version": version}
-        body = {"schema": json.dumps(order), "schemaType": "JSON", "references": [reference]}
-        found = writing.registry.ask("POST", subject, body)
-        given = "true" if chosen == "use_latest_version" else str(found["id"])
-        if fits:
-            write(writing, **{chosen: given})
-            assert read(writing)[0] == FIRST
-        else:
-            with pytest.raises(SchemaError, match=r"'crew\.captain' is written as string"):
-                write(writing, **{chosen: given})
-    assert "is not compared" not in caplog.text

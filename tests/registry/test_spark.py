@@ -1,7 +1,5 @@
 """A registry, a real Kafka and real Spark: jobs and streams of typed columns as Avro."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

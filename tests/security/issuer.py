@@ -69,8 +69,6 @@ class Issuer:
         self._server = self._listen(0)
         self.port = self._server.server_port
 
-    # --- where ---------------------------------------------------------------------------------
-
     @property
     def url(self):
         return f"{'http' if self._certificate is None else 'https'}://{HOST}:{self.port}"
@@ -83,8 +81,6 @@ class Issuer:
     def oauth(self):
         """As a local Kafka wants it. Not with https: the broker's JVM would have to trust it."""
         return LocalOAuth(self.token_url, f"{self.url}/jwks", self.url, AUDIENCE)
-
-    # --- life ----------------------------------------------------------------------------------
 
     def __enter__(self):
         self._serve()
@@ -130,8 +126,6 @@ class Issuer:
     def _close(self):
         self._server.shutdown()
         self._server.server_close()
-
-    # --- tokens --------------------------------------------------------------------------------
 
     def token(self, subject, algorithm="RS256", **claims):
         """A token as the endpoint issues it; ``claims`` are added, or replace those of it."""

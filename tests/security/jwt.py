@@ -2,7 +2,6 @@
 
 import base64
 import json
-from typing import Union
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -12,8 +11,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
-PrivateKey = Union[rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey]
-PublicKey = Union[rsa.RSAPublicKey, ec.EllipticCurvePublicKey]
 _P256_BYTES = 32
 
 

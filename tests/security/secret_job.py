@@ -21,8 +21,6 @@ from pyspark.sql import SparkSession
 ROWS = 100
 _PAGES = ("SQL/", "environment/", "executors/", "jobs/", "stages/", "StreamingQuery/")
 _REST = ("environment", "jobs", "stages", "executors", "sql?details=true&planDescription=true")
-
-
 PYTHON_LOGS = "Python logs at DEBUG, too"
 _SITE = f"""
 import logging

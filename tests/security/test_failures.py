@@ -5,7 +5,6 @@ All timeouts are an hour: a client that waits for one of them is ended by pytest
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -15,13 +14,15 @@ from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.localkafka.settings import HOST, MAIN_LISTENER
 from tests.patience import reason_given_time
+from tests.proxy import TcpProxy
 from tests.security.cases import CASES
+from tests.security.stores import Options
 from tests.security.writing import VALUES, values_in, write
 
 pytestmark = pytest.mark.timeout(2400, func_only=True)
 
-NewTopic = Callable[..., str]
 SASL = "kafka.sasl.jaas.config"
+SECURITY = "org.apache.kafka.common.security"
 
 
 def failure(options, topic):
@@ -44,113 +45,89 @@ def at(world, listener, **changed):
     return {**options, **{f"kafka.{k.replace('_', '.')}": v for k, v in changed.items()}}
 
 
-class TestCertificates:
-    def test_of_another_authority(self, world, new_topic, tmp_path):
-        other = tmp_path / "other.pem"
-        other.write_text(Authority("another").pem)
-        options = at(world, "TLS_RSA", ssl_truststore_location=str(other))
-        tells(
-            failure(options, new_topic()),
-            "the server's certificate is not signed by an authority of ",
-            "kafka.ssl.truststore.location",
-        )
+class Refused(NamedTuple):
+    """A client that is refused at once. changed: of its options; "" leaves one out
 
-    def test_the_systems_authorities_do_not_know_it(self, world, new_topic):
-        options = at(world, "TLS_RSA")
-        del options["kafka.ssl.truststore.location"], options["kafka.ssl.truststore.type"]
-        tells(failure(options, new_topic()), "kafka.ssl.truststore.location is not set")
+    mechanism: of the client's options, as those of the listener
+    parts: of what it is told
+    """
 
-    def test_for_another_host(self, world, new_topic):
-        tells(
-            failure(at(world, "WRONG_HOST"), new_topic()),
-            "the server's certificate is not for the name or address 127.0.0.1",
-            "kafka.ssl.endpoint.identification.algorithm",
-        )
-
-    def test_expired(self, world, new_topic):
-        tells(
-            failure(at(world, "EXPIRED"), new_topic()),
-            "the server's certificate, or that of its authority, has expired",
-        )
-
-    @pytest.mark.parametrize("listener", ["MUTUAL_EC", "MUTUAL_12"])
-    def test_none_of_the_client(self, world, new_topic, listener):
-        """With TLS 1.3 the client is told after its own handshake, with 1.2 in it."""
-        options = at(world, listener)
-        del options["kafka.ssl.keystore.location"], options["kafka.ssl.keystore.type"]
-        tells(
-            failure(options, new_topic()),
-            "the server wants a client certificate, and kafka.ssl.keystore.location is not set",
-        )
-
-    @pytest.mark.parametrize("listener", ["MUTUAL_EC", "MUTUAL_12"])
-    def test_of_a_client_that_nobody_knows(self, world, new_topic, tmp_path, listener):
-        unknown = tmp_path / "unknown.pem"
-        unknown.write_text(Authority("another").issue("alice").pem())
-        tells(
-            failure(at(world, listener, ssl_keystore_location=str(unknown)), new_topic()),
-            "the server refuses the client's certificate, that of kafka.ssl.keystore.location",
-        )
-
-    def test_versions_that_do_not_meet(self, world, new_topic):
-        tells(
-            failure(at(world, "TLS_12", ssl_enabled_protocols="TLSv1.3"), new_topic()),
-            "no version of TLS",
-            "kafka.ssl.enabled.protocols",
-        )
+    parts: tuple[str, ...]
+    listener: str
+    mechanism: str | None = None
+    changed: Options = {}  # noqa: RUF012
 
 
-class TestStores:
-    @pytest.mark.parametrize(
-        ("form", "wrong"),
-        [
-            ("pkcs12", "ssl.keystore.password"),
-            ("pkcs12", "ssl.truststore.password"),
-            ("jks", "ssl.keystore.password"),
-            ("jks", "ssl.truststore.password"),
-            ("jks", "ssl.key.password"),
-            ("pem-encrypted", "ssl.key.password"),
-        ],
-    )
-    def test_wrong_passwords(self, world, new_topic, form, wrong):
-        options = CASES[f"{form}-EC-at-MUTUAL_EC"](world)
-        options[f"kafka.{wrong}"] = "a wrong password"
-        message = failure(options, new_topic())
-        tells(message, "kafka.ssl.", "password", f"kafka.{wrong}")
-        assert "a wrong password" not in message
-
-    @pytest.mark.parametrize("store", ["truststore", "keystore"])
-    def test_files_that_are_missing(self, world, new_topic, store):
-        options = at(world, "MUTUAL_EC")
-        options[f"kafka.ssl.{store}.location"] = "/nowhere/store.pem"
-        tells(failure(options, new_topic()), f"kafka.ssl.{store}.location=/nowhere/store.pem")
+NO_STORE = {"kafka.ssl.keystore.location": "", "kafka.ssl.keystore.type": ""}
+NO_TRUST = {"kafka.ssl.truststore.location": "", "kafka.ssl.truststore.type": ""}
+WANTED = ("wants a client certificate, and kafka.ssl.keystore.location is not set",)
+STRANGER = {"kafka.ssl.keystore.location": "FOLDER/stranger.pem"}
+UNKNOWN = ("refuses the client's certificate, that of kafka.ssl.keystore.location",)
+AUTHORITY = "the server's certificate is not signed by an authority of "
+HOST_NAME = "kafka.ssl.endpoint.identification.algorithm"
+NO_SCRAM = (
+    "this listener does not have the SASL mechanism SCRAM-SHA-256; enabled there: PLAIN. "
+    "Set kafka.sasl.mechanism to one of these",
+)
 
 
-class TestLogins:
-    @pytest.mark.parametrize("listener", ["SASL", "SASL_TLS"])
-    @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-    @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "password")])
-    def test_wrong_password_and_unknown_user(
-        self, world, new_topic, listener, mechanism, user, password
-    ):
-        options = world.client(listener, mechanism)
-        del options[SASL]
-        options |= {"kafka.sasl.username": user, "kafka.sasl.password": password}
-        tells(
-            failure(options, new_topic()),
-            f"{mechanism}: Authentication failed",
-            "check kafka.sasl.jaas.config, or kafka.sasl.username and kafka.sasl.password",
-        )
+def wrong_login(mechanism, user="alice"):
+    login = {"kafka.sasl.username": user, "kafka.sasl.password": "wrong", SASL: ""}
+    check = "check kafka.sasl.jaas.config, or kafka.sasl.username and kafka.sasl.password"
+    return Refused((f"{mechanism}: Authentication failed", check), "SASL_TLS", mechanism, login)
 
-    def test_a_mechanism_that_is_not_enabled(self, world, new_topic):
-        options = world.client("PLAIN_ONLY")
-        options |= {"kafka.sasl.mechanism": "SCRAM-SHA-256"}
-        options[SASL] = options[SASL].replace("plain.Plain", "scram.Scram")
-        tells(
-            failure(options, new_topic()),
-            "this listener does not have the SASL mechanism SCRAM-SHA-256; enabled there: PLAIN. "
-            "Set kafka.sasl.mechanism to one of these",
-        )
+
+REFUSED = {
+    "another authority": Refused(
+        (AUTHORITY, "kafka.ssl.truststore.location"),
+        "TLS_RSA",
+        changed={"kafka.ssl.truststore.location": "FOLDER/other.pem"},
+    ),
+    "the system's authorities": Refused(
+        (AUTHORITY, "kafka.ssl.truststore.location is not set"), "TLS_RSA", changed=NO_TRUST
+    ),
+    "another host": Refused(("is not for the name or address", HOST_NAME), "WRONG_HOST"),
+    "an old certificate": Refused(("or that of its authority, has expired",), "EXPIRED"),
+    "no client certificate": Refused(WANTED, "MUTUAL_EC", changed=NO_STORE),
+    "no client certificate, TLS 1.2": Refused(WANTED, "MUTUAL_12", changed=NO_STORE),
+    "a stranger": Refused(UNKNOWN, "MUTUAL_EC", changed=STRANGER),
+    "a stranger, TLS 1.2": Refused(UNKNOWN, "MUTUAL_12", changed=STRANGER),
+    "another version": Refused(
+        ("no version of TLS", "kafka.ssl.enabled.protocols"),
+        "TLS_12",
+        changed={"kafka.ssl.enabled.protocols": "TLSv1.3"},
+    ),
+    "clear text to TLS": Refused(
+        ("is a TLS listener: use kafka.security.protocol=SSL",),
+        "TLS_EC",
+        changed={"kafka.security.protocol": "PLAINTEXT"},
+    ),
+    "a password by PLAIN": wrong_login("PLAIN"),
+    "a password by SCRAM": wrong_login("SCRAM-SHA-512"),
+    "an unknown user": wrong_login("SCRAM-SHA-256", "nobody"),
+    "a mechanism": Refused(
+        NO_SCRAM,
+        "PLAIN_ONLY",
+        changed={
+            "kafka.sasl.mechanism": "SCRAM-SHA-256",
+            SASL: f'{SECURITY}.scram.ScramLoginModule required username="u" password="p";',
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_is_told_after_one_connection(world, new_topic, tmp_path, name):
+    refused = REFUSED[name]
+    (tmp_path / "other.pem").write_text(Authority("another").pem)
+    (tmp_path / "stranger.pem").write_text(Authority("another").issue("alice").pem())
+    options = world.client(refused.listener, refused.mechanism) | refused.changed
+    given = {k: text.replace("FOLDER", str(tmp_path)) for k, text in options.items() if text}
+    topic = new_topic()
+    with TcpProxy(lambda: world.kafka.address(1, refused.listener)) as proxy:
+        given["kafka.bootstrap.servers"] = proxy.address
+        tells(failure(given, topic), *refused.parts)
+        assert proxy.accepted_count == 1
 
 
 class WrongPort(NamedTuple):
@@ -164,9 +141,6 @@ class WrongPort(NamedTuple):
 
 
 ANSWERED = [
-    WrongPort(
-        "TLS_EC", "SASL", "PLAINTEXT", ("is a TLS listener: use kafka.security.protocol=SSL",)
-    ),
     WrongPort("SASL_TLS", "SASL", "SASL_PLAINTEXT", ("is a TLS listener", "SASL_SSL")),
     WrongPort(MAIN_LISTENER, "SASL", "SASL_PLAINTEXT", ("has no SASL", "PLAINTEXT")),
     WrongPort("TLS_EC", "SASL_TLS", "SASL_SSL", ("has no SASL", "kafka.security.protocol=SSL")),
@@ -227,7 +201,9 @@ class TestTokens:
     def test_the_issuer_refuses(self, world, new_topic):
         options = CASES["oauth-client-credentials"](world)
         options["kafka.sasl.oauthbearer.client.credentials.client.secret"] = "wrong secret"
+        before = len(world.issuer.requests)
         message = failure(options, new_topic())
+        assert len(world.issuer.requests) == before + 1
         tells(message, "401", "invalid_client", "client.secret")
         assert "wrong secret" not in message
 

@@ -3,17 +3,14 @@
 Needs what ``make kerberos`` says. Skipped without.
 """
 
-from pathlib import Path
-
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.localkafka import LocalSecurity
 from tests.local_kafka import PatientKafka
 from tests.security.kdc import REALM, Kdc, missing_programs
-from tests.security.spark_writing import ROWS, numbers, save
 from tests.security.test_failures import tells
-from tests.security.writing import VALUES, values_in, write
+from tests.security.writing import ROWS, VALUES, numbers, save, values_in, write
 from tests.spark.session import spark_session
 
 pytest.importorskip("gssapi", reason="the package gssapi is not installed")
@@ -128,26 +125,6 @@ class TestRefusals:
         options = options_of(kerberized, PLAIN, keytab_login(client_keytab))
         options["kafka.sasl.kerberos.service.name"] = "http"
         tells(self.told(options), *REFUSED)
-
-    def test_no_keytab(self, kerberized):
-        options = options_of(kerberized, PLAIN, keytab_login(Path("/nowhere")))
-        tells(self.told(options), "kafka.sasl.jaas.config", "/nowhere")
-
-    def test_a_keytab_of_another_principal(self, kerberized, client_keytab):
-        login = keytab_login(client_keytab, "somebody")
-        told = self.told(options_of(kerberized, PLAIN, login))
-        tells(told, f"{client_keytab} has no key of the principal somebody@{REALM}")
-
-    def test_a_principal_that_the_kdc_does_not_know(self, kerberized, kdc):
-        keytab = kdc.keytab("gone")
-        kdc.delete("gone")
-        told = self.told(options_of(kerberized, PLAIN, keytab_login(keytab, "gone")))
-        tells(told, "the KDC does not know the principal in kafka.sasl.jaas.config")
-
-    def test_no_ticket(self, kerberized, tmp_path):
-        login = f'useTicketCache=true ticketCache="{tmp_path}/none"'
-        told = self.told(options_of(kerberized, PLAIN, login))
-        tells(told, "run kinit on this machine, or set useKeyTab, keyTab and principal in kafka.")
 
     @pytest.mark.parametrize("ahead_s", AN_HOUR_APART)
     def test_the_clock_of_this_machine(self, kerberized, kdc, monkeypatch, ahead_s):

@@ -1,7 +1,6 @@
 """What a principal must be allowed, and what it is told without: which right, on what."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -9,13 +8,10 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.cli import main
 from tests.patience import PATIENCE_MS
 from tests.security.acls import allow, allow_transactions
-from tests.security.sink_writing import write_through_the_sink
 from tests.security.test_failures import failure, tells
-from tests.security.writing import values_in, write
+from tests.security.writing import values_in, write, write_through_the_sink
 
 pytestmark = pytest.mark.timeout(2400, func_only=True)
-
-NewTopic = Callable[..., str]
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ before would fail it, and no task is tried again.
 """
 
 import os
-from collections.abc import Callable
 
 import pytest
 from confluent_kafka.admin import (
@@ -25,14 +24,12 @@ from spark_kafka_sink.producer.pool import ProducerPool
 from tests.broker.producing import batch_of, plan_of
 from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, eventually
 from tests.security.acls import sees
-from tests.security.spark_writing import ids_in
 from tests.security.stores import STORE_PASSWORD
-from tests.security.writing import VALUES, values_in
+from tests.security.writing import VALUES, ids_in, values_in
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, write_file
 
 pytestmark = pytest.mark.long
 
-NewTopic = Callable[..., str]
 FORMS = pytest.mark.parametrize("form", ["PEM", "PKCS12"])
 LISTENER = "MUTUAL_EC"
 

@@ -1,29 +1,32 @@
-"""A few cases through Spark: batch, stream, exactly-once, on two brokers."""
-
-from collections.abc import Callable
+"""Every case through Spark as a batch, by this sink and by Spark's own; a few as streams."""
 
 import pytest
 
 from tests.patience import PATIENCE_S
-from tests.security.cases import CASES
-from tests.security.spark_writing import ROWS, ids_in, numbers, save
+from tests.security.cases import CASES, NOT_OF_JAVA
+from tests.security.writing import ROWS, ids_in, numbers, save
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, write_file
 
 pytestmark = pytest.mark.long
-
-NewTopic = Callable[..., str]
-A_FEW = (
-    "SASL_TLS-SCRAM-SHA-512",
-    "SASL_TLS-OAUTHBEARER",
-    "pem-text-RSA-at-MUTUAL_RSA",
-    "jks-EC-at-MUTUAL_EC",
-)
+WITH_JAVA = [case for case in CASES if not case.startswith(NOT_OF_JAVA)]
 
 
-@pytest.mark.parametrize("case", A_FEW)
-def test_batch(spark, world, new_topic, case):
-    topic = new_topic()
-    save(numbers(spark), "pykafka-sink", topic, CASES[case](world))
+def let_java_call(spark, world, options):
+    """Java's client calls no other URLs than those."""
+    file = options.get("kafka.sasl.oauthbearer.token.endpoint.url", world.issuer.token_url)
+    name = "org.apache.kafka.sasl.oauthbearer.allowed"
+    system = spark._jvm.java.lang.System
+    system.setProperty(f"{name}.urls", f"{world.issuer.token_url},{file}")
+    assertion = options.get("kafka.sasl.oauthbearer.assertion.private.key.file", "")
+    system.setProperty(f"{name}.files", f"{file.removeprefix('file://')},{assertion}")
+
+
+@pytest.mark.parametrize("sink", ["pykafka-sink", "kafka"])
+@pytest.mark.parametrize("case", WITH_JAVA)
+def test_both_sinks_take_the_same_options(spark, world, new_topic, case, sink):
+    topic, options = new_topic(), CASES[case](world)
+    let_java_call(spark, world, options)
+    save(numbers(spark), sink, topic, options)
     assert ids_in(world, topic) == list(range(ROWS))
 
 

@@ -1,9 +1,7 @@
 """Lines as the sink writes them, of tasks with the figures that a test wants."""
 
-from __future__ import annotations
-
+import copy
 import json
-from typing import Any
 
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.base.node_metrics import NodeMetrics
@@ -15,7 +13,7 @@ NS = 1_000_000
 START_MS = 1_700_000_000_000
 
 
-def node(latency_ms: int, answers: int = 20, throttle_ms: int = 0) -> NodeMetrics:
+def node(latency_ms, answers=20, throttle_ms=0):
     """A broker that has answered so many requests."""
     metrics = NodeMetrics()
     metrics.connected()
@@ -25,13 +23,13 @@ def node(latency_ms: int, answers: int = 20, throttle_ms: int = 0) -> NodeMetric
     return metrics
 
 
-def times(task_ms: float, **parts_ms: float) -> dict[str, int]:
+def times(task_ms, **parts_ms):
     """For ``ProducerMetrics``, in its nanoseconds."""
     found = {f"{name}_ns": int(ms * NS) for name, ms in parts_ms.items()}
     return {"task_ns": int(task_ms * NS), **found}
 
 
-def task(number: int, by_partition: list[int], **more: Any) -> KafkaCommitMessage:
+def task(number, by_partition, **more):
     """One that has written so many records to partitions 0, 1, …, 100 bytes each.
 
     more: counters of ``ProducerMetrics``, and nodes
@@ -58,19 +56,16 @@ def task(number: int, by_partition: list[int], **more: Any) -> KafkaCommitMessag
     return message
 
 
-def line(
-    *tasks: KafkaCommitMessage, batch_id: int = 17, event: str = "commit", **more: Any
-) -> dict[str, Any]:
+def line(*tasks, batch_id=17, event="commit", **more):
     """As it is read from a file."""
     made = BatchSummary.merge(tasks).line(event, batch_id)
     made["time_ms"] = START_MS + 10_000 * batch_id
     text = json.dumps(with_fields(made, **more))
     check_text(text)
-    read: dict[str, Any] = json.loads(text)
-    return read
+    return json.loads(text)
 
 
-def with_fields(made: dict[str, Any], **more: Any) -> dict[str, Any]:
+def with_fields(made, **more):
     """In the order in which the sink writes them: what is plain before what is by name."""
     others = {name: value for name, value in made.items() if name not in ("sink", *more)}
     return {"sink": "pykafka-sink", **more, **others}
@@ -88,58 +83,37 @@ INTERRUPTED = (
 )
 """Errors of a write that a user stops, from Spark 3.5 to 4.3."""
 
-SLOW_BROKER = line(
-    *(
-        task(
-            number,
-            EVEN,
-            nodes={1: node(8), 2: node(900), 3: node(9)},
-            **times(4000, input_wait=300, encode=200, buffer_wait=2800, ack_wait=500),
-        )
-        for number in range(4)
-    )
+
+def four_tasks(by_partition, **more):
+    """A line of four tasks that are alike."""
+    return line(*(task(number, by_partition, **copy.deepcopy(more)) for number in range(4)))
+
+
+SLOW_BROKER = four_tasks(
+    EVEN,
+    nodes={1: node(8), 2: node(900), 3: node(9)},
+    **times(4000, input_wait=300, encode=200, buffer_wait=2800, ack_wait=500),
 )
-THROTTLED = line(
-    *(
-        task(
-            number,
-            EVEN,
-            nodes={1: node(5, throttle_ms=60), 2: node(5), 3: node(6)},
-            throttle_time_ms=1200,
-            throttle_time_max_ms=60,
-            **times(2500, input_wait=300, encode=200, buffer_wait=1500, ack_wait=300),
-        )
-        for number in range(4)
-    )
+THROTTLED = four_tasks(
+    EVEN,
+    nodes={1: node(5, throttle_ms=60), 2: node(5), 3: node(6)},
+    throttle_time_ms=1200,
+    throttle_time_max_ms=60,
+    **times(2500, input_wait=300, encode=200, buffer_wait=1500, ack_wait=300),
 )
-SKEWED_KEY = line(
-    *(
-        task(
-            number,
-            [40_000, 500, 400, 600, 500, 500],
-            nodes={1: node(300, answers=90), 2: node(5), 3: node(5)},
-            **times(3000, input_wait=600, encode=200, buffer_wait=1500, ack_wait=500),
-        )
-        for number in range(4)
-    )
+SKEWED_KEY = four_tasks(
+    [40_000, 500, 400, 600, 500, 500],
+    nodes={1: node(300, answers=90), 2: node(5), 3: node(5)},
+    **times(3000, input_wait=600, encode=200, buffer_wait=1500, ack_wait=500),
 )
-TINY_BATCHES = line(
-    *(
-        task(
-            number,
-            EVEN,
-            batches=12_000,
-            requests=3_000,
-            batch_size_max=170,
-            **times(3000, input_wait=200, encode=900, buffer_wait=1000, ack_wait=200),
-        )
-        for number in range(4)
-    )
+TINY_BATCHES = four_tasks(
+    EVEN,
+    batches=12_000,
+    requests=3_000,
+    batch_size_max=170,
+    **times(3000, input_wait=200, encode=900, buffer_wait=1000, ack_wait=200),
 )
-CODEC_BOUND = line(
-    *(
-        task(number, EVEN, **times(3000, input_wait=500, encode=200, compress=2100, ack_wait=50))
-        for number in range(4)
-    )
+CODEC_BOUND = four_tasks(
+    EVEN, **times(3000, input_wait=500, encode=200, compress=2100, ack_wait=50)
 )
-HEALTHY = line(*(task(number, EVEN) for number in range(4)))
+HEALTHY = four_tasks(EVEN)

@@ -1,7 +1,5 @@
 """What the timeline of a task's threads adds up."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest
@@ -12,7 +10,7 @@ from benchmarks.timed_sink import _CALLS
 from benchmarks.timeline import Span, both_wait_us, own_us
 
 
-def test_a_call_within_a_call_is_counted_once() -> None:
+def test_a_call_within_a_call_is_counted_once():
     spans = [
         Span("task", "append", 0, 100),
         Span("task", "kernel", 10, 30),
@@ -30,7 +28,7 @@ def test_a_call_within_a_call_is_counted_once() -> None:
     }
 
 
-def test_idle_is_when_both_threads_wait() -> None:
+def test_idle_is_when_both_threads_wait():
     spans = [
         Span("task", "wait for Spark", 0, 10),
         Span("sender", "wait for the network", 5, 30),
@@ -40,7 +38,7 @@ def test_idle_is_when_both_threads_wait() -> None:
     assert both_wait_us(spans) == pytest.approx(5 + 8)
 
 
-def test_every_timed_function_exists() -> None:
+def test_every_timed_function_exists():
     """The names are texts, which no type checker follows when a module moves."""
     for module, kind, method in _CALLS:
         assert callable(getattr(getattr(import_module(module), kind), method)), (module, kind)

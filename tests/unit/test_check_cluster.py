@@ -1,19 +1,15 @@
 """``pykafka-sink check`` while a broker fails: each check still has its finding."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Sequence
 
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.cli import main
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.protocol import schema
-from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.protocol.messages.inspection import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -32,15 +28,15 @@ from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponseTopic,
 )
 from spark_kafka_sink.tools.check_cluster import (
-    Finding,
     Outcome,
     bootstrap_addresses,
     broker_addresses,
     write_record,
 )
-from spark_kafka_sink.tools.checks import cluster_checks
+from spark_kafka_sink.tools.checks import cluster_checks, formats
+from spark_kafka_sink.tools.command import EXIT_REFUSED
 from tests.simulation.time import SimClock
-from tests.unit.scripted_network import Asked, LoseConnection, ScriptedNetwork, Silence
+from tests.unit.scripted_network import LoseConnection, ScriptedNetwork, Silence
 
 NODE = Node(1, "broker", 9092)
 REQUESTS = (
@@ -65,7 +61,7 @@ MISSING = 3  # UNKNOWN_TOPIC_OR_PARTITION
 class FailingBroker:
     """A broker that answers ``healthy`` requests, and then fails. missing: no topic exists."""
 
-    def __init__(self, healthy: int, failure: type[Exception], missing: bool = False) -> None:
+    def __init__(self, healthy, failure, missing=False):
         self.healthy, self.failure, self.missing = healthy, failure, missing
         self.clock = SimClock(0)
         self.network = ScriptedNetwork({1: NODE}, self.clock, self._answer, OFFERED)
@@ -73,11 +69,11 @@ class FailingBroker:
             [("broker", 9092)], DEFAULT_SETTINGS, self.network, self.clock, random.Random(1)
         )
 
-    def findings(self) -> list[Finding]:
+    def findings(self):
         with self.admin:
             return list(cluster_checks(self.admin, OPTIONS, self.clock))
 
-    def _answer(self, asked: Asked) -> schema.Message:
+    def _answer(self, asked):
         if len(self.network.asked) > self.healthy:
             if self.failure is LoseConnection:
                 self.network.down.add(1)
@@ -93,7 +89,7 @@ class FailingBroker:
             return DescribeQuorumResponse()
         return DescribeClientQuotasResponse(entries=[])
 
-    def _topic(self, name: str | None) -> MetadataResponseTopic:
+    def _topic(self, name):
         if self.missing:
             return MetadataResponseTopic(MISSING, name)
         partition = MetadataResponsePartition(0, 0, 1, 0, [1], [1], [])
@@ -102,7 +98,7 @@ class FailingBroker:
         )
 
 
-def subjects(findings: Sequence[Finding]) -> set[str]:
+def subjects(findings):
     return {finding.subject for finding in findings}
 
 
@@ -111,7 +107,7 @@ CHECKED = {"clock", "topic flights", "topic letters", "quotas"}
 
 @pytest.mark.parametrize("failure", [LoseConnection, Silence])
 @pytest.mark.parametrize("missing", [False, True])
-def test_each_check_has_a_finding(failure: type[Exception], missing: bool) -> None:
+def test_each_check_has_a_finding(failure, missing):
     """The broker fails at the first request, at the second, …, and at none."""
     healthy = FailingBroker(1000, failure, missing)
     everything = healthy.findings()
@@ -123,7 +119,7 @@ def test_each_check_has_a_finding(failure: type[Exception], missing: bool) -> No
         assert found != everything, answered
 
 
-def test_rights_that_cannot_be_read_are_unknown() -> None:
+def test_rights_that_cannot_be_read_are_unknown():
     """The topic was described before: only its rights are missing."""
     broker = FailingBroker(3, LoseConnection)
     found = {finding.subject: finding for finding in broker.findings()}
@@ -133,7 +129,7 @@ def test_rights_that_cannot_be_read_are_unknown() -> None:
     assert "broker:9092" in found["topic letters"].text
 
 
-def test_a_broker_that_refuses_connections() -> None:
+def test_a_broker_that_refuses_connections():
     broker = FailingBroker(0, LoseConnection)
     broker.network.down.add(1)
     with broker.admin as admin:
@@ -142,8 +138,8 @@ def test_a_broker_that_refuses_connections() -> None:
     assert found.text == "Connection refused [PKS-CONNECT-001]"
 
 
-def test_a_login_that_brokers_reject_after_the_first_address() -> None:
-    def reject(host: str) -> SaslClient:
+def test_a_login_that_brokers_reject_after_the_first_address():
+    def reject(host):
         raise AuthenticationError(f"{host}: the token has expired")
 
     broker = FailingBroker(1000, Silence)
@@ -155,7 +151,7 @@ def test_a_login_that_brokers_reject_after_the_first_address() -> None:
     assert "the token has expired" in found.text
 
 
-def test_a_producer_that_cannot_log_in() -> None:
+def test_a_producer_that_cannot_log_in():
     """For example, the token endpoint has failed since the first checks."""
     config = ProducerConfig.parse(
         {
@@ -168,3 +164,60 @@ def test_a_producer_that_cannot_log_in() -> None:
     (found,) = write_record(config, "flights", SimClock(0))
     assert (found.outcome, found.subject) == (Outcome.FAILED, "test record to flights")
     assert "/missing/truststore.pem" in found.text
+
+
+def found(**given):
+    named = {name.replace("_", "."): value for name, value in given.items()}
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
+    return [f"{one.outcome.value} {one.subject}: {one.text}" for one in formats(options)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"value_json_timestampFormat": "YYYY-MM-dd"}, "value.json.timestampFormat=YYYY-MM-dd: "),
+        ({"value_avro_schema": "{"}, "value.avro.schema={: the schema is no JSON"),
+        ({"value_avro_schema": "/no/x.avsc"}, "value.avro.schema=/no/x.avsc: it is no schema as"),
+        (
+            {
+                "value_json_schema": "/no/x.json",
+                "value_schema_id_prefix": "true",
+                "schema_registry_url": "http://r",
+            },
+            "value.json.schema=/no/x.json: it is no schema as",
+        ),
+        (
+            {"value_protobuf_descriptor_file": "/no/x.desc", "value_protobuf_message": "X"},
+            "value.protobuf.descriptor.file=/no/x.desc: it cannot be read",
+        ),
+    ],
+)
+def test_what_a_job_would_refuse_is_failed(given, words):
+    chosen = next(iter(given)).split("_")[1]
+    (told,) = found(value_format=chosen, **given)
+    assert told.startswith(f"failed value.format={chosen}: ")
+    assert words in told
+
+
+def test_of_what_is_right_nothing_is_told(tmp_path):
+    file = tmp_path / "x.avsc"
+    file.write_text('{"type":"record","name":"R","fields":[]}')
+    assert found() == []
+    assert found(value_format="avro", value_avro_schema=str(file)) == []
+    assert found(value_format="json", value_json_dateFormat="yyyy-MM-dd") == []
+
+
+def test_a_properties_file_of_another_client_is_named(tmp_path, capsys):
+    """As ``broker --secure`` or Kafka's own tools write it: nothing in it is for the sink."""
+    path = tmp_path / "client.properties"
+    names = ("bootstrap.servers", "security.protocol", "sasl.mechanism", "acks", "a", "b")
+    path.write_text("".join(f"{name}=x\n" for name in names))
+    assert main(["check", "--properties-file", str(path)]) == EXIT_REFUSED
+    assert f"{path}: 6 settings, none begins with spark.pykafka. Write" in capsys.readouterr().err
+    path.write_text("spark.master=local\n")
+    assert main(["check", "--properties-file", str(path)]) == EXIT_REFUSED
+    told = capsys.readouterr().err
+    assert "1 setting, which does not begin with spark.pykafka. Write" in told
+    path.write_text("spark.pykafka.topic=t\nspark.master=local\n")
+    assert main(["check", "--properties-file", str(path)]) == EXIT_REFUSED
+    assert "'kafka.bootstrap.servers' must be specified" in capsys.readouterr().err

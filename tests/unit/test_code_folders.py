@@ -115,8 +115,6 @@ def test_links_to_jars_and_in_a_circle_are_refused(folder, place):
 
 
 MODULES, NAME = broker_jars(DEFAULT_VERSION)
-
-
 MANIFEST = "".join(f"{line}\n" for line in ("transitive=True", *MODULES))
 
 
@@ -166,8 +164,6 @@ def test_the_default_version_has_digests():
         assert all(len(bytes.fromhex(digest)) == 32 for digest in digests.values())
     assert jars._digests_of("kafka-0.0.0") is None
 
-
-# --- where processes are started ----------------------------------------------------------------
 
 TELLS = """#!/bin/sh
 pwd > {seen}.cwd

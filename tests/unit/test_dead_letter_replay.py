@@ -1,9 +1,6 @@
 """What a replay of dead letters leaves out, and what it refuses, before anything is written."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,22 +25,22 @@ CONFIG = ProducerConfig.parse({"bootstrap.servers": "b:9092"})
 DEAD = "flights-dead-letters"
 
 
-def letter_for(topic: str, partition: str | None = None, timestamp_ms: int = 0) -> DeadLetter:
+def letter_for(topic, partition=None, timestamp_ms=0):
     headers = [("__connect.errors.topic", topic.encode())]
     if partition is not None:
         headers.append(("__connect.errors.partition", partition.encode()))
     return DeadLetter.of(0, Record(0, timestamp_ms, None, b"v", tuple(headers)))
 
 
-def naming(topic: str) -> Hook:
-    def mend(batch: Any) -> Any:
+def naming(topic):
+    def mend(batch):
         names = pa.array([topic] * batch.num_rows, batch.schema.types[POSITIONS.topic])
         return batch.set_column(POSITIONS.topic, "topic", names)
 
     return Hook("'mending:with_topic'", mend)
 
 
-def test_what_was_to_go_to_the_topic_that_is_read_is_left_out() -> None:
+def test_what_was_to_go_to_the_topic_that_is_read_is_left_out():
     """It would come back with each replay."""
     replay = Replay(CONFIG, DEAD, allowed=["flights", DEAD])
     assert replay.skip_reason(letter_for("flights")) is None
@@ -53,7 +50,7 @@ def test_what_was_to_go_to_the_topic_that_is_read_is_left_out() -> None:
     assert reason.endswith("Name another one with --to-topic")
 
 
-def test_it_is_written_to_another_topic() -> None:
+def test_it_is_written_to_another_topic():
     assert Replay(CONFIG, DEAD, to_topic="flights").skip_reason(letter_for(DEAD)) is None
     replay = Replay(CONFIG, DEAD, allowed=["flights"], mend=naming("flights"))
     assert replay.skip_reason(letter_for(DEAD)) is None
@@ -61,7 +58,7 @@ def test_it_is_written_to_another_topic() -> None:
     assert replay.mended(batch).column(POSITIONS.topic).to_pylist() == ["flights"]
 
 
-def test_a_function_that_leaves_it_the_topic_that_is_read_is_refused() -> None:
+def test_a_function_that_leaves_it_the_topic_that_is_read_is_refused():
     batch = row_batch([Row(b"v", None, [], topic, None, 0, "x") for topic in ("a", None)])
     unchanged = Hook("'m:f'", lambda b: b)
     with pytest.raises(HookError, match=f"returned a row for '{DEAD}', the topic that is read"):
@@ -72,7 +69,7 @@ def test_a_function_that_leaves_it_the_topic_that_is_read_is_refused() -> None:
 
 
 @pytest.mark.parametrize("topic", ["pykafka-sink-transactions", "payments", "__consumer_offsets"])
-def test_a_topic_that_the_operator_has_not_named_is_not_written(topic: str) -> None:
+def test_a_topic_that_the_operator_has_not_named_is_not_written(topic):
     """Whoever may write to the topic of dead letters chooses what their headers say."""
     reason = Replay(CONFIG, DEAD, allowed=["flights"]).skip_reason(letter_for(topic))
     assert reason == "it was to go to a topic that --allow-topic does not name"
@@ -80,7 +77,7 @@ def test_a_topic_that_the_operator_has_not_named_is_not_written(topic: str) -> N
 
 
 @pytest.mark.parametrize("partition", ["", "x", "-1", "+1", "１", "2147483648", "9" * 5000, "1.0"])
-def test_a_partition_that_is_no_number_leaves_the_row_out(partition: str) -> None:
+def test_a_partition_that_is_no_number_leaves_the_row_out(partition):
     letter = letter_for("flights", partition)
     reason = Replay(CONFIG, DEAD, to_topic="flights").skip_reason(letter)
     assert reason is not None
@@ -91,7 +88,7 @@ def test_a_partition_that_is_no_number_leaves_the_row_out(partition: str) -> Non
 
 
 @pytest.mark.parametrize("timestamp_ms", [-1, -(2**63), 2**63 - 1])
-def test_a_timestamp_that_no_row_can_have_leaves_it_out(timestamp_ms: int) -> None:
+def test_a_timestamp_that_no_row_can_have_leaves_it_out(timestamp_ms):
     letter = letter_for("flights", "7", timestamp_ms)
     replay = Replay(CONFIG, DEAD, to_topic="flights")
     assert replay.skip_reason(letter) == "its timestamp is none that a row can have"
@@ -101,12 +98,12 @@ def test_a_timestamp_that_no_row_can_have_leaves_it_out(timestamp_ms: int) -> No
 
 
 @pytest.mark.parametrize("at_ms", [-(2**63), -1, 0, 2**62, 2**63 - 1])
-def test_a_time_of_any_64_bits_is_shown(at_ms: int) -> None:
+def test_a_time_of_any_64_bits_is_shown(at_ms):
     assert time_text(at_ms)
     assert time_text(2**62) == f"{2**62} ms"
 
 
-def test_what_records_say_of_themselves_takes_little_memory_and_little_of_the_screen() -> None:
+def test_what_records_say_of_themselves_takes_little_memory_and_little_of_the_screen():
     """Whoever may write to the topic chooses causes, topics and messages, of a megabyte each."""
     names = ("cause", "topic", "exception.message")
     letters = [

@@ -1,13 +1,54 @@
-"""docs/internals/documentation.md: pages keep their length, and each question has its answer."""
+"""Documents: their length, links and commands, what they name, and that generated ones are up to date."""
 
-from __future__ import annotations
-
+import importlib.util
+import json
 import re
+import shlex
+import sys
+from collections import Counter
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.unit.test_links import anchor_of
+from release import commands_document, errors_document, metrics_document, options_document
+from release.commands_document import parsers
+from release.options_document import KEYS
+from spark_kafka_sink.base import kafka_metrics
+from spark_kafka_sink.cli import _parser
+from spark_kafka_sink.config.config_def import KAFKA_PREFIX
+from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
+from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
+from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
+from spark_kafka_sink.metrics import names
+from spark_kafka_sink.transactions.crash_points import POINTS
+from tests.brokers_versions import zookeeper_kafka
+from tests.chaos import table as chaos_table
+from tests.chaos.exactly_once import VERSIONS, is_good
+from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
+from tests.chaos.table import EXACTLY_ONCE, LOST, RESULTS, read
+from tests.clusters.lost.__main__ import is_good as is_good_although_lost
+from tests.clusters.lost.faults import AT_LEAST_ONCE, JOBS, KILLS
+from tests.clusters.lost.faults import EXACTLY_ONCE as TRANSACTIONS
+from tests.compatibility import results, table
+from tests.compatibility.results import BROKER, FAILED, NO, PASSED, Result
+from tests.java_metrics import table as java_metrics
+from tests.java_metrics.table import (
+    DIFFERENT,
+    NODE,
+    PRODUCER,
+    TOPIC,
+    compared,
+    names_of_java,
+)
+from tests.java_metrics.work import WORKS
+from tests.pairs.covering import FACTORS, all_pairs, is_possible, jobs, pairs_of
+from tests.parity import results as parity
+from tests.simulation import query_bugs
+from tests.simulation.bugs import PRODUCER_BUGS, SASL_BUGS
+from tests.snippets import REPOSITORY, blocks, command_lines, documents
+from tests.unit.test_layers import ALLOWED
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "internals"
 TEXT = (FOLDER / "documentation.md").read_text(encoding="utf-8")
@@ -22,13 +63,13 @@ _WORDS_PER_S = 4
 _MOST_S = 60
 
 
-def words_of(text: str) -> int:
+def words_of(text):
     """Return the words that a reader sees: not those of comments and anchors."""
     seen = re.sub(r"<!--.*?-->|<a id=[^>]*></a>", "", text, flags=re.DOTALL)
     return sum(bool(re.search(r"\w", word)) for word in seen.split())
 
 
-def section(text: str, anchor: str) -> str:
+def section(text, anchor):
     """Return the text below the heading, up to the next heading of its level."""
     for heading in re.finditer(r"^(#+) +(.+?) *$", text, re.MULTILINE):
         if anchor_of(heading[2]) == anchor:
@@ -37,21 +78,21 @@ def section(text: str, anchor: str) -> str:
     return ""
 
 
-def test_the_tables_are_read() -> None:
+def test_the_tables_are_read():
     assert len(PAGES) > 30
     assert len(QUESTIONS) == 25
 
 
 @pytest.mark.parametrize(("page", "most"), PAGES)
-def test_no_page_grows_unseen(page: str, most: str) -> None:
+def test_no_page_grows_unseen(page, most):
     assert words_of((FOLDER / page).read_text(encoding="utf-8")) <= int(most)
 
 
-def test_markup_is_no_word() -> None:
+def test_markup_is_no_word():
     assert words_of('<!-- a: generated -->\n| <a id="x"></a>`x` | 1 | two - |') == 3
 
 
-def test_no_answer_takes_more_than_a_minute() -> None:
+def test_no_answer_takes_more_than_a_minute():
     """``make docs-look-up`` has measured them: loading, and reading the words."""
     assert len(SECONDS) == len(QUESTIONS)
     assert [row for row in SECONDS if int(row[1]) > _MOST_S] == []
@@ -59,6 +100,577 @@ def test_no_answer_takes_more_than_a_minute() -> None:
 
 
 @pytest.mark.parametrize(("question", "page", "anchor", "answer"), QUESTIONS)
-def test_each_question_has_its_answer(question: str, page: str, anchor: str, answer: str) -> None:
+def test_each_question_has_its_answer(question, page, anchor, answer):
     text = (FOLDER / page).read_text(encoding="utf-8")
     assert answer in section(text, anchor), f"{question}: not in {page}#{anchor}"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/**/*.md", "benchmarks/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
+_HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+
+
+def prose(path):
+    return _FENCED.sub("", path.read_text(encoding="utf-8"))
+
+
+def anchor_of(heading):
+    text = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", heading).replace("`", "").lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+@cache
+def anchors(path):
+    """As code hosts make them: lower case, no punctuation, a hyphen for each space."""
+    found = set(_ANCHOR.findall(prose(path)))
+    for heading in _HEADING.findall(prose(path)):
+        anchor = anchor_of(heading)
+        number = 1
+        while (numbered := anchor if number == 1 else f"{anchor}-{number - 1}") in found:
+            number += 1
+        found.add(numbered)
+    return found
+
+
+def broken(document):
+    path = ROOT / document
+    problems = []
+    for link in _LINK.findall(prose(path)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            problems.append(link)
+    return problems
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_of(document):
+    assert broken(document) == []
+
+
+def test_links_that_lead_nowhere_are_seen(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    text = "# A `b`: c → d\n[1](#a-b-c--d) [2](#a) [3](x.md) [4](https://x)\n```\n[5](y.md)\n```\n"
+    (tmp_path / "a.md").write_text(text, encoding="utf-8")
+    assert broken("a.md") == ["#a", "x.md"]
+
+
+def test_there_are_links():
+    assert sum(len(_LINK.findall(prose(ROOT / document))) for document in DOCUMENTS) > 100
+
+
+def test_the_site_shows_every_document_once():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    shown = re.findall(r"- (?:\w+: )?([\w/-]+\.md)$", navigation, re.MULTILINE)
+    assert [name for name, times in Counter(shown).items() if times > 1] == []
+    documents = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    own = {name for name in shown if not name.startswith(("repository/", "index.md"))}
+    assert own == documents
+
+
+_TEST = re.compile(r"`(?:tests/)?([\w/]*test_\w+\.py)(?:::(\w+))?`")
+
+
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.startswith("docs/internals/")])
+def test_tests_that_a_record_names_exist(document):
+    """The records give tests as evidence: ``folder/test_file.py::test_name``, below tests/."""
+    missing = []
+    for file, function in _TEST.findall((ROOT / document).read_text(encoding="utf-8")):
+        sources = [path.read_text(encoding="utf-8") for path in ROOT.glob(f"tests/**/{file}")]
+        if not any(not function or f"def {function}(" in source for source in sources):
+            missing.append(f"{file}::{function}")
+    assert missing == []
+
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+# Made by the commands themselves.
+MADE = (".venv",)
+
+
+def in_backticks():
+    return set(re.findall(r"`([^`\n]+)`", CONTRIBUTING))
+
+
+def test_files_exist():
+    named = {text for text in in_backticks() if re.fullmatch(r"[\w./-]+/[\w./-]*|[\w-]+\.md", text)}
+    assert len(named) > 20
+    missing = [name for name in named if not name.startswith(MADE) and not (ROOT / name).exists()]
+    assert missing == []
+
+
+def test_commands_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
+    named = {
+        target for text in in_backticks() for target in re.findall(r"^make ([a-z0-9-]+)", text)
+    }
+    assert named <= targets
+    phony = re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    assert phony is not None
+    assert targets == set(phony[1].split())
+
+
+def test_commands_of_workflows_exist():
+    """``tests/publishing/test_workflows.py`` reads the workflow files as YAML."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
+    files = [
+        *(ROOT / ".github" / "workflows").glob("*.yml"),
+        ROOT / ".ci/run",
+        ROOT / ".ci/release",
+    ]
+    lines = re.findall(
+        r"^(?: *- run: |exec )?make (.+)$",
+        "\n".join(path.read_text(encoding="utf-8") for path in files),
+        re.MULTILINE,
+    )
+    called = {target for line in lines for target in line.split()}
+    assert {"test", "wheel", "docs-site", "dist"} <= called
+    assert called <= targets
+
+
+def test_names_in_files_exist():
+    """Tables and functions that a change has to find, beside the file in which they are."""
+    for name, path in (
+        ("REQUEST_TYPES", "tests/property/message_values.py"),
+        ("_TABLE", "spark_kafka_sink/base/errors.py"),
+        ("_ADVICE", "spark_kafka_sink/base/errors.py"),
+        ("computed_partitions", "spark_kafka_sink/producer/partitioner.py"),
+        ("_KEY_HASHES", "spark_kafka_sink/producer/partitioner.py"),
+        ("PARTITIONERS", "spark_kafka_sink/config/producer_config.py"),
+    ):
+        assert path in CONTRIBUTING
+        source = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"^(def )?{name}\b", source, re.MULTILINE), f"{path} has no {name}"
+
+
+COMMANDS = sorted(
+    {
+        (document, line)
+        for document in documents()
+        for block in blocks(document, "")
+        for line in command_lines(block)
+        if line.split()[0] in ("make", "spark-submit", "pykafka-sink")
+    }
+)
+# "[--yes]", "…" and "A | B" describe a command instead of being one.
+DESCRIPTION = re.compile(r"\[|\||…")
+
+
+def in_this_repository(line):
+    """A command with the paths that ``pykafka-sink job`` and ``conf`` print in a checkout."""
+    line = re.sub(r"\$\(pykafka-sink job ([\w-]+)\)", r"jobs/\1.py", line)
+    return re.sub(r"\$\(pykafka-sink conf ([\w-]+)\)", r"conf/\1.conf", line)
+
+
+def commands(first_word):
+    lines = [in_this_repository(line) for _, line in COMMANDS]
+    found = [shlex.split(line) for line in lines if line.split()[0] == first_word]
+    assert found, f"no document has a command {first_word}"
+    return found
+
+
+@pytest.mark.parametrize("command", commands("make"), ids=" ".join)
+def test_make_targets(command):
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    assert re.search(rf"^{command[1]}:", makefile, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", commands("spark-submit"), ids=" ".join)
+def test_spark_submit(command):
+    files = [word for word in command if word.startswith(("conf/", "jobs/"))]
+    assert [file for file in files if not (REPOSITORY / file).exists()] == []
+    script = files[-1]
+    assert script.startswith("jobs/")
+    spec = importlib.util.spec_from_file_location("documented_job", REPOSITORY / script)
+    assert spec is not None
+    assert spec.loader is not None
+    job = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(job)
+    job.declare_arguments().parse(command[command.index(script) + 1 :], ())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [li for _, li in COMMANDS if li.startswith("pykafka-sink") and not DESCRIPTION.search(li)],
+)
+def test_pykafka_sink(line):
+    arguments = _parser().parse_args(shlex.split(line)[1:])
+    assert arguments.command is not None
+
+
+@pytest.mark.parametrize("document", documents())
+def test_files_of_this_repository(document):
+    text = (REPOSITORY / document).read_text(encoding="utf-8")
+    folder = Path(document).parent
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert [link for link in linked if not (REPOSITORY / folder / link).exists()] == []
+    words = re.findall(r"(?<![\w/.-])(?:conf|jobs|examples)/[\w./-]*\w", text)
+    assert [word for word in words if not (REPOSITORY / word).exists()] == []
+
+
+def test_wheels_have_the_name_that_a_build_gives_them():
+    """With an underscore: ``pykafka-sink-*.whl`` matches no file."""
+    others = ["CONTRIBUTING.md", "Makefile", "examples/kubernetes/Dockerfile"]
+    texts = [(REPOSITORY / path).read_text(encoding="utf-8") for path in [*documents(), *others]]
+    named = re.findall(r"[\w-]*sink-[^\s`\"/]*\.whl", "\n".join(texts))
+    assert len(named) > 5
+    assert [name for name in named if not name.startswith("pykafka_sink-")] == []
+
+
+def test_the_quickstart_is_the_example():
+    example = (REPOSITORY / "examples" / "quickstart.py").read_text(encoding="utf-8")
+    docstring, code = example.split('"""\n\n', 1)
+    assert docstring.startswith('"""')
+    assert blocks("README.md", "python")[0].text == code
+
+
+PACKAGE = ROOT / "spark_kafka_sink"
+DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+
+
+def rooms():
+    """What the file map says of each folder of the package."""
+    file_map = DESIGN.split("## File map")[1].split("```")[1].split("spark_kafka_sink/\n")[1]
+    parts = re.split(r"^ {2,4}(\w+)/ ", file_map, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2]))
+
+
+def folders():
+    found = {path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE}
+    return sorted(found)
+
+
+@pytest.mark.parametrize("folder", folders(), ids=lambda folder: folder.name)
+def test_the_file_map_names_every_module(folder):
+    named = set(re.findall(r"\w+", rooms()[folder.name]))
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert not modules - named
+
+
+def test_the_file_map_has_no_other_folders():
+    assert rooms().keys() == {folder.name for folder in folders()}
+
+
+def test_each_room_knows_only_rooms_below_it():
+    """The file map says so, from the top down."""
+    order = [name for name in rooms() if name in ALLOWED]
+    above = [
+        f"{room} imports {imported}"
+        for room in order
+        for imported in {name.partition(".")[0] for name in ALLOWED[room]} & {*order}
+        if order.index(imported) < order.index(room)
+    ]
+    assert len(order) > 15
+    assert not above
+
+
+def test_every_file_that_is_named_exists():
+    names = set(re.findall(r"`((?:\w+/)*\w+\.py)`", DESIGN))
+    files = {str(path.relative_to(ROOT)) for path in ROOT.glob("[a-z]*/**/*.py")}
+    assert len(names) > 30
+    missing = {name for name in names if not any(f"/{file}".endswith(f"/{name}") for file in files)}
+    assert not missing
+
+
+DOCS = ROOT / "docs"
+COMMANDS_PAGE = DOCS / "commands.md"
+GENERATED = {
+    # What writes it, and what it is made of, beside itself.
+    COMMANDS_PAGE: ("release.commands_document", lambda _: commands_document.render()),
+    DOCS / "options.md": ("release.options_document", lambda _: options_document.render()),
+    DOCS / "errors.md": ("release.errors_document", lambda _: errors_document.render()),
+    DOCS / "metrics.md": ("release.metrics_document", lambda _: metrics_document.render()),
+    DOCS / "internals/parity.md": ("tests.parity.results", lambda _: parity.render()),
+    chaos_table.DOCUMENT: ("tests.chaos.table", chaos_table.render),
+    chaos_table.SCALE_DOCUMENT: ("tests.chaos.table", chaos_table.render_scale),
+    java_metrics.DOCUMENT: (
+        "tests.java_metrics.table",
+        lambda _: java_metrics.render(json.loads(java_metrics.RESULTS.read_text("utf-8"))),
+    ),
+    table.DOCUMENT: (
+        "tests.compatibility.table",
+        lambda _: table.render(results.read()),
+    ),
+    table.EVERY_RUN_DOCUMENT: (
+        "tests.compatibility.table",
+        lambda _: table.render_every_run(results.read()),
+    ),
+}
+
+
+@pytest.mark.parametrize("document", GENERATED, ids=lambda path: path.name)
+def test_a_generated_document_is_up_to_date(document):
+    program, render = GENERATED[document]
+    text = document.read_text(encoding="utf-8")
+    assert text == render(text), f"write {document.name} again: python -m {program}"
+
+
+def test_every_command_and_flag_is_in_it():
+    text = COMMANDS_PAGE.read_text(encoding="utf-8")
+    found = [*parsers()]
+    assert len(found) > 20
+    flags = {flag for parser in found for flag in parser._option_string_actions}
+    assert [flag for flag in sorted(flags - {"-h", "--help"}) if f"`{flag}" not in text] == []
+    for flag in ("--trigger", "--max-files", "--max-offsets", "--key-columns", "--select"):
+        assert f"\n| `{flag} " in text
+    commands = [parser.prog for parser in found if parser.prog.startswith("pykafka-sink ")]
+    assert [one for one in commands if f"# {one}\n" not in text] == []
+
+
+def test_each_exit_code_is_in_it():
+    text = COMMANDS_PAGE.read_text(encoding="utf-8")
+    assert all(f"\n| {code} | " in text for code in (0, 1, 2))
+    assert text.count("\nExit status: 0 ") == len(
+        [*(COMMANDS_PAGE.parents[1] / "jobs").glob("*.py")]
+    )
+
+
+MOST_OF_OUR_OWN = 110
+MOST_WORDS = 48
+MOST_WORDS_OF_WHEN = 26
+ADVICE = re.compile(
+    r"(?:Set|Increase|Decrease|Change|Leave|Empty|Give) |For larger records, increase "
+)
+
+
+def test_each_option_has_one_anchor():
+    """So that messages and pages can link to an option."""
+    anchors = re.findall(r'<a id="([^"]+)"></a>', options_document.render())
+    providers = [name for name in anchors if name.startswith("kafka.config.providers")]
+    assert sorted(anchors) == sorted([*KEYS, *providers])
+    assert len(set(providers)) == 3
+
+
+def test_parity_names_each_default_that_differs_from_javas():
+    parity = (DOCS / "parity.md").read_text(encoding="utf-8")
+    differing = {
+        key.full_name: str(key.java_default)
+        for key in KEYS.values()
+        if key.java_default is not None and key.full_name.startswith(KAFKA_PREFIX)
+    }
+    assert len(differing) > 5
+    assert [
+        name for name, java in differing.items() if name not in parity or java not in parity
+    ] == []
+
+
+def test_each_meaning_is_short():
+    assert {name: key.doc for name, key in KEYS.items() if len(key.doc.split()) > MOST_WORDS} == {}
+
+
+def test_each_option_says_when_to_change_it():
+    """In a sentence of its own: the meaning has no advice."""
+    assert {name: key.when for name, key in KEYS.items() if not ADVICE.match(key.when)} == {}
+    assert {name: key.when for name, key in KEYS.items() if not key.when.endswith(".")} == {}
+    assert {
+        name: key.when for name, key in KEYS.items() if len(key.when.split()) > MOST_WORDS_OF_WHEN
+    } == {}
+    advice_in_meaning = re.compile(r"(?:^|[.:] )(?:Set|Increase|Decrease|Change|Leave) ")
+    assert {name: key.doc for name, key in KEYS.items() if advice_in_meaning.search(key.doc)} == {}
+
+
+def test_each_row_shows_when_to_change_the_option():
+    rows = [row for row in options_document.render().splitlines() if row.startswith('| <a id="')]
+    shown = [ADVICE.match(row.rpartition("<br>")[2]) for row in rows]
+    assert [row for row, advice in zip(rows, shown) if advice is None] == []
+    assert {name for row in rows for name in re.findall(r'<a id="([^"]+)">', row)} >= set(KEYS)
+
+
+def test_each_option_of_our_own_has_its_reason():
+    """In docs/design.md, where a row may be for a family of names."""
+    tables = (SINK_OPTIONS, PRODUCER_CONFIG, SECURITY_CONFIG)
+    names = {key.full_name for table in tables for key in table.keys.values()}
+    own = {name for name in names if not name.startswith(KAFKA_PREFIX)}
+    text = (DOCS / "design.md").read_text(encoding="utf-8")
+    section = text.partition("## Options of our own, and why each exists\n")[2].partition("\n## ")[
+        0
+    ]
+    rows = re.findall(r"^\| (`.+?) \| (.+) \|$", section, re.MULTILINE)
+    assert all(reason.strip() for _, reason in rows)
+    patterns = [pattern for cell, _ in rows for pattern in re.findall(r"`([^`]+)`", cell)]
+    told = {name: [one for one in patterns if fnmatchcase(name, one)] for name in own}
+    assert {name: by for name, by in told.items() if len(by) != 1} == {}
+    assert set(patterns) == {one for by in told.values() for one in by}
+    assert len(own) <= MOST_OF_OUR_OWN
+
+
+def test_the_summary_for_users_has_the_figures_of_the_results():
+    summary = (DOCS / "reliability.md").read_text(encoding="utf-8")
+    for r in read(EXACTLY_ONCE):
+        control = " (control)" if r["guarantee"] == AT_LEAST_ONCE else ""
+        kinds = f"| {r['kafka']} | {r['guarantee']}{control} | {r['driver_kills']} |"
+        assert f"{kinds} {r['records']:,} | {r['lost']} | {r['doubled']:,} |" in summary
+    killed = [r for r in read(LOST) if r["fault"] in KILLS]
+    assert f"{len(killed)} runs" in summary
+    assert f"{len(killed) * 100_000 // 1_000_000} million rows" in summary
+    assert sum(r["lost"] for r in killed) == 0
+    sums = {}
+    for r in killed:
+        if r["guarantee"] == AT_LEAST_ONCE:
+            kind = (r["fault"], r["job"])
+            sums[kind] = sums.get(kind, 0) + r["doubled"]
+    duplicates = f"{min(sums.values()):,} to {max(sums.values()):,} duplicates"
+    assert duplicates in " ".join(summary.split())
+    planted = len({**PRODUCER_BUGS, **SASL_BUGS}) + len(query_bugs.BUGS)
+    assert f"plant {planted} bugs" in summary
+
+
+def test_every_fault_was_survived_by_both_jobs():
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    assert len(results) == 12
+    for result in results:
+        assert result["read"] == result["records"] == 2_000_000
+        assert result["lost"] == result["doubled"] == result["out_of_order"] == 0, result
+        assert result["failure"] == ""
+
+
+def test_every_query_was_exact_although_it_was_killed_at_every_step():
+    results = read(EXACTLY_ONCE)
+    exact = [r for r in results if r["guarantee"] == "exactly-once"]
+    assert {r["kafka"] for r in exact} == set(VERSIONS)
+    for result in results:
+        assert is_good(result), result
+        assert result["micro_batches"] >= 300
+    every_fault = {fault.what for fault in (*WITH_SPECULATION, *IN_ONE_PROCESS)}
+    for result in exact:
+        assert {event["what"] for event in result["events"]} == every_fault, result["kafka"]
+
+
+def test_the_control_was_killed_at_every_step_too():
+    (control,) = [r for r in read(EXACTLY_ONCE) if r["guarantee"] == "at-least-once"]
+    done = {event["what"] for event in control["events"]}
+    assert {f"driver killed at {point}" for point in POINTS} <= done
+
+
+def test_executors_were_lost_and_no_row_with_them():
+    results = read(LOST)
+    for result in results:
+        assert is_good_although_lost(result), result
+    done = {(r["fault"], r["job"], r["guarantee"]) for r in results}
+    guarantees = (TRANSACTIONS, AT_LEAST_ONCE)
+    assert done >= {(f, j, g) for f in KILLS for j in JOBS for g in guarantees}
+    assert sum(r["doubled"] for r in results if r["guarantee"] == AT_LEAST_ONCE) > 0
+
+
+def test_the_jobs_of_a_seed_cover_all_pairs():
+    made = jobs(seed=3, at_least=1)
+    assert set().union(*map(pairs_of, made)) == all_pairs()
+    assert all(is_possible(job) and list(job) == list(FACTORS) for job in made)
+    assert made == jobs(seed=3, at_least=1)
+
+
+MEASURED = json.loads(java_metrics.RESULTS.read_text(encoding="utf-8"))
+
+
+def test_all_work_was_measured():
+    assert list(MEASURED["works"]) == [work.name for work in WORKS]
+
+
+def test_each_figure_is_javas_or_has_a_reason():
+    beside = [row for row in compared(MEASURED) if not row.is_same and row.name not in DIFFERENT]
+    assert beside == []
+
+
+@pytest.mark.parametrize(
+    ("group", "given", "missing", "shown"),
+    [
+        ("producer", kafka_metrics.PRODUCER_METRICS, names.UNAVAILABLE_METRICS, PRODUCER),
+        ("topic", kafka_metrics.TOPIC_METRICS, names.UNAVAILABLE_TOPIC_METRICS, TOPIC),
+        ("node", kafka_metrics.NODE_METRICS, {}, NODE),
+    ],
+)
+def test_every_metric_of_java_is_given_or_has_a_reason(group, given, missing, shown):
+    ours = {metric.name for metric in given}
+    theirs = names_of_java(MEASURED, group)
+    assert theirs == ours | missing.keys()
+    assert {name for name in ours if not name.endswith("-rate")} - {"compression-rate"} == (
+        shown.keys() - {"compression-rate"}
+    )
+
+
+A_RESULT = Result(
+    spark="4.0.2",
+    python="3.12.1",
+    kafka="4.3.0",
+    what="batch",
+    where="local",
+    outcome=PASSED,
+    command="make test-versions",
+    date="2026-01-01",
+)
+
+
+def test_everything_was_run_on_every_broker_that_is_promised():
+    """What is refused there was seen to be refused."""
+    for kafka in zookeeper_kafka.VERSIONS:
+        run = {r.what: r for r in results.read() if (r.where, r.kafka) == (BROKER, kafka)}
+        assert run.keys() == set(table.BROKER_WHAT), kafka
+        no = (
+            {"transactions", "operators' commands"}
+            if kafka in zookeeper_kafka.TOO_OLD_FOR_TRANSACTIONS
+            else set()
+        )
+        for what, result in run.items():
+            assert result.outcome == (NO if what in no else PASSED), result
+
+
+@pytest.mark.parametrize("where", ["local", "standalone client", "connect"])
+@pytest.mark.parametrize("spark", table.SPARKS)
+def test_everything_was_run_with_every_spark_in_the_places_that_all_have(spark, where):
+    """What is refused there was seen to be refused."""
+    run = [r for r in results.read() if (table.minor(r.spark), r.where) == (spark, where)]
+    for what in results.WHAT:
+        no = (spark, what) == ("3.5", "stream")
+        assert {r.outcome for r in run if r.what == what} == {NO if no else PASSED}, what
+
+
+class TestResults:
+    def test_of_the_same_key_are_replaced(self, tmp_path):
+        path = tmp_path / "results.json"
+        other = A_RESULT._replace(python="3.13.0")
+        results.add(A_RESULT, other, path=path)
+        results.add(A_RESULT._replace(outcome=FAILED, date="2026-01-02"), path=path)
+        read = results.read(path)
+        assert [(r.python, r.outcome) for r in read] == [("3.12.1", FAILED), ("3.13.0", PASSED)]
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"what": "batches"},
+            {"where": "cluster"},
+            {"outcome": "ok"},
+            {"outcome": NO},
+            {"reason": "because"},
+            {"kafka": ""},
+        ],
+    )
+    def test_that_the_document_has_no_place_for_are_refused(self, tmp_path, wrong):
+        with pytest.raises(ValueError):
+            results.add(A_RESULT._replace(**wrong), path=tmp_path / "results.json")
+
+    def test_come_from_what_was_run(self, tmp_path, monkeypatch):
+        added = []
+        monkeypatch.setattr(results, "add", added.append)
+        what = {"what": "batch", "where": "local", "kafka": "4.3.0", "command": "make"}
+        with results.of(**what, spark="4.3.0"):
+            pass
+        with pytest.raises(OSError), results.of(**what, spark="4.2.0", python="3.9.1"):
+            raise OSError
+        with results.of(**what, spark="4.2.0", python="3.9.1"):
+            "another test of the same"
+        with results.of(**what, spark="3.5.0", no="Spark refuses it"):
+            "what is refused"
+        outcomes = [(r.spark, r.python, r.outcome) for r in added[:-1]]
+        assert added[-1][:1] + added[-1][5:6] + added[-1][8:] == ("3.5.0", NO, "Spark refuses it")
+        this = ".".join(str(part) for part in sys.version_info[:3])
+        assert outcomes == [("4.3.0", this, PASSED), ("4.2.0", "3.9.1", FAILED)]

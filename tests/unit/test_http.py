@@ -229,9 +229,6 @@ def test_headers_without_end_are_refused(line):
         asked(server.url)
 
 
-# --- connections -----------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def not_answering():
     """A port whose queue of connections is full: the next one is not answered."""
@@ -307,9 +304,6 @@ def test_a_name_that_cannot_be_one_is_told(monkeypatch):
         http._addresses("a" * 64 + ".example", 80, http._Deadline(STILL, 1))
 
 
-# --- who asks: the registry, token endpoints -------------------------------------------------------
-
-
 def test_the_registrys_next_address_is_asked_after_one_that_drips():
     with dripping(ANSWERS["headers"]) as slow, serving_registry(Registry()) as registry:
         registry.add("t-value", {"schema": TEXT})
@@ -334,9 +328,6 @@ def test_a_token_endpoint_that_drips_is_told_in_time(monkeypatch):
         limit = {"schema_registry_timeout_ms": str(SHORT_MS)}
         words = refusal("http://registry.example", **given, **limit)
     assert "does not answer in time (schema.registry.timeout.ms)" in words
-
-
-# --- what is sent and read -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

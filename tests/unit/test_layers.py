@@ -1,11 +1,8 @@
 """Import rules: each layer knows only those before it, and the driver loads nothing heavy."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_kafka_sink"
 
-ALLOWED: dict[str, set[str]] = {
+ALLOWED = {
     "__init__": {"jobs.streams", "metrics", "spark.frames"},
     "base": set(),
     "config": set(),
@@ -53,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 """Room -> the rooms (or modules) it may import, besides itself, ``base`` and the version."""
 
-ALLOWED_IN_SPARK: dict[str, set[str]] = {
+ALLOWED_IN_SPARK = {
     "spark.versions": set(),
     "spark.tracebacks": set(),
     "spark.worker": {"config.sink_options"},
@@ -99,10 +96,10 @@ _REPORT = {
     *("tools.report_advice", "tools.report_figures", "tools.report_lines", "tools.report_page"),
     "tools.terminal",
 }
-ALLOWED_IN_TOOLS: dict[str, set[str]] = {module: {"metrics", *_REPORT} for module in _REPORT}
+ALLOWED_IN_TOOLS = {module: {"metrics", *_REPORT} for module in _REPORT}
 """Modules of the room ``tools`` that know lines of metrics, and nothing else."""
 
-ONLY_IN: dict[str, set[str]] = {
+ONLY_IN = {
     "pyspark": {"spark", "jobs", "metrics"},
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics.otlp"},
@@ -166,13 +163,13 @@ ONLY_IN: dict[str, set[str]] = {
 """Module of others -> the only places that may import it."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+def modules():
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         name = ".".join(path.relative_to(ROOT / PACKAGE).with_suffix("").parts)
         yield name.removesuffix(".__init__"), ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
+def imports(tree):
     """All that a module imports, in functions and for type checking too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -185,11 +182,11 @@ def imports(tree: ast.AST) -> Iterator[str]:
                 yield from (f"{PACKAGE}.{alias.name}" for alias in node.names)
 
 
-def is_within(module: str, places: set[str]) -> bool:
+def is_within(module, places):
     return any(module == place or module.startswith(f"{place}.") for place in places)
 
 
-def violations(module: str, tree: ast.AST) -> Iterator[str]:
+def violations(module, tree):
     layer = module.split(".")[0]
     for imported in imports(tree):
         if imported == PACKAGE or imported.startswith(f"{PACKAGE}.__version__"):
@@ -258,7 +255,7 @@ print(*sorted({{name.split(".")[0] for name in sys.modules}}))
 """
 
 
-def loaded_by(setup: str) -> set[str]:
+def loaded_by(setup):
     done = subprocess.run(
         [sys.executable, "-c", LOADED.format(setup=setup)],
         capture_output=True,
@@ -269,48 +266,50 @@ def loaded_by(setup: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_what_spark_looks_up_loads_next_to_nothing():
-    """Spark imports every ``pyspark_*`` module of the path to find data sources."""
-    loaded = loaded_by(
-        "import pyspark.sql.datasource; before = set(sys.modules)\n"
-        "import pyspark_kafka_sink\n"
-        "for name in before: sys.modules.pop(name, None)"
-    )
-    assert not loaded & {"numba", "llvmlite", "pyarrow", "numpy", "socket", "selectors"}
+KERNELS = {"numba", "llvmlite"}
+ARRAYS = {"numpy", "pyarrow"}
 
 
-def test_the_writer_that_the_driver_makes_loads_no_kernel():
-    loaded = loaded_by(
-        "import spark_kafka_sink.spark.source, spark_kafka_sink.spark.writer\n"
-        "import spark_kafka_sink.spark.preflight, spark_kafka_sink.spark.row_planning\n"
-        "import spark_kafka_sink.transactions.session"
-    )
-    assert not loaded & {"numba", "llvmlite", "prometheus_client", "opentelemetry"}
-
-
-def test_records_are_read_and_written_without_kernels():
-    """The decision log is the driver's."""
-    loaded = loaded_by("from spark_kafka_sink.record import record_batch, record_writer")
-    assert not loaded & {"numba", "llvmlite", "numpy", "pyarrow"}
-
-
-def test_options_load_nothing_that_secures_connections():
-    """A write in plaintext must not pay for TLS and token endpoints."""
-    setup = (
-        "from spark_kafka_sink.config.sink_options import SinkOptions\n"
-        "SinkOptions.parse({'kafka.bootstrap.servers': 'b:9092'})"
-    )
-    assert not loaded_by(setup) & {"ssl", "_ssl", "cryptography", "urllib", "http", "socket"}
-
-
-def test_tls_with_pem_loads_no_cryptography():
-    setup = (
-        "from spark_kafka_sink.config.security_config import SslConfig\n"
-        "from spark_kafka_sink.security.tls import TlsContext\n"
-        "TlsContext(SslConfig()).context()"
-    )
-    assert not loaded_by(setup) & {"cryptography", "pyspark", "numpy", "pyarrow"}
-
-
-def test_the_command_line_needs_no_spark():
-    assert not loaded_by("import spark_kafka_sink.cli") & {"pyspark", "numba", "numpy"}
+@pytest.mark.parametrize(
+    ("setup", "unloaded"),
+    [
+        # Spark imports every ``pyspark_*`` module of the path to find data sources.
+        (
+            "import pyspark.sql.datasource; before = set(sys.modules)\n"
+            "import pyspark_kafka_sink\n"
+            "for name in before: sys.modules.pop(name, None)",
+            {*KERNELS, *ARRAYS, "socket", "selectors"},
+        ),
+        # What the driver makes of a write.
+        (
+            "import spark_kafka_sink.spark.source, spark_kafka_sink.spark.writer\n"
+            "import spark_kafka_sink.spark.preflight, spark_kafka_sink.spark.row_planning\n"
+            "import spark_kafka_sink.transactions.session",
+            {*KERNELS, "prometheus_client", "opentelemetry"},
+        ),
+        # The decision log is the driver's.
+        ("from spark_kafka_sink.record import record_batch, record_writer", {*KERNELS, *ARRAYS}),
+        # A write in plaintext must not pay for TLS and token endpoints.
+        (
+            "from spark_kafka_sink.config.sink_options import SinkOptions\n"
+            "SinkOptions.parse({'kafka.bootstrap.servers': 'b:9092'})",
+            {"ssl", "_ssl", "cryptography", "urllib", "http", "socket"},
+        ),
+        # Certificates and keys in PEM.
+        (
+            "from spark_kafka_sink.config.security_config import SslConfig\n"
+            "from spark_kafka_sink.security.tls import TlsContext\n"
+            "TlsContext(SslConfig()).context()",
+            {*ARRAYS, "cryptography", "pyspark"},
+        ),
+        (
+            "from spark_kafka_sink.cli import main\n"
+            "try: main(['broker', '--help'])\n"
+            "except SystemExit: pass",
+            {*KERNELS, *ARRAYS, "pyspark"},
+        ),
+        ("import spark_kafka_sink.localkafka", {*KERNELS, *ARRAYS, "pyspark"}),
+    ],
+)
+def test_what_is_not_needed_is_not_loaded(setup, unloaded):
+    assert not loaded_by(setup) & unloaded

@@ -1,8 +1,6 @@
 """``LocalKafka.create_topic`` against a scripted broker that answers late."""
 
 import random
-import ssl
-import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,7 +18,6 @@ from spark_kafka_sink.localkafka import (
     LocalSecurity,
     cluster,
 )
-from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.localkafka.cluster import PORTS_VARIABLE, free_ports
 from spark_kafka_sink.localkafka.security import listeners_of
 from spark_kafka_sink.localkafka.settings import (
@@ -277,81 +274,6 @@ def test_a_local_registry_is_not_asked_through_a_proxy(monkeypatch):
 def test_an_issuer_goes_with_the_mechanism():
     security = LocalSecurity("sasl_ssl", ["OAUTHBEARER"], {"app": "secret"}, oauth=ISSUER)
     assert security.has_tls
-
-
-PASSWORD = "a store's password"
-
-
-def handshake(server, client, host):
-    """Both sides in memory; the TLS version that they agreed on."""
-    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        client.wrap_bio(to_client, to_server, server_hostname=host),
-        server.wrap_bio(to_server, to_client, server_side=True),
-    ]
-    for _ in range(5):
-        for end in ends:
-            try:
-                end.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-    return ends[0].version()
-
-
-def server_context(path, password=None):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path, password=password)
-    return context
-
-
-@pytest.mark.parametrize("key_type", ["RSA", "EC"])
-@pytest.mark.parametrize("password", [None, PASSWORD])
-def test_a_client_that_trusts_the_authority_accepts_the_server(tmp_path, key_type, password):
-    authority = Authority(key_type=key_type)
-    identity = authority.issue("broker", ["127.0.0.1", "localhost"], key_type)
-    path = write_private(tmp_path / "broker.pem", identity.pem(password))
-    client = ssl.create_default_context(cadata=authority.pem)
-    for host in ("127.0.0.1", "localhost"):
-        assert handshake(server_context(path, password), client, host) == "TLSv1.3"
-
-
-@pytest.mark.parametrize(
-    ("hosts", "expired", "reason"),
-    [
-        (["kafka.example"], False, "IP address mismatch"),
-        (["127.0.0.1"], True, "certificate has expired"),
-    ],
-)
-def test_certificates_that_are_refused(tmp_path, hosts, expired, reason):
-    authority = Authority()
-    identity = authority.issue("broker", hosts, expired=expired)
-    server = server_context(write_private(tmp_path / "broker.pem", identity.pem()))
-    with pytest.raises(ssl.SSLCertVerificationError, match=reason):
-        handshake(server, ssl.create_default_context(cadata=authority.pem), "127.0.0.1")
-
-
-def test_another_authority_of_the_same_name_is_not_trusted(tmp_path):
-    identity = Authority().issue("broker", ["127.0.0.1"])
-    server = server_context(write_private(tmp_path / "broker.pem", identity.pem()))
-    with pytest.raises(ssl.SSLCertVerificationError):
-        handshake(server, ssl.create_default_context(cadata=Authority().pem), "127.0.0.1")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("key_type", ["RSA", "EC"])
-def test_java_reads_the_pkcs12(tmp_path, key_type):
-    identity = Authority(key_type=key_type).issue("alice", key_type=key_type)
-    path = write_private(tmp_path / "alice.p12", identity.pkcs12(PASSWORD, "alice"))
-    listed = subprocess.run(
-        ["keytool", "-list", "-v", "-keystore", path, "-storepass:env", "STORE_PASSWORD"],
-        env={"PATH": "/usr/bin:/bin", "STORE_PASSWORD": PASSWORD},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert "Alias name: alice" in listed
-    assert "Entry type: PrivateKeyEntry" in listed
-    assert "Certificate chain length: 2" in listed
 
 
 def test_nobody_else_may_read_what_is_written(tmp_path):

@@ -1,7 +1,5 @@
 """Where the sink's log goes, how much of it, and in which form."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys
@@ -20,12 +18,12 @@ NOWHERE = MetricsOutputs()
 
 
 @pytest.fixture(autouse=True)
-def text(monkeypatch: pytest.MonkeyPatch) -> None:
+def text(monkeypatch):
     monkeypatch.setattr(worker, "_is_json", False)
 
 
 @pytest.fixture
-def bare_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+def bare_logger(monkeypatch):
     """The sink's loggers in an application that has not set up logging: pytest has."""
     logger, module = logging.Logger("spark_kafka_sink"), logging.Logger(commit.__name__)
     module.parent = logger
@@ -37,15 +35,13 @@ def bare_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
     return logger
 
 
-def options(**given: str) -> SinkOptions:
+def options(**given):
     named = {name.replace("_", "."): value for name, value in given.items()}
     return SinkOptions.parse({"kafka.bootstrap.servers": "a:1", **named})
 
 
 class TestWhere:
-    def test_lines_go_to_standard_error(
-        self, bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_lines_go_to_standard_error(self, bare_logger, capsys):
         report_commit([], 5, True, NOWHERE)
         report_commit([], 6, True, NOWHERE)
         first, second = capsys.readouterr().err.splitlines()
@@ -53,7 +49,7 @@ class TestWhere:
         assert " INFO spark_kafka_sink.spark.commit: batch 6: 0 records" in second
         assert len(bare_logger.handlers) == 1
 
-    def test_logging_that_is_set_up_is_left_alone(self, bare_logger: logging.Logger) -> None:
+    def test_logging_that_is_set_up_is_left_alone(self, bare_logger):
         handler = logging.StreamHandler(sys.stdout)
         bare_logger.addHandler(handler)
         bare_logger.setLevel(logging.ERROR)
@@ -62,8 +58,8 @@ class TestWhere:
         assert bare_logger.level == logging.ERROR
 
     def test_logging_that_is_set_up_later_has_each_line_once_and_its_own_level(
-        self, bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+        self, bare_logger, capsys
+    ):
         bare_logger.parent = application = logging.Logger("application")
         report_commit([], 5, True, NOWHERE)
         application.addHandler(logging.StreamHandler(sys.stderr))
@@ -77,7 +73,7 @@ class TestWhere:
         assert third.startswith("batch 6: ")
         assert bare_logger.handlers == []
 
-    def test_all_loggers_are_below_one(self) -> None:
+    def test_all_loggers_are_below_one(self):
         """A module that logs has a logger of its own name."""
         root = spark_kafka_sink.__name__
         assert commit.logger.name == commit.__name__
@@ -86,9 +82,7 @@ class TestWhere:
 
 
 class TestHowMuch:
-    def test_a_level_that_the_application_has_set_stays(
-        self, bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_level_that_the_application_has_set_stays(self, bare_logger, capsys):
         bare_logger.setLevel(logging.WARNING)
         set_up(options())
         report_commit([], 5, True, NOWHERE)
@@ -97,9 +91,7 @@ class TestHowMuch:
         assert capsys.readouterr().err == ""
         assert bare_logger.level == logging.WARNING
 
-    def test_the_option_decides(
-        self, bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_the_option_decides(self, bare_logger, capsys):
         set_up(options(log_level="warning"))
         report_commit([], 5, True, NOWHERE)
         assert capsys.readouterr().err == ""
@@ -109,9 +101,7 @@ class TestHowMuch:
 
 
 class TestForm:
-    def test_a_batch_is_one_short_line(
-        self, bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_batch_is_one_short_line(self, bare_logger, capsys):
         done = task(0, [3_000_000] * 8, **times(4000, ack_wait=2500))
         report_commit([done], 12, True, NOWHERE)
         (line,) = capsys.readouterr().err.splitlines()
@@ -121,7 +111,7 @@ class TestForm:
         )
         assert len(line) <= 160
 
-    def test_json(self, bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_json(self, bare_logger, capsys):
         set_up(options(log_format="json"))
         report_commit([], 5, True, NOWHERE)
         bare_logger.warning("of %s", "something")
@@ -138,9 +128,7 @@ class TestForm:
         assert lines[2]["exception"].endswith("ValueError: größe")
         assert all(line["time"].endswith("Z") for line in lines)
 
-    def test_the_applications_own_form_counts(
-        self, bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_the_applications_own_form_counts(self, bare_logger, capsys):
         bare_logger.addHandler(logging.StreamHandler(sys.stderr))
         bare_logger.setLevel(logging.INFO)
         set_up(options(log_format="json"))

@@ -1,30 +1,26 @@
 """What a line holds of many tasks, what it costs them, and that the document and schema tell it."""
 
-from __future__ import annotations
-
 import json
 import pickle
-from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema import ValidationError
 
-from release.metrics_document import render
+from spark_kafka_sink.base import kafka_metrics
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.cli import main
+from spark_kafka_sink.metrics import names
 from spark_kafka_sink.metrics.line import COUNTERS, NODE, log_line
 from spark_kafka_sink.metrics.reading import line_schema
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
 from tests.lines import VALIDATOR
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 NS = 1_000_000
 
 
-def node(*latencies_ms: int, **counts: int) -> NodeMetrics:
+def node(*latencies_ms, **counts):
     metrics = NodeMetrics(**counts)
     for latency_ms in latencies_ms:
         metrics.sent(100)
@@ -32,7 +28,7 @@ def node(*latencies_ms: int, **counts: int) -> NodeMetrics:
     return metrics
 
 
-def task(number: int, records: int, task_ms: float, **more: Any) -> KafkaCommitMessage:
+def task(number, records, task_ms, **more):
     """One that has written to a partition of its own."""
     metrics = ProducerMetrics(records=records, task_ns=int(task_ms * NS), compressed_bytes=records)
     where = TopicPartition("t", number)
@@ -42,19 +38,18 @@ def task(number: int, records: int, task_ms: float, **more: Any) -> KafkaCommitM
     return message
 
 
-def line_of(*messages: KafkaCommitMessage | None, **more: Any) -> dict[str, Any]:
+def line_of(*messages, **more):
     line = BatchSummary.merge(messages).line("commit", 7, **more)
-    read: dict[str, Any] = json.loads(json.dumps(line))
-    return read
+    return json.loads(json.dumps(line))
 
 
-def test_when_a_batch_began_and_how_long_it_took() -> None:
+def test_when_a_batch_began_and_how_long_it_took():
     line = line_of(task(3, 10, 250), task(1, 10, 50), KafkaCommitMessage(2, 0))
     assert line["started_at_ms"] == 1_700_000_000_100
     assert line["elapsed_ms"] == 200 + 250
 
 
-def test_skew_of_tasks() -> None:
+def test_skew_of_tasks():
     empty = KafkaCommitMessage(9, 2)
     line = line_of(*(task(n, 10 * n, 100 - n) for n in range(1, 8)), empty)
     summary = line["tasks_summary"]
@@ -67,7 +62,7 @@ def test_skew_of_tasks() -> None:
     assert line["failed_attempts"] == 2
 
 
-def test_topics_and_partitions() -> None:
+def test_topics_and_partitions():
     line = line_of(task(1, 10, 1), task(2, 30, 1))
     assert line["topics"] == {
         "t": {
@@ -82,7 +77,7 @@ def test_topics_and_partitions() -> None:
     assert summary["most_records"] == {"topic": "t", "partition": 2, "records": 30}
 
 
-def test_brokers_are_added_up_and_quantiles_are_of_all_requests() -> None:
+def test_brokers_are_added_up_and_quantiles_are_of_all_requests():
     first = task(0, 1, 1, nodes={1: node(*[10] * 90), 2: node(*[1000] * 8)})
     second = task(1, 1, 1, nodes={2: node(2000, 2000, connections=3)})
     line = line_of(first, second)
@@ -99,14 +94,14 @@ def test_brokers_are_added_up_and_quantiles_are_of_all_requests() -> None:
     assert latency["histogram"]["scale"] == 3
 
 
-def test_merging_leaves_the_brokers_of_messages_alone() -> None:
+def test_merging_leaves_the_brokers_of_messages_alone():
     message = task(0, 1, 1, nodes={1: node(10)})
     copy = pickle.loads(pickle.dumps(message))
     BatchSummary.merge([message, task(1, 1, 1, nodes={1: node(20)})])
     assert message == copy
 
 
-def test_the_log_is_told_less() -> None:
+def test_the_log_is_told_less():
     messages = [task(n, 10, 50, nodes={n: node(10)}) for n in range(40)]
     logged = log_line(line_of(*messages, settings={"acks": "all"}))
     assert not {"topics", "nodes", "slowest_tasks", "partitions", "settings"} & logged.keys()
@@ -118,16 +113,13 @@ def test_the_log_is_told_less() -> None:
     assert logged["tasks_summary"]["most_records"]["records"] == 10
 
 
-def test_without_rows_there_is_nothing_to_divide_by() -> None:
+def test_without_rows_there_is_nothing_to_divide_by():
     line = line_of(KafkaCommitMessage(0, 0))
     assert not {"request_latency", "slowest_tasks", "started_at_ms", "elapsed_ms"} & line.keys()
     assert line["metrics"]["task_ms"] == 0
 
 
-# --- messages stay small --------------------------------------------------------------------------
-
-
-def test_a_message_grows_with_partitions_and_brokers_alone() -> None:
+def test_a_message_grows_with_partitions_and_brokers_alone():
     """10,000 tasks that write to 1,000 partitions each send less than spark.driver.maxResultSize."""
     latencies = dict.fromkeys(range(-1, 140), 10**6)
     nodes = {number: NodeMetrics(*[10**9] * 13, latencies=latencies) for number in range(10)}
@@ -150,22 +142,14 @@ def test_a_message_grows_with_partitions_and_brokers_alone() -> None:
     assert 10_000 * whole < 1 << 30
 
 
-# --- schema and document --------------------------------------------------------------------------
-
-
-def test_the_document_is_up_to_date() -> None:
-    command = "python -m release.metrics_document > docs/metrics.md"
-    assert DOCUMENT.read_text(encoding="utf-8") == render(), f"run: {command}"
-
-
-def test_counters_are_described_as_they_are_reported() -> None:
+def test_counters_are_described_as_they_are_reported():
     assert [field.name for field in COUNTERS] == list(ProducerMetrics().report())
     assert {f.name for f in NODE} - {"request_latency"} == set(NodeMetrics.__dataclass_fields__) - {
         "latencies"
     }
 
 
-def test_the_command_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_schema(capsys):
     assert main(["metrics", "schema"]) == 0
     assert json.loads(capsys.readouterr().out) == line_schema()
     VALIDATOR.check_schema(line_schema())
@@ -185,8 +169,152 @@ def test_the_command_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> No
     ],
     ids=str,
 )
-def test_what_the_schema_does_not_allow(change: dict[str, Any]) -> None:
+def test_what_the_schema_does_not_allow(change):
     line = line_of(task(1, 10, 1, nodes={1: node(10)}))
     VALIDATOR.validate(line)
     with pytest.raises(ValidationError):
         VALIDATOR.validate({**line, **change})
+
+
+MS = 1_000_000
+
+
+def a_line():
+    """Of two tasks, with round figures."""
+    metrics = ProducerMetrics(
+        records=1000,
+        batches=10,
+        uncompressed_bytes=100_000,
+        compressed_bytes=20_000,
+        batch_size_max=3000,
+        compression_rate_sum=2.0,
+        record_size_max=150,
+        requests=5,
+        records_sent=1100,
+        batches_sent=11,
+        queue_time_ms=55,
+        queue_time_max_ms=9,
+        requests_in_flight_max=3,
+        responses=4,
+        request_latency_ms=40,
+        request_latency_max_ms=16,
+        retries=1,
+        record_retries=100,
+        throttle_time_ms=8,
+        throttle_time_max_ms=8,
+        connections=2,
+        metadata_age_max_ms=1500,
+        buffer_total_bytes=1000,
+        buffer_used_max_bytes=300,
+        buffer_wait_ns=50 * MS,
+        metadata_wait_ns=2 * MS,
+        ack_wait_ns=30 * MS,
+        transaction_begin_ns=7 * MS,
+        task_ns=500 * MS,
+    )
+    nodes = {}
+    for number in (1, 2):
+        nodes[number] = NodeMetrics(connections_created=1, connections=1, incoming_bytes=60)
+        nodes[number].responses = 3
+        for latency_ms in (4, 16):
+            nodes[number].sent(1000 * number)
+            nodes[number].record_produce_response(latency_ms, 2)
+    report = PartitionReport(0, 999, 1000, 20_000, 100_000, 100)
+    messages = [
+        KafkaCommitMessage(n, 0, "q", {TopicPartition("t", n): report}, metrics, nodes=nodes)
+        for n in range(2)
+    ]
+    for message in messages:
+        message.started_at_ms = 1_700_000_000_000
+    line = BatchSummary.merge(messages).line("commit", 3, client_id="c", commit_ms=11)
+    return json.loads(json.dumps(line))
+
+
+def of_a_job(line):
+    """Its end waits until the line is sent."""
+    return {name: value for name, value in line.items() if name not in ("batch_id", "query_id")}
+
+
+PRODUCER = {
+    "record-send-rate": 4400,
+    "record-send-total": 2200,
+    "record-retry-total": 200,
+    "record-error-total": 0,
+    "record-size-avg": 100,
+    "record-size-max": 150,
+    "record-queue-time-avg": 5,
+    "record-queue-time-max": 9,
+    "records-per-request-avg": 220,
+    "batch-size-avg": 2000,
+    "batch-size-max": 3000,
+    "compression-rate-avg": 0.2,
+    "request-latency-avg": 10,
+    "request-latency-max": 16,
+    "requests-in-flight": 3,
+    "produce-throttle-time-avg": 2,
+    "produce-throttle-time-max": 8,
+    "metadata-age": 1.5,
+    "bufferpool-wait-ratio": 0.1,
+    "bufferpool-wait-time-ns-total": 100 * MS,
+    "buffer-total-bytes": 1000,
+    "buffer-available-bytes": 700,
+    "flush-time-ns-total": 60 * MS,
+    "metadata-wait-time-ns-total": 4 * MS,
+    "txn-init-time-ns-total": 14 * MS,
+    "txn-commit-time-ns-total": 11 * MS,
+    "connection-count": 4,
+    "connection-creation-total": 4,
+    "connection-creation-rate": 8,
+    "request-total": 8,
+    "response-total": 12,
+    "outgoing-byte-total": 12_000,
+    "incoming-byte-rate": 480,
+    "network-io-total": 20,
+    "request-size-avg": 1500,
+    "request-size-max": 2000,
+}
+
+
+def test_metrics_of_the_producer():
+    values = names.values_of(a_line())
+    given = {metric.name: metric.value(values) for metric in kafka_metrics.PRODUCER_METRICS}
+    assert {name: given[name] for name in PRODUCER} == pytest.approx(PRODUCER)
+
+
+def test_metrics_of_topics_and_brokers():
+    line = a_line()
+    of_topic = names.topic_or_node_values(line, line["topics"]["t"])
+    given = {metric.name: metric.value(of_topic) for metric in kafka_metrics.TOPIC_METRICS}
+    assert given["record-send-total"] == 2200
+    assert given["byte-rate"] == 88_000
+    assert given["compression-rate"] == 0.2
+    of_node = names.topic_or_node_values(line, line["nodes"]["2"])
+    given = {metric.name: metric.value(of_node) for metric in kafka_metrics.NODE_METRICS}
+    assert given["request-total"] == 4
+    assert given["request-latency-avg"] == 10
+    assert given["request-latency-max"] == 16
+    assert given["outgoing-byte-rate"] == 16_000
+
+
+def test_nothing_is_made_up_of_nothing():
+    line = BatchSummary.merge([KafkaCommitMessage(0, 0)]).line("commit", 3)
+    values = names.values_of(line)
+    for metric in kafka_metrics.PRODUCER_METRICS:
+        assert not metric.value(values)
+    assert names.send_time_ms(line) is None
+
+
+def test_flinks_send_time():
+    assert names.send_time_ms(a_line()) == 15
+
+
+def test_no_name_is_there_twice_or_both_given_and_not():
+    for given, missing in (
+        (kafka_metrics.PRODUCER_METRICS, names.UNAVAILABLE_METRICS),
+        (kafka_metrics.TOPIC_METRICS, names.UNAVAILABLE_TOPIC_METRICS),
+        (kafka_metrics.NODE_METRICS, {}),
+    ):
+        found = [metric.name for metric in given]
+        assert len(set(found)) == len(found)
+        assert not missing.keys() & set(found)
+        assert all(metric.is_total == metric.name.endswith("-total") for metric in given)

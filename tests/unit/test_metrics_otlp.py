@@ -1,26 +1,37 @@
 """A line as OpenTelemetry has it, as a receiver reads it: names, sums, times, and the slowest task."""
 
-from __future__ import annotations
-
+import importlib.util
 import json
-from collections.abc import Iterator
-from typing import Any
+import logging
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+import requests
 
 from spark_kafka_sink import __version__
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.security_config import clear_secrets, secrets_shown_by_spark
 from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
-from spark_kafka_sink.metrics import background, names, otlp
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.metrics import background, names, otlp, otlp_settings
 from spark_kafka_sink.metrics.names import OWN_METRICS
-from spark_kafka_sink.metrics.otlp import telemetry_name
-from spark_kafka_sink.metrics.outputs import write_outputs
+from spark_kafka_sink.metrics.otlp import root_cause, telemetry_name
+from spark_kafka_sink.metrics.outputs import check_outputs, write_outputs
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, PlanningSpan
-from tests.lines import VALIDATOR
-from tests.otlp import Receiver, Span, attributes_of, metrics_in, receiver
+from spark_kafka_sink.spark.writer import commit_batch
+from spark_kafka_sink.transactions.model import Unit
+from tests.lines import VALIDATOR, check_text
+from tests.otlp import Receiver, attributes_of, metrics_in, receiver
 from tests.patience import PATIENCE_S
-from tests.unit.test_metrics_names import PRODUCER, a_line, of_a_job
+from tests.unit.test_metrics_line import PRODUCER, a_line, of_a_job
 
 DELTA = 1
 NS = 1_000_000
@@ -31,15 +42,15 @@ LATENCY = "pykafka_sink.request_latency"
 
 
 @pytest.fixture
-def collector() -> Iterator[Receiver]:
+def collector():
     with receiver() as listening:
         yield listening
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _fresh(monkeypatch):
     """Nothing of this machine's environment, or of an earlier test."""
-    for name in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"):
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name, raising=False)
     otlp._process_resource.cache_clear()
     yield
@@ -49,7 +60,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     background._senders.clear()
 
 
-def timed(**more: Any) -> dict[str, Any]:
+def timed(**more):
     """A line with all that a trace is made of."""
     line = a_line()
     line.update(
@@ -66,47 +77,27 @@ def timed(**more: Any) -> dict[str, Any]:
     return line
 
 
-def put(collector: Receiver, *lines: dict[str, Any], **options: Any) -> None:
+def put(collector, *lines, **options):
     otlp = OtlpOutput(endpoint=collector.endpoint, timeout_ms=60_000, **options)
     for line in lines:
         write_outputs(MetricsOutputs(otlp=otlp), line)
     assert background._senders[otlp].wait(PATIENCE_S)
 
 
-def spans_of(collector: Receiver) -> dict[str, Span]:
+def spans_of(collector):
     spans = {span.name: span for span in collector.spans}
     assert len(spans) == len(collector.spans)
     return spans
 
 
-def value(point: Any) -> float:
+def value(point):
     return float(getattr(point, point.WhichOneof("value")))
 
 
 # --- metrics --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("group", "name", "pushed"),
-    [
-        ("producer-metrics", "record-send-total", SENT),
-        (
-            "producer-node-metrics",
-            "request-latency-avg",
-            "org.apache.kafka.producer.node.request.latency.avg",
-        ),
-        (
-            "producer-topic-metrics",
-            "byte-total",
-            "org.apache.kafka.producer.topic.byte.total",
-        ),
-    ],
-)
-def test_names_are_those_that_kafkas_clients_push(group: str, name: str, pushed: str) -> None:
-    assert telemetry_name(group, name) == pushed
-
-
-def test_each_metric_of_the_producer_has_its_value(collector: Receiver) -> None:
+def test_each_metric_of_the_producer_has_its_value(collector):
     put(collector, timed())
     for name, expected in PRODUCER.items():
         (point,) = collector.points(telemetry_name(names.PRODUCER_GROUP, name))
@@ -120,9 +111,7 @@ def test_each_metric_of_the_producer_has_its_value(collector: Receiver) -> None:
     assert [value(point) for point in of_nodes] == [16, 16]
 
 
-def test_totals_are_monotonic_deltas_of_whole_numbers_and_the_rest_are_gauges(
-    collector: Receiver,
-) -> None:
+def test_totals_are_monotonic_deltas_of_whole_numbers_and_the_rest_are_gauges(collector):
     put(collector, timed(), timed(batch_id=4))
     assert [point.as_int for point in collector.points(SENT)] == [2200, 2200]
     for request in collector.metrics:
@@ -136,14 +125,14 @@ def test_totals_are_monotonic_deltas_of_whole_numbers_and_the_rest_are_gauges(
                 assert starts == {(T - 80) * NS}
 
 
-def is_total(name: str) -> bool:
+def is_total(name):
     """As the sink's own names say it, without their units; and Kafka's."""
     plain = name.replace("pykafka_sink.", "pykafka_sink_")
     own = {f"{plain}_total", f"{plain}_seconds_total"}
     return name.endswith(".total") or not own.isdisjoint(metric.name for metric in OWN_METRICS)
 
 
-def test_the_sinks_own_have_a_unit_where_prometheus_adds_one(collector: Receiver) -> None:
+def test_the_sinks_own_have_a_unit_where_prometheus_adds_one(collector):
     put(collector, timed())
     units = {metric.name: metric.unit for metric in metrics_in(collector.metrics[0])}
     assert units["pykafka_sink.records_acknowledged"] == ""
@@ -156,7 +145,7 @@ def test_the_sinks_own_have_a_unit_where_prometheus_adds_one(collector: Receiver
     assert waited.as_double == pytest.approx(0.06)
 
 
-def test_latencies_are_the_lines_own_histogram(collector: Receiver) -> None:
+def test_latencies_are_the_lines_own_histogram(collector):
     line = timed()
     put(collector, line)
     (point,) = collector.points(LATENCY)
@@ -170,9 +159,7 @@ def test_latencies_are_the_lines_own_histogram(collector: Receiver) -> None:
     assert not point.HasField("min")
 
 
-def test_latencies_with_explicit_bounds(
-    collector: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_latencies_with_explicit_bounds(collector, monkeypatch):
     variable = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
     monkeypatch.setenv(variable, "explicit_bucket_histogram")
     put(collector, timed())
@@ -184,7 +171,7 @@ def test_latencies_with_explicit_bounds(
     assert len(point.exemplars) == 1
 
 
-def test_a_batch_without_rows_has_only_what_is_known(collector: Receiver) -> None:
+def test_a_batch_without_rows_has_only_what_is_known(collector):
     line = BatchSummary.merge([KafkaCommitMessage(0, 0)]).line("commit", 1)
     put(collector, json.loads(json.dumps(line)))
     assert not [m for m in metrics_in(collector.metrics[0]) if m.name.startswith("org.")]
@@ -192,7 +179,7 @@ def test_a_batch_without_rows_has_only_what_is_known(collector: Receiver) -> Non
     assert [span.name for span in collector.spans] == ["micro-batch"]
 
 
-def test_partitions_are_not_sent(collector: Receiver) -> None:
+def test_partitions_are_not_sent(collector):
     """What is sent does not grow with partitions, of which there may be thousands."""
     messages = [
         KafkaCommitMessage(0, 0, "q", partitions_of(count), ProducerMetrics(task_ns=NS))
@@ -205,14 +192,14 @@ def test_partitions_are_not_sent(collector: Receiver) -> None:
     assert large < small + 100
 
 
-def partitions_of(count: int) -> dict[TopicPartition, PartitionReport]:
+def partitions_of(count):
     return {TopicPartition("t", n): PartitionReport(0, 9, 10, 10**6, 10**7) for n in range(count)}
 
 
 # --- the resource ---------------------------------------------------------------------------------
 
 
-def resource_of(collector: Receiver) -> dict[str, Any]:
+def resource_of(collector):
     (of_resource,) = collector.metrics[0].resource_metrics
     found = attributes_of(of_resource.resource)
     assert all(span.resource == found for span in collector.spans)
@@ -221,7 +208,7 @@ def resource_of(collector: Receiver) -> dict[str, Any]:
     return found
 
 
-def test_the_resource(collector: Receiver) -> None:
+def test_the_resource(collector):
     put(collector, timed())
     found = resource_of(collector)
     assert found["service.name"] == "pykafka-sink"
@@ -239,22 +226,14 @@ def test_the_resource(collector: Receiver) -> None:
         ({"OTEL_SERVICE_NAME": "lake"}, "orders", "orders"),
     ],
 )
-def test_the_services_name(
-    environment: dict[str, str],
-    option: str | None,
-    service: str,
-    collector: Receiver,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_services_name(environment, option, service, collector, monkeypatch):
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
     put(collector, timed(), service_name=option)
     assert resource_of(collector)["service.name"] == service
 
 
-def test_attributes_of_the_environment(
-    collector: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attributes_of_the_environment(collector, monkeypatch):
     attributes = "deployment.environment.name=test,service.instance.id=one"
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", attributes)
     put(collector, timed())
@@ -266,7 +245,7 @@ def test_attributes_of_the_environment(
 # --- traces ---------------------------------------------------------------------------------------
 
 
-def test_a_micro_batch_is_one_trace(collector: Receiver) -> None:
+def test_a_micro_batch_is_one_trace(collector):
     put(collector, timed())
     spans = spans_of(collector)
     told = {
@@ -295,7 +274,7 @@ def test_a_micro_batch_is_one_trace(collector: Receiver) -> None:
     assert root.message.status.code == 0
 
 
-def test_the_slowest_task_has_its_place_and_the_times_of_its_stages(collector: Receiver) -> None:
+def test_the_slowest_task_has_its_place_and_the_times_of_its_stages(collector):
     line = timed()
     put(collector, line)
     told = spans_of(collector)["task"].attributes
@@ -305,7 +284,7 @@ def test_the_slowest_task_has_its_place_and_the_times_of_its_stages(collector: R
     assert told["messaging.batch.message_count"] == slowest["records"]
 
 
-def test_the_histogram_leads_to_the_slowest_task(collector: Receiver) -> None:
+def test_the_histogram_leads_to_the_slowest_task(collector):
     put(collector, timed())
     (point,) = collector.points(LATENCY)
     (exemplar,) = point.exemplars
@@ -315,31 +294,26 @@ def test_the_histogram_leads_to_the_slowest_task(collector: Receiver) -> None:
     assert task.start <= exemplar.time_unix_nano <= task.end
 
 
-def test_without_traces_there_is_nothing_to_lead_to(collector: Receiver) -> None:
+def test_without_traces_there_is_nothing_to_lead_to(collector):
     put(collector, timed(), signals=("metrics",))
     (point,) = collector.points(LATENCY)
     assert len(point.exemplars) == len(collector.traces) == 0
 
 
-def test_traces_alone(collector: Receiver) -> None:
-    put(collector, timed(), signals=("traces",))
-    assert (len(collector.traces), len(collector.metrics)) == (1, 0)
-
-
-def test_a_job_is_named_so_and_sent_when_it_ends(collector: Receiver) -> None:
+def test_a_job_is_named_so_and_sent_when_it_ends(collector):
     otlp = OtlpOutput(endpoint=collector.endpoint, timeout_ms=60_000)
     write_outputs(MetricsOutputs(otlp=otlp), of_a_job(timed()))
     assert "job" in spans_of(collector)
 
 
-def test_a_line_without_times_is_a_trace_of_nothing_else(collector: Receiver) -> None:
+def test_a_line_without_times_is_a_trace_of_nothing_else(collector):
     line = json.loads(json.dumps(BatchSummary(None, None).line("abort", 3)))
     put(collector, line)
     (span,) = collector.spans
     assert span.start == span.end == line["time_ms"] * NS
 
 
-def test_clocks_that_differ_make_no_span_end_before_it_begins(collector: Receiver) -> None:
+def test_clocks_that_differ_make_no_span_end_before_it_begins(collector):
     """The executor's clock is a second behind, then ahead of the driver's."""
     behind = timed(planning_started_at_ms=T + 900, commit_started_at_ms=T + 1600, time_ms=T + 1620)
     ahead = timed(planning_started_at_ms=T - 1100, commit_started_at_ms=T - 400, time_ms=T - 420)
@@ -354,7 +328,7 @@ def test_clocks_that_differ_make_no_span_end_before_it_begins(collector: Receive
 # --- what failed ----------------------------------------------------------------------------------
 
 
-def aborted(**more: Any) -> dict[str, Any]:
+def aborted(**more):
     return timed(**{**timed(), "event": "abort", **more})
 
 
@@ -369,7 +343,7 @@ def aborted(**more: Any) -> dict[str, Any]:
         ({"failed_tasks": 1, "error": "ValueError: bad: row"}, "ValueError: bad: row"),
     ],
 )
-def test_a_batch_that_failed_says_so(more: dict[str, Any], why: str, collector: Receiver) -> None:
+def test_a_batch_that_failed_says_so(more, why, collector):
     otlp = OtlpOutput(endpoint=collector.endpoint, timeout_ms=60_000)
     line = aborted(**more)
     write_outputs(MetricsOutputs(otlp=otlp), line)
@@ -383,9 +357,391 @@ def test_a_batch_that_failed_says_so(more: dict[str, Any], why: str, collector: 
     assert events == ([("exception", exception)] if "error" in more else [])
 
 
-def test_what_is_unknown_of_an_abort_is_not_made_up(collector: Receiver) -> None:
+def test_what_is_unknown_of_an_abort_is_not_made_up(collector):
     unknown = BatchSummary(None, None, planned=PlanningSpan(T - 80, 30.0))
     put(collector, json.loads(json.dumps(unknown.line("abort", 3, commit_started_at_ms=T))))
     spans = spans_of(collector)
     assert spans.keys() == {"micro-batch", "planning", "abort"}
     assert spans["micro-batch"].message.status.message == "Spark does not tell why"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVERS = {"kafka.bootstrap.servers": "b:9092", "topic": "t"}
+
+
+def otlp_options(**options):
+    given = {f"metrics.otlp.{name.replace('_', '.')}": text for name, text in options.items()}
+    return SinkOptions.parse({**SERVERS, **given})
+
+
+def test_it_is_on_with_an_endpoint_or_when_it_is_asked_for():
+    assert otlp_options().metrics.otlp is None
+    assert otlp_options(endpoint="http://c:4318").metrics.otlp == OtlpOutput("http://c:4318")
+    assert otlp_options(enable="true").metrics.otlp == OtlpOutput()
+    off = otlp_options(enable="false", endpoint="http://c:4318")
+    assert off.metrics.otlp is None
+    assert off.notes == (
+        "option 'metrics.otlp.endpoint' has no effect without metrics.otlp.enable=true",
+    )
+
+
+def test_the_environment_alone_does_not_switch_it_on(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318")
+    assert otlp_options().metrics == MetricsOutputs()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"endpoint": "collector:4318"}, "must begin with http:// or https://"),
+        ({"endpoint": "http://c/v1/traces/"}, "leave /v1/metrics and /v1/traces away"),
+        ({"endpoint": "https://c:4318?api_key=marked-hush"}, "metrics.otlp.headers, as api-key="),
+        ({"endpoint": "https://c/v1/metrics?k=marked-hush"}, "metrics.otlp.headers, as api-key="),
+        ({"endpoint": "https://c:4318#marked-hush"}, "metrics.otlp.headers, as api-key="),
+        (
+            {"endpoint": "https://me:marked-hush@c:4318"},
+            r"\[hidden\] .*no user and password can be given.* metrics.otlp.headers, as Auth",
+        ),
+        ({"signals": "logs"}, "must be one or more of metrics, traces"),
+        ({"signals": ","}, "must be one or more of metrics, traces"),
+        ({"timeout_ms": "0"}, "must be at least 1"),
+        ({"headers": "marked-hush"}, r"\[hidden\] .*its part 1 is not as name=value"),
+        ({"headers": "a=b,c d=marked-hush"}, r"\[hidden\] .*its part 2 is not as name=value"),
+        ({"headers": "${vault:a:b}"}, "a reference of a kind that is not known"),
+    ],
+)
+def test_what_is_refused(options, problem):
+    with pytest.raises(ConfigError, match=problem) as raised:
+        otlp_options(**options)
+    assert "marked-hush" not in str(raised.value)
+
+
+def test_without_the_package_a_job_does_not_begin(monkeypatch):
+    monkeypatch.setattr(otlp_settings, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'pykafka-sink\[otel\]'"):
+        check_outputs(MetricsOutputs(otlp=OtlpOutput()))
+    monkeypatch.setattr(otlp_settings, "find_spec", importlib.util.find_spec)
+    check_outputs(MetricsOutputs(otlp=OtlpOutput()))
+
+
+def test_nothing_of_it_is_loaded_before_there_is_a_line():
+    program = (
+        "import sys\n"
+        "from spark_kafka_sink.config.sink_options import SinkOptions\n"
+        "from spark_kafka_sink.metrics.outputs import check_outputs\n"
+        f"options = {{**{SERVERS}, 'metrics.otlp.enable': 'true'}}\n"
+        "check_outputs(SinkOptions.parse(options).metrics)\n"
+        "import spark_kafka_sink.spark.writer\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    loaded = set(done.stdout.split())
+    assert "spark_kafka_sink.metrics.otlp_settings" in loaded
+    assert not loaded & {"requests", "google.protobuf", "opentelemetry.sdk.trace"}
+
+
+@pytest.mark.parametrize(
+    ("option", "variable", "timeout_s"),
+    [
+        (None, None, 3),
+        (None, "10000", 10),
+        (None, "7", 0.007),
+        *((None, other, 3) for other in ("x", "-1", "inf", "nan")),
+        (250, "10000", 0.25),
+    ],
+)
+def test_the_timeout(option, variable, timeout_s, monkeypatch):
+    """Milliseconds: OpenTelemetry Protocol Exporter, "Configuration Options"."""
+    if variable is not None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", variable)
+    assert otlp_settings.timeout_s_of(OtlpOutput(timeout_ms=option), "traces") == timeout_s
+
+
+def test_a_signals_own_timeout_wins(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10000")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "2000")
+    both = [otlp_settings.timeout_s_of(OtlpOutput(), signal) for signal in ("metrics", "traces")]
+    assert both == [10, 2]
+    assert list(otlp_settings.short_timeouts(OtlpOutput())) == []
+
+
+def test_seconds_in_place_of_milliseconds_are_told(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10")
+    (told,) = otlp_settings.short_timeouts(OtlpOutput())
+    assert told.startswith("OTEL_EXPORTER_OTLP_TIMEOUT=10 is 10 ms, as OpenTelemetry's")
+    assert list(otlp_settings.short_timeouts(OtlpOutput(timeout_ms=10))) == []
+
+
+def test_spark_would_show_them():
+    name = "metrics.otlp.headers"
+    assert secrets_shown_by_spark({"Metrics.Otlp.Headers": "a=b"}) == [name]
+    assert clear_secrets({name: "a=${env:B}"}) == []
+    (note,) = otlp_options(headers="a=b", enable="true").notes
+    assert note.startswith(f"{name}: a secret in clear text, which Spark shows")
+
+
+def test_a_reference_that_leads_nowhere_is_told_before_a_job_begins():
+    options = otlp_options(enable="true", headers="a=${env:PYKAFKA_NOT_SET}")
+    with pytest.raises(ConfigError, match=r"metrics\.otlp\.headers: .*PYKAFKA_NOT_SET"):
+        check_outputs(options.metrics)
+
+
+SECRET = "Bearer marked-hush"
+# Exporters try again after 800 ms at the earliest.
+SHORT_MS = 790
+
+
+@pytest.fixture
+def told(caplog):
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+def messages(told):
+    """All that was logged, by whomever."""
+    return [f"{r.levelname} {r.getMessage()}" for r in told.records]
+
+
+def to(endpoint, **more):
+    return OtlpOutput(endpoint=endpoint, **{"timeout_ms": 60_000, "signals": ("traces",), **more})
+
+
+def send(output, **more):
+    """A line that is sent when this returns."""
+    write_outputs(MetricsOutputs(otlp=output), {**a_line(), **more})
+    assert background._senders[output].wait(PATIENCE_S)
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+# --- where it goes --------------------------------------------------------------------------------
+
+
+def test_the_environment_tells_what_options_do_not(collector, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"{collector.endpoint}/")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=lake%20one")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    send(to(None, signals=("metrics", "traces")))
+    assert len(collector.metrics) == len(collector.traces) == 1
+    assert [headers["x-tenant"] for headers in collector.headers] == ["lake one"] * 2
+    assert {headers["Content-Encoding"] for headers in collector.headers} == {"gzip"}
+
+
+def test_a_signal_can_go_elsewhere(collector, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{collector.endpoint}/v1/traces")
+    send(to(None))
+    assert len(collector.traces) == 1
+
+
+def test_options_win(collector, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=other")
+    send(to(f"{collector.endpoint}/", headers=Secret("X-Tenant=lake%2Cone")))
+    assert [headers["x-tenant"] for headers in map(lowered, collector.headers)] == ["lake,one"]
+
+
+def lowered(headers):
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def test_what_of_the_environment_has_no_effect_is_told(collector, monkeypatch, told):
+    temporality = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+    monkeypatch.setenv(temporality, "cumulative")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    send(to(collector.endpoint))
+    send(to(collector.endpoint))
+    first, second = messages(told)
+    assert f"{temporality}=cumulative has no effect" in first
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL=grpc has no effect" in second
+
+
+def test_the_environment_switches_it_off(collector, monkeypatch, told):
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "True")
+    outputs = MetricsOutputs(otlp=to(collector.endpoint))
+    check_outputs(outputs)
+    assert messages(told) == [
+        "WARNING OTEL_SDK_DISABLED=true: metrics.otlp.* sends nothing [PKS-METRICS-005]"
+    ]
+    write_outputs(outputs, of_a_job(a_line()))
+    assert background._senders == {}
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "false")
+    send(to(collector.endpoint))
+    assert len(collector.traces) == 1
+
+
+def parsed(endpoint, headers):
+    otlp = {"metrics.otlp.endpoint": endpoint, "metrics.otlp.headers": headers}
+    return SinkOptions.parse({**SERVERS, **otlp})
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+
+def test_headers_are_secret(collector, monkeypatch, told):
+    monkeypatch.setenv("AUTHORIZATION", SECRET)
+    options = parsed(collector.endpoint, "Authorization=${env:AUTHORIZATION}")
+    assert options.notes == ()
+    check_outputs(options.metrics)
+    output = options.metrics.otlp
+    assert output is not None
+    collector.statuses = [401]
+    send(output)
+    send(output)
+    assert [headers["authorization"] for headers in map(lowered, collector.headers)] == [SECRET] * 4
+    in_clear = parsed(collector.endpoint, f"Authorization={SECRET}")
+    assert "marked-hush" not in f"{messages(told)} {in_clear} {in_clear.notes}"
+    assert b"marked-hush" not in pickle.dumps(in_clear)
+    assert pickle.loads(pickle.dumps(in_clear)) == in_clear
+
+
+def test_a_password_in_the_address_is_not_told(told):
+    port = free_port()
+    send(to(f"http://user:marked-hush@127.0.0.1:{port}", timeout_ms=SHORT_MS))
+    (message,) = messages(told)
+    assert f"http://127.0.0.1:{port}/v1/traces" in message
+    assert "marked-hush" not in message
+
+
+def test_headers_are_not_taken_to_another_place(collector, told):
+    collector.statuses = [302]
+    send(to(collector.endpoint, headers=Secret(f"x-key={SECRET}")))
+    assert len(collector.headers) == 1
+    (message,) = messages(told)
+    assert "HTTP 302" in message
+
+
+# --- what fails -----------------------------------------------------------------------------------
+
+
+def test_what_fails_is_told_once_and_so_is_that_it_no_longer_does(told):
+    port = free_port()
+    output = to(f"http://127.0.0.1:{port}", timeout_ms=SHORT_MS)
+    for _ in range(3):
+        send(output)
+    where = f"http://127.0.0.1:{port}/v1/traces"
+    expected = [
+        f"WARNING metrics.otlp: cannot send traces to {where}: Connection refused. Batches go on, "
+        "and what is not sent is lost; the log tells when it is sent again [PKS-METRICS-003]"
+    ]
+    assert messages(told) == expected
+    collector = Receiver(port)
+    try:
+        send(output)
+        send(output)
+    finally:
+        collector.close()
+    expected.append(
+        f"INFO metrics.otlp: traces are sent to {where} again; those of 3 batch(es) are lost"
+    )
+    assert messages(told) == expected
+    assert len(collector.traces) == 2
+
+
+def test_certificates_that_are_missing_are_told(collector, monkeypatch, told):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/not/there.pem")
+    send(to(collector.endpoint.replace("http:", "https:"), timeout_ms=SHORT_MS))
+    (message,) = messages(told)
+    assert "/not/there.pem" in message
+
+
+def test_another_reason_is_told_again(collector, told):
+    collector.statuses = [401, 401, 404]
+    for _ in range(3):
+        send(to(collector.endpoint))
+    assert [f"HTTP {status}" in text for status, text in zip((401, 404), messages(told))] == [
+        True,
+        True,
+    ]
+    assert len(messages(told)) == 2
+
+
+def test_what_a_receiver_refuses_a_part_of_is_told(collector, told):
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+        ExportTracePartialSuccess,
+        ExportTraceServiceResponse,
+    )
+
+    refusal = ExportTracePartialSuccess(rejected_spans=2, error_message="too old")
+    collector.answers["/v1/traces"] = ExportTraceServiceResponse(partial_success=refusal)
+    send(to(collector.endpoint))
+    (message,) = messages(told)
+    assert "2 of them are refused: too old" in message
+
+
+def test_one_signal_that_fails_does_not_keep_the_other(collector, told):
+    collector.statuses = [404]
+    send(to(collector.endpoint, signals=("metrics", "traces")))
+    assert (len(collector.traces), len(collector.metrics)) == (0, 1)
+    assert len(messages(told)) == 1
+
+
+def test_nobody_that_answers_costs_a_job_no_more_than_its_timeout(told):
+    """The address takes connections, and is silent."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(8)
+        output = to(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_ms=SHORT_MS)
+        write_outputs(MetricsOutputs(otlp=output), of_a_job(a_line()))
+        assert background._senders[output].wait(PATIENCE_S)
+    assert messages(told)[0].startswith(
+        "WARNING metrics.otlp: cannot send traces to http://127.0.0.1"
+    )
+    assert root_cause(requests.ReadTimeout("HTTPConnectionPool(…)")) == "no answer in time"
+
+
+def test_a_defect_is_told_and_no_batch_fails(collector, told):
+    output = to(collector.endpoint)
+    send(output, slowest_tasks=[{}])
+    send(output, slowest_tasks=[{}])
+    send(output)
+    (message,) = messages(told)
+    assert message.startswith("WARNING metrics of a batch are not sent: KeyError")
+    assert len(collector.traces) == 1
+
+
+def test_a_committed_batch_names_its_trace(collector, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    otlp = {"metrics.otlp.endpoint": collector.endpoint, "metrics.path": str(path)}
+    options = SinkOptions.parse({**SERVERS, **otlp})
+    commit_batch(options, [], Unit("q", 7, None))
+    collector.wait_for(2)
+    text = path.read_text(encoding="utf-8")
+    check_text(text)
+    assert {span.trace_id.hex() for span in collector.spans} == {json.loads(text)["trace_id"]}
+
+
+# --- processes -------------------------------------------------------------------------------------
+
+
+def test_a_process_of_the_users_own_sends_all_before_it_ends(collector):
+    program = (
+        "from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput\n"
+        "from spark_kafka_sink.metrics.outputs import write_outputs\n"
+        f"otlp = OtlpOutput({collector.endpoint!r}, timeout_ms=60_000)\n"
+        "for number in range(3):\n"
+        "    line = {'event': 'commit', 'batch_id': number, 'time_ms': 10**12}\n"
+        "    write_outputs(MetricsOutputs(otlp=otlp), line)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+    assert [len(collector.traces), len(collector.metrics)] == [3, 3]
+
+
+def test_a_fork_has_a_thread_of_its_own(collector):
+    output = to(collector.endpoint)
+    send(output)
+    child = os.fork()
+    if child == 0:
+        try:
+            send(output)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(collector.traces) == 2

@@ -6,11 +6,9 @@ import json
 import re
 import threading
 import urllib.request
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -25,34 +23,31 @@ from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.metrics.prometheus import Exposition, PushGatewayExporter
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.prometheus import Samples
-from tests.unit.test_metrics_names import a_line, of_a_job
+from tests.unit.test_metrics_line import a_line, of_a_job
 
 ROOT = Path(__file__).resolve().parents[2]
 SENT = "kafka_producer_producer_metrics_record_send_total"
 QUERY = "7a1b"
 
 
-def of_query(line: dict[str, Any], **more: Any) -> dict[str, Any]:
+def of_query(line, **more):
     return {**line, "query_id": QUERY, **more}
 
 
-def samples_of(collector: Any) -> Samples:
+def samples_of(collector):
     registry = CollectorRegistry()
     registry.register(collector)
     return Samples(generate_latest(registry).decode())
 
 
-def exposed(*lines: dict[str, Any]) -> Samples:
+def exposed(*lines):
     exposition = Exposition()
     for line in lines:
         exposition.add(line)
     return samples_of(exposition)
 
 
-# --- names and values -----------------------------------------------------------------------------
-
-
-def test_names_and_labels_are_those_of_jmx_exporter() -> None:
+def test_names_and_labels_are_those_of_jmx_exporter():
     read = exposed(a_line())
     assert read(SENT, client_id="c") == 2200
     assert read("kafka_producer_producer_metrics_request_latency_avg", client_id="c") == 10
@@ -64,7 +59,7 @@ def test_names_and_labels_are_those_of_jmx_exporter() -> None:
     assert read.families["kafka_producer_producer_metrics_batch_size_avg"].type == "gauge"
 
 
-def test_totals_add_up_and_the_rest_is_of_the_last_batch() -> None:
+def test_totals_add_up_and_the_rest_is_of_the_last_batch():
     first, second = a_line(), a_line()
     second["metrics"]["records_sent"] = 300
     second["metrics"]["request_latency_max_ms"] = 99
@@ -75,12 +70,12 @@ def test_totals_add_up_and_the_rest_is_of_the_last_batch() -> None:
     assert read("pykafka_sink_batches_total", event="commit") == 2
 
 
-def test_queries_are_told_apart() -> None:
+def test_queries_are_told_apart():
     read = exposed(of_query(a_line()), of_query(a_line(), query_id="other", query_name="orders"))
     assert read(SENT, query=QUERY) == read(SENT, query="orders") == 2200
 
 
-def test_each_name_is_described_once() -> None:
+def test_each_name_is_described_once():
     """Prometheus refuses a text in which a name has two lines HELP."""
     exposition = Exposition()
     for line in (a_line(), of_query(a_line())):
@@ -91,7 +86,7 @@ def test_each_name_is_described_once() -> None:
     assert len(described) == len(set(described)) > 80
 
 
-def test_the_sinks_own() -> None:
+def test_the_sinks_own():
     read = exposed(a_line())
     assert read("pykafka_sink_records_acknowledged_total") == 2000
     assert read("pykafka_sink_task_part_seconds_total", part="ack_wait") == pytest.approx(0.06)
@@ -108,14 +103,11 @@ def test_the_sinks_own() -> None:
     assert read(f"{histogram}_sum") == 0.08
 
 
-def test_what_failed_is_counted_though_nothing_is_known_of_it() -> None:
+def test_what_failed_is_counted_though_nothing_is_known_of_it():
     unknown = BatchSummary(tasks=None, failed_tasks=None).line("abort", 3, note="")
     read = exposed(a_line(), unknown)
     assert read("pykafka_sink_batches_total", event="abort") == 1
     assert read(SENT, client_id="c") == 2200
-
-
-# --- a push gateway -------------------------------------------------------------------------------
 
 
 class Gateway(BaseHTTPRequestHandler):
@@ -123,17 +115,17 @@ class Gateway(BaseHTTPRequestHandler):
 
     told: list[tuple[str, str, str]]
 
-    def do_PUT(self) -> None:
+    def do_PUT(self):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         self.told.append((self.command, self.path, body))
         self.send_response(200)
         self.end_headers()
 
-    def log_message(self, *arguments: Any) -> None: ...
+    def log_message(self, *arguments): ...
 
 
 @pytest.fixture
-def gateway() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+def gateway():
     class Handler(Gateway):
         told: list[tuple[str, str, str]] = []  # noqa: RUF012
 
@@ -149,7 +141,7 @@ def gateway() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
     background._senders.clear()
 
 
-def test_a_push_gateway_is_told(gateway: tuple[str, list[tuple[str, str, str]]]) -> None:
+def test_a_push_gateway_is_told(gateway):
     url, told = gateway
     outputs = MetricsOutputs(push_url=url, push_job="nightly")
     for _ in range(2):
@@ -158,9 +150,7 @@ def test_a_push_gateway_is_told(gateway: tuple[str, list[tuple[str, str, str]]])
     assert [Samples(body)(SENT) for _, _, body in told] == [2200, 4400]
 
 
-def test_a_gateway_that_is_not_there_costs_a_line_in_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_gateway_that_is_not_there_costs_a_line_in_the_log(caplog):
     outputs = MetricsOutputs(push_url="http://127.0.0.1:1")
     for _ in range(2):
         write_outputs(outputs, of_a_job(a_line()))
@@ -180,11 +170,9 @@ def test_a_gateway_that_is_not_there_costs_a_line_in_the_log(
         (b"HTTP/1.1 302 x\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n", "(ValueError)"),
     ],
 )
-def test_what_a_gateway_answers_forges_no_line_of_the_log(
-    answer: bytes, said: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_gateway_answers_forges_no_line_of_the_log(answer, said, caplog):
     class Hostile(Gateway):
-        def do_PUT(self) -> None:
+        def do_PUT(self):
             self.rfile.read(int(self.headers["Content-Length"]))
             self.wfile.write(answer)
 
@@ -205,7 +193,7 @@ def test_what_a_gateway_answers_forges_no_line_of_the_log(
 PUSH_URL = "metrics.prometheus.push.url"
 
 
-def parsed(url: str) -> str | None:
+def parsed(url):
     options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", PUSH_URL: url}
     return SinkOptions.parse(options).metrics.push_url
 
@@ -217,26 +205,23 @@ def parsed(url: str) -> str | None:
         *("http://g:0", "http://g:99999", "http://g?x=1", "http://[::1", "file:///tmp/g"),
     ],
 )
-def test_an_address_that_cannot_be_one_is_refused(url: str) -> None:
+def test_an_address_that_cannot_be_one_is_refused(url):
     with pytest.raises(ConfigError, match=f"{PUSH_URL}: must be as http://HOST:9091 or https"):
         parsed(url)
 
 
 @pytest.mark.parametrize("url", ["http://g:9091", "https://g", "http://g/push/", "http://[::1]:1"])
-def test_an_address_of_a_gateway(url: str) -> None:
+def test_an_address_of_a_gateway(url):
     assert parsed(url) == url
 
 
-def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
+def test_a_password_in_the_address_is_refused_and_not_shown():
     with pytest.raises(ConfigError, match=f"{PUSH_URL}: no user and password can be") as raised:
         parsed("https://me:marked-hush@gateway:9091")
     assert "hush" not in str(raised.value)
 
 
-# --- joined with Spark's progress -----------------------------------------------------------------
-
-
-def progress(query_id: str, name: str | None, rows: int) -> Any:
+def progress(query_id, name, rows):
     return SimpleNamespace(
         id=query_id,
         name=name,
@@ -247,7 +232,7 @@ def progress(query_id: str, name: str | None, rows: int) -> Any:
     )
 
 
-def test_lines_and_progress_are_joined_by_query(tmp_path: Path) -> None:
+def test_lines_and_progress_are_joined_by_query(tmp_path):
     path = tmp_path / "m.jsonl"
     joined = QueryMetricsCollector(str(path))
     joined.onQueryStarted(SimpleNamespace(id=QUERY, name="orders"))
@@ -271,21 +256,21 @@ def test_lines_and_progress_are_joined_by_query(tmp_path: Path) -> None:
 class Spark:
     """The two things of a session that listening needs: its conf, and where listeners go."""
 
-    def __init__(self, **properties: str) -> None:
+    def __init__(self, **properties):
         self.conf = properties
         self.streams = self
-        self.listeners: list[Any] = []
+        self.listeners = []
 
-    def addListener(self, listener: Any) -> None:  # noqa: N802
+    def addListener(self, listener):  # noqa: N802
         self.listeners.append(listener)
 
-    def removeListener(self, listener: Any) -> None:  # noqa: N802
+    def removeListener(self, listener):  # noqa: N802
         self.listeners.remove(listener)
 
 
-def test_it_listens_until_it_is_closed(tmp_path: Path) -> None:
+def test_it_listens_until_it_is_closed(tmp_path):
     path = tmp_path / "m.jsonl"
-    spark: Any = Spark(**{"spark.pykafka.metrics.path": f"file://{path}"})
+    spark = Spark(**{"spark.pykafka.metrics.path": f"file://{path}"})
     with listen(spark, port=0, host="127.0.0.1") as listening:
         assert len(spark.listeners) == 1
         write_outputs(MetricsOutputs(str(path)), a_line())
@@ -298,8 +283,8 @@ def test_it_listens_until_it_is_closed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("properties", [{}, {"spark.pykafka.metrics.path": "s3://bucket/m"}])
-def test_listening_needs_a_local_file(properties: dict[str, str]) -> None:
-    spark: Any = Spark(**properties)
+def test_listening_needs_a_local_file(properties):
+    spark = Spark(**properties)
     with pytest.raises(ConfigError, match="listen needs the file that queries write"):
         listen(spark, port=0)
 
@@ -312,17 +297,14 @@ def test_listening_needs_a_local_file(properties: dict[str, str]) -> None:
         (-1, "m.jsonl", "listen: port -1 must be"),
     ],
 )
-def test_what_listening_refuses(tmp_path: Path, port: int, name: str, problem: str) -> None:
-    spark: Any = Spark()
+def test_what_listening_refuses(tmp_path, port, name, problem):
+    spark = Spark()
     with pytest.raises(ConfigError, match=problem):
         listen(spark, port=port, path=str(tmp_path / name))
     assert spark.listeners == []
 
 
-# --- the dashboard --------------------------------------------------------------------------------
-
-
-def test_the_dashboard_asks_only_for_what_exists(tmp_path: Path) -> None:
+def test_the_dashboard_asks_only_for_what_exists(tmp_path):
     dashboard = json.loads((ROOT / "examples/grafana/pykafka-sink.json").read_text())
     joined = QueryMetricsCollector(str(tmp_path / "m.jsonl"))
     write_outputs(MetricsOutputs(str(tmp_path / "m.jsonl")), of_query(a_line()))

@@ -1,7 +1,5 @@
 """The tables of mutations are up to date, and a mutant that survives is told."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -16,7 +14,7 @@ ROWS = [(name, n, row) for name, room in rooms().items() for n, row in enumerate
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{name} {n}") for name, n, row in ROWS])
-def test_what_a_row_changes_is_there_once_and_so_are_its_tests(row: Mutant) -> None:
+def test_what_a_row_changes_is_there_once_and_so_are_its_tests(row):
     row.applied_to((ROOT / "spark_kafka_sink" / row.file).read_text(encoding="utf-8"))
     assert row.tests
     for test in row.tests:
@@ -24,7 +22,7 @@ def test_what_a_row_changes_is_there_once_and_so_are_its_tests(row: Mutant) -> N
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
+def tree(tmp_path):
     """A package of one function, whose sign no test looks at."""
     files = {
         "spark_kafka_sink/__init__.py": "",
@@ -46,13 +44,13 @@ def tree(tmp_path: Path) -> Tree:
     ("before", "after", "problem"),
     [("n)", "m)", "2 times"), ("m)", "n)", "0 times"), ("abs(n)", "abs(n)", "stays as it is")],
 )
-def test_a_row_that_is_out_of_date_is_told(before: str, after: str, problem: str) -> None:
+def test_a_row_that_is_out_of_date_is_told(before, after, problem):
     with pytest.raises(ValueError, match=problem):
         Mutant("size.py", before, after, ()).applied_to(SIZE)
 
 
-def test_a_mutant_that_survives_is_told(tree: Tree, tmp_path: Path) -> None:
-    def problem(before: str, after: str) -> str | None:
+def test_a_mutant_that_survives_is_told(tree, tmp_path):
+    def problem(before, after):
         return tree.problem_with(Mutant("size.py", before, after, ("test_size.py",)))
 
     assert problem("abs(n)", "-abs(n)") is None

@@ -1,7 +1,5 @@
 """Metrics as OTLP, read by OpenTelemetry's own messages."""
 
-from __future__ import annotations
-
 import math
 
 from hypothesis import given
@@ -18,7 +16,7 @@ METRICS = st.lists(
 )
 
 
-def decode(payload: Payload) -> MetricsData:
+def decode(payload):
     data = MetricsData()
     assert data.ParseFromString(metrics_data(payload)) == len(metrics_data(payload))
     data.DiscardUnknownFields()
@@ -26,7 +24,7 @@ def decode(payload: Payload) -> MetricsData:
     return data
 
 
-def read_back(payload: Payload) -> Payload:
+def read_back(payload):
     """The official reader's view, in our words."""
     (resource,) = decode(payload).resource_metrics
     (scope,) = resource.scope_metrics
@@ -49,8 +47,8 @@ def read_back(payload: Payload) -> Payload:
     return Payload(labels, metrics, payload.at_ms, payload.is_delta)
 
 
-def attributes(pairs: object) -> dict[str, str]:
-    return {pair.key: pair.value.string_value for pair in pairs}  # type: ignore[attr-defined]
+def attributes(pairs):
+    return {pair.key: pair.value.string_value for pair in pairs}
 
 
 @given(ATTRIBUTES, METRICS, st.booleans())

@@ -1,7 +1,5 @@
 """Descriptors → what is known of messages, and the files that a registry takes."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest
@@ -308,9 +306,6 @@ def test_a_message_of_an_imported_file_is_refused(name):
     imports = [(imported.name, base64_of(imported))]
     with pytest.raises(FormatError, match=r"is one of .*\.proto, which the schema imports\."):
         read_registered(base64_of(main), imports, name)
-
-
-# --- where a message is in a schema as the registry has it --------------------------------------
 
 
 def with_map_before():

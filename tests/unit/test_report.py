@@ -1,25 +1,33 @@
 """Reading lines, adding them up, and the page, as far as that needs no browser."""
 
-from __future__ import annotations
-
 import json
 import re
+import threading
+import urllib.error
+import urllib.request
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.columns.dead_letters import CAUSES
+from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.metrics.figures import NAMES, count, duration, moment, percent, size
 from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS
+from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.spark.commit import BatchSummary
 from spark_kafka_sink.tools import report_lines
 from spark_kafka_sink.tools.report_advice import line_findings, overall_findings
 from spark_kafka_sink.tools.report_lines import LineAggregate, collect, files_of, parse
-from spark_kafka_sink.tools.report_page import MOST_POINTS, points, render
+from spark_kafka_sink.tools.report_page import (
+    MOST_POINTS,
+    FollowedReport,
+    ReportServer,
+    points,
+    render,
+)
 from tests.unit.report_lines import (
     EVEN,
     HEALTHY,
@@ -36,50 +44,48 @@ from tests.unit.report_lines import (
 ABORTED = line(task(0, EVEN), event="abort", batch_id=3)
 
 
-def text(*lines: Any) -> bytes:
+def text(*lines):
     return b"".join(json.dumps(each).encode() + b"\n" for each in lines)
 
 
-def numbered(example: dict[str, Any], number: int, **more: Any) -> dict[str, Any]:
+def numbered(example, number, **more):
     time_ms = 1_700_000_000_000 + 1000 * number
     return with_fields(example, **{"batch_id": number, "time_ms": time_ms, **more})
 
 
-def aggregate(
-    *pieces: bytes, query: str | None = None, sampling_interval: int = 1
-) -> LineAggregate:
+def aggregate(*pieces, query=None, sampling_interval=1):
     found = LineAggregate(query, sampling_interval)
     for piece in pieces:
         found.add(piece.splitlines())
     return found
 
 
-def words(html: str) -> str:
+def words(html):
     """Without the marks of what stays in one line."""
     return re.sub("</?span[^>]*>", "", html)
 
 
 class TestReading:
-    def test_rotated_files_come_first(self, tmp_path: Path) -> None:
+    def test_rotated_files_come_first(self, tmp_path):
         path = tmp_path / "m.jsonl"
         for name in ("m.jsonl", "m.jsonl.2", "m.jsonl.10", "m.jsonl.1", "m.jsonl.gz", "other"):
             (tmp_path / name).write_bytes(b"")
         names = [Path(name).name for name in files_of(str(path))]
         assert names == ["m.jsonl.10", "m.jsonl.2", "m.jsonl.1", "m.jsonl"]
 
-    def test_a_folder_with_a_file_for_each_line(self, tmp_path: Path) -> None:
+    def test_a_folder_with_a_file_for_each_line(self, tmp_path):
         for number in range(3):
             (tmp_path / f"{number}-orders.json").write_bytes(text(numbered(HEALTHY, number)))
         assert collect(str(tmp_path), None).lines == 3
 
     @pytest.mark.parametrize("field", ["time_ms", "event"])
-    def test_a_line_without_what_each_has_is_left_out(self, field: str) -> None:
+    def test_a_line_without_what_each_has_is_left_out(self, field):
         without = {name: value for name, value in HEALTHY.items() if name != field}
         found = aggregate(text(without, HEALTHY), text({**HEALTHY, field: None}))
         assert (found.lines, found.left_out) == (1, 2)
         parsed(render(found))
 
-    def test_what_is_no_line_stops_nothing(self, tmp_path: Path) -> None:
+    def test_what_is_no_line_stops_nothing(self, tmp_path):
         path = tmp_path / "m.jsonl"
         other = b'{"sink": "another"}\nnot json\n\n[1]\n{"metrics": 7, "sink": "pykafka-sink"}\n'
         cut_off = b" " + text(HEALTHY)[:-40]
@@ -87,7 +93,7 @@ class TestReading:
         found = collect(str(path), None)
         assert (found.lines, found.left_out) == (2, 5)
 
-    def test_what_is_by_name_has_no_columns(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_by_name_has_no_columns(self, monkeypatch):
         """It is left away before lines are parsed, if they are as the sink writes them."""
         told = {"commit_ms": 3, "settings": {"kafka.acks": "all"}}
         summary = BatchSummary.merge([task(0, EVEN), task(1, EVEN)])
@@ -95,7 +101,7 @@ class TestReading:
         known = {"dead_letters": {"null-key": 1}, "query_name": "q", **told}
         lines = [summary.line(event, 7, client_id="c", **known) for event in ("commit", "abort")]
         others = [dict(sorted(each.items())) for each in lines]
-        parsed: list[int] = []
+        parsed = []
         decode = report_lines.decode
         monkeypatch.setattr(
             report_lines, "decode", lambda text: parsed.append(len(text)) or decode(text)
@@ -104,12 +110,12 @@ class TestReading:
         assert repr(pieces[0].values.tolist()) == repr(pieces[1].values.tolist())
         assert sum(parsed[:2]) < sum(parsed[2:]) / 2
 
-    def test_a_line_of_many_partitions(self) -> None:
+    def test_a_line_of_many_partitions(self):
         wide = line(task(0, [10] * 10_000))
         assert len(text(wide)) > 1024 * 1024
         assert aggregate(text(wide, HEALTHY)).lines == 2
 
-    def test_one_query_of_several(self, tmp_path: Path) -> None:
+    def test_one_query_of_several(self, tmp_path):
         path = tmp_path / "m.jsonl"
         path.write_bytes(
             text(
@@ -125,9 +131,7 @@ class TestReading:
         with pytest.raises(ConfigError, match=r"metrics\.path"):
             collect(str(tmp_path / "nothing.jsonl"), None)
 
-    def test_of_large_files_some_lines_are_read_whole(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_of_large_files_some_lines_are_read_whole(self, tmp_path, monkeypatch):
         path = tmp_path / "m.jsonl"
         path.write_bytes(text(*(numbered(HEALTHY, number) for number in range(30))))
         whole = collect(str(path), None).total()
@@ -140,7 +144,7 @@ class TestReading:
 
 
 class TestAddingUp:
-    def test_a_sum_has_the_shape_of_a_line(self) -> None:
+    def test_a_sum_has_the_shape_of_a_line(self):
         total = aggregate(text(SLOW_BROKER, SLOW_BROKER), text(SLOW_BROKER)).total()
         for name, value in SLOW_BROKER["metrics"].items():
             is_most = "_max" in name
@@ -150,21 +154,21 @@ class TestAddingUp:
         assert summed == {bucket: 3 * number for bucket, number in counts.items()}
         assert [finding.kind for finding in line_findings(total)] == ["slow-broker"]
 
-    def test_brokers_and_partitions_of_different_lines(self) -> None:
+    def test_brokers_and_partitions_of_different_lines(self):
         one = line(task(0, [5000, 0, 0]))
         other = line(task(0, [0, 0, 7000]))
         total = aggregate(text(one, other)).total()
         records = {n: part["records"] for n, part in total["partitions"]["orders"].items()}
         assert records == {"0": 5000, "2": 7000}
 
-    def test_the_slowest_and_the_latest_are_kept_whole(self) -> None:
+    def test_the_slowest_and_the_latest_are_kept_whole(self):
         lines = [numbered(HEALTHY, n, elapsed_ms=(n * 7919) % 1000) for n in range(1000)]
         found = aggregate(*(text(*lines[at : at + 90]) for at in range(0, 1000, 90)))
         assert [ms for ms, _ in found.slowest()] == [*range(999, 979, -1)]
         assert [each["batch_id"] for each in found.latest()] == [*range(999, 899, -1)]
         assert found.latest()[0] == lines[-1]
 
-    def test_points_keep_the_extremes(self) -> None:
+    def test_points_keep_the_extremes(self):
         lines = [numbered(HEALTHY, n, elapsed_ms=1000) for n in range(3000)]
         lines[1234]["elapsed_ms"] = 77_000
         lines[777] = numbered(ABORTED, 777)
@@ -176,12 +180,12 @@ class TestAddingUp:
         assert found["first"][at] <= 1234 <= found["last"][at]
         assert min(found["least_records_per_s"]) == pytest.approx(48_000 / 77, rel=1e-3)
 
-    def test_parts_make_up_the_time_of_a_batch(self) -> None:
+    def test_parts_make_up_the_time_of_a_batch(self):
         found = points(aggregate(text(with_fields(SLOW_BROKER, commit_ms=500))).columns())
         parts = [values[0] for name, values in found.items() if name.startswith("part_")]
         assert sum(parts) == pytest.approx(found["seconds"][0]) == 4.5
 
-    def test_lines_that_tell_nothing(self) -> None:
+    def test_lines_that_tell_nothing(self):
         """As of an abort without any task's message."""
         bare = line(event="abort")
         found = aggregate(text(bare))
@@ -189,7 +193,7 @@ class TestAddingUp:
         assert "1 batches were aborted" not in render(found)
         assert points(aggregate().columns()) == {}
 
-    def test_dead_letters(self) -> None:
+    def test_dead_letters(self):
         some = [numbered(HEALTHY, n, dead_letters={"too-large": n, "null-key": 1}) for n in (0, 4)]
         found = aggregate(text(*some, HEALTHY))
         assert found.total()["dead_letters"] == {"too-large": 4, "null-key": 2}
@@ -198,13 +202,13 @@ class TestAddingUp:
         assert "dead letters</dt>" not in render(aggregate(text(HEALTHY)))
         assert CAUSES_OF_DEAD_LETTERS == CAUSES
 
-    def test_planning_is_a_part_of_the_time(self) -> None:
+    def test_planning_is_a_part_of_the_time(self):
         found = aggregate(text(with_fields(HEALTHY, planning_ms=4000.0, elapsed_ms=1000)))
         assert points(found.columns())["seconds"] == [5]
         assert "<td>planning</td>" in render(found)
 
-    def test_settings_and_what_has_changed(self) -> None:
-        def with_size(number: int, size: str, **more: Any) -> dict[str, Any]:
+    def test_settings_and_what_has_changed(self):
+        def with_size(number, size, **more):
             return numbered(HEALTHY, number, settings={"kafka.batch.size": size, **more})
 
         lines = [with_size(n, "131072") for n in range(4)] + [with_size(4, "200", acks="1")]
@@ -222,7 +226,7 @@ class TestAddingUp:
         assert "kafka.batch.size" in row
         assert 'id="changes"' not in render(aggregate(text(HEALTHY)))
 
-    def test_steps_of_the_heat_map_are_bounded(self) -> None:
+    def test_steps_of_the_heat_map_are_bounded(self):
         lines = [numbered(HEALTHY, number) for number in range(1000)]
         found = aggregate(*(text(*lines[at : at + 7]) for at in range(0, 1000, 7)))
         assert len(found.steps) <= 120
@@ -233,23 +237,23 @@ class TestAddingUp:
 class _Page(HTMLParser):
     """Balance of elements, and their attributes."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open = []
+        self.ids = []
+        self.found = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.found.append((tag, dict(attrs)))
         self.ids += [value for name, value in attrs if name == "id" and value]
         if tag not in ("meta", "br"):
             self.open.append(tag)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
 
-def parsed(page: str) -> _Page:
+def parsed(page):
     found = _Page()
     found.feed(page)
     found.close()
@@ -258,7 +262,7 @@ def parsed(page: str) -> _Page:
 
 
 class TestPage:
-    def test_it_needs_nothing_from_elsewhere(self) -> None:
+    def test_it_needs_nothing_from_elsewhere(self):
         page = render(aggregate(text(HEALTHY, SLOW_BROKER)))
         assert "http:" not in page
         assert "https:" not in page
@@ -267,38 +271,31 @@ class TestPage:
         assert not [tag for tag, _ in found.found if tag in ("link", "img", "iframe")]
         assert not [tag for tag, given in found.found if "src" in given or "href" in given]
 
-    def test_names_are_shown_as_they_are(self) -> None:
+    def test_names_are_shown_as_they_are(self):
         evil = "</script><script>alert(1)</script>"
         found = aggregate(text({**HEALTHY, "query_name": evil, "client_id": evil}, ABORTED))
         assert evil not in render(found)
         parsed(render(found))
 
-    def test_every_id_is_there_once(self) -> None:
+    def test_every_id_is_there_once(self):
         ids = parsed(render(aggregate(text(HEALTHY, THROTTLED, SKEWED_KEY)))).ids
         assert len(ids) == len(set(ids)) > 20
 
-    def test_a_batch_has_its_cause_beside_it(self) -> None:
-        lines = [numbered(HEALTHY, number) for number in range(40)]
-        lines[17] = numbered(SLOW_BROKER, 17)
-        page = render(aggregate(text(*lines)))
-        row = next(row for row in page.split("<tr>") if ">17</th>" in row)
-        assert "<summary>broker 2 is slow</summary>" in row
-        assert "Look at broker 2: disk" in row
-        assert "waiting for buffer memory" in row
-
-    def test_a_batch_has_one_main_cause_and_the_others_are_folded(self) -> None:
+    def test_a_batch_has_one_main_cause_and_the_others_are_folded(self):
         letters = {"dead_letters": {"too-large": 2}}
         lines = [numbered(HEALTHY, number) for number in range(40)]
         lines[17] = numbered(SLOW_BROKER, 17, **letters)
         page = render(aggregate(text(*lines)))
         row = next(row for row in page.split("<tr>") if ">17</th>" in row)
         main, others = row.split("<details class='others'>")
+        assert "waiting for buffer memory" in row
         assert "<summary>broker 2 is slow</summary>" in main
+        assert "Look at broker 2: disk" in main
         assert "dead-letters" not in main
         assert others.startswith("<summary>Also: rows became dead letters</summary>")
         assert "data-kind='dead-letters'" in others
 
-    def test_a_limit_is_where_the_time_goes(self) -> None:
+    def test_a_limit_is_where_the_time_goes(self):
         waiting = times(12_500, encode=300, buffer_wait=4_000, ack_wait=8_000)
         limited = line(task(0, EVEN, limit_wait_ms=12_000, **waiting))
         seconds = points(aggregate(text(limited)).columns())
@@ -308,7 +305,7 @@ class TestPage:
         assert "<summary>the limit that you have set</summary>" in page
         assert "<td>waiting for the task limit</td>" in page
 
-    def test_batches_that_stand_out_come_first(self) -> None:
+    def test_batches_that_stand_out_come_first(self):
         lines = [numbered(HEALTHY, number) for number in range(40)]
         lines[17] = numbered(SLOW_BROKER, 17)
         page = render(aggregate(text(*lines)))
@@ -318,7 +315,7 @@ class TestPage:
         assert said.count("<b>batch") == 1
         assert "id='outliers'" not in render(aggregate(text(*lines[:17])))
 
-    def test_what_explains_most_of_the_time_is_said_first(self) -> None:
+    def test_what_explains_most_of_the_time_is_said_first(self):
         """Added up, small record batches among large ones are of a size that no rule minds."""
         lines = [numbered(HEALTHY, number) for number in range(22)]
         lines[17] = numbered(TINY_BATCHES, 17, elapsed_ms=20_000)
@@ -337,18 +334,18 @@ class TestPage:
         alone = aggregate(text(lines[17]))
         assert overall_findings(alone.total(), alone.causes) == line_findings(lines[17])
 
-    def test_slow_tasks_name_their_batch(self) -> None:
+    def test_slow_tasks_name_their_batch(self):
         page = render(aggregate(text(numbered(HEALTHY, 3), numbered(SLOW_BROKER, 17))))
         rows = page.split('id="tasks"')[1].split("<tbody>")[1].split("<tr>")[1:5]
         assert all(">17</th>" in row for row in rows)
 
-    def test_the_heat_map_shows_skew(self) -> None:
+    def test_the_heat_map_shows_skew(self):
         page = render(aggregate(text(SKEWED_KEY)))
         row = next(row for row in page.split("<tr>") if ">orders-0</th>" in row)
         assert ">94.1 %</td>" in row
         assert "--heat:1.00" in row
 
-    def test_the_command(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_the_command(self, tmp_path, capsys):
         path = tmp_path / "m.jsonl"
         path.write_bytes(text(HEALTHY))
         output = tmp_path / "page.html"
@@ -362,15 +359,79 @@ class TestPage:
         assert main(["report", str(tmp_path), "--follow"]) == 1
 
 
-def test_figures() -> None:
+def test_figures():
     assert (size(100), size(1536), size(5 * 1024**3)) == ("100 B", "1.5 KiB", "5.0 GiB")
     assert (duration(5), duration(2500), duration(600_000)) == ("5 ms", "2.5 s", "10.0 min")
     assert (duration(36e6), count(1234567), percent(0.456)) == ("10.0 h", "1,234,567", "46 %")
     assert moment(1_700_000_000_000) == "2023-11-14 22:13:20"
 
 
-def test_each_part_of_the_time_has_a_colour_of_its_own() -> None:
+def test_each_part_of_the_time_has_a_colour_of_its_own():
     style = (Path(report_lines.__file__).parent / "assets" / "page.css").read_text(encoding="utf-8")
     light = re.findall(r"--c(\d+):(#\w+)", style.partition("@media")[0])
     assert [int(number) for number, _ in light] == list(range(len(NAMES)))
     assert len({colour for _, colour in light}) == len(NAMES)
+
+
+@pytest.fixture
+def served(tmp_path):
+    server = ReportServer(FollowedReport(str(tmp_path / "m.jsonl"), None), 0)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def got(server, path, host=None):
+    headers = {} if host is None else {"Host": host}
+    request = urllib.request.Request(server.address + path, headers=headers)
+    with urllib.request.urlopen(request) as answer:
+        return str(answer.read().decode())
+
+
+def test_a_page_that_goes_on_updating(served, tmp_path):
+    path = tmp_path / "m.jsonl"
+    assert got(served, "version") == "0"
+    assert "There is no line yet" in got(served, "")
+    path.write_bytes(text(numbered(HEALTHY, 1)))
+    assert got(served, "version") == "1"
+    assert 'data-version="1"' in got(served, "")
+    path.rename(tmp_path / "m.jsonl.1")
+    path.write_bytes(text(numbered(HEALTHY, 2)))
+    assert got(served, "version") == "2"
+    page = got(served, "")
+    assert re.search(r'"first":\[1,2\]', page)
+    parsed(page)
+
+
+def test_each_line_is_read_once_whenever_the_file_is_rotated(tmp_path):
+    path = tmp_path / "m.jsonl"
+    outputs = MetricsOutputs(str(path), max_bytes=1)
+
+    def put(*numbers):
+        for number in numbers:
+            write_outputs(outputs, numbered(HEALTHY, number))
+
+    put(1, 2, 3)
+    report = FollowedReport(str(path), None)
+    put(4, 5)
+    assert report.version() == 5
+    put(6, 7, 8)
+    assert report.version() == 8
+    assert re.search(r'"first":\[1,2,3,4,5,6,7,8\]', report.page().decode())
+
+
+def test_other_sites_cannot_read_it(served):
+    for path, host in (("", "example.org"), ("other", None)):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            got(served, path, host)
+        assert refused.value.code == 404
+        refused.value.close()
+
+
+def test_a_port_that_cannot_be_one(tmp_path, capsys):
+    path = str(tmp_path / "m.jsonl")
+    assert main(["report", path, "--follow", "--port", "99999"]) == 1
+    assert "--port 99999: must be between 0 and 65535" in capsys.readouterr().err

@@ -1,17 +1,25 @@
 """What a line tells of why its batch was slow, in words."""
 
-from __future__ import annotations
-
+import copy
+import json
+import os
+import random
 import re
+import sys
+import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.cli import main
+from spark_kafka_sink.metrics import reading
 from spark_kafka_sink.metrics.figures import OTHER, largest_part, shares
+from spark_kafka_sink.metrics.reading import LineTail, PinnedFile, read_line
 from spark_kafka_sink.tools import report_advice
 from spark_kafka_sink.tools.report_advice import line_findings
-from spark_kafka_sink.tools.report_figures import Finding
+from spark_kafka_sink.tools.report_lines import LineAggregate, collect, parse, read_pieces
+from spark_kafka_sink.tools.report_page import FollowedReport, render
 from tests.unit.report_lines import (
     CODEC_BOUND,
     EVEN,
@@ -26,6 +34,7 @@ from tests.unit.report_lines import (
     task,
     times,
 )
+from tests.unit.test_report import numbered, text
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "report.md"
 
@@ -61,7 +70,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "report.md"
     ],
     ids=["slow broker", "throttled", "skewed key", "tiny batches", "codec bound"],
 )
-def test_why_was_this_batch_slow(slow: Any, kind: str, text: str, advised: str) -> None:
+def test_why_was_this_batch_slow(slow, kind, text, advised):
     first = line_findings(slow)[0]
     assert first.kind == kind
     assert re.search(text, first.text)
@@ -70,29 +79,29 @@ def test_why_was_this_batch_slow(slow: Any, kind: str, text: str, advised: str) 
 
 
 @pytest.mark.parametrize("slow", [SLOW_BROKER, THROTTLED, SKEWED_KEY, TINY_BATCHES, CODEC_BOUND])
-def test_each_cause_is_told_alone(slow: Any) -> None:
+def test_each_cause_is_told_alone(slow):
     assert len(line_findings(slow)) == 1
 
 
-def test_nothing_is_said_of_a_healthy_batch() -> None:
+def test_nothing_is_said_of_a_healthy_batch():
     assert line_findings(HEALTHY) == []
     assert line_findings({}) == []
 
 
-def kinds(found: list[Finding]) -> list[str]:
+def kinds(found):
     return [finding.kind for finding in found]
 
 
-def of(*tasks: Any, **more: Any) -> list[str]:
+def of(*tasks, **more):
     return kinds(line_findings(line(*tasks, **more)))
 
 
-def test_a_broker_that_is_slow_and_waited_for_by_nobody() -> None:
+def test_a_broker_that_is_slow_and_waited_for_by_nobody():
     nodes = {1: node(5), 2: node(900), 3: node(5)}
     assert of(task(0, EVEN, nodes=nodes)) == []
 
 
-def test_all_brokers_are_slow() -> None:
+def test_all_brokers_are_slow():
     nodes = {1: node(800), 2: node(900), 3: node(700)}
     waiting = times(3000, buffer_wait=2000, ack_wait=100)
     found = line_findings(line(task(0, EVEN, nodes=nodes, **waiting)))
@@ -102,14 +111,14 @@ def test_all_brokers_are_slow() -> None:
     assert "Fewer, longer tasks" in found[0].advice
 
 
-def test_small_batches_of_many_short_tasks() -> None:
+def test_small_batches_of_many_short_tasks():
     tasks = [task(number, [10] * 12, batches=12, batch_size_max=900) for number in range(50)]
     found = line_findings(line(*tasks))
     assert kinds(found) == ["tiny-batches"]
     assert "coalesce" in found[0].advice
 
 
-def test_a_task_that_is_longer_than_the_others() -> None:
+def test_a_task_that_is_longer_than_the_others():
     short = [task(number, [500], **times(400, encode=300)) for number in range(9)]
     found = line_findings(line(*short, task(9, [50_000], **times(9000, encode=3000))))
     assert kinds(found) == ["skewed-tasks"]
@@ -118,7 +127,7 @@ def test_a_task_that_is_longer_than_the_others() -> None:
     assert "its host" in found[0].advice
 
 
-def test_other_limits() -> None:
+def test_other_limits():
     assert of(task(0, EVEN, **times(1000, input_wait=800))) == ["spark"]
     assert of(task(0, EVEN, **times(1000, encode=800))) == ["encoding"]
     assert of(task(0, EVEN, **times(2_000, load=500))) == ["loading"]
@@ -127,12 +136,12 @@ def test_other_limits() -> None:
     assert of(task(0, EVEN, batch_splits=3)) == ["split"]
 
 
-def test_a_codec_that_gains_nothing() -> None:
+def test_a_codec_that_gains_nothing():
     slow = task(0, EVEN, compressed_bytes=1_190_000, **times(1000, compress=600))
     assert "kafka.compression.type=none" in line_findings(line(slow))[0].advice
 
 
-def test_what_is_left_of_a_pause_of_the_batch_before() -> None:
+def test_what_is_left_of_a_pause_of_the_batch_before():
     waiting = times(6000, ack_wait=5800)
     left = task(0, EVEN, throttle_left_ms=5500, **waiting)
     found = line_findings(line(left, task(1, EVEN, throttle_left_ms=5500, **waiting)))
@@ -141,7 +150,7 @@ def test_what_is_left_of_a_pause_of_the_batch_before() -> None:
     assert "11.0 s" in found[0].text
 
 
-def test_the_limit_that_is_set() -> None:
+def test_the_limit_that_is_set():
     made = line(task(0, EVEN, limit_wait_ms=5500, **times(6000, ack_wait=5800)))
     (found,) = line_findings({**made, "settings": {"max.bytes.per.second.per.task": "1000000"}})
     assert found.kind == "limited"
@@ -151,7 +160,7 @@ def test_the_limit_that_is_set() -> None:
     assert kinds(line_findings(made)) == ["brokers-are-the-limit"]
 
 
-def test_a_limit_is_the_cause_and_no_quota_is_named() -> None:
+def test_a_limit_is_the_cause_and_no_quota_is_named():
     """Batches that a limit holds are waited for as acknowledgements; brokers have paused nothing."""
     waiting = times(12_500, encode=300, buffer_wait=4_000, ack_wait=8_000)
     (found,) = line_findings(line(task(0, EVEN, limit_wait_ms=12_000, **waiting)))
@@ -162,7 +171,7 @@ def test_a_limit_is_the_cause_and_no_quota_is_named() -> None:
     )
 
 
-def test_waits_for_limits_and_quotas_are_parts_of_their_own() -> None:
+def test_waits_for_limits_and_quotas_are_parts_of_their_own():
     waiting = {"task_ms": 1000, "buffer_wait_ms": 200, "ack_wait_ms": 600}
     found = shares(
         {**waiting, "limit_wait_ms": 300, "throttle_time_ms": 60, "throttle_left_ms": 40}
@@ -180,7 +189,7 @@ def test_waits_for_limits_and_quotas_are_parts_of_their_own() -> None:
     assert shares({"task_ms": 1000, "limit_wait_ms": 500})["limit_wait_ms"] == 0
 
 
-def test_what_cost_most_time_is_the_main_cause() -> None:
+def test_what_cost_most_time_is_the_main_cause():
     some, waiting = {"too-large": 3}, times(3000, buffer_wait=2000)
     assert of(task(0, EVEN, **waiting), dead_letters=some) == [
         *("brokers-are-the-limit", "dead-letters")
@@ -196,7 +205,7 @@ def test_what_cost_most_time_is_the_main_cause() -> None:
     assert sum(finding.weight for finding in found) == pytest.approx(1.0, abs=0.1)
 
 
-def test_waiting_that_is_worth_no_words() -> None:
+def test_waiting_that_is_worth_no_words():
     """Most of the time, and no time."""
     nodes = {1: node(5), 2: node(60), 3: node(5)}
     assert of(*(task(n, EVEN, nodes=nodes, **times(60, ack_wait=50)) for n in range(20))) == []
@@ -205,7 +214,7 @@ def test_waiting_that_is_worth_no_words() -> None:
     ]
 
 
-def test_dead_letters() -> None:
+def test_dead_letters():
     some = {"too-large": 30, "null-key": 200, "partitioner": 0}
     (found,) = line_findings(line(task(0, EVEN), dead_letters=some))
     assert found.kind == "dead-letters"
@@ -216,12 +225,12 @@ def test_dead_letters() -> None:
     assert len(line_findings(line(task(0, EVEN, record_errors=2), dead_letters=some))) == 1
 
 
-def test_planning() -> None:
+def test_planning():
     assert of(task(0, EVEN), planning_ms=2500.0, planning_started_at_ms=1) == ["planning"]
     assert of(task(0, EVEN), planning_ms=300.0, planning_started_at_ms=1) == []
 
 
-def test_what_the_settings_are() -> None:
+def test_what_the_settings_are():
     given = {"kafka.batch.size": "200", "kafka.linger.ms": "0"}
     found = line_findings({**TINY_BATCHES, "settings": given})
     assert "kafka.batch.size (now 200, default 131072) or kafka.linger.ms (now 0)" in (
@@ -231,26 +240,26 @@ def test_what_the_settings_are() -> None:
     assert "kafka.batch.size (default 131072) or kafka.linger.ms is" in found[0].advice
 
 
-def test_why_a_batch_was_aborted() -> None:
+def test_why_a_batch_was_aborted():
     found = line_findings(line(task(0, EVEN), event="abort", note="n", error="E: x"))[0]
     assert found.text == "n. E: x"
     assert "stopped" not in found.advice
 
 
 @pytest.mark.parametrize("error", INTERRUPTED)
-def test_a_batch_that_the_user_has_stopped_is_no_failure(error: str) -> None:
+def test_a_batch_that_the_user_has_stopped_is_no_failure(error):
     found = line_findings(line(task(0, EVEN), event="abort", note="n", error=error))[0]
     assert (found.kind, found.advice) == ("stopped", "")
     assert found.text == "The query or job was stopped while it wrote. n"
 
 
-def test_an_abort_without_a_reason_may_be_a_stop() -> None:
+def test_an_abort_without_a_reason_may_be_a_stop():
     """Spark tells a data source no reason."""
     found = line_findings(line(task(0, EVEN), event="abort", note="n"))[0]
     assert found.advice.startswith("If you stopped the query, its next start writes")
 
 
-def test_trouble_that_takes_no_time_comes_last() -> None:
+def test_trouble_that_takes_no_time_comes_last():
     waiting = times(3000, buffer_wait=2000)
     retried = task(0, EVEN, record_retries=500, **waiting)
     assert of(retried) == ["brokers-are-the-limit", "retried"]
@@ -261,7 +270,7 @@ def test_trouble_that_takes_no_time_comes_last() -> None:
     assert of(task(0, EVEN), failed_attempts=2) == ["failed-attempts"]
 
 
-def test_shares_of_task_time() -> None:
+def test_shares_of_task_time():
     found = shares({"task_ms": 100, "encode_ms": 40})
     assert found["encode_ms"] == pytest.approx(0.4)
     assert found[OTHER] == pytest.approx(0.6)
@@ -272,9 +281,264 @@ def test_shares_of_task_time() -> None:
     assert largest_part({**CODEC_BOUND, "commit_ms": 60_000})[0] == "committing"
 
 
-def test_the_document_has_every_kind() -> None:
+def test_the_document_has_every_kind():
     folder = Path(report_advice.__file__).parent
     code = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     made = set(re.findall(r'Finding\(\s*"([a-z-]+)"', code))
     told = set(re.findall(r"^\| `([a-z-]+)` \|", DOCUMENT.read_text("utf-8"), re.MULTILINE))
     assert made == told
+
+
+GOOD = numbered(HEALTHY, 1)
+
+
+def having(**fields):
+    return json.dumps({**GOOD, **fields}).encode()
+
+
+def with_raw(name, value):
+    """A line whose field ``name`` has this text of JSON, whatever it is."""
+    return having(**{name: "@"}).replace(b'"@"', value)
+
+
+PARTITION = dict.fromkeys(
+    ("first_offset", "last_offset", "records", "compressed_bytes", "uncompressed_bytes"), 1
+)
+MALFORMED = {
+    "not JSON": b"25/01/01 ERROR no JSON",
+    "not an object": b'["pykafka-sink"]',
+    "a number": b"17",
+    "truncated": having()[:-200],
+    "joined with the next": having()[:300] + having(),
+    "NaN in a figure": with_raw("planning_ms", b"NaN"),
+    "infinite": with_raw("planning_ms", b"1e999"),
+    "NaN by name": with_raw("nodes", b'{"1": {"requests": NaN}}'),
+    "Infinity by name": with_raw("topics", b'{"t": {"records": -Infinity}}'),
+    "a number of 5000 digits": with_raw("batch_id", b"9" * 5000),
+    "a number of 400 digits by name": with_raw("topics", b'{"t": {"records": %s}}' % (b"9" * 400)),
+    "nested objects": with_raw("note", b'{"a":' * 200_000 + b"1" + b"}" * 200_000),
+    "nested arrays, not closed": with_raw("settings", b"[" * 1_000_000),
+    "nested by name": with_raw("partitions", b'{"t":' * 100_000 + b"1" + b"}" * 100_000),
+    "huge": with_raw("note", b'"%s"' % (b"x" * 3_000_000)),
+    "invalid UTF-8": with_raw("query_id", b'"\xff\xfe"'),
+    "invalid UTF-8 by name": with_raw("partitions", b'{"\xc3\x28": {}}'),
+    "UTF-16": having().decode().encode("utf-16"),
+    "NUL": b"\x00" * 1000,
+    "a lone surrogate": with_raw("error", rb'"\ud800"'),
+    "a lone surrogate by name": with_raw("settings", rb'{"\udfff": "1"}'),
+    "a string for a number": having(time_ms="now"),
+    "a time beyond all years": having(time_ms=2**62),
+    "a time before all": having(time_ms=-1),
+    "a boolean for a number": having(batch_id=True),
+    "metrics is a list": having(metrics=[1]),
+    "metrics is null": having(metrics=None),
+    "a counter is a string": having(metrics={"records": "7"}),
+    "partitions is a list": having(partitions=[1]),
+    "a topic is a number": having(partitions={"t": 7}),
+    "a partition is a number": having(partitions={"t": {"0": 7}}),
+    "a partition without records": having(partitions={"t": {"0": {}}}),
+    "a partition's records are a text": having(
+        partitions={"t": {"0": {**PARTITION, "records": "1"}}}
+    ),
+    "a partition that is no number": having(partitions={"t": {"x": PARTITION}}),
+    "a broker is a list": having(nodes={"1": []}),
+    "a broker without a number": having(nodes={"one": GOOD["nodes"]["1"]}),
+    "a histogram is a text": having(request_latency={**GOOD["request_latency"], "histogram": "x"}),
+    "buckets of texts": having(
+        request_latency={**GOOD["request_latency"], "histogram": {"scale": 3, "counts": {"a": "b"}}}
+    ),
+    "a scale that overflows": having(
+        request_latency={
+            **GOOD["request_latency"],
+            "histogram": {"scale": -5000, "counts": {"1": 1}},
+        }
+    ),
+    "a bucket that overflows": having(
+        request_latency={
+            **GOOD["request_latency"],
+            "histogram": {"scale": 3, "counts": {"9" * 12: 1}},
+        }
+    ),
+    "a broker's bucket that overflows": having(
+        nodes={
+            "1": {**GOOD["nodes"]["1"], "request_latency": {"histogram": {"counts": {"9" * 9: 1}}}}
+        }
+    ),
+    "a task's start beyond all years": having(
+        slowest_tasks=[{**GOOD["slowest_tasks"][0], "started_at_ms": 2**62}]
+    ),
+    "settings is a text": having(settings="x"),
+    "a setting is a list": having(settings={"kafka.linger.ms": ["5"]}),
+    "slowest tasks is an object": having(slowest_tasks={}),
+    "a slow task is a text": having(slowest_tasks=["x"]),
+    "a slow task without times": having(slowest_tasks=[{"task": 1}]),
+    "of another sink": having(sink="other"),
+    "no event": having(event=None),
+    "an unknown event": having(event="\x1b[2J"),
+}
+HARMLESS = ("huge", "a scale that overflows")
+"""What is read all the same: a field may have any length, and nothing is computed of a scale."""
+
+
+@pytest.mark.parametrize("name", ["query_id", "error", "of nobody"])
+def test_bytes_that_are_no_text_reach_no_column(name):
+    """They may be behind the part of a line that is parsed."""
+    good = having()
+    found = parse([good, with_raw(name, b'"\xe9"')], None)
+    assert ([row.text for row in found.rows], found.left_out) == ([good], 1)
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_one_is_left_out_and_counted(tmp_path, capsys, kind):
+    path, page = tmp_path / "lines.txt", tmp_path / "page.html"
+    first, last = text(numbered(SLOW_BROKER, 1)), text(numbered(HEALTHY, 2))
+    path.write_bytes(first + MALFORMED[kind].replace(b"\n", b"") + b"\n" + last)
+    is_read = kind in HARMLESS
+    assert main(["report", str(path), "--output", str(page)]) == 0
+    said = capsys.readouterr().err
+    assert ("1 text left out: no line of this sink" in said) != is_read
+    shown = page.read_text(encoding="utf-8")
+    assert f"Made of {2 + is_read} lines" in shown
+    assert ("1 text left out" in shown) != is_read
+    assert main(["top", str(path), "--once"]) == 0
+    screen = " ".join(capsys.readouterr().out.split())
+    assert f"{2 + is_read} batches" in screen
+    assert ("1 text left out" in screen) != is_read
+    followed = FollowedReport(str(path), None)
+    assert b"2 lines" in followed.page() or is_read
+    assert len(LineTail(str(path), from_end=False).read()) == 2 + is_read
+
+
+def test_names_of_others_are_any():
+    """A topic may be called as a field is."""
+    named = having(
+        settings={"x_at_ms": "y"}, topics={"time_ms": next(iter(GOOD["topics"].values()))}
+    )
+    assert read_line(named) is not None
+    assert read_line(having(partitions={"t": {"9" * 5000: PARTITION}})) is None
+
+
+@pytest.mark.parametrize("sampling_interval", [1, 7])
+def test_many_among_good_ones(sampling_interval):
+    """Of large files not every line is read with its partitions: what counts is not read twice."""
+    lines = []
+    for number in range(300):
+        lines.append(text(numbered(HEALTHY, number)).rstrip())
+        if number % 50 == 7:
+            lines.append(having(partitions={"t": 7}, time_ms=1_700_000_000_000 + number))
+    found = LineAggregate(None, sampling_interval)
+    found.add(lines)
+    assert (found.lines, found.left_out) == (300, 6)
+    assert render(found)
+    assert len(found.latest()) == 100
+
+
+def test_a_line_longer_than_any_is_left_out_in_little_memory(tmp_path, monkeypatch):
+    """A sparse file of any size takes no space on disk."""
+    monkeypatch.setattr(reading, "MAX_LINE_BYTES", 100_000)
+    path = tmp_path / "lines.jsonl"
+    with path.open("wb") as file:
+        file.write(having() + b"\n" + b'{"sink": "x"')
+        file.seek(64 * 1024 * 1024)
+        file.write(b"\n" + having() + b"\n")
+    followed = LineTail(str(path), from_end=False)
+    tracemalloc.start()
+    try:
+        (pieces,) = read_pieces([str(path)])
+        texts = followed.read_texts().splitlines()
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 16 * 1024 * 1024
+    for found in (pieces, texts):
+        aggregate = LineAggregate()
+        aggregate.add(found)
+        assert (aggregate.lines, aggregate.left_out) == (2, 1)
+    with path.open("ab") as file:
+        file.write(b"x" * 200_000)
+    assert followed.read_texts() == b""
+    assert len(next(read_pieces([str(path)]))) == 4
+    with path.open("ab") as file:
+        file.write(b"\n" + having() + b"\n")
+    assert len(followed.read()) == 1
+
+
+def test_what_is_no_regular_file_is_skipped(tmp_path):
+    """To open a pipe for reading would wait for a writer without end."""
+    (tmp_path / "a.jsonl").write_bytes(having() + b"\n")
+    for name in ("b.jsonl", "a.jsonl.1"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "c.jsonl").mkdir()
+    for path in (tmp_path, tmp_path / "a.jsonl"):
+        assert collect(str(path), None).lines == 1
+    with pytest.raises(ConfigError, match="no metrics in"):
+        collect(str(tmp_path / "b.jsonl"), None)
+    assert len(LineTail(str(tmp_path / "a.jsonl"), from_end=False).read()) == 1
+    for path in (tmp_path / "b.jsonl", tmp_path, Path(os.devnull)):
+        assert LineTail(str(path), from_end=False).read() == []
+        with pytest.raises(FileNotFoundError, match="no regular file"):
+            PinnedFile(str(path))
+
+
+VALUES = (
+    *(None, True, "", "x", "\x1b[2J", "-1", [], {}, [[]], {"": {}}, [None], {"0": None}),
+    *(0, -1, 1, 2**31, 2**53, 2**63, -(2**63), 10**30, 0.5, -0.0, 1e-300, 1e300, -1e300),
+)
+
+
+def mutated(rng):
+    """A good line in which one to three values, names or entries are others."""
+    line = copy.deepcopy(rng.choice([HEALTHY, SLOW_BROKER, THROTTLED]))
+    for _ in range(rng.randint(1, 3)):
+        at = line
+        while True:
+            keys = list(at) if isinstance(at, dict) else list(range(len(at)))
+            key = rng.choice(keys)
+            if isinstance(at[key], (dict, list)) and at[key] and rng.random() < 0.8:
+                at = at[key]
+                continue
+            break
+        what = rng.random()
+        if what < 0.7 or isinstance(at, list):
+            at[key] = rng.choice(VALUES)
+        elif what < 0.85:
+            del at[key]
+        else:
+            at[str(rng.choice(VALUES))] = at.pop(key)
+        if not line:
+            break
+    return line
+
+
+def check_mutated(seed, path):
+    rng = random.Random(seed)
+    lines = [numbered(HEALTHY, 1), *(mutated(rng) for _ in range(3)), numbered(HEALTHY, 2)]
+    path.write_bytes(text(*lines))
+    usable = sum(read_line(json.dumps(line).encode()) is not None for line in lines)
+    found = LineAggregate()
+    found.add(path.read_bytes().splitlines())
+    assert found.lines + found.left_out == len(lines)
+    assert found.lines <= usable
+    assert render(found).encode()
+    from spark_kafka_sink.tools.terminal import Screen
+
+    Screen(str(path), None).render(100)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_a_line_holds_is_shown_or_left_out(seed, tmp_path):
+    check_mutated(seed, tmp_path / "lines.txt")
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(int(sys.argv[1]), int(sys.argv[2])):
+            try:
+                check_mutated(number, Path(folder, "lines.txt"))
+            except Exception as error:
+                print(number, repr(error)[:300])
+                import traceback
+
+                print(traceback.format_exc().splitlines()[-5:])

@@ -80,8 +80,6 @@ def test_the_expressions_are_those_of_the_code():
     assert f" {SUGGESTED_REGEX}\n" in conf
 
 
-# --- what other clients write ----------------------------------------------------------------------
-
 JAAS, MECHANISM = "kafka.sasl.jaas.config", "kafka.sasl.mechanism"
 MODULES = "org.apache.kafka.common.security"
 OAUTH_MODULE = f"{MODULES}.oauthbearer.OAuthBearerLoginModule"
@@ -243,8 +241,6 @@ def test_an_empty_class_is_refused_as_that(name):
         SinkOptions.parse({**SERVERS, name: " "})
 
 
-# --- options for Java's client ---------------------------------------------------------------------
-
 PROVIDER = f"{MODULES.removesuffix('.security')}.config.provider"
 
 JAVAS_PROVIDERS = {
@@ -330,8 +326,6 @@ SHADED = f"kafkashaded.{OAUTH_HANDLER}"
 def test_words_are_those_that_java_compares_with(name, typed, of_java):
     assert for_java_client({f"kafka.{name}": typed})[f"kafka.{name}"] == of_java
 
-
-# --- secrets that Spark would show -----------------------------------------------------------------
 
 PLAIN = f"{PLAIN_MODULE} required"
 SECRETS = {f"kafka.{name}": "marked-hush" for name in SECRET_KEYS}

@@ -245,35 +245,14 @@ def test_values_that_are_refused(name, text, problem):
 
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
-
-
 TLS = {"kafka.security.protocol": "SSL"}
-
-
 SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
-
-
 USER = {"kafka.sasl.username": "alice", "kafka.sasl.password": "marked-secret"}
-
-
 PEM = "-----BEGIN CERTIFICATE-----"
-
-
 TRUST_FILE = {"truststore.password": "x", "truststore.location": "f"}
-
-
 KEY_FILE = {"keystore.password": "x", "keystore.location": "f"}
-
-
 CHAIN_AND_KEY = {"keystore.certificate.chain": PEM, "keystore.key": "x"}
-
-
 LOGIN, CLIENT = (f"kafka.sasl.{side}.callback.handler.class" for side in ("login", "client"))
-
-
-LOGIN, CLIENT = (f"kafka.sasl.{side}.callback.handler.class" for side in ("login", "client"))
-
-
 AWS = "kafka.sasl.mechanism=AWS_MSK_IAM"
 
 

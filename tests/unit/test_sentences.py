@@ -6,7 +6,6 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,7 +54,7 @@ class Text(NamedTuple):
     text: str
 
 
-def texts(source: str) -> Iterator[Text]:
+def texts(source):
     """Yield the docstrings (of assignments too) and the comments of a module."""
     for node in ast.walk(ast.parse(source)):
         value = node.value if isinstance(node, ast.Expr) else None
@@ -77,7 +76,7 @@ def texts(source: str) -> Iterator[Text]:
         yield Text(start, False, " ".join(lines))
 
 
-def sentences(text: str) -> Iterator[str]:
+def sentences(text):
     """Yield the sentences: paragraphs and lists end one, indented examples and tables are left out."""
     for paragraph in re.split(r"\n\s*\n|\n\s*(?=[-*] |\d+\. |\w+(?:, \w+)*: )", text):
         if re.search(r"^\s{4,}\S+.*(\||->|=|\$ )", paragraph, re.M):
@@ -86,7 +85,7 @@ def sentences(text: str) -> Iterator[str]:
         yield from (s for s in re.split(r"(?<=[.!?]) (?=[A-Z])", flat) if s)
 
 
-def faults(source: str) -> Iterator[tuple[int, str, str]]:
+def faults(source):
     """Yield line, what is wrong, and the sentence."""
     for text in texts(source):
         if text.is_docstring and _FRAGMENT.match(text.text.strip()):
@@ -104,7 +103,7 @@ _END = re.compile(r"""(?<=[.!?])[*_)"]* (?=[*_("]*[A-Z])""")
 _ITEM = re.compile(r"<br>|\n\s*(?:[-*]|\d+\.) |\n\s*\n|\n(?=\|)|(?<!\\)\||\s·\s")
 
 
-def faults_of_a_page(page: str, markdown: str) -> Iterator[tuple[str, str]]:
+def faults_of_a_page(page, markdown):
     """Yield what is wrong and the sentence: of paragraphs, items of lists and cells of tables."""
     text = _NO_PROSE.sub("\n\n", markdown)
     if page.startswith(TABLES_OF_PROGRAMS):
@@ -121,7 +120,7 @@ def faults_of_a_page(page: str, markdown: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_sentences_of_pages(page: str) -> None:
+def test_sentences_of_pages(page):
     found = [
         f"{wrong}: {sentence}"
         for wrong, sentence in faults_of_a_page(page, (ROOT / page).read_text(encoding="utf-8"))
@@ -132,7 +131,7 @@ def test_sentences_of_pages(page: str) -> None:
 
 @pytest.mark.timeout(600)  # seconds of CPU, on a machine of any load
 @pytest.mark.parametrize("place", PLACES)
-def test_sentences(place: str) -> None:
+def test_sentences(place):
     found = [
         f"{name}:{line}: {wrong}: {sentence}"
         for name, path in files(place)
@@ -153,7 +152,7 @@ def test_sentences(place: str) -> None:
         ('"""Return the offsets of a batch."""\nx = 1  # noqa', []),
     ],
 )
-def test_what_is_found(source: str, wrong: list[str]) -> None:
+def test_what_is_found(source, wrong):
     assert [found for _, found, _ in faults(source)] == wrong
 
 
@@ -170,5 +169,5 @@ def test_what_is_found(source: str, wrong: list[str]) -> None:
         ("docs/a.md", f"{'word ' * 20}. (`Code` {'word ' * 16}.)", []),
     ],
 )
-def test_what_is_found_in_a_page(page: str, markdown: str, wrong: list[str]) -> None:
+def test_what_is_found_in_a_page(page, markdown, wrong):
     assert [found for found, _ in faults_of_a_page(page, markdown)] == wrong

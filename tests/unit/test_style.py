@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +17,8 @@ MOST_LINES_OF_A_FILE = 800
 MOST_LINES_OF_A_FUNCTION = 60
 MOST_PARAMETERS = 6
 
-LONG_FILES: set[str] = set()
-LONG_FUNCTIONS: set[str] = set()
+LONG_FILES = set()
+LONG_FUNCTIONS = set()
 MANY_PARAMETERS = {
     # For tests of users, who name the few that they need: each has a default, most are keywords.
     "spark_kafka_sink/localkafka/cluster.py: LocalKafka.__init__",
@@ -35,7 +34,7 @@ class Function(NamedTuple):
     parameters: int
 
 
-def functions(tree: ast.AST, outer: str = "") -> Iterator[Function]:
+def functions(tree, outer=""):
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             assert node.end_lineno is not None
@@ -49,28 +48,28 @@ def functions(tree: ast.AST, outer: str = "") -> Iterator[Function]:
             yield from functions(node, outer)
 
 
-def parameters_of(arguments: ast.arguments) -> list[str]:
+def parameters_of(arguments):
     """All names that a caller can give a value, without the object or class itself."""
     given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     given += [more for more in (arguments.vararg, arguments.kwarg) if more is not None]
     return [argument.arg for argument in given if argument.arg not in ("self", "cls")]
 
 
-def files(*places: str) -> Iterator[tuple[str, Path]]:
+def files(*places):
     for place in places:
         start = ROOT / place
         for path in [start] if start.is_file() else sorted(start.rglob("*.py")):
             yield str(path.relative_to(ROOT)), path
 
 
-def functions_of_the_product() -> Iterator[tuple[str, Function]]:
+def functions_of_the_product():
     for name, path in files(*PRODUCT):
         if not path.is_relative_to(KERNELS):
             for function in functions(ast.parse(path.read_text(encoding="utf-8"))):
                 yield f"{name}: {function.name}", function
 
 
-def check(found: set[str], known: set[str], most: str) -> None:
+def check(found, known, most):
     """``found`` are too large: those that were not known, and those that are not any more."""
     assert not found - known, f"{most}: cut in two {sorted(found - known)}"
     assert not known - found, f"{most}: no longer above it, take off {sorted(known - found)}"

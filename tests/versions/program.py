@@ -1,6 +1,6 @@
 """Writes in each way that one version of Spark has. Runs in that version's own interpreter.
 
-``python program.py SERVERS FOLDER PREFIX [WAY ...]`` writes to topics named PREFIX and the way. It
+``python program.py SERVERS FOLDER PREFIX WAY ...`` writes to topics named PREFIX and the way. It
 prints one line of JSON with the versions, and then one for each way: its name, and the error that
 came out of it, null if there was none. Python 3.9, and nothing but the sink and pyspark.
 """
@@ -25,13 +25,9 @@ TYPED = {"value_format": "json", "key_columns": "id"}
 def typed(rows):
     """Columns of which the sink makes values."""
     return rows.selectExpr(
-        *(
-            "id",
-            "id / 7 as ratio",
-            "cast(id as decimal(12,3)) as price",
-            "current_timestamp() as at",
-        ),
-        *("array(id, null) as list", "map('a', named_struct('b', date'2024-02-29')) as nested"),
+        *("id", "id / 7 as ratio", "cast(id as decimal(12,3)) as price"),
+        *("current_timestamp() as at", "array(id, null) as list"),
+        "map('a', named_struct('b', date'2024-02-29')) as nested",
     )
 
 
@@ -43,32 +39,12 @@ class Program:
         self.servers = servers
         self.folder = folder
         self.prefix = prefix
-        self.ways = {
-            "write": self.write,
-            "write-exactly-once": self.write_exactly_once,
-            "write-retried": self.write_retried,
-            "write-failed": self.write_failed,
-            "write-typed": self.write_typed,
-            "write-bad-schema": self.write_bad_schema,
-            "foreach": self.foreach,
-            "foreach-exactly-once": self.foreach_exactly_once,
-            "foreach-named": self.foreach_named,
-            "foreach-twice": self.foreach_twice,
-            "foreach-two-sinks": self.foreach_two_sinks,
-            "format": self.format,
-            "format-exactly-once": self.format_exactly_once,
-            "format-retried": self.format_retried,
-            "format-typed": self.format_typed,
-            "format-bad-schema": self.format_bad_schema,
-            "stream": self.stream,
-            "stream-exactly-once": self.stream_exactly_once,
-        }
 
     def run(self, names):
-        for name in names or self.ways:
+        for name in names:
             error = None
             try:
-                self.ways[name](f"{self.prefix}{name}")
+                getattr(self, name.replace("-", "_"))(f"{self.prefix}{name}")
             except Exception as raised:
                 error = f"{type(raised).__name__}: {raised}"
             print(json.dumps({"way": name, "error": error}), flush=True)
@@ -87,8 +63,6 @@ class Program:
     def rows(self, tasks=3):
         ids = self.spark.range(0, ROWS, 1, tasks)
         return ids.selectExpr("cast(id as string) as key", "cast(id as string) as value", "id")
-
-    # --- jobs --------------------------------------------------------------------------------
 
     def write(self, name):
         rows = self.rows().selectExpr("*", "id as `i.d`", "id as `i``d`", "id as ID")
@@ -133,8 +107,6 @@ class Program:
 
     def save(self, df, options):
         df.write.format("pykafka-sink").options(**options).mode("append").save()
-
-    # --- streams: two runs, the second of which repeats the last micro-batch of the first ------
 
     def foreach(self, name):
         self.twice(name, lambda: spark_kafka_sink.batch_writer(self.options(name)), repeat=False)

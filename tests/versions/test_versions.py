@@ -93,16 +93,12 @@ def run(request, broker, tmp_path_factory):
     if python is None:
         pytest.skip(f"there is no Python {pair.python} on this machine")
     prefix = f"{pair}-"
-    for way in (way for ways in EXPECTED.values() for way in ways):
+    ways = [way for ways in EXPECTED.values() for way in ways]
+    for way in ways:
         broker.create_topic(prefix + way, 2)
     folder = tmp_path_factory.mktemp(str(pair))
-    command = [environment(pair, python), PROGRAM, broker.bootstrap_servers, folder, prefix]
-    done = subprocess.run(
-        [str(part) for part in command],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
+    command = [environment(pair, python), PROGRAM, broker.bootstrap_servers, folder, prefix, *ways]
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True)
     versions, *ways = (json.loads(line) for line in done.stdout.splitlines())
     errors = {way["way"]: way["error"] for way in ways}
     return Run(versions["spark"], versions["python"], prefix, errors)

@@ -1,7 +1,5 @@
 """A registry for each test, and a folder of its own for what it has answered."""
 
-from __future__ import annotations
-
 import pytest
 
 from spark_kafka_sink.base import machine

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import socket
-import ssl
-import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import UUID
@@ -19,10 +14,9 @@ import pytest
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry import schemas
-from spark_kafka_sink.registry.client import RegistryClient, Schema
+from spark_kafka_sink.registry.client import RegistryClient
 from spark_kafka_sink.registry.schemas import SchemaRequest, find
-
-Answer = tuple[int, Any]
+from tests.unit.security import token_endpoints
 
 
 class Asked(NamedTuple):
@@ -41,20 +35,20 @@ class Registry:
     normalized: by the text of a schema, the one that is kept where ?normalize=true is asked
     """
 
-    def __init__(self) -> None:
-        self.subjects: dict[str, list[int]] = {}
-        self.schemas: list[dict[str, Any]] = []
-        self.asked: list[Asked] = []
-        self.fails: Answer | None = None
-        self.refuses: set[str] = set()
-        self.serialized: dict[str, str] = {}
-        self.normalized: dict[str, str] = {}
-        self.metadata: dict[int, dict[str, str]] = {}
+    def __init__(self):
+        self.subjects = {}
+        self.schemas = []
+        self.asked = []
+        self.fails = None
+        self.refuses = set()
+        self.serialized = {}
+        self.normalized = {}
+        self.metadata = {}
         self.has_guids = True
-        self.waits_for: threading.Event | None = None
+        self.waits_for = None
         self.url = ""
 
-    def add(self, subject: str, schema: dict[str, Any]) -> int:
+    def add(self, subject, schema):
         if schema not in self.schemas:
             self.schemas.append(schema)
         number = self.schemas.index(schema) + 1
@@ -63,7 +57,7 @@ class Registry:
             versions.append(number)
         return number
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, asked):
         if self.fails is not None:
             return self.fails
         if "normalize=true" in asked.path and asked.body["schema"] in self.normalized:
@@ -74,7 +68,7 @@ class Registry:
             content = {**content, "schema": self.serialized[content["schema"]]}
         return status, content
 
-    def _found(self, asked: Asked) -> Answer:
+    def _found(self, asked):
         parts = [unquote(part) for part in urlsplit(asked.path).path.strip("/").split("/")]
         if parts == ["subjects"]:
             return 200, [*self.subjects]
@@ -110,53 +104,35 @@ class Registry:
         number = versions[-1] if parts[-1] == "latest" else versions[int(parts[-1]) - 1]
         return 200, {**self._told(number), "version": versions.index(number) + 1}
 
-    def _told(self, number: int) -> dict[str, Any]:
+    def _told(self, number):
         guid = {"guid": str(UUID(int=number))} if self.has_guids else {}
         return {"id": number, **self.schemas[number - 1], **guid}
 
 
 @contextmanager
-def serving(registry: Registry, context: ssl.SSLContext | None = None) -> Iterator[Registry]:
+def serving(registry, context=None):
     """``registry.url`` is its address. context: for https"""
 
-    class Handler(BaseHTTPRequestHandler):
-        def _serve(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
-            asked = Asked(self.command, self.path, dict(self.headers), body)
-            registry.asked.append(asked)
-            if registry.waits_for is not None:
-                registry.waits_for.wait()
-            status, content = registry.answer(asked)
-            is_text = isinstance(content, str)
-            data = content.encode() if is_text else json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "text/html" if is_text else "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST = _serve  # noqa: N815
-
-        def log_message(self, format: str, *values: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    scheme = "http" if context is None else "https"
-    registry.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield registry
-    finally:
+    def answer(handler):
+        length = int(handler.headers.get("Content-Length") or 0)
+        body = json.loads(handler.rfile.read(length)) if length else None
+        asked = Asked(handler.command, handler.path, dict(handler.headers), body)
+        registry.asked.append(asked)
         if registry.waits_for is not None:
-            registry.waits_for.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+            registry.waits_for.wait()
+        status, content = registry.answer(asked)
+        kind, data = ("text/html", content)
+        if not isinstance(content, str):
+            kind, data = ("application/json", json.dumps(content))
+        handler.answer(status, [("Content-Type", kind)], data.encode())
+
+    with token_endpoints.serving(context, do_GET=answer, do_POST=answer) as (port, _):
+        registry.url = f"{'http' if context is None else 'https'}://127.0.0.1:{port}"
+        try:
+            yield registry
+        finally:
+            if registry.waits_for is not None:
+                registry.waits_for.set()
 
 
 HUSH = "hush-0815"
@@ -167,26 +143,26 @@ OTHER = '{"type":"record","name":"R","fields":[{"name":"b","type":"string"}]}'
 class Times:
     """Time that passes where somebody waits, and by 1 ms with each look."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.ms = 0
-        self.pauses: list[int] = []
+        self.pauses = []
 
-    def now_ms(self) -> int:
+    def now_ms(self):
         self.ms += 1
         return self.ms
 
     timestamp_ms = now_ms
 
-    def perf_ns(self) -> int:
+    def perf_ns(self):
         return self.now_ms() * 1_000_000
 
-    def wait(self, pause_ms: int) -> None:
+    def wait(self, pause_ms):
         self.pauses.append(pause_ms)
         self.ms += pause_ms
 
 
 @contextmanager
-def fresh_registry() -> Iterator[Registry]:
+def fresh_registry():
     """Of which nothing is known yet."""
     schemas._answers.clear()
     with serving(Registry()) as made:
@@ -194,7 +170,7 @@ def fresh_registry() -> Iterator[Registry]:
     schemas._answers.clear()
 
 
-def options(url: str, **more: str) -> SinkOptions:
+def options(url, **more):
     named = {name.replace("_", "."): value for name, value in more.items()}
     return SinkOptions.parse(
         {
@@ -207,71 +183,52 @@ def options(url: str, **more: str) -> SinkOptions:
     )
 
 
-def request_of(given: SinkOptions, text: str | None = TEXT, **more: Any) -> Any:
+def request_of(given, text=TEXT, **more):
     """The configuration, and the request for a schema of values."""
     location = given.formats.value.id_location
     made = SchemaRequest("value", given.topic, text, location, given.registry.value)
     return given.registry.config, made._replace(**more)
 
 
-def asked_of(given: SinkOptions, text: str | None = TEXT) -> Schema:
+def asked_of(given, text=TEXT):
     return find(*request_of(given, text))
 
 
-def client_of(*urls: str, times: Times | None = None, **more: str) -> RegistryClient:
+def client_of(*urls, times=None, **more):
     config = options(",".join(urls), **more).registry.config
     return RegistryClient(config, times, times.wait) if times else RegistryClient(config)
 
 
-def unused_port() -> int:
+def unused_port():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
 
 
-def found(url: str, text: str | None = TEXT, **more: str) -> Schema:
+def found(url, text=TEXT, **more):
     return asked_of(options(url, **more), text)
 
 
-def refusal(url: str, text: str | None = TEXT, **more: str) -> str:
+def refusal(url, text=TEXT, **more):
     with pytest.raises(KafkaSinkError) as refused:
         found(url, text, **more)
     assert HUSH not in str(refused.value)
     return str(refused.value)
 
 
-def paths(registry: Registry) -> list[str]:
+def paths(registry):
     return [f"{asked.method} {asked.path}" for asked in registry.asked]
 
 
-def jwt() -> str:
-    parts = [{"alg": "none"}, {"exp": 4_000_000_000, "sub": "s", "iat": 1}]
-    texts = [base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts]
-    return ".".join([*texts, "x"])
+JWT = token_endpoints.jwt_of({"exp": 4_000_000_000, "sub": "s", "iat": 1})
 
 
-@contextmanager
-def serving_token(status: int, content: dict[str, str]) -> Iterator[str]:
-    """The address of an issuer of tokens that answers this."""
+def serving_token(status, content, context=None):
+    """The address of an issuer of tokens that answers this, and what it was asked."""
+    answer = token_endpoints.Scripted(status, json.dumps(content).encode())
+    return token_endpoints.scripted(answer, context=context)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            data = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
 
-        def log_message(self, format: str, *values: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def oauth(issuer):
+    given = {"issuer_endpoint_url": issuer, "client_id": "me", "client_secret": HUSH}
+    return {f"schema_registry_bearer_auth_{name}": value for name, value in given.items()}

@@ -1,13 +1,10 @@
 """Which schema of a registry is taken, under which subject, and whether the columns fit it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys
 from contextlib import nullcontext
 from types import ModuleType
-from typing import Any
 
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
@@ -31,8 +28,8 @@ from tests.unit.registry.server import OTHER, TEXT, found, options, paths, refus
 @pytest.fixture
 def subjects(monkeypatch):
     """What ``subjects:named`` was called with."""
-    module: Any = ModuleType("subjects")
-    called: list[Any] = []
+    module = ModuleType("subjects")
+    called = []
 
     def named(topic, is_key, record_name):
         called.append((topic, is_key, record_name))
@@ -83,34 +80,31 @@ def test_the_latest_schema_with_metadata(registry):
 
 
 HOME = '{"type":"record","name":"Home","namespace":"n","fields":[{"name":"z","type":"int"}]}'
-WITH_HOME = json.dumps(
-    {"type": "record", "name": "R", "fields": [{"name": "h", "type": "n.Home"}]}
-)  # fmt: skip
+WITH_HOME = '{"type":"record","name":"R","fields":[{"name":"h","type":"n.Home"}]}'
+OF_HOME = {"name": "n.Home", "subject": "home"}
+
+
+def built_on_home(**version):
+    references = json.dumps([{**OF_HOME, **version}])
+    return {"value_avro_schema": WITH_HOME, "value_schema_references": references}
 
 
 @pytest.mark.parametrize("version", [{}, {"version": 1}])
 def test_references_are_registered_with_the_schema(registry, version):
     registry.add("home", {"schema": HOME})
-    reference = {"name": "n.Home", "subject": "home"}
-    given = {
-        "value_avro_schema": WITH_HOME,
-        "value_schema_references": json.dumps([{**reference, **version}]),
-    }
-    schema = found(registry.url, WITH_HOME, **given)
+    schema = found(registry.url, WITH_HOME, **built_on_home(**version))
     asked = next(a for a in registry.asked if a.method == "POST")
-    assert asked.body == {"schema": WITH_HOME, "references": [{**reference, "version": 1}]}
+    assert asked.body == {"schema": WITH_HOME, "references": [{**OF_HOME, "version": 1}]}
     assert json.loads(schema.text)["fields"][0]["type"] == json.loads(HOME)
 
 
-@pytest.mark.parametrize(("version", "words"), [(None, "no version at all"), (2, "no version 2")])
+@pytest.mark.parametrize(
+    ("version", "words"), [({}, "no version at all"), ({"version": 2}, "no version 2")]
+)
 def test_a_reference_to_what_is_not_there(registry, version, words):
-    if version is not None:
+    if version:
         registry.add("home", {"schema": HOME})
-    reference = {"name": "n.Home", "subject": "home"}
-    if version is not None:
-        reference = {**reference, "version": version}  # type: ignore[dict-item]
-    given = {"value_avro_schema": WITH_HOME, "value_schema_references": json.dumps([reference])}
-    told = refusal(registry.url, WITH_HOME, **given)
+    told = refusal(registry.url, WITH_HOME, **built_on_home(**version))
     assert f"has {words} of subject 'home', which the schema builds on as 'n.Home'" in told
 
 
@@ -212,17 +206,14 @@ def test_a_schema_that_is_asked_for_by_its_id_needs_no_subject(registry):
 
 def test_a_given_schema_is_written_with_what_it_builds_on(registry):
     registry.add("home", {"schema": HOME})
-    reference = {"name": "n.Home", "subject": "home"}
     home = StructType([StructField("z", IntegerType(), False)])
-    plan = planned_rows(
-        registry,
-        StructType([StructField("h", home, False)]),
-        value_avro_schema=WITH_HOME,
-        value_schema_references=json.dumps([reference]),
-        latest_compatibility_strict="false",
-    )
-    assert plan.value.plan.avro_schema is not None
-    assert '"z"' in plan.value.plan.avro_schema
+    columns = StructType([StructField("h", home, False)])
+    given = {**built_on_home(), "latest_compatibility_strict": "false"}
+    assert '"z"' in planned_rows(registry, columns, **given).value.plan.avro_schema
+    columns = StructType([*columns.fields, StructField("extra", StringType())])
+    # No option about the registry's latest schema would help.
+    with pytest.raises(SchemaError, match=r"^the Avro schema has no field for \['extra'\]"):
+        planned_rows(registry, columns, **built_on_home())
 
 
 def test_a_key_without_a_schema_is_written_as_it_is(registry):
@@ -245,6 +236,7 @@ def test_encoded_values_come_with_the_columns_that_are_there(registry):
 # --- columns that a registry's schema does not have ---------------------------------------------
 
 ONLY_ID = '{"type":"record","name":"R","fields":[{"name":"ID","type":"long"}]}'
+LATEST_AS_PREFIX = {"value_schema_id_prefix": "true", "use_latest_version": "true"}
 
 
 @pytest.mark.parametrize(
@@ -256,10 +248,9 @@ ONLY_ID = '{"type":"record","name":"R","fields":[{"name":"ID","type":"long"}]}'
 )  # fmt: skip
 def test_columns_that_the_registrys_schema_does_not_have(registry, given, words):
     registry.add("t-value", {"schema": ONLY_ID})
-    columns = StructType([StructField("id", LongType()), StructField("extra", StringType())])
-    made = options(registry.url, **given)
+    columns = StructType([*ID.fields, StructField("extra", StringType())])
     with pytest.raises(SchemaError) as refused:
-        plan_schemas(plan_rows(columns, made), made)
+        planned_rows(registry, columns, **given)
     assert "the registry's schema 1" in str(refused.value)
     assert "has no field for ['extra']" in str(refused.value)
     assert words in str(refused.value)
@@ -269,19 +260,6 @@ def test_a_schema_of_the_registry_that_is_no_record_is_told(registry):
     registry.add("t-value", {"schema": '{"type":"array","items":"long"}'})
     with pytest.raises(SchemaError, match="rows must be a record, not array"):
         planned_rows(registry, ID, use_latest_version="true")
-
-
-def test_a_given_schema_without_a_field_is_not_blamed_on_the_registry(registry):
-    """No option about the registry's latest schema would help."""
-    registry.add("home", {"schema": HOME})
-    home = StructType([StructField("z", IntegerType(), False)])
-    columns = StructType([StructField("h", home, False), StructField("extra", StringType())])
-    given = {
-        "value_avro_schema": WITH_HOME,
-        "value_schema_references": json.dumps([{"name": "n.Home", "subject": "home"}]),
-    }
-    with pytest.raises(SchemaError, match=r"^the Avro schema has no field for \['extra'\]"):
-        planned_rows(registry, columns, **given)
 
 
 @pytest.mark.parametrize(
@@ -298,29 +276,21 @@ def test_a_registrys_schema_that_is_none_is_told_in_words(registry, text, kind):
     """For JSON the last two are schemas, of which nothing is known."""
     schema = {"schema": text} if kind == "avro" else {"schema": text, "schemaType": "JSON"}
     registry.add("t-value", schema)
-    made = options(
-        registry.url, value_format=kind, value_schema_id_prefix="true", use_latest_version="true"
-    )
-    columns = StructType([StructField("id", LongType())])
-    if kind == "json" and '"record"' in text:
-        text = ""
-    with pytest.raises(KafkaSinkError) if text else nullcontext():
-        plan_schemas(plan_rows(columns, made), made)
+    is_schema = kind == "json" and '"record"' in text
+    with nullcontext() if is_schema else pytest.raises(KafkaSinkError):
+        planned_rows(registry, ID, value_format=kind, **LATEST_AS_PREFIX)
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"), [("AVRO", "json"), ("JSON", "avro"), ("PROTOBUF", "avro")]
+    ("kind", "given"),
+    [("AVRO", "json"), ("JSON", "avro"), ("PROTOBUF", "avro"), ("PROTOBUF", "json")],
 )
-def test_a_schema_of_another_kind_is_refused(registry, kind, given):
-    registry.add("t-value", {"schema": ONLY_ID, "schemaType": kind})
-    made = options(
-        registry.url, value_format=given, value_schema_id_prefix="true", use_latest_version="true"
-    )
-    columns = StructType([StructField("id", LongType())])
-    with pytest.raises(
-        SchemaError, match=f"value.format={given}: .* schema 1 is of the kind {kind}"
-    ):
-        plan_schemas(plan_rows(columns, made), made)
+def test_a_schema_of_another_kind_is_refused_whatever_is_in_it(registry, kind, given):
+    text = "message A {}" if kind == "PROTOBUF" else ONLY_ID
+    registry.add("t-value", {"schema": text, "schemaType": kind})
+    words = f"value.format={given}: .* schema 1 is of the kind {kind}"
+    with pytest.raises(SchemaError, match=words):
+        planned_rows(registry, ID, value_format=given, **LATEST_AS_PREFIX)
 
 
 FORGED = "\x1b[2J\r\n26/11/24 ERROR forged\u202e\ud800" + "z" * 2_000
@@ -349,13 +319,7 @@ def test_texts_of_a_registrys_schema_neither_forge_nor_flood_errors(registry, sc
     registry.add("t-value", schema)
     is_json = schema.get("schemaType") == "JSON"
     with pytest.raises(KafkaSinkError) as refused:
-        planned_rows(
-            registry,
-            ID,
-            value_format="json" if is_json else "avro",
-            value_schema_id_prefix="true",
-            use_latest_version="true",
-        )
+        planned_rows(registry, ID, value_format="json" if is_json else "avro", **LATEST_AS_PREFIX)
     words = str(refused.value)
     assert words.isprintable()
     assert len(sentence(words)) < MOST_SHOWN + 10
@@ -467,8 +431,7 @@ def options_without_registry(**given):
 
 def planned(url, **given):
     made = options(url, **given) if url else options_without_registry(**given)
-    columns = StructType([StructField("id", LongType())])
-    rows, _ = plan_schemas(plan_rows(columns, made), made)
+    rows, _ = plan_schemas(plan_rows(ID, made), made)
     return rows.plan.value
 
 
@@ -548,6 +511,15 @@ REFERENCES = '[{"name":"a","subject":"b"}]'
 @pytest.mark.parametrize(
     ("given", "words"),
     [
+        ({"schema_registry_url": "registry:8081"}, "each must begin with http:// or https://"),
+        ({"schema_registry_bearer_auth_token": "x", "schema_registry_basic_auth_user_info": "u:p"}, "leave one of them out"),
+        ({"schema_registry_basic_auth_credentials_source": "USER_INFO"}, "needs schema.registry.basic.auth.user.info"),
+        ({"schema_registry_basic_auth_credentials_source": "SASL_INHERIT"}, "needs kafka.sasl.username"),
+        ({"schema_registry_bearer_auth_credentials_source": "OAUTHBEARER"}, "needs schema.registry.bearer.auth.issuer.endpoint.url"),
+        ({"schema_registry_ssl_keystore_key": "x"}, "schema.registry.ssl.keystore.key and"),
+        ({"value_format": "string", "value_schema_id_prefix": "true"}, "has no schema"),
+        ({"value_format": "raw", "value_schema_id_prefix": "true"}, "a schema is derived from columns for avro and json only"),
+        ({"use_latest_version": "true", "value_avro_schema": TEXT}, "both say which schema"),
         ({"value_schema_references": "[]{"}, "must be a JSON list"),
         ({"value_schema_references": '[{"name": "a"}]'}, "must be a JSON list"),
         ({"value_schema_references": '[{"name":"a","subject":"b","version":0}]'}, "must be a JSON list"),
@@ -742,13 +714,6 @@ def test_a_given_schema_is_not_compared_with_itself(registry):
     add(registry, "t-value", given)
     rows = json_plan(registry, value_json_schema=json.dumps(given), auto_register_schemas="false")
     assert rows.notes == json_plan(registry).notes
-
-
-def test_the_kind_of_a_schema_comes_before_what_is_in_it(registry):
-    registry.add("t-value", {"schema": "message A {}", "schemaType": "PROTOBUF"})
-    assert "value.format=json: the registry's schema 1 is of the kind PROTOBUF" in json_refusal(
-        registry, **LATEST
-    )
 
 
 def test_no_schema_is_asked_for_that_no_id_goes_with(registry):

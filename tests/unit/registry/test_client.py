@@ -39,13 +39,14 @@ from spark_kafka_sink.security import oauth as oauth_login
 from spark_kafka_sink.spark.format_schemas import check_json_fits
 from spark_kafka_sink.tools.checks import schemas as check
 from tests.unit.registry.server import (
+    JWT,
     OTHER,
     TEXT,
     Registry,
     Times,
     client_of,
     found,
-    jwt,
+    oauth,
     options,
     paths,
     refusal,
@@ -57,6 +58,7 @@ from tests.unit.registry.server import (
 from tests.unit.security.tls_ends import authority, other_authority, server_context
 
 LATEST = {"use_latest_version": "true"}
+PLACE = '{"type":"record","name":"Place","fields":[{"name":"x","type":"int"}]}'
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,10 @@ def test_a_version_has_an_id_and_a_schema(registry, content):
         (OTHER, '{"type":"record","name":"S","fields":[{"name":"x"}]}', "is no Avro schema"),
         (OTHER, '{"items":"n.Home"}', "is no Avro schema"),
         (OTHER, '{"type":"record","name":1,"fields":[]}', "is no Avro schema"),
+        (PLACE, '{"type":"record","name":"R","fields":5}', "is no Avro schema"),
+        (PLACE, '{"type":"array","items":' * 700 + '"int"' + "}" * 700, "is no Avro schema"),
     ],
+    ids=range(7),
 )
 def test_what_a_schema_builds_on_must_be_one(registry, inner, outer, words):
     registry.add("home", {"schema": inner})
@@ -124,7 +129,7 @@ def test_a_schema_that_builds_on_too_many_others_is_refused(registry, kind):
         "JSON": "{}",
         "PROTOBUF": "message M%d {}",
     }
-    references: list[dict[str, Any]] = []
+    references = []
     for number in range(102):
         more = {"references": references[-1:]} if references else {}
         body = {"schema": text[kind].replace("%d", str(number)), "schemaType": kind, **more}
@@ -154,15 +159,12 @@ def test_the_address_that_answered_is_asked_first(registry):
 
 def test_a_token_is_asked_for_once(registry):
     """Of one planning: its requests are many, and an issuer may be slow."""
-    bearer = "schema_registry_bearer_auth"
-    more = {f"{bearer}_client_id": "i", f"{bearer}_client_secret": "s"}
-    with serving_token(200, {"access_token": jwt()}) as issuer:
-        more[f"{bearer}_issuer_endpoint_url"] = f"{issuer}/token"
-        asking = client_of(registry.url, schema_registry_timeout_ms="500", **more)
+    with serving_token(200, {"access_token": JWT}) as (issuer, _):
+        asking = client_of(registry.url, schema_registry_timeout_ms="500", **oauth(issuer))
         asking.check_answers()
     asking.check_answers()
     first, second = (asked.headers["Authorization"] for asked in registry.asked)
-    assert first == second == f"Bearer {jwt()}"
+    assert first == second == f"Bearer {JWT}"
 
 
 @pytest.mark.parametrize(
@@ -210,9 +212,9 @@ def test_a_json_schema_of_a_registry_must_be_one(wanted):
         check_json_fits("value", json.dumps(written), wanted, ())
 
 
-@pytest.mark.parametrize("path", ["/a b", "/é", "/a\x01"])
-def test_an_address_that_cannot_be_asked_is_told_at_once(registry, path):
-    assert "a space or another character" in refusal(registry.url + path)
+@pytest.mark.parametrize("url", ["{}/a b", "{}/é", "{}/a\x01", "http://a b:1"])
+def test_an_address_that_cannot_be_asked_is_told_at_once(registry, url):
+    assert "a space or another character" in refusal(url.format(registry.url))
     assert paths(registry) == []
 
 
@@ -441,15 +443,8 @@ def test_https_is_not_told_to_be_https():
 
 def test_an_issuer_that_is_away_is_told_once(registry):
     """It has been asked for as long as a registry may be: not again for each address."""
-    bearer = "schema_registry_bearer_auth"
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        issuer = f"http://127.0.0.1:{unused.getsockname()[1]}/token"
-    given = {
-        f"{bearer}_issuer_endpoint_url": issuer,
-        f"{bearer}_client_id": "i",
-        f"{bearer}_client_secret": "s",
-        "schema_registry_timeout_ms": "300",
-    }
+    issuer = oauth(f"http://127.0.0.1:{unused_port()}/token")
+    given = {**issuer, "schema_registry_timeout_ms": "300"}
     assert refusal(registry.url, **given).startswith("no token for the schema registry")
 
 
@@ -500,10 +495,6 @@ def test_an_address_has_neither_query_nor_fragment(registry, monkeypatch, more):
     assert registry.asked == []
 
 
-def test_a_host_has_no_space():
-    assert "a space or another character" in refusal("http://a b:1")
-
-
 def test_a_subject_with_a_slash_is_asked_for_by_its_metadata(registry):
     registry.metadata[registry.add("a/b-value", {"schema": TEXT})] = {"k": "v"}
     assert found(registry.url, topic="a/b", use_latest_with_metadata="k=v").id == 1
@@ -542,26 +533,9 @@ def test_credentials_in_an_address_are_escaped_and_come_after_those_of_options(r
 
 def test_the_issuer_of_tokens_is_trusted_as_the_registry_is(registry):
     context = server_context(authority().issue("issuer", ["127.0.0.1"]))
-    body = f'{{"access_token":"{jwt()}"}}'
-
-    def serve(taken):
-        with context.wrap_socket(taken.dup(), server_side=True) as inside:
-            # The whole request: a connection that is closed before may lose the answer.
-            with inside.makefile("rb") as request:
-                lines = list(iter(request.readline, b"\r\n"))
-                (length,) = (line for line in lines if line.lower().startswith(b"content-length:"))
-                request.read(int(length.split(b":")[1]))
-            inside.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-
-    bearer = "schema_registry_bearer_auth"
-    with listening(serve) as address:
-        given = {
-            f"{bearer}_issuer_endpoint_url": f"https://{address}/token",
-            f"{bearer}_client_id": "i",
-            f"{bearer}_client_secret": "s",
-        }
-        found(registry.url, **TRUST, **given)
-    assert registry.asked[0].headers["Authorization"] == f"Bearer {jwt()}"
+    with serving_token(200, {"access_token": JWT}, context) as (issuer, _):
+        found(registry.url, **TRUST, **oauth(issuer))
+    assert registry.asked[0].headers["Authorization"] == f"Bearer {JWT}"
 
 
 # --- what a schema builds on --------------------------------------------------------------------
@@ -586,20 +560,29 @@ def test_of_two_files_of_one_name_the_first_is_taken(registry):
     assert whole.files == (("n", "deep"), ("m", "a"))
 
 
-PLACE = '{"type":"record","name":"Place","fields":[{"name":"x","type":"int"}]}'
+NO_NAMESPACE = PLACE.replace('"fields"', '"namespace":"","fields"')
+IN_N = {**json.loads(PLACE), "namespace": "n"}
 
 
-@pytest.mark.parametrize("kind", ['{"type":"array","items":%s}', '{"type":"map","values":%s}'])
-def test_a_type_in_a_list_or_map_of_another_schema_is_known(registry, kind):
+@pytest.mark.parametrize(
+    ("kind", "name", "written"),
+    [
+        (f'{{"type":"array","items":{PLACE}}}', "n.Place", IN_N),
+        (f'{{"type":"map","values":{PLACE}}}', "n.Place", IN_N),
+        # An empty namespace is another than one that is left out: Avro's specification, "Names".
+        (NO_NAMESPACE, "Place", json.loads(NO_NAMESPACE)),
+    ],
+)
+def test_a_type_inside_another_schema_is_known(registry, kind, name, written):
     home = '{"type":"record","name":"n.Home","fields":[{"name":"at","type":%s}]}'
-    registry.add("home", {"schema": home % (kind % PLACE)})
-    own = '{"type":"record","name":"R","fields":[{"name":"p","type":"n.Place"}]}'
-    registry.add("t-value", {"schema": own, "references": [reference("home")]})
+    registry.add("home", {"schema": home % kind})
+    own = '{"type":"record","name":"R","fields":[{"name":"p","type":"%s"}]}'
+    registry.add("t-value", {"schema": own % name, "references": [reference("home")]})
     (field,) = json.loads(found(registry.url, **LATEST).text)["fields"]
-    assert field["type"] == {**json.loads(PLACE), "namespace": "n"}
+    assert field["type"] == written
 
 
-def nested(depth: int) -> str:
+def nested(depth):
     return "[" * depth + "]" * depth
 
 
@@ -619,31 +602,6 @@ def test_a_schema_that_is_nested_too_deeply_once_it_is_whole_is_told(registry):
     outer = '{"type":"array","items":' * 200 + '"B"' + "}" * 200
     own = '{"type":"record","name":"R","fields":[{"name":"b","type":' + outer + "}]}"
     registry.add("t-value", {"schema": own, "references": [reference("B")]})
-    assert "is no Avro schema" in refusal(registry.url, **LATEST)
-
-
-def test_a_namespace_may_be_none(registry):
-    """An empty one is another than one that is left out: Avro's specification, "Names"."""
-    bare = PLACE.replace('"fields"', '"namespace":"","fields"')
-    home = '{"type":"record","name":"n.Home","fields":[{"name":"at","type":%s}]}'
-    registry.add("home", {"schema": home % bare})
-    own = '{"type":"record","name":"R","fields":[{"name":"p","type":"Place"}]}'
-    registry.add("t-value", {"schema": own, "references": [reference("home")]})
-    (field,) = json.loads(found(registry.url, **LATEST).text)["fields"]
-    assert field["type"] == json.loads(bare)
-
-
-@pytest.mark.parametrize(
-    "own",
-    [
-        '{"type":"record","name":"R","fields":5}',
-        '{"type":"array","items":' * 700 + '"int"' + "}" * 700,
-    ],
-    ids=["no list", "deep"],
-)
-def test_what_cannot_be_read_with_its_references_is_told(registry, own):
-    registry.add("home", {"schema": PLACE})
-    registry.add("t-value", {"schema": own, "references": [reference("home")]})
     assert "is no Avro schema" in refusal(registry.url, **LATEST)
 
 
@@ -717,7 +675,7 @@ def test_no_address_is_asked_when_time_is_up(monkeypatch):
 
 
 def test_an_issuer_of_tokens_has_the_time_that_a_registry_has(monkeypatch):
-    limits: list[int] = []
+    limits = []
 
     class Retrieval:
         def __init__(self, sasl, *_):
@@ -728,10 +686,7 @@ def test_an_issuer_of_tokens_has_the_time_that_a_registry_has(monkeypatch):
             raise CredentialsUnavailableError("no answer")
 
     monkeypatch.setattr(oauth_login, "TokenRetrieval", Retrieval)
-    more = {"issuer_endpoint_url": "http://issuer", "client_id": "app", "client_secret": "x"}
-    given = options(
-        "http://r", **{f"schema_registry_bearer_auth_{name}": value for name, value in more.items()}
-    ).registry
+    given = options("http://r", **oauth("http://issuer")).registry
     client = RegistryClient(replace(given.config, timeout_ms=900, request_timeout_ms=70))
     with pytest.raises(RegistryUnavailableError, match="no token .* no answer"):
         client.check_answers()

@@ -1,10 +1,7 @@
 """Options of a schema registry: which are refused or without effect, and what users read of credentials."""
 
-from __future__ import annotations
-
 import base64
 import json
-from typing import Any
 
 import pytest
 
@@ -37,8 +34,8 @@ ISSUER = {
     f"{BEARER}client_id": "x",
     f"{BEARER}client_secret": HUSH,
 }
-LATEST: dict[str, Any] = {"use_latest_version": "true"}
-ID: dict[str, Any] = {"use_schema_id": "7"}
+LATEST = {"use_latest_version": "true"}
+ID = {"use_schema_id": "7"}
 RECORD = {"value_subject_name_strategy": "RecordNameStrategy"}
 
 
@@ -192,9 +189,6 @@ def test_without_a_registry_nothing_tells_that_bytes_are_protobuf(url):
     assert len(told) == (0 if url else 1)
 
 
-# --- what goes wrong --------------------------------------------------------------------------
-
-
 def test_one_that_is_down_is_tried_again_for_a_while_and_told(registry):
     times = Times()
     url = f"http://user:{HUSH}@127.0.0.1:{unused_port()}"
@@ -321,33 +315,6 @@ def test_what_no_header_can_have_is_refused_and_not_shown(registry, option, text
     assert registry.asked == []
 
 
-# --- options ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"schema_registry_url": "registry:8081"}, "each must begin with http:// or https://"),
-        ({"schema_registry_bearer_auth_token": "x", "schema_registry_basic_auth_user_info": "u:p"}, "leave one of them out"),
-        ({"schema_registry_basic_auth_credentials_source": "USER_INFO"}, "needs schema.registry.basic.auth.user.info"),
-        ({"schema_registry_basic_auth_credentials_source": "SASL_INHERIT"}, "needs kafka.sasl.username"),
-        ({"schema_registry_bearer_auth_credentials_source": "OAUTHBEARER"}, "needs schema.registry.bearer.auth.issuer.endpoint.url"),
-        ({"schema_registry_ssl_keystore_key": "x"}, "schema.registry.ssl.keystore.key and"),
-        ({"value_format": "raw", "value_schema_id_prefix": "true"}, "a schema is derived from columns for avro and json only"),
-        ({"value_format": "string", "value_schema_id_prefix": "true"}, "has no schema"),
-        ({"use_latest_version": "true", "value_avro_schema": TEXT}, "both say which schema"),
-    ],
-)  # fmt: skip
-def test_what_options_are_refused(given, words):
-    with pytest.raises(ConfigError) as refused:
-        options(
-            **{"url": "http://r:1", **given}
-            if "schema_registry_url" not in given
-            else {"url": given["schema_registry_url"]}
-        )
-    assert words in str(refused.value)
-
-
 @pytest.mark.parametrize("host", ["h℀:1", "[::1"])
 def test_an_address_that_is_none_is_not_shown(host):
     with pytest.raises(ConfigError) as refused:
@@ -418,9 +385,6 @@ def test_what_has_no_effect_or_is_seen_by_others_is_told():
     assert any("schema.registry.basic.auth.user.info" in note for note in notes)
     assert any("schema.registry.url" in n for n in options("https://u:p@r:1").notes)
     assert options("https://r:1").notes == ()
-
-
-# --- pykafka-sink check -----------------------------------------------------------------------
 
 
 def checked(url, **more):

@@ -1,7 +1,5 @@
 """The client of schema registries: what it asks, and what users are told of each answer."""
 
-from __future__ import annotations
-
 import base64
 import json
 import pickle
@@ -19,12 +17,13 @@ from spark_kafka_sink.registry.schemas import find, schema_id_header, schema_id_
 from tests.formats.generate_avro_schemas import VERDICTS as VERDICTS_FILE
 from tests.unit.registry.server import (
     HUSH,
+    JWT,
     OTHER,
     TEXT,
     Times,
     asked_of,
     found,
-    jwt,
+    oauth,
     options,
     paths,
     refusal,
@@ -34,9 +33,6 @@ from tests.unit.registry.server import (
 
 VERDICTS = json.loads(VERDICTS_FILE.read_text(encoding="utf-8"))["cases"]
 """What Java's Avro says of schemas, in the order in which its parser gets them."""
-
-
-# --- what is asked ----------------------------------------------------------------------------
 
 
 def test_a_schema_is_registered_and_its_id_goes_before_values(registry):
@@ -286,9 +282,6 @@ def test_the_subject_of_a_protobuf_message(registry):
         wanted.subject(None)
 
 
-# --- who asks ---------------------------------------------------------------------------------
-
-
 def basic(text):
     return "Basic " + base64.b64encode(text.encode()).decode()
 
@@ -328,25 +321,17 @@ def test_credentials_of_the_brokers_may_be_those_of_the_registry(registry):
     assert registry.asked[0].headers["Authorization"] == basic(f"user:{HUSH}")
 
 
-def oauth(issuer):
-    return {
-        "schema_registry_bearer_auth_issuer_endpoint_url": f"{issuer}/token",
-        "schema_registry_bearer_auth_client_id": "me",
-        "schema_registry_bearer_auth_client_secret": HUSH,
-        "schema_registry_bearer_auth_logical_cluster": "lsrc-1",
-    }
-
-
 def test_a_token_is_fetched_from_the_issuer(registry, monkeypatch):
-    with serving_token(200, {"access_token": jwt()}) as issuer:
-        found(registry.url, **oauth(issuer))
+    with serving_token(200, {"access_token": JWT}) as (issuer, _):
+        given = {"schema_registry_bearer_auth_logical_cluster": "lsrc-1", **oauth(issuer)}
+        found(registry.url, **given)
     headers = registry.asked[0].headers
-    assert headers["Authorization"] == f"Bearer {jwt()}"
+    assert headers["Authorization"] == f"Bearer {JWT}"
     assert headers["target-sr-cluster"] == "lsrc-1"
 
 
 def test_an_issuer_that_refuses_is_told_by_the_names_of_these_options(registry):
-    with serving_token(401, {"error": "invalid_client"}) as issuer:
+    with serving_token(401, {"error": "invalid_client"}) as (issuer, _):
         words = refusal(registry.url, **oauth(issuer))
     assert "no token for the schema registry" in words
     assert "schema.registry.bearer.auth.client.id" in words

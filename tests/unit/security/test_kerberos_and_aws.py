@@ -323,13 +323,9 @@ def test_an_unknown_cause():
     assert not isinstance(error, CredentialsUnavailableError)
 
 
-# --- AWS -------------------------------------------------------------------------------------------
-
 IAM_MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
 
 IRELAND = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com"
-
-
 OREGON = "boot-xyz.c1.kafka-serverless.us-west-2.amazonaws.com"
 
 
@@ -398,11 +394,7 @@ def client_error(code, status):
 
 
 ROLE = "arn:aws:iam::1:role/x"
-
-
 NO_CREDENTIALS = AttributeError("'NoneType' object has no attribute 'access_key'")
-
-
 EMPTY = ValueError("AWS Credentials can not be empty")
 
 

@@ -342,14 +342,8 @@ def oid(hexadecimal):
 
 
 DATA, SIGNED, ENCRYPTED = (oid(f"2a864886f70d0107{n}") for n in ("01", "02", "06"))
-
-
 KEY, SHROUDED, CERTIFICATE_BAG, CRL = (oid(f"2a864886f70d010c0a01{n}") for n in ("01", "02", "03", "04"))  # fmt: skip
-
-
 NAME, OF_A_KEY, TRUSTED = oid("2a864886f70d010914"), oid("2a864886f70d010915"), oid("6086480186f966adca7b0101")  # fmt: skip
-
-
 VERSION, NOTHING = der(2, b"\3"), der(0x30)
 
 
@@ -392,8 +386,6 @@ def test_what_is_trusted_of_a_store_in_clear(data, trusted):
 
 
 OF_NUMBERS = der(0x30, der(2, b"\1"), der(2, b"\1"))
-
-
 IN_A_SET = der(0x31, DATA, der(0xA0, der(4, der(0x30, part(certificate(b"1"))))))
 
 

@@ -238,8 +238,6 @@ def test_where_files_cannot_be_in_memory_one_is_written_and_deleted(lacks, monke
     assert not os.path.exists(path)
 
 
-# --- stores of other programs ----------------------------------------------------------------------
-
 KEY_PASSWORD = "the key's password: marked-key"
 WRONG = Secret("another password: marked-wrong")
 # The stores are made by a dozen JVMs, within the limit of the first test that wants them.
@@ -271,11 +269,7 @@ class Material:
         write_private(folder / "client.p12", self.client.pkcs12(PASSWORD))
         write_private(folder / "client.pem", self.client.pem())
         write_private(folder / "ca.pem", self.authority.pem)
-        for kind, own in (
-            ("JKS", ("-destkeypass", KEY_PASSWORD)),
-            ("PKCS12", ()),
-            ("JCEKS", ("-destkeypass", KEY_PASSWORD)),
-        ):
+        for kind, own in (("JKS", ("-destkeypass", KEY_PASSWORD)), ("PKCS12", ())):
             self.import_key(self.path(f"key.{kind}"), kind, own)
         for kind in ("JKS", "PKCS12"):
             self.import_trusted(self.path(f"trust.{kind}"), self.path("ca.pem"), kind)
@@ -303,7 +297,7 @@ class Material:
         return StoreConfig(self.path(f"trust.{kind}"), password, said)
 
     def key(self, kind, password=STORE, **other):
-        own = Secret(KEY_PASSWORD) if kind in ("JKS", "JCEKS") else None
+        own = Secret(KEY_PASSWORD) if kind == "JKS" else None
         key_password = other.get("key_password", own)
         return StoreConfig(self.path(f"key.{kind}"), password, key_password=key_password)
 
@@ -379,12 +373,6 @@ class TestOthersStores:
         assert failure(truststore=material.trust("PKCS12", None)).endswith(
             "it has a password, and none is given. Check kafka.ssl.truststore.password"
         )
-
-    def test_what_is_no_key_store(self, material):
-        message = failure(keystore=material.key("JCEKS"))
-        assert "it is a JCEKS store, which is not read here" in message
-        for kind in ("JKS", "PKCS12"):
-            assert "it holds no private key" in failure(keystore=material.trust(kind))
 
     @needs_openssl
     @pytest.mark.parametrize(

@@ -609,11 +609,7 @@ def test_why_a_key_is_not_used(error, is_encrypted, told):
 # --- cipher suites ---------------------------------------------------------------------------------
 
 OPTION = "kafka.ssl.cipher.suites"
-
-
 RSA, CHACHA = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"
-
-
 FIXED = "TLS_ECDH_RSA_WITH_AES_256_GCM_SHA384"
 
 

@@ -393,11 +393,7 @@ class TestTls:
         assert token_from(config_for(https.token_url, jaas))
 
 
-# --- assertions ------------------------------------------------------------------------------------
-
 NOW_MS = 1_700_000_000_123
-
-
 JWT_BEARER = "JwtBearerJwtRetriever"
 
 

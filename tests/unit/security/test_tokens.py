@@ -1,7 +1,6 @@
 """Which source of a token wins, what a token must hold, and how one is renewed."""
 
 import contextlib
-import logging
 import os
 import subprocess
 import sys
@@ -60,11 +59,7 @@ def oauth_config(jaas=None, **oauth):
 
 
 CLIENT = {"client_id": "app", "client_secret": Secret("S3CRET")}
-
-
 CREDENTIALS = "ClientCredentialsJwtRetriever"
-
-
 OF_PLAIN = Secret("org.apache.kafka.common.security.plain.PlainLoginModule required;")
 
 
@@ -304,20 +299,10 @@ def returning(value):
 
 
 gives_opaque = returning(("0paque", EXPIRY))
-
-
 gives_nothing = returning(None)
-
-
 gives_number = returning(5)
-
-
 gives_duration = returning(("S3CRET", 900))
-
-
 gives_milliseconds = returning(("S3CRET", 1_700_000_000_000))
-
-
 gives_text_as_time = returning(("S3CRET", "S3CRET"))
 
 
@@ -361,20 +346,11 @@ class TestProvider:
         with pytest.raises(AuthenticationError, match="cannot be loaded"):
             login.login(1_000)
 
-    def test_it_wins_over_all_else(self, caplog):
-        caplog.set_level(logging.WARNING)
-        login = login_for(with_url(token_provider=f"{__name__}:gives_opaque", **CLIENT))
-        login.login(1_000)
-        assert first_message(login) == "n,,\x01auth=Bearer 0paque\x01\x01"
-        login.close()
-        assert "token.provider wins over kafka.sasl.oauthbearer.token.endpoint.url" in caplog.text
-
 
 # --- a token is fetched and renewed ----------------------------------------------------------------
 
 AWAY = CredentialsUnavailableError("the issuer is away")
 REFUSED = AuthenticationError("invalid_client")
-NONE_YET = pytest.raises(CredentialsUnavailableError, match="there is no token yet")
 EXPIRED = pytest.raises(
     CredentialsUnavailableError, match="has expired, and a new one is being fetched"
 )
@@ -466,14 +442,6 @@ def prepared(world):
 
 
 class TestKeeper:
-    def test_nothing_is_fetched_before_it_is_asked_for(self, world):
-        assert world.keeper.step() is None
-        assert world.issuer.timeouts == []
-        with NONE_YET:
-            world.keeper.token()
-        world.keeper.step()
-        assert world.token == "token-1"
-
     def test_the_first_token_is_waited_for(self, prepared):
         assert prepared.token == "token-1"
         prepared.keeper.prepare(5_000)
@@ -552,12 +520,6 @@ class TestKeeper:
         world.clock.sleep(world.issuer.life_ms)
         with EXPIRED:
             world.keeper.token()
-
-    def test_the_clock_may_jump(self, prepared):
-        """A machine that slept: what has expired meanwhile is not handed out."""
-        prepared.clock.sleep(10 * HOUR_MS)
-        with EXPIRED:
-            prepared.keeper.token()
 
     def test_closed(self, prepared):
         prepared.keeper.close()

@@ -62,9 +62,6 @@ def load_identity(context, identity):
         context.load_cert_chain(path)
 
 
-# --- in memory -------------------------------------------------------------------------------------
-
-
 class Outcome(NamedTuple):
     """What both sides agreed on, or the client's error. peer: the client's name to the server."""
 
@@ -109,9 +106,6 @@ def _name(certificate):
     subject = certificate["subject"]
     assert isinstance(subject, tuple)
     return str(dict(part[0] for part in subject)["commonName"])
-
-
-# --- over sockets ----------------------------------------------------------------------------------
 
 
 class TlsServer:
@@ -204,11 +198,7 @@ def received(events):
     return b"".join(event.data for event in events if isinstance(event, Received))
 
 
-# --- stores ----------------------------------------------------------------------------------------
-
 SALT = bytes(range(20))
-
-
 _ALGORITHM = bytes.fromhex("060a2b060104012a021101010500")
 
 

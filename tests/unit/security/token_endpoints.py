@@ -72,10 +72,15 @@ class Server(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def serving(**methods):
-    """The port at which a handler with these methods serves, and what it was asked."""
+def serving(context=None, **methods):
+    """The port at which a handler with these methods serves, and what it was asked.
+
+    context: for https
+    """
     received = []
     server = Server((HOST, 0), type("Handler", (Handler,), {"received": received, **methods}))
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -87,7 +92,7 @@ def serving(**methods):
 
 
 @contextlib.contextmanager
-def scripted(*answers):
+def scripted(*answers, context=None):
     """The URL of an endpoint that gives these answers in turn, and what it was asked."""
     script = iter(answers)
 
@@ -101,8 +106,8 @@ def scripted(*answers):
             return
         handler.answer(answer.status, answer.headers, answer.body)
 
-    with serving(do_POST=post) as (port, received):
-        yield f"http://{HOST}:{port}/token", received
+    with serving(context, do_POST=post) as (port, received):
+        yield f"http{'' if context is None else 's'}://{HOST}:{port}/token", received
 
 
 def http_proxy():
