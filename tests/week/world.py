@@ -109,7 +109,7 @@ class World:
         # Executors that die are replaced without an end.
         java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.deploy.maxExecutorRetries=-1"
         environment = {**self.environment, "SPARK_DAEMON_JAVA_OPTS": java}
-        spark = InZones(self.folder / "cluster", environment, cores=4, memory="1500m")
+        spark = InZones(self.folder / "cluster", environment, cores=2, memory="1500m")
         self.spark = enter(spark)
         self.feed = Feed(self.folder / "in", self._seconds_per_file)
         self.driver = Driver(self)
@@ -295,8 +295,10 @@ class World:
         conf = {
             **CLIENT_CONF,
             "spark.master": self.spark.master,
-            "spark.cores.max": "8",
-            "spark.executor.cores": "4",
+            "spark.cores.max": "4",
+            "spark.executor.cores": "2",
+            # New Python workers, of which kills make many, start soon then.
+            "spark.python.daemon.module": "spark_kafka_sink.spark.daemon",
             "spark.executor.memory": "700m",
             "spark.scheduler.mode": "FAIR",
             "spark.ui.showConsoleProgress": "false",
