@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tests.week.workloads import WORKLOADS
+
 BEFORE_S, AFTER_S = 5.0, 45.0
 
 BROKERS = {
@@ -42,6 +44,10 @@ NEVER = {
 """Codes that no fault of the schedule may cause: data at risk, or a defect of the sink."""
 ALWAYS = {("log", "DEADLETTER-007"), ("page", "dead-letters"), ("page", "limited")}
 """Alarms that the workloads themselves cause."""
+EXACTLY_ONCE = {name for name, workload in WORKLOADS.items() if workload.is_exactly_once}
+MOST_LOAD = 4.0
+STARVED = ("CONNECT-", "DELIVERY-", "BROKER-", "retried", "failed-attempts", "aborted", "throttled")
+"""Alarms that are true, without a fault, where brokers get no time of a core to answer in."""
 PAGE = {
     "aborted": ALL,
     "stopped": ALL,
@@ -77,6 +83,9 @@ def causes_of(alarm):
     if (alarm.where, alarm.code) in ALWAYS:
         is_right = alarm.code != "limited" or alarm.workload in ("", "backfill")
         return None if is_right else set()
+    if alarm.code == "retried" and alarm.workload in EXACTLY_ONCE:
+        # Brokers answer CONCURRENT_TRANSACTIONS while they complete the transaction before.
+        return None
     if alarm.where == "page":
         return PAGE.get(alarm.code)
     if alarm.code in NEVER:
@@ -89,18 +98,27 @@ def causes_of(alarm):
 def judge(alarms, events):
     """Count alarms; those without a cause are listed, and faults that raised none."""
     events = [event for event in events if "skipped" not in event]
-    unexplained, counts = [], Counter()
+    unexplained, starved, counts = [], 0, Counter()
     for alarm in alarms:
         counts[f"{alarm.where} {alarm.code or 'without a code'}"] += 1
         causes = causes_of(alarm)
-        if causes is not None and not causes & faults_at(events, alarm.at):
+        if causes is None or causes & faults_at(events, alarm.at):
+            continue
+        if alarm.load > MOST_LOAD and alarm.code.startswith(STARVED):
+            starved += 1
+        else:
             unexplained.append({**alarm._asdict(), "text": alarm.text[:500]})
     missing = [
         event
         for event in events
         if event["fault"] in MUST and not any(map(MUST[event["fault"]], _alarms_of(alarms, event)))
     ]
-    return {"counts": dict(sorted(counts.items())), "unexplained": unexplained, "missing": missing}
+    return {
+        "counts": dict(sorted(counts.items())),
+        "starved": starved,
+        "unexplained": unexplained,
+        "missing": missing,
+    }
 
 
 def _alarms_of(alarms, event):

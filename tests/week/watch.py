@@ -27,7 +27,8 @@ _CODE = re.compile(r"\[PKS-([A-Z]+-\d{3})\]")
 class Alarm(NamedTuple):
     """A warning or an error. where: log, failure (a write that ended) or page (a finding).
 
-    code: as ``TXN-027``, a finding's kind, or empty; workload: if it is known
+    code: as ``TXN-027``, a finding's kind, or empty; workload: if it is known; load: processes
+    that wanted a core, for each core, in the minute before
     """
 
     at: float
@@ -35,6 +36,7 @@ class Alarm(NamedTuple):
     code: str
     text: str
     workload: str = ""
+    load: float = 0.0
 
 
 class TextTail:
@@ -105,6 +107,7 @@ class Watch:
 
     def _read_texts(self):
         now, world = time.time(), self._world
+        known = len(self.alarms)
         logs = [world.driver.log, *world.spark.folder.glob("work-*/*/*/stderr")]
         for line in self._logs.read(logs):
             if line.startswith("{"):
@@ -117,6 +120,8 @@ class Watch:
             self.alarms.append(Alarm(now, "failure", found, text, failure["workload"]))
         for line in self._metrics.read():
             self._add_metrics_line(now, line)
+        load = os.getloadavg()[0] / (os.cpu_count() or 1)
+        self.alarms[known:] = [alarm._replace(load=load) for alarm in self.alarms[known:]]
 
     def _add_log_line(self, now, text):
         try:
