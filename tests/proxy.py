@@ -31,6 +31,8 @@ class TcpProxy:
         self._target = target
         self._lets_through = threading.Event()
         self._lets_through.set()
+        self._lets_answers_through = threading.Event()
+        self._lets_answers_through.set()
         self._lock = threading.Lock()
         self._open = set()
         self.accepted_count = 0
@@ -56,6 +58,15 @@ class TcpProxy:
         finally:
             self._lets_through.set()
 
+    @contextlib.contextmanager
+    def answers_held_back(self):
+        """Requests reach the broker, and nobody hears what it answers."""
+        self._lets_answers_through.clear()
+        try:
+            yield
+        finally:
+            self._lets_answers_through.set()
+
     def cut(self):
         """Reset all connections, in the middle of whatever they carry."""
         for pair in self._pairs():
@@ -72,6 +83,7 @@ class TcpProxy:
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         self._lets_through.set()
+        self._lets_answers_through.set()
         for pair in self._pairs():
             self._hang_up(pair)
 
@@ -103,18 +115,22 @@ class TcpProxy:
                 self._open.add(pair)
                 self.accepted_count += 1
             for source, sink in (pair, pair[::-1]):
+                passages = [await_passage]
+                if source is broker:
+                    passages.append(self._lets_answers_through.wait)
                 threading.Thread(
-                    target=self._forward, args=(source, sink, pair, await_passage), daemon=True
+                    target=self._forward, args=(source, sink, pair, passages), daemon=True
                 ).start()
 
     def _passage_of(self, client):
         """What a connection waits for before it carries anything on; asked once, at its begin."""
         return self._lets_through.wait
 
-    def _forward(self, source, sink, pair, await_passage):
+    def _forward(self, source, sink, pair, passages):
         with contextlib.suppress(OSError):
             while chunk := source.recv(_CHUNK_BYTES):
-                await_passage()
+                for await_passage in passages:
+                    await_passage()
                 sink.sendall(chunk)
         self._hang_up(pair)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from typing import NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -18,6 +18,7 @@ FREEZE_S = 1.0
 PAUSE_S = 20.0
 BELOW_MINIMUM_S = 15.0
 CUT_EVERY_S = 2.0
+UNANSWERED_S = 0.2
 
 
 class Situation(NamedTuple):
@@ -59,8 +60,9 @@ class Situation(NamedTuple):
 
     def await_records(self, count):
         """Wait until so many records have arrived, or the job has ended."""
-        while self.records_count() < count and not self.is_over.wait(0.1):
-            pass
+        with suppress(KafkaException):  # the job has ended, and a leader is away
+            while self.records_count() < count and not self.is_over.wait(0.1):
+                pass
 
 
 def kill_a_leader(situation):
@@ -97,10 +99,17 @@ def rolling_restart(situation):
 
 
 def cut_connections(situation):
-    """Every connection to every broker is reset every 2 s, as long as the job runs."""
+    """Every connection to every broker is reset every 2 s, as long as the job runs.
+
+    Answers are held back for a moment first, so that brokers have appended what is sent again.
+    """
     while not situation.is_over.wait(CUT_EVERY_S):
-        for proxy in situation.proxies:
-            proxy.cut()
+        with ExitStack() as answers:
+            for proxy in situation.proxies:
+                answers.enter_context(proxy.answers_held_back())
+            situation.is_over.wait(UNANSWERED_S)
+            for proxy in situation.proxies:
+                proxy.cut()
     cuts = sum(proxy.cuts_count for proxy in situation.proxies)
     return f"{cuts} connections cut, every {CUT_EVERY_S:.0f} s"
 
@@ -130,6 +139,10 @@ FAULTS = {
     "kill": Fault("a leader is killed with SIGKILL", kill_a_leader),
     "pause": Fault("a leader is paused for 20 s with SIGSTOP", pause_a_leader),
     "rolling": Fault("all brokers restart, one after the other", rolling_restart),
-    "cut": Fault("a TCP proxy cuts every connection every 2 s", cut_connections, is_proxied=True),
+    "cut": Fault(
+        "a TCP proxy loses answers, and cuts every connection, every 2 s",
+        cut_connections,
+        is_proxied=True,
+    ),
     "isr": Fault("the ISR is below min.insync.replicas for 15 s", too_few_in_sync, brokers=5),
 }

@@ -1,11 +1,13 @@
 """The jobs that write while brokers fail, a batch and a stream of the same records, and what is found of them.
 
+The rows of a stream have a bad one now and then, which becomes a dead letter.
 A record's value begins with its id in ten digits. Its key names the sequence it belongs to: rows of
 one key are written by one task after the other, in rising order of their ids.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from typing import NamedTuple
 
@@ -19,16 +21,40 @@ KEYS = 500
 _BATCH_TASKS = 4
 _FILES = 100
 _VALUE_BYTES = 100
+_BAD_EVERY = 4_999
 
 
-def rows_of(ids, sequence, pause_ms):
-    """``pause_ms``: after each 1,000 rows of a task, so that the job outlasts the fault."""
+def _is_bad(number):
+    return number % _BAD_EVERY == _BAD_EVERY - 1
+
+
+def rows_of(ids, sequence, pause_ms, has_bad_rows=False):
+    """``pause_ms``: after each 1,000 rows of a task, so that the job outlasts the fault.
+
+    has_bad_rows: a few have a timestamp before 1970
+    """
     pause = f"substring(java_method('java.lang.Thread', 'sleep', {pause_ms}L), 1, 0)"
     padding = f"repeat('x', {_VALUE_BYTES - ID_DIGITS})"
+    is_bad = f"id % {_BAD_EVERY} = {_BAD_EVERY - 1}"
+    timestamp = f"if({is_bad}, timestamp_millis(-1), null) as timestamp"
     return ids.selectExpr(
         f"concat({sequence}, '-', id % {KEYS}) as key",
         f"concat(lpad(id, {ID_DIGITS}, '0'), {padding}, if(id % 1000 = 0, {pause}, '')) as value",
+        *([timestamp] if has_bad_rows else []),
     )
+
+
+def dead_letter_topic(topic):
+    """Where the bad rows of a stream go."""
+    return f"{topic}-dead-letters"
+
+
+def dead_letter_options(topic):
+    """Of a sink that gets bad rows."""
+    return {
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": dead_letter_topic(topic),
+    }
 
 
 def run_batch(spark, options, records, pause_ms, folder):
@@ -44,10 +70,10 @@ def run_stream(spark, options, records, pause_ms, folder):
     if not source.exists():
         _write_files(spark, records, source)
     ids = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", "2")
-    frame = rows_of(ids.parquet(str(source)), f"id div {records // _FILES} % 2", pause_ms)
+    frame = rows_of(ids.parquet(str(source)), f"id div {records // _FILES} % 2", pause_ms, True)
     query = (
         frame.writeStream.format("pykafka-sink")
-        .options(**options)
+        .options(**options, **dead_letter_options(options["topic"]))
         .option("checkpointLocation", str(folder / f"checkpoint-{options['topic']}"))
         .trigger(availableNow=True)
         .start()
@@ -78,11 +104,26 @@ class Verdict(NamedTuple):
         return not (self.lost or self.doubled or self.out_of_order)
 
 
-def judge(bootstrap_servers, topic, partitions, records):
-    """Read everything; ids 0 … ``records`` - 1 are expected."""
+def judge(bootstrap_servers, topic, partitions, records, has_bad_rows=False):
+    """Read everything; ids 0 … ``records`` - 1 are expected, each in the topic that it belongs to."""
     copies = np.zeros(records, np.int32)
+    astray = out_of_order = 0
     latest = {}
-    out_of_order = 0
+    for name in (topic, dead_letter_topic(topic)) if has_bad_rows else (topic,):
+        for number, *sequence in _ids(bootstrap_servers, name, partitions):
+            sequence = (name, *sequence)
+            out_of_order += number < latest.get(sequence, -1)
+            latest[sequence] = number
+            if has_bad_rows and _is_bad(number) != (name != topic):
+                astray += 1
+            else:
+                copies[number] += 1
+    lost, doubled = int((copies == 0).sum()), int(np.maximum(copies - 1, 0).sum())
+    return Verdict(int(copies.sum()) + astray, lost, doubled + astray, out_of_order)
+
+
+def _ids(bootstrap_servers, topic, partitions):
+    """Id, partition and key of each record."""
     reader = consumer(bootstrap_servers)
     reader.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     ended = set()
@@ -97,13 +138,20 @@ def judge(bootstrap_servers, topic, partitions, records):
                 if message.error() is not None:
                     assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                     ended.add(message.partition())
-                    continue
-                number = int(message.value()[:ID_DIGITS])
-                sequence = (message.partition(), message.key())
-                out_of_order += number < latest.get(sequence, -1)
-                latest[sequence] = number
-                copies[number] += 1
+                else:
+                    yield int(message.value()[:ID_DIGITS]), message.partition(), message.key()
     finally:
         reader.close()
-    lost, doubled = int((copies == 0).sum()), int(np.maximum(copies - 1, 0).sum())
-    return Verdict(int(copies.sum()), lost, doubled, out_of_order)
+
+
+def judge_job(job, bootstrap_servers, topic, partitions, records, metrics):
+    """The verdict on a job, and ``miscounted``: dead letters that are too many in what the sink tells
+    of committed batches in the file ``metrics``, or too few, if negative.
+    """
+    has_bad_rows = job == "stream"
+    verdict = judge(bootstrap_servers, topic, partitions, records, has_bad_rows)
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    committed = [line for line in lines if line["event"] == "commit"]
+    counted = sum(sum(line.get("dead_letters", {}).values()) for line in committed)
+    expected = sum(map(_is_bad, range(records))) if has_bad_rows else 0
+    return {**verdict._asdict(), "miscounted": counted - expected}

@@ -20,7 +20,7 @@ import time
 from itertools import groupby
 from pathlib import Path
 
-from tests.chaos.jobs import judge
+from tests.chaos.jobs import dead_letter_topic, judge_job
 from tests.chaos.scene import lingering
 from tests.chaos.table import LOST, read, write_lost
 from tests.clusters.lost.faults import (
@@ -36,8 +36,8 @@ from tests.clusters.lost.faults import (
     application,
     await_instant,
     choose,
+    kafka_and_proxy,
 )
-from tests.local_kafka import PatientKafka
 
 _KEY = ("fault", "job", "guarantee", "number")
 RUNS_OF_KILLS, RUNS_OF_OTHERS = 20, 3
@@ -75,7 +75,7 @@ def suffer(app, fault, key, running, topic):
     rng = random.Random(topic)
     if fault.meanwhile is not None:
         return fault.meanwhile(app, rng, running.is_over)
-    instant = choose(rng, job, guarantee, fault.of_tasks)
+    instant = choose(rng, job, guarantee, fault.of_tasks, fault.only_point)
     held = await_instant(app, instant, topic, running.is_over)
     if held is None:
         return {"instant": str(instant), "missed": True}
@@ -107,8 +107,9 @@ def run_once(app, key, topic):
     if fault.group != DYNAMIC:
         app.make_whole()
     app.kafka.create_topic(topic, PARTITIONS)
+    app.kafka.create_topic(dead_letter_topic(topic), PARTITIONS)
     started = time.monotonic()
-    running = Running(app, job, app.options(topic, guarantee), fault)
+    running = Running(app, job, app.options(topic, guarantee, fault.is_proxied), fault)
     try:
         note = suffer(app, fault, key, running, topic)
     finally:
@@ -116,7 +117,8 @@ def run_once(app, key, topic):
     seconds = round(time.monotonic() - started, 1)
     if "missed" not in note:
         fault.after(app, note)
-    verdict = judge(app.kafka.bootstrap_servers, topic, PARTITIONS, RECORDS)
+    servers, metrics = app.kafka.bootstrap_servers, app.metrics(topic)
+    verdict = judge_job(job, servers, topic, PARTITIONS, RECORDS, metrics)
     return {
         "fault": name,
         "what": fault.what,
@@ -125,16 +127,16 @@ def run_once(app, key, topic):
         "number": number,
         "topic": topic,
         **note,
-        **verdict._asdict(),
+        **verdict,
         "seconds": seconds,
         "failure": running.failure,
     }
 
 
 def is_good(result):
-    """Nothing lost; with exactly-once nothing doubled, out of order or left open."""
-    wrong = result["lost"] or result["failure"] or result.get("missed")
-    if result["guarantee"] == EXACTLY_ONCE:
+    """Nothing lost or miscounted; with exactly-once nothing doubled, out of order or left open."""
+    wrong = result["lost"] or result["miscounted"] or result["failure"] or result.get("missed")
+    if result["guarantee"] == EXACTLY_ONCE or FAULTS[result["fault"]].is_exact:
         wrong = wrong or result["doubled"] or result["out_of_order"] or result.get("left_open")
     return not wrong
 
@@ -177,12 +179,12 @@ def main():
     parser.add_argument("--keep", action="store_true", help="write results and table")
     arguments = parser.parse_args()
     results = []
-    with PatientKafka() as kafka, tempfile.TemporaryDirectory() as folder:
+    with kafka_and_proxy() as (kafka, proxy), tempfile.TemporaryDirectory() as folder:
         for group, conf in CONFS.items():
             rounds = [list(keys) for _, keys in groupby(keys_of(arguments, group), lambda k: k[3])]
             if not rounds:
                 continue
-            with application(kafka, Path(folder) / group.replace(" ", "-"), conf) as app:
+            with application(kafka, proxy, Path(folder) / group.replace(" ", "-"), conf) as app:
                 for keys in rounds:
                     for key in keys:
                         results.append(run(app, key))

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +22,11 @@ from pyspark.sql import SparkSession
 
 from tests.chaos.crash import HOLD, STRAGGLE, Trap
 from tests.chaos.driver import Traps
-from tests.chaos.jobs import rows_of
+from tests.chaos.jobs import dead_letter_options, rows_of
 from tests.clusters.standalone import CLIENT_CONF, SPECULATION, StandaloneCluster
+from tests.local_kafka import PatientKafka
 from tests.patience import PATIENCE_S, eventually
+from tests.proxy import TcpProxy
 from tests.reading import consumer
 
 RECORDS = 100_000
@@ -67,12 +69,13 @@ def run_batch(spark, options, shape, folder):
 def run_stream(spark, options, shape, folder):
     """``df.writeStream``, four micro-batches."""
     ids = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", str(_TASKS))
-    frame = rows_of(ids.parquet(str(folder / "in")), f"id div {RECORDS // _FILES}", shape.pause_ms)
+    files = ids.parquet(str(folder / "in"))
+    frame = rows_of(files, f"id div {RECORDS // _FILES}", shape.pause_ms, has_bad_rows=True)
     if shape.is_shuffled:
         frame = frame.repartition(_TASKS, "key")
     writer = (
         frame.writeStream.format("pykafka-sink")
-        .options(**options)
+        .options(**options, **dead_letter_options(options["topic"]))
         .option("checkpointLocation", str(folder / f"checkpoint-{options['topic']}"))
     )
     if shape.trigger is None:
@@ -111,12 +114,13 @@ CONF = {
 
 
 class Application:
-    """The cluster, its application, and a Kafka to write to."""
+    """The cluster, its application, and a Kafka to write to; ``proxy``: another way to it."""
 
-    def __init__(self, cluster, spark, kafka, folder):
+    def __init__(self, cluster, spark, kafka, proxy, folder):
         self.cluster = cluster
         self.spark = spark
         self.kafka = kafka
+        self.proxy = proxy
         self.folder = folder
         self.traps = Traps(folder)
 
@@ -136,6 +140,11 @@ class Application:
         (found,) = [one for one in self.executors() if one.pid in parents]
         return found
 
+    def completed_tasks(self):
+        """Of all jobs."""
+        executors = self.context.statusStore().executorList(False)
+        return sum(executors.apply(i).completedTasks() for i in range(executors.size()))
+
     def metrics(self, topic):
         """Where the sink writes what it commits."""
         return self.folder / f"{topic}.jsonl"
@@ -147,12 +156,14 @@ class Application:
         lines = text[: text.rfind("\n") + 1].splitlines()
         return sum(json.loads(line)["event"] == "commit" for line in lines)
 
-    def options(self, topic, guarantee):
+    def options(self, topic, guarantee, is_proxied=False):
         """Of the sink. What a task has appended is sent soon, so that it can die with a part of it
         written.
         """
         options = {
-            "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
+            "kafka.bootstrap.servers": (
+                self.proxy.address if is_proxied else self.kafka.bootstrap_servers
+            ),
             "topic": topic,
             "kafka.linger.ms": "0",
             "kafka.batch.size": "16384",
@@ -179,8 +190,21 @@ class Application:
         assert eventually(is_whole), f"executors: {self.executors()}\n{self.cluster.log('master')}"
 
 
+_PROXIED = "PROXIED"
+
+
 @contextmanager
-def application(kafka, folder, conf):
+def kafka_and_proxy():
+    """A broker with a second listener, which clients reach through a proxy only."""
+    with TcpProxy(lambda: kafka.address(1, _PROXIED)) as proxy:
+        advertised = {_PROXIED: [proxy.address]}
+        kafka = PatientKafka(listeners={_PROXIED: "PLAINTEXT"}, advertised=advertised)
+        with kafka:
+            yield kafka, proxy
+
+
+@contextmanager
+def application(kafka, proxy, folder, conf):
     """``conf``: of Spark, besides CONF."""
     folder.mkdir(parents=True, exist_ok=True)
     # The driver's processes and the executors' have it from this one.
@@ -194,7 +218,7 @@ def application(kafka, folder, conf):
         spark = builder.getOrCreate()
         try:
             prepare(spark, folder)
-            yield Application(cluster, spark, kafka, folder)
+            yield Application(cluster, spark, kafka, proxy, folder)
         finally:
             spark.stop()
 
@@ -225,15 +249,17 @@ class Instant(NamedTuple):
         return f"{self.point}{nth}{after}"
 
 
-def choose(rng, job, guarantee, of_tasks_only):
+def choose(rng, job, guarantee, of_tasks_only, only_point=None):
     """Any instant; of_tasks_only: at which a task is held."""
     points = _POINTS
     if guarantee == EXACTLY_ONCE:
         points = (*_POINTS, *_POINTS, *_WITH_TRANSACTIONS)
     if of_tasks_only:
         points = tuple(point for point in points if point.startswith("task."))
-    point = rng.choice(points)
-    nth = rng.randint(1, _MOST_ARROW_BATCHES[job]) if point == "task.written" else 1
+    point = rng.choice(points) if only_point is None else only_point
+    # Where a fault has one point only, the producer of the task that is held has begun to send.
+    first = 1 if only_point is None else 2
+    nth = rng.randint(first, _MOST_ARROW_BATCHES[job]) if point == "task.written" else 1
     after = rng.randrange(MICRO_BATCHES - 1) if job == "stream" and point != "share" else 0
     return Instant(point, nth, after, rng.uniform(0.03, _LAST_SHARE))
 
@@ -241,6 +267,7 @@ def choose(rng, job, guarantee, of_tasks_only):
 class Held(NamedTuple):
     """The process that is held at the instant; None if it is nobody's point."""
 
+    topic: str
     process_id: int | None
     trap: str | None
 
@@ -249,36 +276,38 @@ def await_instant(application, instant, topic, is_over):
     """Wait for it. None if the job has ended before."""
     if instant.point == "share":
         is_written = _is_share_written(application, instant.share, topic, is_over)
-        return Held(None, None) if is_written else None
+        return Held(topic, None, None) if is_written else None
     if not _until(lambda: application.committed(topic) >= instant.after, is_over):
         return None
-    return _hold(application, Trap(instant.point, HOLD, instant.nth), is_over)
+    return _hold(application, Trap(instant.point, HOLD, instant.nth), topic, is_over)
 
 
-def _hold(application, trap, is_over):
+def _hold(application, trap, topic, is_over):
     name = application.traps.set(trap)
     if not _until(lambda: application.traps.sprung(name) is not None, is_over):
         application.traps.clear()
         return None
     sprung = application.traps.sprung(name)
-    return Held(sprung["pid"], name)
+    return Held(topic, sprung["pid"], name)
 
 
 def _is_share_written(application, share, topic, is_over):
-    reader = consumer(application.kafka.bootstrap_servers)
+    with closing(_reader(application)) as reader:
+        return _until(lambda: _written(reader, topic) >= share * RECORDS, is_over)
+
+
+def _reader(application):
+    """It sees the rows of open transactions, too."""
+    settings = {"isolation.level": "read_uncommitted"}
+    return consumer(application.kafka.bootstrap_servers, **settings)
+
+
+def _written(reader, topic):
     partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
-
-    def is_written():
-        try:
-            ends = [reader.get_watermark_offsets(p, timeout=PATIENCE_S)[1] for p in partitions]
-        except KafkaException:  # the topic is new: not everything knows its leaders
-            return False
-        return sum(ends) >= share * RECORDS
-
     try:
-        return _until(is_written, is_over)
-    finally:
-        reader.close()
+        return sum(reader.get_watermark_offsets(p, timeout=PATIENCE_S)[1] for p in partitions)
+    except KafkaException:  # the topic is new: not everything knows its leaders
+        return 0
 
 
 def _until(is_so, is_over):
@@ -299,7 +328,9 @@ class Fault(NamedTuple):
     is called while a job runs, with what tells when that is over.
 
     group: the application that it needs, a key of CONFS; shape: of the jobs that suffer it
-    of_tasks: it must happen while tasks run
+    of_tasks: it must happen while tasks run; only_point: and be at this point
+    is_proxied: of jobs that reach the broker through the proxy
+    is_exact: no task is repeated, so that nothing may be there twice, whatever the guarantee
     after: makes good what Spark does not by itself
     """
 
@@ -309,6 +340,9 @@ class Fault(NamedTuple):
     group: str = "plain"
     shape: Shape = Shape()
     of_tasks: bool = False
+    only_point: str | None = None
+    is_proxied: bool = False
+    is_exact: bool = False
     after: Callable[[Application, Note], None] = lambda application, note: None
 
 
@@ -394,6 +428,39 @@ def _ask_for_another(application, note):
     application.context.requestExecutors(WORKERS)
 
 
+def lose_answers(application, held, rng):
+    """The broker appends what is sent, and its answers are lost with the connections."""
+    with closing(_reader(application)) as reader:
+        # A producer that has not begun would wait for answers.
+        assert eventually(lambda: _written(reader, held.topic)), "nothing is written"
+        with application.proxy.answers_held_back():
+            before = _written(reader, held.topic)
+            application.traps.release(held.trap)
+            assert eventually(lambda: _written(reader, held.topic) > before), "nothing more"
+            application.proxy.cut()
+    return {}
+
+
+def kill_unheard_executor(application, held, rng):
+    """Nothing that is sent arrives, for as long as an executor and its Python processes live.
+
+    Its task cannot end; if it does, it ends before the executor.
+    """
+    with closing(_reader(application)) as reader:
+        assert eventually(lambda: _written(reader, held.topic)), "nothing is written"
+    before = application.completed_tasks()
+    victim = psutil.Process(application.executor_of(held.process_id).pid)
+    with application.proxy.held_back():
+        application.traps.release(held.trap)
+        eventually(lambda: application.completed_tasks() >= before + WORKERS, _UNHEARD_S)
+        completed = application.completed_tasks() - before
+        for process in (victim, *victim.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        application.proxy.cut()
+    return {"completed": completed}
+
+
 def let_come_and_go(application, rng, is_over):
     """Which executors there were."""
     numbers = set()
@@ -422,6 +489,7 @@ def slow_down(application, rng, is_over):
 
 
 _SLOW = 3
+_UNHEARD_S = 5.0
 _SHUFFLED = Shape(is_shuffled=True)
 FAULTS = {
     "python worker": Fault("SIGKILL of a Python worker", kill_python_worker, of_tasks=True),
@@ -445,6 +513,21 @@ FAULTS = {
         take_executor,
         shape=_SHUFFLED,
         after=_ask_for_another,
+    ),
+    "answers": Fault(
+        "answers of the broker are lost, and all connections cut",
+        lose_answers,
+        of_tasks=True,
+        only_point="task.written",
+        is_proxied=True,
+        is_exact=True,
+    ),
+    "unheard executor": Fault(
+        "an executor and all below it are killed while nothing that they send arrives",
+        kill_unheard_executor,
+        of_tasks=True,
+        only_point="task.written",
+        is_proxied=True,
     ),
     "dynamic allocation": Fault(
         "dynamic allocation with shuffle tracking: executors come and go",
