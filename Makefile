@@ -35,6 +35,7 @@
 # make mutations SEED=1   200 mutations of the package, chosen at random, each with the tests that execute its line:
 #                 an hour; COUNT=…, ROOMS="producer spark"
 # make exactly-once   400 micro-batches, drivers, workers, brokers killed, hung, cut off, per Kafka version
+# make planted   bugs in a copy of the package, with which make chaos, lost and exactly-once must fail: 20 minutes
 # make epoch-boundary   exactly-once across the last producer epoch, drivers dying; 4 to 6 minutes per version
 # make kernels-checked   a million random calls of the kernels, compiled with a check of each address: 10 minutes
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
@@ -53,7 +54,7 @@
 # make telemetry   a real broker that asks for metrics (KIP-714), beside librdkafka's; a minute; needs a JDK
 # make java-metrics   each metric beside the Java producer's, for the same work: docs/internals/java-metrics.md; 5 minutes; needs a JDK
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
-# make scale   1,000 partitions, tasks of a job, 200 topics, and 10,000 simulated producers: 20 minutes
+# make scale   1,000 partitions, tasks of a job, 500 topics, 100 million rows, 10,000 simulated producers: 50 minutes
 # make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
 # make bench-kernels   kernels beside memcpy, against the stored baseline
 # make bench-cost   the figures of README.md and docs/performance.md, and writes them there: 45 minutes
@@ -72,7 +73,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels pairs week test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs docs-site docs-look-up test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
+.PHONY: kernels pairs week test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs docs-site docs-look-up test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost planted epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -196,6 +197,9 @@ week: $(VENV)/registry.installed
 lost: $(VENV)/dev.installed
 	$(BIN)/python -m tests.clusters.lost --missing --keep
 
+planted: $(VENV)/dev.installed
+	$(BIN)/python -m tests.chaos.planted
+
 mutations: $(VENV)/dev.installed
 	$(BIN)/python -m release.random_mutations --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOMS),--rooms $(ROOMS))
 
@@ -253,6 +257,7 @@ soak: $(VENV)/dev.installed
 scale: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.scale
 	$(BIN)/python -m tests.chaos.spark_scale
+	$(BIN)/python -m tests.chaos.hundred_million
 	$(BIN)/python -m tests.simulation.fleet
 	$(BIN)/python -m tests.chaos.table
 

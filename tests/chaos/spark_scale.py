@@ -1,7 +1,7 @@
 """What many tasks, topics and partitions cost: real Spark, a real broker, one job after the other.
 
 python -m tests.chaos.spark_scale
-python -m tests.chaos.spark_scale "100 tasks"      # one of them, printed only
+python -m tests.chaos.spark_scale "100 tasks"      # one of them
 
 Every job is counted by others than the sink: requests and connections by the broker (JMX), memory by
 the operating system, records by confluent-kafka. "After the last task" is the time from the end of
@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from tests.broker.producing import Topics
 from tests.chaos.__main__ import session
 from tests.chaos.soak import connections_count
+from tests.patience import PATIENCE_MS
 
 RESULTS = Path(__file__).with_name("spark_scale_results.json")
 _SAMPLE_EVERY_S = 0.1
@@ -46,6 +48,7 @@ class Job(NamedTuple):
     """A job: ``rows`` per task; keys decide the partition, ids the topic.
 
     ``is_again``: into the topics of the job before it, which has the same number of rows.
+    slots: how many tasks the executor runs at the same time
     """
 
     name: str
@@ -55,8 +58,10 @@ class Job(NamedTuple):
     rows: int
     is_exactly_once: bool = False
     is_again: bool = False
+    slots: int = 2
 
 
+_TOPICS_500 = Job("500 topics, 16 slots", 16, 500, 4, 62_500, slots=16)
 _TOPICS_200 = Job("200 topics", 8, 200, 5, 20_000)
 _PARTITIONS_2000 = Job("2,000 partitions", 8, 1, 2_000, 50_000)
 JOBS = [
@@ -66,6 +71,8 @@ JOBS = [
     *(_TOPICS_200, _TOPICS_200._replace(name="200 topics, again", is_again=True)),
     *(Job(f"{n} partitions", 8, 1, n, 50_000) for n in (20, 200)),
     *(_PARTITIONS_2000, _PARTITIONS_2000._replace(name="2,000 partitions, again", is_again=True)),
+    *(_TOPICS_500, _TOPICS_500._replace(name=f"{_TOPICS_500.name}, again", is_again=True)),
+    _TOPICS_500._replace(name="500 topics, 16 slots, exactly-once", is_exactly_once=True),
 ]
 
 
@@ -150,7 +157,7 @@ def message_bytes(partitions):
 
 def run(spark, kafka, jmx_port, job):
     """Write the job's rows into topics of its own, and say what it took."""
-    prefix = job.name.removesuffix(", again").replace(" ", "-").replace(",", "")
+    prefix = job.name.removesuffix(", again").replace(" ", "-").replace(",", "").lower()
     names = [f"{prefix}-{i}" for i in range(job.topics)]
     if not job.is_again:
         for name in names:
@@ -166,6 +173,9 @@ def run(spark, kafka, jmx_port, job):
         writer = frame.write.format("pykafka-sink").mode("append")
         writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
         writer = writer.option("metrics.path", metrics.name)
+        # The broker may be slow, on a machine of any load.
+        writer = writer.option("kafka.max.block.ms", str(PATIENCE_MS))
+        writer = writer.option("kafka.delivery.timeout.ms", str(PATIENCE_MS))
         if job.is_exactly_once:
             writer = writer.option("delivery.guarantee", "exactly-once")
             writer = writer.option("transactional.id.prefix", prefix)
@@ -208,17 +218,19 @@ def main(argv):
     options = [f"-Dcom.sun.management.jmxremote.{option}" for option in jmx]
     options.append("-Djava.rmi.server.hostname=127.0.0.1")
     costs = []
-    with (
-        LocalKafka(jvm_options=options, heap="1g", start_timeout_ms=300_000) as kafka,
-        session() as spark,
-    ):
-        run(spark, kafka, jmx_port, Job("warm-up", 2, 1, 1, 1_000))
-        for job in JOBS if not argv else [j for j in JOBS if j.name in argv]:
-            cost = run(spark, kafka, jmx_port, job)
-            print(json.dumps(asdict(cost)), flush=True)
-            costs.append(asdict(cost))
-    if not argv:
-        RESULTS.write_text(json.dumps(costs, indent=1) + "\n", encoding="utf-8")
+    chosen = [job for job in JOBS if not argv or job.name in argv]
+    with LocalKafka(jvm_options=options, heap="1g", start_timeout_ms=300_000) as kafka:
+        for slots, jobs in groupby(chosen, lambda job: job.slots):
+            with session(slots) as spark:
+                warm_up = Job(f"warm-up-{slots}", slots, 1, 1, 1_000, slots=slots)
+                run(spark, kafka, jmx_port, warm_up)
+                for job in jobs:
+                    cost = asdict(run(spark, kafka, jmx_port, job))
+                    print(json.dumps(cost), flush=True)
+                    costs.append(cost)
+    kept = [] if not argv else json.loads(RESULTS.read_text(encoding="utf-8"))
+    by_job = {cost["job"]: cost for cost in [*kept, *costs]}
+    RESULTS.write_text(json.dumps([*by_job.values()], indent=1) + "\n", encoding="utf-8")
     return int(any(cost["missing"] for cost in costs))
 
 

@@ -15,7 +15,9 @@ from tests.simulation.bugs import PRODUCER_BUGS, SASL_BUGS
 
 RESULTS = Path(__file__).parent / "results.json"
 EXACTLY_ONCE = RESULTS.with_name("exactly_once_results.json")
+HUNDRED_MILLION = RESULTS.with_name("hundred_million.json")
 SPARK_SCALE = RESULTS.with_name("spark_scale_results.json")
+PLANTED = RESULTS.with_name("planted_results.json")
 LOST = RESULTS.parents[1] / "clusters" / "lost_results.json"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "reliability.md"
 
@@ -70,6 +72,7 @@ def render(text):
         "exactly-once": exactly_once_table(exactly_once),
         "query faults": query_faults_table(exactly_once),
         "lost": lost_table(read(LOST)),
+        "planted": planted_table(read(PLANTED)),
     }
     for name, table in tables.items():
         text = replaced(text, name, table)
@@ -97,6 +100,13 @@ def write_lost(results):
     """Keep ``results``, in place of older ones of the same runs."""
     with _alone():
         _write(LOST, merged_lost([*read(LOST), *results]))
+
+
+def write_planted(results):
+    """Keep ``results``, in place of older ones of the same bug and harness."""
+    with _alone():
+        merged = {(r["bug"], r["harness"]): r for r in [*read(PLANTED), *results]}
+        _write(PLANTED, list(merged.values()))
 
 
 def _version(result):
@@ -213,6 +223,16 @@ def lost_table(results):
     return "\n".join(lines)
 
 
+def planted_table(results):
+    """One row for each bug and harness."""
+    lines = ["| bug | what is wrong then | command | it reports | commit |"]
+    lines.append("| --- | --- | --- | --- | --- |")
+    for r in results:
+        command = f"`{r['command']}`"
+        lines.append(f"| {r['bug']} | {r['what']} | {command} | {r['said']} | {r['commit']} |")
+    return "\n".join(lines)
+
+
 SCALE_DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "scale.md"
 
 
@@ -258,8 +278,35 @@ def storms_table(results):
     return "\n".join(lines)
 
 
+def hundred_million_table(result):
+    """One row for each figure."""
+    names = {
+        "guarantee": "delivery",
+        "rows": "rows",
+        "read": "records read",
+        "ids": "ids found",
+        "is_checksum_right": "checksum as expected",
+        "seconds": "seconds of the job",
+        "requests": "produce requests",
+        "retries": "batches sent again",
+        "connections": "connections at once, readers' not counted",
+        "worker_peak_mib": "largest Python worker, MiB",
+        "jvm_peak_mib": "driver's JVM, in which the tasks run, MiB",
+        "kafka": "Kafka",
+        "commit": "commit",
+    }
+    lines = ["| figure | value |", "| --- | ---: |"]
+    for key, name in names.items():
+        if key in result:
+            value = result[key]
+            is_count = isinstance(value, int) and not isinstance(value, bool)
+            lines.append(f"| {name} | {f'{value:,}' if is_count else value} |")
+    return "\n".join(lines)
+
+
 def render_scale(text):
     """The document with its tables as they are now."""
+    text = replaced(text, "hundred million", hundred_million_table(dict(read(HUNDRED_MILLION))))
     text = replaced(text, "jobs", jobs_table(read(SPARK_SCALE)))
     return replaced(text, "storms", storms_table(read(fleet.RESULTS)))
 

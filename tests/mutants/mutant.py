@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,32 +70,44 @@ class Tree:
 
     def problem_with(self, mutant: Mutant) -> str | None:
         """Why ``mutant`` is not noticed; None if a test fails with it."""
-        path = self._folder / "spark_kafka_sink" / mutant.file
-        original = path.read_text(encoding="utf-8")
         try:
-            path.write_text(mutant.applied_to(original), encoding="utf-8")
-            code, output = self.run(mutant.tests)
+            with self.changed_by(mutant):
+                code, output = self.run(mutant.tests)
         except ValueError as error:
             return str(error)
-        finally:
-            path.write_text(original, encoding="utf-8")
         if code == _PASSED:
             return f"no test notices {mutant}"
         return None if code == _FAILED else f"the tests cannot run with {mutant}:\n{output}"
 
+    @contextmanager
+    def changed_by(self, mutant: Mutant) -> Iterator[None]:
+        """Change the copy for the length of a block. Errors: as ``Mutant.applied_to``."""
+        path = self._folder / "spark_kafka_sink" / mutant.file
+        original = path.read_text(encoding="utf-8")
+        try:
+            path.write_text(mutant.applied_to(original), encoding="utf-8")
+            yield
+        finally:
+            path.write_text(original, encoding="utf-8")
+
     def run(self, tests: Sequence[str]) -> tuple[int, str]:
         """Exit code and end of the output of pytest; a test that does not end has failed."""
+        command = ["pytest", "-q", "-x", "-p", "no:cacheprovider"]
+        command += ["-m", "long or not long", *(f"tests/{test}" for test in tests)]
+        code, output = self.run_module(command)
+        return code, output[-3000:]
+
+    def run_module(self, command: Sequence[str]) -> tuple[int, str]:
+        """Exit code and output of ``python -m``; what does not end has failed."""
         # Without bytecode: a file that is changed twice in a second may be as long as before.
         environment = {
             **os.environ,
             "PYTHONPATH": str(self._folder),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-        command += ["-m", "long or not long", *(f"tests/{test}" for test in tests)]
         try:
             done = subprocess.run(
-                command,
+                [sys.executable, "-m", *command],
                 cwd=self._folder,
                 env=environment,
                 stdout=subprocess.PIPE,
@@ -104,4 +117,4 @@ class Tree:
             )
         except subprocess.TimeoutExpired:
             return _FAILED, f"no end after {_LONGEST_S} s"
-        return done.returncode, done.stdout.decode(errors="replace")[-3000:]
+        return done.returncode, done.stdout.decode(errors="replace")

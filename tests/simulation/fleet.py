@@ -2,6 +2,7 @@
 
 python -m tests.simulation.fleet            # 100, 1,000 and 10,000 producers; all figures
 python -m tests.simulation.fleet 1000       # so many
+python -m tests.simulation.fleet 10000 --connections "TLS and SCRAM-SHA-256"
 
 Producers take turns in one thread: each runs its sender when something has arrived for it, or when
 the wait that it asked for is over. What a broker does takes time of one of its threads; what comes
@@ -11,6 +12,7 @@ connections and requests, ``benchmarks/broker_costs.py`` measured with real brok
 
 from __future__ import annotations
 
+import argparse
 import heapq
 import json
 import random
@@ -28,6 +30,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests.simulation.cluster import SimCluster
 from tests.simulation.network import ClientNetwork, SimNetwork
+from tests.simulation.sasl import SCRAM, USERS, Sasl, options_of
 from tests.simulation.time import Scheduler, SimClock
 
 NOTHING_YET = -1
@@ -197,8 +200,8 @@ class Member:
 class Fleet:
     """``size`` producers of one topic, and the brokers that they write to."""
 
-    def __init__(self, size, cluster, capacity, **options):
-        """``cluster``: how many brokers, partitions, and replicas of each."""
+    def __init__(self, size, cluster, capacity, sasl=None, **options):
+        """``cluster``: how many brokers, partitions, and replicas of each. sasl: brokers want it"""
         brokers, partitions, replicas = cluster
         self.rng = random.Random(size)
         self.clock = SimClock()
@@ -206,6 +209,9 @@ class Fleet:
         self.network = SimNetwork(self.scheduler, random.Random(1))
         self.cluster = SimCluster(self.network, self.scheduler, random.Random(2), brokers)
         self.cluster.create_topic("t", partitions, replicas)
+        if sasl is not None:
+            self.cluster.enable_sasl(sasl)
+            options = {**options_of(sasl), **options}
         self.capacity, self.partitions = capacity, partitions
         self.traffic = Traffic()
         self._busy = {broker.host: BusyBroker(capacity) for broker in self.cluster.brokers.values()}
@@ -280,7 +286,14 @@ BROKERS, PARTITIONS, REPLICAS = 6, 12, 2
 # Kafka's default of num.network.threads; what benchmarks/broker_costs.py measured on a busy machine.
 CLEAR_TEXT = Capacity(threads=3, connection_us=1_640, request_us=130, partition_us=1)
 TLS = Capacity(threads=3, connection_us=5_520, request_us=130, partition_us=1)
+CONNECTIONS = {
+    "clear text": (CLEAR_TEXT, None),
+    "TLS": (TLS, None),
+    "TLS and SCRAM-SHA-256": (TLS, SCRAM),
+}
+"""What connections cost, and the mechanism of SASL, whose three messages are requests, too."""
 
+_START_WITHIN_MS = 1_000
 _FAILOVER_MS = 1_000
 _DOWN_MS = 30_000
 _APPEND_WITHIN_MS = 5_000
@@ -298,8 +311,9 @@ def rows():
 class Storms:
     """The steps that a fleet goes through, and what each of them was."""
 
-    def __init__(self, size, capacity, **options):
-        self.fleet = Fleet(size, (BROKERS, PARTITIONS, REPLICAS), capacity, **options)
+    def __init__(self, size, capacity, mechanism=None, **options):
+        self.sasl = None if mechanism is None else Sasl(mechanism, dict(USERS))
+        self.fleet = Fleet(size, (BROKERS, PARTITIONS, REPLICAS), capacity, self.sasl, **options)
         self.steps = {}
         self._rows = rows()
 
@@ -363,10 +377,10 @@ class Storms:
         fleet.traffic = Traffic()
 
 
-def storms(size, capacity, start_within_ms=1000, **options):
-    """All steps, one after the other."""
-    life = Storms(size, capacity, **options)
-    life.start(start_within_ms)
+def storms(size, capacity, mechanism=None, **options):
+    """All steps, one after the other. mechanism: of SASL"""
+    life = Storms(size, capacity, mechanism, **options)
+    life.start(_START_WITHIN_MS)
     life.stop_broker()
     life.restart_broker()
     return life
@@ -381,18 +395,22 @@ def keep(result):
     RESULTS.write_text(text + "\n", encoding="utf-8")
 
 
-def main(sizes):
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
+    parser.add_argument("--connections", nargs="*", default=list(CONNECTIONS), choices=CONNECTIONS)
+    arguments = parser.parse_args()
     failed = 0
-    for size in sizes:
-        for name, capacity in (("clear text", CLEAR_TEXT), ("TLS", TLS)):
+    for size in arguments.sizes:
+        for name in arguments.connections:
             began = time.monotonic()
-            steps = storms(size, capacity).steps
+            steps = storms(size, *CONNECTIONS[name]).steps
             keep({"producers": size, "connections are": name, "steps": steps})
-            failed += sum(step["failed"] for step in steps.values())
+            failed += sum(step["failed"] + step["not_acknowledged"] for step in steps.values())
             print(size, name, f"{time.monotonic() - began:.0f} s", flush=True)
             print(json.dumps(steps, indent=1), flush=True)
     return int(failed > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(tuple(int(n) for n in sys.argv[1:]) or SIZES))
+    sys.exit(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.fleet import BusyBroker, Capacity, storms
+from tests.simulation.sasl import SCRAM
 
 
 def test_work_waits_for_a_thread():
@@ -23,6 +24,15 @@ def test_everything_is_acknowledged_and_each_producer_connects_to_each_broker_on
     assert steps["start"]["connections"] == 30 * 7
     assert steps["start"]["metadata_requests"] == 30
     assert steps["broker 1 leads again"]["connections"] == 30
+
+
+def test_each_connection_is_authenticated_once():
+    capacity = Capacity(threads=3, connection_us=5_000, request_us=100, partition_us=1)
+    life = storms(30, capacity, SCRAM)
+    for step in life.steps.values():
+        assert step["failed"] == step["not_acknowledged"] == 0
+    assert life.sasl.sessions == sum(s["connections"] for s in life.steps.values()) == 30 * 8
+    assert life.sasl.refusals == life.sasl.renewed == 0
 
 
 def test_brokers_that_cannot_keep_up_are_given_up_and_reached_all_the_same():

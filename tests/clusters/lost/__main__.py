@@ -135,7 +135,8 @@ def run_once(app, key, topic):
 
 def is_good(result):
     """Nothing lost or miscounted; with exactly-once nothing doubled, out of order or left open."""
-    wrong = result["lost"] or result["miscounted"] or result["failure"] or result.get("missed")
+    wrong = result["lost"] or result.get("miscounted") or result["failure"]
+    wrong = wrong or result.get("missed")
     if result["guarantee"] == EXACTLY_ONCE or FAULTS[result["fault"]].is_exact:
         wrong = wrong or result["doubled"] or result["out_of_order"] or result.get("left_open")
     return not wrong
