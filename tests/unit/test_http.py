@@ -25,7 +25,7 @@ from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableErro
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.registry.client import RegistryClient
 from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
-from tests.unit.registry.server import TEXT, Registry, options, refusal
+from tests.unit.registry.server import TEXT, Registry, oauth, options, refusal
 from tests.unit.registry.server import serving as serving_registry
 from tests.unit.security.tls_ends import client_context, server_context
 from tests.unit.security.token_endpoints import HOST, basic, config_for, http_proxy, refused
@@ -313,20 +313,16 @@ def test_the_registrys_next_address_is_asked_after_one_that_drips():
         assert RegistryClient(config).version("t-value").id == 1
 
 
-def test_a_token_endpoint_that_drips_is_told_in_time(monkeypatch):
+def test_a_token_endpoint_that_drips_is_told_in_time():
     """The sink's, and the one of the registry's tokens."""
     with dripping(ANSWERS["100 Continue"]) as slow:
         login = LoginConfig(read_timeout_ms=SHORT_MS, retry_backoff_max_ms=0)
         error = refused(replace(config_for(f"{slow.url}token"), login=login))
     assert isinstance(error, CredentialsUnavailableError)
     assert "does not answer in time" in str(error)
-    monkeypatch.setenv("TEST_SECRET", "hush")
     with dripping(ANSWERS["headers"]) as slow:
-        client = {"client_id": "app", "client_secret": "${env:TEST_SECRET}"}
-        more = {"issuer_endpoint_url": f"{slow.url}token", **client}
-        given = {f"schema_registry_bearer_auth_{name}": value for name, value in more.items()}
-        limit = {"schema_registry_timeout_ms": str(SHORT_MS)}
-        words = refusal("http://registry.example", **given, **limit)
+        given = {"schema_registry_timeout_ms": str(SHORT_MS), **oauth(f"{slow.url}token")}
+        words = refusal("http://registry.example", **given)
     assert "does not answer in time (schema.registry.timeout.ms)" in words
 
 

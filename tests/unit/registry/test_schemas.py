@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.avro_layout import checked_types
 from spark_kafka_sink.formats.plan import FormatError, ProtobufFile
 from spark_kafka_sink.registry import schemas
@@ -302,22 +301,13 @@ def test_credentials_are_sent_and_are_in_no_pickle(registry, monkeypatch):
 
 def test_credentials_of_the_brokers_may_be_those_of_the_registry(registry):
     given = {
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.sasl.mechanism": "PLAIN",
-        "kafka.sasl.username": "user",
-        "kafka.sasl.password": HUSH,
+        "schema_registry_basic_auth_credentials_source": "SASL_INHERIT",
+        "kafka_security_protocol": "SASL_SSL",
+        "kafka_sasl_mechanism": "PLAIN",
+        "kafka_sasl_username": "user",
+        "kafka_sasl_password": HUSH,
     }
-    made = SinkOptions.parse(
-        {
-            "kafka.bootstrap.servers": "b:1",
-            "topic": "t",
-            "value.format": "avro",
-            "schema.registry.url": registry.url,
-            "schema.registry.basic.auth.credentials.source": "SASL_INHERIT",
-            **given,
-        }
-    )
-    asked_of(made)
+    found(registry.url, **given)
     assert registry.asked[0].headers["Authorization"] == basic(f"user:{HUSH}")
 
 
