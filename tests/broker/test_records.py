@@ -198,24 +198,13 @@ def test_kafka_reads_our_segments(kafka, codec):
         batches = [match.groups() for match in BATCH_LINE.finditer(text)]
         assert len(batches) > 1
         next_offset = next_sequence = 0
-        for (
-            base,
-            last,
-            count,
-            base_sequence,
-            last_sequence,
-            producer_id,
-            epoch,
-            name,
-            valid,
-        ) in batches:
-            assert (name, valid, epoch) == (codec, "true", "0")
-            assert int(producer_id) >= 0
-            assert int(base) == next_offset
-            assert int(base_sequence) == next_sequence
-            assert int(last) - int(base) + 1 == int(count)
-            assert int(last_sequence) - int(base_sequence) + 1 == int(count)
-            next_offset, next_sequence = int(last) + 1, int(last_sequence) + 1
+        for *numbers, name, valid in batches:
+            base, last, count, first_sequence, last_sequence, producer_id, epoch = map(int, numbers)
+            assert (name, valid, epoch) == (codec, "true", 0)
+            assert producer_id >= 0
+            assert (base, first_sequence) == (next_offset, next_sequence)
+            assert last - base + 1 == last_sequence - first_sequence + 1 == count
+            next_offset, next_sequence = last + 1, last_sequence + 1
         assert len({batch[5] for batch in batches}) == 1
         assert "isvalid: false" not in text
         total += next_offset

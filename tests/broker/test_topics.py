@@ -25,6 +25,7 @@ from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from spark_kafka_sink.spark import preflight
+from tests.answering import SameAnswer
 from tests.broker.producing import (
     Topics,
     append,
@@ -142,16 +143,9 @@ class TestUnreachable:
         assert message.endswith(hangs)
 
     def test_listener_of_another_protocol(self):
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            thread = threading.Thread(target=answer_as_http, args=(server,))
-            thread.start()
-            port = server.getsockname()[1]
-            with AdminClient.connect(f"127.0.0.1:{port}") as admin:
-                reason = "this address is an HTTP server"
-                message = why_unreachable(admin, reason)
-            server.shutdown(socket.SHUT_RDWR)
-            thread.join()
-        assert reason in message
+        answer, reason = b"HTTP/1.1 400 Bad Request\r\n\r\n", "this address is an HTTP server"
+        with SameAnswer(answer) as server, AdminClient.connect(server.address) as admin:
+            assert reason in why_unreachable(admin, reason)
 
     def test_one_good_address_is_enough(self, kafka):
         servers = f"127.0.0.1:{closed_port()},{kafka.bootstrap_servers}"
@@ -161,17 +155,6 @@ class TestUnreachable:
     def test_wrong_address_list(self):
         with pytest.raises(ConfigError, match="the port is missing"):
             AdminClient.connect("localhost")
-
-
-def answer_as_http(server):
-    while True:
-        try:
-            connection, _ = server.accept()
-        except OSError:
-            return
-        with connection:
-            connection.recv(1024)
-            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
 # For brokers that are away: nothing is gained by waiting for them.

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -170,6 +171,27 @@ def test_stream_job_stops_cleanly_and_goes_on_where_it_stopped(
     assert ids(kafka, topic) == list(range(100))
 
 
+@contextmanager
+def started(command, folder, **more):
+    """A process in a group of its own and the file of its output; nothing of the group is left."""
+    output = folder / "output.txt"
+    with output.open("w", encoding="utf-8") as out:
+        process = subprocess.Popen(
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=REPOSITORY,
+            start_new_session=True,
+            **more,
+        )
+    try:
+        yield process, output
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 @pytest.mark.parametrize(
     ("program", "until"),
     [
@@ -192,36 +214,22 @@ def test_ctrl_c_while_spark_starts_ends_a_job_with_one_line(tmp_path, program, u
     }
     given = given if program == str(SPARK_SUBMIT) else []
     job = [str(REPOSITORY / "jobs" / "batch_to_kafka.py"), "--input", str(tmp_path)]
-    output = tmp_path / "output.txt"
-    with output.open("w", encoding="utf-8") as out:
-        process = subprocess.Popen(
-            [program, *given, *job],
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
-            cwd=REPOSITORY,
-            start_new_session=True,
-            # What a shell starts in the background ignores Ctrl-C, and so would the job.
-            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-        )
+    # What a shell starts in the background ignores Ctrl-C, and so would the job.
+    heeds_ctrl_c = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    more = {"env": {**os.environ, **environment}, "preexec_fn": heeds_ctrl_c}
+    with master, started([program, *given, *job], tmp_path, **more) as (process, output):
 
-    def has_ended():
-        try:
-            os.killpg(process.pid, 0)
-        except ProcessLookupError:
-            return True
-        return False
+        def has_ended():
+            try:
+                os.killpg(process.pid, 0)
+            except ProcessLookupError:
+                return True
+            return False
 
-    try:
         assert eventually(lambda: until in output.read_text(encoding="utf-8")), output.read_text()
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(PATIENCE_S) == 130, output.read_text()
         assert eventually(has_ended), "the JVM goes on"
-    finally:
-        if not has_ended():
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        master.close()
     shown = output.read_text(encoding="utf-8")
     assert "\nbatch_to_kafka: interrupted\n" in shown
     assert not re.search("Traceback|Exception|KeyboardInterrupt|ERROR", shown), shown
@@ -314,16 +322,8 @@ def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
 
 
 def test_kafka_to_kafka_names_the_jar_that_is_missing(conf, submit, tmp_path):
-    job = submit(
-        conf(),
-        "kafka_to_kafka.py",
-        "--input",
-        "a",
-        "--topic",
-        "b",
-        "--checkpoint",
-        str(tmp_path / "checkpoint"),
-    )
+    arguments = ("--input", "a", "--topic", "b", "--checkpoint", str(tmp_path / "checkpoint"))
+    job = submit(conf(), "kafka_to_kafka.py", *arguments)
     assert job.wait() == 2
     assert "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:" in job.text()
 
@@ -426,13 +426,18 @@ class Installed(NamedTuple):
         assert done.returncode == 0, done.stderr
         return done.stdout.removesuffix("\n")
 
+    @classmethod
+    def create(cls, folder, wheel):
+        made = cls(folder)
+        venv.create(folder, with_pip=False, symlinks=True)
+        install = ["-m", "pip", "--python", str(made.python), "install", "--quiet", "--no-deps"]
+        subprocess.run([sys.executable, *install, str(wheel)], check=True)
+        return made
+
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    made = Installed(tmp_path_factory.mktemp("installed"))
-    venv.create(made.folder, with_pip=False, symlinks=True)
-    install = ["-m", "pip", "--python", str(made.python), "install", "--quiet", "--no-deps"]
-    subprocess.run([sys.executable, *install, str(wheel)], check=True)
+    made = Installed.create(tmp_path_factory.mktemp("installed"), wheel)
     # The other packages are those of this environment; a plain line leaves out its .pth files.
     others = made.site_packages / "others.pth"
     others.write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
@@ -440,10 +445,7 @@ def installed(wheel, tmp_path_factory):
 
 
 def test_the_demo_of_a_wheel_without_its_extra_ends_with_a_sentence(wheel, tmp_path):
-    made = Installed(tmp_path)
-    venv.create(made.folder, with_pip=False, symlinks=True)
-    install = ["-m", "pip", "--python", str(made.python), "install", "--quiet", "--no-deps"]
-    subprocess.run([sys.executable, *install, str(wheel)], check=True)
+    made = Installed.create(tmp_path, wheel)
     done = made.run(str(made.python), made.command("job", "demo"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
@@ -471,22 +473,11 @@ def test_a_batch_job_of_the_wheel(installed, kafka, new_topic, tmp_path):
     conf = tmp_path / "job.conf"
     shipped = Path(installed.command("conf", "throughput")).read_text(encoding="utf-8")
     conf.write_text(shipped + QUIET, encoding="utf-8")
-    done = installed.run(
-        str(SPARK_HOME / "bin" / "spark-submit"),
-        "--properties-file",
-        str(conf),
-        installed.command("job", "batch_to_kafka"),
-        "--bootstrap-servers",
-        kafka.bootstrap_servers,
-        "--topic",
-        topic,
-        "--input",
-        str(folder),
-        "--key",
-        "id",
-        "--option",
-        f"metrics.path={tmp_path / 'metrics.jsonl'}",
-    )
+    job = installed.command("job", "batch_to_kafka")
+    given = ("--bootstrap-servers", kafka.bootstrap_servers, "--topic", topic, "--key", "id")
+    given += ("--input", str(folder), "--option", f"metrics.path={tmp_path / 'metrics.jsonl'}")
+    submit = str(SPARK_HOME / "bin" / "spark-submit")
+    done = installed.run(submit, "--properties-file", str(conf), job, *given)
     assert done.returncode == 0, done.stderr
     written = read_topic(kafka.bootstrap_servers, topic)
     assert sorted(int(record.key) for record in written if record.key) == list(range(20))
@@ -523,29 +514,16 @@ def test_a_script_of_ones_own_ends_its_query_without_noise(kafka, new_topic, tmp
     )
     script, topic = tmp_path / "own.py", new_topic(1)
     script.write_text(f"{OWN_SCRIPT}{recipe}print('ended', flush=True)\n", encoding="utf-8")
-    output = tmp_path / "output.txt"
-    with output.open("w", encoding="utf-8") as out:
-        process = subprocess.Popen(
-            [sys.executable, str(script), kafka.bootstrap_servers, topic, str(tmp_path / "c")],
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            cwd=REPOSITORY,
-            start_new_session=True,
-        )
-        try:
-            assert eventually(lambda: len(list(tmp_path.glob("c/commits/*"))) > 1), (
-                output.read_text()
-            )
-            # Up to the end of a line: the script goes on to write.
-            before = output.read_text(encoding="utf-8").rpartition("\n")[:2]
-            if number == signal.SIGINT:
-                os.killpg(process.pid, number)
-            else:
-                process.send_signal(number)
-            assert process.wait(PATIENCE_S) == 0, output.read_text()
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+    command = [sys.executable, str(script), kafka.bootstrap_servers, topic, str(tmp_path / "c")]
+    with started(command, tmp_path) as (process, output):
+        assert eventually(lambda: len(list(tmp_path.glob("c/commits/*"))) > 1), output.read_text()
+        # Up to the end of a line: the script goes on to write.
+        before = output.read_text(encoding="utf-8").rpartition("\n")[:2]
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        assert process.wait(PATIENCE_S) == 0, output.read_text()
     shown = output.read_text(encoding="utf-8")[len("".join(before)) :].splitlines()
     # A micro-batch that has begun just now is aborted: one line of the sink's, and one line of
     # Spark's for the task that it kills.
@@ -569,27 +547,15 @@ spark_kafka_sink.await_termination(query)
 
 
 def test_a_second_ctrl_c_interrupts_a_foreach_batch_that_does_not_end(tmp_path):
-    output = tmp_path / "output.txt"
-    with output.open("w", encoding="utf-8") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-c", BUSY_SCRIPT],
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            cwd=REPOSITORY,
-            start_new_session=True,
-        )
+    with started([sys.executable, "-c", BUSY_SCRIPT], tmp_path) as (process, output):
 
-    def has_ended():
-        os.killpg(process.pid, signal.SIGINT)
-        return process.poll() is not None
+        def has_ended():
+            os.killpg(process.pid, signal.SIGINT)
+            return process.poll() is not None
 
-    try:
         assert eventually(lambda: "busy\n" in output.read_text(encoding="utf-8"))
         assert eventually(has_ended)
         assert "KeyboardInterrupt" in output.read_text(encoding="utf-8")
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_what_a_registry_has_answered_ends_with_its_driver(kafka, new_topic, tmp_path):

@@ -8,9 +8,8 @@ import re
 import shlex
 import socket
 import sys
-import threading
 import traceback
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ import spark_kafka_sink
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.jobs import failures
 from spark_kafka_sink.localkafka import AUTHORIZER
+from tests.answering import SameAnswer
 from tests.local_kafka import PatientKafka
 from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S
 
@@ -73,29 +73,6 @@ def table():
 
 
 MISTAKES = list(table())
-
-
-class Listener(threading.Thread):
-    """Answers the first bytes of each connection with the same bytes."""
-
-    def __init__(self, answer):
-        super().__init__(daemon=True)
-        self.answer = answer
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
-        self.start()
-
-    def run(self):
-        while True:
-            try:
-                channel, _ = self.socket.accept()
-            except OSError:
-                return
-            with channel, suppress(OSError):
-                channel.recv(4096)
-                channel.sendall(self.answer)
-                channel.shutdown(socket.SHUT_WR)
-                channel.recv(4096)
 
 
 PAGE = b"HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nnope\n"
@@ -151,9 +128,7 @@ def places(broker, tmp_path_factory):
     found |= {"folder": str(folder), "kafka": broker.bootstrap_servers, "closed": closed}
     with ExitStack() as stack:
         for name, answer in LISTENERS.items():
-            listener = Listener(answer)
-            stack.enter_context(listener.socket)
-            found[name] = listener.address
+            found[name] = stack.enter_context(SameAnswer(answer)).address
         yield found
 
 
