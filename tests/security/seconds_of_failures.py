@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
-from tests.security import sink_writing, test_failures
+from tests.security import test_failures, writing
 
 _FILES = ("test_failures.py", "test_rights.py", "test_kerberos.py")
 _PATIENCE = ("kafka.max.block.ms",)
@@ -56,7 +56,7 @@ class Stopwatch:
         given = {name: text for name, text in options.items() if name not in _PATIENCE}
         began = time.monotonic()
         try:
-            sink_writing.write_through_the_sink(given, topic, {})
+            writing.write_through_the_sink(given, topic, {})
         except KafkaSinkError as error:
             self.told.append(Told(self._test, time.monotonic() - began, str(error)))
             raise
