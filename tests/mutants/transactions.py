@@ -204,13 +204,13 @@ _COMMIT_PROTOCOL = (
         "transactions/commit_protocol.py",
         "if planned is not None and self._is_replanned(planned, deadline_ms):",
         "if False:",
-        _GUARDS,
+        _REPLAY,
     ),
     Mutant(
         "transactions/commit_protocol.py",
         "        self._token_after_commit = {plan.token: token}\n",
         "",
-        _GUARDS,
+        _REPLAY,
     ),
     Mutant(
         "transactions/commit_protocol.py",
@@ -222,7 +222,7 @@ _COMMIT_PROTOCOL = (
         "transactions/commit_protocol.py",
         "                token = self.log.write(repeated, token, deadline_ms)\n",
         "                pass\n",
-        _GUARDS,
+        _REPLAY,
     ),
     Mutant(
         "transactions/commit_protocol.py",
