@@ -7,6 +7,8 @@ import json
 from collections import Counter
 from pathlib import Path
 
+from tests.week.schedule import FAULTS
+
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "internals" / "week.md"
 NOT_YET = (
@@ -68,6 +70,7 @@ def table(header, rows):
 
 
 def page(weeks):
+    missing = sorted(set(FAULTS) - {name for name, _ in _faults(weeks)})
     lines = [
         "# A week in a few hours",
         "",
@@ -125,6 +128,11 @@ def page(weeks):
         ),
         "",
         "A recovery lasts until each workload has committed twice.",
+        *(
+            ["Never brought about in these weeks:", "", *(f"- {n}" for n in missing)]
+            if missing
+            else []
+        ),
         "",
         *_more(weeks),
     ]
