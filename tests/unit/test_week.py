@@ -81,6 +81,12 @@ class TestSchedule:
         first, again = (Schedule(7, list(FAULTS))._rng.sample(range(99), 9) for _ in range(2))
         assert first == again
 
+    def test_it_ends_early_only_while_faults_happen(self):
+        schedule = Schedule(7, [])
+        assert not schedule.end_early()
+        schedule.suffer(None, 0)
+        assert not schedule.end_early()
+
     def test_faults_that_can_hit_nothing_are_left_out(self):
         names = names_for(list(FAULTS), ["writer"], "4.4.0")
         assert not {"upgrade", "registry away", "topic recreated", "issuer away"} & set(names)

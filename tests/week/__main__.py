@@ -28,6 +28,8 @@ def run(arguments, folder):
     started = time.monotonic()
     names = names_for(arguments.faults, arguments.workloads, arguments.kafka)
     schedule = Schedule(arguments.seed, names)
+    # The first SIGTERM ends the faults, and the verdict follows; another one cleans up and exits.
+    signal.signal(signal.SIGTERM, lambda *_: schedule.end_early() or sys.exit(143))
     with World(folder, arguments) as world:
         world.driver.start()
         world.driver.await_started()
@@ -36,7 +38,9 @@ def run(arguments, folder):
         world.feed.start()
         assert not world.await_progress(), world.driver.text()[-3000:]
         note(f"all workloads write, {time.monotonic() - started:.0f} s after the start")
-        schedule.suffer(world, time.monotonic() + 60 * arguments.minutes)
+        suffering = time.monotonic()
+        schedule.suffer(world, arguments.minutes)
+        minutes = round((time.monotonic() - suffering) / 60, 1)
         rows = world.feed.stop()
         ending = time.monotonic()
         status = world.driver.finish()
@@ -50,7 +54,7 @@ def run(arguments, folder):
         return {
             "seconds_per_file": arguments.seconds_per_file,
             "seed": arguments.seed,
-            "minutes": arguments.minutes,
+            "minutes": minutes,
             "kafka": arguments.kafka,
             "faults": names,
             "verdicts": verdicts,
@@ -103,6 +107,4 @@ def main():
 
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    # Brokers, Spark and the small disk are cleaned up also after SIGTERM.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())

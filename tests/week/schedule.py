@@ -63,28 +63,38 @@ class Schedule:
     def __init__(self, seed, names):
         self._rng = random.Random(seed)
         self._names = names
+        self._until = None
         self.events: list[dict[str, Any]] = []
 
-    def suffer(self, world, until):
-        """until: of ``time.monotonic``; a fault that has begun is completed."""
-        while self._names:
-            round_of = self._rng.sample(self._names, len(self._names))
-            for name in round_of:
-                self._wait(world, until)
-                if time.monotonic() >= until:
+    def suffer(self, world, minutes):
+        """Return when the time is over; a fault that has begun is completed."""
+        self._until = time.monotonic() + 60 * minutes
+        while self._is_time_left():
+            for name in self._rng.sample(self._names, len(self._names)):
+                self._wait(world)
+                if not self._is_time_left():
                     return
                 event = self._happen(world, name)
                 self.events.append(event)
                 print(json.dumps(event), flush=True)
                 if event["stuck"]:
                     return
-        self._wait(world, until)
-        while time.monotonic() < until:
-            self._wait(world, until)
+            if not self._names:
+                self._wait(world)
 
-    def _wait(self, world, until):
-        end = min(until, time.monotonic() + self._rng.uniform(*_QUIET_S))
-        while (left := end - time.monotonic()) > 0:
+    def end_early(self):
+        """End as if the time were over. Return False if the faults have not begun, or have ended."""
+        if self._until is None or not self._is_time_left():
+            return False
+        self._until = time.monotonic()
+        return True
+
+    def _is_time_left(self):
+        return time.monotonic() < self._until
+
+    def _wait(self, world):
+        pause_ends = time.monotonic() + self._rng.uniform(*_QUIET_S)
+        while (left := min(self._until, pause_ends) - time.monotonic()) > 0:
             world.supervise()
             time.sleep(min(1.0, left))
 
