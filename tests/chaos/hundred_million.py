@@ -129,6 +129,9 @@ def write(spark, kafka, count, guarantee):
             "topic": _TOPIC,
             "metrics.path": metrics.name,
             "delivery.guarantee": guarantee,
+            # The broker may be slow, on a machine of any load.
+            "kafka.delivery.timeout.ms": str(PATIENCE_MS),
+            "kafka.max.block.ms": str(PATIENCE_MS),
         }
         if guarantee == "exactly-once":
             options["transactional.id.prefix"] = _TOPIC
