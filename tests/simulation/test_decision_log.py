@@ -184,6 +184,13 @@ def test_first_micro_batches_without_rows(lives, has_tasks):
     assert lives.visible() == [b"3-0", b"3-1"]
 
 
+def test_a_first_micro_batch_that_has_rows_after_all(lives):
+    plan = lives.protocol.plan(driver(1), None)
+    lives.protocol.commit(plan, unit(0), [])
+    lives.batch(0, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
 def test_a_query_whose_first_micro_batches_were_not_given_to_the_sink(lives):
     """Nobody can tell that from a lost log; it is refused before the tasks, and once accepted."""
     for number in (1, 2):
