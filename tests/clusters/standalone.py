@@ -53,7 +53,7 @@ class Executor(NamedTuple):
 
     def python_processes(self):
         """The daemon that forks, and the workers that it has forked."""
-        return [p for p in _children(self.process) if "python" in _name(p)]
+        return [p for p in children_of(self.process) if "python" in name_of(p)]
 
     def python_workers(self):
         """Those that run tasks, or wait for the next one."""
@@ -186,7 +186,7 @@ class StandaloneCluster(Processes):
     def kill_worker(self, number):
         """SIGKILL for a whole node: the worker, its executors and all below them, at once."""
         worker = self._workers.pop(number)
-        for process in [psutil.Process(worker.pid), *_children(psutil.Process(worker.pid))]:
+        for process in [psutil.Process(worker.pid), *children_of(psutil.Process(worker.pid))]:
             _kill(process)
         worker.wait()
 
@@ -248,14 +248,16 @@ def _executors(worker, pid):
             yield Executor(process, application, number, worker)
 
 
-def _children(process):
+def children_of(process):
+    """All processes below it; none if it has ended."""
     try:
         return process.children(recursive=True)
     except psutil.NoSuchProcess:
         return []
 
 
-def _name(process):
+def name_of(process):
+    """Its name; empty if it has ended."""
     try:
         return process.name()
     except psutil.Error:

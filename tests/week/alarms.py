@@ -45,9 +45,6 @@ NEVER = {
 ALWAYS = {("log", "DEADLETTER-007"), ("page", "dead-letters"), ("page", "limited")}
 """Alarms that the workloads themselves cause."""
 EXACTLY_ONCE = {name for name, workload in WORKLOADS.items() if workload.is_exactly_once}
-MOST_LOAD = 4.0
-STARVED = ("CONNECT-", "DELIVERY-", "BROKER-", "retried", "failed-attempts", "aborted", "throttled")
-"""Alarms that are true, without a fault, where brokers get no time of a core to answer in."""
 PAGE = {
     "aborted": ALL,
     "stopped": ALL,
@@ -98,15 +95,11 @@ def causes_of(alarm):
 def judge(alarms, events):
     """Count alarms; those without a cause are listed, and faults that raised none."""
     events = [event for event in events if "skipped" not in event]
-    unexplained, starved, counts = [], 0, Counter()
+    unexplained, counts = [], Counter()
     for alarm in alarms:
         counts[f"{alarm.where} {alarm.code or 'without a code'}"] += 1
         causes = causes_of(alarm)
-        if causes is None or causes & faults_at(events, alarm.at):
-            continue
-        if alarm.load > MOST_LOAD and alarm.code.startswith(STARVED):
-            starved += 1
-        else:
+        if causes is not None and not causes & faults_at(events, alarm.at):
             unexplained.append({**alarm._asdict(), "text": alarm.text[:500]})
     missing = [
         event
@@ -115,7 +108,6 @@ def judge(alarms, events):
     ]
     return {
         "counts": dict(sorted(counts.items())),
-        "starved": starved,
         "unexplained": unexplained,
         "missing": missing,
     }

@@ -161,7 +161,6 @@ def _more(weeks):
     for week in weeks:
         alarms.update(week["alarms"]["counts"])
     unexplained = sum(len(week["alarms"]["unexplained"]) for week in weeks)
-    starved = sum(week["alarms"]["starved"] for week in weeks)
     missing = sum(len(week["alarms"]["missing"]) for week in weeks)
     return [
         "## Flat",
@@ -174,8 +173,7 @@ def _more(weeks):
         "## Alarms",
         "",
         f"{sum(alarms.values()):,} alarms of logs, failed writes and the page. Without a cause in the",
-        f"schedule: {unexplained}. Faults that must raise an alarm and did not: {missing}. Of brokers",
-        f"that got no time of a core to answer in: {starved}.",
+        f"schedule: {unexplained}. Faults that must raise an alarm and did not: {missing}.",
         "",
         *table(["alarm", "times"], alarms.items()),
         "",

@@ -17,6 +17,7 @@ import psutil
 
 from spark_kafka_sink.metrics.reading import LineTail
 from spark_kafka_sink.tools.report_advice import line_findings
+from tests.clusters.standalone import children_of, name_of
 
 SAMPLE_EVERY_S = 10.0
 IDS_EVERY = 18  # samples: a tool of Kafka takes seconds of CPU
@@ -27,8 +28,7 @@ _CODE = re.compile(r"\[PKS-([A-Z]+-\d{3})\]")
 class Alarm(NamedTuple):
     """A warning or an error. where: log, failure (a write that ended) or page (a finding).
 
-    code: as ``TXN-027``, a finding's kind, or empty; workload: if it is known; load: processes
-    that wanted a core, for each core, in the minute before
+    code: as ``TXN-027``, a finding's kind, or empty; workload: if it is known
     """
 
     at: float
@@ -36,7 +36,6 @@ class Alarm(NamedTuple):
     code: str
     text: str
     workload: str = ""
-    load: float = 0.0
 
 
 class TextTail:
@@ -107,7 +106,6 @@ class Watch:
 
     def _read_texts(self):
         now, world = time.time(), self._world
-        known = len(self.alarms)
         logs = [world.driver.log, *world.spark.folder.glob("work-*/*/*/stderr")]
         for line in self._logs.read(logs):
             if line.startswith("{"):
@@ -120,8 +118,6 @@ class Watch:
             self.alarms.append(Alarm(now, "failure", found, text, failure["workload"]))
         for line in self._metrics.read():
             self._add_metrics_line(now, line)
-        load = os.getloadavg()[0] / (os.cpu_count() or 1)
-        self.alarms[known:] = [alarm._replace(load=load) for alarm in self.alarms[known:]]
 
     def _add_log_line(self, now, text):
         try:
@@ -176,8 +172,8 @@ class Watch:
         if driver is not None and driver.poll() is None:
             parent = psutil.Process(driver.pid)
             yield "driver, Python", parent
-            for child in _children(parent):
-                role = "driver, JVM" if _name(child) == "java" else "driver, Python below the JVM"
+            for child in children_of(parent):
+                role = "driver, JVM" if name_of(child) == "java" else "driver, Python below the JVM"
                 yield role, child
         for executor in self._executors():
             yield "executor, JVM", executor.process
@@ -218,17 +214,3 @@ def _workers(executor):
         return executor.python_workers()
     except psutil.Error:
         return []
-
-
-def _children(process):
-    try:
-        return process.children(recursive=True)
-    except psutil.Error:
-        return []
-
-
-def _name(process):
-    try:
-        return process.name()
-    except psutil.Error:
-        return ""
