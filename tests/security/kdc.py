@@ -12,7 +12,7 @@ HOST = "127.0.0.1"
 # The programs of administrators are not in everybody's PATH.
 _FOLDERS = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 _NEEDED = ("kdb5_util", "kadmin.local", "krb5kdc", "kinit", "gcc")
-_SHIFTED_CLOCK = Path(__file__).with_name("shifted_clock.c")
+_SHIFTED_CLOCK = Path(__file__).parents[1] / "shifted_clock.c"
 
 
 def missing_programs():

@@ -12,7 +12,7 @@ import psutil
 
 from tests.patience import eventually
 
-_SOURCE = Path(__file__).with_name("jumping_clock.c")
+_SOURCE = Path(__file__).parents[1] / "shifted_clock.c"
 _FULL_S = 20
 _JUMP_S = 900
 
@@ -82,7 +82,7 @@ class JumpingClock:
     def __init__(self, folder):
         self._file = folder / "clock-shift"
         self._write(0)
-        library = folder / "jumping_clock.so"
+        library = folder / "shifted_clock.so"
         command = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(_SOURCE)]
         try:
             subprocess.run(command, check=True, capture_output=True)
