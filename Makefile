@@ -226,7 +226,7 @@ fuzz: $(VENV)/dev.installed
 	FUZZ_CASES=4000000 $(BIN)/python -m pytest tests/property/test_secured_fuzz.py
 
 security: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m "long or not long" tests/security/test_matrix.py tests/security/test_spark.py tests/security/test_properties_file.py tests/security/test_secrets.py tests/security/test_secrets.py
+	$(BIN)/python -m pytest -m "long or not long" tests/security/test_matrix.py tests/security/test_spark.py tests/security/test_properties_file.py tests/security/test_secrets.py
 
 security-life: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/security/test_life.py tests/security/test_rotation.py
