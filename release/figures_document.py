@@ -255,7 +255,7 @@ def floor(results: Results) -> str:
         shares = [elapsed(point, "empty") / elapsed(point, "ours") for point in found]
         if shares:
             ranges.append(f"{min(shares):.2f} to {max(shares):.2f} of our time with {kind}")
-    return f"An empty Python sink takes {', '.join(ranges)}." if ranges else not_measured()
+    return f"An empty Python sink takes {' and '.join(ranges)}." if ranges else not_measured()
 
 
 def micro_batch(results: Results) -> str:
