@@ -43,40 +43,10 @@ BUGS = {
         "a batch counts as acknowledged when it is sent",
         Mutant(
             "producer/sender.py",
-            """                config.acks,
-                config.request_timeout_ms,
-                transaction,
-            )
-            sent = SentBatches(
-                {batch.topic_partition: batch for batch in batches},
-                {topic.topic_id: topic.name for topic in request.topic_data},
-            )
-            check_adds_partitions(node, self._client.api_versions(node), transaction)
-            self._set_in_flight(self._in_flight + 1)
-            self._client.send(
-                node,
-                request,
-                now_ms,
-                lambda result, at_ms: self._handle_produce_response(sent, result, at_ms),
-                expect_response=config.acks != 0,
-""",
-            """                0,
-                config.request_timeout_ms,
-                transaction,
-            )
-            sent = SentBatches(
-                {batch.topic_partition: batch for batch in batches},
-                {topic.topic_id: topic.name for topic in request.topic_data},
-            )
-            check_adds_partitions(node, self._client.api_versions(node), transaction)
-            self._set_in_flight(self._in_flight + 1)
-            self._client.send(
-                node,
-                request,
-                now_ms,
-                lambda result, at_ms: self._handle_produce_response(sent, result, at_ms),
-                expect_response=False,
-""",
+            "transaction, config = self.transaction, self._config\n",
+            "import dataclasses\n\n"
+            "        transaction = self.transaction\n"
+            "        config = dataclasses.replace(self._config, acks=0)\n",
             (),
         ),
         ((*_CHAOS, "batch", "--", "kill"), _UNHEARD),
