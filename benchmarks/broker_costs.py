@@ -15,9 +15,9 @@ from collections.abc import Callable
 import psutil
 
 from benchmarks import harness
-from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka import LocalKafka, LocalSecurity
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.protocol.messages.topics import MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from spark_kafka_sink.protocol.schema import Request

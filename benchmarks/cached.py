@@ -33,7 +33,7 @@ from benchmarks.points import Point
 from benchmarks.rows import make_rows
 from benchmarks.topics import SERVER_PROPERTIES
 from spark_kafka_sink.config.security_config import REGEX_OPTION
-from spark_kafka_sink.jobs.session import defaults_of_jobs
+from spark_kafka_sink.jobs.settings import defaults_of_jobs
 from spark_kafka_sink.localkafka import LocalKafka
 
 POINTS = (

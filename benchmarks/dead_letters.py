@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import ArrowBatch
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.record.columns import ArrowBatch
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import prepare_process, write_rows
 

@@ -15,10 +15,10 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import ArrowRecords, arrow_records
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.producer.accumulator import BufferPool
 from spark_kafka_sink.producer.open_batches import OpenBatches
+from spark_kafka_sink.record.columns import ArrowRecords, arrow_records
 from spark_kafka_sink.record.compiled.calls import (
     APPENDED_ALL,
     BATCH_FULL,

@@ -32,8 +32,8 @@ from benchmarks.latency import micro_batches
 from benchmarks.measure import Contender, alternate, as_json, spread
 from benchmarks.rows import make_rows
 from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
+from spark_kafka_sink.base.kafka_metrics import NodeMetrics
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.metrics.line import COUNTERS

@@ -27,7 +27,7 @@ import pyarrow as pa
 from benchmarks.points import Point
 from benchmarks.rows import PAGE
 from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.producer.producer import ThreadedProducer

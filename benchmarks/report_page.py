@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_sink.base.kafka_metrics import NodeMetrics
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
 

@@ -35,7 +35,7 @@ from typing import Any
 
 from demo_parts.reading import PARTITIONS, TOPIC, Content, ReadBack, read_back, value_reader
 
-from spark_kafka_sink.base.codes import coded
+from spark_kafka_sink.base.errors import coded
 from spark_kafka_sink.base.machine import child_environment
 from spark_kafka_sink.jobs.progress import Steps
 from spark_kafka_sink.localkafka import LocalKafka, LocalKafkaError

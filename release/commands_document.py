@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import ModuleType
 
-from spark_kafka_sink import cli
+from spark_kafka_sink import __main__ as cli
 from spark_kafka_sink.jobs.settings import CONF_PREFIX, READER_PREFIX, JobArguments
 from spark_kafka_sink.tools import command
 

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from spark_kafka_sink.base.codes import PREFIX
 from spark_kafka_sink.base.errors import ERRORS as KAFKA_ERRORS
-from spark_kafka_sink.base.errors import BrokerError, advice_for, transaction_advice_for
-from spark_kafka_sink.tools.explain import IN_TRANSACTION, Area, Cause, read_areas
+from spark_kafka_sink.base.errors import PREFIX, BrokerError, advice_for, transaction_advice_for
+from spark_kafka_sink.tools.shipped import IN_TRANSACTION, Area, Cause, read_areas
 
 _HEAD = """\
 # Errors: message, cause, fix

@@ -17,15 +17,15 @@ from spark_kafka_sink.config.config_def import (
     REQUIRED,
     ConfigKey,
 )
-from spark_kafka_sink.config.option_names import (
-    JAVA_CLASS_KEYS,
-    KEYS_WITHOUT_EFFECT,
-    LIBRDKAFKA_KEYS,
-)
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 from spark_kafka_sink.config.registry import REGISTRY_PREFIX
 from spark_kafka_sink.config.security_keys import PROTOCOL_CONFIG, SASL_CONFIG, SSL_CONFIG
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
+from spark_kafka_sink.config.sink_options import (
+    JAVA_CLASS_KEYS,
+    KEYS_WITHOUT_EFFECT,
+    LIBRDKAFKA_KEYS,
+)
 
 _TABLES = (SINK_OPTIONS, PRODUCER_CONFIG, PROTOCOL_CONFIG, SSL_CONFIG, SASL_CONFIG)
 KEYS = {key.full_name: key for table in _TABLES for key in table.keys.values()}

@@ -22,8 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from spark_kafka_sink.base.clock import Clock, wait_seconds
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.secret import HIDDEN
-from spark_kafka_sink.base.text import problem_of_at_sign
+from spark_kafka_sink.base.text import HIDDEN, problem_of_at_sign
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

@@ -13,8 +13,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from spark_kafka_sink.base.codes import warn
-from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.errors import KafkaSinkError, warn
 
 logger = logging.getLogger(__name__)
 

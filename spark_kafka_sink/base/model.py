@@ -3,6 +3,8 @@
 Topic-partitions, nodes and producer ids are immutable. ``dataclass`` works for all Pythons of the
 sink: Python 3.9 does not support slots, so there a dataclass has a dictionary, which takes memory;
 everything else is equal.
+
+:class:`ColumnPositions` says which columns hold the parts of a Kafka record.
 """
 
 from __future__ import annotations
@@ -138,3 +140,20 @@ def unsigned_varint(value: int) -> bytes:
 def zigzag_varint(value: int) -> bytes:
     """Return a signed 64-bit number as an unsigned varint of 0, -1, 1, -2, …"""
     return unsigned_varint((value << 1) ^ (value >> 63))
+
+
+class ColumnPositions(NamedTuple):
+    """Positions of the columns in every Arrow batch; None for a column that is absent.
+
+    topic_option: the ``topic`` option, which overrides the topic column.
+    takes_partitioner: whether a partitioner that reads columns is called for these rows.
+    """
+
+    value: int
+    key: int | None = None
+    headers: int | None = None
+    topic: int | None = None
+    partition: int | None = None
+    timestamp: int | None = None
+    topic_option: str | None = None
+    takes_partitioner: bool = True

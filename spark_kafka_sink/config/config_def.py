@@ -25,9 +25,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, Optional
 
-from spark_kafka_sink.base.codes import coded
-from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.secret import HIDDEN, Secret
+from spark_kafka_sink.base.errors import ConfigError, coded
+from spark_kafka_sink.base.text import HIDDEN, Secret
 
 Validator = Callable[[Any], Optional[str]]
 """Return what is wrong with a parsed value, or None if the value is valid."""

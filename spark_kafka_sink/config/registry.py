@@ -9,11 +9,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_kafka_sink.base.codes import coded
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.base.secret import Secret, SecretUrl
-from spark_kafka_sink.base.text import problem_of_at_sign, redacted_url
+from spark_kafka_sink.base.text import Secret, SecretUrl, problem_of_at_sign, redacted_url
 from spark_kafka_sink.config.config_def import (
     ConfigKey,
     at_least,

@@ -21,10 +21,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from spark_kafka_sink.base.codes import coded
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import (
     JAVA_CONFIG_PROVIDERS,
     KAFKA_PREFIX,

@@ -6,36 +6,41 @@ effect with the reason.
 
 ``--command-config FILE`` configures the connections of the command line, as with Kafka's tools. The
 file is a Java properties file with Kafka's names, without the prefix ``kafka.``.
+
+Names are checked first: typing errors, names of other clients, options without effect. Spark passes
+a sink every option of the writer, including options for Spark itself or for another sink. Therefore
+an unknown name is only logged. A name close to an option of this sink is rejected, because the
+user's intention would have no effect. With value.format or key.format, names that Spark's functions
+or Confluent's serializers use for an option of this sink are rejected too.
+
+Keys of the Java client without a row in a table are rejected or have no effect here. Keys that only
+librdkafka has are rejected with Java's name.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.entry_points import check_interceptor, load
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.config.config_def import (
     KAFKA_PREFIX,
+    RECIPES,
     Property,
     is_config_provider_key,
     notes_on_config_providers,
     read_properties,
 )
-from spark_kafka_sink.config.formats import FormatOptions, parse_formats, unused_format_options
-from spark_kafka_sink.config.option_names import (
-    JAVA_PARTITIONERS,
-    KEYS_WITHOUT_EFFECT,
-    LIBRDKAFKA_KEYS,
-    LISTS_OF_JAVA_CLASSES,
-    answer,
-    closest_option,
-    is_unknown,
-    rejection_reason,
+from spark_kafka_sink.config.formats import (
+    FORMAT_KEYS,
+    FormatOptions,
+    parse_formats,
+    unused_format_options,
 )
 from spark_kafka_sink.config.producer_config import (
     ACKS_ALL,
@@ -46,6 +51,7 @@ from spark_kafka_sink.config.producer_config import (
     parse_topic_configs,
 )
 from spark_kafka_sink.config.registry import (
+    REGISTRY_KEYS,
     RegistryOptions,
     notes_on_registry,
     parse_registry,
@@ -69,6 +75,323 @@ from spark_kafka_sink.config.sink_keys import (
     parse_dead_letters,
     unused_sink_options,
 )
+
+UNSUPPORTED_KEYS = {
+    "key.serializer": "Kafka option 'kafka.key.serializer' is not supported as keys are serialized "
+    "with ByteArraySerializer.",
+    "value.serializer": "Kafka option 'kafka.value.serializer' is not supported as value are "
+    "serialized with ByteArraySerializer.",
+    "transactional.id": "Kafka option 'kafka.transactional.id' is not supported: tasks of a query "
+    "would fence each other. Use delivery.guarantee=exactly-once with transactional.id.prefix, "
+    "from which each task gets an id of its own.",
+}
+
+# Keys that name Java classes, which a Python worker cannot load -> replacement.
+JAVA_CLASS_KEYS = {
+    "partitioner.class": "kafka.partitioner=round-robin, murmur3, crc32 or package.module:name, or "
+    "a 'partition' column",
+    "interceptor.classes": "interceptors=package.module:Class",
+    "metric.reporters": "every batch's metrics are logged as JSON, and written to metrics.path",
+    "security.providers": "leave it out; TLS and cryptography are OpenSSL's, as in Python",
+}
+
+# Keys that name a list of Java classes: Java accepts an empty list.
+LISTS_OF_JAVA_CLASSES = ("interceptor.classes", "metric.reporters", "security.providers")
+
+# Java partitioners that have a counterpart here -> this sink's options.
+JAVA_PARTITIONERS = {
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": {"partitioner": "round-robin"},
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": {
+        "partitioner.ignore.keys": "true"
+    },
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": {"partitioner": "default"},
+}
+
+# Names of ConsumerConfig, ShareConsumerConfig and AdminClientConfig of Kafka 4.4 that a producer
+# does not have: jobs pass one set of options to Spark's reader and to the writer.
+_CONSUMER_KEYS = (
+    *("auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
+    *("default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics"),
+    *("fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "group.id", "group.instance.id"),
+    *("group.protocol", "group.remote.assignor", "heartbeat.interval.ms", "isolation.level"),
+    *("key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records"),
+    *("partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode"),
+    *("share.acquire.mode", "value.deserializer"),
+)
+
+# The Java client's own keys that have no effect here: accepted, and reported in the log.
+_REASONS = {
+    "there is no JMX here": ("auto.include.jmx.reporter",),
+    "metrics are counted per batch, not sampled": (
+        *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
+    ),
+    "it chooses among parts of a JVM, and there is none here": (
+        *("ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm"),
+        "ssl.secure.random.implementation",
+    ),
+    "kinit is not called: a key tab is used again, a ticket cache is read again": (
+        *("sasl.kerberos.kinit.cmd", "sasl.kerberos.ticket.renew.window.factor"),
+        "sasl.kerberos.ticket.renew.jitter",
+    ),
+    "a host name is looked up again until kafka.max.block.ms is over": (
+        "bootstrap.resolve.timeout.ms",
+    ),
+    "pages of kafka.buffer.memory take memory when rows fill them, as incremental": (
+        "buffer.memory.allocation.strategy",
+    ),
+    "what it sets is how brokers check tokens": (
+        "sasl.oauthbearer.allow.unverified.audience",
+        "sasl.oauthbearer.allow.unverified.issuer",
+        *("sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience"),
+        *("sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.jwks.endpoint.url"),
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    ),
+    "it is a consumer's option, and this is a writer": _CONSUMER_KEYS,
+    "it is an option of admin clients, and this is a writer": ("bootstrap.controllers",),
+}
+KEYS_WITHOUT_EFFECT = {name: reason for reason, names in _REASONS.items() for name in names}
+
+_PEM_KEY_STORE = (
+    "kafka.ssl.keystore.location, one PEM file with the private key and the certificate chain, or "
+    "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain, PEM texts such as "
+    "${dir:/run/secrets/kafka:tls.key}"
+)
+_IN_JAAS = "kafka.sasl.jaas.config with Krb5LoginModule"
+
+LIBRDKAFKA_KEYS = {
+    "sasl.mechanisms": "kafka.sasl.mechanism",
+    "ssl.ca.location": "kafka.ssl.truststore.location, which takes PEM files, too",
+    "ssl.ca.pem": "kafka.ssl.truststore.certificates",
+    "ssl.crl.location": "leave it out; as in Java, certificates are not looked up in revocation "
+    "lists",
+    "ssl.certificate.location": _PEM_KEY_STORE,
+    "ssl.key.location": _PEM_KEY_STORE,
+    "ssl.certificate.pem": "kafka.ssl.keystore.certificate.chain, with kafka.ssl.keystore.key",
+    "ssl.key.pem": "kafka.ssl.keystore.key, with kafka.ssl.keystore.certificate.chain",
+    "enable.ssl.certificate.verification": "a trust store with the brokers' authority, "
+    "kafka.ssl.truststore.location; certificates are always checked",
+    "sasl.kerberos.principal": f"principal in {_IN_JAAS}",
+    "sasl.kerberos.keytab": f"useKeyTab and keyTab in {_IN_JAAS}",
+    "sasl.oauthbearer.client.id": "kafka.sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "kafka.sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.extensions": 'extension_<name>="value" in kafka.sasl.jaas.config',
+    "sasl.oauthbearer.method": "kafka.sasl.oauthbearer.token.endpoint.url: with it, tokens are "
+    "fetched as by method oidc",
+}
+"""Key of librdkafka, without ``kafka.`` -> the options of Java that replace it."""
+
+OTHER_NAMES = {
+    "sasl.enabled.mechanisms": "kafka.sasl.mechanism",
+    **dict.fromkeys(
+        ("ssl.ca.cert", "ssl.ca.file", "ssl.cafile"), LIBRDKAFKA_KEYS["ssl.ca.location"]
+    ),
+    **dict.fromkeys(
+        ("ssl.truststore", "ssl.truststore.file", "ssl.truststore.path"),
+        "kafka.ssl.truststore.location",
+    ),
+    **dict.fromkeys(
+        ("ssl.keystore", "ssl.keystore.file", "ssl.keystore.path"), "kafka.ssl.keystore.location"
+    ),
+}
+"""Key of a broker or of another tool, written by mistake -> the option that replaces it."""
+
+
+PASSED_BY_SPARK = (
+    *("checkpointlocation", "path", "queryname", "outputmode", "asyncprogresstrackingenabled"),
+    "asyncprogresstrackingcheckpointintervalms",
+    "_asyncprogresstrackingoverridesinksupportcheck",
+)
+"""Options that Spark adds to a writer's options or reads from them; this sink accepts them."""
+
+_PER_TASK = "max.bytes.per.second.per.task limits each task; brokers' quotas limit a client"
+_REMOVED = {
+    "max.bytes.per.second": _PER_TASK,
+    "max.records.per.second": _PER_TASK,
+    "limit.server.host": "max.bytes.per.second.per.task needs no server",
+    "limit.server.port": "max.bytes.per.second.per.task needs no server",
+    "pause.path": "stop the query and start it again with its checkpoint, or set a quota",
+    "batch.growth.enable": "set kafka.batch.size",
+    "preflight.topic.timeout.ms": "preflight.timeout.ms",
+    "schema.registry.request.timeout.ms": "schema.registry.timeout.ms",
+    "worker.tuning": "leave it out: Spark's Python processes are always tuned",
+    "json.schema.title": "value.json.schema with a title",
+    "metrics.path.backups": "metrics.path.max.bytes; five files are kept",
+    "transaction.log.min.isr": "leave it out: it is 2, or 1 with one replica",
+    **{
+        f"{part}.{kind}.schema.file": f"{part}.{kind}.schema with the path of the file"
+        for part in ("value", "key")
+        for kind in ("avro", "json")
+    },
+    "hooks.on.error": "catch in your own code what may pass",
+    "metrics.prometheus.path": "serve metrics.path with spark_kafka_sink.metrics.listen, or push",
+}
+"""Removed options, in lower case, and what replaces them."""
+
+# In lower case, names of to_json, to_avro, to_protobuf and Confluent's serializers for which
+# ``_format_option_for`` has no rule.
+_FOREIGN_FORMAT_NAMES = {
+    "use.latest.schema": "use.latest.version",
+    "format": "value.format",
+    "columns": "value.columns",
+    "avroschema": "value.avro.schema",
+    "jsonformatschema": "value.avro.schema",
+    "recordname": "avro.record.name",
+    "recordnamespace": "avro.namespace",
+    "timestampformat": "value.json.timestampFormat",
+    "timestampntzformat": "value.json.timestampNTZFormat",
+    "dateformat": "value.json.dateFormat",
+    "timezone": "value.json.timeZone",
+    "ignorenullfields": "value.json.ignoreNullFields",
+    "messagename": "value.protobuf.message",
+    "descfilepath": "value.protobuf.descriptor.file",
+}
+_SHOWN = (shown.rpartition(".")[2] for shown in _FOREIGN_FORMAT_NAMES.values())
+_SPELLINGS = {name.lower(): name for name in _SHOWN}
+_FORMAT_OPTION_NAMES = [key.name for key in (*FORMAT_KEYS, *REGISTRY_KEYS)]
+# Prefixes that users omit from the names of format and registry options.
+_OMITTED_PREFIXES = ("schema.registry", "schema", "value.json", "value", "use", "auto", "key")
+
+# Only this sink has options that begin so: no unknown one is for Spark or another sink.
+_OWN_PREFIXES = ("value.", "key.", "schema.registry.")
+# Except these of Kafka's clients, which Spark's JVM sink ignores without "kafka.".
+_IGNORED = frozenset(f"{part}.{kind}serializer" for part in ("key", "value") for kind in ("", "de"))
+
+# Kafka's keys that have an effect here.
+_SUPPORTED_KEYS = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
+_REJECTED_WITH_ADVICE = [*JAVA_CLASS_KEYS, *LIBRDKAFKA_KEYS]
+
+# No option of Spark's other sinks and sources is as similar to an option of this sink.
+_SIMILARITY = 0.8
+# A name whose length differs more is another option, or one of Confluent's, see
+# ``_format_option_for``.
+_MAX_LENGTH_DIFFERENCE = 3
+
+
+def rejection_reason(name: str, parts: Sequence[str] = ()) -> str | None:
+    """Return why an option of this name, in lower case, is rejected; None if it is accepted.
+
+    parts: "value" and "key" if their format is set
+    """
+    if name.startswith(KAFKA_PREFIX):
+        return _rejection_of_kafka_key(name.removeprefix(KAFKA_PREFIX))
+    if name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK:
+        return None
+    if name in _REMOVED:
+        return coded(f"option '{name}' was removed. Instead: {_REMOVED[name]}.", "OPTION-016")
+    # Ignoring this option would send data unencrypted.
+    if name.startswith("databricks.servicecredential"):
+        problem = (
+            f"option '{name}' is one of Databricks' own Kafka connector, and gives no credentials "
+            "here. Set kafka.security.protocol, kafka.sasl.mechanism and what belongs to them: "
+            f"{RECIPES} has recipes"
+        )
+        return coded(problem, "OPTION-017")
+    is_own = name.startswith(_OWN_PREFIXES) and name not in _IGNORED
+    searched = parts or (("value",) if is_own else ())
+    closest = (_format_option_for(name, searched) if searched else None) or closest_option(name)
+    if closest is None and is_own:
+        prefix = next(prefix for prefix in _OWN_PREFIXES if name.startswith(prefix))
+        candidates = [option for option in _FORMAT_OPTION_NAMES if option.startswith(prefix)]
+        matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+        closest = _as_written(matches[0]) if matches else None
+    problem = f"option '{name}' is not one of this sink's."
+    if closest is not None:
+        return f"{problem} {answer(closest)}"
+    return f"{problem} See docs/options.md (pykafka-sink docs options)." if is_own else None
+
+
+def is_unknown(name: str) -> bool:
+    """Return True if an accepted option is neither this sink's nor a known option of Spark."""
+    return not (
+        name.startswith(KAFKA_PREFIX) or name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK
+    )
+
+
+def answer(closest: str) -> str:
+    """Return advice to write ``closest``, or its replacement if ``closest`` itself is rejected."""
+    instead = LIBRDKAFKA_KEYS.get(closest.removeprefix(KAFKA_PREFIX))
+    return f"Did you mean '{closest}'?" if instead is None else f"Instead: {instead}."
+
+
+def _rejection_of_kafka_key(key: str) -> str | None:
+    if key in _SUPPORTED_KEYS or key in KEYS_WITHOUT_EFFECT or is_config_provider_key(key):
+        return None
+    if key in UNSUPPORTED_KEYS:
+        return coded(UNSUPPORTED_KEYS[key], "OPTION-015")
+    for replacements, problem, code in (
+        (JAVA_CLASS_KEYS, "names a Java class, and there is no JVM here", "OPTION-006"),
+        (
+            LIBRDKAFKA_KEYS,
+            "is librdkafka's, and this sink has the options of Kafka's Java client",
+            "OPTION-007",
+        ),
+        (OTHER_NAMES, "is not a producer option of this sink", ""),
+    ):
+        if key in replacements:
+            instead = replacements[key]
+            return coded(f"Kafka option 'kafka.{key}' {problem}. Instead: {instead}.", code)
+    problem = f"Kafka option 'kafka.{key}' is not a producer option of this sink."
+    sink_option = key if key in SINK_OPTIONS.keys else _format_option_for(key)
+    if sink_option is not None:
+        return f"{problem} Did you mean '{sink_option}'?"
+    closest = PRODUCER_CONFIG.closest_name(
+        key, [*SECURITY_CONFIG.keys, *_REJECTED_WITH_ADVICE, *KEYS_WITHOUT_EFFECT]
+    )
+    if closest is None:
+        return f"{problem} See docs/options.md (pykafka-sink docs options)."
+    return f"{problem} {answer(KAFKA_PREFIX + closest)}"
+
+
+def _format_option_for(name: str, parts: Sequence[str] = ("value",)) -> str | None:
+    """Return the format or registry option that others call ``name``, in lower case, or None."""
+    found = _FOREIGN_FORMAT_NAMES.get(name)
+    if found is None and "." in name and not name.endswith("timeout.ms"):
+        completed = (f"{head}.{name}" for head in _OMITTED_PREFIXES)
+        found = next((option for option in completed if option in _FORMAT_OPTION_NAMES), None)
+        if found is None:
+            endings = (option for option in _FORMAT_OPTION_NAMES if name.endswith(f".{option}"))
+            found = max(endings, key=len, default=None)
+        last = name.rpartition(".")[2]
+        if found is None and name.partition(".")[0] in ("value", "key", "json", "avro"):
+            found = _FOREIGN_FORMAT_NAMES.get(last)
+    if found is None:
+        return None
+    found = _as_written(found)
+    if "value" not in parts or name.startswith("key."):
+        found = "key.use.schema.id" if found == "use.schema.id" else found
+        found = "key." + found.removeprefix("value.") if found.startswith("value.") else found
+    return found
+
+
+def _as_written(option: str) -> str:
+    """Return the name of a format option with Spark's capitals."""
+    head, dot, last = option.rpartition(".")
+    return f"{head}{dot}{_SPELLINGS.get(last, last)}"
+
+
+def closest_option(name: str) -> str | None:
+    """Return the option that ``name``, in lower case, misspells; None if no option resembles it.
+
+    A producer option without its prefix ``kafka.`` counts as a misspelling. So does the beginning
+    of an option of the sink up to a dot: ``metrics``, ``transactional.id``.
+    """
+    if name == "partitioncolumn":  # of Spark's JDBC source
+        return None
+    for option in SINK_OPTIONS.keys:
+        if option.startswith(f"{name}."):
+            return option
+    candidates = {name: name for name in SINK_OPTIONS.keys}
+    for key in _SUPPORTED_KEYS.values():
+        candidates.setdefault(key.name, key.full_name)
+        candidates.setdefault(key.full_name, key.full_name)
+    for rejected in _REJECTED_WITH_ADVICE:
+        candidates.setdefault(rejected, KAFKA_PREFIX + rejected)
+    similar_lengths = [c for c in candidates if abs(len(c) - len(name)) <= _MAX_LENGTH_DIFFERENCE]
+    matches = difflib.get_close_matches(name, similar_lengths, n=1, cutoff=_SIMILARITY)
+    return candidates[matches[0]] if matches else None
+
 
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Spark's setting, since 4.1: its JVM and Python workers exchange rows by Unix domain sockets."""

@@ -27,14 +27,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import RecordError, SchemaError
-from spark_kafka_sink.columns.dead_letters import (
-    NOT_ENCODABLE,
-    RowFaults,
-    is_null,
-    rows_of,
-    with_constant_headers,
-)
-from spark_kafka_sink.columns.record_columns import ArrowBatch
 from spark_kafka_sink.formats.avro_layout import avro_root
 from spark_kafka_sink.formats.avro_schema import parsed_schema
 from spark_kafka_sink.formats.layout import (
@@ -63,8 +55,16 @@ from spark_kafka_sink.formats.plan import (
 )
 from spark_kafka_sink.formats.protobuf_layout import protobuf_root
 from spark_kafka_sink.formats.times import patterns_of, seconds_ahead, zone_table
+from spark_kafka_sink.record.columns import ArrowBatch
 from spark_kafka_sink.record.compiled import nodes
 from spark_kafka_sink.record.compiled.calls import write_avro, write_json, write_protobuf
+from spark_kafka_sink.record.dead_letters import (
+    NOT_ENCODABLE,
+    RowFaults,
+    is_null,
+    rows_of,
+    with_constant_headers,
+)
 
 Int64Array = npt.NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.jobs.session import open_session
+from spark_kafka_sink.jobs.settings import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Settings of the jobs: the properties file first, the command line over it.
+"""Settings of the jobs: the properties file first, the command line over it; Spark's session.
 
 ``spark-submit --properties-file conf/demo.conf`` may hold, besides Spark's own keys:
 
@@ -19,19 +19,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.codes import warn
-from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.option_names import is_unknown, rejection_reason
+from spark_kafka_sink.base.errors import ConfigError, warn
 from spark_kafka_sink.config.security_config import (
     DEFAULT_REGEX,
     REFERENCE_HINT,
     REGEX_OPTION,
+    SUGGESTED_REGEX,
     clear_secrets,
     secrets_shown_by_spark,
     warning_about_shown_secrets,
 )
+from spark_kafka_sink.config.sink_options import UNIX_SOCKETS, is_unknown, rejection_reason
 from spark_kafka_sink.jobs.shutdown import end_at_ctrl_c
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -208,3 +210,35 @@ def _pairs(texts: Iterable[str]) -> dict[str, str]:
             raise ConfigError(f"'{shown}{more}' is not NAME=VALUE", code="JOB-002")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+_DEFAULTS = {
+    REGEX_OPTION: SUGGESTED_REGEX,
+    # Spark's own default is 64 MiB. For each Arrow batch of values above 3 KB, its JVM maps that
+    # memory again. No processor cache holds it, and the worker waits for it.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
+    # Since Spark 4.1. Over TCP, Nagle's algorithm in Spark's JVM waits for the worker's delayed
+    # acknowledgement, about 40 ms a task.
+    UNIX_SOCKETS: "true",
+}
+
+
+def defaults_of_jobs(is_set: Callable[[str], bool]) -> dict[str, str]:
+    """Return the Spark settings that a job sets, without those that its user has set."""
+    return {name: value for name, value in _DEFAULTS.items() if not is_set(name)}
+
+
+def open_session() -> SparkSession:
+    """Open the session that spark-submit requests, with the sink's defaults for unset values.
+
+    A job's options are Spark's configuration, which Spark shows in its UI and in event logs.
+    Secrets in it are hidden, unless the configuration sets its own redaction.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._ensure_initialized()  # from now on, a SparkConf has spark-submit's settings
+    builder = SparkSession.builder
+    for name, value in defaults_of_jobs(SparkConf().contains).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

@@ -4,11 +4,15 @@ Needs Java 17 and pyspark. It installs nothing, and leaves only downloaded jars 
 """
 
 from spark_kafka_sink.localkafka.cluster import LocalKafka
-from spark_kafka_sink.localkafka.errors import LocalKafkaError
 from spark_kafka_sink.localkafka.jars import fetch_jars
 from spark_kafka_sink.localkafka.registry import LocalRegistry
 from spark_kafka_sink.localkafka.security import AUTHORIZER, LocalOAuth, LocalSecurity
-from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION, FAST_FAILOVER, KNOWN_VERSIONS
+from spark_kafka_sink.localkafka.settings import (
+    DEFAULT_VERSION,
+    FAST_FAILOVER,
+    KNOWN_VERSIONS,
+    LocalKafkaError,
+)
 
 __all__ = [
     "AUTHORIZER",

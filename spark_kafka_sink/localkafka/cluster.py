@@ -16,13 +16,10 @@ from pathlib import Path
 from random import Random, SystemRandom
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import BootstrapError, BrokerError, error_for_code
+from spark_kafka_sink.base.errors import BootstrapError, BrokerError, error_for_code, sentence
 from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.model import Node, format_address
-from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.localkafka import settings
-from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
 from spark_kafka_sink.localkafka.jars import Step, print_step
 from spark_kafka_sink.localkafka.processes import BrokerProcess, SupervisorClient, Toolbox
 from spark_kafka_sink.localkafka.security import (
@@ -32,7 +29,13 @@ from spark_kafka_sink.localkafka.security import (
     allowed_urls,
     listeners_of,
 )
-from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION, check_version
+from spark_kafka_sink.localkafka.settings import (
+    DEFAULT_VERSION,
+    LocalKafkaError,
+    check_version,
+    tail_of,
+)
+from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.protocol.messages.topics import (
     CreatableTopic,

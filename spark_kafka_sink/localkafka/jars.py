@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
-from spark_kafka_sink.base.codes import warn
+from spark_kafka_sink.base.errors import warn
 from spark_kafka_sink.base.machine import (
     CACHE_VARIABLE,
     CodeFolderError,
@@ -38,7 +38,7 @@ from spark_kafka_sink.base.machine import (
     named_folder,
     user_cache_folder,
 )
-from spark_kafka_sink.localkafka.errors import LocalKafkaError
+from spark_kafka_sink.localkafka.settings import LocalKafkaError
 
 # --- what is shown while a first run waits ------------------------------------------------------
 

@@ -23,8 +23,8 @@ from typing import Any
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.machine import child_environment, write_private
 from spark_kafka_sink.localkafka import settings
-from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
 from spark_kafka_sink.localkafka.jars import Step, fetch_jars, find_java_for_kafka, hold
+from spark_kafka_sink.localkafka.settings import LocalKafkaError, tail_of
 
 # --- the parent's side of the supervisor process -------------------------------------------------
 

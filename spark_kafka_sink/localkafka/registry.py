@@ -15,10 +15,9 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.localkafka.cluster import free_ports
-from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
 from spark_kafka_sink.localkafka.jars import Step, fetch_archive, find_java_for, print_step
 from spark_kafka_sink.localkafka.processes import SupervisorClient
-from spark_kafka_sink.localkafka.settings import HOST
+from spark_kafka_sink.localkafka.settings import HOST, LocalKafkaError, tail_of
 
 # 3.1 and newer need Java 21.
 REGISTRY_VERSION = "3.0.9"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, Union
 
 from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.localkafka.errors import LocalKafkaError
+from spark_kafka_sink.localkafka.settings import LocalKafkaError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.localkafka.certificates import Authority, KeyType

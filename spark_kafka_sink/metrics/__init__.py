@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_kafka_sink.metrics.listener import MetricsServer
+    from spark_kafka_sink.metrics.prometheus import MetricsServer
 
 __all__ = ["listen"]
 
@@ -58,6 +58,6 @@ def listen(
         problem = f"listen: port {port} must be between 0 and {_HIGHEST_PORT}"
         raise ConfigError(problem, code="OPTION-003")
     check_library()
-    from spark_kafka_sink.metrics.listener import MetricsServer
+    from spark_kafka_sink.metrics.prometheus import MetricsServer
 
     return MetricsServer(spark, file, port, host)

@@ -16,7 +16,7 @@ from importlib import import_module
 from threading import Condition, Lock, Thread
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.base.codes import warn
+from spark_kafka_sink.base.errors import warn
 from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.metrics.line import Line
 

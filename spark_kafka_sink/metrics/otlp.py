@@ -42,14 +42,13 @@ from opentelemetry.sdk.version import __version__ as sdk_version
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.base.codes import warn
-from spark_kafka_sink.base.kafka_metrics import Values
-from spark_kafka_sink.base.node_metrics import count_up_to
+from spark_kafka_sink.base.errors import warn
+from spark_kafka_sink.base.kafka_metrics import Values, count_up_to
 from spark_kafka_sink.base.text import redacted, redacted_url
 from spark_kafka_sink.config.sink_keys import OTLP_METRICS, OTLP_TRACES, OtlpOutput
 from spark_kafka_sink.metrics.background import THREAD_NAME, FailureLog
 from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, labels_of, measurements
-from spark_kafka_sink.metrics.otlp_settings import short_timeouts, timeout_s_of
+from spark_kafka_sink.metrics.outputs import short_timeouts, timeout_s_of
 
 # --- resource ------------------------------------------------------------------------------------
 

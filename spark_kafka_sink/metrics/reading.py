@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, BinaryIO
 
-from spark_kafka_sink.base.codes import warn
+from spark_kafka_sink.base.errors import warn
 from spark_kafka_sink.metrics.line import (
     COUNTERS,
     EXTREMES_OF_PARTITIONS,

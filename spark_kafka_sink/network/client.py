@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.clock import Clock, ExponentialBackoff, RandomSource
-from spark_kafka_sink.base.codes import code_of
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     CredentialsUnavailableError,
@@ -20,11 +19,12 @@ from spark_kafka_sink.base.errors import (
     NotKafkaError,
     RemoteProtocolError,
     UnsupportedVersionError,
+    code_of,
 )
+from spark_kafka_sink.base.kafka_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.base.text import redacted
-from spark_kafka_sink.network.interface import (
+from spark_kafka_sink.network.channels import (
     Connected,
     Disconnected,
     Network,
@@ -39,8 +39,8 @@ from spark_kafka_sink.network.node_connection import (
     ConnectionState,
     NodeConnection,
     OnComplete,
+    Outages,
 )
-from spark_kafka_sink.network.outages import Outages
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import (
     Authentication,

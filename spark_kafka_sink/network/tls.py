@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.network.channels import (
     RECEIVE_BYTES,
+    Address,
     RefusedError,
     begin_connect,
     check_connected,
     closed,
 )
-from spark_kafka_sink.network.interface import Address
 from spark_kafka_sink.protocol.types import Buffer
 
 # Maximum content of a TLS record.

@@ -29,17 +29,7 @@ from spark_kafka_sink.base.errors import (
     broker_code,
     error_named,
 )
-from spark_kafka_sink.columns.dead_letters import (
-    NULL_KEY,
-    TOO_LARGE,
-    RowFaults,
-    decision_log_topic,
-    illegal_topic,
-    is_legal,
-    is_null,
-)
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import ArrowBatch, ArrowRecords, key_value_headers
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import UNKNOWN_LIMITS, TopicLimits
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
@@ -55,6 +45,7 @@ from spark_kafka_sink.producer.partitioner import (
     TopicSlots,
 )
 from spark_kafka_sink.producer.producer_batch import BatchWithoutRecords, ProducerBatch
+from spark_kafka_sink.record.columns import ArrowBatch, ArrowRecords, key_value_headers
 from spark_kafka_sink.record.compiled.calls import (
     APPENDED_ALL,
     BATCH_FULL,
@@ -63,6 +54,15 @@ from spark_kafka_sink.record.compiled.calls import (
     BytesView,
     content_sizes,
     largest_record,
+)
+from spark_kafka_sink.record.dead_letters import (
+    NULL_KEY,
+    TOO_LARGE,
+    RowFaults,
+    decision_log_topic,
+    illegal_topic,
+    is_legal,
+    is_null,
 )
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 

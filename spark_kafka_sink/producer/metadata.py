@@ -16,13 +16,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.base.clock import ExponentialBackoff
-from spark_kafka_sink.base.codes import joined
 from spark_kafka_sink.base.errors import (
     KafkaErrorCode,
     UnsupportedVersionError,
     advice_for,
     broker_code,
     error_for_code,
+    joined,
 )
 from spark_kafka_sink.base.model import NO_LEADER_EPOCH, NO_NODE_ID, ZERO_UUID, Node, TopicPartition
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -54,7 +54,7 @@ class TopicMetadata(NamedTuple):
 class TopicProblem(NamedTuple):
     """Problem of a topic without usable metadata. If it is fatal, a retry does not help.
 
-    code: of the error, see ``base.codes``
+    code: of the error, see ``base.errors``
     """
 
     message: str

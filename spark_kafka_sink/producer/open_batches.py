@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.metrics import ProducerMetrics
@@ -27,6 +26,7 @@ from spark_kafka_sink.producer.producer_batch import (
     BatchWithoutRecords,
     ProducerBatch,
 )
+from spark_kafka_sink.record.columns import ArrowRecords
 from spark_kafka_sink.record.compiled import calls as table
 from spark_kafka_sink.record.compiled.calls import address_of, append_records, copy_chain
 from spark_kafka_sink.record.compression import Compressor, create_compressor

@@ -32,12 +32,11 @@ import pyarrow as pa
 from spark_kafka_sink.base import entry_points
 from spark_kafka_sink.base.errors import TopicError
 from spark_kafka_sink.base.model import ZERO_UUID, TopicPartition
-from spark_kafka_sink.columns.dead_letters import BAD_PARTITION, PARTITIONER, RowFaults
-from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.open_batches import CompressionRatio, OpenBatches
+from spark_kafka_sink.record.columns import ArrowRecords
 from spark_kafka_sink.record.compiled.calls import (
     ALL_ASSIGNED,
     CRC32,
@@ -48,6 +47,7 @@ from spark_kafka_sink.record.compiled.calls import (
     assign_slots,
     murmur3_hash,
 )
+from spark_kafka_sink.record.dead_letters import BAD_PARTITION, PARTITIONER, RowFaults
 
 Int32Array = npt.NDArray[np.int32]
 

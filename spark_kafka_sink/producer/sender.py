@@ -16,13 +16,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from spark_kafka_sink.base.codes import coded
 from spark_kafka_sink.base.errors import (
     DeliveryError,
     KafkaErrorCode,
     LocalProtocolError,
     TransactionError,
     UnsupportedVersionError,
+    coded,
     error_for_code,
     error_named,
 )
@@ -37,7 +37,6 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
-from spark_kafka_sink.producer.identity import ProducerIdentity
 from spark_kafka_sink.producer.metadata import ClusterAccess, PartitionMetadata
 from spark_kafka_sink.producer.metrics import PartitionReport, TaskTotals
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
@@ -51,6 +50,7 @@ from spark_kafka_sink.producer.rejections import (
 )
 from spark_kafka_sink.producer.sequences import SequenceTracker
 from spark_kafka_sink.producer.telemetry import Telemetry
+from spark_kafka_sink.producer.transaction_manager import ProducerIdentity
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION, BrokerApiVersions
 from spark_kafka_sink.protocol.messages.topics import (
     ADDS_PARTITIONS_VERSION,

@@ -25,12 +25,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from spark_kafka_sink.base.clock import RandomSource
-from spark_kafka_sink.base.codes import coded
-from spark_kafka_sink.base.errors import error_for_code, error_named
+from spark_kafka_sink.base.errors import coded, error_for_code, error_named
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.node_connection import ClientResponse, OnComplete
-from spark_kafka_sink.producer.telemetry_subscription import (
+from spark_kafka_sink.producer.telemetry_figures import (
     DEFAULT_PUSH_INTERVAL_MS,
     IN_PROGRESS,
     TERMINATING,

@@ -49,8 +49,7 @@ from spark_kafka_sink.base.http import (
     host_and_port,
     speaks_tls,
 )
-from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.base.text import redacted, redacted_url
+from spark_kafka_sink.base.text import Secret, redacted, redacted_url
 from spark_kafka_sink.config.registry import (
     BearerConfig,
     RegistryConfig,
@@ -59,8 +58,7 @@ from spark_kafka_sink.config.registry import (
 )
 from spark_kafka_sink.config.security_config import LoginConfig, OAuthConfig, SaslConfig
 from spark_kafka_sink.security.references import resolve
-from spark_kafka_sink.security.tls import TlsContext
-from spark_kafka_sink.security.tls_errors import Peer
+from spark_kafka_sink.security.tls import Peer, TlsContext
 
 SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
 NOT_FOUND = (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND)
@@ -267,8 +265,7 @@ def _fetch_token(
 ) -> Secret:
     """Fetch a token by client credentials, with the code of tokens for brokers."""
     # Imported here because only client credentials need these modules.
-    from spark_kafka_sink.security.oauth import TokenRetrieval
-    from spark_kafka_sink.security.oauth_tokens import RetryTimer
+    from spark_kafka_sink.security.oauth_tokens import RetryTimer, TokenRetrieval
 
     oauth = OAuthConfig(
         token_endpoint_url=bearer.issuer,

@@ -22,8 +22,7 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.base.text import redacted
+from spark_kafka_sink.base.text import Secret, redacted
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.credentials import KNOWN_OPTIONS, Login, login_options, shown_word

@@ -25,9 +25,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from spark_kafka_sink.base.codes import warn
-from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError, warn
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import REFERENCE, has_reference, references_in
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.config.security_keys import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, PLAIN, SCRAM

@@ -45,7 +45,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from spark_kafka_sink.base.model import dataclass
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 
 # --- key material and errors ---------------------------------------------------------------------
 

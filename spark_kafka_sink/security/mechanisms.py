@@ -39,8 +39,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.base.text import redacted
+from spark_kafka_sink.base.text import Secret, redacted
 
 # --- names and passwords as bytes ----------------------------------------------------------------
 

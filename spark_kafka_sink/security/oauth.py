@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlsplit
 
 from spark_kafka_sink.base.clock import RandomSource
-from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.entry_points import load, raised_at
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ConfigError,
     CredentialsUnavailableError,
+    warn,
 )
-from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.base.text import redacted
+from spark_kafka_sink.base.text import Secret, redacted
 from spark_kafka_sink.config.config_def import has_reference
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig, parse_ssl
 from spark_kafka_sink.config.security_keys import RESOLVED_SSL_CONFIG
@@ -227,7 +226,7 @@ class TokenRetrieval:
         if source is TokenSource.SECRET:
             return _secret_request(client, oauth.header_urlencode)
         # Imported here because only assertions need the package cryptography.
-        from spark_kafka_sink.security.oauth_assertion import assertion
+        from spark_kafka_sink.security.oauth_tokens import assertion
 
         signed: str = assertion(oauth.assertion, self._timer.clock.timestamp_ms()).reveal()
         if source is TokenSource.JWT_BEARER:
@@ -325,8 +324,7 @@ class TokenLogin(Login):
 
 def endpoint_tls(config: SslConfig) -> TlsContext:
     """Return the TLS of the token endpoint's own options."""
-    from spark_kafka_sink.security.tls import TlsContext
-    from spark_kafka_sink.security.tls_errors import TOKEN_ENDPOINT
+    from spark_kafka_sink.security.tls import TOKEN_ENDPOINT, TlsContext
 
     # The references of JAAS options are already resolved.
     return TlsContext(config, TOKEN_ENDPOINT, lambda text, _: text)

@@ -40,15 +40,14 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from spark_kafka_sink.base.codes import code_of
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ConfigError,
     CredentialsUnavailableError,
+    code_of,
 )
 from spark_kafka_sink.base.http import Limits, Request, Response, exchange, host_and_port
-from spark_kafka_sink.base.secret import HIDDEN, Secret
-from spark_kafka_sink.base.text import redacted, redacted_url
+from spark_kafka_sink.base.text import HIDDEN, Secret, redacted, redacted_url
 from spark_kafka_sink.config.config_def import RECIPES, has_reference
 from spark_kafka_sink.config.security_config import LoginConfig, OAuthConfig
 from spark_kafka_sink.security.credentials import OPTION as JAAS

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.security.key_formats import (
     EXPLICIT_0,
     INTEGER,

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import (
     DIR,
     ENV,

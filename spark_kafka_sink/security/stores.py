@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from spark_kafka_sink.base.codes import warn
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, warn
 from spark_kafka_sink.config.security_config import StoreConfig
 from spark_kafka_sink.security import key_formats, references
 from spark_kafka_sink.security.key_formats import (

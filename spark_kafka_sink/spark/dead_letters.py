@@ -20,10 +20,21 @@ from typing import NamedTuple
 import numpy as np
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.codes import sentence, warn
 from spark_kafka_sink.base.entry_points import HookError, RefusedRowsError
-from spark_kafka_sink.base.errors import DeliveryError, RecordError, TopicError
-from spark_kafka_sink.columns.dead_letters import (
+from spark_kafka_sink.base.errors import DeliveryError, RecordError, TopicError, sentence, warn
+from spark_kafka_sink.base.model import ColumnPositions
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_keys import DeadLetterConfig
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.producer.appender import largest_when_compressed
+from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.rejections import (
+    INVALID_TIMESTAMP,
+    MESSAGE_TOO_LARGE,
+    RejectedRecord,
+)
+from spark_kafka_sink.record.columns import ArrowBatch
+from spark_kafka_sink.record.dead_letters import (
     BAD_TIMESTAMP,
     BEFORE_INTERCEPTOR,
     CAUSES,
@@ -40,18 +51,6 @@ from spark_kafka_sink.columns.dead_letters import (
     positions_of,
     row_batch,
     rows_of,
-)
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import ArrowBatch
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_keys import DeadLetterConfig
-from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.producer.appender import largest_when_compressed
-from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.rejections import (
-    INVALID_TIMESTAMP,
-    MESSAGE_TOO_LARGE,
-    RejectedRecord,
 )
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 from spark_kafka_sink.spark.commit import KafkaCommitMessage

@@ -23,14 +23,12 @@ from os import PathLike
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_kafka_sink.base.codes import warn
-from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, warn
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.plan import RowSpec
 from spark_kafka_sink.record.compiled.library import check_platform
-from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, PlanningSpan
-from spark_kafka_sink.spark.envelope import Enveloped
+from spark_kafka_sink.spark.commit import BatchSummary, Enveloped, KafkaCommitMessage, PlanningSpan
 from spark_kafka_sink.spark.planning import (
     PlanningTimer,
     check_surroundings,

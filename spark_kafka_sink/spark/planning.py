@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.codes import coded, sentence
-from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.errors import KafkaSinkError, coded, sentence
 from spark_kafka_sink.base.text import redacted
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def parse_options(texts: Mapping[str, str]) -> SinkOptions:
     options = SinkOptions.parse(texts)
     set_up(options)
     if options.producer.security.sasl is not None:
-        from spark_kafka_sink.security.login import check
+        from spark_kafka_sink.security.security import check
 
         check(options.producer.security.sasl)
     return options

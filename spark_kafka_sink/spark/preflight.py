@@ -21,7 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.base.codes import coded, sentence, warn
 from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,
@@ -31,15 +30,18 @@ from spark_kafka_sink.base.errors import (
     TopicError,
     advice_for,
     broker_code,
+    coded,
     error_for_code,
     error_named,
+    sentence,
+    warn,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.admin import AdminClient, configs_of, create_missing, similar_topics
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.config.sink_keys import DeadLetterConfig, TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.outputs import check_outputs
+from spark_kafka_sink.network.admin import AdminClient, configs_of, create_missing, similar_topics
 from spark_kafka_sink.protocol.messages.topics import TOPIC_RESOURCE, MetadataResponse
 from spark_kafka_sink.security.security import Security
 from spark_kafka_sink.spark.worker import ensure_log_handler

@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.formats import (
     AVRO,
     JSON,
@@ -53,6 +53,7 @@ from spark_kafka_sink.config.formats import (
     PartOptions,
 )
 from spark_kafka_sink.formats.avro_schema import derived_schema
+from spark_kafka_sink.formats.json_schema import json_schema_of, read_user_schema
 from spark_kafka_sink.formats.plan import (
     HEADERS,
     FieldSpec,
@@ -64,7 +65,6 @@ from spark_kafka_sink.formats.plan import (
     RowSpec,
     names_of,
 )
-from spark_kafka_sink.spark.format_schemas import json_schema_of, read_user_schema
 from spark_kafka_sink.spark.versions import arrow_schema, interval_types, is_ansi_by_default
 
 if TYPE_CHECKING:
@@ -569,7 +569,7 @@ def _protobuf_schema(options: PartOptions) -> ProtobufSchema | None:
     """Return the message in a descriptor file; None if a registry has it or for other formats."""
     if options.format != PROTOBUF or options.descriptor_file is None:
         return None
-    from spark_kafka_sink.spark.format_schemas import described
+    from spark_kafka_sink.formats.json_schema import described
 
     return described(options).schema
 

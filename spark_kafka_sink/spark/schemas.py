@@ -14,6 +14,7 @@ from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.config.formats import AVRO, HEADER, JSON, PROTOBUF, FormatOptions, PartOptions
 from spark_kafka_sink.config.registry import RECORD_NAME, RegistryOptions, SchemaOptions
 from spark_kafka_sink.formats.avro_schema import has_field
+from spark_kafka_sink.formats.json_schema import check_json_fits, title_of
 from spark_kafka_sink.formats.plan import FormatError, PartSpec, RowSpec
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import (
@@ -24,7 +25,6 @@ from spark_kafka_sink.registry.schemas import (
     schema_id_header,
     schema_id_prefix,
 )
-from spark_kafka_sink.spark.format_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.row_planning import InputLayout, positions_of
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _protobuf_request(
     )
     if part.descriptor_file is None:
         return request
-    from spark_kafka_sink.spark.format_schemas import described
+    from spark_kafka_sink.formats.json_schema import described
 
     message = described(part)
     text, files = message.files[-1].text, message.files
@@ -262,7 +262,7 @@ def _message(part: PartOptions, described: ProtobufSchema | None, schema: Schema
 
     Raises FormatError.
     """
-    from spark_kafka_sink.formats.protobuf_descriptors import (
+    from spark_kafka_sink.formats.protobuf_layout import (
         check_installed,
         indexes_in,
         read_registered,

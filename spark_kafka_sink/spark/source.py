@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
 from spark_kafka_sink.spark.planning import (
     PlanningTimer,
@@ -40,12 +40,12 @@ from spark_kafka_sink.spark.planning import (
     plan_schemas,
     plan_transactions,
 )
-from spark_kafka_sink.spark.tracebacks import sentence_first
 from spark_kafka_sink.spark.versions import (
     DataSource,
     lacks_unix_sockets,
     require_data_sources,
 )
+from spark_kafka_sink.spark.worker import sentence_first
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -19,7 +19,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.entry_points import (
     Hook,
     RefusedRowsError,
@@ -28,18 +27,16 @@ from spark_kafka_sink.base.entry_points import (
     refused_rows,
     run,
 )
-from spark_kafka_sink.base.errors import SupersededError
-from spark_kafka_sink.base.model import UnusedProducerIdentity
-from spark_kafka_sink.columns.dead_letters import FROM_INTERCEPTORS, FROM_SPARK
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import ArrowBatch, RowsDigest
+from spark_kafka_sink.base.errors import SupersededError, warn
+from spark_kafka_sink.base.model import ColumnPositions, UnusedProducerIdentity
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.plan import RowSpec
-from spark_kafka_sink.producer.pool import POOL
-from spark_kafka_sink.producer.producer import ThreadedProducer, compile_protocol
+from spark_kafka_sink.producer.producer import POOL, ThreadedProducer, compile_protocol
+from spark_kafka_sink.record.columns import ArrowBatch, RowsDigest
 from spark_kafka_sink.record.compiled.calls import load_kernels
 from spark_kafka_sink.record.compression import create_compressor
+from spark_kafka_sink.record.dead_letters import FROM_INTERCEPTORS, FROM_SPARK
 from spark_kafka_sink.security.references import resolve
 from spark_kafka_sink.spark.commit import KafkaCommitMessage, TimedInput
 from spark_kafka_sink.spark.dead_letters import DeadLetters

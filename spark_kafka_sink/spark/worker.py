@@ -1,4 +1,4 @@
-"""Configure Spark's Python processes: the log, garbage collection, memory.
+"""Configure Spark's Python processes: the log, garbage collection, memory, tracebacks.
 
 Log: the sink's loggers are a tree, one per module, below ``spark_kafka_sink``. If the application
 has configured logging, its handlers and formats are used. Otherwise, as in Spark's Python
@@ -11,24 +11,33 @@ pyarrow and pandas loaded it takes 50 to 75 ms, as long as a small task.
 Memory: Spark reads an Arrow batch into one block. glibc maps blocks above 32 MiB again each time,
 and an Arrow batch of values above 3 KB has up to 64 MiB. The page faults took a quarter of a
 worker's CPU.
+
+Tracebacks: an error of the sink is shown as a sentence, without a traceback. Spark sends the driver
+the text of the error and prints this text several times. Without the traceback, the text is the
+sentence alone. The sentence about an error in the user's own code names file and line
+(``base.entry_points``). With ``log.level=debug`` the process logs the traceback.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
+
+from spark_kafka_sink.base.errors import KafkaSinkError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
 
     _StreamHandler = logging.StreamHandler[TextIO]
 else:
-    _StreamHandler = logging.StreamHandler  # not generic in Python 3.9 and 3.10
+    _StreamHandler = logging.StreamHandler
 
 logger = logging.getLogger("spark_kafka_sink")
 
@@ -153,3 +162,39 @@ def keep_large_blocks() -> None:
     # fix the mmap threshold at its current value, 128 KiB in a new process, instead of growing.
     if mallopt is not None and mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES):
         mallopt(_M_TRIM_THRESHOLD, MOST_KEPT_BYTES)
+
+
+# Spark 4 writes an error of a process with this variable without its traceback; Spark 3.5 does not
+# know it. Source: pyspark.util.handle_worker_exception.
+_HIDE = "SPARK_HIDE_TRACEBACK"
+_PROCESSES = ("pyspark.", "spark_kafka_sink.spark.daemon")
+"""Spark's Python processes run a main module with one of these prefixes."""
+
+_Called = TypeVar("_Called", bound=Callable[..., Any])
+
+
+def sentence_first(called: _Called) -> _Called:
+    """Make Spark show an error of ``called`` without the frames of this package.
+
+    Only for functions that Spark calls: after their error, Spark ends the process, and with it the
+    variable. Other exceptions than KafkaSinkError are bugs, and keep their tracebacks. Outside of
+    Spark's processes nothing changes.
+    """
+
+    @functools.wraps(called)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return called(*arguments, **named)
+        except KafkaSinkError as error:
+            if not _is_process_of_spark():
+                raise
+            logger.debug("Spark shows this error without its traceback", exc_info=True)
+            os.environ[_HIDE] = "1"
+            raise error.with_traceback(None) from None
+
+    return cast(_Called, call)
+
+
+def _is_process_of_spark() -> bool:
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name.startswith(_PROCESSES)

@@ -19,10 +19,8 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.codes import code_of, coded, sentence
-from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.base.model import format_address
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.errors import KafkaSinkError, code_of, coded, sentence
+from spark_kafka_sink.base.model import ColumnPositions, format_address
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.config.sink_options import SinkOptions, effective_settings
 from spark_kafka_sink.formats.plan import RowSpec
@@ -31,6 +29,7 @@ from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_NOTE,
     UNKNOWN_NOTE,
     BatchSummary,
+    Enveloped,
     KafkaCommitMessage,
     PlanningSpan,
     TimedInput,
@@ -38,14 +37,12 @@ from spark_kafka_sink.spark.commit import (
     report_abort,
     report_commit,
 )
-from spark_kafka_sink.spark.envelope import Enveloped
-from spark_kafka_sink.spark.tracebacks import sentence_first
 from spark_kafka_sink.spark.versions import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from spark_kafka_sink.spark.worker import freeze_loaded, set_up
+from spark_kafka_sink.spark.worker import freeze_loaded, sentence_first, set_up
 from spark_kafka_sink.transactions.model import TransactionPlan, Unit
 
 if TYPE_CHECKING:

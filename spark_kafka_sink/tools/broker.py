@@ -80,8 +80,7 @@ class TopicArgument(NamedTuple):
 
 
 def _kafka_version(text: str) -> str:
-    from spark_kafka_sink.localkafka.errors import LocalKafkaError
-    from spark_kafka_sink.localkafka.settings import check_version
+    from spark_kafka_sink.localkafka.settings import LocalKafkaError, check_version
 
     try:
         return check_version(text)

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.codes import coded
-from spark_kafka_sink.base.errors import ConfigError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import ConfigError, UnsupportedVersionError, coded
 from spark_kafka_sink.base.text import printable
 from spark_kafka_sink.tools.command import (
     EXIT_FAILED,
@@ -155,8 +154,7 @@ def _check_has_options(path: str, names: list[str], arguments: argparse.Namespac
 
 def _run_check(arguments: argparse.Namespace) -> int:
     from spark_kafka_sink.base.clock import SystemClock
-    from spark_kafka_sink.tools.check_cluster import Outcome
-    from spark_kafka_sink.tools.checks import all_checks
+    from spark_kafka_sink.tools.check_cluster import Outcome, all_checks
 
     options = _options(arguments)
     if arguments.write and options.topic is None:
@@ -194,7 +192,7 @@ def _spark_settings(properties_file: str | None) -> Iterator[Finding]:
 
 
 def _run_quota(arguments: argparse.Namespace) -> int:
-    from spark_kafka_sink.client.admin import AdminClient
+    from spark_kafka_sink.network.admin import AdminClient
     from spark_kafka_sink.tools.check_cluster import (
         WRITERS_QUOTAS,
         QuotaAccessDeniedError,

@@ -1,6 +1,7 @@
-"""Checks of the cluster and its topics: addresses, clock, permissions, exactly-once, quotas.
+"""All checks of ``pykafka-sink check``, in the order in which a job would meet the problems.
 
 They write nothing, except that ``--write`` writes one test record, which stays in the topic.
+The columns of the rows are unknown here, so a given schema is compared with the registry's.
 
 Source: ``ClientQuotaManager`` for quotas.
 """
@@ -8,7 +9,7 @@ Source: ``ClientQuotaManager`` for quotas.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from enum import Enum
@@ -17,24 +18,38 @@ from typing import NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.codes import coded, sentence
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     BootstrapError,
+    ConfigError,
     KafkaErrorCode,
     KafkaSinkError,
     advice_for,
+    coded,
     error_for_code,
+    sentence,
 )
 from spark_kafka_sink.base.model import NO_NODE_ID, Node
-from spark_kafka_sink.client.admin import AdminClient, configs_or_reason, similar_topics
+from spark_kafka_sink.config.formats import AVRO, JSON, PROTOBUF, PartOptions
 from spark_kafka_sink.config.producer_config import ACKS_ALL, ProducerConfig
+from spark_kafka_sink.config.registry import TOPIC_NAME, SchemaOptions
 from spark_kafka_sink.config.security_config import SecurityConfig
 from spark_kafka_sink.config.security_keys import PLAINTEXT
-from spark_kafka_sink.config.sink_keys import DeadLetterConfig, ExactlyOnceConfig
+from spark_kafka_sink.config.sink_keys import (
+    NONE,
+    DeadLetterConfig,
+    ExactlyOnceConfig,
+    MetricsOutputs,
+)
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.metrics.outputs import check_outputs
+from spark_kafka_sink.network.admin import AdminClient, configs_or_reason, similar_topics
 from spark_kafka_sink.protocol.messages import inspection, topics
 from spark_kafka_sink.protocol.messages.inspection import QuotaComponent
 from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
+from spark_kafka_sink.registry.client import NOT_FOUND, RegistryClient, RegistryRefusedError, Schema
+from spark_kafka_sink.registry.schemas import version_of
+from spark_kafka_sink.security.security import Security
 from spark_kafka_sink.transactions.decision_log import check_brokers, log_topic_exists
 
 
@@ -552,20 +567,18 @@ def _named(partitions: list[int]) -> str:
 
 # --- test record ---------------------------------------------------------------------------------
 
-_KEY = b"pykafka-sink check"
-
 
 def write_record(config: ProducerConfig, topic: str, clock: Clock) -> Iterator[Finding]:
     """Write a record with the tasks' producer and its options, outside a transaction."""
     # Only this check loads pyarrow and the kernels.
     import pyarrow as pa
 
-    from spark_kafka_sink.columns.positions import ColumnPositions
+    from spark_kafka_sink.base.model import ColumnPositions
     from spark_kafka_sink.producer.producer import ThreadedProducer
 
     subject = f"test record to {topic}"
     value = json.dumps({"pykafka-sink check": __version__}).encode()
-    columns = {"key": [_KEY], "value": [value]}
+    columns = {"key": [b"pykafka-sink check"], "value": [value]}
     row = pa.record_batch([pa.array(c, pa.binary()) for c in columns.values()], [*columns])
     began_ms = clock.now_ms()
     try:
@@ -578,3 +591,210 @@ def write_record(config: ProducerConfig, topic: str, clock: Clock) -> Iterator[F
     for partition, report in producer.report.items():
         place = f"{partition}, offset {report.first_offset}"
         yield passed(subject, f"acknowledged: {place}, after {clock.now_ms() - began_ms} ms")
+
+
+def formats(options: SinkOptions) -> Iterator[Finding]:
+    """Yield only failures. Reads the files here, as the driver does."""
+    if options.formats is None:
+        return
+    for part in (options.formats.value, options.formats.key):
+        try:
+            _check_format(part)
+        except KafkaSinkError as error:
+            yield failed(f"{part.part}.format={part.format}", str(error))
+
+
+def _check_format(part: PartOptions) -> None:
+    # Import here, because numpy is needed only for options of formats.
+    from spark_kafka_sink.formats.json_schema import described, read_user_schema
+    from spark_kafka_sink.formats.plan import JsonOptions
+    from spark_kafka_sink.formats.times import patterns_of
+
+    if part.format == AVRO and part.avro_schema is not None:
+        read_user_schema(part.avro_schema, f"{part.part}.avro.schema")
+    elif part.format == PROTOBUF and part.descriptor_file is not None:
+        described(part)
+    elif part.format == JSON:
+        if part.has_id and part.json_schema is not None:
+            read_user_schema(part.json_schema, f"{part.part}.json.schema")
+        text = part.json
+        zone, patterns = text.time_zone or "UTC", (text.timestamp_format, text.timestamp_ntz_format)
+        json = JsonOptions(text.ignore_null_fields, zone, *patterns, text.date_format)
+        patterns_of(json, f"{part.part}.json.")
+
+
+# --- schema registry -----------------------------------------------------------------------------
+
+
+def schemas(options: SinkOptions) -> Iterator[Finding]:
+    """Check the registry, if the options name one. Registers nothing."""
+    formats, registry = options.formats, options.registry
+    if formats is None or registry is None or registry.config is None:
+        return
+    try:
+        client = RegistryClient(registry.config)
+        for part, asked in ((formats.value, registry.value), (formats.key, registry.key)):
+            if asked is not None:
+                yield from _schema(client, part, asked, options.topic)
+    except KafkaSinkError as error:
+        yield failed("schema registry", str(error))
+
+
+def _schema(
+    client: RegistryClient, part: PartOptions, asked: SchemaOptions, topic: str | None
+) -> Iterator[Finding]:
+    what = f"schema of {part.part}s"
+    if asked.schema_id is not None:
+        found = client.by_id(asked.schema_id)
+        yield passed(what, f"{found.kind}, of id {asked.schema_id}")
+        return
+    if asked.strategy != TOPIC_NAME or not topic:
+        # Check at least that the registry accepts the credentials.
+        client.check_answers()
+        yield passed("schema registry", f"{client.name} answers; subjects follow from columns")
+        return
+    subject = f"{topic}-{part.part}"
+    missing, metadata = " with these metadata" if asked.metadata else "", asked.metadata
+    try:
+        found = client.with_metadata(subject, metadata) if metadata else client.version(subject)
+    except RegistryRefusedError as refusal:
+        if refusal.number not in NOT_FOUND:
+            raise
+        if asked.registers_schema:
+            yield passed(what, f"subject '{subject}' is not there, and will be registered")
+        else:
+            yield failed(
+                what,
+                f"subject '{subject}'{missing} is not there",
+                "register its schema, or leave auto.register.schemas and use.latest.* out",
+            )
+        return
+    yield passed(what, f"subject '{subject}' has version {found.version}, of id {found.id}")
+    yield from _given_schema(client, part, subject, asked)
+
+
+def _given_schema(
+    client: RegistryClient, part: PartOptions, subject: str, asked: SchemaOptions
+) -> Iterator[Finding]:
+    """Check that the registry would accept a schema in the options."""
+    user_schema = part.avro_schema
+    if user_schema is None or user_schema.is_file or not asked.registers_schema:
+        return
+    references = tuple(version_of(client, one) for one in asked.references)
+    reasons = client.is_compatible(subject, Schema(None, user_schema.text, references=references))
+    if reasons is None:
+        yield passed(f"{part.part}.avro.schema", f"fits the versions of subject '{subject}'")
+    else:
+        yield warned(
+            f"{part.part}.avro.schema",
+            f"is not compatible with subject '{subject}': {'; '.join(reasons)}",
+            "change it, or the subject's compatibility",
+        )
+
+
+def _metrics_outputs(outputs: MetricsOutputs) -> Iterator[Finding]:
+    """Check the outputs besides the log, if any. Sends nothing to them."""
+    places = {
+        "metrics.path": outputs.path,
+        "metrics.prometheus.push.url": outputs.push_url,
+        "metrics.otlp": outputs.otlp,
+    }
+    names = [name for name, place in places.items() if place is not None]
+    if not names:
+        return
+    try:
+        check_outputs(outputs)
+    except ConfigError as error:
+        yield failed("metrics", str(error))
+    else:
+        yield passed("metrics", f"{', '.join(names)}: as far as can be known before there are any")
+
+
+def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Finding]:
+    """Yield findings as they come. ``writes``: also write one test record.
+
+    Each wait takes at most ``preflight.timeout.ms``. A failure that makes all later checks
+    impossible ends them.
+    """
+    config, timeout_ms = options.producer, options.preflight_timeout_ms
+    yield passed("options", _effective_options(options))
+    for note in options.notes:
+        yield warned("options", coded(note, "OPTION-018"))
+    yield from _metrics_outputs(options.metrics)
+    yield from formats(options)
+    yield from schemas(options)
+    hosts = [host for host, _ in config.bootstrap_servers]
+    try:
+        Security.of(config.security).prepare(timeout_ms, hosts)
+        admin = AdminClient.of(config, time, timeout_ms)
+        admin.gives_up_on_other_protocols = True
+    except KafkaSinkError as error:
+        yield failed("login", str(error))
+        return
+    with admin:
+        reached = yield from _reach(admin, options)
+        if not reached:
+            return
+        yield from cluster_checks(admin, options, time)
+    if writes and options.topic is not None:
+        yield from write_record(config, options.topic, time)
+
+
+def _reach(admin: AdminClient, options: SinkOptions) -> Generator[Finding, None, bool]:
+    """Yield findings; return True if any address of the options leads to a cluster."""
+    timeout_ms = options.preflight_timeout_ms
+    for findings in (
+        bootstrap_addresses(admin, options.producer.security, timeout_ms),
+        broker_addresses(admin, timeout_ms),
+    ):
+        found = list(findings)
+        yield from found
+        if not any(finding.outcome is Outcome.PASSED for finding in found):
+            return False
+    return True
+
+
+def cluster_checks(admin: AdminClient, options: SinkOptions, time: Clock) -> Iterator[Finding]:
+    """Yield a finding of each check, also of the checks after a broker has failed."""
+    timeout_ms = options.preflight_timeout_ms
+    yield from clock_difference(admin, time, timeout_ms)
+    if options.topic is None:
+        yield unknown("topic", "no option topic: the rows name theirs", "give one with --topic")
+    else:
+        yield from topic(admin, options.topic, options.producer, timeout_ms)
+        yield from permissions_on_topic(admin, options.topic, ("WRITE",), timeout_ms)
+    if options.dead_letters is not None:
+        letters = options.dead_letters
+        yield from dead_letters(admin, letters, options.producer, timeout_ms)
+        yield from permissions_on_topic(admin, letters.topic, ("WRITE",), timeout_ms)
+    if options.exactly_once is not None:
+        yield from exactly_once(admin, options.exactly_once, timeout_ms)
+    yield from _quotas(admin, options.producer, timeout_ms)
+
+
+def _quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> Iterator[Finding]:
+    subject = "quotas"
+    try:
+        found = granted_quotas(admin, config, timeout_ms)
+    except QuotaAccessDeniedError as error:
+        yield unknown(subject, str(error), "it needs DESCRIBE_CONFIGS on the cluster")
+    except KafkaSinkError as error:
+        yield unknown(subject, f"not told: {error}")
+    else:
+        for quota in found:
+            values = (f"{name}={value:g}" for name, value in quota.values.items())
+            yield warned(f"quota of {quota.entity}", ", ".join(values))
+        if not found:
+            yield passed(subject, f"none for kafka.client.id {config.client_id}")
+
+
+def _effective_options(options: SinkOptions) -> str:
+    """Return the effective options by name."""
+    config, guarantee = options.producer, options.delivery_guarantee
+    guarantee = "delivery.guarantee=none" if guarantee == NONE else guarantee
+    acks = "all" if config.acks == ACKS_ALL else str(config.acks)
+    idempotence = str(config.enable_idempotence).lower()
+    return (
+        f"{guarantee}, kafka.acks={acks}, kafka.enable.idempotence={idempotence}, "
+        f"kafka.compression.type={config.compression_type}"
+    )

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.base.codes import coded
-from spark_kafka_sink.base.errors import BrokerError, KafkaSinkError
+from spark_kafka_sink.base.errors import BrokerError, KafkaSinkError, coded
 from spark_kafka_sink.base.text import printable
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.client.admin import AdminClient
     from spark_kafka_sink.config.producer_config import ProducerConfig
+    from spark_kafka_sink.network.admin import AdminClient
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -262,7 +261,7 @@ def _positive(text: str) -> int:
 @contextmanager
 def connected(arguments: argparse.Namespace) -> Iterator[AdminClient]:
     """Yield a client with reachable brokers. Raises BootstrapError in seconds."""
-    from spark_kafka_sink.client.admin import AdminClient
+    from spark_kafka_sink.network.admin import AdminClient
 
     if arguments.command_config is None:
         client = AdminClient.connect(arguments.bootstrap_servers)

@@ -25,11 +25,15 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
     error_named,
 )
-from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.base.model import ColumnPositions, TopicPartition
 from spark_kafka_sink.base.text import MOST_SHOWN, printable
-from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.columns import dead_letters as headers
-from spark_kafka_sink.columns.dead_letters import (
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
+from spark_kafka_sink.network.admin import AdminClient
+from spark_kafka_sink.producer.producer import ThreadedProducer
+from spark_kafka_sink.protocol.messages import inspection
+from spark_kafka_sink.record import dead_letters as headers
+from spark_kafka_sink.record.dead_letters import (
     CAUSES,
     NOT_ENCODABLE,
     Row,
@@ -37,14 +41,8 @@ from spark_kafka_sink.columns.dead_letters import (
     is_legal,
     row_batch,
 )
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
-from spark_kafka_sink.producer.producer import ThreadedProducer
-from spark_kafka_sink.protocol.messages import inspection
 from spark_kafka_sink.record.record_batch import ReadBatch, Record, read_batches
-from spark_kafka_sink.transactions.decision_log import is_decision_log
-from spark_kafka_sink.transactions.log_partition import LogPartition, bytes_of
+from spark_kafka_sink.transactions.decision_log import LogPartition, bytes_of, is_decision_log
 
 # --- the committed records of a partition --------------------------------------------------------
 

@@ -30,7 +30,7 @@ from spark_kafka_sink.tools.command import (
 )
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.client.admin import AdminClient
+    from spark_kafka_sink.network.admin import AdminClient
     from spark_kafka_sink.tools.command import Subparsers
     from spark_kafka_sink.tools.dead_letter_replay import (
         DeadLetter,

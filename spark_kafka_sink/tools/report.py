@@ -57,7 +57,7 @@ def add_report(subparsers: Subparsers) -> None:
 def _run_report(arguments: argparse.Namespace) -> int:
     if arguments.follow:
         return _follow(arguments)
-    from spark_kafka_sink.tools.report_figures import left_out
+    from spark_kafka_sink.tools.report_advice import left_out
     from spark_kafka_sink.tools.report_lines import collect
     from spark_kafka_sink.tools.report_page import render
 

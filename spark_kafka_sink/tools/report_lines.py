@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.metrics.figures import PART_FIELDS
-from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS, COUNTERS, field_names
+from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS, COUNTERS, PART_FIELDS, field_names
 from spark_kafka_sink.metrics.reading import (
     EVENTS,
     LARGEST,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.metrics.figures import (
+from spark_kafka_sink.metrics.line import (
     NAMES,
     PART_FIELDS,
     PARTS,
@@ -33,8 +33,14 @@ from spark_kafka_sink.metrics.figures import (
     size,
 )
 from spark_kafka_sink.metrics.reading import LineTail
-from spark_kafka_sink.tools.report_advice import batch_name, line_findings, overall_findings
-from spark_kafka_sink.tools.report_figures import Finding, brokers, left_out
+from spark_kafka_sink.tools.report_advice import (
+    Finding,
+    batch_name,
+    brokers,
+    left_out,
+    line_findings,
+    overall_findings,
+)
 from spark_kafka_sink.tools.report_lines import (
     MOST_LATEST,
     TIMES,

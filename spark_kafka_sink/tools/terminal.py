@@ -16,7 +16,7 @@ from rich.text import Text
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.text import printable
-from spark_kafka_sink.metrics.figures import (
+from spark_kafka_sink.metrics.line import (
     PARTS,
     batch_duration_ms,
     count,
@@ -27,8 +27,13 @@ from spark_kafka_sink.metrics.figures import (
     size,
 )
 from spark_kafka_sink.metrics.reading import LineTail
-from spark_kafka_sink.tools.report_advice import Causes, line_findings, overall_findings
-from spark_kafka_sink.tools.report_figures import brokers, left_out
+from spark_kafka_sink.tools.report_advice import (
+    Causes,
+    brokers,
+    left_out,
+    line_findings,
+    overall_findings,
+)
 from spark_kafka_sink.tools.report_lines import (
     SUMMED_FIELDS,
     SUMMED_WHOLE_FIELDS,

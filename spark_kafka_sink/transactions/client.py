@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from spark_kafka_sink.base.codes import warn
 from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
     RemoteProtocolError,
     TransactionError,
     error_for_code,
+    warn,
 )
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.client.admin import AdminClient, brokers_of
-from spark_kafka_sink.client.blocking import Call
-from spark_kafka_sink.client.coordinators import (
+from spark_kafka_sink.network.admin import AdminClient, brokers_of
+from spark_kafka_sink.network.blocking import Call
+from spark_kafka_sink.network.coordinators import (
     CoordinatorRequest,
     Coordinators,
     Verdict,

@@ -18,8 +18,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.codes import sentence, warn
-from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.errors import KafkaSinkError, sentence, warn
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.transactions import TransactionState
 from spark_kafka_sink.transactions import fencing

@@ -19,15 +19,14 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import NO_OFFSET, Node, TopicPartition
-from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.blocking import Call
+from spark_kafka_sink.network.admin import AdminClient
+from spark_kafka_sink.network.blocking import Call
 from spark_kafka_sink.protocol.messages import inspection
 from spark_kafka_sink.protocol.messages.inspection import READ_COMMITTED, READ_UNCOMMITTED
 from spark_kafka_sink.protocol.messages.transactions import TransactionState
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.decision_log import LOG_PARTITION
-from spark_kafka_sink.transactions.log_partition import LogPartition
+from spark_kafka_sink.transactions.decision_log import LOG_PARTITION, LogPartition
 from spark_kafka_sink.transactions.model import (
     Decision,
     Phase,

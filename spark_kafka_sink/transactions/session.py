@@ -16,12 +16,11 @@ from threading import Lock
 from typing import Any
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
-from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, sentence
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol, CommitTimes
 from spark_kafka_sink.transactions.decision_log import (

@@ -21,9 +21,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import BootstrapError
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.errors import BootstrapError, sentence
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.producer import ThreadedProducer

@@ -13,9 +13,9 @@ from urllib.request import urlopen
 import confluent_kafka.admin
 import pytest
 
-from spark_kafka_sink.cli import main
-from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.localkafka.cluster import free_ports
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.protocol.messages.inspection import (
     DescribeQuorumResponse,
     DescribeQuorumResponsePartition,

@@ -14,11 +14,11 @@ from spark_kafka_sink.base.errors import (
     TopicError,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka import LocalSecurity
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
-from spark_kafka_sink.network import resolver
+from spark_kafka_sink.network import transport
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ConnectionState
 from spark_kafka_sink.producer.producer import ThreadedProducer
@@ -296,7 +296,7 @@ class TestNamesWithSeveralAddresses:
 
     def test_the_first_is_of_a_family_that_this_machine_has_not(self, kafka, monkeypatch):
         """A resolver gives IPv6 addresses also where the kernel has no IPv6."""
-        addresses_of = resolver._addresses
+        addresses_of = transport._addresses
 
         def both_addresses_of(host, port, flags=0):
             [address] = addresses_of(host, port, flags)
@@ -304,7 +304,7 @@ class TestNamesWithSeveralAddresses:
 
         with pytest.raises(OSError):
             socket.socket(socket.AF_APPLETALK, socket.SOCK_STREAM)
-        monkeypatch.setattr(resolver, "_addresses", both_addresses_of)
+        monkeypatch.setattr(transport, "_addresses", both_addresses_of)
         write(kafka, kafka.bootstrap_servers, "ad-family")
 
     def test_the_name_is_asked_again_after_a_good_connection(self, kafka, names):

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError, TopicError
-from spark_kafka_sink.cli import main
-from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig, TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.preflight import check_cluster
 from spark_kafka_sink.spark.task import write_rows

@@ -19,7 +19,6 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient as OtherClient
 
 from spark_kafka_sink.base.errors import BrokerError
-from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import (
     AUTHORIZER,
     DEFAULT_VERSION,
@@ -36,6 +35,7 @@ from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.localkafka.jars import CACHE_VARIABLE, IVY_SETTINGS_VARIABLE, cache_folder
 from spark_kafka_sink.localkafka.processes import broker_jars, tool_jars
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
+from spark_kafka_sink.network.admin import AdminClient
 from tests.broker.producing import produce, why_unreachable
 from tests.local_kafka import PatientKafka
 from tests.patience import PATIENCE_MS, PATIENCE_S, eventually, is_running
@@ -706,7 +706,7 @@ def run_python(code):
 def test_a_download_that_cannot_be_stored_names_the_cache_folder(cache):
     """A limit for the size of files stands for a disk that is full."""
     code = (
-        "import resource, sys, tempfile; from spark_kafka_sink.cli import main; "
+        "import resource, sys, tempfile; from spark_kafka_sink.__main__ import main; "
         "tempfile.gettempdir(); "  # Python looks once for a folder that takes files
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); sys.exit(main(['broker']))"
     )
@@ -728,7 +728,7 @@ def test_a_disk_that_is_full_during_a_download_names_the_cache_folder(cache, mir
     )
     done = run_python(code)
     assert done.stderr.splitlines()[-1] == (
-        f"spark_kafka_sink.localkafka.errors.LocalKafkaError: the cache folder {cache} cannot be "
+        f"spark_kafka_sink.localkafka.settings.LocalKafkaError: the cache folder {cache} cannot be "
         f"written (File too large): set {CACHE_VARIABLE} to a folder that can [PKS-LOCAL-005]"
     )
     assert "Ivy is run once more" not in done.stderr

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from spark_kafka_sink.base.errors import TopicError
-from spark_kafka_sink.client import admin as admin_module
+from spark_kafka_sink.network import admin as admin_module
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.protocol.messages.client import GetTelemetrySubscriptionsRequest

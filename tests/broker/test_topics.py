@@ -14,12 +14,16 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import ConfigError, DeliveryError, KafkaSinkError, TopicError
-from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.admin import AdminClient, create_missing
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.errors import (
+    ConfigError,
+    DeliveryError,
+    KafkaSinkError,
+    TopicError,
+    sentence,
+)
+from spark_kafka_sink.base.model import ColumnPositions, Node
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.network.admin import AdminClient, create_missing
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.protocol.messages.topics import CreatableTopic, CreatableTopicConfig

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import (
     DeliveryError,
@@ -23,11 +24,10 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.cli import main
-from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.protocol.messages.transactions import (
     TRANSACTION_KEY_TYPE,
     EndTxnRequest,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark.worker  # noqa: F401  what a worker has in memory besides the sink
 
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import prepare_process, write_rows

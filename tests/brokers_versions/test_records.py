@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.base.errors import DeliveryError, TopicError
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.protocol.messages.topics import (
     CreateTopicsRequest,
     MetadataRequest,

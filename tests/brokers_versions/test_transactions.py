@@ -6,8 +6,8 @@ import pyspark
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.transactions.decision_log import check_brokers
 from spark_kafka_sink.transactions.model import Unit
 from tests.broker.test_transactions import (

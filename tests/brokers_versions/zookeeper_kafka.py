@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from spark_kafka_sink.localkafka import settings
 from spark_kafka_sink.localkafka.cluster import free_ports
-from spark_kafka_sink.localkafka.errors import tail_of
 from spark_kafka_sink.localkafka.jars import fetch_jars, find_java
 from spark_kafka_sink.localkafka.processes import LOGGER_MODULE, BrokerProcess, SupervisorClient
+from spark_kafka_sink.localkafka.settings import tail_of
 from tests.patience import PATIENCE_MS, PATIENCE_S, eventually
 
 SCALA_VERSIONS = {"2.1.1": "2.12"}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from spark_kafka_sink.cli import main
+from spark_kafka_sink.__main__ import main
 from tests.local_kafka import PatientKafka
 from tests.proxy import TcpProxy
 from tests.spark.session import spark_session

@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 from pyspark.sql import SparkSession
 
-from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -22,10 +22,10 @@ from confluent_kafka import TopicPartition as OtherTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from spark_kafka_sink.base.model import TopicPartition, format_address
-from spark_kafka_sink.client.admin import AdminClient as ProductAdmin
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.settings import CONTROLLER_LISTENER
-from spark_kafka_sink.transactions.log_partition import LogPartition
+from spark_kafka_sink.network.admin import AdminClient as ProductAdmin
+from spark_kafka_sink.transactions.decision_log import LogPartition
 from tests.chaos.crash import ATTEMPTS, HOLD, Trap
 from tests.local_kafka import PatientKafka
 from tests.patience import PATIENCE_MS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.cli import main
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.record.compiled.library import library_name, platform_name
 from tests.clusters.standalone import CLIENT_CONF
 from tests.clusters.working import WORK, clean_environment, run, server_python

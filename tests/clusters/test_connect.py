@@ -9,7 +9,7 @@ import nbformat
 import pyspark
 import pytest
 
-from spark_kafka_sink.cli import main
+from spark_kafka_sink.__main__ import main
 from tests.clusters.standalone import StandaloneCluster
 from tests.clusters.working import (
     WORK,

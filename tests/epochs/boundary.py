@@ -15,9 +15,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol

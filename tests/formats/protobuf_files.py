@@ -12,7 +12,7 @@ from google.protobuf import (
 
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import PROTOBUF, FieldSpec, FormatSpec
-from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
+from spark_kafka_sink.formats.protobuf_layout import read_descriptor_set
 
 T = descriptor_pb2.FieldDescriptorProto
 OPTIONAL, REQUIRED, REPEATED = T.LABEL_OPTIONAL, T.LABEL_REQUIRED, T.LABEL_REPEATED

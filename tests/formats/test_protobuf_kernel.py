@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.formats.plan import PROTOBUF, FieldSpec, FormatError, FormatSpec
-from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
+from spark_kafka_sink.formats.protobuf_layout import read_descriptor_set
 from tests.formats.protobuf_files import (
     PREFIX,
     add_field,

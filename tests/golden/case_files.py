@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.protocol import types
 from tests.property.message_values import REQUEST_TYPES
 

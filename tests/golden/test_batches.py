@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.columns.record_columns import bytes_view
 from spark_kafka_sink.producer.producer_batch import BatchSplitter, ProducerBatch
 from spark_kafka_sink.record import record_batch
+from spark_kafka_sink.record.columns import bytes_view
 from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.compression import CODEC_IDS
-from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
+from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
 from tests import twin
 from tests.golden import case_files as cases
 from tests.golden.producing import Golden, Topic

@@ -4,7 +4,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, RemoteProtocolError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.protocol import api
 from spark_kafka_sink.protocol.connection import Connection, ExpectedBroker
 from spark_kafka_sink.security.mechanisms import (

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from spark_kafka_sink.base import kafka_metrics
-from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions, TopicPartition
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka import DEFAULT_VERSION, fetch_jars
 from spark_kafka_sink.localkafka.jars import find_java_for_kafka

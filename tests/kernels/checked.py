@@ -27,11 +27,11 @@ from llvmlite import ir
 from numba.core.config import _OptLevel
 from numba.extending import intrinsic
 
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.formats import encoder as encoders
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatError
+from spark_kafka_sink.record.columns import arrow_records
 from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.compiled.calls import ABSENT_INTEGERS
 from spark_kafka_sink.record.kernels import compiler, memory

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import RowsDigest, bytes_view, integers_view
+from spark_kafka_sink.base.model import ColumnPositions
+from spark_kafka_sink.record.columns import RowsDigest, bytes_view, integers_view
 from spark_kafka_sink.record.compiled.calls import (
     ABSENT_BYTES,
     ABSENT_INTEGERS,

@@ -22,8 +22,8 @@ from spark_kafka_sink.record.compiled import library
 from spark_kafka_sink.record.compiled.calls import KERNELS
 from spark_kafka_sink.record.compiled.library import library_name, platform_name
 from spark_kafka_sink.record.kernels import memory
+from spark_kafka_sink.record.kernels.build import COMPILER, symbol
 from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
-from spark_kafka_sink.record.kernels.sources import COMPILER, symbol
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_sink"
@@ -255,7 +255,7 @@ def test_a_task_imports_no_kernel_s_source():
     )
     done = run(ROOT, "-c", code)
     # In a checkout, a process imports the module that computes the digest of the sources.
-    assert done.stdout.split() == ["spark_kafka_sink.record.kernels.sources"], done.stderr
+    assert done.stdout.split() == ["spark_kafka_sink.record.kernels.build"], done.stderr
 
 
 @pytest.fixture

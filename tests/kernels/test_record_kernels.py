@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.producer import producer_batch
 from spark_kafka_sink.producer.producer_batch import BatchSplitter, ProducerBatch
+from spark_kafka_sink.record.columns import arrow_records
 from spark_kafka_sink.record.compiled import calls as kernel
 from spark_kafka_sink.record.compiled.calls import (
     address_of,

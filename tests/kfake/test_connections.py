@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer import telemetry
-from spark_kafka_sink.producer.pool import POOL
+from spark_kafka_sink.producer.producer import POOL
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import write_rows
 from tests.broker.producing import batch_of, open_producer, plan_of

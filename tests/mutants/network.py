@@ -15,7 +15,7 @@ PLANTED: tuple[str, ...] = ()
 
 MUTANTS = (
     Mutant(
-        "client/coordinators.py",
+        "network/coordinators.py",
         "        self._admin.learn_cluster(deadline_ms)\n",
         "",
         _COORDINATORS,
@@ -40,7 +40,7 @@ MUTANTS = (
         _CLIENT,
     ),
     Mutant(
-        "network/resolver.py",
+        "network/transport.py",
         "            self._threads_count -= 1\n            return None",
         "            return None",
         _SOCKETS,
@@ -53,20 +53,20 @@ MUTANTS = (
         _CLIENT,
     ),
     Mutant(
-        "client/blocking.py",
+        "network/blocking.py",
         "        deadline_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))\n",
         "",
         _ADMIN,
     ),
     Mutant(
-        "client/blocking.py",
+        "network/blocking.py",
         "patience_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))",
         "patience_ms = deadline_ms",
         _ADMIN,
     ),
-    Mutant("client/blocking.py", " or self._api_versions.get(node)", "", _ADMIN),
-    Mutant("client/admin.py", " if c.value is not None}", "}", _ADMIN),
-    Mutant("client/coordinators.py", " and answer.error_code == 0\n", "\n", _COORDINATORS),
+    Mutant("network/blocking.py", " or self._api_versions.get(node)", "", _ADMIN),
+    Mutant("network/admin.py", " if c.value is not None}", "}", _ADMIN),
+    Mutant("network/coordinators.py", " and answer.error_code == 0\n", "\n", _COORDINATORS),
     Mutant(
         "producer/producer.py",
         "            self.client.renew_connections()\n",

@@ -179,30 +179,30 @@ MUTANTS = (
         "UUID(schema.guid).bytes_le",
         _REGISTRY,
     ),
-    Mutant("registry/references.py", "if len(fetched) == _MAX_REFERENCES:", "if False:", _ANSWERS),
+    Mutant("registry/schemas.py", "if len(fetched) == _MAX_REFERENCES:", "if False:", _ANSWERS),
     Mutant(
-        "registry/references.py", "[*reversed(schema.references)]", "[*schema.references]", _GUARDS
+        "registry/schemas.py", "[*reversed(schema.references)]", "[*schema.references]", _GUARDS
     ),
     Mutant(
-        "registry/references.py",
+        "registry/schemas.py",
         "pending += reversed(referenced.references)",
         "pending += referenced.references",
         _GUARDS,
     ),
     Mutant(
-        "registry/references.py",
+        "registry/schemas.py",
         " or (name in names and not is_json):",
         ":",
         _GUARDS,
     ),
     Mutant(
-        "registry/references.py",
+        "registry/schemas.py",
         "(AttributeError, KeyError, RecursionError, TypeError)",
         "(AttributeError, KeyError, TypeError)",
         _GUARDS,
     ),
     Mutant(
-        "registry/references.py",
+        "registry/schemas.py",
         "(AttributeError, KeyError, RecursionError, TypeError)",
         "(AttributeError, KeyError, RecursionError)",
         _GUARDS,
@@ -214,7 +214,7 @@ MUTANTS = (
         _GUARDS,
     ),
     Mutant(
-        "registry/references.py",
+        "registry/schemas.py",
         '            for inside in ("items", "values"):\n                self.add(node.get(inside), space)',
         "            pass",
         _GUARDS,

@@ -35,7 +35,7 @@ _DECISION_LOG = (
         '("topic",)',
         _OPTIONS,
     ),
-    Mutant("columns/dead_letters.py", ' and topic not in (".", "..")', "", _NAMES),
+    Mutant("record/dead_letters.py", ' and topic not in (".", "..")', "", _NAMES),
 )
 
 _CALLS = (
@@ -172,7 +172,7 @@ _DRIVER = (
 
 _COLUMNS = (
     Mutant(
-        "columns/record_columns.py",
+        "record/columns.py",
         "        and entry.num_fields == 2\n",
         "",
         ("unit/test_record_columns.py::test_a_type_that_cannot_be_read_is_an_error",),
@@ -285,19 +285,19 @@ _SCHEMAS = (
     ),
     Mutant("spark/schemas.py", '    check_installed(f"{part.part}.format")\n', "", _CHOICES),
     Mutant(
-        "spark/format_schemas.py",
+        "formats/json_schema.py",
         "options.format != JSON or not options.has_id",
         "options.format != JSON",
         _JSON,
     ),
     Mutant(
-        "spark/format_schemas.py",
+        "formats/json_schema.py",
         'schema.get("title") if isinstance(schema, dict) else None',
         'schema.get("title")',
         _JSON,
     ),
-    Mutant("spark/format_schemas.py", "title if isinstance(title, str) else None", "title", _JSON),
-    Mutant("spark/format_schemas.py", "part == 'value' else 'key.'", "True else 'key.'", _JSON),
+    Mutant("formats/json_schema.py", "title if isinstance(title, str) else None", "title", _JSON),
+    Mutant("formats/json_schema.py", "part == 'value' else 'key.'", "True else 'key.'", _JSON),
     Mutant(
         "spark/schemas.py",
         "    elif not is_own and part.format != PROTOBUF:",

@@ -37,8 +37,7 @@ from spark_kafka_sink.protocol.messages.topics import (
     TopicProduceResponse,
 )
 from spark_kafka_sink.record.compression import CODEC_IDS
-from spark_kafka_sink.record.record_batch import crc32c, read_batches
-from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
+from spark_kafka_sink.record.record_batch import NewRecord, crc32c, encode_batch, read_batches
 from tests.property.message_values import REQUEST_VERSIONS, encode, label, random_message
 
 CASES = int(os.environ.get("FUZZ_CASES", "20000"))

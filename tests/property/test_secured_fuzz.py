@@ -19,7 +19,7 @@ from spark_kafka_sink.base.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.network.channels import RefusedError
 from spark_kafka_sink.network.tls import TlsChannel

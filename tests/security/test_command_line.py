@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import BrokerError
-from spark_kafka_sink.cli import main
+from spark_kafka_sink.__main__ import main
+from spark_kafka_sink.base.errors import BrokerError, sentence
 from tests.security.listeners import SECRETS
 
 LOG_TOPIC = "log-of-the-command-line"

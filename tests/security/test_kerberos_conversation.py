@@ -7,10 +7,10 @@ libkrb5-dev gcc python3-dev`` and ``pip install gssapi``. Skipped without them.
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.security.kerberos import KerberosCredentials, KerberosUser
-from spark_kafka_sink.security.login import new_login
+from spark_kafka_sink.security.security import new_login
 from tests.security.kdc import REALM, Kdc, missing_programs
 
 gssapi = pytest.importorskip("gssapi", reason="the package gssapi is not installed")

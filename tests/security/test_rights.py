@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.cli import main
 from tests.patience import PATIENCE_MS
 from tests.security.acls import allow, allow_transactions
 from tests.security.test_failures import failure, tells

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
-from spark_kafka_sink.producer.pool import ProducerPool
+from spark_kafka_sink.producer.producer import ProducerPool
 from tests.broker.producing import batch_of, plan_of
 from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, eventually
 from tests.security.acls import sees

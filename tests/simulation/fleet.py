@@ -27,7 +27,7 @@ from unittest import mock
 import pyarrow as pa
 
 from spark_kafka_sink.base import text
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests.simulation.cluster import SimCluster

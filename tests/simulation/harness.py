@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError
-from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import NO_PRODUCER, ColumnPositions, ProducerIdAndEpoch
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests import twin

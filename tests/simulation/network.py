@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from spark_kafka_sink.network.interface import (
+from spark_kafka_sink.network.channels import (
     Address,
     Connected,
     Disconnected,
@@ -18,7 +18,7 @@ from spark_kafka_sink.network.interface import (
     Resolved,
     SendCompleted,
 )
-from spark_kafka_sink.network.resolver import Resolver
+from spark_kafka_sink.network.transport import Resolver
 
 NO_ADDRESS = "Temporary failure in name resolution"
 

@@ -6,13 +6,13 @@ import hashlib
 import random
 
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
-from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
+from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.log_partition import LogPartition
+from spark_kafka_sink.transactions.decision_log import LogPartition
 from spark_kafka_sink.transactions.model import (
     Driver,
     RowSummary,

@@ -23,10 +23,9 @@ import pyspark
 from greenlet import getcurrent, greenlet
 
 from spark_kafka_sink.base.errors import ProducerClosedError
-from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses
+from spark_kafka_sink.network.admin import AdminClient, bootstrap_addresses
 from spark_kafka_sink.network.client import ClientSettings
-from spark_kafka_sink.producer.pool import ProducerPool
-from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.producer import KafkaProducer, ProducerPool
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.transactions import crash_points, operations, session
 from spark_kafka_sink.transactions.model import WorkerTransactionalIds

@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
-from spark_kafka_sink.client.coordinators import CoordinatorRequest
-from spark_kafka_sink.producer.identity import ProducerIdentities
-from spark_kafka_sink.producer.transaction_manager import TokenCheck
+from spark_kafka_sink.network.coordinators import CoordinatorRequest
+from spark_kafka_sink.producer.transaction_manager import ProducerIdentities, TokenCheck
 from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest
 from spark_kafka_sink.spark import task, writer
 from spark_kafka_sink.spark.dead_letters import DeadLetters

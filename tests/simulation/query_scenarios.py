@@ -20,7 +20,7 @@ from spark_kafka_sink.protocol.messages.transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
-from spark_kafka_sink.transactions.log_partition import LogPartition
+from spark_kafka_sink.transactions.decision_log import LogPartition
 from spark_kafka_sink.transactions.model import MissingRecordError, ReplayError, is_task_id
 from tests.simulation.harness import Transactional
 from tests.simulation.operating import (

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from spark_kafka_sink.columns import dead_letters as headers
-from spark_kafka_sink.columns.dead_letters import NULL_KEY, REFUSED, TOO_LARGE
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_keys import TopicLimits
+from spark_kafka_sink.record import dead_letters as headers
+from spark_kafka_sink.record.dead_letters import NULL_KEY, REFUSED, TOO_LARGE
 from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.transactions import session
 from tests.simulation.faults import refusing

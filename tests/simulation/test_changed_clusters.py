@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import BootstrapError, DeliveryError, TopicError
-from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.network.outages import LOGGED_AFTER_MS, Outages
-from spark_kafka_sink.network.resolver import _MAX_THREADS
+from spark_kafka_sink.base.model import ColumnPositions, TopicPartition
+from spark_kafka_sink.network.node_connection import LOGGED_AFTER_MS, Outages
+from spark_kafka_sink.network.transport import _MAX_THREADS
 from tests.simulation.cluster import KAFKA_4_3, KAFKA_4_4, SimCluster
 from tests.simulation.harness import (
     Simulation,
@@ -343,7 +342,7 @@ BACK = "is back, after"
 
 @pytest.fixture
 def log(caplog):
-    with caplog.at_level(logging.WARNING, "spark_kafka_sink.network.outages"):
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink.network.node_connection"):
         yield caplog
 
 
@@ -428,7 +427,7 @@ WORKER = """
 import sys
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.network.node_connection import ConnectionEvent, NodeConnection
-from spark_kafka_sink.network.outages import LOGGED_AFTER_MS, Outages
+from spark_kafka_sink.network.node_connection import LOGGED_AFTER_MS, Outages
 
 node, outages = Node(1, "away", int(sys.argv[1]), None), Outages()
 connection = NodeConnection(node, last_failure="Connection refused")

@@ -12,7 +12,7 @@ from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions import session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.log_partition import LogPartition
+from spark_kafka_sink.transactions.decision_log import LogPartition
 from spark_kafka_sink.transactions.model import (
     NO_UNIT,
     Decision,

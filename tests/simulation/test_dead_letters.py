@@ -16,12 +16,12 @@ import pytest
 
 from spark_kafka_sink import RefusedRowsError
 from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, RecordError, TopicError
-from spark_kafka_sink.columns import dead_letters as faults
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.protocol.messages.topics import ProduceRequest
 from spark_kafka_sink.protocol.schema import Request
+from spark_kafka_sink.record import dead_letters as faults
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
 from spark_kafka_sink.spark.dead_letters import TooManyDeadLettersError

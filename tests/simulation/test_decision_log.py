@@ -19,9 +19,9 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import NO_PRODUCER, Node, TopicPartition
-from spark_kafka_sink.client.admin import create_missing
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
+from spark_kafka_sink.network.admin import create_missing
 from spark_kafka_sink.protocol.messages.topics import (
     CreateTopicsRequest,
     DescribeConfigsRequest,
@@ -31,11 +31,14 @@ from spark_kafka_sink.protocol.messages.topics import (
     ProduceRequest,
 )
 from spark_kafka_sink.protocol.schema import Request
-from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
+from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.decision_log import prepare_log_topic, warn_of_low_min_isr
+from spark_kafka_sink.transactions.decision_log import (
+    LogPartition,
+    prepare_log_topic,
+    warn_of_low_min_isr,
+)
 from spark_kafka_sink.transactions.inspection import Inspection
-from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import (
     NO_UNIT,
     MissingRecordError,

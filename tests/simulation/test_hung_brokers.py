@@ -12,8 +12,8 @@ import random
 
 import pytest
 
-from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
+from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.model import Phase

@@ -12,7 +12,7 @@ import pytest
 
 from spark_kafka_sink.base import entry_points
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.spark.task import Interceptors
 from tests.simulation.harness import arrow_batch, keyed, partition_of
 from tests.simulation.harness import simulate as simulate_seed

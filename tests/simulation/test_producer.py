@@ -11,9 +11,8 @@ import pytest
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import DeliveryError, RecordTooLargeError, TopicError
-from spark_kafka_sink.base.model import ProducerIdAndEpoch
-from spark_kafka_sink.base.node_metrics import sum_of
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.kafka_metrics import sum_of
+from spark_kafka_sink.base.model import ColumnPositions, ProducerIdAndEpoch
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG, ProducerConfig
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.producer import KafkaProducer

@@ -16,11 +16,11 @@ from spark_kafka_sink.producer.telemetry import (
     RESPONSE_MS,
     Telemetry,
 )
-from spark_kafka_sink.producer.telemetry_figures import TelemetryCollector
-from spark_kafka_sink.producer.telemetry_subscription import (
+from spark_kafka_sink.producer.telemetry_figures import (
     DEFAULT_PUSH_INTERVAL_MS,
     State,
     Subscription,
+    TelemetryCollector,
 )
 from tests.simulation.harness import assert_has, keyed
 from tests.simulation.test_telemetry import INTERVAL_MS, TOTAL, TelemetrySources

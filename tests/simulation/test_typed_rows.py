@@ -11,9 +11,7 @@ import pytest
 
 from spark_kafka_sink import RefusedRowsError
 from spark_kafka_sink.base.errors import RecordError, SchemaError
-from spark_kafka_sink.columns.dead_letters import CAUSE
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import RowsDigest
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.plan import (
@@ -25,6 +23,8 @@ from spark_kafka_sink.formats.plan import (
     ProtobufSchema,
     RowSpec,
 )
+from spark_kafka_sink.record.columns import RowsDigest
+from spark_kafka_sink.record.dead_letters import CAUSE
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import Interceptors

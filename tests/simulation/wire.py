@@ -8,7 +8,7 @@ from typing import cast
 
 from spark_kafka_sink.base.errors import error_for_code
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.network.interface import Address, Connected, Disconnected, Received
+from spark_kafka_sink.network.channels import Address, Connected, Disconnected, Received
 from spark_kafka_sink.protocol import api
 from spark_kafka_sink.protocol.messages import client, inspection, topics, transactions
 from spark_kafka_sink.protocol.types import Records

@@ -6,7 +6,7 @@ import shlex
 import pytest
 from pyspark.sql.functions import udf
 
-from spark_kafka_sink.cli import main
+from spark_kafka_sink.__main__ import main
 from tests.chaos.crash import HOLD, KILL_DRIVER, Trap
 from tests.chaos.driver import SparkDriver
 from tests.chaos.jobs import judge

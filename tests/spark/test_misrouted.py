@@ -11,8 +11,8 @@ import shutil
 import pytest
 from confluent_kafka import Producer
 
-from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.transactions.decision_log import prepare_log_topic
 from spark_kafka_sink.transactions.model import driver_transactional_id
 from tests.chaos.scene import transactional_ids

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 )
 
 import spark_kafka_sink
-from spark_kafka_sink.cli import main
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.jobs import failures
 from spark_kafka_sink.localkafka import AUTHORIZER
 from tests.answering import SameAnswer

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 
 import spark_kafka_sink
-from spark_kafka_sink.columns import dead_letters as faults
+from spark_kafka_sink.record import dead_letters as faults
 from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S, reason_given_time
 from tests.reading import read_topic
 from tests.spark import mistaken_hooks

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from spark_kafka_sink.cli import main
+from spark_kafka_sink.__main__ import main
 from tests.patience import PATIENCE_S
 from tests.reading import read_topic
 from tests.spark.test_exactly_once import exactly_once, ids

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.base import secret
+from spark_kafka_sink.base import text
 from tests.security.issuer import Issuer
 from tests.unit.security.token_endpoints import SECRET, forget_proxies
 
@@ -14,7 +14,7 @@ from tests.unit.security.token_endpoints import SECRET, forget_proxies
 @pytest.fixture(autouse=True)
 def no_secrets_of_other_tests() -> None:
     """A password that another test left behind, such as ``password``, hides no word of messages."""
-    secret._ALIVE.clear()
+    text._ALIVE.clear()
 
 
 @pytest.fixture

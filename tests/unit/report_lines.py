@@ -3,8 +3,8 @@
 import copy
 import json
 
+from spark_kafka_sink.base.kafka_metrics import NodeMetrics
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
 from tests.lines import check_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from spark_kafka_sink.network import interface
+from spark_kafka_sink.network import channels
 from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersion,
@@ -62,7 +62,7 @@ class ScriptedNetwork:
     # --- the client's side ---------------------------------------------------------------------
 
     def resolve(self, channel_id, host, port):
-        self._events.append(interface.Resolved(channel_id, [interface.Address(0, (host, port))]))
+        self._events.append(channels.Resolved(channel_id, [channels.Address(0, (host, port))]))
 
     def connect(self, channel_id, address, host):
         node_id = self._node_ids[address.sockaddr]
@@ -70,17 +70,17 @@ class ScriptedNetwork:
         if node_id in self.unreachable:
             return
         if node_id in self.down:
-            self._events.append(interface.Disconnected(channel_id, "Connection refused"))
+            self._events.append(channels.Disconnected(channel_id, "Connection refused"))
             return
         self._channels[channel_id] = node_id
-        self._events.append(interface.Connected(channel_id))
+        self._events.append(channels.Connected(channel_id))
 
     def send(self, channel_id, buffers):
         """Take every other request whole, as a real socket takes most."""
         is_whole = self.is_next_whole
         self.is_next_whole = not is_whole
         if not is_whole:
-            self._events.append(interface.SendCompleted(channel_id))
+            self._events.append(channels.SendCompleted(channel_id))
         self._serve(channel_id, buffers)
         return is_whole
 
@@ -97,10 +97,10 @@ class ScriptedNetwork:
         except Silence:
             return
         except LoseConnection:
-            self._events.append(interface.Disconnected(channel_id, "Connection reset by peer"))
+            self._events.append(channels.Disconnected(channel_id, "Connection reset by peer"))
             return
         data = answer_frame(request, version, correlation_id, answer)
-        self._events.append(interface.Received(channel_id, data))
+        self._events.append(channels.Received(channel_id, data))
 
     def poll(self, timeout_ms):
         events, self._events = self._events, []
@@ -121,7 +121,7 @@ class ScriptedNetwork:
         """The broker dies: its connections break, and there are no new ones."""
         self.down.add(node_id)
         for channel_id in [c for c, n in self._channels.items() if n == node_id]:
-            self._events.append(interface.Disconnected(channel_id, "Connection reset by peer"))
+            self._events.append(channels.Disconnected(channel_id, "Connection reset by peer"))
 
     def _ask(self, asked):
         self.asked.append(asked)

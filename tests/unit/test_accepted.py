@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import BootstrapError
-from spark_kafka_sink.config.option_names import rejection_reason
-from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.config.sink_options import SinkOptions, rejection_reason
 from spark_kafka_sink.spark import preflight
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}

@@ -12,8 +12,7 @@ import pytest
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import TransactionError, error_named
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import ThrottleTimes
 from spark_kafka_sink.producer import partitioner

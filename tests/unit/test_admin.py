@@ -10,14 +10,14 @@ import pytest
 
 from spark_kafka_sink.base.errors import BootstrapError, BrokerError, TopicError, error_named
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client import blocking
-from spark_kafka_sink.client.admin import (
+from spark_kafka_sink.config.producer_config import TopicCreation
+from spark_kafka_sink.network import blocking
+from spark_kafka_sink.network.admin import (
     DEFAULT_SETTINGS,
     AdminClient,
     configs_or_reason,
     create_missing,
 )
-from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.protocol.messages import topics as topic_api
 from spark_kafka_sink.protocol.messages.client import ApiVersionsResponse

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.cli import main
-from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.protocol.messages.inspection import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -31,9 +31,10 @@ from spark_kafka_sink.tools.check_cluster import (
     Outcome,
     bootstrap_addresses,
     broker_addresses,
+    cluster_checks,
+    formats,
     write_record,
 )
-from spark_kafka_sink.tools.checks import cluster_checks, formats
 from spark_kafka_sink.tools.command import EXIT_REFUSED
 from tests.simulation.time import SimClock
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork, Silence

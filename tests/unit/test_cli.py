@@ -16,9 +16,9 @@ import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink import localkafka
+from spark_kafka_sink.__main__ import _parser, main
 from spark_kafka_sink.base import machine
 from spark_kafka_sink.base.errors import TransactionError
-from spark_kafka_sink.cli import _parser, main
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafkaError
 from spark_kafka_sink.record.compiled.library import platforms

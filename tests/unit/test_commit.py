@@ -11,19 +11,17 @@ import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.base.errors import TransactionError
-from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.base.node_metrics import (
+from spark_kafka_sink.base.kafka_metrics import (
     add,
     count_up_to,
     observe,
     quantile_ms,
     upper_bound_ms,
 )
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions, TopicPartition
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.metrics.figures import MOST_IN_LOG, batch_text
-from spark_kafka_sink.metrics.line import MOST_LOGGED_PARTITIONS
+from spark_kafka_sink.metrics.line import MOST_IN_LOG, MOST_LOGGED_PARTITIONS, batch_text
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark import commit, frames, source, worker
 from spark_kafka_sink.spark import writer as writer_module

@@ -17,8 +17,8 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.client.coordinators import (
+from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.network.coordinators import (
     _LOOK_MS,
     VERDICTS,
     CoordinatorRequest,

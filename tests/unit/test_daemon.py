@@ -59,7 +59,7 @@ for _ in range(2):
     if os.fork() == 0:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))  # as pyspark.worker does
         square = np.ones((200, 200))
-        from spark_kafka_sink.producer.pool import POOL
+        from spark_kafka_sink.producer.producer import POOL
         from spark_kafka_sink.transactions.model import TRANSACTIONAL_IDS
         os.write(write, json.dumps({
             "numpy": np.random.random(), "python": random.random(),

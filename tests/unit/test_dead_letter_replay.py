@@ -7,8 +7,8 @@ import pytest
 
 from spark_kafka_sink.base.entry_points import Hook, HookError
 from spark_kafka_sink.base.text import MOST_SHOWN
-from spark_kafka_sink.columns.dead_letters import Row, row_batch
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.record.dead_letters import Row, row_batch
 from spark_kafka_sink.record.record_batch import Record
 from spark_kafka_sink.tools.dead_letter_replay import (
     OTHER_CAUSE,

@@ -9,17 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.base.codes import code_of, coded, joined, sentence, warn
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.errors import (
     BrokerError,
     ConfigError,
     KafkaSinkError,
     ProtocolError,
     TopicError,
+    code_of,
+    coded,
     error_named,
+    joined,
+    sentence,
+    warn,
 )
-from spark_kafka_sink.cli import main
-from spark_kafka_sink.tools.explain import AREAS, read_areas
+from spark_kafka_sink.tools.shipped import AREAS, read_areas
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "spark_kafka_sink"

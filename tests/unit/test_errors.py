@@ -3,7 +3,6 @@
 import pytest
 
 from spark_kafka_sink.base import errors
-from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import (
     ERRORS,
     BrokerError,
@@ -18,6 +17,7 @@ from spark_kafka_sink.base.errors import (
     advice_for,
     error_for_code,
     error_named,
+    sentence,
     transaction_advice_for,
 )
 

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, sentence
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.jobs.failures import EXIT_FAILED, EXIT_REFUSED, report
 from spark_kafka_sink.jobs.progress import ProgressLine, Steps, Totals

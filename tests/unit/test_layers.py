@@ -16,84 +16,74 @@ ALLOWED = {
     "config": set(),
     "protocol": set(),
     "security": {"config", "protocol"},
-    "network": {"protocol", "security"},
-    "record": {"protocol.types"},
-    "columns": {
-        "config",
-        "record.compiled.calls",
-    },
-    "formats": {"columns", "record.compiled"},
+    "network": {"config", "protocol", "security"},
+    "record": {"config", "protocol.types"},
+    "formats": {"config.formats", "record.columns", "record.compiled", "record.dead_letters"},
     "registry": {"config", "formats.avro_schema", "formats.plan", "security"},
-    "client": {"config", "network", "protocol", "security"},
-    "producer": {"columns", "record", "protocol", "config", "network", "client", "security"},
+    "producer": {"record", "protocol", "config", "network", "security"},
     "metrics": {"config", "producer.metrics", "security.references"},
-    "transactions": {"client", "config", "record", "protocol"},
+    "transactions": {"config", "network", "record", "protocol"},
     "spark": {
-        *("columns", "config", "client", "formats", "metrics", "producer", "protocol", "record"),
+        *("config", "formats", "metrics", "network", "producer", "protocol", "record"),
         *("registry", "security.references", "transactions"),
     },
-    "localkafka": {"client", "network", "protocol"},
+    "localkafka": {"network", "protocol"},
     "jobs": {"config"},
     "tools": {
-        *("client", "columns", "config", "localkafka", "metrics", "producer", "protocol", "record"),
+        *("config", "localkafka", "metrics", "network", "producer", "protocol", "record"),
         *("registry", "security", "transactions"),
         *(
             "formats.plan",
             "formats.times",
             "jobs.progress",
             "jobs.settings",
-            "spark.format_schemas",
+            "formats.json_schema",
         ),
     },
-    "cli": {"tools"},
-    "__main__": {"cli"},
+    "__main__": {"tools"},
 }
 """Room -> the rooms (or modules) it may import, besides itself, ``base`` and the version."""
 
 ALLOWED_IN_SPARK = {
     "spark.versions": set(),
-    "spark.tracebacks": set(),
     "spark.worker": {"config.sink_options"},
-    "spark.envelope": set(),
     "spark.daemon": {"spark.task"},
     "spark.row_planning": {
-        *("columns.positions", "config", "formats", "spark.format_schemas", "spark.versions"),
+        *("config", "formats", "spark.versions"),
     },
-    "spark.format_schemas": {"config", "formats"},
     "spark.commit": {
         "config.sink_keys",
         "metrics",
         "producer.metrics",
-        "spark.envelope",
         "spark.versions",
         "spark.worker",
         "transactions.model",
     },
     "spark.preflight": {
-        *("client", "config", "metrics.outputs", "protocol", "security.security", "spark.worker"),
+        *("config", "metrics.outputs", "network", "protocol", "security.security", "spark.worker"),
     },
-    "spark.dead_letters": {"columns", "config", "producer", "record", "spark.commit"},
-    "spark.planning": {"config", "security.login", "spark", "transactions"},
-    "spark.source": {"columns.positions", "config", "spark"},
+    "spark.dead_letters": {"config", "producer", "record", "spark.commit"},
+    "spark.planning": {"config", "security.security", "spark", "transactions"},
+    "spark.source": {"config", "spark"},
     "spark.schemas": {
-        *("config", "formats", "registry", "spark.format_schemas", "spark.row_planning"),
+        *("config", "formats", "registry", "spark.row_planning"),
     },
     "spark.writer": {
-        *("columns.positions", "config", "formats.plan", "spark", "transactions"),
+        *("config", "formats.plan", "spark", "transactions"),
     },
     "spark.frames": {
-        *("columns.positions", "config", "formats.plan", "record.compiled.library", "spark"),
+        *("config", "formats.plan", "record.compiled.library", "spark"),
         "transactions",
     },
     "spark.task": {
-        *("columns", "config", "formats", "producer", "record", "security.references", "spark"),
+        *("config", "formats", "producer", "record", "security.references", "spark"),
         "transactions",
     },
 }
 """Modules of the room ``spark``: what the driver loads knows little, ``task`` knows both sides."""
 
 _REPORT = {
-    *("tools.report_advice", "tools.report_figures", "tools.report_lines", "tools.report_page"),
+    *("tools.report_advice", "tools.report_lines", "tools.report_page"),
     "tools.terminal",
 }
 ALLOWED_IN_TOOLS = {module: {"metrics", *_REPORT} for module in _REPORT}
@@ -103,13 +93,12 @@ ONLY_IN = {
     "pyspark": {"spark", "jobs", "metrics"},
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics.otlp"},
-    "google": {"formats.protobuf_descriptors"},
+    "google": {"formats.protobuf_layout"},
     "requests": {"metrics.otlp"},
     "time": {"base.clock", "record.kernels"},
     "socket": {
         "base.http",
         "network.channels",
-        "network.resolver",
         "network.tls",
         "network.transport",
         "spark.daemon",
@@ -121,7 +110,7 @@ ONLY_IN = {
     "asyncio": set(),
     "threading": {
         "base.http",
-        "network.resolver",
+        "network.transport",
         "producer.monitor",
         "security",
         "producer.producer",
@@ -130,19 +119,20 @@ ONLY_IN = {
         "localkafka.processes",
         "spark.frames",
         "metrics.background",
-        "metrics.listener",
+        "metrics.prometheus",
         "metrics.otlp",
         "tools.report_page",
         "tools.terminal",
     },
-    "random": {"producer.producer", "client.admin", "localkafka", "security.login"},
+    "random": {"producer.producer", "network.admin", "localkafka", "security.security"},
     "numba": {"record.kernels.compiler"},
     "llvmlite": {"record.kernels.compiler"},
     "pyarrow": {
         "tools.check_cluster",
         "metrics.outputs",
+        "record.columns",
         "record.compression",
-        "columns",
+        "record.dead_letters",
         "formats",
         "producer.partitioner",
         "spark.frames",
@@ -152,7 +142,6 @@ ONLY_IN = {
     },
     "numpy": {
         "record",
-        "columns",
         "formats",
         "producer",
         "spark.dead_letters",
@@ -288,7 +277,7 @@ ARRAYS = {"numpy", "pyarrow"}
             {*KERNELS, "prometheus_client", "opentelemetry"},
         ),
         # The decision log is the driver's.
-        ("from spark_kafka_sink.record import record_batch, record_writer", {*KERNELS, *ARRAYS}),
+        ("from spark_kafka_sink.record import record_batch", {*KERNELS, *ARRAYS}),
         # A write in plaintext must not pay for TLS and token endpoints.
         (
             "from spark_kafka_sink.config.sink_options import SinkOptions\n"
@@ -303,7 +292,7 @@ ARRAYS = {"numpy", "pyarrow"}
             {*ARRAYS, "cryptography", "pyspark"},
         ),
         (
-            "from spark_kafka_sink.cli import main\n"
+            "from spark_kafka_sink.__main__ import main\n"
             "try: main(['broker', '--help'])\n"
             "except SystemExit: pass",
             {*KERNELS, *ARRAYS, "pyspark"},

@@ -9,7 +9,6 @@ import pytest
 
 from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.localkafka import (
     LocalKafka,
     LocalKafkaError,
@@ -25,6 +24,7 @@ from spark_kafka_sink.localkafka.settings import (
     render_properties,
     server_properties,
 )
+from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.protocol.messages.topics import (
     CreatableTopicResult,
     CreateTopicsRequest,

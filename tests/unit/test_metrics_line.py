@@ -6,10 +6,10 @@ import pickle
 import pytest
 from jsonschema import ValidationError
 
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base import kafka_metrics
+from spark_kafka_sink.base.kafka_metrics import NodeMetrics
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.base.node_metrics import NodeMetrics
-from spark_kafka_sink.cli import main
 from spark_kafka_sink.metrics import names
 from spark_kafka_sink.metrics.line import COUNTERS, NODE, log_line
 from spark_kafka_sink.metrics.reading import line_schema

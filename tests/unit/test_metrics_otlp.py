@@ -16,11 +16,11 @@ import requests
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import clear_secrets, secrets_shown_by_spark
 from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.metrics import background, names, otlp, otlp_settings
+from spark_kafka_sink.metrics import background, names, otlp, outputs
 from spark_kafka_sink.metrics.names import OWN_METRICS
 from spark_kafka_sink.metrics.otlp import root_cause, telemetry_name
 from spark_kafka_sink.metrics.outputs import check_outputs, write_outputs
@@ -417,10 +417,10 @@ def test_what_is_refused(options, problem):
 
 
 def test_without_the_package_a_job_does_not_begin(monkeypatch):
-    monkeypatch.setattr(otlp_settings, "find_spec", lambda name: None)
+    monkeypatch.setattr(outputs, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'pykafka-sink\[otel\]'"):
         check_outputs(MetricsOutputs(otlp=OtlpOutput()))
-    monkeypatch.setattr(otlp_settings, "find_spec", importlib.util.find_spec)
+    monkeypatch.setattr(outputs, "find_spec", importlib.util.find_spec)
     check_outputs(MetricsOutputs(otlp=OtlpOutput()))
 
 
@@ -438,7 +438,7 @@ def test_nothing_of_it_is_loaded_before_there_is_a_line():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
     loaded = set(done.stdout.split())
-    assert "spark_kafka_sink.metrics.otlp_settings" in loaded
+    assert "spark_kafka_sink.metrics.outputs" in loaded
     assert not loaded & {"requests", "google.protobuf", "opentelemetry.sdk.trace"}
 
 
@@ -456,22 +456,22 @@ def test_the_timeout(option, variable, timeout_s, monkeypatch):
     """Milliseconds: OpenTelemetry Protocol Exporter, "Configuration Options"."""
     if variable is not None:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", variable)
-    assert otlp_settings.timeout_s_of(OtlpOutput(timeout_ms=option), "traces") == timeout_s
+    assert outputs.timeout_s_of(OtlpOutput(timeout_ms=option), "traces") == timeout_s
 
 
 def test_a_signals_own_timeout_wins(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10000")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "2000")
-    both = [otlp_settings.timeout_s_of(OtlpOutput(), signal) for signal in ("metrics", "traces")]
+    both = [outputs.timeout_s_of(OtlpOutput(), signal) for signal in ("metrics", "traces")]
     assert both == [10, 2]
-    assert list(otlp_settings.short_timeouts(OtlpOutput())) == []
+    assert list(outputs.short_timeouts(OtlpOutput())) == []
 
 
 def test_seconds_in_place_of_milliseconds_are_told(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10")
-    (told,) = otlp_settings.short_timeouts(OtlpOutput())
+    (told,) = outputs.short_timeouts(OtlpOutput())
     assert told.startswith("OTEL_EXPORTER_OTLP_TIMEOUT=10 is 10 ms, as OpenTelemetry's")
-    assert list(otlp_settings.short_timeouts(OtlpOutput(timeout_ms=10))) == []
+    assert list(outputs.short_timeouts(OtlpOutput(timeout_ms=10))) == []
 
 
 def test_spark_would_show_them():

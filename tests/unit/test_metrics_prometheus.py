@@ -14,13 +14,16 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background, listen
-from spark_kafka_sink.metrics.listener import QueryMetricsCollector
 from spark_kafka_sink.metrics.outputs import write_outputs
-from spark_kafka_sink.metrics.prometheus import Exposition, PushGatewayExporter
+from spark_kafka_sink.metrics.prometheus import (
+    Exposition,
+    PushGatewayExporter,
+    QueryMetricsCollector,
+)
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.prometheus import Samples
 from tests.unit.test_metrics_line import a_line, of_a_job

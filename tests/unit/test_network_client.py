@@ -16,9 +16,9 @@ import pytest
 
 from spark_kafka_sink.base import errors
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.network import interface
+from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.network import channels
+from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient, ThrottleTimes, sasl_hint
 from spark_kafka_sink.network.node_connection import (
     TRANSITIONS,
@@ -161,12 +161,12 @@ class World:
     def _resolve(self, channel_id, host, port):
         self.resolved.append(host)
         numbers = range(self.addresses_count)
-        found = [interface.Address(0, (f"{host}/{number}", port)) for number in numbers]
-        self.network._events.append(interface.Resolved(channel_id, found))
+        found = [channels.Address(0, (f"{host}/{number}", port)) for number in numbers]
+        self.network._events.append(channels.Resolved(channel_id, found))
 
     def _connect(self, channel_id, address, host):
         self.connected.append(str(address))
-        ScriptedNetwork.connect(self.network, channel_id, interface.Address(0, NODE[1:3]), host)
+        ScriptedNetwork.connect(self.network, channel_id, channels.Address(0, NODE[1:3]), host)
 
     def fails_after(self):
         """Connect, wait until it fails; how long the attempt took."""
@@ -207,7 +207,7 @@ class World:
 
     def lose(self):
         (channel_id,) = self.client._by_channel
-        self.network._events.append(interface.Disconnected(channel_id, "reset"))
+        self.network._events.append(channels.Disconnected(channel_id, "reset"))
         self.client.poll(0, self.clock.ms)
 
 
@@ -336,7 +336,7 @@ class TestConnections:
         world.network.is_next_whole = False
         done = world.send(topic_api.MetadataRequest([]))
         world.network._events = [
-            e for e in world.network._events if isinstance(e, interface.Received)
+            e for e in world.network._events if isinstance(e, channels.Received)
         ]
         world.client.poll(0, 0)
         words = "the answer to MetadataRequest came before all of it was sent"
@@ -421,11 +421,11 @@ class RawVersions(ScriptedNetwork):
     def send(self, channel_id, buffers):
         api_key, version, correlation_id = struct.unpack_from(">4xhhi", b"".join(buffers))
         self.asked.append((api_key, version))
-        self._events.append(interface.SendCompleted(channel_id))
+        self._events.append(channels.SendCompleted(channel_id))
         if api_key == API_VERSIONS:
             answer = self._answer(version)
             frame = struct.pack(">ii", 4 + len(answer), correlation_id) + answer
-            self._events.append(interface.Received(channel_id, frame))
+            self._events.append(channels.Received(channel_id, frame))
 
 
 class Negotiated(NamedTuple):

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import BootstrapError, ConfigError
+from spark_kafka_sink.base.errors import BootstrapError, ConfigError, sentence
 from spark_kafka_sink.config.config_def import read_properties
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS, SinkOptions
-from spark_kafka_sink.jobs.session import defaults_of_jobs
+from spark_kafka_sink.jobs.settings import defaults_of_jobs
 from spark_kafka_sink.spark import preflight, versions
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.preflight import check_metrics_outputs, log_notes

@@ -8,21 +8,20 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import RecordError, RecordTooLargeError, error_named
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.localkafka.cluster import free_ports
-from spark_kafka_sink.producer import pool as pool_module
+from spark_kafka_sink.producer import producer as pool_module
 from spark_kafka_sink.producer.appender import RowChecks
 from spark_kafka_sink.producer.monitor import ThreadMonitor, Turns
-from spark_kafka_sink.producer.pool import ProducerPool
-from spark_kafka_sink.producer.producer import ThreadedProducer
+from spark_kafka_sink.producer.producer import ProducerPool, ThreadedProducer
 from spark_kafka_sink.producer.rejections import rejected_rows
 from spark_kafka_sink.protocol.messages.topics import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
 )
+from spark_kafka_sink.record.columns import arrow_records
 from tests.simulation.time import SimClock
 
 

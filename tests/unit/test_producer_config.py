@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, sentence
 from spark_kafka_sink.config.config_def import (
     REQUIRED,
     ConfigDef,
@@ -15,13 +14,13 @@ from spark_kafka_sink.config.config_def import (
     between,
     one_of,
 )
-from spark_kafka_sink.config.option_names import (
+from spark_kafka_sink.config.producer_config import ACKS_ALL, PRODUCER_CONFIG, ProducerConfig
+from spark_kafka_sink.config.sink_options import (
     PASSED_BY_SPARK,
+    SinkOptions,
     closest_option,
     rejection_reason,
 )
-from spark_kafka_sink.config.producer_config import ACKS_ALL, PRODUCER_CONFIG, ProducerConfig
-from spark_kafka_sink.config.sink_options import SinkOptions
 
 INT, LONG, STRING = "int", "long", "string"
 BOOLEAN = "boolean"

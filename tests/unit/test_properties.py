@@ -6,10 +6,9 @@ from random import Random
 
 import pytest
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.cli import main
+from spark_kafka_sink.__main__ import main
+from spark_kafka_sink.base.errors import ConfigError, sentence
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import Property, parse_properties, read_properties
 from spark_kafka_sink.config.sink_options import read_command_config
 

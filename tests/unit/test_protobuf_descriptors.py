@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from spark_kafka_sink.formats.plan import FormatError
-from spark_kafka_sink.formats.protobuf_descriptors import (
+from spark_kafka_sink.formats.protobuf_layout import (
     indexes_in,
     read_descriptor_set,
     read_registered,

@@ -23,7 +23,7 @@ from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.record import record_batch
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor, decompress
-from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
+from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
 from tests import twin
 
 PROPERTY = settings(max_examples=100, deadline=None, derandomize=True, database=None)

@@ -14,12 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink import RefusedRowsError
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import RecordError, SchemaError
-from spark_kafka_sink.columns import dead_letters
-from spark_kafka_sink.columns.dead_letters import INVALID_TOPIC, content_faults, is_legal
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import (
+from spark_kafka_sink.base.errors import RecordError, SchemaError, sentence
+from spark_kafka_sink.base.model import ColumnPositions
+from spark_kafka_sink.record import dead_letters
+from spark_kafka_sink.record.columns import (
     RowsDigest,
     arrow_records,
     bytes_view,
@@ -29,6 +27,7 @@ from spark_kafka_sink.columns.record_columns import (
     timestamps_ms,
 )
 from spark_kafka_sink.record.compiled.calls import ABSENT_BYTES, ABSENT_HEADERS, ABSENT_INTEGERS
+from spark_kafka_sink.record.dead_letters import INVALID_TOPIC, content_faults, is_legal
 from spark_kafka_sink.transactions.model import RowSummary
 
 PROPERTY = settings(max_examples=80, deadline=None, derandomize=True, database=None)

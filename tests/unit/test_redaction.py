@@ -10,8 +10,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from spark_kafka_sink.base.secret import HIDDEN, Secret, SecretUrl
-from spark_kafka_sink.base.text import MOST_SHOWN, printable, redacted
+from spark_kafka_sink.base.text import HIDDEN, MOST_SHOWN, Secret, SecretUrl, printable, redacted
 
 
 # The last one: a variable of the environment that is not UTF-8, as Python reads it.

@@ -10,13 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.cli import main
-from spark_kafka_sink.columns.dead_letters import CAUSES
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
-from spark_kafka_sink.metrics.figures import NAMES, count, duration, moment, percent, size
-from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS
+from spark_kafka_sink.metrics.line import (
+    CAUSES_OF_DEAD_LETTERS,
+    NAMES,
+    count,
+    duration,
+    moment,
+    percent,
+    size,
+)
 from spark_kafka_sink.metrics.outputs import write_outputs
+from spark_kafka_sink.record.dead_letters import CAUSES
 from spark_kafka_sink.spark.commit import BatchSummary
 from spark_kafka_sink.tools import report_lines
 from spark_kafka_sink.tools.report_advice import line_findings, overall_findings

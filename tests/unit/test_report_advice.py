@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.cli import main
 from spark_kafka_sink.metrics import reading
-from spark_kafka_sink.metrics.figures import OTHER, largest_part, shares
+from spark_kafka_sink.metrics.line import OTHER, largest_part, shares
 from spark_kafka_sink.metrics.reading import LineTail, PinnedFile, read_line
 from spark_kafka_sink.tools import report_advice
 from spark_kafka_sink.tools.report_advice import line_findings

@@ -28,9 +28,8 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import ConfigError, SchemaError
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.errors import ConfigError, SchemaError, sentence
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import FieldSpec, FormatError, FormatSpec, PartSpec

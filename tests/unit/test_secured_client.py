@@ -18,16 +18,15 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.base.secret import HIDDEN, Secret
-from spark_kafka_sink.base.text import MOST_SHOWN
-from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.base.text import HIDDEN, MOST_SHOWN, Secret
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka import certificates
 from spark_kafka_sink.localkafka.certificates import Authority
+from spark_kafka_sink.network.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.network.channels import Connected, Disconnected, Received
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.interface import Connected, Disconnected, Received
-from spark_kafka_sink.network.resolver import LookUp, Resolver, look_up
-from spark_kafka_sink.producer.pool import ProducerPool
+from spark_kafka_sink.network.transport import LookUp, Resolver, look_up
+from spark_kafka_sink.producer.producer import ProducerPool
 from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.messages.client import (
     SaslAuthenticateRequest,
@@ -48,7 +47,7 @@ from spark_kafka_sink.security.mechanisms import (
     ScramUser,
 )
 from spark_kafka_sink.security.security import Security
-from spark_kafka_sink.security.tls_errors import BROKERS, TlsErrorContext, explain
+from spark_kafka_sink.security.tls import BROKERS, TlsErrorContext, explain
 from tests.property.message_values import REQUEST_TYPES
 from tests.simulation.time import SimClock
 from tests.unit.frames import answer_frame

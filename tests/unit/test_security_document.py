@@ -6,8 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, sentence
 from spark_kafka_sink.config.config_def import parse_properties
 from spark_kafka_sink.config.security_config import (
     DEFAULT_REGEX,
@@ -21,8 +20,8 @@ from spark_kafka_sink.config.security_keys import MECHANISMS, SECRET_KEYS
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.security.aws import aws_user
 from spark_kafka_sink.security.credentials import unresolved_jaas_entry
-from spark_kafka_sink.security.login import check
 from spark_kafka_sink.security.references import find_file
+from spark_kafka_sink.security.security import check
 from tests.snippets import REPOSITORY, blocks
 
 DOCUMENT = "docs/security.md"

@@ -4,18 +4,17 @@ import pickle
 
 import pytest
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.option_names import (
+from spark_kafka_sink.base.errors import ConfigError, sentence
+from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
+from spark_kafka_sink.config.security_keys import SECRET_KEYS, SECURITY_CONFIG
+from spark_kafka_sink.config.sink_options import (
     JAVA_CLASS_KEYS,
     KEYS_WITHOUT_EFFECT,
     LIBRDKAFKA_KEYS,
+    SinkOptions,
     rejection_reason,
 )
-from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
-from spark_kafka_sink.config.security_keys import SECRET_KEYS, SECURITY_CONFIG
-from spark_kafka_sink.config.sink_options import SinkOptions
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 IAM = "software.amazon.msk.auth.iam"

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.transactions import fencing, model, session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from tests.simulation.time import SimClock

@@ -7,20 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.entry_points import Hook, HookError, RefusedRowsError, refused_rows, run
-from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.option_names import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
+from spark_kafka_sink.base.errors import ConfigError, sentence
 from spark_kafka_sink.config.producer_config import (
     BROKER_DEFAULT,
     TopicCreation,
     parse_topic_configs,
 )
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS, MetricsOutputs, TopicLimits
-from spark_kafka_sink.config.sink_options import SinkOptions, effective_settings
+from spark_kafka_sink.config.sink_options import (
+    JAVA_CLASS_KEYS,
+    KEYS_WITHOUT_EFFECT,
+    SinkOptions,
+    effective_settings,
+)
 from spark_kafka_sink.spark.dead_letters import max_letter_bytes
 from spark_kafka_sink.spark.task import Interceptors
-from spark_kafka_sink.tools.checks import all_checks
+from spark_kafka_sink.tools.check_cluster import all_checks
 from tests.unit.simulated_time import SimulatedClock
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}

@@ -14,20 +14,25 @@ import pytest
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.admin import DEFAULT_SETTINGS
-from spark_kafka_sink.network import resolver
-from spark_kafka_sink.network.channels import PlaintextChannel, RefusedError
-from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.interface import (
+from spark_kafka_sink.network import transport
+from spark_kafka_sink.network.admin import DEFAULT_SETTINGS
+from spark_kafka_sink.network.channels import (
     Address,
     Connected,
     Disconnected,
+    PlaintextChannel,
     Received,
+    RefusedError,
     Resolved,
     SendCompleted,
 )
-from spark_kafka_sink.network.resolver import Resolver, canonical_addresses, look_up
-from spark_kafka_sink.network.transport import SelectorNetwork
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.transport import (
+    Resolver,
+    SelectorNetwork,
+    canonical_addresses,
+    look_up,
+)
 
 DEADLINE_S = 60
 CHANNEL = 7
@@ -503,13 +508,13 @@ def test_a_client_serves_its_other_nodes_while_a_name_is_looked_up(network, name
 
 def test_more_slow_names_than_threads_are_all_looked_up(name_server):
     found = threading.Semaphore(0)
-    names = 3 * resolver._MAX_THREADS
+    names = 3 * transport._MAX_THREADS
     looking = Resolver()
     for index in range(names):
         looking.resolve(f"slow{index}.example", 9092, lambda _: found.release())
-    for _ in range(resolver._MAX_THREADS):
+    for _ in range(transport._MAX_THREADS):
         assert name_server.asked.acquire(timeout=DEADLINE_S)
-    assert looking._threads_count == resolver._MAX_THREADS
+    assert looking._threads_count == transport._MAX_THREADS
     assert not name_server.asked.acquire(blocking=False)
     name_server.may_answer.set()
     for _ in range(names):
@@ -519,16 +524,16 @@ def test_more_slow_names_than_threads_are_all_looked_up(name_server):
 def test_a_closed_resolver_begins_no_look_up(name_server):
     found = []
     looking = Resolver()
-    for index in range(2 * resolver._MAX_THREADS):
+    for index in range(2 * transport._MAX_THREADS):
         looking.resolve(f"slow{index}.example", 9092, found.append)
-    for _ in range(resolver._MAX_THREADS):
+    for _ in range(transport._MAX_THREADS):
         assert name_server.asked.acquire(timeout=DEADLINE_S)
     looking.close()
     name_server.may_answer.set()
     deadline = time.monotonic() + DEADLINE_S
     while looking._threads_count and time.monotonic() < deadline:
         threading.Event().wait(0.01)
-    assert len(found) == resolver._MAX_THREADS
+    assert len(found) == transport._MAX_THREADS
 
 
 def test_no_thread_to_be_had(network, monkeypatch):
@@ -564,7 +569,7 @@ def test_names_are_looked_up_for_as_long_as_a_client_lives():
         while (asked := take()) is not None:
             asked.on_found(OSError("no such name"))
 
-    resolver = Resolver(begin)
+    transport = Resolver(begin)
     for number in range(20):
-        resolver.resolve(f"b{number}.example", 9092, found.append)
+        transport.resolve(f"b{number}.example", 9092, found.append)
     assert len(found) == 20

@@ -33,21 +33,24 @@ from spark_kafka_sink.base.errors import (
     TopicError,
     error_named,
 )
-from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions, TopicPartition
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats import encoder
 from spark_kafka_sink.formats.encoder import RowsEncoder
 from spark_kafka_sink.formats.plan import VALUE, PartSpec, RowSpec
-from spark_kafka_sink.jobs.session import defaults_of_jobs
-from spark_kafka_sink.metrics.figures import shares
+from spark_kafka_sink.jobs.settings import defaults_of_jobs
+from spark_kafka_sink.metrics.line import shares
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
-from spark_kafka_sink.producer.pool import ProducerPool
+from spark_kafka_sink.producer.producer import ProducerPool
 from spark_kafka_sink.protocol.messages.topics import MetadataResponse, MetadataResponseTopic
-from spark_kafka_sink.spark import envelope, frames, preflight, row_planning, task, worker, writer
-from spark_kafka_sink.spark.commit import KafkaCommitMessage, PlanningSpan, TimedInput
-from spark_kafka_sink.spark.envelope import VersionMismatchError
+from spark_kafka_sink.spark import commit, frames, preflight, row_planning, task, worker, writer
+from spark_kafka_sink.spark.commit import (
+    KafkaCommitMessage,
+    PlanningSpan,
+    TimedInput,
+    VersionMismatchError,
+)
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.task import LARGE_BYTES, ArrowSizeWarning, Interceptors
@@ -582,7 +585,7 @@ def test_a_pickle_has_the_version_outside_and_all_else_inside(what, dumps):
     pickled = dumps(sent()[what])
     unpickler = Unpickler(pickled)
     arrived = unpickler.load()
-    assert unpickler.names == {"spark_kafka_sink.spark.envelope.open_envelope"}
+    assert unpickler.names == {"spark_kafka_sink.spark.commit.open_envelope"}
     assert type(arrived) is type(sent()[what])
     assert vars(arrived) == vars(sent()[what])
 
@@ -603,7 +606,7 @@ def test_tasks_of_a_process_share_the_values_of_a_writer_and_of_nothing_that_cha
 @pytest.mark.parametrize("what", sent())
 def test_of_another_version_nothing_is_read(what, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(envelope, "__version__", "9.8.7")
+        patch.setattr(commit, "__version__", "9.8.7")
         pickled = pickle.dumps(sent()[what])
     unreadable = pickled.replace(b"spark_kafka_sink.config", b"spark_kafka_sink.absent")
     with pytest.raises(VersionMismatchError) as refused:
@@ -619,8 +622,8 @@ def test_a_function_that_spark_runs_in_tasks_has_all_its_values_inside(monkeypat
     task = frames.Task(OPTIONS, POSITIONS, None, ["value"]).function()
     unpickler = Unpickler(cloudpickle.dumps(task))
     unpickler.load()
-    assert unpickler.names == {"spark_kafka_sink.spark.envelope.open_envelope"}
-    monkeypatch.setattr(envelope, "__version__", "9.8.7")
+    assert unpickler.names == {"spark_kafka_sink.spark.commit.open_envelope"}
+    monkeypatch.setattr(commit, "__version__", "9.8.7")
     pickled = cloudpickle.dumps(task)
     monkeypatch.undo()
     with pytest.raises(VersionMismatchError):
@@ -648,5 +651,5 @@ def test_an_installation_of_another_version_refuses_what_it_would_misread(tmp_pa
         check=False,
     )
     last = done.stderr.decode().splitlines()[-1]
-    assert last.startswith("spark_kafka_sink.spark.envelope.VersionMismatchError: this was sent by")
+    assert last.startswith("spark_kafka_sink.spark.commit.VersionMismatchError: this was sent by")
     assert f"has arrived at pykafka-sink 9.8.7 in {other}" in last

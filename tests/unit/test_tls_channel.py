@@ -10,12 +10,12 @@ from contextlib import closing, contextmanager
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError
-from spark_kafka_sink.network.channels import RefusedError
-from spark_kafka_sink.network.interface import (
+from spark_kafka_sink.network.channels import (
     Address,
     Connected,
     Disconnected,
     Received,
+    RefusedError,
     SendCompleted,
 )
 from spark_kafka_sink.network.tls import TlsChannel, TlsChannels

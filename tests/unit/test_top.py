@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.cli import main
 from spark_kafka_sink.tools.command import confirmation
 from tests.patience import PATIENCE_S
 from tests.unit.report_lines import HEALTHY, SLOW_BROKER

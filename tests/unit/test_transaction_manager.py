@@ -19,7 +19,6 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
-from spark_kafka_sink.producer.identity import ProducerIdentities, ProducerIdRequester
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.sequences import ProducerState
@@ -28,6 +27,8 @@ from spark_kafka_sink.producer.transaction_manager import (
     CONNECTING_RECHECK_MS,
     Backoffs,
     CheckedTransaction,
+    ProducerIdentities,
+    ProducerIdRequester,
     RequestRetrier,
     TokenCheck,
     TransactionManager,

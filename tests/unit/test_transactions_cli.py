@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.cli import main
 from spark_kafka_sink.tools import transaction_report
 from spark_kafka_sink.tools import transactions as transactions_cli
 from spark_kafka_sink.tools.command import print_lines

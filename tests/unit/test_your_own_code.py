@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_kafka_sink.base.entry_points import HookError
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.security_config import OAuthConfig
 from spark_kafka_sink.producer.partitioner import UserPartitioner
+from spark_kafka_sink.record.columns import arrow_records
 from spark_kafka_sink.registry.schemas import user_defined_subject
 from spark_kafka_sink.security.oauth import OPTION, provided_token
 from spark_kafka_sink.spark.task import Interceptors

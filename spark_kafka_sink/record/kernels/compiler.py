@@ -30,9 +30,9 @@ from numba.np.arrayobj import make_array, populate_array
 
 from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.kernels import memory
+from spark_kafka_sink.record.kernels.build import COMPILER, symbol
 from spark_kafka_sink.record.kernels.memory import HELPERS, KERNELS
 from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
-from spark_kafka_sink.record.kernels.sources import COMPILER, symbol
 
 ALLOWED_EXTERNALS = frozenset(["memcpy", "memmove", "memset"])
 """The C functions that machine code may call."""

@@ -9,14 +9,13 @@ from types import ModuleType
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaError
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaError, sentence
 from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.json_schema import check_json_fits, title_of
 from spark_kafka_sink.formats.plan import FormatError, ProtobufFile
 from spark_kafka_sink.registry.schemas import find
 from spark_kafka_sink.spark import preflight
-from spark_kafka_sink.spark.format_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.protobuf_files import add_field, add_map, descriptor_set, file_of

@@ -20,6 +20,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import CredentialsUnavailableError, KafkaSinkError
 from spark_kafka_sink.base.text import parse_json
+from spark_kafka_sink.formats.json_schema import check_json_fits
 from spark_kafka_sink.formats.plan import FormatError, ProtobufFile
 from spark_kafka_sink.registry import client, schemas
 from spark_kafka_sink.registry.client import (
@@ -28,16 +29,15 @@ from spark_kafka_sink.registry.client import (
     RegistryUnavailableError,
     Schema,
 )
-from spark_kafka_sink.registry.references import with_references
 from spark_kafka_sink.registry.schemas import (
     check_subjects,
     find,
     user_defined_subject,
     version_of,
+    with_references,
 )
 from spark_kafka_sink.security import oauth as oauth_login
-from spark_kafka_sink.spark.format_schemas import check_json_fits
-from spark_kafka_sink.tools.checks import schemas as check
+from spark_kafka_sink.tools.check_cluster import schemas as check
 from tests.unit.registry.server import (
     JWT,
     OTHER,

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, sentence
 from spark_kafka_sink.config.sink_options import SinkOptions
 from tests.unit.registry.server import (
     HUSH,
@@ -388,7 +387,7 @@ def test_what_has_no_effect_or_is_seen_by_others_is_told():
 
 
 def checked(url, **more):
-    from spark_kafka_sink.tools.checks import schemas as look
+    from spark_kafka_sink.tools.check_cluster import schemas as look
 
     return [(f.outcome.value, f.subject, f.text) for f in look(options(url, **more))]
 

@@ -12,15 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     BootstrapError,
     ConfigError,
     CredentialsUnavailableError,
+    sentence,
 )
-from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import Reference, has_reference, references_in
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.security_config import (
@@ -32,6 +31,7 @@ from spark_kafka_sink.config.security_config import (
 )
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka.cluster import free_ports
+from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.security import references, security
 from spark_kafka_sink.security.credentials import (
@@ -41,11 +41,10 @@ from spark_kafka_sink.security.credentials import (
     resolve_user,
     unresolved_entry,
 )
-from spark_kafka_sink.security.login import check, new_login
 from spark_kafka_sink.security.oauth import TokenRetrieval
 from spark_kafka_sink.security.oauth_tokens import RetryTimer
 from spark_kafka_sink.security.references import find_file, resolve
-from spark_kafka_sink.security.security import Security
+from spark_kafka_sink.security.security import Security, check, new_login
 from spark_kafka_sink.spark.preflight import check_cluster
 from spark_kafka_sink.transactions import session
 from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S

@@ -16,9 +16,9 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
-from spark_kafka_sink.security import login
+from spark_kafka_sink.security import security
 from spark_kafka_sink.security.aws import AwsLogin, AwsUser, aws_user, region_of
 from spark_kafka_sink.security.kerberos import (
     GssapiSaslClient,
@@ -28,8 +28,8 @@ from spark_kafka_sink.security.kerberos import (
     _error_of,
     kerberos_user,
 )
-from spark_kafka_sink.security.login import check
 from spark_kafka_sink.security.oauth_tokens import RetryTimer
+from spark_kafka_sink.security.security import check
 from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.snippets import REPOSITORY
 from tests.unit.security.token_endpoints import MODULE as OAUTH_MODULE
@@ -136,7 +136,7 @@ class TestCheck:
 
     def test_the_extra_is_in_the_package(self):
         project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-        for extra in (login.KERBEROS, login.AWS):
+        for extra in (security.KERBEROS, security.AWS):
             assert f'\n{extra.name} = ["{extra.package}>=' in project
 
 

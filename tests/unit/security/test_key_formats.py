@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import (
 )
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import key_formats, pkcs12, stores
 from spark_kafka_sink.security.key_formats import (
@@ -41,7 +41,7 @@ from spark_kafka_sink.security.key_formats import (
     read_jks,
     unlock_jks_key,
 )
-from spark_kafka_sink.security.oauth_assertion import _private_key
+from spark_kafka_sink.security.oauth_tokens import _private_key
 from spark_kafka_sink.security.pkcs12 import describe_certificate
 from spark_kafka_sink.security.tls import private_file
 from tests.unit.security.test_stores import KEY_OPTIONS, of_file

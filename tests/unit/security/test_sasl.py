@@ -18,7 +18,7 @@ from spark_kafka_sink.base.errors import (
     UnsupportedVersionError,
     error_named,
 )
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.protocol.api import decode_response
 from spark_kafka_sink.protocol.connection import (
     MAX_OWN_RESPONSE_BYTES,

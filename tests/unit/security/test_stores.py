@@ -10,16 +10,14 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from spark_kafka_sink.base.codes import sentence
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, sentence
 from spark_kafka_sink.base.machine import write_private
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import stores, tls
 from spark_kafka_sink.security.stores import key_store_options, trust_store_options
-from spark_kafka_sink.security.tls import TlsContext
-from spark_kafka_sink.security.tls_errors import TOKEN_ENDPOINT
+from spark_kafka_sink.security.tls import TOKEN_ENDPOINT, TlsContext
 from tests.unit.security.tls_ends import handshake, key_entry, server_context, store, trusted_entry
 
 AUTHORITY = Authority()

@@ -25,10 +25,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.machine import write_private
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import SaslConfig, SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority, Identity
-from spark_kafka_sink.security import tls_errors
+from spark_kafka_sink.security import tls
 from spark_kafka_sink.security.credentials import login_options
 from spark_kafka_sink.security.key_formats import KeyMaterial
 from spark_kafka_sink.security.oauth import endpoint_ssl, endpoint_tls
@@ -478,7 +478,7 @@ def said_of(error, host="b", tls=TLS):
 
 
 @pytest.mark.parametrize("tls", [TLS, WITH_STORES])
-@pytest.mark.parametrize("code", [*tls_errors._REFUSED_CERTIFICATES, *tls_errors._REASONS])
+@pytest.mark.parametrize("code", [*tls._REFUSED_CERTIFICATES, *tls._REASONS])
 def test_each_refusal_and_reason_has_cause_words_and_advice(code, tls):
     error = refused(code) if isinstance(code, int) else ssl_error(code)
     said = said_of(error, "b1.example", tls)
@@ -488,7 +488,7 @@ def test_each_refusal_and_reason_has_cause_words_and_advice(code, tls):
     assert not set("{}") & set(said)
 
 
-@pytest.mark.parametrize("reason", tls_errors._REASONS)
+@pytest.mark.parametrize("reason", tls._REASONS)
 def test_each_reason_is_one_of_openssls(reason):
     _ssl = pytest.importorskip("_ssl")
     if not hasattr(_ssl, "err_names_to_codes"):
@@ -500,7 +500,7 @@ def test_each_reason_is_one_of_openssls(reason):
 
 def test_each_meaning_names_only_what_is_filled_in():
     known = {"p", "host", "trust", "key", "own", "addresses", "without_tls"}
-    meanings = [*tls_errors._REASONS.values(), *tls_errors._REFUSED_CERTIFICATES.values()]
+    meanings = [*tls._REASONS.values(), *tls._REFUSED_CERTIFICATES.values()]
     for text in (text for meaning in meanings for text in meaning):
         assert {name for _, name, _, _ in string.Formatter().parse(text) if name} <= known
         assert not text.endswith(".")
@@ -601,7 +601,7 @@ def test_where_the_systems_authorities_are_is_told(paths, told, monkeypatch):
 def test_why_a_key_is_not_used(error, is_encrypted, told):
     material = KeyMaterial(Secret("key"), is_encrypted, ())
     options = key_store_options("kafka.")
-    said = str(tls_errors.rejected_key(error, material, StoreConfig("/key.pem"), options))
+    said = str(tls.rejected_key(error, material, StoreConfig("/key.pem"), options))
     assert said.startswith("kafka.ssl.keystore.location=/key.pem: ")
     assert told in said
 

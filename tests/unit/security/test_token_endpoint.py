@@ -18,13 +18,13 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from spark_kafka_sink.base.codes import sentence
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ConfigError,
     CredentialsUnavailableError,
+    sentence,
 )
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import (
     AssertionConfig,
     LoginConfig,
@@ -32,8 +32,8 @@ from spark_kafka_sink.config.security_config import (
     SaslConfig,
 )
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.security.login import check, new_login
-from spark_kafka_sink.security.oauth_assertion import assertion
+from spark_kafka_sink.security.oauth_tokens import assertion
+from spark_kafka_sink.security.security import check, new_login
 from tests.patience import AN_HOUR_MS, PATIENCE_S
 from tests.security.issuer import Issuer, RefusalError
 from tests.security.jwt import claims_of, is_signed_by, new_key

@@ -18,14 +18,13 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import (
     AssertionConfig,
     LoginConfig,
     OAuthConfig,
     SaslConfig,
 )
-from spark_kafka_sink.security.login import check
 from spark_kafka_sink.security.oauth import OPTION, provided_token, sends_in_clear
 from spark_kafka_sink.security.oauth_endpoint import (
     TokenSource,
@@ -41,6 +40,7 @@ from spark_kafka_sink.security.oauth_tokens import (
     token_of_jwt,
     with_retries,
 )
+from spark_kafka_sink.security.security import check
 from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.unit.security.token_endpoints import MODULE, first_message, jwt, jwt_of, login_for
 from tests.unit.simulated_time import START_MS, Chance, SimulatedClock

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple, Optional
 
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.network.interface import Address, Disconnected, Received
+from spark_kafka_sink.network.channels import Address, Disconnected, Received
 from spark_kafka_sink.network.tls import TlsChannels
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.security.tls import private_file

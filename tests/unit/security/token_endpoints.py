@@ -16,7 +16,7 @@ import pytest
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig
 from spark_kafka_sink.security.oauth import TokenLogin
 from spark_kafka_sink.security.oauth_tokens import RetryTimer

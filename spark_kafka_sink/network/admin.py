@@ -13,26 +13,26 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from spark_kafka_sink.base.clock import Clock, RandomSource, SystemClock
-from spark_kafka_sink.base.codes import sentence, warn
 from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,
     TopicError,
     error_for_code,
     error_named,
+    sentence,
+    warn,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.blocking import BlockingClient, Call
 from spark_kafka_sink.config.producer_config import (
     BROKER_DEFAULT,
     ProducerConfig,
     TopicCreation,
     parse_bootstrap_servers,
 )
+from spark_kafka_sink.network.blocking import BlockingClient, Call
+from spark_kafka_sink.network.channels import Network
 from spark_kafka_sink.network.client import ClientSettings
-from spark_kafka_sink.network.interface import Network
-from spark_kafka_sink.network.resolver import canonical_addresses
-from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of
+from spark_kafka_sink.network.transport import SelectorNetwork, canonical_addresses, open_channel_of
 from spark_kafka_sink.protocol.messages.topics import (
     TOPIC_RESOURCE,
     CreatableTopic,

@@ -24,7 +24,7 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.client.blocking import BlockingClient, Call
+from spark_kafka_sink.network.blocking import BlockingClient, Call
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import SOFTWARE_NAME
 from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest, ApiVersionsResponse

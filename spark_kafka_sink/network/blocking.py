@@ -21,16 +21,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import Clock, ExponentialBackoff, RandomSource
-from spark_kafka_sink.base.codes import joined
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     BootstrapError,
     BrokerError,
     error_named,
+    joined,
 )
 from spark_kafka_sink.base.model import Node, dataclass
+from spark_kafka_sink.network.channels import Network
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
-from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import SaslClientFactory

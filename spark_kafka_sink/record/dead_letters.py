@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import RecordTooLargeError
-from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import (
+from spark_kafka_sink.base.model import ColumnPositions
+from spark_kafka_sink.record.columns import (
     ArrowBatch,
     check_types,
     key_value_headers,

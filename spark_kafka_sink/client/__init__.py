@@ -1,1 +1,0 @@
-"""Blocking clients of a cluster: metadata, topics, coordinators."""

@@ -1,1 +1,0 @@
-"""Arrow columns in the form that the kernels need."""
