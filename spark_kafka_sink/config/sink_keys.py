@@ -1,5 +1,8 @@
 """List the sink's own options: topics, guarantees, dead letters, metrics, logs.
 
+A row of ``SINK_OPTIONS`` has the default, the check and the documentation of an option.
+``sink_options`` parses the options of a write.
+
 ``DeadLetterConfig``, ``MetricsOutputs`` and ``ExactlyOnceConfig`` hold the checked options of one
 subject. Producer options have the prefix ``kafka.`` and their table in ``producer_config``; the
 tables of formats and registries are in ``formats`` and ``registry``.

@@ -1,5 +1,9 @@
 """Parse Spark's options of a write, and the command line's configuration file.
 
+The tables of options are in other modules: ``sink_keys``, ``formats``, ``registry``,
+``producer_config``, ``security_keys``. A new option of the sink also needs a field here, in
+:class:`SinkOptions` or in the class of its subject.
+
 Spark's options are ``topic``, ``kafka.*`` and the sink's own. Names are case-insensitive, as in
 Spark. Each key under ``kafka.`` is used, rejected with an alternative, or reported as without
 effect with the reason.

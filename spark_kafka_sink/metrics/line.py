@@ -3,6 +3,9 @@
 The schema and the document are generated from the tables. A published field keeps its name and
 meaning within a version of the line; fields may be added.
 
+``BatchSummary.line`` (``spark/commit.py``) sets the fields of the table ``LINE``.
+``ProducerMetrics`` (``producer/metrics.py``) has a counter for each row of ``COUNTERS``.
+
 The last part turns a line into figures for people: numbers, parts of a batch's time, log texts.
 """
 

@@ -1,8 +1,7 @@
 """Byte streams over sockets, and the interface of the real and the simulated network.
 
-``tls.py`` has the stream inside TLS.
-
-The network client uses the interface :class:`Network`.
+The network client uses the interface :class:`Network`, which ``transport.py`` implements. A
+:class:`Channel` is one byte stream: :class:`PlaintextChannel` here, ``TlsChannel`` in ``tls.py``.
 
 Source: ``KafkaChannel``, ``TransportLayer``, ``PlaintextTransportLayer``; ``Selectable``.
 """

@@ -1,7 +1,8 @@
 """Sends requests to nodes: connections on demand, versions, timeouts, reconnects, throttling.
 
 One thread calls ``poll`` repeatedly. Other threads may call only ``wakeup`` and
-``renew_connections``. Time and sockets are passed in.
+``renew_connections``. Time and sockets are passed in. :class:`Connector` sets up connections.
+:class:`ThrottleTimes` records the pauses that brokers request.
 
 Source: ``NetworkClient``, ``ClusterConnectionStates``; KIP-219, KIP-601, KIP-1242.
 """

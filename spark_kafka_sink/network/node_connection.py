@@ -3,11 +3,11 @@
 The states are a table, ``TRANSITIONS``. A TLS handshake is a part of CONNECTING. The table in
 ``protocol/connection.py`` describes the messages of NEGOTIATING and REAUTHENTICATING.
 
-An executor logs one WARNING when a broker goes away and one when it is back. Each task slot of an
-executor has its own Python process, and each process its own connections. A process that finds a
-broker away locks one byte of a file, whose position stands for the executor and the broker. Only
-the process that gets the lock logs. The system releases the lock when the process ends, so no
-outage can stay marked as logged.
+An executor logs one WARNING when a broker becomes unavailable, and one when the broker is available
+again. Each task slot of an executor has its own Python process, and each process its own
+connections. A process that cannot reach a broker locks one byte of a file. The position of the byte
+stands for the executor and the broker. Only the process that gets the lock logs. The operating
+system releases the lock when the process ends, so no outage can stay marked as logged.
 
 Source: ``ClusterConnectionStates``, ``InFlightRequests``.
 """

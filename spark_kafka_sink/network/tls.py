@@ -4,6 +4,8 @@ The TLS object has no socket: it converts bytes (``ssl.MemoryBIO``), and the cha
 all bytes taken from the socket are decrypted and returned at once. No bytes wait where the selector
 does not see them.
 
+``security/tls.py`` builds the ``SSLContext``, and makes the texts of errors (``explain``).
+
 Source: ``SslTransportLayer``.
 """
 

@@ -1,7 +1,7 @@
-"""Non-blocking byte streams over the operating system's sockets, in plaintext or with TLS.
+"""The selector of a client: all its channels over the operating system's sockets, and host names.
 
-The layer above uses a :class:`~spark_kafka_sink.network.channels.Network`: it opens channels,
-queues buffers, and gets events from ``poll``. Tests replace it by a simulated network.
+``SelectorNetwork`` implements :class:`~spark_kafka_sink.network.channels.Network`. The client opens
+channels, sends buffers, and gets events from ``poll``. Tests use a simulated network instead.
 
 Host names are resolved in separate threads, because the operating system's call blocks. The call
 may block for a minute and more if the name server does not answer.

@@ -1,8 +1,11 @@
-"""Finished batches per partition, between the task thread and the sender thread, and their memory.
+"""Queues of finished batches, one per partition, and the buffer pool with their bytes.
 
-The task thread enqueues and waits. The sender thread asks which batches are ready, drains them, and
-completes, re-enqueues or expires them. One monitor guards the queues and the buffer pool. Only the
-sender thread mutes partitions.
+The task thread enqueues batches. The sender thread asks which batches are ready, drains them, and
+completes or re-enqueues them. One monitor guards the queues and the buffer pool. Only the sender
+thread mutes partitions.
+
+``appender.py`` has the other half of Java's accumulator: ``linger.ms``, and the task thread's wait
+for pages of the buffer pool. ``open_batches.py`` has batches that are not finished.
 
 Source: ``RecordAccumulator``, ``RecordAccumulator.NodeLatencyStats``, ``BufferPool``; KIP-794.
 """

@@ -1,11 +1,14 @@
-"""The task thread's half of the producer: rows go into open batches, full batches are enqueued.
+"""The task thread's half of the producer: append rows, finish batches, wait for memory.
 
 A batch is finished when the next row does not fit, when memory runs out, or at the end of the task.
 A batch is also finished when it has been open for a second, or when the input has paused for
 ``linger.ms``. The sender thread finishes batches in such pauses, between two appends, because the
-task thread then waits for Spark.
+task thread then waits for Spark: ``finish_expired_linger``.
 
-:class:`RowChecks` finds rows that cannot be written before the first row is appended.
+``_await_pages`` waits for ``buffer.memory``, at most ``max.block.ms``. ``MetadataWaiter`` in
+``producer.py`` does the same for metadata.
+
+:class:`RowChecks` rejects rows that are too large or lack a key, before the first row is appended.
 
 Source: ``KafkaProducer.doSend``, ``RecordAccumulator.append``,
 ``KafkaProducer.ensureValidRecordSize``, ``LogValidator``; KIP-480.

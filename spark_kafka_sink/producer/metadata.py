@@ -1,7 +1,8 @@
-"""Metadata of the cluster: nodes, topics, leaders, when to refresh, and what went wrong.
+"""Metadata of the cluster: nodes, topics, leaders, the times of refreshes, problems of topics.
 
 The sender thread applies responses, and both threads read. A snapshot is immutable, so an update
-replaces it. :class:`MetadataUpdater` sends a request whenever :class:`Metadata` has one due.
+replaces it. :class:`MetadataUpdater` sends a request whenever :class:`Metadata` has one due. The
+task thread waits for a topic in ``MetadataWaiter`` of ``producer.py``.
 
 Source: ``Metadata``, ``ProducerMetadata``, ``MetadataSnapshot``,
 ``NetworkClient.DefaultMetadataUpdater``; KIP-320 (leader epochs), KIP-516 (topic ids), KIP-951 (new

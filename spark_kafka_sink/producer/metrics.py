@@ -1,6 +1,7 @@
 """Counters of a producer: totals of one task.
 
-Names follow Kafka's producer metrics if a metric exists. Counters in ns are reported in ms.
+Names follow Kafka's producer metrics if a metric exists. Counters in ns are reported in ms. A new
+counter also needs its row in the table of ``metrics/line.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The task thread and the sender thread meet here: one lock, one condition, and turns.
+"""Synchronise the task thread and the sender thread: one lock, one condition, and turns.
 
 The task thread waits for the sender thread on a monitor, always with a deadline. The simulator's
-monitor runs the sender instead of waiting for it.
+monitor runs the sender instead of waiting for it. The two threads take turns at the open batches.
 """
 
 from __future__ import annotations

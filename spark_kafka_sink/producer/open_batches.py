@@ -1,8 +1,9 @@
-"""Open batches, one per partition, in a table that kernels write, and how they are finished.
+"""Open batches, one per partition, in a table that kernels write, and their compression.
 
-The task thread owns the table. While no append runs, the sender thread may detach batches that have
-lingered, one per turn (``Turns``). A finisher compresses an open batch and keeps only the memory
-that the batch needs.
+The task thread owns the table. While no append runs, the sender thread may detach batches whose
+linger time is over, one per turn (``Turns``). ``appender.py`` decides when a batch is finished. A
+:class:`BatchFinisher` then compresses the batch, and keeps only the memory that the batch needs.
+:class:`CompressionRatio` estimates how many uncompressed bytes fill ``batch.size``.
 
 Source: ``RecordAccumulator.append``, ``MemoryRecordsBuilder``, ``CompressionRatioEstimator``.
 """

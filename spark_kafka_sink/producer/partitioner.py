@@ -4,11 +4,13 @@ A row goes to the partition of its partition column. If it has none, ``kafka.par
 ``default`` (murmur2 of the key, sticky without key), ``round-robin``, ``murmur3``, ``crc32``, or
 the user's own ``package.module:callable``.
 
-Sticky rows stay with one partition until its batch is finished, so that batches get full. Then the
-next partition takes over. Partitions take turns in shuffled rounds, which is more even than the
-Java producer's independent draws. If queues differ in length, the brokers of longer queues are
-slower. The next partition is then drawn with a preference for short queues, as in the Java
-producer.
+Sticky rows stay with one partition until its batch is finished, so that batches get full. Then
+``SlotAssigner.choose_sticky`` chooses the next partition. Partitions take turns in shuffled rounds,
+which is more even than the Java producer's independent draws. If queues differ in length, the
+brokers of longer queues are slower. The next partition is then drawn with a preference for short
+queues, as in the Java producer (:class:`StickyPartitioner`).
+
+:class:`TopicRegistry` has the slots of all topics.
 
 With ``kafka.partitioner.rack.aware``, sticky rows go to partitions whose leader is in the rack of
 the task while there is such a leader. The rack never moves a row with a key or a partition.

@@ -3,8 +3,9 @@
 The task thread appends, and a sender thread sends. Every wait has a deadline. A failure of either
 thread reaches the task as an exception.
 
-:class:`MetadataWaiter` makes the task thread wait until topics are known, and may create missing
-topics.
+:class:`MetadataWaiter` makes the task thread wait until topics are known, at most ``max.block.ms``,
+and may create missing topics. ``KafkaProducer.find_faults`` collects the faults of all rows after
+``append`` has rejected an Arrow batch.
 
 A :class:`ProducerPool` keeps producers between a Python worker's tasks, as the JVM sink does. A
 producer whose task succeeded serves the next task with the same configuration. It keeps its

@@ -1,4 +1,7 @@
-"""A finished batch: its bytes, the state of its delivery, and how it is split.
+"""A finished batch: its bytes, the state of its delivery, and how to split it.
+
+Two modules use :class:`BatchSplitter`. ``rejections.py`` splits a batch after MESSAGE_TOO_LARGE,
+``appender.py`` a batch that is larger than ``max.request.size``.
 
 Source: ``ProducerBatch``, ``ProducerBatch.split``, ``RecordAccumulator.splitAndReenqueue``.
 """

@@ -1,8 +1,8 @@
-"""Quotas and rate limits: how long batches are held, and which waits do not count as late.
+"""Rate limit of a task, and waits for limits that do not count for ``delivery.timeout.ms``.
 
-:class:`RateLimit` holds batches in this producer, for ``max.bytes.per.second.per.task``.
-:class:`ThrottleTracker` sums up the waits of batches for this limit, and for brokers that request
-pauses because a quota is used up (KIP-219).
+:class:`RateLimit` holds batches back for ``max.bytes.per.second.per.task``.
+:class:`ThrottleTracker` adds up how long a batch has waited for this limit, and for pauses that
+brokers request because a quota is used up (KIP-219).
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
-"""Rejected batches: what happens to their records, and the messages of failed deliveries.
+"""Handle batches that brokers reject: split them, remove records, or describe the failure.
 
-A message names the partition, the broker, the error, and what the user can do.
+:class:`RejectionHandler` splits a batch after MESSAGE_TOO_LARGE. If the task writes dead letters,
+the handler also removes rejected records from a batch, and keeps them for the task. All other
+retries are the decision of ``sender.py``.
+
+The functions after the class make the messages of failed deliveries. A message names the partition,
+the broker, the error, and what the user can do.
 
 Source: ``Sender.completeBatch``, ``LogValidator``; KIP-467.
 """

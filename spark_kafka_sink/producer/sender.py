@@ -1,11 +1,12 @@
 """The sender: a state machine that sends ready batches and completes them with the responses.
 
 ``run_once(now_ms)`` does one round: producer id, metadata, lingering batches, drain and send,
-expiry, and one poll of the network. The sender thread only repeats it. Tests and the simulator step
-it by hand.
+expiry, and one poll of the network. The sender thread only repeats it. Tests and the simulator call
+it round by round.
 
-:class:`Sender` decides whether a batch is complete, retried or failed. The functions after it build
-the produce requests.
+:class:`Sender` decides whether a batch is complete (``_complete_batch``), or retried or failed
+(``_retry_or_fail``). ``rejections.py`` decides whether a batch is split. The functions after the
+class build the produce requests.
 
 Source: ``Sender.runOnce``, ``Sender.sendProduceRequests``, ``Sender.completeBatch``.
 """

@@ -7,12 +7,13 @@ batch is retried, the others wait for it. If the broker has lost the producer's 
 bumped, and the in-flight batches are renumbered from 0.
 
 A batch that fails for good ends the producer, and with it this state. If a broker rejects records
-of a batch, and that is tolerated, the batch has used no sequence. The broker then rejects the
+of a batch, and the task tolerates that, the batch has used no sequence. The broker then rejects the
 in-flight batches behind it as out of order. After all their responses, these batches are renumbered
-and sent again. They cannot be renumbered earlier, because a late batch with an old sequence could
-fit by chance.
+and sent again. They are not renumbered earlier, because the broker could accept a late batch whose
+old sequence happens to be the expected one.
 
-A transaction has its own state, with a fixed producer id and epoch.
+:class:`TransactionState` is the state of one transaction. Its producer id and epoch are fixed.
+``transaction_manager.py`` requests producer ids.
 
 Source: ``TransactionManager.adjustSequencesDueToFailedBatch``, which does not wait;
 ``TransactionManager``, ``TxnPartitionMap``, ``TxnPartitionEntry``; KIP-98, KIP-360, KIP-890.

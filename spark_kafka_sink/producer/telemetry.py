@@ -1,8 +1,9 @@
 """Pushes metrics to brokers that ask for them (KIP-714): a state machine of the sender.
 
-It begins after the first response to a produce request. It uses existing connections, and only if
-the sender leaves room. Its failures never fail a task. Brokers without this feature, as most are,
-receive no request.
+Telemetry begins after the first response to a produce request. It uses existing connections. A
+telemetry request is sent only if a produce request could still follow it at once, or if no batch
+waits. Failures of telemetry never fail a task. Most brokers lack this feature, and receive no
+request.
 
 Brokers answer the requests of a connection in order. Rows behind a telemetry request on its
 connection therefore wait for its response. If rows wait, and the response takes longer than
@@ -10,9 +11,9 @@ connection therefore wait for its response. If rows wait, and the response takes
 connection.
 
 A client instance, as brokers call it, lasts from a producer's first task until its last push, the
-terminating one. The last push is sent at the end of a job's task, or when the producer is closed.
-It is also sent after an idle time so long that Spark may end the process. A later task begins
-another client instance.
+terminating push. The last push is sent at the end of a job's task, or when the producer is closed.
+The last push is also sent after half a minute without a task, because Spark ends idle processes. A
+later task begins another client instance.
 
 Source: ``ClientTelemetryReporter``, ``NetworkClient.TelemetrySender``.
 """

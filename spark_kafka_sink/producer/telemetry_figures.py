@@ -1,19 +1,18 @@
 """Figures that a producer pushes to brokers (KIP-714): Kafka's metrics as OTLP's MetricsData.
 
-They follow from the task's counters by the same formulas as the metrics of a micro-batch, under
-their dotted names. Totals cover the client instance, over all its tasks. Averages and rates cover
-the time since the last push, and maxima the tasks since then.
+The figures follow from the task's counters by the same formulas as the metrics of a micro-batch,
+and have Kafka's dotted names. Totals cover the client instance, over all its tasks. Averages and
+rates cover the time since the last push. Maxima cover the tasks since the last push.
 
-MetricsData nests nine other messages, with fields of four wire types. This module encodes it,
+:class:`Subscription` lists the metrics that the brokers ask for. ``telemetry.py`` sends the
+requests.
+
+MetricsData nests nine other messages, with fields of four wire types. This module encodes them,
 because the official package would load protobuf's runtime into each Python worker.
 
-Loaded only if brokers ask for metrics. Source: ``KafkaMetricsCollector``,
-``TelemetryMetricNamingConvention``; ``opentelemetry/proto/metrics/v1/metrics.proto`` of OTLP 1.x,
-whose field numbers are here.
-
-The subscription is the list of metrics that the brokers ask for.
-
-Source: ``ClientTelemetryState``, ``ClientTelemetryUtils``.
+Source: ``KafkaMetricsCollector``, ``TelemetryMetricNamingConvention``, ``ClientTelemetryState``,
+``ClientTelemetryUtils``; ``opentelemetry/proto/metrics/v1/metrics.proto`` of OTLP 1.x, whose field
+numbers are here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The producer's identity: no producer id, a plain one, or one in a transaction, and its token.
+"""Identities of a producer: without a producer id, idempotent, or in a transaction.
 
-The current state determines the next request:
+Java's ``TransactionManager`` also assigns sequences; here ``sequences.py`` does that. The current
+state of an identity determines its next request:
 
 1. no coordinator: FindCoordinator, to the least loaded node
 2. no producer id: InitProducerId, which fences earlier users of the transactional id. Repeated near
@@ -19,8 +20,8 @@ Each identity is a separate object, which is replaced between two tasks and neve
 response changes only the identity that it was for, which is no longer in use.
 
 Source: ``TransactionManager``, ``TransactionManager.TxnRequestHandler``,
-``TransactionManager.FindCoordinatorHandler``; KIP-98, KIP-360, KIP-699, KIP-890;
-``TransactionManager.InitProducerIdHandler``.
+``TransactionManager.FindCoordinatorHandler``, ``TransactionManager.InitProducerIdHandler``; KIP-98,
+KIP-360, KIP-699, KIP-890.
 """
 
 from __future__ import annotations

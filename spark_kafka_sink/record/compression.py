@@ -2,6 +2,10 @@
 
 A compressor keeps its context; only one thread at a time may use it. All codecs release the GIL.
 
+A new codec needs an id, a compressor and a bounded decompressor here. Its name (``CODECS``) and its
+level are in ``config/producer_config.py``. Its frame must fit the bound of
+``largest_when_compressed`` in ``producer/appender.py``.
+
 Source: ``CompressionType`` and ``org.apache.kafka.common.compress``.
 """
 

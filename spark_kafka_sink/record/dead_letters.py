@@ -2,7 +2,11 @@
 
 Rows are checked only after an Arrow batch was rejected as a whole, so valid batches cost nothing.
 The faults depend only on the rows, the options and the topics' settings, so a repeated task finds
-the same faults. The producer checks sizes, partitions and the user's own partitioner.
+the same faults.
+
+:func:`content_faults` checks headers, topics and timestamps. ``producer/appender.py`` checks sizes
+and keys, ``producer/partitioner.py`` partitions; ``KafkaProducer.find_faults`` calls all checks.
+``spark/dead_letters.py`` writes the dead letters.
 
 A dead letter keeps key, value, headers and timestamp of its row, as far as a Kafka record can hold
 them. Parts that are too large are truncated, and headers report that.

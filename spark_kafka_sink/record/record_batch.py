@@ -15,13 +15,13 @@
     records_count          | int32  |
     records                |        | compressed as a whole if a codec is set
 
-Batches that a fetch returns are read in plain Python, which suffices for logs of few records.
-
-:func:`encode_batch` encodes a small batch in plain Python: the driver must not load kernels.
+``record/kernels/records.py`` writes the records of the producer. This module writes only their
+header. The driver must not load kernels, so :func:`encode_batch` encodes a small batch in plain
+Python. Fetched batches are read in plain Python, which is fast enough for few records.
 
 Source: ``DefaultRecordBatch``, ``ByteBufferLogInputStream``, ``DefaultRecord``,
-``ControlRecordType``, ``EndTransactionMarker``; KIP-98; ``MemoryRecordsBuilder``,
-``DefaultRecord.writeTo``.
+``DefaultRecord.writeTo``, ``MemoryRecordsBuilder``, ``ControlRecordType``,
+``EndTransactionMarker``; KIP-98.
 """
 
 from __future__ import annotations

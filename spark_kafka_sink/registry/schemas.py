@@ -2,8 +2,9 @@
 
 Each query asks the registry because the registry may have been rebuilt since the last query. Spark
 does not report to the process that plans a micro-batch whether its query has just started, so a
-stream asks again after some time. The process caches a schema for its query: if the registry is
-unavailable later, the query continues.
+stream asks again after 10 s, or after a minute while the registry is unavailable (:func:`find`).
+The process caches a schema for its query without an expiry: if the registry is unavailable later,
+the query continues.
 
 Spark may plan each micro-batch in a new process. A file (``SchemaCache``) keeps an earlier
 process's answer; it is read only while the registry is unavailable and is deleted after the driver

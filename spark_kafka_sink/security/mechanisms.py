@@ -1,6 +1,7 @@
 r"""SASL mechanisms PLAIN, SCRAM and OAUTHBEARER: conversations of bytes, without I/O.
 
-No error of this module contains a password.
+``security.py`` chooses the mechanism. ``kerberos.py`` has GSSAPI, ``aws.py`` AWS_MSK_IAM. No error
+of this module contains a password.
 
 PLAIN is one message, ``NUL name NUL password`` in UTF-8, without an authorization id.
 

@@ -3,7 +3,13 @@
 As in Java's ``LoginManager``, tokens are fetched once and renewed in one place. The modules for TLS
 and SASL are imported on demand: a job in clear text never loads them.
 
-:func:`new_login` chooses the login of a mechanism; :func:`check` checks options and packages.
+:func:`new_login` chooses the login of a mechanism; :func:`check` checks options and packages. A new
+mechanism needs:
+
+- its name in ``MECHANISMS`` of ``config/security_keys.py``
+- its login in :func:`new_login`, its check in ``_CHECKS``
+- its login module in ``LOGIN_MODULES`` of ``credentials.py``
+- its conversation, a ``SaslClient`` of ``protocol/connection.py``: see ``mechanisms.py``
 
 Source: ``LoginManager`` of Kafka.
 """

@@ -1,4 +1,4 @@
-"""The ``SSLContext`` of a configuration, a new one for new certificates, and TLS errors explained.
+"""Build the ``SSLContext`` of a configuration, and explain TLS errors such as bad certificates.
 
 Java's clients read their stores once. Here every new connection checks whether a file (its time,
 size or inode) or the value of a reference has changed. A rotated certificate is therefore used from
@@ -18,10 +18,10 @@ OpenSSL reads private keys from files only. On Linux the key is in a nameless fi
 (memfd), which no other process can open and which disappears when it is closed. On other systems it
 is in a temporary file that only this user may read, deleted after use.
 
-An error's explanation names the cause, the option, and what to do. Two tables: why this client
-rejects a server's certificate (OpenSSL's verify codes), and why a handshake failed otherwise
-(OpenSSL's reasons; the server sent those with ``_ALERT_``). All other errors are reported in
-OpenSSL's words.
+:func:`explain` makes the text of an error: the cause, the option, and what to do. It has two
+tables. One says why this client rejects a server's certificate (OpenSSL's verify codes). The other
+says why a handshake failed otherwise (OpenSSL's reasons; the server sent those with ``_ALERT_``).
+All other errors are reported in OpenSSL's words.
 
 Source: ``DefaultSslEngineFactory``, ``DefaultSslEngineFactory.createSslEngine``, ``SslFactory``,
 ``SslConfigs``; ``SSLContextImpl`` of the JDK; IANA's registry "TLS Cipher Suites"; ``openssl

@@ -1,4 +1,8 @@
-"""Commit messages from tasks to the driver, and the driver's report of a batch.
+"""Messages from tasks to the driver, and the driver's report of a committed or aborted batch.
+
+Nothing is decided here. ``writer.py`` commits a batch (``commit_batch``). With exactly-once,
+``transactions/commit_protocol.py`` decides. ``BatchSummary.line`` makes the JSON line of a batch,
+whose fields are a table in ``metrics/line.py``.
 
 Spark's Python Data Source API passes ``commit`` and ``abort`` the pickled messages of all tasks,
 None for failed tasks, in a process other than the one that planned.

@@ -1,10 +1,13 @@
-"""Write a task's rows that cannot be written to the dead letter topic, with the same producer.
+"""Write the faulty rows of a task to the dead letter topic, with the task's own producer.
 
 Dead letters are in the same transaction as the other rows and are committed or aborted with them. A
-valid Arrow batch is appended unchanged; a batch that the producer rejects is checked row by row.
-Records that brokers reject follow after the rejection, at the end of the task at the latest. Only
-the appended record is known then, so the dead letter names the chosen partition. Dead letters whose
-own timestamp was rejected are written with the current time.
+valid Arrow batch is appended unchanged. If the producer rejects an Arrow batch,
+``KafkaProducer.find_faults`` checks it row by row. Records that brokers reject follow after the
+rejection, at the end of the task at the latest. Only the appended record is known then, so the dead
+letter names the chosen partition. Dead letters whose own timestamp was rejected are written with
+the current time.
+
+``record/dead_letters.py`` has the causes, and the columns of a dead letter.
 
 Imported in tasks only, because it loads NumPy and the kernels.
 """

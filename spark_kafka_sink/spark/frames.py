@@ -1,8 +1,8 @@
 """Write DataFrames without a data source: for Spark 3.5, and for ``foreachBatch`` in all versions.
 
 ``mapInArrow`` runs the data source's tasks. Each task returns its commit message as a row. The
-caller's process does the work that Spark does around the tasks of a data source. That process
-therefore asks the brokers and commits, so it must reach them.
+caller's process does the work that Spark does around the tasks of a data source: it plans and
+commits. So this process must be able to connect to the brokers.
 
 The decision log identifies a micro-batch by its query and number, a named write by its name and
 version. If one comes again, its rows are dropped because they were written before. A different

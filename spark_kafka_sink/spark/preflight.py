@@ -10,7 +10,7 @@ for ``max.block.ms`` and ``delivery.timeout.ms``. A batch write fails at once, a
 that certainly has no committed micro-batch.
 
 The topics' limits for dead letters are read here too, so that all tasks of a batch and all their
-attempts decide alike about a row.
+attempts find the same faults in a row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Find or register the registry's schemas of keys and values before the first task.
 
-The plan of the rows takes the ids to the tasks; tasks never ask a registry.
+``registry/schemas.py`` asks the registry, and caches its answers. The plan of the rows takes the
+ids to the tasks; tasks never ask a registry.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 """Write a task's rows with a producer, and with exactly-once delivery in a transaction.
 
+:func:`write_rows` takes a producer from the pool and begins the transaction. Each Arrow batch goes
+through the interceptors and, with a format, through the encoder to the producer. At the end the
+task waits for all acknowledgements.
+
 A user's interceptor is a class with ``on_send(arrow_batch) -> arrow_batch``, which gets Arrow
 batches before they are appended, ``on_acknowledgement(summary)``, or both.
 Source: ``ProducerInterceptor``, ``ProducerInterceptors``.

@@ -4,9 +4,9 @@ Log: the sink's loggers are a tree, one per module, below ``spark_kafka_sink``. 
 has configured logging, its handlers and formats are used. Otherwise, as in Spark's Python
 processes, lines go to standard error, which is the log of the driver or the executor.
 
-Garbage: Spark collects it after each task, planning and commit, before the process takes the next
-one (``pyspark/daemon.py``). A collection visits every object of the imported modules: with numba,
-pyarrow and pandas loaded it takes 50 to 75 ms, as long as a small task.
+Garbage: Spark collects garbage after each task, planning and commit, before the process takes the
+next one (``pyspark/daemon.py``). A collection visits every object of the imported modules, which
+can take as long as a small task. So ``freeze_loaded`` excludes these objects.
 
 Memory: Spark reads an Arrow batch into one block. glibc maps blocks above 32 MiB again each time,
 and an Arrow batch of values above 3 KB has up to 64 MiB. The page faults took a quarter of a

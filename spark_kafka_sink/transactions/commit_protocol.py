@@ -6,6 +6,10 @@ after it the whole unit will. The driver that has decided, the driver that plans
 operator completes it, each with the token of ``{prefix}.driver``. Only the driver that planned last
 can decide: planning takes ``{prefix}.driver``, which makes every earlier driver's decisions fail.
 
+``CommitProtocol.commit`` decides. After a restart of the driver, ``CommitProtocol.plan`` completes
+a unit that was decided, and aborts all other open transactions. If Spark then repeats a committed
+micro-batch, ``check_replay`` compares its rows, and ``commit`` drops them.
+
 Source: KIP-98, KIP-890; the two-phase shape is that of Flink's ``KafkaSink``, with a decision log
 in place of Flink's checkpoints.
 """

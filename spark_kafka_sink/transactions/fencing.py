@@ -1,4 +1,6 @@
-"""Fencing: checks that a driver may work under a prefix, holds its id, and follows the last unit.
+"""Check that a driver may use a prefix, still holds its id, and may write the next unit.
+
+:func:`explain` describes a unit whose outcome is not simply that all of it is visible.
 
 A broker that is cut off from the others, but not from clients, may still consider itself
 coordinator or leader. It knows an older producer of the id, and rejects the present producer as if

@@ -1,4 +1,4 @@
-"""Reads for operators: records and transactions under prefixes of a log, and readers' positions.
+"""Read for operators: decisions and transactions under the prefixes of a log, readers' positions.
 
 This module changes nothing. Coordinators omit transactions that this principal may not DESCRIBE.
 

@@ -1,4 +1,4 @@
-"""Operators' changes by hand: finish a decided unit, abort what is open, release a prefix.
+"""Changes that operators make: finish a decided unit, abort transactions, release a prefix.
 
 Each operation reads first, then asks for confirmation, then takes ``{prefix}.driver``. This stops
 the owner of the prefix and settles a decision in progress. Then the operation reads again, and only

@@ -1,6 +1,7 @@
-"""Sessions: one commit protocol per Python process and configuration, for Spark's processes.
+"""Functions that Spark's processes call: plan, commit or abort a unit; abort a task's transaction.
 
-Spark reuses its driver-side Python processes, so connections are kept between micro-batches.
+A session is one commit protocol, with its connections, per Python process and configuration. Spark
+reuses its driver-side Python processes, so a session lasts over micro-batches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rooms spark, columns and metrics: second checks, keys of caches, forgetting, and limits."""
+"""The rooms spark, record and metrics: second checks, keys of caches, forgetting, and limits."""
 
 from __future__ import annotations
 
