@@ -44,7 +44,7 @@ from spark_kafka_sink.producer.partitioner import (
     NO_SLOT,
     RandomSource,
     SlotAssigner,
-    TopicRegistry,
+    SlotTable,
     TopicSlots,
 )
 from spark_kafka_sink.producer.producer_batch import BatchWithoutRecords, ProducerBatch
@@ -97,7 +97,7 @@ class Appender:
         self._batch_size = max(config.batch_size, 1)
         self._max_open_ms = max(config.linger_ms, _MAX_OPEN_MS)
         self._assigner = SlotAssigner(config, accumulator)
-        self._topics = TopicRegistry(self._open_batches, self._batch_size, rng, self._finish_all)
+        self._topics = SlotTable(self._open_batches, self._batch_size, rng, self._finish_all)
         self._turns = Turns(self._monitor)
         self._last_append_ms = 0
         # Until then no open batch has been open for too long.

@@ -10,7 +10,7 @@ which is more even than the Java producer's independent draws. If queues differ 
 brokers of longer queues are slower. The next partition is then drawn with a preference for short
 queues, as in the Java producer (:class:`StickyPartitioner`).
 
-:class:`TopicRegistry` has the slots of all topics.
+:class:`SlotTable` has the slots of all topics.
 
 With ``kafka.partitioner.rack.aware``, sticky rows go to partitions whose leader is in the rack of
 the task while there is such a leader. The rack never moves a row with a key or a partition.
@@ -359,7 +359,7 @@ class TopicSlots:
         return limit_bytes if self.cap_bytes is None else min(limit_bytes, self.cap_bytes)
 
 
-class TopicRegistry:
+class SlotTable:
     """All topics with appended rows. ``finish_slots`` finishes the batches of slots."""
 
     def __init__(

@@ -59,8 +59,7 @@ from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
 from spark_kafka_sink.producer.open_batches import BatchFinishers
 from spark_kafka_sink.producer.quotas import RateLimit
 from spark_kafka_sink.producer.sender import MAX_POLL_MS, Sender
-from spark_kafka_sink.producer.telemetry import Telemetry
-from spark_kafka_sink.producer.telemetry_figures import TelemetrySources
+from spark_kafka_sink.producer.telemetry import Telemetry, TelemetrySources
 from spark_kafka_sink.producer.transaction_manager import ProducerIdentities, TransactionSettings
 from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.topics import MetadataRequest, ProduceRequest

@@ -83,7 +83,7 @@ from spark_kafka_sink.registry.client import (
 )
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.registry.client import RegistryClient, Schema
+    from spark_kafka_sink.registry.client import RegistryClient
 
 _MAX_REFERENCES = 100
 _NAMED = tuple(NAMED)  # a type may be an object, which no set can be asked for
@@ -393,10 +393,10 @@ def _fetch(client: RegistryClient, request: SchemaRequest) -> Schema:
             schema = schema._replace(text=client.by_id(schema.id).text)
     if request.location == HEADER and schema.guid is None and schema.id is not None:
         schema = schema._replace(guid=client.by_id(schema.id).guid)
-    return _with_references(client, request, schema)
+    return _with_needed_ones(client, request, schema)
 
 
-def _with_references(client: RegistryClient, request: SchemaRequest, schema: Schema) -> Schema:
+def _with_needed_ones(client: RegistryClient, request: SchemaRequest, schema: Schema) -> Schema:
     """Return the schema with its references, if they are needed.
 
     A JSON Schema needs them if columns are compared with it, which holds for a registry's schema
@@ -475,7 +475,7 @@ def _schema_by_id(client: RegistryClient, request: SchemaRequest, schema_id: int
         f"{name}={schema_id}: the schema registry {client.name} has no schema of this id"
     ):
         schema = client.by_id(schema_id, request.kind == "PROTOBUF")
-    return _with_references(client, request, schema)
+    return _with_needed_ones(client, request, schema)
 
 
 def version_of(client: RegistryClient, reference: Reference) -> tuple[str, str, int]:

@@ -45,9 +45,8 @@ from spark_kafka_sink.security.credentials import (
 )
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.security.oauth_tokens import RetryTimer
-if TYPE_CHECKING:
     from spark_kafka_sink.security.credentials import Login
+    from spark_kafka_sink.security.oauth_tokens import RetryTimer
     from spark_kafka_sink.security.tls import TlsContext
 
 

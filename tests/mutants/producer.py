@@ -597,8 +597,9 @@ _TRANSACTIONS = (
     ),
     Mutant(
         "producer/transaction_manager.py",
-        "        if pause_ms := self._retrier.pause_ms(now_ms):\n            return pause_ms\n",
-        "",
+        "        if pause_ms := self._retrier.pause_ms(now_ms):\n"
+        "            return pause_ms\n        node = ",
+        "        node = ",
         _IN_MANAGER,
     ),
     Mutant(
@@ -684,8 +685,9 @@ _TRANSACTIONS = (
     ),
     Mutant(
         "producer/transaction_manager.py",
-        "if node is None or not self._client.ready(node, now_ms):",
-        "if node is None:",
+        "if node is None or not self._client.ready(node, now_ms):\n"
+        "            return CONNECTING_RECHECK_MS\n        request",
+        "if node is None:\n            return CONNECTING_RECHECK_MS\n        request",
         _IN_MANAGER,
     ),
     Mutant(

@@ -171,19 +171,19 @@ MUTANTS = (
         _MISTAKES,
     ),
     Mutant(
-        "producer/telemetry_figures.py",
+        "producer/telemetry.py",
         "most_bytes if most_bytes > 0 else None",
         "most_bytes",
         _FIGURES,
     ),
     Mutant(
-        "producer/telemetry_figures.py",
+        "producer/telemetry.py",
         "interval_ms if interval_ms > 0 else DEFAULT_PUSH_INTERVAL_MS",
         "max(interval_ms, 10_000)",
         _FIGURES,
     ),
     Mutant(
-        "producer/telemetry_figures.py",
+        "producer/telemetry.py",
         "        if response.client_instance_id == NO_INSTANCE:\n            return None\n",
         "",
         _ENDS,

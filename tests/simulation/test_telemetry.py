@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from spark_kafka_sink.producer.telemetry_figures import DEFAULT_PUSH_INTERVAL_MS, State
+from spark_kafka_sink.producer.telemetry import DEFAULT_PUSH_INTERVAL_MS, State
 from tests.simulation.harness import keyed, simulate
 
 INTERVAL_MS = 10_000

@@ -12,16 +12,14 @@ from spark_kafka_sink.base.errors import DeliveryError
 from spark_kafka_sink.producer import telemetry
 from spark_kafka_sink.producer.telemetry import (
     CLOSE_TIMEOUT_MS,
+    DEFAULT_PUSH_INTERVAL_MS,
     MAX_IDLE_MS,
     RESPONSE_MS,
-    Telemetry,
-)
-from spark_kafka_sink.producer.telemetry_figures import (
-    DEFAULT_PUSH_INTERVAL_MS,
     State,
     Subscription,
-    TelemetryCollector,
+    Telemetry,
 )
+from spark_kafka_sink.producer.telemetry_figures import TelemetryCollector
 from tests.simulation.harness import assert_has, keyed
 from tests.simulation.test_telemetry import INTERVAL_MS, TOTAL, TelemetrySources
 
