@@ -26,7 +26,6 @@ from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
 from spark_kafka_sink.localkafka import LocalKafka
 
 _ROOT = Path(__file__).resolve().parents[1]
-_PARTITIONS = 6
 _WARMUPS = 2
 
 
@@ -65,7 +64,7 @@ class Session:
 
 def compare(kafka: LocalKafka, sessions: dict[str, Session], case: str, args: Any) -> Any:
     """Run all pairs of one case; check that each run wrote each row once."""
-    topic = BenchTopic(kafka, _PARTITIONS)
+    topic = BenchTopic(kafka, CASES[case].partitions)
     rows = int(CASES[case].rows * args.scale)
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in sessions}
     try:

@@ -20,6 +20,7 @@ class Case(NamedTuple):
     rows: int
     columns: tuple[str, ...]
     options: dict[str, str]
+    partitions: int = 6
 
 
 _COMMON = {
@@ -38,6 +39,13 @@ CASES = {
     "100 B": Case("100 B, lz4", 1_000_000, (f"{_TEXT_100} value",), _COMMON),
     "1 KB keys": Case(
         "1 KB with keys, lz4", 300_000, ("md5(string(id)) key", f"{_TEXT_1000} value"), _COMMON
+    ),
+    "1,000 partitions": Case(
+        "100 B with keys, lz4, 1,000 partitions",
+        2_000_000,
+        ("md5(string(id)) key", f"{_TEXT_100} value"),
+        _COMMON,
+        partitions=1_000,
     ),
     "typed JSON": Case(
         "10 typed columns as JSON, lz4",

@@ -265,7 +265,8 @@ def _fetch_token(
 ) -> Secret:
     """Fetch a token by client credentials, with the code of tokens for brokers."""
     # Imported here because only client credentials need these modules.
-    from spark_kafka_sink.security.oauth_tokens import RetryTimer, TokenRetrieval
+    from spark_kafka_sink.security.oauth import TokenRetrieval
+    from spark_kafka_sink.security.oauth_tokens import RetryTimer
 
     oauth = OAuthConfig(
         token_endpoint_url=bearer.issuer,

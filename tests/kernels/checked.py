@@ -35,8 +35,8 @@ from spark_kafka_sink.record.columns import arrow_records
 from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.compiled.calls import ABSENT_INTEGERS
 from spark_kafka_sink.record.kernels import compiler, memory
+from spark_kafka_sink.record.kernels.compiler import MODULES
 from spark_kafka_sink.record.kernels.memory import HELPERS, KERNELS
-from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
 from tests.kernels.random_layouts import RandomLayouts
 
 _MOST_REGIONS = 4096
@@ -233,7 +233,7 @@ def _names_replaced():
     for source in HELPERS:
         compiled[source] = numba.njit(**_OPTIONS)(source)
     replaced = []
-    for module in [*MODULES, *SHARED]:
+    for module in MODULES:
         for name, value in list(vars(module).items()):
             if callable(value) and value.__hash__ is not None and value in compiled:
                 replaced.append((module, name, value))

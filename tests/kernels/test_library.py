@@ -22,8 +22,7 @@ from spark_kafka_sink.record.compiled import library
 from spark_kafka_sink.record.compiled.calls import KERNELS
 from spark_kafka_sink.record.compiled.library import library_name, platform_name
 from spark_kafka_sink.record.kernels import memory
-from spark_kafka_sink.record.kernels.build import COMPILER, symbol
-from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
+from spark_kafka_sink.record.kernels.sources import COMPILER, symbol
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_sink"
@@ -39,11 +38,6 @@ def sum_of(address: int, count: int) -> int:
     for number in range(count):
         total += numbers[number] ^ number
     return total
-"""
-ONLY_THAT = """
-from spark_kafka_sink.record.kernels import one
-MODULES = (one,)
-SHARED = ()
 """
 ITS_CALL = """
 import ctypes
@@ -87,8 +81,11 @@ def copied(tmp_path):
     for room in ("base", "record"):
         shutil.copytree(PACKAGE / room, target / room, ignore=ignored)
     shutil.copy(PACKAGE / "__init__.py", target)
+    kept = ("__init__", "build", "compiler", "sources", "memory")
+    for path in (target / "record" / "kernels").glob("*.py"):
+        if path.stem not in kept:
+            path.unlink()
     (target / "record" / "kernels" / "one.py").write_text(ONE_KERNEL)
-    (target / "record" / "kernels" / "modules.py").write_text(ONLY_THAT)
     (target / "record" / "compiled" / "calls.py").write_text(ITS_CALL)
     return root
 
@@ -234,18 +231,6 @@ def test_the_sources_of_a_library_are_all_that_kernels_import():
                 assert module.startswith(allowed), f"{path.name} imports {module}"
 
 
-@pytest.mark.parametrize(
-    ("modules", "marks"),
-    [(MODULES, ["\n@kernel\n"]), ((*MODULES, *SHARED), ["\n@inlined\n", "\n@called\n"])],
-    ids=["kernels", "helpers"],
-)
-def test_every_module_that_declares_is_compiled(modules, marks):
-    names = {module.__name__.rpartition(".")[2] for module in modules}
-    for path in FOLDER.glob("*.py"):
-        if any(mark in path.read_text(encoding="utf-8") for mark in marks):
-            assert path.stem in names
-
-
 def test_a_task_imports_no_kernel_s_source():
     code = (
         "import sys\nfrom spark_kafka_sink.spark.task import load_all\nload_all()\n"
@@ -255,7 +240,7 @@ def test_a_task_imports_no_kernel_s_source():
     )
     done = run(ROOT, "-c", code)
     # In a checkout, a process imports the module that computes the digest of the sources.
-    assert done.stdout.split() == ["spark_kafka_sink.record.kernels.build"], done.stderr
+    assert done.stdout.split() == ["spark_kafka_sink.record.kernels.sources"], done.stderr
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from release.version import ROOT, package_version, problems
 from spark_kafka_sink.record.compiled.library import library_name, platform_name
-from spark_kafka_sink.record.kernels.build import COMPILER
+from spark_kafka_sink.record.kernels.sources import COMPILER
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES_OF_KERNELS = REPOSITORY / "spark_kafka_sink" / "record" / "kernels"

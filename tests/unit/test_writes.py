@@ -23,7 +23,7 @@ import spark_kafka_sink
 from spark_kafka_sink.base.errors import BootstrapError, ConfigError, KafkaSinkError
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.spark import frames, preflight
+from spark_kafka_sink.spark import frames, planning
 from spark_kafka_sink.spark import source as source_module
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.frames import WriteIdentity, WriteRegistry
@@ -162,7 +162,7 @@ class TestWrite:
             return message
 
         monkeypatch.setattr(frames, "write_partition", write)
-        options = preflight.parse_options(OPTIONS)
+        options = planning.parse_options(OPTIONS)
         positions = frames.plan_rows(ONE_COLUMN, options).positions
         types = {"c0": pa.binary(), "c1": pa.list_(pa.field("element", pa.int32(), nullable=False))}
         fields = [pa.field(name, kind, nullable=name == "c1") for name, kind in types.items()]

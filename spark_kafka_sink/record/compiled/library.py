@@ -21,7 +21,7 @@ from pathlib import Path
 from spark_kafka_sink.base.errors import ConfigError
 
 _PACKAGE = "spark_kafka_sink.record.compiled"
-_SOURCES = "spark_kafka_sink.record.kernels.build"
+_SOURCES = "spark_kafka_sink.record.kernels.sources"
 _PREFIX, _SUFFIX = "kernels-", ".so"
 REBUILD = "python -m spark_kafka_sink.record.kernels.build"
 """The command that builds the libraries of a checkout, as ``make kernels`` does."""

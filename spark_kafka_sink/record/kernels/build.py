@@ -10,8 +10,6 @@ The compiler runs in a process of its own with settings that are the same on eac
 from __future__ import annotations
 
 import argparse
-import hashlib
-import importlib.resources
 import os
 import shutil
 import subprocess
@@ -19,38 +17,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spark_kafka_sink.record.compiled.library import library_name, platform_name
-
-COMPILER = ("numba==0.68.1", "llvmlite==0.50.0")
-"""The compiler's packages in exact versions: other versions generate other machine code."""
-OLDEST_PYTHON = (3, 10)
-"""The oldest Python version that the compiler's packages support."""
-_FOLDERS = ("compiled", "kernels")
-_LOADER = "library.py"
-_DIGEST_DIGITS = 32
-
-
-def symbol(record: Path | None = None) -> str:
-    """Return the name of the symbol that a library of these sources contains.
-
-    record: the folder ``spark_kafka_sink/record``; if None, the folder of this package
-    """
-    record_folder: Any = record or importlib.resources.files("spark_kafka_sink.record")
-    files = [
-        (f"{folder}/{file.name}", file)
-        for folder in _FOLDERS
-        for file in sorted((record_folder / folder).iterdir(), key=lambda file: file.name)
-        if file.name.endswith(".py") and file.name != _LOADER
-    ]
-    digest = hashlib.sha256()
-    for name, file in files:
-        source = file.read_bytes()
-        digest.update(f"\n{name} {len(source)}\n".encode())
-        digest.update(source)
-    return f"pykafka_sink_sources_{digest.hexdigest()[:_DIGEST_DIGITS]}"
-
+from spark_kafka_sink.record.kernels.sources import COMPILER, OLDEST_PYTHON, symbol
 
 FOLDER = Path(__file__).resolve().parents[1] / "compiled"
 """The folder of the libraries."""

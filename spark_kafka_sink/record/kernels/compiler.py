@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,14 +31,23 @@ from numba.np.arrayobj import make_array, populate_array
 
 from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.kernels import memory
-from spark_kafka_sink.record.kernels.build import COMPILER, symbol
 from spark_kafka_sink.record.kernels.memory import HELPERS, KERNELS
-from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
+from spark_kafka_sink.record.kernels.sources import COMPILER, symbol
 
 ALLOWED_EXTERNALS = frozenset(["memcpy", "memmove", "memset"])
 """The C functions that machine code may call."""
+_WITHOUT_KERNELS = frozenset(["__init__", "build", "compiler", "sources"])
 _OPTIMISATION = 3
 _MARK = "define i64 @{name}() {{ ret i64 0 }}"
+
+
+def kernel_modules() -> list[ModuleType]:
+    """Import all modules of this folder that may declare kernels or helpers, sorted by name."""
+    names = {path.stem for path in Path(__file__).parent.glob("*.py")} - _WITHOUT_KERNELS
+    return [import_module(f"{__package__}.{name}") for name in sorted(names)]
+
+
+MODULES = kernel_modules()
 
 
 def compiled_kernels() -> dict[str, str]:
@@ -78,7 +88,7 @@ def compile_helpers() -> None:
         options = {"inline": "always"} if is_inlined else {}
         # A division by zero does not raise, as in C.
         compiled[source] = numba.njit(nogil=True, error_model="numpy", **options)(source)
-    for module in [*MODULES, *SHARED]:
+    for module in MODULES:
         _replace(module, compiled)
 
 
