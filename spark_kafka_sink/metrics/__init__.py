@@ -41,7 +41,7 @@ def listen(
             events.writeStream.format("pykafka-sink").options(**options).start().awaitTermination()
     """
     from spark_kafka_sink.base.errors import ConfigError
-    from spark_kafka_sink.metrics.outputs import check_library, local_path
+    from spark_kafka_sink.metrics.outputs import check_prometheus_client, local_path
 
     path = path or spark.conf.get(_PATH_PROPERTY, None)
     file = None if path is None else local_path(path)
@@ -57,7 +57,7 @@ def listen(
     if not 0 <= port <= _HIGHEST_PORT:
         problem = f"listen: port {port} must be between 0 and {_HIGHEST_PORT}"
         raise ConfigError(problem, code="OPTION-003")
-    check_library()
+    check_prometheus_client()
     from spark_kafka_sink.metrics.prometheus import MetricsServer
 
     return MetricsServer(spark, file, port, host)

@@ -48,7 +48,7 @@ from spark_kafka_sink.base.text import redacted, redacted_url
 from spark_kafka_sink.config.sink_keys import OTLP_METRICS, OTLP_TRACES, OtlpOutput
 from spark_kafka_sink.metrics.background import THREAD_NAME, FailureLog
 from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, labels_of, measurements
-from spark_kafka_sink.metrics.outputs import short_timeouts, timeout_s_of
+from spark_kafka_sink.metrics.outputs import otlp_timeout_s, short_timeouts
 
 # --- resource ------------------------------------------------------------------------------------
 
@@ -439,7 +439,7 @@ class _Signal:
         self._exporter: Any = _EXPORTERS[name](
             endpoint=endpoint,
             headers=None if headers is None else dict(headers),
-            timeout=timeout_s_of(output, name),
+            timeout=otlp_timeout_s(output, name),
             session=self._session,
         )
         where = redacted_url(endpoint)

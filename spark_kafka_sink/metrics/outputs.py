@@ -50,7 +50,7 @@ _LEAST_TIMEOUT_MS = 100
 
 def check_otlp(output: OtlpOutput) -> None:
     """Raise ConfigError, with the remedy, if a package or a header's reference is missing."""
-    if is_disabled():
+    if is_otlp_disabled():
         warn(logger, "METRICS-005", f"{_DISABLED}=true: metrics.otlp.* sends nothing")
         return
     if not all(_is_installed(name) for name in _PACKAGES):
@@ -59,10 +59,10 @@ def check_otlp(output: OtlpOutput) -> None:
             "driver: pip install 'pykafka-sink[otel]'",
             code="METRICS-004",
         )
-    headers_of(output)
+    otlp_headers(output)
 
 
-def is_disabled() -> bool:
+def is_otlp_disabled() -> bool:
     """Return True if the environment disables all of OpenTelemetry.
 
     Source: OpenTelemetry's specification, "Environment Variable Specification".
@@ -70,7 +70,7 @@ def is_disabled() -> bool:
     return os.environ.get(_DISABLED, "").strip().lower() == "true"
 
 
-def headers_of(output: OtlpOutput) -> dict[str, str] | None:
+def otlp_headers(output: OtlpOutput) -> dict[str, str] | None:
     """Return headers by name; None leaves them to the environment. Raises ConfigError."""
     if output.headers is None:
         return None
@@ -79,7 +79,7 @@ def headers_of(output: OtlpOutput) -> dict[str, str] | None:
     return {name.strip(): unquote(value.strip()) for name, _, value in pairs}
 
 
-def timeout_s_of(output: OtlpOutput, signal: str) -> float:
+def otlp_timeout_s(output: OtlpOutput, signal: str) -> float:
     """Return the timeout of one request and its retries, in seconds.
 
     OpenTelemetry's variables are milliseconds, as specified (OpenTelemetry Protocol Exporter,
@@ -236,7 +236,7 @@ def write_outputs(outputs: MetricsOutputs, line: Line) -> None:
     senders: list[Sender] = []
     if outputs.push_url is not None:
         senders.append(_push(outputs.push_url, outputs.push_job, line))
-    if outputs.otlp is not None and not is_disabled():
+    if outputs.otlp is not None and not is_otlp_disabled():
         senders.append(_send_by_otlp(outputs.otlp, line))
     flush_at_end(senders, line)
 
@@ -246,12 +246,12 @@ def check_outputs(outputs: MetricsOutputs) -> None:
     if outputs.path is not None:
         check_path(outputs.path)
     if outputs.push_url is not None:
-        check_library()
+        check_prometheus_client()
     if outputs.otlp is not None:
         check_otlp(outputs.otlp)
 
 
-def check_library() -> None:
+def check_prometheus_client() -> None:
     """Raise ConfigError, with the command that installs it, if prometheus_client is missing."""
     try:
         import_module(_LIBRARY)
@@ -297,7 +297,7 @@ def _send_by_otlp(output: OtlpOutput, line: Line) -> Sender:
     def make() -> Send:
         from spark_kafka_sink.metrics.otlp import OtlpExporter
 
-        return OtlpExporter(output, headers_of(output)).send
+        return OtlpExporter(output, otlp_headers(output)).send
 
-    timeout_s = max(timeout_s_of(output, signal) for signal in output.signals)
+    timeout_s = max(otlp_timeout_s(output, signal) for signal in output.signals)
     return enqueue_line(output, make, line, timeout_s)

@@ -456,13 +456,13 @@ def test_the_timeout(option, variable, timeout_s, monkeypatch):
     """Milliseconds: OpenTelemetry Protocol Exporter, "Configuration Options"."""
     if variable is not None:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", variable)
-    assert outputs.timeout_s_of(OtlpOutput(timeout_ms=option), "traces") == timeout_s
+    assert outputs.otlp_timeout_s(OtlpOutput(timeout_ms=option), "traces") == timeout_s
 
 
 def test_a_signals_own_timeout_wins(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10000")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "2000")
-    both = [outputs.timeout_s_of(OtlpOutput(), signal) for signal in ("metrics", "traces")]
+    both = [outputs.otlp_timeout_s(OtlpOutput(), signal) for signal in ("metrics", "traces")]
     assert both == [10, 2]
     assert list(outputs.short_timeouts(OtlpOutput())) == []
 
