@@ -128,7 +128,6 @@ _DYNAMIC = ("$dynamicRef", "$recursiveRef")
 _TYPES = frozenset(["array", "boolean", "integer", "null", "number", "object", "string"])
 _NULL = {"type": "null"}
 
-
 _MAX_SHOWN = 20
 """Most misfits of one kind in a result; a registry's schema may have millions."""
 
@@ -409,6 +408,11 @@ def _at(found: Any, pointer: str) -> Any:
     return found
 
 
+# --- the user's schemas and descriptors ----------------------------------------------------------
+
+_MAX_CHARACTERS_SHOWN = 100
+
+
 def json_schema_of(options: PartOptions, struct: Any) -> str | None:
     """Return the JSON Schema for a key or value with the fields of a StructType, or None.
 
@@ -521,9 +525,6 @@ def read_user_schema(user_schema: UserSchema, option: str) -> tuple[str, Any]:
         return text, parse_json(text)
     except ValueError as error:
         raise ConfigError(f"{shown}: the schema is no JSON: {error}", code="FORMAT-005") from None
-
-
-_MAX_CHARACTERS_SHOWN = 100
 
 
 def described(options: PartOptions) -> DescribedMessage:

@@ -34,8 +34,6 @@ from spark_kafka_sink.jobs.shutdown import end_at_ctrl_c
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[\w.-]*")

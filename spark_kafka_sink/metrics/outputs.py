@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.base.errors import ConfigError, warn
 from spark_kafka_sink.config.sink_keys import BACKUPS, MetricsOutputs, OtlpOutput
@@ -39,8 +39,10 @@ from spark_kafka_sink.security.references import resolve
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_TIMEOUT_S = 3.0
-HEADERS = "metrics.otlp.headers"
+# --- settings of OTLP ----------------------------------------------------------------------------
+
+_DEFAULT_TIMEOUT_S = 3.0
+_HEADERS = "metrics.otlp.headers"
 _PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _TIMEOUTS = ("OTEL_EXPORTER_OTLP_{}_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
 _DISABLED = "OTEL_SDK_DISABLED"
@@ -74,7 +76,7 @@ def otlp_headers(output: OtlpOutput) -> dict[str, str] | None:
     """Return headers by name; None leaves them to the environment. Raises ConfigError."""
     if output.headers is None:
         return None
-    parts = resolve(output.headers.reveal(), HEADERS).split(",")
+    parts = resolve(output.headers.reveal(), _HEADERS).split(",")
     pairs = [part.partition("=") for part in parts]
     return {name.strip(): unquote(value.strip()) for name, _, value in pairs}
 
@@ -89,7 +91,7 @@ def otlp_timeout_s(output: OtlpOutput, signal: str) -> float:
         return output.timeout_ms / 1000
     for _, value_ms in _timeouts(signal):
         return value_ms / 1000
-    return DEFAULT_TIMEOUT_S
+    return _DEFAULT_TIMEOUT_S
 
 
 def short_timeouts(output: OtlpOutput) -> Iterator[str]:
@@ -130,8 +132,6 @@ def local_path(path: str) -> str | None:
     """Return the local file that ``path`` names; None if it is the URI of a folder elsewhere."""
     if "://" not in path and not path.startswith("file:"):
         return path
-    from urllib.parse import unquote, urlsplit
-
     parts = urlsplit(path)
     return unquote(parts.path) if parts.scheme == "file" else None
 
@@ -293,7 +293,6 @@ def _push(url: str, job: str, line: Line) -> Sender:
 
 
 def _send_by_otlp(output: OtlpOutput, line: Line) -> Sender:
-
     def make() -> Send:
         from spark_kafka_sink.metrics.otlp import OtlpExporter
 

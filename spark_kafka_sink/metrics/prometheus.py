@@ -163,6 +163,8 @@ class PushGatewayExporter:
         self._failure_log.record_outcome(problem, lost)
 
 
+# --- the listener in the user's process ----------------------------------------------------------
+
 _MOST_WAITING = 1000
 ROWS = "pykafka_sink_query_input_rows_total"
 INPUT_RATE = "pykafka_sink_query_input_rows_per_second"

@@ -366,6 +366,8 @@ class NodeConnection:
         self.has_answered = False
 
 
+# --- outages in the log --------------------------------------------------------------------------
+
 logger = logging.getLogger(__name__)
 
 _CODE = "CONNECT-009"
@@ -437,7 +439,7 @@ class Outages:
         self._tried_at_ms.pop(node_id, None)
 
 
-# --- one process of an executor logs --------------------------------------------------------------
+# --- one process of an executor logs -------------------------------------------------------------
 
 
 @cache

@@ -38,6 +38,8 @@ from spark_kafka_sink.network.channels import (
 from spark_kafka_sink.protocol.types import Buffer
 from spark_kafka_sink.security.security import Security
 
+# --- host names ----------------------------------------------------------------------------------
+
 # A cluster may have hundreds of brokers, which is too many for a thread each.
 _MAX_THREADS = 8
 
@@ -165,6 +167,8 @@ def canonical_addresses(addresses: Sequence[tuple[str, int]]) -> list[tuple[str,
             names[host, port] = None
     return list(names)
 
+
+# --- the selector --------------------------------------------------------------------------------
 
 USE_OS_BUFFER_SIZE = -1
 

@@ -44,7 +44,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
@@ -82,8 +82,7 @@ from spark_kafka_sink.registry.client import (
     Schema,
 )
 
-if TYPE_CHECKING:
-    from spark_kafka_sink.registry.client import RegistryClient
+# --- references ----------------------------------------------------------------------------------
 
 _MAX_REFERENCES = 100
 _NAMED = tuple(NAMED)  # a type may be an object, which no set can be asked for
@@ -228,6 +227,8 @@ class _Inlining:
                 return self.of(*self._known[full])
         return name
 
+
+# --- the schema of keys or values ----------------------------------------------------------------
 
 _MAX_AGE_MS, _MAX_AGE_MS_WHILE_UNAVAILABLE = 10_000, 60_000
 """Time for which a stream uses a cached answer before it asks again."""

@@ -63,6 +63,7 @@ from spark_kafka_sink.security.oauth_tokens import (
     RetryTimer,
     Token,
     TokenKeeper,
+    assertion,
     token_of_jwt,
 )
 from spark_kafka_sink.security.references import Resolve, authentication_errors, read_text, resolve
@@ -225,9 +226,6 @@ class TokenRetrieval:
     def _request(self, source: TokenSource, client: Client, oauth: OAuthConfig) -> TokenRequest:
         if source is TokenSource.SECRET:
             return _secret_request(client, oauth.header_urlencode)
-        # Imported here because only assertions need the package cryptography.
-        from spark_kafka_sink.security.oauth_tokens import assertion
-
         signed: str = assertion(oauth.assertion, self._timer.clock.timestamp_ms()).reveal()
         if source is TokenSource.JWT_BEARER:
             return TokenRequest(

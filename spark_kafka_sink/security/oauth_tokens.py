@@ -48,14 +48,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
-
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import Clock, RandomSource, wait_seconds
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError, warn
@@ -65,6 +58,9 @@ from spark_kafka_sink.security import key_formats
 from spark_kafka_sink.security.key_formats import DamagedStoreError
 from spark_kafka_sink.security.mechanisms import encode_utf8
 from spark_kafka_sink.security.references import read_text
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 _NEVER = 1e14
 """Seconds since 1970: three million years."""
@@ -416,6 +412,8 @@ class TokenKeeper:
             self._wake.clear()
 
 
+# --- assertions ----------------------------------------------------------------------------------
+
 PREFIX = "kafka.sasl.oauthbearer.assertion."
 _KEY_FILE = f"{PREFIX}private.key.file"
 _PASSPHRASE = f"{PREFIX}private.key.passphrase"
@@ -467,6 +465,11 @@ def _template(location: str | None) -> dict[str, dict[str, Any]]:
 
 
 def _signature(config: AssertionConfig, content: bytes) -> bytes:
+    # Imported here, as below, because only signed assertions need the package cryptography.
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+    from cryptography.hazmat.primitives.hashes import SHA256
+
     if config.private_key_file is None:
         raise AuthenticationError(
             f"{_KEY_FILE} is missing: the key that signs the assertion", code="AUTH-005"
@@ -493,6 +496,12 @@ def _signature(config: AssertionConfig, content: bytes) -> bytes:
 
 def _private_key(location: str, passphrase: Secret | None) -> PrivateKeyTypes:
     """Return the key from PEM or, as Java does, from bare PKCS#8 in base64."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import (
+        load_der_private_key,
+        load_pem_private_key,
+    )
+
     text = read_text(location, _KEY_FILE)
     password = None if passphrase is None else encode_utf8(passphrase.reveal(), _PASSPHRASE)
     try:

@@ -36,13 +36,6 @@ from spark_kafka_sink.config.security_keys import (
     PASSWORD_MECHANISMS,
 )
 from spark_kafka_sink.protocol.connection import SaslClientFactory
-from spark_kafka_sink.security.credentials import (
-    LOGIN_MODULES,
-    Login,
-    PasswordLogin,
-    check_password_options,
-    unresolved_jaas_entry,
-)
 
 if TYPE_CHECKING:
     from spark_kafka_sink.security.credentials import Login
@@ -159,7 +152,6 @@ def _new_context(config: SslConfig) -> TlsContext:
 
 
 def _new_login(config: SaslConfig) -> Login:
-
     return new_login(config)
 
 
@@ -241,6 +233,8 @@ def new_login(config: SaslConfig) -> Login:
         from spark_kafka_sink.security.kerberos import KerberosLogin
 
         return KerberosLogin(config, SystemClock())
+    from spark_kafka_sink.security.credentials import PasswordLogin
+
     return PasswordLogin(config)
 
 
@@ -266,12 +260,20 @@ def check(config: SaslConfig) -> None:
     """
     checks = _CHECKS.get(config.mechanism)
     if checks is None:
+        from spark_kafka_sink.security.credentials import LOGIN_MODULES
+
         raise ConfigError(
             f"kafka.sasl.mechanism={config.mechanism} is not known: use one of "
             f"{', '.join(LOGIN_MODULES)}",
             code="OPTION-003",
         )
     checks(config)
+
+
+def _check_password(config: SaslConfig) -> None:
+    from spark_kafka_sink.security.credentials import check_password_options
+
+    check_password_options(config)
 
 
 def _check_oauthbearer(config: SaslConfig) -> None:
@@ -281,6 +283,7 @@ def _check_oauthbearer(config: SaslConfig) -> None:
 
 
 def _check_gssapi(config: SaslConfig) -> None:
+    from spark_kafka_sink.security.credentials import LOGIN_MODULES, unresolved_jaas_entry
     from spark_kafka_sink.security.kerberos import kerberos_user
 
     if config.jaas_config is None:
@@ -300,6 +303,7 @@ def _check_gssapi(config: SaslConfig) -> None:
 
 def _check_aws(config: SaslConfig) -> None:
     from spark_kafka_sink.security.aws import aws_user
+    from spark_kafka_sink.security.credentials import unresolved_jaas_entry
 
     entry = unresolved_jaas_entry(config)
     if entry is not None:
@@ -308,7 +312,7 @@ def _check_aws(config: SaslConfig) -> None:
 
 
 _CHECKS: dict[str, Callable[[SaslConfig], None]] = {
-    **dict.fromkeys(PASSWORD_MECHANISMS, check_password_options),
+    **dict.fromkeys(PASSWORD_MECHANISMS, _check_password),
     OAUTHBEARER: _check_oauthbearer,
     GSSAPI: _check_gssapi,
     AWS_MSK_IAM: _check_aws,

@@ -54,6 +54,8 @@ from spark_kafka_sink.security.references import Resolve
 from spark_kafka_sink.security.references import resolve as resolve_text
 from spark_kafka_sink.security.stores import StoreOptions, description
 
+# --- errors --------------------------------------------------------------------------------------
+
 
 class Peer(NamedTuple):
     """The option names for one kind of servers, for messages.

@@ -11,7 +11,7 @@ An envelope holds objects sent between the driver, a Spark Connect client and th
 sink's version that pickled an object may read it. A pickle of a dataclass with slots lists its
 values by position: a version with one more option would shift the values after it. Therefore an
 object is sent as a pickle inside a pickle. The outer pickle holds only the version and a function
-that compares it first.
+that compares it first. Other versions look for this function, ``open_envelope``, in this module.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ from spark_kafka_sink.config.formats import (
     PartOptions,
 )
 from spark_kafka_sink.formats.avro_schema import derived_schema
-from spark_kafka_sink.formats.json_schema import json_schema_of, read_user_schema
+from spark_kafka_sink.formats.json_schema import described, json_schema_of, read_user_schema
 from spark_kafka_sink.formats.plan import (
     HEADERS,
     FieldSpec,
@@ -569,8 +569,6 @@ def _protobuf_schema(options: PartOptions) -> ProtobufSchema | None:
     """Return the message in a descriptor file; None if a registry has it or for other formats."""
     if options.format != PROTOBUF or options.descriptor_file is None:
         return None
-    from spark_kafka_sink.formats.json_schema import described
-
     return described(options).schema
 
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.config.formats import AVRO, HEADER, JSON, PROTOBUF, FormatOptions, PartOptions
 from spark_kafka_sink.config.registry import RECORD_NAME, RegistryOptions, SchemaOptions
 from spark_kafka_sink.formats.avro_schema import has_field
-from spark_kafka_sink.formats.json_schema import check_json_fits, title_of
+from spark_kafka_sink.formats.json_schema import check_json_fits, described, title_of
 from spark_kafka_sink.formats.plan import FormatError, PartSpec, RowSpec
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import (
@@ -179,8 +179,6 @@ def _protobuf_request(
     )
     if part.descriptor_file is None:
         return request
-    from spark_kafka_sink.formats.json_schema import described
-
     message = described(part)
     text, files = message.files[-1].text, message.files
     request = request._replace(record=message.schema.root, text=text, files=files)

@@ -45,7 +45,7 @@ from spark_kafka_sink.spark.versions import (
     lacks_unix_sockets,
     require_data_sources,
 )
-from spark_kafka_sink.spark.worker import sentence_first
+from spark_kafka_sink.spark.worker import freeze_loaded, sentence_first
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -140,7 +140,6 @@ class KafkaSinkDataSource(DataSource):
     def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, InputLayout]:
         """Return checked options and rows. Raises errors of options, columns or the cluster."""
         from spark_kafka_sink.spark.row_planning import plan_rows
-        from spark_kafka_sink.spark.worker import freeze_loaded
 
         options = parse_options(dict(self.options))
         rows = plan_rows(schema, options)

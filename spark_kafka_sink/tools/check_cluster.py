@@ -29,7 +29,7 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
     sentence,
 )
-from spark_kafka_sink.base.model import NO_NODE_ID, Node
+from spark_kafka_sink.base.model import NO_NODE_ID, ColumnPositions, Node
 from spark_kafka_sink.config.formats import AVRO, JSON, PROTOBUF, PartOptions
 from spark_kafka_sink.config.producer_config import ACKS_ALL, ProducerConfig
 from spark_kafka_sink.config.registry import TOPIC_NAME, SchemaOptions
@@ -565,7 +565,7 @@ def _named(partitions: list[int]) -> str:
     return f"partitions {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-# --- test record ---------------------------------------------------------------------------------
+# --- test record, formats ------------------------------------------------------------------------
 
 
 def write_record(config: ProducerConfig, topic: str, clock: Clock) -> Iterator[Finding]:
@@ -573,7 +573,6 @@ def write_record(config: ProducerConfig, topic: str, clock: Clock) -> Iterator[F
     # Only this check loads pyarrow and the kernels.
     import pyarrow as pa
 
-    from spark_kafka_sink.base.model import ColumnPositions
     from spark_kafka_sink.producer.producer import ThreadedProducer
 
     subject = f"test record to {topic}"
@@ -619,11 +618,11 @@ def _check_format(part: PartOptions) -> None:
             read_user_schema(part.json_schema, f"{part.part}.json.schema")
         text = part.json
         zone, patterns = text.time_zone or "UTC", (text.timestamp_format, text.timestamp_ntz_format)
-        json = JsonOptions(text.ignore_null_fields, zone, *patterns, text.date_format)
-        patterns_of(json, f"{part.part}.json.")
+        written = JsonOptions(text.ignore_null_fields, zone, *patterns, text.date_format)
+        patterns_of(written, f"{part.part}.json.")
 
 
-# --- schema registry -----------------------------------------------------------------------------
+# --- schema registry, metrics; all checks in order -----------------------------------------------
 
 
 def schemas(options: SinkOptions) -> Iterator[Finding]:

@@ -55,8 +55,6 @@ from spark_kafka_sink.tools.command import (
 
 if TYPE_CHECKING:
     from spark_kafka_sink.tools.command import Subparsers
-if TYPE_CHECKING:
-    from spark_kafka_sink.tools.command import Subparsers
 
 
 class _Kind(NamedTuple):
@@ -288,6 +286,8 @@ def _needed() -> list[str]:
     return [one for one in requires if "extra ==" not in one]
 
 
+# --- explain -------------------------------------------------------------------------------------
+
 AREAS = (
     *("option", "column", "format", "row", "registry", "topic", "connect", "tls", "auth"),
     *("broker", "delivery", "txn", "deadletter", "hook", "metrics", "spark", "job", "tool"),
@@ -381,10 +381,10 @@ def add_explain(subparsers: Subparsers) -> None:
     parser.add_argument(
         "codes", metavar="CODE", nargs="*", help="of an error or a warning; with or without PKS-"
     )
-    parser.set_defaults(command=_run)
+    parser.set_defaults(command=_run_explain)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run_explain(arguments: argparse.Namespace) -> int:
     areas = read_areas()
     if not arguments.codes:
         rows = [(PREFIX + one.code, one.cause) for area in areas for one in area.causes]

@@ -82,6 +82,8 @@ from spark_kafka_sink.transactions.model import (
     driver_transactional_id,
 )
 
+# --- requests for the partition ------------------------------------------------------------------
+
 _FETCH_BYTES = 16 * 1024 * 1024
 _FETCH_WAIT_MS = 100
 # A leader cut off from its replicas waits this long for them; then the client looks it up again.
@@ -304,6 +306,8 @@ def bytes_of(records: Records | None) -> bytes:
     """Return the records of a partition in a fetch response as one buffer."""
     return b"" if records is None else b"".join(bytes(buffer) for buffer in records.buffers)
 
+
+# --- the records ---------------------------------------------------------------------------------
 
 LOG_PARTITION = 0
 _FIRST_WINDOW = 50
@@ -593,6 +597,8 @@ class DecisionLog:
         detail = f"the record has {size_bytes} bytes" if error.name == "MESSAGE_TOO_LARGE" else None
         raise BrokerError(error, f"decision log {self._topic_partition}", detail)
 
+
+# --- the topic, and the brokers' settings --------------------------------------------------------
 
 logger = logging.getLogger(__name__)
 

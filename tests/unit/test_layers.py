@@ -17,7 +17,7 @@ ALLOWED = {
     "protocol": set(),
     "security": {"config", "protocol"},
     "network": {"config", "protocol", "security"},
-    "record": {"config", "protocol.types"},
+    "record": {"protocol.types"},
     "formats": {"config.formats", "record.columns", "record.compiled", "record.dead_letters"},
     "registry": {"config", "formats.avro_schema", "formats.plan", "security"},
     "producer": {"record", "protocol", "config", "network", "security"},
@@ -33,11 +33,11 @@ ALLOWED = {
         *("config", "localkafka", "metrics", "network", "producer", "protocol", "record"),
         *("registry", "security", "transactions"),
         *(
+            "formats.json_schema",
             "formats.plan",
             "formats.times",
             "jobs.progress",
             "jobs.settings",
-            "formats.json_schema",
         ),
     },
     "__main__": {"tools"},
@@ -291,6 +291,11 @@ ARRAYS = {"numpy", "pyarrow"}
             "TlsContext(SslConfig()).context()",
             {*ARRAYS, "cryptography", "pyspark"},
         ),
+        # Tokens; only a signed assertion needs the package cryptography.
+        (
+            "import spark_kafka_sink.security.oauth, spark_kafka_sink.security.aws",
+            {*ARRAYS, "cryptography", "pyspark"},
+        ),
         (
             "from spark_kafka_sink.__main__ import main\n"
             "try: main(['broker', '--help'])\n"
@@ -302,3 +307,10 @@ ARRAYS = {"numpy", "pyarrow"}
 )
 def test_what_is_not_needed_is_not_loaded(setup, unloaded):
     assert not loaded_by(setup) & unloaded
+
+
+def test_a_task_in_clear_text_loads_no_module_of_tls_and_logins():
+    prefix = "spark_kafka_sink.security."
+    kept = f"sys.modules = [n.removeprefix('{prefix}') for n in sys.modules if '{prefix}' in n]"
+    loaded = loaded_by(f"import spark_kafka_sink.spark.task\n{kept}")
+    assert loaded == {"references", "security"}
