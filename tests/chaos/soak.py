@@ -70,12 +70,12 @@ def connections_count(kafka):
     )
 
 
-def producer_ids_count(kafka):
+def producer_ids_count(kafka, topic=_TOPIC):
     """Producer ids that the broker remembers for the topic's first partition."""
     told = kafka.run_tool(
         "org.apache.kafka.tools.TransactionsCommand",
         *("--bootstrap-server", kafka.bootstrap_servers),
-        *("describe-producers", "--topic", _TOPIC, "--partition", "0"),
+        *("describe-producers", "--topic", topic, "--partition", "0"),
     )
     return len([line for line in told.splitlines() if line[:1].isdigit()])
 

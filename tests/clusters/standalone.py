@@ -82,14 +82,11 @@ class Processes:
     def launch(self, name, command, environment=None):
         """A process that is ended with the others; its output is in ``log(name)``."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Where there is such a command: ended with these tests, however they end. Executors end
-        # when their worker is gone.
-        setpriv = shutil.which("setpriv")
-        until_parent_ends = [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
         own = self._environment if environment is None else environment
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
-                [*until_parent_ends, *command],
+                # Executors end when their worker is gone.
+                tied_to_this_process(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -185,10 +182,7 @@ class StandaloneCluster(Processes):
 
     def kill_worker(self, number):
         """SIGKILL for a whole node: the worker, its executors and all below them, at once."""
-        worker = self._workers.pop(number)
-        for process in [psutil.Process(worker.pid), *children_of(psutil.Process(worker.pid))]:
-            _kill(process)
-        worker.wait()
+        kill_all_of(self._workers.pop(number))
 
     def is_worker_running(self, number):
         """Whether it was started, and has not ended since."""
@@ -262,6 +256,24 @@ def name_of(process):
         return process.name()
     except psutil.Error:
         return ""
+
+
+def tied_to_this_process(command):
+    """Return a command whose process ends with this one, however this one ends, if Linux allows it.
+
+    The thread that starts the process must live as long: Linux looks at that thread.
+    """
+    setpriv = shutil.which("setpriv")
+    return [*command] if setpriv is None else [setpriv, "--pdeathsig", "KILL", *command]
+
+
+def kill_all_of(started):
+    """SIGKILL for a process that was started here, and for all below it, at once."""
+    if started.poll() is None:
+        process = psutil.Process(started.pid)
+        for one in [process, *children_of(process)]:
+            _kill(one)
+        started.wait()
 
 
 def _kill(process):

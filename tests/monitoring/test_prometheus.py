@@ -20,6 +20,7 @@ from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.metrics import listen
 from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.metrics.prometheus import Exposition
+from tests.clusters.standalone import tied_to_this_process
 from tests.patience import eventually
 from tests.prometheus import Samples
 from tests.unit.test_metrics_line import a_line, of_a_job
@@ -50,7 +51,8 @@ def fetched(url):
 @contextmanager
 def running(folder, *command):
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([program(command[0]), *command[1:]], stdout=log, stderr=log)
+        tied = tied_to_this_process([program(command[0]), *command[1:]])
+        process = subprocess.Popen(tied, stdout=log, stderr=log)
     try:
         yield
     finally:

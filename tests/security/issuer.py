@@ -54,9 +54,10 @@ class Issuer:
     audience : of the tokens that are issued.
     refusals : one for each of the next requests for a token, taken in turn.
     certificate : PEM file of key and chain; then it speaks https.
+    port : to listen on; 0 takes one that another process may take while the issuer is away.
     """
 
-    def __init__(self, clients, life_s=300, certificate=None):
+    def __init__(self, clients, life_s=300, certificate=None, port=0):
         self.clients = dict(clients)
         self.assertion_keys = {}
         self.life_s = life_s
@@ -66,7 +67,7 @@ class Issuer:
         self.issued = []
         self._certificate = certificate
         self._keys = {algorithm: jwt.new_key(algorithm) for algorithm in ("RS256", "ES256")}
-        self._server = self._listen(0)
+        self._server = self._listen(port)
         self.port = self._server.server_port
 
     @property
