@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
-from tests.week.alarms import MUST, NEVER, PAGE, judge
-from tests.week.checkers import Found
+from tests.unit.test_sentences import faults_of_a_page
+from tests.week.__main__ import arguments_of
+from tests.week.alarms import CAUSES, MUST, PAGE, SCRAPE, Alarm, judge
+from tests.week.checkers import Found, rows_deleted, too_many
+from tests.week.page import page, problems_of
 from tests.week.schedule import FAULTS, Schedule, names_for
-from tests.week.slopes import slope_of
-from tests.week.watch import Alarm
+from tests.week.slopes import LEAST_WRITES, judge_ids, not_judged, slope_of
+from tests.week.watch import Watch
 from tests.week.workloads import WORKLOADS, cause_of, key_of
 
 
@@ -38,40 +41,79 @@ class TestSlopes:
         assert slope_of([line(1.0, 0.1, count=19)]) is None
         assert slope_of([]) is None
 
+    def test_ids_may_be_as_many_as_half_of_the_writes(self):
+        def is_flat(new_ids, writes):
+            [row] = judge_ids({"avro": (7, 100)}, {"avro": (7 + new_ids, 100 + writes)})
+            return row["is_flat"]
+
+        assert is_flat(LEAST_WRITES // 2, LEAST_WRITES) is True
+        assert is_flat(4 * LEAST_WRITES, LEAST_WRITES) is False
+        assert is_flat(4, LEAST_WRITES - 1) is None
+        assert judge_ids({}, {"avro": (7, 100)}) == []
+
+    def test_long_minutes_without_faults_must_judge_all_roles(self):
+        assert not_judged([], 5.0) == []
+        flat = {"role": "driver, JVM", "is_flat": True}
+        assert "executor, JVM" in not_judged([flat], 15.0)
+        assert "driver, JVM" not in not_judged([flat], 15.0)
+
 
 EVENT = {"fault": "registry away", "at": 1000.0, "lasted_s": 30.0, "recovered_s": 5.0}
 
 
+def alarm_at(at, code, where="log", workload=""):
+    """Read ten seconds after the look before it."""
+    return Alarm(at, at - 10.0, where, code, "…", workload)
+
+
 class TestAlarms:
     def test_an_alarm_has_its_cause_while_the_fault_can_be_seen(self):
-        def found(at, code="REGISTRY-001"):
-            return judge([Alarm(at, "failure", code, "…")], [EVENT])["unexplained"]
+        def found(at, code="REGISTRY-007"):
+            return judge([alarm_at(at, code, "failure")], [EVENT])["unexplained"]
 
         assert found(1010.0) == []
-        assert [a["code"] for a in found(1100.0)] == ["REGISTRY-001"]
+        # It was raised at some moment since the look before, which was in time.
+        assert found(1085.0) == []
+        assert [a["code"] for a in found(1100.0)] == ["REGISTRY-007"]
         assert [a["code"] for a in found(1010.0, "METRICS-004")] == ["METRICS-004"]
 
-    @pytest.mark.parametrize("code", sorted(NEVER))
+    @pytest.mark.parametrize("code", ["TXN-016", "TXN-023", "DELIVERY-005", "METRICS-009"])
     def test_some_alarms_have_no_cause_in_any_schedule(self, code):
         events = [{**EVENT, "fault": fault} for fault in FAULTS]
-        assert judge([Alarm(1010.0, "log", code, "…")], events)["unexplained"]
+        assert judge([alarm_at(1010.0, code)], events)["unexplained"]
+
+    def test_a_broker_that_is_back_is_an_alarm_of_its_outage(self):
+        watch = Watch.__new__(Watch)
+        watch.alarms, watch._since, watch._now = [], 1490.0, 1500.0
+        watch._add("log", "broker 1 is back, after 480 s [PKS-CONNECT-009]")
+        watch._add("log", "broker 1 cannot be reached [PKS-CONNECT-009]")
+        back, lost = watch.alarms
+        assert (back.code, back.since, lost.since) == ("CONNECT-009", 1010.0, 1490.0)
+        event = {**EVENT, "fault": "broker killed"}
+        assert len(judge(watch.alarms, [event])["unexplained"]) == 1
 
     def test_a_fault_that_nobody_notices_is_missed(self):
         assert judge([], [EVENT])["missing"] == [EVENT]
-        assert judge([Alarm(1010.0, "failure", "REGISTRY-001", "…")], [EVENT])["missing"] == []
+        assert judge([alarm_at(1010.0, "REGISTRY-007", "failure")], [EVENT])["missing"] == []
+
+    def test_records_that_are_sent_again_are_a_sign_only_without_transactions(self):
+        event = {**EVENT, "fault": "isr shrunk"}
+        for workload, missing in (("racks", []), ("avro", [event])):
+            alarm = alarm_at(1010.0, "retried", "page", workload)
+            assert judge([alarm], [event])["missing"] == missing
 
     def test_only_the_backfill_is_limited(self):
         for workload, count in (("backfill", 0), ("racks", 1)):
-            alarm = Alarm(1.0, "page", "limited", "…", workload)
+            alarm = alarm_at(1.0, "limited", "page", workload)
             assert len(judge([alarm], [])["unexplained"]) == count
 
     @pytest.mark.parametrize("code", ["CONNECT-009", "TXN-027"])
     def test_an_alarm_without_a_fault_has_no_cause(self, code):
-        assert judge([Alarm(1.0, "log", code, "…")], [])["unexplained"]
+        assert judge([alarm_at(1.0, code)], [])["unexplained"]
 
     def test_the_tables_name_faults_that_exist(self):
         assert set(MUST) <= set(FAULTS)
-        assert set().union(*PAGE.values()) <= set(FAULTS)
+        assert set().union(*PAGE.values(), *CAUSES.values(), SCRAPE) <= set(FAULTS)
 
 
 class TestSchedule:
@@ -84,6 +126,21 @@ class TestSchedule:
         assert not schedule.end_early()
         schedule.suffer(None, 0)
         assert not schedule.end_early()
+
+    def test_a_fault_that_fails_ends_the_faults_and_not_the_week(self, monkeypatch):
+        def fail(world, rng):
+            raise OSError("no such broker")
+
+        class World:
+            def supervise(self):
+                pass
+
+        monkeypatch.setitem(FAULTS, "clock", FAULTS["clock"]._replace(happen=fail))
+        monkeypatch.setattr("tests.week.schedule._QUIET_S", (0, 0))
+        schedule = Schedule(7, ["clock"])
+        schedule.suffer(World(), 60)
+        [event] = schedule.events
+        assert event["failed"] == "OSError: no such broker"
 
     def test_faults_that_can_hit_nothing_are_left_out(self):
         names = names_for(list(FAULTS), ["writer"], "4.4.0")
@@ -106,6 +163,73 @@ class TestFound:
         for number in (0, 1, 0, 1, 2, 4, 3):
             found.add(number, "a")
         assert found.out_of_order == 1
+
+
+def test_only_rows_from_before_a_topic_was_there_again_count_as_deleted():
+    found = rows_deleted(8, ["a", "b"], {"b": 5})
+    assert [n for n, is_deleted in enumerate(found) if is_deleted] == [1, 3]
+
+
+def test_commits_may_not_count_more_than_there_is():
+    verdict = {"read": 10, "dead_letters": {"too-large": 1, "bad-timestamp": 2}}
+    assert too_many({"rows": 10, "dead_letters": 3}, verdict) == {}
+    assert list(too_many({"rows": 10, "dead_letters": 6}, verdict).values()) == [3]
+    assert list(too_many({"rows": 12, "dead_letters": 0}, verdict).values()) == [2]
+
+
+class TestResults:
+    def result(self):
+        verdict = {"expected": 5, "read": 6, "lost": 0, "deleted": 0, "doubled": 1}
+        verdict.update(out_of_order=0, problems={}, is_good=True)
+        return {
+            **{"at": "2026-11-26", "seed": 1, "minutes": 60.0, "quiet_minutes": 12.0},
+            "lacking": [],
+            "versions": {"kafka": "4.4.0", "spark": "4.2.0", "commit": "0123abcd"},
+            "verdicts": {"racks": verdict},
+            "spark": {"racks": {"rows": 6}},
+            "alarms": {"counts": {}, "unexplained": [], "missing": []},
+            **{"slopes": [], "not_judged": [], "producer_ids": [], "watch_errors": []},
+            "events": [{**EVENT, "stuck": []}],
+            "end": {"status": 0, "seconds": 9, "left_open": [], "processes": []},
+            **{"driver_starts": 2, "driver_deaths": [], "failures": {}, "problems": []},
+            "scrapes": {"asked": 9, "answered": 9},
+        }
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"spark": {"racks": {"rows": 5}}},
+            {"spark": {"racks": {"error": "no jar"}}},
+            {"not_judged": ["driver, JVM"]},
+            {"producer_ids": [{"workload": "racks", "is_flat": False}]},
+            {"events": [{**EVENT, "stuck": ["racks"]}]},
+            {"events": [{**EVENT, "stuck": [], "failed": "OSError: no such broker"}]},
+            {"end": {"status": 0, "seconds": 9, "left_open": ["week-avro.1"], "processes": []}},
+            {"end": {"status": None, "seconds": 9, "left_open": [], "processes": []}},
+            {"watch_errors": ["OSError()"]},
+            {"scrapes": {"asked": 9, "answered": 0}},
+        ],
+    )
+    def test_each_part_can_be_wrong(self, wrong):
+        assert problems_of(self.result()) == []
+        assert len(problems_of({**self.result(), **wrong})) == 1
+
+    def test_the_page_lists_each_week(self):
+        bad = {**self.result(), "seed": 2, "problems": ["racks: a | b"], "lacking": ["gcc"]}
+        text = page([self.result(), bad])
+        assert "| 1 | 2026-11-26 | 0123abcd | 1 |" in text
+        assert "- Week 2: `racks: a / b`" in text
+        assert "- Week 2: gcc." in text
+        assert [*faults_of_a_page("docs/internals/week.md", text)] == []
+
+
+def test_the_command_line(capsys):
+    assert arguments_of(["--minutes", "60"]).quiet_minutes == 12
+    assert arguments_of(["--minutes", "2"]).quiet_minutes == 1
+    assert arguments_of(["--minutes", "600"]).quiet_minutes == 15
+    with pytest.raises(SystemExit):
+        arguments_of(["--planted", "ack before append", "--keep"])
+    assert "is not kept" in capsys.readouterr().err
 
 
 def test_all_workloads_differ_and_each_bad_row_has_one_cause():

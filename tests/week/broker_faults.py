@@ -17,19 +17,32 @@ from confluent_kafka.admin import (
 from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.localkafka import DEFAULT_VERSION
 from spark_kafka_sink.localkafka.certificates import LOCAL_HOSTS
-from tests.patience import PATIENCE_S
+from tests.chaos.faults import FREEZE_S
+from tests.patience import PATIENCE_S, eventually
 from tests.week.world import SECURED, USER
 
 _BROKERS = (1, 2, 3)
 _MOST_PARTITIONS = 12
-_QUOTA_BYTES_PER_S = 100_000
+_QUOTA_BYTES_PER_S = 20_000
+"""Of each broker; the workloads write several times as much."""
 
 
 def kill_broker(world, rng):
     """SIGKILL; the broker comes back after some seconds."""
     victim = rng.choice(_BROKERS)
-    world.kafka.kill(victim)
+    _kill(world, victim)
     time.sleep(rng.uniform(5, 20))
+    return _bring_back(world, victim)
+
+
+def _kill(world, victim):
+    """It is frozen for a moment first, so that it dies with requests that it has not answered."""
+    world.kafka.pause(victim)
+    time.sleep(FREEZE_S)
+    world.kafka.kill(victim)
+
+
+def _bring_back(world, victim):
     world.kafka.restart(victim)
     world.kafka.await_in_sync()
     return {"broker": victim}
@@ -60,7 +73,7 @@ def upgrade_brokers(world, rng):
     if world.kafka.version == DEFAULT_VERSION:
         return {"skipped": "the brokers have the newest version"}
     former = world.kafka.version
-    world.kafka.upgrade(DEFAULT_VERSION)
+    world.kafka.upgrade()
     roll_brokers(world, rng)
     release = ".".join(DEFAULT_VERSION.split(".")[:2])
     world.run_tool("FeatureCommand", "upgrade", "--release-version", release)
@@ -88,7 +101,10 @@ def move_leaders(world, rng):
 
 def add_partitions(world, rng):
     """Two partitions more for one topic with keys."""
-    topic = rng.choice([t for t in ("week-avro", "week-writer") if t in world.topics])
+    topics = [t for t in ("week-avro", "week-writer") if t in world.topics]
+    if not topics:
+        return {"skipped": "there is no topic with keys"}
+    topic = rng.choice(topics)
     count = len(world.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
     if count >= _MOST_PARTITIONS:
         return {"skipped": f"{topic} has {count} partitions"}
@@ -102,27 +118,42 @@ def recreate_topic(world, rng):
     topic = rng.choice([t for t in world.topics if t.startswith("week-topics-")])
     for deleted in world.admin.delete_topics([topic]).values():
         deleted.result(PATIENCE_S)
-    world.deleted.append(topic)
     time.sleep(rng.uniform(2, 8))
     world.create_topics({topic: 1})
-    return {"topic": topic}
+    # What is made from now on must be there.
+    world.deleted[topic] = world.feed.rows
+    return {"topic": topic, "rows_until": world.feed.rows}
 
 
 def shrink_isr(world, rng):
     """All three replicas must acknowledge, and one of them is gone for a while."""
+    victim = rng.choice(_BROKERS)
     _set_min_isr(world, "3")
     try:
-        note = kill_broker(world, rng)
+        _kill(world, victim)
+        assert eventually(lambda: not _is_in_sync(world, victim)), "the replica stays in sync"
+        time.sleep(rng.uniform(5, 15))
+        return _bring_back(world, victim)
     finally:
         _set_min_isr(world, "2")
-    return note
+
+
+def _is_in_sync(world, broker):
+    """Whether a broker is in sync with any other, for the topics whose rows need all replicas."""
+    described = world.admin.list_topics(timeout=PATIENCE_S).topics
+    partitions = [p for t in _strict_topics(world) for p in described[t].partitions.values()]
+    return any(broker in p.isrs for p in partitions)
+
+
+def _strict_topics(world):
+    return [t for t in world.topics if not t.startswith("week-topics-")]
 
 
 def _set_min_isr(world, value):
     operation = AlterConfigOpType.SET
     entry = ConfigEntry("min.insync.replicas", value, incremental_operation=operation)
-    names = [t for t in world.topics if not t.startswith("week-topics-")]
-    asked = [ConfigResource(ResourceType.TOPIC, t, incremental_configs=[entry]) for t in names]
+    topics = _strict_topics(world)
+    asked = [ConfigResource(ResourceType.TOPIC, t, incremental_configs=[entry]) for t in topics]
     for changed in world.admin.incremental_alter_configs(asked).values():
         changed.result(PATIENCE_S)
 
@@ -150,12 +181,12 @@ def rotate_password(world, rng):
 
 
 def set_quota(world, rng):
-    """The brokers throttle the writers for a while."""
+    """The brokers throttle the writers until the page says so."""
     who = ("--entity-type", "users", "--entity-name", USER, "--alter")
     quota = f"producer_byte_rate={_QUOTA_BYTES_PER_S}"
     world.run_tool("ConfigCommand", *who, "--add-config", quota)
     try:
-        time.sleep(rng.uniform(15, 30))
+        world.hold("quota", rng.uniform(15, 30))
     finally:
         world.run_tool("ConfigCommand", *who, "--delete-config", "producer_byte_rate")
     return {"bytes_per_second": _QUOTA_BYTES_PER_S}

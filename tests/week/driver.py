@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
-import subprocess
 import sys
 import threading
-from pathlib import Path
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.clusters.standalone import kill_all_of
 from tests.patience import PATIENCE_S, eventually
 from tests.week.workloads import ROWS_PER_FILE
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class Feed:
@@ -58,7 +55,7 @@ class Driver:
         self._world = world
         self.folder = world.folder / "driver"
         self.folder.mkdir()
-        self.log = self.folder / "driver.log"
+        self._finish = self.folder / "finish"
         self.process = None
         self.starts = 0
 
@@ -66,53 +63,63 @@ class Driver:
     def is_running(self):
         return self.process is not None and self.process.poll() is None
 
+    @property
+    def is_finishing(self):
+        """Whether it was asked to end."""
+        return self._finish.exists()
+
     def start(self):
-        """Return at once."""
+        """Return at once. It ends with this process and with the cluster."""
         (self.folder / "started").unlink(missing_ok=True)
         path = self.folder / "settings.json"
         path.write_text(json.dumps(self._world.settings()._asdict()), encoding="utf-8")
-        environment = {**os.environ, **self._world.environment}
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.week.program", str(path)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                cwd=REPOSITORY,
-                start_new_session=True,
-            )
         self.starts += 1
+        program = [sys.executable, "-m", "tests.week.program", str(path)]
+        self.process = self._world.spark.launch(
+            self._name,
+            ["env", f"--chdir={self._world.code}", *program],
+            {**os.environ, **self._world.environment, **self._world.clock.environment},
+        )
+
+    def has_started(self):
+        """Wait until it runs, or has ended again."""
+        eventually(lambda: (self.folder / "started").exists() or not self.is_running)
+        return self.is_running
 
     def await_started(self):
-        assert eventually(lambda: (self.folder / "started").exists() or not self.is_running)
-        assert self.is_running, self.text()[-3000:]
+        assert self.has_started(), self.text()[-3000:]
 
     def kill(self):
         """SIGKILL for Python, its JVM and all processes of the driver."""
-        if self.process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, 9)
-        self.process.wait()
+        if self.process is not None:
+            kill_all_of(self.process)
 
     def finish(self):
-        """Let it write what is left of the input; return its exit status, None if it does not end."""
-        (self.folder / "finish").touch()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self.process.wait(2 * PATIENCE_S)
-        self.kill()
-        return None
+        """Let it write what is left of the input; return its exit status.
+
+        None if it was killed because nothing was committed any more.
+        """
+        self._finish.touch()
+        committed, deadline = {}, 0.0
+        while self.is_running:
+            if (now := self._world.committed()) != committed:
+                committed, deadline = now, time.monotonic() + PATIENCE_S
+            if time.monotonic() > deadline:
+                self.kill()
+                return None
+            time.sleep(0.5)
+        return self.process.returncode
+
+    @property
+    def _name(self):
+        return f"driver-{self.starts}"
 
     def text(self):
-        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+        """What the latest one has written to stdout and stderr."""
+        return self._world.spark.log(self._name)
 
     def failures(self):
         """The writes that failed and were started again."""
-        return lines_of(self.folder / "failures.jsonl")
-
-
-def lines_of(path):
-    """Return the JSON documents of a file, one in each line; none without the file."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines()]
+        path = self.folder / "failures.jsonl"
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return [json.loads(line) for line in text.splitlines()]

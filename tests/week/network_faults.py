@@ -1,5 +1,6 @@
 """Faults between the parts: the network, the registry, the issuer of tokens."""
 
+import contextlib
 import json
 import time
 
@@ -7,12 +8,18 @@ from tests.week.spark_faults import kill_driver
 
 
 def cut_network(world, rng):
-    """All connections to the brokers are reset, a few times."""
-    cuts = 0
-    for _ in range(rng.randint(2, 5)):
-        for proxy in world.proxies.values():
-            proxy.cut()
-            cuts += 1
+    """All connections to the brokers are reset, a few times.
+
+    Answers are held back for a moment first, so that brokers have appended what is sent again.
+    """
+    cuts = rng.randint(2, 5)
+    for _ in range(cuts):
+        with contextlib.ExitStack() as answers:
+            for proxy in world.proxies.values():
+                answers.enter_context(proxy.answers_held_back())
+            time.sleep(rng.uniform(0.1, 1))
+            for proxy in world.proxies.values():
+                proxy.cut()
         time.sleep(rng.uniform(0.5, 5))
     return {"cuts": cuts}
 
@@ -39,9 +46,9 @@ def slow_network(world, rng):
 
 
 def issuer_away(world, rng):
-    """No tokens for longer than the latest ones live."""
+    """No tokens for longer than the latest ones live, and until a log says so."""
     with world.issuer.away():
-        time.sleep(world.token_life_s + rng.uniform(0, 15))
+        world.hold("issuer away", world.token_life_s + rng.uniform(0, 15))
     return {}
 
 
@@ -49,7 +56,7 @@ def registry_away(world, rng):
     """The registry answers nothing while a driver starts: its stream of Avro waits and fails."""
     with world.registry_proxy.held_back():
         note = kill_driver(world, rng)
-        time.sleep(rng.uniform(30, 50))
+        world.hold("registry away", rng.uniform(10, 30))
     return note
 
 

@@ -6,6 +6,7 @@ the file ``finish`` exists, the program writes what is left of its input and end
 """
 
 import json
+import os
 import sys
 import threading
 import time
@@ -19,6 +20,8 @@ import spark_kafka_sink
 from tests.week.workloads import FILES_PER_BATCH
 
 PAUSE_S = 2.0
+APPLICATION_ENDED = 4
+"""Exit status if Spark has ended the application: no write can be started again in it."""
 
 
 class Settings(NamedTuple):
@@ -70,6 +73,8 @@ class Program:
                 return
             except Exception as error:
                 self._note_failure(workload["name"], error)
+                if self.spark.sparkContext._jsc.sc().isStopped():
+                    os._exit(APPLICATION_ENDED)
                 time.sleep(PAUSE_S)
 
     def _note_failure(self, name, error):

@@ -37,10 +37,10 @@ FAULTS = {
     "leaders moved": Fault("partitions get other leaders", brokers.move_leaders),
     "partitions added": Fault("a topic gets more partitions", brokers.add_partitions),
     "topic recreated": Fault("a topic is deleted and created", brokers.recreate_topic, "topics"),
-    "isr shrunk": Fault("fewer replicas are in sync than must be", brokers.shrink_isr),
+    "isr shrunk": Fault("fewer replicas are in sync than must be", brokers.shrink_isr, "racks"),
     "certificates": Fault("brokers and clients get other keys", brokers.rotate_certificates),
     "password": Fault("the writers' password changes", brokers.rotate_password),
-    "quota": Fault("brokers throttle the writers", brokers.set_quota),
+    "quota": Fault("brokers throttle the writers", brokers.set_quota, "backfill"),
     "issuer away": Fault("no tokens for longer than they live", network.issuer_away, "backfill"),
     "registry away": Fault("the registry hangs as a driver starts", network.registry_away, "avro"),
     "registry changes": Fault("a schema is added to a subject", network.registry_changes, "avro"),
@@ -67,20 +67,29 @@ class Schedule:
         self.events: list[dict[str, Any]] = []
 
     def suffer(self, world, minutes):
-        """Return when the time is over; a fault that has begun is completed."""
+        """Return when the time is over; a fault that has begun is completed.
+
+        It ends earlier if a fault could not be brought about, or the workloads stand still after it:
+        what follows would show nothing.
+        """
         self._until = time.monotonic() + 60 * minutes
         while self._is_time_left():
             for name in self._rng.sample(self._names, len(self._names)):
-                self._wait(world)
+                self._wait(world, self._rng.uniform(*_QUIET_S))
                 if not self._is_time_left():
                     return
                 event = self._happen(world, name)
                 self.events.append(event)
                 print(json.dumps(event), flush=True)
-                if event["stuck"]:
+                if event["stuck"] or "failed" in event:
                     return
             if not self._names:
-                self._wait(world)
+                self._wait(world, _QUIET_S[1])
+
+    def rest(self, world, minutes):
+        """Let the workloads write without a fault."""
+        self._until = time.monotonic() + 60 * minutes
+        self._wait(world, 60 * minutes)
 
     def end_early(self):
         """End as if the time were over. Return False if the faults have not begun, or have ended."""
@@ -92,18 +101,25 @@ class Schedule:
     def _is_time_left(self):
         return time.monotonic() < self._until
 
-    def _wait(self, world):
-        pause_ends = time.monotonic() + self._rng.uniform(*_QUIET_S)
+    def _wait(self, world, seconds):
+        pause_ends = time.monotonic() + seconds
         while (left := min(self._until, pause_ends) - time.monotonic()) > 0:
             world.supervise()
             time.sleep(min(1.0, left))
 
     def _happen(self, world, name):
+        rng = random.Random(self._rng.random())
         began, started = time.time(), time.monotonic()
-        note = FAULTS[name].happen(world, random.Random(self._rng.random()))
-        ended = time.monotonic()
-        # Without progress the next fault would hide what this one has broken.
-        stuck = world.await_progress()
+        note, stuck = {}, []
+        try:
+            note = FAULTS[name].happen(world, rng)
+            ended = time.monotonic()
+            # Without progress the next fault would hide what this one has broken.
+            stuck = world.await_progress()
+        except Exception as error:
+            # Hours of results must not be lost with it.
+            note = {**note, "failed": f"{type(error).__name__}: {error}"[:1000]}
+            ended = time.monotonic()
         return {
             "fault": name,
             "at": round(began, 1),

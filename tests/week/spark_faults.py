@@ -1,8 +1,6 @@
 """Faults of Spark's processes and of their machine: kills, a full disk, a clock that jumps."""
 
 import contextlib
-import os
-import signal
 import struct
 import subprocess
 import time
@@ -27,16 +25,25 @@ def _executor(world, rng):
 def kill_python_worker(world, rng):
     """SIGKILL of one Python process below an executor."""
     victims = []
-    assert eventually(lambda: victims.extend(_executor(world, rng).python_workers()) or victims)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        rng.choice(victims).kill()
-    return {}
+
+    def is_one_found():
+        # Workers, and the daemon that forks them, may end at this moment.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            victims[:] = _executor(world, rng).python_workers()
+            if victims:
+                rng.choice(victims).kill()
+                return True
+        return False
+
+    assert eventually(is_one_found), "no executor has a Python worker"
+    return {"of": len(victims)}
 
 
 def kill_executor(world, rng):
     """SIGKILL of an executor's JVM; Spark starts another one."""
     victim = _executor(world, rng)
-    os.kill(victim.pid, signal.SIGKILL)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        victim.process.kill()
     return {"worker": victim.worker}
 
 
@@ -59,18 +66,23 @@ def kill_driver(world, rng):
 
 
 def fill_disk(world, rng):
-    """No space is left below the metrics and the checkpoints, for some seconds."""
+    """No space is left below the metrics and the checkpoints, until a log or a failure says so."""
     if not world.has_small_disk:
         return {"skipped": "this machine mounts no small file system"}
     filler = world.small_disk / "filler"
-    try:
-        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+
+    def fill(file):
+        # Spark removes old files meanwhile.
+        with contextlib.suppress(OSError):
             while True:
-                file.write(bytes(1 << 16))
-        time.sleep(_FULL_S)
+                file.write(bytes(1 << 12))
+
+    try:
+        with filler.open("wb", buffering=0) as file:
+            world.hold("disk full", _FULL_S, meanwhile=lambda: fill(file))
     finally:
-        filler.unlink()
-    return {"seconds": _FULL_S}
+        filler.unlink(missing_ok=True)
+    return {}
 
 
 class JumpingClock:

@@ -1,4 +1,4 @@
-"""What is watched during a week: processes, files and producer ids; lines of logs and of metrics.
+"""What is watched during a week: processes, files and scrapes; lines of logs and of metrics.
 
 Lines get the time of this process, because the clocks of those that write them may jump.
 """
@@ -10,36 +10,28 @@ import os
 import re
 import threading
 import time
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
 from spark_kafka_sink.metrics.reading import LineTail
 from spark_kafka_sink.tools.report_advice import line_findings
 from tests.clusters.standalone import children_of, name_of
+from tests.week.alarms import Alarm
 
 SAMPLE_EVERY_S = 10.0
-IDS_EVERY = 18  # samples: a tool of Kafka takes seconds of CPU
+SCRAPED = "max_over_time(up[20s])"
+"""Whether one of the latest scrapes was answered: a single one may be late on a busy machine."""
 _MIB = 1 << 20
 _CODE = re.compile(r"\[PKS-([A-Z]+-\d{3})\]")
-
-
-class Alarm(NamedTuple):
-    """A warning or an error. where: log, failure (a write that ended) or page (a finding).
-
-    code: as ``TXN-027``, a finding's kind, or empty; workload: if it is known
-    """
-
-    at: float
-    where: str
-    code: str
-    text: str
-    workload: str = ""
+_BACK = re.compile(r" is back, after (\d+) s")
+_WARNINGS = ("WARNING", "ERROR", "CRITICAL")
 
 
 class TextTail:
-    """The new whole lines of files that grow."""
+    """The new whole lines of files that grow. It keeps none open: executors leave hundreds of logs."""
 
     def __init__(self):
         self._ends: dict[Path, int] = {}
@@ -60,8 +52,10 @@ class TextTail:
 class Watch:
     """Looks every ten seconds, from ``start`` to ``stop``.
 
-    samples: a dictionary for each process, with ``role`` and ``pid``; counts: of files and
-    producer ids; alarms; lines: commits and aborts by workload
+    samples: a dictionary for each process, with ``role`` and ``pid``; counts: of files, with the
+    fewest micro-batches that a stream has committed; alarms; lines: of metrics
+    committed: rows and dead letters by workload, as lines about commits have them
+    errors: why a look was not complete
     """
 
     def __init__(self, world):
@@ -69,71 +63,91 @@ class Watch:
         self.samples: list[dict[str, Any]] = []
         self.counts: list[dict[str, Any]] = []
         self.alarms: list[Alarm] = []
+        self.errors: list[str] = []
         self.lines = 0
+        self.committed: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.scrapes = {"asked": 0, "answered": 0}
         self.same_rack = {"bytes": 0, "of": 0}
-        self._logs, self._failures = TextTail(), TextTail()
+        self._texts = TextTail()
         self._metrics = LineTail(str(world.metrics), from_end=False)
         self._ended = threading.Event()
         self._began = time.monotonic()
+        self._since = self._now = time.time()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self.error: Exception | None = None
 
     def start(self):
         self._thread.start()
 
     def stop(self):
-        """Look for the last time. Raises what has ended the watching."""
+        """Look for the last time."""
         self._ended.set()
         self._thread.join()
-        if self.error is not None:
-            raise self.error
-        self._read_texts()
+        self._do(self._read_texts)
+
+    def has_seen(self, is_it, since):
+        """Whether such an alarm was raised after a moment."""
+        return any(is_it(alarm) for alarm in list(self.alarms) if alarm.at >= since)
 
     def _run(self):
+        while not self._ended.is_set():
+            for step in (self._read_texts, self._sample_processes, self._count_files, self._scrape):
+                self._do(step)
+            self._ended.wait(SAMPLE_EVERY_S)
+
+    def _do(self, step):
+        """A week goes on without a look that fails, and is not good then."""
         try:
-            number = 0
-            while not self._ended.is_set():
-                self._read_texts()
-                self._sample_processes()
-                self._count(number)
-                number += 1
-                self._ended.wait(SAMPLE_EVERY_S)
+            step()
         except Exception as error:
-            self.error = error
+            self.errors.append(f"{step.__name__}: {error!r}"[:500])
+
+    @property
+    def _minute(self):
+        return round((time.monotonic() - self._began) / 60, 3)
 
     # --- texts ---------------------------------------------------------------------------------
 
     def _read_texts(self):
-        now, world = time.time(), self._world
-        logs = [world.driver.log, *world.spark.folder.glob("work-*/*/*/stderr")]
-        for line in self._logs.read(logs):
-            if line.startswith("{"):
-                self._add_log_line(now, line)
-        for line in self._failures.read([world.driver.folder / "failures.jsonl"]):
+        self._since, self._now = self._now, time.time()
+        world = self._world
+        executors = world.spark.folder.glob("work-*/*/*/stderr")
+        for line in self._texts.read([*world.spark.folder.glob("driver-*.log"), *executors]):
+            self._add_log_line(line)
+        for line in self._texts.read([world.driver.folder / "failures.jsonl"]):
             failure = json.loads(line)
-            text = failure["error"]
-            code = _CODE.search(text)
-            found = code[1] if code else ""
-            self.alarms.append(Alarm(now, "failure", found, text, failure["workload"]))
+            self._add("failure", failure["error"], failure["workload"])
         for line in self._metrics.read():
-            self._add_metrics_line(now, line)
+            self._add_metrics_line(line)
 
-    def _add_log_line(self, now, text):
+    def _add(self, where, text, workload="", code=None):
+        if code is None:
+            found = _CODE.search(text)
+            code = found[1] if found else ""
+        since = self._since
+        back = _BACK.search(text)
+        if back:  # the alarm is about an outage, whose begin may be long ago
+            since = min(since, self._now - int(back[1]) - SAMPLE_EVERY_S)
+        self.alarms.append(Alarm(self._now, since, where, code, text, workload))
+
+    def _add_log_line(self, text):
         try:
-            line = json.loads(text)
+            line = json.loads(text) if text.startswith("{") else {}
         except ValueError:
-            return
-        if line.get("level") in ("WARNING", "ERROR", "CRITICAL"):
-            message = str(line.get("message", line.get("metrics")))
-            code = _CODE.search(message)
-            self.alarms.append(Alarm(now, "log", code[1] if code else "", message))
+            line = {}
+        if line.get("level") in _WARNINGS:
+            self._add("log", str(line.get("message", line.get("metrics"))))
+        elif not line and _CODE.search(text):
+            self._add("task", text)  # Spark's own line about an attempt that failed
 
-    def _add_metrics_line(self, now, line):
+    def _add_metrics_line(self, line):
         self.lines += 1
         workload = self._workload_of(line)
         for finding in line_findings(line):
-            self.alarms.append(Alarm(now, "page", finding.kind, finding.text, workload))
+            self._add("page", finding.text, workload, finding.kind)
+        if line["event"] == "commit" and "replay" not in line:
+            committed = self.committed[workload]
+            committed["rows"] += line.get("records_acknowledged") or 0
+            committed["dead_letters"] += sum((line.get("dead_letters") or {}).values())
         if workload == "racks":
             self.same_rack["bytes"] += line["metrics"].get("same_rack_bytes", 0)
             self.same_rack["of"] += line["metrics"].get("compressed_bytes", 0)
@@ -148,29 +162,31 @@ class Watch:
     # --- figures -------------------------------------------------------------------------------
 
     def _sample_processes(self):
-        minute = (time.monotonic() - self._began) / 60
         for role, process in self._processes():
             try:
                 with process.oneshot():
                     sample = {
                         "role": role,
                         "pid": process.pid,
-                        "minute": round(minute, 3),
+                        "minute": self._minute,
                         "age": round((time.time() - process.create_time()) / 60, 3),
                         "mib": round(process.memory_info().rss / _MIB, 2),
                         "threads": process.num_threads(),
                     }
                 links = [p.readlink() for p in Path(f"/proc/{process.pid}/fd").iterdir()]
-            except (psutil.Error, FileNotFoundError, PermissionError):
+            except (psutil.Error, OSError):
                 continue  # it has just ended
             sample["descriptors"] = len(links)
             sample["sockets"] = sum(str(link).startswith("socket:") for link in links)
             self.samples.append(sample)
 
     def _processes(self):
-        driver = self._world.driver.process
-        if driver is not None and driver.poll() is None:
-            parent = psutil.Process(driver.pid)
+        """Yield roles and processes; any of these may end at this moment."""
+        if self._world.driver.is_running:
+            try:
+                parent = psutil.Process(self._world.driver.process.pid)
+            except psutil.NoSuchProcess:
+                return
             yield "driver, Python", parent
             for child in children_of(parent):
                 role = "driver, JVM" if name_of(child) == "java" else "driver, Python below the JVM"
@@ -186,27 +202,24 @@ class Watch:
         except (psutil.Error, RuntimeError):
             return []  # a worker of Spark is killed, or started, at this moment
 
-    def _count(self, number):
-        minute = round((time.monotonic() - self._began) / 60, 3)
-        files = sum(len(names) for _, _, names in os.walk(self._world.small_disk))
-        count = {"minute": minute, "files": files}
-        if self._world.prometheus is not None:
-            self.scrapes["asked"] += 1
-            up = self._world.prometheus.ask("up")
-            self.scrapes["answered"] += bool(up) and up[0]["value"][1] == "1"
-        topic = next((t for t in ("week-avro", "week-writer") if t in self._world.topics), None)
-        if topic is not None and number % IDS_EVERY == IDS_EVERY - 1:
-            count["producer_ids"] = self._producer_ids(topic)
-        self.counts.append(count)
+    def _count_files(self):
+        folders = (self._world.small_disk, self._world.python_files)
+        files = sum(len(names) for folder in folders for _, _, names in os.walk(folder))
+        committed = self._world.committed()
+        streams = [w.name for w in self._world.workloads if w.kind != "batch"]
+        batches = min((committed[name] for name in streams), default=-1)
+        self.counts.append({"minute": self._minute, "files": files, "batches": batches})
 
-    def _producer_ids(self, topic):
-        """How many ids a broker remembers for one partition; None while the tool fails."""
-        place = ("--topic", topic, "--partition", "0")
-        try:
-            shown = self._world.run_tool("TransactionsCommand", "describe-producers", *place)
-        except Exception:
-            return None
-        return len([line for line in shown.splitlines() if line[:1].isdigit()])
+    def _scrape(self):
+        """Prometheus must have found figures at one of its latest attempts."""
+        if self._world.prometheus is None or self._world.driver.is_finishing:
+            return
+        self.scrapes["asked"] += 1
+        up = self._world.prometheus.ask(SCRAPED)
+        if up and up[0]["value"][1] == "1":
+            self.scrapes["answered"] += 1
+        elif self.scrapes["answered"]:  # before, it may not have begun
+            self._add("scrape", "no scrape of the latest 20 s was answered", code="unanswered")
 
 
 def _workers(executor):

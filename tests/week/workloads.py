@@ -1,5 +1,6 @@
 """The five workloads of a week: what each writes, with which options, and what it promises."""
 
+import hashlib
 from typing import NamedTuple
 
 TOPICS = 200
@@ -9,7 +10,9 @@ FILES_PER_BATCH = 4
 ROWS_PER_JOB = 20_000
 BYTES_PER_SECOND_PER_TASK = 60_000
 EXACTLY_ONCE = "exactly-once"
-_ID = "lpad(id, 10, '0')"
+ID_DIGITS = 10
+_ID = f"lpad(id, {ID_DIGITS}, '0')"
+LENGTHS = 7
 # A micro-batch reads at most FILES_PER_BATCH files in a row, and a task reads a whole file in its
 # order: rows of one key are never in two tasks at a time.
 _KEY = f"concat(id div {ROWS_PER_FILE} % {FILES_PER_BATCH}, '-', id % {KEYS})"
@@ -21,6 +24,7 @@ LARGE_EVERY, LARGE_AT = 1999, 7
 _LARGE_BYTES = 150_000
 _MAX_REQUEST_BYTES = 100_000
 DEAD_LETTERS = "week-dead-letters"
+_FIRST_TIMESTAMP_S = 1_700_000_000
 
 
 def cause_of(number):
@@ -33,6 +37,16 @@ def cause_of(number):
 def key_of(number):
     """Return the key of a row, as the columns have it."""
     return b"%d-%d" % (number // ROWS_PER_FILE % FILES_PER_BATCH, number % KEYS)
+
+
+def text_of(number):
+    """Return the text of a row, as ``_TEXT`` has it."""
+    return hashlib.sha256(b"%d" % number).hexdigest()
+
+
+def timestamp_of(number):
+    """Return the time of a good row of the stream with dead letters, in ms."""
+    return 1000 * (_FIRST_TIMESTAMP_S + number)
 
 
 class Workload(NamedTuple):
@@ -61,7 +75,7 @@ class Workload(NamedTuple):
 
 def _avro():
     large = f"repeat('x', {_LARGE_BYTES})"
-    old = "timestamp'1960-01-01'"
+    old, new = "timestamp'1960-01-01'", f"timestamp_seconds({_FIRST_TIMESTAMP_S} + id)"
     return Workload(
         "avro",
         "stream",
@@ -70,7 +84,7 @@ def _avro():
             f"if(id % {LARGE_EVERY} = {LARGE_AT}, {large}, {_TEXT}) as text",
             f"{_KEY} as key",
             "array(named_struct('key', 'id', 'value', cast(cast(id as string) as binary))) headers",
-            f"if(id % {OLD_EVERY} = {OLD_AT}, {old}, timestamp_seconds(1700000000 + id)) timestamp",
+            f"if(id % {OLD_EVERY} = {OLD_AT}, {old}, {new}) timestamp",
         ],
         {
             "topic": "week-avro",
@@ -146,7 +160,7 @@ def _racks():
     return Workload(
         "racks",
         "stream",
-        ["id", f"concat({_ID}, repeat('x', cast(id % 7 as int))) as value"],
+        ["id", f"concat({_ID}, repeat('x', cast(id % {LENGTHS} as int))) as value"],
         {
             "topic": "week-racks",
             "interceptors": "tests.week.user_code:Marks",

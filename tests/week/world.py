@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
-import os
 import shutil
 import ssl
 import subprocess
@@ -12,24 +12,27 @@ import sys
 import threading
 import time
 
+import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafkaError, LocalSecurity
 from spark_kafka_sink.localkafka.certificates import LOCAL_HOSTS, Authority
 from spark_kafka_sink.localkafka.cluster import free_ports
-from spark_kafka_sink.localkafka.jars import print_step
 from spark_kafka_sink.localkafka.processes import Toolbox
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
+from tests.chaos.scene import lingering
+from tests.chaos.soak import producer_ids_count
 from tests.clusters.standalone import CLIENT_CONF
 from tests.clusters.test_racks import RACKS, InZones
 from tests.local_kafka import PatientKafka
 from tests.monitoring.test_prometheus import prometheus
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S, eventually
 from tests.proxy import TcpProxy
 from tests.registry.apicurio import running_apicurio
 from tests.security.issuer import Issuer
-from tests.week.driver import REPOSITORY, Driver, Feed
+from tests.week.alarms import MUST
+from tests.week.driver import Driver, Feed
 from tests.week.program import Settings, number_in
 from tests.week.spark_faults import JumpingClock
 from tests.week.workloads import DEAD_LETTERS, WORKLOADS
@@ -40,18 +43,46 @@ _SECRET = "the secret of the client"
 TOKEN_LIFE_S = 60
 SESSION_MS = 60_000
 _SMALL_DISK_MIB = 96
+_NEW_MOUNTS = 0x00020000  # CLONE_NEWNS
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _FAILOVER = {"broker.session.timeout.ms": "5000", "broker.heartbeat.interval.ms": "500"}
 _BROKER_JVM = ()  # brokers run for hours: Java's slower compiler is worth its time
 
 
 class Brokers(PatientKafka):
-    """Three secured brokers, whose version can change while their data stay."""
+    """Three secured brokers, whose version can change while their data stay.
 
-    def upgrade(self, version):
-        """Each broker that is started from now on has this version."""
-        self._toolbox = Toolbox(version, self._step)
-        self._toolbox.fetch()
-        self.version = version
+    Operators and checks use the listener without security, and the tools of the newest version.
+    """
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self._tools = Toolbox(DEFAULT_VERSION, self._step)
+        self._tools_lock = threading.Lock()
+
+    def start(self):
+        """Fetch everything first: a download would prolong the fault that needs it."""
+        self._tools.fetch()
+        super().start()
+        self.run_tool("TransactionsCommand", "--bootstrap-server", self.bootstrap_servers, "list")
+
+    @property
+    def bootstrap_servers(self):
+        return self.bootstrap_servers_of(MAIN_LISTENER)
+
+    def run_tool(self, class_name, *arguments, timeout_ms=PATIENCE_MS):
+        supervisor = self._running_supervisor()
+        with self._tools_lock:
+            return self._tools.run(supervisor, class_name, arguments, timeout_ms)
+
+    def upgrade(self):
+        """Each broker that is started from now on has the newest version."""
+        self._toolbox.release()
+        self._toolbox, self.version = self._tools, DEFAULT_VERSION
+
+
+STAYING = {"org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"}
+"""Classes of the processes that are left once an application has ended."""
 
 
 class SlowProxy(TcpProxy):
@@ -68,25 +99,53 @@ class SlowProxy(TcpProxy):
         return pass_slowly
 
 
-class World:
-    """A context manager of everything. ``arguments``: of the command line."""
+class Cluster(InZones):
+    """Spark's processes leave the cores to brokers: no schedule has brokers that are too slow."""
 
-    def __init__(self, folder, arguments):
+    def launch(self, name, command, environment=None):
+        return super().launch(name, ["nice", "-n", "5", *command], environment)
+
+
+class World:
+    """A context manager of everything.
+
+    arguments: of the command line; code: the folder whose package driver and executors run
+    watch: looks at the alarms; deleted: see ``checkers.rows_deleted``
+    deaths: the ends of drivers that had not been asked to end
+    """
+
+    def __init__(self, folder, arguments, code):
         self.folder = folder
+        self.code = code
         self.version = arguments.kafka
         self.workloads = [WORKLOADS[name] for name in arguments.workloads]
         self._seconds_per_file = arguments.seconds_per_file
         self.clock = JumpingClock(folder)
+        # Processes that are killed leave their files behind.
+        self.python_files, self._java_files = folder / "python", folder / "java"
+        self.python_files.mkdir()
+        self._java_files.mkdir()
         self.environment = {
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(REPOSITORY),
-            **self.clock.environment,
+            "PYTHONPATH": str(code),
+            "TMPDIR": str(self.python_files),
+            "SPARK_LOCAL_DIRS": str(self._java_files),
         }
-        self.deleted = []
+        self.watch = None
+        self.deleted = {}
         self.deaths = []
         self.session_s, self.token_life_s = SESSION_MS / 1000, TOKEN_LIFE_S
-        self._tools, self._tools_lock = Toolbox(DEFAULT_VERSION, print_step), threading.Lock()
         self._stack = contextlib.ExitStack()
+
+    @property
+    def lacking(self):
+        """What this machine does not have; the faults that need it are skipped."""
+        there = {
+            "prometheus": self.prometheus is not None,
+            "gcc": bool(self.clock.environment),
+            "the right to mount": self.has_small_disk,
+        }
+        return [name for name, is_there in there.items() if not is_there]
 
     def __enter__(self):
         try:
@@ -107,9 +166,9 @@ class World:
         self._start_registry()
         [self.port] = free_ports(1, "127.0.0.1")
         # Executors that die are replaced without an end.
-        java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.deploy.maxExecutorRetries=-1"
+        java = f"{_JAVA} -Dspark.deploy.maxExecutorRetries=-1"
         environment = {**self.environment, "SPARK_DAEMON_JAVA_OPTS": java}
-        spark = InZones(self.folder / "cluster", environment, cores=2, memory="1500m")
+        spark = Cluster(self.folder / "cluster", environment, cores=2, memory="1500m")
         self.spark = enter(spark)
         self.feed = Feed(self.folder / "in", self._seconds_per_file)
         self.driver = Driver(self)
@@ -125,7 +184,8 @@ class World:
         enter = self._stack.enter_context
         self.password_file = self.folder / "secrets.properties"
         self.client_file = write_private(self.folder / "client.properties", f"secret={_SECRET}\n")
-        self.issuer = enter(Issuer({USER: _SECRET}, life_s=TOKEN_LIFE_S))
+        [port] = free_ports(1, "127.0.0.1")
+        self.issuer = enter(Issuer({USER: _SECRET}, life_s=TOKEN_LIFE_S, port=port))
         self.set_password("the first password")
 
         def target_of(broker_id):
@@ -135,16 +195,20 @@ class World:
                 raise ConnectionRefusedError(str(error)) from error
 
         self.proxies = {b: enter(SlowProxy(lambda b=b: target_of(b))) for b in (1, 2, 3)}
-        session = {"scram-sha-512.connections.max.reauth.ms": str(SESSION_MS)}
-        users = {USER: "the first password"}
+        session = "connections.max.reauth.ms"
         secured = LocalSecurity(
-            users=users, authority=self.authority, client_auth="required", properties=session
+            users={USER: "the first password"},
+            authority=self.authority,
+            client_auth="required",
+            properties={f"scram-sha-512.{session}": str(SESSION_MS)},
         )
+        # Without this, a connection outlives the token that it began with.
         tokens = LocalSecurity(
             mechanisms=("OAUTHBEARER",),
             users=self.issuer.clients,
             authority=self.authority,
             oauth=self.issuer.oauth,
+            properties={f"oauthbearer.{session}": str(SESSION_MS)},
         )
         self.kafka = Brokers(
             3,
@@ -161,13 +225,12 @@ class World:
 
     def set_password(self, password):
         """Write the file that the writers' options refer to."""
-        new = write_private(self.folder / "secrets.new", f"password={password}\n")
-        os.replace(new, self.password_file)
+        write_private(self.password_file, f"password={password}\n")
 
     @property
     def servers(self):
         """The listener without security, for checks and for what operators do."""
-        return self.kafka.bootstrap_servers_of(MAIN_LISTENER)
+        return self.kafka.bootstrap_servers
 
     @functools.cached_property
     def admin(self):
@@ -181,11 +244,19 @@ class World:
 
     def run_tool(self, class_name, *arguments):
         """Run one of Kafka's own tools, of the newest version, on these brokers."""
-        given = ("--bootstrap-server", self.servers, *arguments)
-        with self._tools_lock:
-            return self._tools.run(
-                self.kafka._running_supervisor(), class_name, given, 1000 * PATIENCE_S
-            )
+        return self.kafka.run_tool(class_name, "--bootstrap-server", self.servers, *arguments)
+
+    def producer_ids(self):
+        """By workload: ids that a broker remembers for one partition, and writes committed so far.
+
+        Empty if Kafka's tool fails.
+        """
+        committed = self.committed()
+        try:
+            ids = {w.name: producer_ids_count(self.kafka, w.topics[0]) for w in self.workloads}
+        except LocalKafkaError:
+            return {}
+        return {name: (count, committed[name]) for name, count in ids.items()}
 
     def create_topics(self, partitions):
         """Partitions by name, with three replicas. Return when all brokers know their leaders."""
@@ -213,8 +284,15 @@ class World:
         """A file system that can be filled, for metrics and checkpoints; None if not allowed."""
         path = self.folder / "small"
         path.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", f"size={_SMALL_DISK_MIB}m", "tmpfs", str(path)]
-        self.has_small_disk = subprocess.run(command, capture_output=True).returncode == 0
+        # Among mounts of this process and of its children, which end with these.
+        is_alone = ctypes.CDLL(None).unshare(_NEW_MOUNTS) == 0
+        commands = (
+            ["mount", "--make-rprivate", "/"],
+            ["mount", "-t", "tmpfs", "-o", f"size={_SMALL_DISK_MIB}m", "tmpfs", str(path)],
+        )
+        self.has_small_disk = is_alone and all(
+            subprocess.run(command, capture_output=True).returncode == 0 for command in commands
+        )
         if self.has_small_disk:
             self._stack.callback(subprocess.run, ["umount", "--lazy", str(path)], check=True)
         return path
@@ -274,12 +352,46 @@ class World:
         if not self.driver.is_running:
             self.deaths.append({"at": time.time(), "end": self.driver.text()[-1000:]})
             self.driver.start()
-            self.driver.await_started()
+            self.driver.has_started()
+
+    def hold(self, fault, least_s, meanwhile=lambda: None):
+        """Let a fault last for ``least_s``, and until the alarm was seen that it must raise."""
+        began = time.time()
+        deadline = time.monotonic() + PATIENCE_S
+        while time.time() < began + least_s or not self.watch.has_seen(MUST[fault], began):
+            if time.monotonic() > deadline:
+                return  # the alarm is missing, which is a verdict
+            meanwhile()
+            time.sleep(0.5)
+
+    def finish(self):
+        """Let everything end; return what did not end as it must.
+
+        status: of the driver; left_open: transactions; processes: that are left of the driver and
+        of executors
+        """
+        started = time.monotonic()
+        status = self.driver.finish()
+        seconds = round(time.monotonic() - started)
+        left = []
+
+        def has_ended():
+            commands = map(words_of, self.spark.processes())
+            left[:] = [words for words in commands if words and not STAYING & set(words)]
+            return not left
+
+        eventually(has_ended)
+        return {
+            "status": status,
+            "seconds": seconds,
+            "left_open": self._left_open(),
+            "processes": [" ".join(words)[:200] for words in left],
+        }
 
     def await_progress(self):
         """Wait until each workload has committed something that it began after now.
 
-        Return what has not gone on by then: nothing, if all is well.
+        Return the workloads that have not gone on by then: none, if all is well.
         """
         before, deadline = self.committed(), time.monotonic() + PATIENCE_S
         while True:
@@ -290,10 +402,22 @@ class World:
                 return left
             time.sleep(0.5)
 
+    def _left_open(self):
+        try:
+            return lingering(self.kafka, "week-")
+        except LocalKafkaError as error:
+            return [f"not known: {error}"[:500]]
+
     def settings(self):
         """Of the driver, as its next start finds them."""
+        # Heaps have their size from the start: what grows besides is no garbage.
+        java = f"{_JAVA} -XX:+AlwaysPreTouch -Djava.io.tmpdir={self._java_files}"
         conf = {
             **CLIENT_CONF,
+            **{f"spark.executorEnv.{name}": v for name, v in self.clock.environment.items()},
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": f"{java} -Xms1g",
+            "spark.executor.extraJavaOptions": f"{java} -Xms700m",
             "spark.master": self.spark.master,
             "spark.cores.max": "4",
             "spark.executor.cores": "2",
@@ -307,7 +431,9 @@ class World:
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.adaptive.enabled": "false",
             "spark.python.unix.domain.socket.enabled": "true",
+            # Spark keeps these, and no more: the number of files is flat soon.
             "spark.sql.streaming.minBatchesToRetain": "20",
+            "spark.sql.streaming.fileSource.log.cleanupDelay": "1m",
             # Without an interval of the trigger: Spark would wait for it by a clock that jumps.
             "spark.sql.streaming.pollingDelay": "2s",
         }
@@ -320,3 +446,11 @@ class World:
             conf=conf,
             workloads=[{**w._asdict(), "options": self.options_of(w)} for w in self.workloads],
         )
+
+
+def words_of(process):
+    """The command line of a process; empty if it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
