@@ -23,7 +23,7 @@ from tests.week.world import SECURED, USER
 
 _BROKERS = (1, 2, 3)
 _MOST_PARTITIONS = 12
-_QUOTA_BYTES_PER_S = 20_000
+_QUOTA_BYTES_PER_S = 10_000
 """Of each broker; the workloads write several times as much."""
 
 
@@ -43,9 +43,10 @@ def _kill(world, victim):
 
 
 def _bring_back(world, victim):
+    started = time.monotonic()
     world.kafka.restart(victim)
     world.kafka.await_in_sync()
-    return {"broker": victim}
+    return {"broker": victim, "in_sync_after_s": round(time.monotonic() - started, 1)}
 
 
 def pause_broker(world, rng):

@@ -7,8 +7,9 @@ TOPICS = 200
 KEYS = 100
 ROWS_PER_FILE = 1000
 FILES_PER_BATCH = 4
-ROWS_PER_JOB = 20_000
-BYTES_PER_SECOND_PER_TASK = 60_000
+# A job takes some seconds, and three hours of jobs can be read back in minutes.
+ROWS_PER_JOB = 5_000
+BYTES_PER_SECOND_PER_TASK = 20_000
 EXACTLY_ONCE = "exactly-once"
 ID_DIGITS = 10
 _ID = f"lpad(id, {ID_DIGITS}, '0')"
