@@ -4,7 +4,8 @@
 
 Along an axis one thing grows while the rest stays as it is: rows of 100 B with keys like UUIDs,
 cached in Spark, lz4, 6 partitions, 2 tasks. This sink, Spark's JVM sink, and Spark's JVM sink with
-buffers of 256 MB take turns. 32 MB hold 256 batches of 128 KB: some points have more partitions.
+buffers of 256 MB take turns; on the axes of tasks, an empty Python sink does, too. 32 MB hold 256
+batches of 128 KB: some points have more partitions.
 
 Writes benchmarks/results/growth.json after each point, so a run may be interrupted and resumed.
 """
@@ -37,6 +38,9 @@ CONTENDERS = {
     "jvm": (sinks.jvm, SETTINGS),
     LARGE_BUFFER: (sinks.jvm, {**SETTINGS, "buffer.memory": str(256 << 20)}),
 }
+EMPTY = "empty"
+_WITH_EMPTY = ("tasks", "small tasks")
+"""Axes on which the empty Python sink takes turns, too: it shows what Spark needs for a task."""
 _VALUE_BYTES = 100
 _SMALL_TASK_ROWS = 100
 _PAIRS = 3
@@ -81,7 +85,7 @@ def rows_of(spark: SparkSession, load: Load) -> Iterator[DataFrame]:
 
 
 def measure_load(
-    kafka: LocalKafka, spark: SparkSession, load: Load, pairs: int
+    kafka: LocalKafka, spark: SparkSession, load: Load, pairs: int, with_empty: bool
 ) -> list[dict[str, Run]]:
     """Run all rounds of a point."""
     contenders, topics = [], []
@@ -96,6 +100,11 @@ def measure_load(
                     own, fixed = frame.withColumn("topic", column).drop("number"), ""
                 target = sinks.Target(kafka.bootstrap_servers, fixed, settings)
                 contenders.append(Contender(name, own, load.rows, target, topic, write))
+            if with_empty:
+                nowhere = sinks.Target(kafka.bootstrap_servers, "", SETTINGS)
+                contenders.append(
+                    Contender(EMPTY, frame.drop("number"), load.rows, nowhere, None, sinks.empty)
+                )
             return alternate(contenders, pairs, _WARMUPS)
         finally:
             for topic in topics:
@@ -105,8 +114,9 @@ def measure_load(
 def table(points: Mapping[str, Any]) -> str:
     """Return the results as a table in Markdown."""
     lines = [
-        "| axis | | ours, s | JVM sink / ours | the same with 256 MB | CPU, ours / JVM sink |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| axis | | ours, s | JVM sink / ours | the same with 256 MB | CPU, ours / JVM sink "
+        "| ours / empty sink |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for axis, axis_points in points.items():
         for number, point in axis_points.items():
@@ -118,6 +128,12 @@ def table(points: Mapping[str, Any]) -> str:
                 for name in ("jvm", LARGE_BUFFER)
             ]
             cells.append(f"{ratios['jvm']['cpu']['median']:.2f}")
+            over_empty = [
+                runs["ours"]["elapsed_s"] / runs[EMPTY]["elapsed_s"]
+                for runs in point["rounds"]
+                if EMPTY in runs
+            ]
+            cells.append(f"{statistics.median(over_empty):.2f}" if over_empty else "")
             lines.append(f"| {axis} | {int(number):,} | {ours_s:.2f} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -142,7 +158,7 @@ def main() -> int:
                 few = max(load.tasks, int(load.rows * arguments.scale))
                 load = replace(load, rows=few)
                 with harness.spark_session(**JOBS_CONF) as spark:
-                    rounds = measure_load(kafka, spark, load, arguments.pairs)
+                    rounds = measure_load(kafka, spark, load, arguments.pairs, axis in _WITH_EMPTY)
                 points[axis][str(number)] = {
                     "load": asdict(load),
                     "ratios": compare(rounds),
