@@ -45,6 +45,10 @@ ALL = BROKERS | SPARK | LOGIN
 CAUSES = {
     "CONNECT": BROKERS | LOGIN,
     "BROKER": BROKERS | LOGIN,
+    # A corrupt batch, a sequence with a gap, an unknown producer id: brokers see a defect.
+    "BROKER-002": set(),
+    "BROKER-045": set(),
+    "BROKER-059": set(),
     "TOPIC-001": BROKERS | LOGIN,
     "TOPIC-003": BROKERS | LOGIN,
     "TOPIC-004": BROKERS | LOGIN,

@@ -132,9 +132,11 @@ def shrink_isr(world, rng):
     _set_min_isr(world, "3")
     try:
         _kill(world, victim)
+        killed = time.monotonic()
         assert eventually(lambda: not _is_in_sync(world, victim)), "the replica stays in sync"
+        shrunk_after_s = round(time.monotonic() - killed, 1)
         time.sleep(rng.uniform(5, 15))
-        return _bring_back(world, victim)
+        return {"shrunk_after_s": shrunk_after_s, **_bring_back(world, victim)}
     finally:
         _set_min_isr(world, "2")
 
