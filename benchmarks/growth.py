@@ -4,8 +4,8 @@
 
 Along an axis one thing grows while the rest stays as it is: rows of 100 B with keys like UUIDs,
 cached in Spark, lz4, 6 partitions, 2 tasks. This sink, Spark's JVM sink, and Spark's JVM sink with
-buffers of 256 MB take turns; on the axes of tasks, an empty Python sink does, too. 32 MB hold 256
-batches of 128 KB: some points have more partitions.
+buffers of 256 MB take turns. On the axes of tasks, an empty Python sink takes turns, too. 32 MB
+hold 256 batches of 128 KB: some points have more partitions.
 
 Writes benchmarks/results/growth.json after each point, so a run may be interrupted and resumed.
 """
