@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 from pyspark.sql import SparkSession
 
+from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
 from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError
 from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.protocol.messages.topics import (
@@ -47,6 +48,7 @@ def session(slots=2):
         .config("spark.task.maxFailures", "1")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
+        .config(UNIX_SOCKETS, "true")  # as in the files under conf/
         .getOrCreate()
     )
     try:

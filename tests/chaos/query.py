@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
+from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
 from tests.chaos.crash import announce_driver
 from tests.chaos.jobs import ID_DIGITS, KEYS
 
@@ -44,6 +45,8 @@ def session(conf):
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         # A task appends, and reaches task.written, several times.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50",
+        # As in the files under conf/; most other tests leave Spark's TCP.
+        UNIX_SOCKETS: "true",
         **conf,
     }
     for name, value in settings.items():

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import spark_kafka_sink
+from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
 
 ROWS = 3000
 FILES, ROWS_OF_A_FILE = 4, 50
@@ -207,6 +208,7 @@ def main():
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+        .config(UNIX_SOCKETS, "true")  # since Spark 4.1, as in the files under conf/
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
