@@ -172,7 +172,7 @@ test-publishing: $(RELEASE)/installed
 test-lowest: kernels
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' -c tests/constraints-lowest.txt
-	$(VENV)-lowest/bin/python -m pytest tests/unit tests/kernels tests/property tests/simulation tests/broker
+	$(VENV)-lowest/bin/python -m pytest tests/unit tests/kernels tests/property tests/simulation tests/broker tests/formats/test_protobuf_kernel.py
 
 golden-formats: $(VENV)/registry.installed
 	$(BIN)/python -m tests.formats.generate

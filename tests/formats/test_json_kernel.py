@@ -248,6 +248,11 @@ def test_types_that_cannot_be_written(kind, message):
         ({"timestamp_format": "S" * 10}, "SSSSSSSSSS is not supported"),
         ({"timestamp_format": "VVV"}, "VVV is not supported"),
         ({"timestamp_format": "VV", "time_zone": "GMT+19"}, "from -18:00 to [+]18:00"),
+        ({"time_zone": "GMT+05:60"}, "'GMT[+]05:60' is none: offsets are from -18:00 to [+]18:00"),
+        (
+            {"time_zone": "GMT+05:00:60"},
+            "'GMT[+]05:00:60' is none: offsets are from -18:00 to [+]18:00",
+        ),
         ({"timestamp_ntz_format": "HHX"}, "timestampNTZFormat=HHX: the letter X is not supported"),
         ({"date_format": "yyyy-MM-dd HH"}, "dateFormat=yyyy-MM-dd HH: the letter H is not"),
     ],

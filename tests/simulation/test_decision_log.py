@@ -4,9 +4,9 @@ brokers are slow, or a record is of another version.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-from contextlib import contextmanager
 from unittest import mock
 
 import pytest
@@ -15,15 +15,18 @@ from spark_kafka_sink.base.errors import (
     BrokerError,
     ConfigError,
     KafkaSinkError,
+    TopicError,
     TransactionError,
     error_named,
 )
-from spark_kafka_sink.base.model import NO_PRODUCER, Node, TopicPartition
+from spark_kafka_sink.base.model import NO_PRODUCER, ZERO_UUID, Node, TopicPartition
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.network.admin import create_missing
 from spark_kafka_sink.protocol.messages.topics import (
+    CreatableTopicResult,
     CreateTopicsRequest,
+    CreateTopicsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeConfigsResult,
@@ -35,6 +38,8 @@ from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import (
     LogPartition,
+    check_brokers,
+    is_decision_log,
     prepare_log_topic,
     warn_of_low_min_isr,
 )
@@ -238,7 +243,7 @@ def operated():
     return operated
 
 
-@contextmanager
+@contextlib.contextmanager
 def asking(broker_id):
     """Metadata come from a broker that takes ``broker_id`` for the leader."""
     node = Node(broker_id, f"broker-{broker_id}", 9092)
@@ -366,6 +371,33 @@ def made():
 
 def prepare(made):
     prepare_log_topic(made.client.admin, CONFIG, made.deadline_ms)
+
+
+@pytest.mark.parametrize("limit_ms", [TIMEOUT_MS - 1, TIMEOUT_MS])
+def test_transactions_that_brokers_would_end_earlier_are_refused(made, limit_ms):
+    made.world.transactions.max_timeout_ms = limit_ms
+    refused = contextlib.nullcontext()
+    if limit_ms < TIMEOUT_MS:
+        refused = pytest.raises(ConfigError, match=f"transaction.max.timeout.ms = {limit_ms}")
+    with refused:
+        check_brokers(made.client.admin, CONFIG, made.deadline_ms)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_about_replicas"),
+    [("INVALID_REPLICATION_FACTOR", True), ("POLICY_VIOLATION", False)],
+)
+def test_a_log_that_cannot_be_created(made, error, is_about_replicas):
+    def answer(broker, request, reply, go_on):
+        code = error_named(error).code
+        results = [CreatableTopicResult(t.name, ZERO_UUID, code, "no") for t in request.topics]
+        reply(CreateTopicsResponse(0, results))
+
+    made.world.cluster.intercept(CreateTopicsRequest, answer)
+    with pytest.raises(TopicError, match=error) as caught:
+        prepare(made)
+    hint = "Set transaction.log.replication.factor to the number of brokers at most"
+    assert (hint in str(caught.value)) is is_about_replicas
 
 
 def answer_configs_with(made, response):
@@ -502,6 +534,27 @@ def newer(rewritten, **more):
     """The record as a later version may write it."""
     record = rewritten.record()
     return json.dumps({**json.loads(record.to_json()), "format": 2, **more}).encode()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "is_log"),
+    [
+        (b"\xfep", b'{"log": "00", "released": true}', True),
+        (b"\xfep", b'{"log": "00"}', False),
+        (b"\xfep", b"7", False),
+        (b"\xfep", None, False),
+        (None, b'{"log": "00", "released": true}', False),
+        (b"p", b"a row", False),
+        (None, None, False),
+    ],
+)
+def test_a_topic_is_a_decision_log_by_its_records(rewritten, key, value, is_log):
+    to = TopicPartition("t", 0)
+    batch = encode_batch([NewRecord(key, value)], 0, NO_PRODUCER, -1, is_transactional=False)
+    admin, deadline_ms = rewritten.client.admin, rewritten.deadline_ms
+    assert LogPartition(admin, to).append(None, batch, 11, deadline_ms).error_code == 0
+    assert is_decision_log(admin, "t", deadline_ms) is is_log
+    assert is_decision_log(admin, LOG_TOPIC, deadline_ms)
 
 
 def test_it_is_shown_with_offset_and_version_and_what_each_choice_does(rewritten):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import replace
 
@@ -168,6 +169,17 @@ def test_the_choice_decides_what_a_replay_does(operated, how, choice, before, af
     assert operated.visible() == [*after, b"c"]
 
 
+@pytest.mark.parametrize("job", [None, "job-1"])
+def test_the_choices_name_what_would_write_again(operated, job):
+    """No write is known by a name here, so none is to be run again."""
+    _, second = decided(operated, job)
+    operated.lose(second)
+    message = operated.operations.resolve(None, agree).message
+    again = "a replay of it" if job is None else "the next run of the job"
+    assert_has(message, f"not written: {again} writes everything again")
+    assert "None" not in message
+
+
 def test_what_counts_as_written_is_not_compared_with_its_replay(operated):
     """The replay differs: that may be why somebody had to choose."""
     in_part(operated)
@@ -329,6 +341,12 @@ def test_brokers_that_allow_less_than_a_minute(operated):
     assert operated.visible() == [A, B]
 
 
+def test_a_job_without_rows_is_no_replay_of_another_one_with_rows(operated):
+    operated.batch(0, [A], driver(1, None), job="j-1")
+    operated.protocol.commit_without_tasks(unit(None, "j-2"), driver(2, None))
+    operated.check_settled(A)
+
+
 # --- a checkpoint that is spelt differently -----------------------------------------------------
 
 OLD, NEW = "s3://lake/ck", "s3a://lake/ck"
@@ -389,6 +407,16 @@ def test_a_query_that_has_a_jobs_prefix_now_is_rebound_before_it_has_decided(ope
     operated.operations.rebind(NEW, agree)
     operated.batch(0, [B], driver(3, NEW))
     assert operated.visible() == [A, B]
+
+
+def test_a_query_of_an_older_version_without_a_checkpoint_is_rebound(operated):
+    operated.batch(7, [A], driver(1, OLD))
+    older = json.loads(operated.record().to_json())
+    del older["is_query"]
+    older["owner"]["checkpoint"] = None
+    operated.write_raw(json.dumps(older).encode())
+    operated.operations.rebind(NEW, agree)
+    assert operated.record().owner.checkpoint == NEW
 
 
 def test_nothing_is_asked_where_there_is_nothing_to_do(operated):

@@ -48,6 +48,14 @@ def check(simulation):
     assert metrics.records_sent == metrics.records + metrics.record_retries
 
 
+def test_a_round_without_work_ends_when_its_caller_wants():
+    simulation = simulate()
+    simulation.write_rows(keyed(1))
+    now_ms = simulation.clock.ms
+    simulation.producer.sender.run_once(now_ms, now_ms + 7)
+    assert simulation.clock.ms == now_ms + 7
+
+
 def test_everything_that_is_sent_once():
     simulation = simulate(batch_size="2000")
     simulation.write_rows(keyed(500, size=100))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from uuid import UUID
 
 import pytest
 
-from spark_kafka_sink.producer.telemetry import DEFAULT_PUSH_INTERVAL_MS, State
+from spark_kafka_sink.producer.telemetry import DEFAULT_PUSH_INTERVAL_MS, State, Subscription
+from spark_kafka_sink.producer.telemetry_figures import Payload, metrics_data, packed
 from tests.simulation.harness import keyed, simulate
 
 INTERVAL_MS = 10_000
@@ -117,8 +119,9 @@ def test_the_first_request_follows_the_first_answer_to_a_produce_request():
     assert watched.plugin.asked[0][0] > produced_at[0][0]
 
 
-def test_with_acks_0_it_follows_the_first_request():
-    watched = TelemetrySources(acks="0").write().run_for(1_000)
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_with_acks_0_it_follows_the_first_request(brokers):
+    watched = TelemetrySources(acks="0", brokers=brokers).write().run_for(1_000)
     assert len(watched.plugin.asked) == 1
 
 
@@ -344,3 +347,12 @@ def test_the_resource_names_the_transaction():
     watched.producer.begin_transaction("prefix-0", 60_000)
     watched.write()
     assert watched.first_push().resource == {"transactional_id": "prefix-0"}
+
+
+def test_a_push_of_the_largest_size_that_brokers_take():
+    payload = Payload({"client": "c"}, [], 0, is_delta=True)
+    data = metrics_data(payload)
+    for most_bytes, taken in ((len(data), data), (len(data) - 1, None)):
+        subscription = Subscription(UUID(int=1), 1, INTERVAL_MS, None, "none", most_bytes, True)
+        found = packed([payload], subscription)
+        assert (None if found is None else found.data) == taken

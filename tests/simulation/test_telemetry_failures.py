@@ -92,9 +92,11 @@ def test_what_is_refused_before_there_was_a_subscription_is_tried_after_five_min
     assert len(watched.plugin.asked) == 2
 
 
-def test_a_client_without_an_instance_id_pushes_nothing():
+def test_a_client_without_an_instance_id_pushes_nothing_and_says_so(caplog):
     watched = TelemetrySources().offering(gives_ids=False).write().run_for(3 * INTERVAL_MS)
     assert watched.plugin.requests == 1
+    (warning,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert_has(warning, "gave this client no instance id", " [PKS-METRICS-011]")
     watched.write()
 
 
@@ -396,7 +398,7 @@ def test_a_process_warns_once(caplog):
 
 
 @pytest.mark.parametrize("places", [1, 5])
-def test_rows_do_not_wait_long_behind_a_push_that_is_not_answered(places):
+def test_rows_do_not_wait_long_behind_a_push_that_is_not_answered(places, caplog):
     """Brokers answer the requests of a connection in their order; this is the only one."""
     watched = (
         TelemetrySources(brokers=1, max_in_flight_requests_per_connection=str(places))
@@ -408,6 +410,7 @@ def test_rows_do_not_wait_long_behind_a_push_that_is_not_answered(places):
     started_ms = watched.simulation.clock.ms
     watched.write()
     assert RESPONSE_MS - 200 < watched.simulation.clock.ms - started_ms < RESPONSE_MS + 500
+    assert "rows go over a new connection [PKS-METRICS-010]" in caplog.text
     watched.write()
     assert watched.simulation.clock.ms - started_ms < RESPONSE_MS + 600
     assert len(watched.simulation.all_values()) == 30

@@ -536,6 +536,13 @@ def test_a_sticky_round_goes_on_without_what_is_not_available_any_more():
     assert [sticky.next_partition([first], {}) for _ in range(3)] == [first] * 3
 
 
+def test_equal_queues_of_all_partitions_are_no_reason_to_draw():
+    """A round takes each partition once, as without queues."""
+    sticky = partitioner.StickyPartitioner(random.Random(1))
+    found = [sticky.next_partition(range(50), dict.fromkeys(range(50), 2)) for _ in range(50)]
+    assert sorted(found) == list(range(50))
+
+
 def test_a_round_robin_goes_on_over_arrow_batches():
     turns, row = partitioner.RoundRobinPartitioner(), SimpleNamespace(rows_count=1)
     found = [turns.compute("t", row, None, [0, 1, 2], 3)[0] for _ in range(4)]

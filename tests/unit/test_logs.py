@@ -119,7 +119,9 @@ class TestForm:
             raise ValueError("größe")
         except ValueError:
             bare_logger.error("failed", exc_info=True)
-        lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        text = capsys.readouterr().err
+        assert "ValueError: größe" in text, "letters are not escaped"
+        lines = [json.loads(line) for line in text.splitlines()]
         assert [line["level"] for line in lines] == ["INFO", "WARNING", "ERROR"]
         assert lines[0]["metrics"]["batch_id"] == 5
         assert "message" not in lines[0]

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.producer.appender import single_record_sizes
 from spark_kafka_sink.record import record_batch
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor, decompress
 from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
@@ -603,3 +604,12 @@ def test_snappy_that_announces_gigabytes():
     for data in (huge, b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, len(huge)) + huge):
         with pytest.raises(ValueError, match="a block of more than"):
             decompress(CODEC_IDS["snappy"], data, 1 << 20)
+
+
+@pytest.mark.parametrize("size", [0, *range(54, 64), *range(8177, 8187)])
+def test_the_size_of_a_batch_with_one_record_is_known_before(size):
+    """Around the sizes at which the record's length takes another byte."""
+    batch = encode_batch([NewRecord(None, bytes(size))], 0, NO_PRODUCER, -1, is_transactional=False)
+    # A null key, the value's length, the value, and no headers.
+    content = 1 + (1 if size < 64 else 2) + size + 1
+    assert single_record_sizes(np.array([content, 0]))[0] == len(batch)

@@ -126,6 +126,12 @@ def test_columns_of_the_key_stay_in_the_value_and_that_of_tombstones_does_not():
     assert plan.key == PartSpec(0, is_text=True)
 
 
+def test_a_record_that_deletes_keeps_its_key():
+    more = {"key_format": "json", "key_columns": "id", "value_null_when": "gone"}
+    plan = planned(PEOPLE, value_format="json", **more).plan
+    assert (plan.value.plan.null_when, plan.key.plan.null_when) == ("gone", None)
+
+
 def test_chosen_columns_keep_their_order_and_fields_of_structs_their_nullability():
     found = planned(PEOPLE, value_format="avro", value_columns="home.zip, id,home.city")
     assert paths(found.plan.value) == [("home", "zip"), ("id",), ("home", "city")]
@@ -279,6 +285,25 @@ def test_the_documented_columns_topic_and_headers_are_no_warning():
     assert row_planning.plan_rows(schema, given).notes == ()
     (told,) = planned(schema, value_format="json").notes
     assert told.startswith("column 'topic' is written nowhere, as option 'topic' is set: ")
+
+
+def test_a_timestamp_behind_the_headers_is_told():
+    schema = with_fields(("headers", HEADERS_TYPE), ("timestamp", TimestampType()))
+    (told,) = planned(schema, value_format="json").notes
+    assert told.startswith("column 'timestamp' is the record's timestamp and is not in the value: ")
+
+
+def test_nothing_is_told_where_the_value_is_a_column_of_its_own():
+    schema = with_fields(("value", StringType()), ("timestamp", TimestampType()))
+    assert planned(schema, key_format="json", key_columns="id").notes == ()
+
+
+def test_a_topic_column_of_another_type_is_refused_where_it_is_used():
+    schema = with_fields(("topic", LongType()))
+    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
+    with pytest.raises(SchemaError, match="topic"):
+        row_planning.plan_rows(schema, given)
+    assert planned(schema, value_format="json").plan is not None
 
 
 def test_tombstones_without_a_key_are_told():

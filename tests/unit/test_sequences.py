@@ -540,3 +540,5 @@ def test_a_leader_that_would_not_add_partitions_is_refused_where_it_has_to():
         check(11, TRANSACTION)
     for part in ("broker 1", "11", "transaction.version is 2", "12"):
         assert part in str(caught.value)
+    with pytest.raises(errors.UnsupportedVersionError, match="Produce version -1 at most"):
+        check_adds_partitions(NODES[1], None, TRANSACTION)

@@ -359,17 +359,25 @@ class Kafka:
     def __init__(self):
         self.planned = []
         self.committed = []
+        self.units = []
         self.log = model.Decision(model.Driver("d", "h", 0, None, None))
 
     def plan(self, options, is_job, unit):
         self.planned.append(options.topic)
         is_repeated = self.log.has(_write(options))
         return model.TransactionPlan(
-            "p", self.log.owner, TOKEN, self.log, None, 0, is_repeated=is_repeated
+            "p",
+            self.log.owner,
+            TOKEN,
+            self.log,
+            "j" if is_job else None,
+            0,
+            is_repeated=is_repeated,
         )
 
-    def commit(self, options, *arguments):
+    def commit(self, options, messages, unit, *arguments):
         self.committed.append(options.topic)
+        self.units.append(unit)
         if not self.log.has(_write(options)):
             self.log = replace(self.log, write=_write(options)).done()
 
@@ -446,6 +454,14 @@ def test_writes_that_come_again(kafka, history):
             sinks[topic](frame, number)
     accepted = [topic for topic, *_, words in HISTORIES[history] if words is None]
     assert kafka.committed == accepted
+
+
+def test_what_is_committed_is_what_was_planned(kafka):
+    sink("units", topic="a")(Frame([0], "q"), 0)
+    spark_kafka_sink.write(
+        Frame([0]), {**EXACTLY_ONCE, "transactional.id.prefix": "units of a job", "topic": "a"}
+    )
+    assert kafka.units == [model.Unit("q", 0, None), model.Unit(None, None, "j")]
 
 
 @pytest.mark.parametrize("named", [{}, {"write_id": "w"}])

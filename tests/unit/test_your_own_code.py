@@ -121,6 +121,18 @@ def test_what_may_be_null_does_not_matter():
     arrow_records(written, ColumnPositions(value=0, headers=1, topic_option="t"), 0)
 
 
+def test_what_may_be_null_in_a_large_list_does_not_matter_either():
+    """Spark sends these where spark.sql.execution.arrow.useLargeVarTypes is set."""
+
+    def large(is_nullable):
+        header = [pa.field("key", pa.string(), False), pa.field("value", pa.binary(), False)]
+        return pa.large_list(pa.field("element", pa.struct(header), is_nullable))
+
+    rows = pa.RecordBatch.from_arrays([pa.array([[]], large(False))], ["headers"])
+    written = intercepted(lambda _: rows.cast(pa.schema([("headers", large(True))])), rows)
+    assert written.column(0).type == large(True)
+
+
 def test_rows_may_go():
     written = intercepted(lambda rows: rows.slice(1), batch(value=["a", "b"]))
     assert written.column(0).to_pylist() == ["b"]

@@ -28,6 +28,7 @@ from spark_kafka_sink.registry.client import (
     RegistryClient,
     RegistryUnavailableError,
     Schema,
+    parse_schema,
 )
 from spark_kafka_sink.registry.schemas import (
     check_subjects,
@@ -79,6 +80,7 @@ PLACE = '{"type":"record","name":"Place","fields":[{"name":"x","type":"int"}]}'
         ({"id": 1, "schemaType": 5}, "with a schemaType that is none: 5"),
         ({"id": 1, "references": 5}, "with references that are none: 5"),
         ({"id": 1, "references": [{"name": "x"}]}, 'without name, subject or version: {"name": "x"}'),
+        ({"id": 1, "references": ["x"]}, 'without name, subject or version: "x"'),
     ],
 )  # fmt: skip
 def test_what_the_api_does_not_have_is_refused(registry, content, words):
@@ -558,6 +560,21 @@ def test_of_two_files_of_one_name_the_first_is_taken(registry):
     client = client_of(registry.url)
     whole = with_references(client, client.version("t-value"))
     assert whole.files == (("n", "deep"), ("m", "a"))
+
+
+def test_both_of_two_json_schemas_of_one_name_are_kept(registry):
+    kind = {"schemaType": "JSON"}
+    registry.add("a", {"schema": '{"title":"a"}', **kind})
+    registry.add("b", {"schema": '{"title":"b"}', **kind})
+    both = [reference("a", "n"), reference("b", "n")]
+    registry.add("t-value", {"schema": "{}", "references": both, **kind})
+    client = client_of(registry.url)
+    whole = with_references(client, client.version("t-value"))
+    assert whole.files == (("n", '{"title":"a"}'), ("n", '{"title":"b"}'))
+
+
+def test_an_answer_to_a_registration_has_no_text():
+    assert parse_schema({"id": 7}, has_id=True, has_text=False).text == ""
 
 
 NO_NAMESPACE = PLACE.replace('"fields"', '"namespace":"","fields"')

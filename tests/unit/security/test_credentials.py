@@ -17,6 +17,7 @@ from spark_kafka_sink.base.errors import (
     BootstrapError,
     ConfigError,
     CredentialsUnavailableError,
+    KafkaSinkError,
     sentence,
 )
 from spark_kafka_sink.base.text import Secret
@@ -752,6 +753,30 @@ def test_the_abort_of_a_failed_task_hides_no_error_and_does_not_wait_for_a_token
         session.abort_task(options, "p.1", is_superseded=False)
         is_over.set()
     assert len(received) <= 1
+
+
+@pytest.mark.parametrize("is_superseded", [True, False])
+def test_the_abort_of_a_superseded_task_may_take_longer(is_superseded, monkeypatch):
+    """Nobody waits for that task, and its next plan may be far away."""
+    patience = []
+
+    class Unreachable(AdminClient):
+        @classmethod
+        def of(cls, config, clock, timeout_ms):
+            patience.append(timeout_ms)
+            raise KafkaSinkError("no broker answers")
+
+    monkeypatch.setattr(session, "AdminClient", Unreachable)
+    options = SinkOptions.parse(
+        {
+            "topic": "t",
+            "kafka.bootstrap.servers": "b:1",
+            **EXACTLY_ONCE,
+            "kafka.max.block.ms": "77777",
+        }
+    )
+    session.abort_task(options, "p.1", is_superseded)
+    assert (patience == [77_777]) is is_superseded
 
 
 def _endpoint(url):

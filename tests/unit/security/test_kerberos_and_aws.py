@@ -30,6 +30,7 @@ from spark_kafka_sink.security.kerberos import (
 )
 from spark_kafka_sink.security.oauth_tokens import RetryTimer
 from spark_kafka_sink.security.security import check
+from spark_kafka_sink.spark import planning
 from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.snippets import REPOSITORY
 from tests.unit.security.token_endpoints import MODULE as OAUTH_MODULE
@@ -116,6 +117,12 @@ class TestCheck:
             jaas = None if module is None else Secret(f"{module} required;")
             message = refusal(SaslConfig("AWS_MSK_IAM", jaas_config=jaas))
             assert "pip install aws-msk-iam-sasl-signer-python" in message
+
+    @without("aws_msk_iam_sasl_signer")
+    def test_the_driver_refuses_options_whose_package_is_missing(self):
+        texts = {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SASL_SSL"}
+        with pytest.raises(ConfigError, match="pip install aws-msk-iam-sasl-signer-python"):
+            planning.parse_options({**texts, "topic": "t", "kafka.sasl.mechanism": "AWS_MSK_IAM"})
 
     def test_a_package_whose_libraries_are_missing(self, tmp_path, monkeypatch):
         """As where gssapi was copied from a machine with MIT Kerberos to one without."""
@@ -528,6 +535,8 @@ class TestLogin:
         assert type(raised.value) is kind
         if "AccessDenied" in message:
             assert len(signer.calls) == 1, "what is final is not tried again"
+        if "no AWS credentials" in message:
+            assert len(signer.calls) == 3, "AWS may answer at the third attempt"
 
     @pytest.mark.parametrize(
         "error",

@@ -174,6 +174,7 @@ class TestAnswer:
             (b'{"error":"you sent S3CRET~*/+ \\u00fc"}', "(you sent [hidden])"),
             (b"<html>S3CRET</html>", "answers 400. Check"),
             (b'["S3CRET"]', "answers 400. Check"),
+            (b'{"S3CRET":"S3CRET"}', "answers 400. Check"),
             (b"", "answers 400. Check"),
             (b"[" * 100_000, "answers 400. Check"),
             (json.dumps({"error": "x" * 5_000}).encode(), "(xxx"),

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -182,6 +183,10 @@ class TestToken:
             ).expires_at_ms
             == 5_000
         )
+
+    def test_one_that_was_issued_in_1970(self):
+        token = token_of_jwt(jwt_of({"exp": 5, "sub": "a", "iat": 0}), NAMES, "the file /a")
+        assert (token.issued_at_ms, token.expires_at_ms) == (0, 5_000)
 
     @pytest.mark.parametrize(
         ("claims", "message"),
@@ -587,6 +592,32 @@ class TestThread:
         world.issuer.may_answer.set()
         ended(first, second)
         assert world.issuer.timeouts == [100_000, 60_000]
+
+    def test_the_thread_sleeps_between_its_steps(self):
+        keeper, sleeps = World(has_thread=True).keeper, queue.Queue()
+
+        class Wake(threading.Event):
+            def wait(self, timeout=None):
+                sleeps.put(timeout)
+                return super().wait(PATIENCE_S)
+
+        keeper._wake = Wake()
+        keeper.prepare(PATIENCE_MS)
+        assert sleeps.get(timeout=PATIENCE_S) > 1
+        thread = keeper._thread
+        keeper.close()
+        ended(thread)
+
+    def test_a_thread_that_is_about_to_end_is_replaced(self):
+        keeper = World(has_thread=True).keeper
+        keeper._thread = threading.current_thread()
+        assert keeper.step() is None, "nothing is to be renewed"
+        keeper.prepare(PATIENCE_MS)
+        thread = keeper._thread
+        assert thread is not threading.current_thread()
+        assert thread.daemon, "a process that ends does not wait for it"
+        keeper.close()
+        ended(thread)
 
     def test_a_thread_that_is_gone_is_replaced_and_a_closed_one_is_not(self):
         keeper = World(has_thread=True).keeper
