@@ -200,7 +200,7 @@ lost: $(VENV)/dev.installed
 planted: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.planted
 
-mutations: $(VENV)/dev.installed
+mutations: $(VENV)/registry.installed
 	$(BIN)/python -m release.random_mutations --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOMS),--rooms $(ROOMS))
 
 exactly-once: $(VENV)/dev.installed

@@ -28,7 +28,7 @@ from typing import NamedTuple
 _REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = "spark_kafka_sink"
 ROOMS = ("producer", "transactions", "formats", "registry", "security", "spark", "record")
-_TESTS = ("tests/unit", "tests/property", "tests/simulation", "tests/golden")
+_TESTS = ("tests/unit", "tests/property", "tests/simulation", "tests/golden", "tests/formats")
 # A test of how the repository is written would notice any mutation, or none for a good reason.
 _NOT_OF_BEHAVIOUR = ("test_style.py", "test_sentences.py", "test_mutants.py", "test_layers.py")
 _MOST_SECONDS, _LONGEST_S = 40.0, 300
@@ -157,7 +157,8 @@ def mutations_of(path: Path, file: Path) -> list[Mutation]:
                 text = other if isinstance(other, str) else f"({ast.unparse(other)})"
                 before = source[start:end].decode()
                 line = place.lineno  # type: ignore[attr-defined]
-                found.append(Mutation(file, line, start, end, before, text))
+                if text.strip("()") != before:
+                    found.append(Mutation(file, line, start, end, before, text))
     return found
 
 

@@ -614,10 +614,10 @@ class TestThread:
         assert keeper.step() is None, "nothing is to be renewed"
         keeper.prepare(PATIENCE_MS)
         thread = keeper._thread
-        assert thread is not threading.current_thread()
-        assert thread.daemon, "a process that ends does not wait for it"
         keeper.close()
         ended(thread)
+        assert thread is not threading.current_thread()
+        assert thread.daemon, "a process that ends does not wait for it"
 
     def test_a_thread_that_is_gone_is_replaced_and_a_closed_one_is_not(self):
         keeper = World(has_thread=True).keeper
