@@ -373,7 +373,7 @@ class Scene:
         while not is_so():
             if not self.driver.is_running and not is_so():
                 self.failures.append(self._reason())
-                assert len(self.failures) <= _MOST_FAILURES, self.failures
+                assert len(self.failures) <= _MOST_FAILURES, self._state(what)
                 self.driver.start()
             assert time.monotonic() < deadline, f"no {what}:\n{self.driver.tail()}"
             time.sleep(0.02)
@@ -455,6 +455,13 @@ class Scene:
         """Attempts at tasks that were not the first."""
         path = self.driver.folder / ATTEMPTS
         return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+
+    def _state(self, what):
+        """Return what is known once the query fails again and again."""
+        topics = self.kafka.run_tool(
+            "TopicCommand", "--bootstrap-server", self.kafka.bootstrap_servers, "--describe"
+        )
+        return f"no {what}: {self.failures}\n{self.driver.tail()}\n{topics}"
 
     def _reason(self):
         new = self.driver.text()[self._log_end :]
