@@ -45,7 +45,10 @@ def problems_of(name: str, room: ModuleType, numbers: list[int]) -> list[str]:
 def main(arguments: list[str]) -> int:
     """Return 1 if a mutant survives, or a row is out of date."""
     found: list[str] = []
-    for name, room in rooms().items():
+    every = rooms()
+    if arguments and arguments[0] not in every:
+        raise SystemExit(f"no room '{arguments[0]}': choose one of {', '.join(every)}, or none")
+    for name, room in every.items():
         if not arguments or arguments[0] == name:
             found += problems_of(name, room, [int(number) for number in arguments[1:]])
     print("\n\n".join(found) or "every mutant is noticed")
