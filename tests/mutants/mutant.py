@@ -77,7 +77,9 @@ class Tree:
             return str(error)
         if code == _PASSED:
             return f"no test notices {mutant}"
-        return None if code == _FAILED else f"the tests cannot run with {mutant}:\n{output}"
+        # A negative code is that of a signal: a kernel has read or written memory of others.
+        is_noticed = code == _FAILED or code < 0
+        return None if is_noticed else f"the tests cannot run with {mutant}:\n{output}"
 
     @contextmanager
     def changed_by(self, mutant: Mutant) -> Iterator[None]:
