@@ -554,7 +554,8 @@ def test_of_two_files_of_one_name_the_first_is_taken(registry):
     registry.add("deeper", {"schema": "deeper", **kind})
     inner = [reference("deep", "n"), reference("deeper", "n")]
     registry.add("a", {"schema": "a", "references": inner, **kind})
-    registry.add("b", {"schema": "b", **kind})
+    registry.add("of the second", {"schema": "deepest", **kind})
+    registry.add("b", {"schema": "b", "references": [reference("of the second", "x")], **kind})
     outer = [reference("a", "m"), reference("b", "m")]
     registry.add("t-value", {"schema": "t", "references": outer, **kind})
     client = client_of(registry.url)
