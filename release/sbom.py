@@ -1,6 +1,6 @@
 """``make sbom``: write a CycloneDX bill of materials of an installation of the wheel.
 
-python -m release.sbom dist/pykafka_sink-0.1.0-py3-none-any.whl dist/pykafka-sink.cdx.json
+python -m release.sbom dist/pykafka_sink-1.0.0-py3-none-any.whl dist/pykafka-sink.cdx.json
 
 The wheel is installed into an environment of its own, so the versions are those that an
 installation of today gets. The extra ``spark`` is omitted, because a cluster brings its own.

@@ -1,6 +1,6 @@
-"""Check that tag, package, changelog and recipe have the same version, for ``.ci/release``.
+"""Check that tag, package, changelog, recipe and documents have one version, for ``.ci/release``.
 
-python -m release.version v0.1.0
+python -m release.version v1.0.0
 """
 
 from __future__ import annotations
@@ -13,6 +13,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # Public versions of PEP 440, without the spellings that tools would normalise.
 _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\.post\d+)?")
+_PLACES = {
+    "release/recipe/recipe.yaml": '\n  version: "{version}"\n',
+    "README.md": "Version {version},",
+    "docs/clusters.md": "pykafka_sink-{version}-py3-none-any.whl",
+}
 
 
 def package_version(root: Path = ROOT) -> str:
@@ -28,7 +33,7 @@ def problems(tag: str, root: Path = ROOT) -> Iterator[str]:
     """Yield a sentence for each place that does not match ``tag``."""
     version = tag.removeprefix("v")
     if not tag.startswith("v") or not _VERSION.fullmatch(version):
-        yield f"the tag {tag} is not v and a version, as in v0.1.0 or v0.2.0rc1"
+        yield f"the tag {tag} is not v and a version, as in v1.0.0 or v1.1.0rc1"
     if package_version(root) != version:
         yield f"spark_kafka_sink/__init__.py says {package_version(root)}"
     changelog = (root / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -36,9 +41,9 @@ def problems(tag: str, root: Path = ROOT) -> Iterator[str]:
         rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE
     ):
         yield f"CHANGELOG.md has no line '## [{version}] - <date>'"
-    recipe = (root / "release" / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
-    if f'\n  version: "{version}"\n' not in recipe:
-        yield "release/recipe/recipe.yaml has another version"
+    for name, text in _PLACES.items():
+        if text.format(version=version) not in (root / name).read_text(encoding="utf-8"):
+            yield f"{name} has another version"
 
 
 def main(arguments: list[str]) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 __all__ = ["RefusedRowsError", "await_termination", "batch_writer", "metrics", "write"]
 
 if TYPE_CHECKING:
