@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.test_sentences import faults_of_a_page
 from tests.week.__main__ import arguments_of
-from tests.week.alarms import CAUSES, MUST, PAGE, SCRAPE, Alarm, judge
+from tests.week.alarms import CAUSES, ELECTION, MUST, PAGE, SCRAPE, Alarm, judge
 from tests.week.checkers import Found, rows_deleted, too_many
 from tests.week.page import page, problems_of
 from tests.week.schedule import FAULTS, Schedule, names_for
@@ -102,6 +102,21 @@ class TestAlarms:
             alarm = alarm_at(1010.0, "retried", "page", workload)
             assert judge([alarm], [event])["missing"] == missing
 
+    def test_leaders_that_brokers_elect_explain_records_that_are_sent_again(self):
+        watch = Watch.__new__(Watch)
+        watch.elections, watch._since, watch._now = [], 990.0, 1000.0
+        line = "[Broker id=1] Leader week-topics-057-0 with topic id Some(gR) starts at leader epoch {}"
+        watch._add_elections([line.format("0 from offset 0"), "Follower week-topics-057-0"])
+        assert not watch.elections
+        watch._add_elections([line.format("12 from offset 0")])
+        [event] = watch.elections
+        assert (event["fault"], event["at"], event["lasted_s"]) == (ELECTION, 990.0, 10.0)
+        alarm = alarm_at(1010.0, "retried", "page", "topics")
+        assert judge([alarm], [])["unexplained"]
+        assert judge([alarm], [], watch.elections)["unexplained"] == []
+        lost = alarm_at(1010.0, "CONNECT-009")
+        assert judge([lost], [], watch.elections)["unexplained"]
+
     def test_only_the_backfill_is_limited(self):
         for workload, count in (("backfill", 0), ("racks", 1)):
             alarm = alarm_at(1.0, "limited", "page", workload)
@@ -113,7 +128,7 @@ class TestAlarms:
 
     def test_the_tables_name_faults_that_exist(self):
         assert set(MUST) <= set(FAULTS)
-        assert set().union(*PAGE.values(), *CAUSES.values(), SCRAPE) <= set(FAULTS)
+        assert set().union(*PAGE.values(), *CAUSES.values(), SCRAPE) <= {*FAULTS, ELECTION}
 
 
 class TestSchedule:

@@ -32,6 +32,8 @@ class Alarm(NamedTuple):
     workload: str = ""
 
 
+ELECTION = "leaders elected"
+"""An event that is not in the schedule: brokers did it by themselves."""
 BROKERS = {
     *("broker killed", "broker paused", "brokers rolled", "upgrade", "leaders moved"),
     *("partitions added", "topic recreated", "isr shrunk", "certificates", "password"),
@@ -88,7 +90,7 @@ EXACTLY_ONCE = {name for name, workload in WORKLOADS.items() if workload.is_exac
 PAGE = {
     "aborted": ALL,
     "stopped": ALL,
-    "retried": BROKERS | LOGIN,
+    "retried": BROKERS | LOGIN | {ELECTION},
     "failed-attempts": ALL,
     "throttled": {"quota"},
     "records-refused": {"topic recreated", "clock"},
@@ -134,14 +136,15 @@ def causes_of(alarm):
     return CAUSES.get(alarm.code, CAUSES.get(alarm.code.split("-")[0], set()))
 
 
-def judge(alarms, events):
+def judge(alarms, events, elections=()):
     """Count alarms; those without a cause are listed, and faults that raised none."""
     events = [event for event in events if "skipped" not in event]
+    seen = [*events, *elections]
     unexplained, counts = [], Counter()
     for alarm in alarms:
         counts[f"{alarm.where} {alarm.code or 'without a code'}"] += 1
         causes = causes_of(alarm)
-        if causes is not None and not causes & faults_at(events, alarm.since, alarm.at):
+        if causes is not None and not causes & faults_at(seen, alarm.since, alarm.at):
             unexplained.append({**alarm._asdict(), "text": alarm.text[:500]})
     missing = [
         event

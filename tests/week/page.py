@@ -264,6 +264,8 @@ def _alarms(weeks):
         "",
         f"{sum(alarms.values()):,} alarms of logs, failed tasks and writes, and the page. Without a cause",
         f"in the schedule: {unexplained}. Faults that must raise an alarm and did not: {missing}.",
+        "Brokers also elect leaders by themselves: the preferred ones again within five minutes, and others",
+        "if a heartbeat comes late. Such an election is a cause of records that are sent again.",
         "",
         *table(["alarm", "times"], alarms.items()),
         "",

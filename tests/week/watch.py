@@ -19,13 +19,15 @@ import psutil
 from spark_kafka_sink.metrics.reading import LineTail
 from spark_kafka_sink.tools.report_advice import line_findings
 from tests.clusters.standalone import children_of, name_of
-from tests.week.alarms import Alarm
+from tests.week.alarms import ELECTION, Alarm
 
 SAMPLE_EVERY_S = 10.0
 SCRAPED = "max_over_time(up[20s])"
 """Whether one of the latest scrapes was answered: a single one may be late on a busy machine."""
 _MIB = 1 << 20
 _CODE = re.compile(r"\[PKS-([A-Z]+-\d{3})\]")
+_ELECTED = re.compile(r"\] Leader \S+ .*starts at leader epoch [1-9]")
+"""A broker leads a partition that another one led, or itself before."""
 _BACK = re.compile(r" is back, after (\d+) s")
 _WARNINGS = ("WARNING", "ERROR", "CRITICAL")
 
@@ -55,6 +57,7 @@ class Watch:
     samples: a dictionary for each process, with ``role`` and ``pid``; counts: of files, with the
     fewest micro-batches that a stream has committed; alarms; lines: of metrics
     committed: rows and dead letters by workload, as lines about commits have them
+    elections: looks in which brokers say that they lead other partitions, as events of a schedule
     errors: why a look was not complete
     """
 
@@ -63,6 +66,7 @@ class Watch:
         self.samples: list[dict[str, Any]] = []
         self.counts: list[dict[str, Any]] = []
         self.alarms: list[Alarm] = []
+        self.elections: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self.lines = 0
         self.committed: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -118,6 +122,16 @@ class Watch:
             self._add("failure", failure["error"], failure["workload"])
         for line in self._metrics.read():
             self._add_metrics_line(line)
+        brokers = [world.kafka.log_file(number) for number in world.proxies]
+        self._add_elections(self._texts.read(brokers))
+
+    def _add_elections(self, lines):
+        """Brokers move leaders after a fault, at any time later, and if a heartbeat is late."""
+        elected = sum(_ELECTED.search(line) is not None for line in lines)
+        if elected:
+            lasted_s = round(self._now - self._since, 1)
+            event = {"fault": ELECTION, "at": round(self._since, 1), "partitions": elected}
+            self.elections.append({**event, "lasted_s": lasted_s, "recovered_s": 0.0})
 
     def _add(self, where, text, workload="", code=None):
         if code is None:
