@@ -1,6 +1,5 @@
 """Kerberos and AWS_MSK_IAM without a KDC or AWS: options, tickets, tokens and errors."""
 
-import importlib.util
 import itertools
 import os
 import random
@@ -45,10 +44,11 @@ KAFKA = KerberosConfig("kafka")
 BANK = {**KEYTAB, "serviceName": "bank"}
 
 
-def without(package):
-    return pytest.mark.skipif(
-        importlib.util.find_spec(package) is not None, reason=f"the package {package} is installed"
-    )
+@pytest.fixture
+def no_packages(monkeypatch):
+    """As if gssapi and the signer were not installed."""
+    for package in ("gssapi", "aws_msk_iam_sasl_signer"):
+        monkeypatch.setitem(sys.modules, package, None)
 
 
 class TestKerberosOptions:
@@ -105,20 +105,20 @@ class TestCheck:
         assert KERBEROS_MODULE in message
         assert "no keyTab" in refusal(kerberos("useKeyTab=true"))
 
-    @without("gssapi")
+    @pytest.mark.usefixtures("no_packages")
     @pytest.mark.parametrize("options", ["useTicketCache=true", 'useKeyTab="${env:X}"'])
     def test_without_the_package_the_command_is_told(self, options):
         for part in ("pip install gssapi.", "libkrb5-dev", "krb5-devel"):
             assert part in refusal(kerberos(options))
 
-    @without("aws_msk_iam_sasl_signer")
+    @pytest.mark.usefixtures("no_packages")
     def test_without_the_signer_the_command_is_told(self):
         for module in (IAM_MODULE, f"shadedmskiam.{IAM_MODULE}", OAUTH_MODULE, None):
             jaas = None if module is None else Secret(f"{module} required;")
             message = refusal(SaslConfig("AWS_MSK_IAM", jaas_config=jaas))
             assert "pip install aws-msk-iam-sasl-signer-python" in message
 
-    @without("aws_msk_iam_sasl_signer")
+    @pytest.mark.usefixtures("no_packages")
     def test_the_driver_refuses_options_whose_package_is_missing(self):
         texts = {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SASL_SSL"}
         with pytest.raises(ConfigError, match="pip install aws-msk-iam-sasl-signer-python"):
