@@ -281,6 +281,7 @@ class TokenKeeper:
         self._schedule = RefreshSchedule(config, rng)
         self._token: Token | None = None
         self._last_error: AuthenticationError | None = None
+        self._last_request = (clock.timestamp_ms(), clock.now_ms())
         self._thread: threading.Thread | None = None
         self._is_closed = False
         self._lock = threading.Lock()
@@ -321,7 +322,7 @@ class TokenKeeper:
         if token is not None:
             return token.value
         with self._lock:
-            self._schedule.on_wanted(self._clock.timestamp_ms())
+            self._schedule.on_wanted(self._now_ms())
             self._ensure_thread()
         self._wake.set()
         raise self._missing()
@@ -332,7 +333,7 @@ class TokenKeeper:
         None if the token is unused, or the keeper is closed; then the thread ends.
         """
         with self._lock:
-            is_due = not self._is_closed and self._schedule.is_due(self._clock.timestamp_ms())
+            is_due = not self._is_closed and self._schedule.is_due(self._now_ms())
         if is_due:
             self._renew()
         with self._lock:
@@ -340,7 +341,7 @@ class TokenKeeper:
             if self._is_closed or next_ms is None:
                 self._thread = None
                 return None
-            left_ms = next_ms - self._clock.timestamp_ms()
+            left_ms = next_ms - self._now_ms()
             return min(max(left_ms, _SHORTEST_SLEEP_MS), LONGEST_SLEEP_MS)
 
     def _renew(self) -> None:
@@ -363,7 +364,7 @@ class TokenKeeper:
     def _use(self) -> Token | None:
         """Return the token if it has not expired. Its use keeps the thread alive."""
         with self._lock:
-            now_ms = self._clock.timestamp_ms()
+            now_ms = self._now_ms()
             if self._token is None or not self._token.is_valid(now_ms):
                 return None
             self._schedule.on_used(now_ms)
@@ -377,11 +378,25 @@ class TokenKeeper:
         except AuthenticationError as error:
             with self._lock:
                 self._last_error = error
-                self._schedule.on_failed(self._clock.timestamp_ms())
+                self._schedule.on_failed(self._note_request())
             raise
         with self._lock:
             self._token, self._last_error = token, None
-            self._schedule.on_obtained(token, self._clock.timestamp_ms())
+            self._schedule.on_obtained(token, self._note_request())
+
+    def _note_request(self) -> int:
+        """Return the time of day, from which ``_now_ms`` goes on. The caller holds the lock."""
+        self._last_request = (self._clock.timestamp_ms(), self._clock.now_ms())
+        return self._last_request[0]
+
+    def _now_ms(self) -> int:
+        """Return the time of day, or a later time if the clock was set back since the last request.
+
+        Otherwise a retry or a renewal would wait until the clock is there again. The monotonic
+        clock alone is not enough: it stands still while the machine is suspended.
+        """
+        timestamp_ms, monotonic_ms = self._last_request
+        return max(self._clock.timestamp_ms(), timestamp_ms + self._clock.now_ms() - monotonic_ms)
 
     def _missing(self) -> AuthenticationError:
         with self._lock:

@@ -66,8 +66,26 @@ MUTANTS = (
     ),
     Mutant(
         "security/oauth_tokens.py",
-        "                self._schedule.on_failed(self._clock.timestamp_ms())\n",
-        "",
+        "                self._schedule.on_failed(self._note_request())\n",
+        "                self._note_request()\n",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth_tokens.py",
+        "return max(self._clock.timestamp_ms(), timestamp_ms + self._clock.now_ms() - monotonic_ms)",
+        "return self._clock.timestamp_ms()",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth_tokens.py",
+        "return max(self._clock.timestamp_ms(), timestamp_ms + self._clock.now_ms() - monotonic_ms)",
+        "return timestamp_ms + self._clock.now_ms() - monotonic_ms",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth_tokens.py",
+        "        self._last_request = (self._clock.timestamp_ms(), self._clock.now_ms())\n        return",
+        "        return",
         _REFRESH,
     ),
     Mutant(

@@ -18,14 +18,17 @@ NO_JITTER = Chance(0.5)
 
 
 class SimulatedClock:
+    """ahead_ms: by how much the time of day was set forth, or back"""
+
     def __init__(self):
         self.elapsed_ms = 0
+        self.ahead_ms = 0
 
     def now_ms(self):
         return self.elapsed_ms
 
     def timestamp_ms(self):
-        return START_MS + self.elapsed_ms
+        return START_MS + self.elapsed_ms + self.ahead_ms
 
     def perf_ns(self):
         return self.elapsed_ms * 1_000_000

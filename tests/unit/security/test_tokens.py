@@ -483,6 +483,28 @@ class TestKeeper:
         prepared.run(11_000)
         assert prepared.token == "token-2"
 
+    def test_a_clock_that_is_set_back_does_not_postpone_the_retry(self, world):
+        world.clock.ahead_ms, world.issuer.error = HOUR_MS, AWAY
+        with pytest.raises(CredentialsUnavailableError, match="the issuer is away"):
+            world.keeper.prepare(5_000)
+        world.clock.ahead_ms, world.issuer.error = 0, None
+        world.run(11_000)
+        assert world.token == "token-1"
+
+    def test_a_clock_that_is_set_back_lengthens_no_life(self, world):
+        world.clock.ahead_ms = HOUR_MS
+        world.keeper.prepare(5_000)
+        world.clock.ahead_ms = 0
+        world.run(17_000)
+        assert world.token == "token-2", "renewed in time"
+
+    def test_a_suspended_machine_has_lived_through_its_tokens(self, prepared):
+        prepared.clock.ahead_ms = HOUR_MS  # the monotonic clock stood still meanwhile
+        with EXPIRED:
+            prepared.keeper.token()
+        prepared.keeper.step()
+        assert prepared.token == "token-2"
+
     def test_an_issuer_that_refuses_ends_it_only_when_the_token_has_expired(self, prepared):
         prepared.issuer.error = REFUSED
         prepared.run(19_000)
