@@ -1,6 +1,9 @@
 """Parts of `make week` that need no cluster: the schedule, slopes, alarms and the counts of rows."""
 
+import subprocess
+
 import numpy as np
+import psutil
 import pytest
 
 from tests.unit.test_sentences import faults_of_a_page
@@ -116,6 +119,26 @@ class TestAlarms:
         assert judge([alarm], [], watch.elections)["unexplained"] == []
         lost = alarm_at(1010.0, "CONNECT-009")
         assert judge([lost], [], watch.elections)["unexplained"]
+
+    def test_what_spark_keeps_of_ended_queries_is_no_growth(self, monkeypatch):
+        watch = Watch.__new__(Watch)
+        watch.samples, watch.alarms, watch._ended_queries = [], [], 0
+        watch._began = watch._since = watch._now = 0.0
+        roles = ("driver, Python", "driver, JVM", "executor, JVM")
+        with subprocess.Popen(["sleep", "600"]) as sleeping:
+            monkeypatch.setattr(
+                watch, "_processes", lambda: [(r, psutil.Process(sleeping.pid)) for r in roles]
+            )
+            watch._sample_processes()
+            for workload in ("avro", "writer", "backfill"):
+                watch._add_failure({"error": "No space left on device", "workload": workload})
+            watch._sample_processes()
+            sleeping.kill()
+        for figure, kept in (("threads", (2, 0, 0)), ("sockets", (2, 2, 0))):
+            before, after = (
+                [s[figure] for s in three] for three in (watch.samples[:3], watch.samples[3:])
+            )
+            assert tuple(b - a for b, a in zip(before, after, strict=True)) == kept
 
     def test_only_the_backfill_is_limited(self):
         for workload, count in (("backfill", 0), ("racks", 1)):

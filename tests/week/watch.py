@@ -20,6 +20,7 @@ from spark_kafka_sink.metrics.reading import LineTail
 from spark_kafka_sink.tools.report_advice import line_findings
 from tests.clusters.standalone import children_of, name_of
 from tests.week.alarms import ELECTION, Alarm
+from tests.week.workloads import WORKLOADS
 
 SAMPLE_EVERY_S = 10.0
 SCRAPED = "max_over_time(up[20s])"
@@ -29,6 +30,11 @@ _CODE = re.compile(r"\[PKS-([A-Z]+-\d{3})\]")
 _ELECTED = re.compile(r"\] Leader \S+ .*starts at leader epoch [1-9]")
 """A broker leads a partition that another one led, or itself before."""
 _BACK = re.compile(r" is back, after (\d+) s")
+KEPT_BY_SPARK = {
+    "driver, Python": ("threads", "descriptors", "sockets"),
+    "driver, JVM": ("descriptors", "sockets"),
+}
+"""What grows by one with each query that has ended, whatever the sink: docs/known-issues.md."""
 _WARNINGS = ("WARNING", "ERROR", "CRITICAL")
 
 
@@ -73,6 +79,7 @@ class Watch:
         self.scrapes = {"asked": 0, "answered": 0}
         self.same_rack = {"bytes": 0, "of": 0}
         self._texts = TextTail()
+        self._ended_queries = 0
         self._metrics = LineTail(str(world.metrics), from_end=False)
         self._ended = threading.Event()
         self._began = time.monotonic()
@@ -118,12 +125,15 @@ class Watch:
         for line in self._texts.read([*world.spark.folder.glob("driver-*.log"), *executors]):
             self._add_log_line(line)
         for line in self._texts.read([world.driver.folder / "failures.jsonl"]):
-            failure = json.loads(line)
-            self._add("failure", failure["error"], failure["workload"])
+            self._add_failure(json.loads(line))
         for line in self._metrics.read():
             self._add_metrics_line(line)
         brokers = [world.kafka.log_file(number) for number in world.proxies]
         self._add_elections(self._texts.read(brokers))
+
+    def _add_failure(self, failure):
+        self._ended_queries += WORKLOADS[failure["workload"]].kind != "batch"
+        self._add("failure", failure["error"], failure["workload"])
 
     def _add_elections(self, lines):
         """Brokers move leaders after a fault, at any time later, and if a heartbeat is late."""
@@ -192,6 +202,8 @@ class Watch:
                 continue  # it has just ended
             sample["descriptors"] = len(links)
             sample["sockets"] = sum(str(link).startswith("socket:") for link in links)
+            for figure in KEPT_BY_SPARK.get(role, ()):
+                sample[figure] -= self._ended_queries
             self.samples.append(sample)
 
     def _processes(self):
