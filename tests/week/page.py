@@ -297,7 +297,16 @@ FINDINGS = (
 
 
 def _findings():
-    return ["## Found", "", *table(["what happened", "what was changed", "test"], FINDINGS), ""]
+    return [
+        "## Found",
+        "",
+        *table(["what happened", "what was changed", "test"], FINDINGS),
+        "",
+        "Not explained: weeks 1 and 3 have one batch each with records that were sent again without a",
+        "fault or an election. Three weeks ran at the same time on two cores then, at a load of 45 to 75.",
+        "Lines of metrics do not have the error of a retry.",
+        "",
+    ]
 
 
 if __name__ == "__main__":
