@@ -392,8 +392,9 @@ class TokenKeeper:
     def _now_ms(self) -> int:
         """Return the time of day, or a later time if the clock was set back since the last request.
 
-        Otherwise a retry or a renewal would wait until the clock is there again. The monotonic
-        clock alone is not enough: it stands still while the machine is suspended.
+        Otherwise a retry or a renewal would wait until the clock has reached that time again. The
+        monotonic clock alone is not enough: it stands still while the machine is suspended. The
+        caller holds the lock.
         """
         timestamp_ms, monotonic_ms = self._last_request
         return max(self._clock.timestamp_ms(), timestamp_ms + self._clock.now_ms() - monotonic_ms)

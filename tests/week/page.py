@@ -120,7 +120,10 @@ def page(weeks):
             "```",
             "make week SEED=2 MINUTES=180 KAFKA_VERSION=3.9.1",
             'python -m tests.week --minutes 3 --faults "network cut"',
+            "python -m tests.week --seed 1 --minutes 60 --seconds-per-file 10 --keep",
             "```",
+            "",
+            "Weeks 1 to 3 ran with the options of the last command, each with its seed and version of Kafka.",
             "",
             *_weeks(numbered),
             *_rows(numbered),
@@ -276,7 +279,7 @@ def _alarms(weeks):
 FINDINGS = (
     (
         "After the fault `clock`, a worker whose token could not be renewed while the clock was ahead"
-        " retried only when the clock was there once more, ten minutes later.",
+        " retried only when the clock had reached that time again, ten minutes later.",
         "security/oauth_tokens.py: `TokenKeeper._now_ms`",
         "test_tokens.py: `test_a_clock_that_is_set_back_does_not_postpone_the_retry`",
     ),
