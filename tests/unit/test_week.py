@@ -125,15 +125,19 @@ class TestAlarms:
         watch.samples, watch.alarms, watch._ended_queries = [], [], 0
         watch._began = watch._since = watch._now = 0.0
         roles = ("driver, Python", "driver, JVM", "executor, JVM")
-        with subprocess.Popen(["sleep", "600"]) as sleeping:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(["cat"], stdin=pipe, stdout=pipe) as cat:
+            # It has answered: from now on it opens and closes no file.
+            cat.stdin.write(b"\n")
+            cat.stdin.flush()
+            assert cat.stdout.readline() == b"\n"
             monkeypatch.setattr(
-                watch, "_processes", lambda: [(r, psutil.Process(sleeping.pid)) for r in roles]
+                watch, "_processes", lambda: [(r, psutil.Process(cat.pid)) for r in roles]
             )
             watch._sample_processes()
             for workload in ("avro", "writer", "backfill"):
                 watch._add_failure({"error": "No space left on device", "workload": workload})
             watch._sample_processes()
-            sleeping.kill()
         for figure, kept in (("threads", (2, 0, 0)), ("sockets", (2, 2, 0))):
             before, after = (
                 [s[figure] for s in three] for three in (watch.samples[:3], watch.samples[3:])
