@@ -21,13 +21,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, fields
 from math import ceil, log2
 from operator import attrgetter
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, TypeVar
 
 from spark_kafka_sink.base.model import dataclass
 
 SCALE = 3
 _PER_DOUBLING = 2**SCALE
 
+_Key = TypeVar("_Key")
 Latencies = dict[int, int]
 """Bucket's index -> number of values. Values of 0 and 1 are both in bucket -1, because the clock's
 resolution is a millisecond."""
@@ -39,10 +40,10 @@ def observe(latencies: Latencies, value_ms: int) -> None:
     latencies[index] = latencies.get(index, 0) + 1
 
 
-def add(latencies: Latencies, others: Mapping[int, int]) -> None:
+def add(counts: dict[_Key, int], others: Mapping[_Key, int]) -> None:
     """Add the counts of ``others``."""
-    for index, count in others.items():
-        latencies[index] = latencies.get(index, 0) + count
+    for key, count in others.items():
+        counts[key] = counts.get(key, 0) + count
 
 
 def upper_bound_ms(index: int) -> float:
@@ -97,6 +98,7 @@ class NodeMetrics:
     request_latency_ms, request_latency_max_ms, latencies: sum, maximum and histogram
     throttle_time_ms: sum of the pauses that the responses to produce requests ask for
     record_retries: records sent again because their request failed at this broker
+    record_retries_by_error: the same records by the name of the Kafka error
     """
 
     requests: int = 0
@@ -113,15 +115,17 @@ class NodeMetrics:
     throttle_time_ms: int = 0
     record_retries: int = 0
     latencies: Latencies = field(default_factory=dict)
+    record_retries_by_error: dict[str, int] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Omit the names of fields, because a driver holds the messages of all tasks.
-        return NodeMetrics, (*_numbers(self), self.latencies)
+        return NodeMetrics, (*_numbers(self), self.latencies, self.record_retries_by_error)
 
     def copy(self) -> NodeMetrics:
         """Return a copy, which a client does not go on counting in."""
         kept = NodeMetrics(*_numbers(self))
         kept.latencies = dict(self.latencies)
+        kept.record_retries_by_error = dict(self.record_retries_by_error)
         return kept
 
     def sent(self, size_bytes: int) -> None:
@@ -148,23 +152,33 @@ class NodeMetrics:
         self.throttle_time_ms += throttle_time_ms
         observe(self.latencies, latency_ms)
 
+    def record_retry(self, error: str, records: int) -> None:
+        """Count records that are sent again because of ``error``, the name of a Kafka error."""
+        self.record_retries += records
+        add(self.record_retries_by_error, {error: records})
+
     def add(self, other: NodeMetrics) -> None:
         """Add the counters of another task for the same broker."""
-        for name in _NUMBERS:
+        for name in COUNTERS_OF_NODE:
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, max(mine, theirs) if name in MAXIMA else mine + theirs)
         add(self.latencies, other.latencies)
+        add(self.record_retries_by_error, other.record_retries_by_error)
 
     def reset(self) -> None:
         """Set all counters to 0. Connections stay."""
-        for name in _NUMBERS:
+        for name in COUNTERS_OF_NODE:
             if name != "connections":
                 setattr(self, name, 0)
         self.latencies = {}
+        self.record_retries_by_error = {}
 
 
-_NUMBERS = tuple(f.name for f in fields(NodeMetrics) if f.name != "latencies")
-_numbers = attrgetter(*_NUMBERS)
+COUNTERS_OF_NODE = tuple(
+    f.name for f in fields(NodeMetrics) if f.name not in ("latencies", "record_retries_by_error")
+)
+"""The fields that are numbers."""
+_numbers = attrgetter(*COUNTERS_OF_NODE)
 
 NodesMetrics = dict[int, NodeMetrics]
 """Broker's id -> metrics; addresses of ``bootstrap.servers`` have negative ids."""

@@ -105,7 +105,9 @@ NODE = (
     Field("throttle_time_ms", "integer", "sum of pauses that the broker requested for quotas"),
     Field("record_retries", "integer", "records sent again after a failure at this broker"),
     Field("request_latency", "latency", "latency histogram of this broker"),
+    Field("record_retries_by_error", "by_error", "`record_retries` by Kafka error, if any"),
 )
+OPTIONAL_OF_NODE = ("request_latency", "record_retries_by_error")
 """``nodes``: by broker id; addresses of ``bootstrap.servers`` have negative ids."""
 
 LATENCY = (
@@ -211,6 +213,7 @@ def field_names(fields: Iterable[Field]) -> tuple[str, ...]:
     return tuple(field.name for field in fields)
 
 
+REQUIRED_OF_NODE = field_names(field for field in NODE if field.name not in OPTIONAL_OF_NODE)
 _TOPIC_NAMES, _PARTITION_NAMES = field_names(TOPIC), field_names(PARTITION)
 _partition_figures = attrgetter(*_PARTITION_NAMES)
 REQUIRED = ("sink", "event", "version", "sink_version", "time_ms")
@@ -311,9 +314,13 @@ def _latency(node: NodeMetrics) -> dict[str, Any] | None:
 
 
 def _node(node: NodeMetrics) -> dict[str, Any]:
-    described: dict[str, Any] = {name: getattr(node, name) for name in field_names(NODE[:-1])}
+    described: dict[str, Any] = {name: getattr(node, name) for name in REQUIRED_OF_NODE}
     latency = _latency(node)
-    return described if latency is None else {**described, "request_latency": latency}
+    if latency is not None:
+        described["request_latency"] = latency
+    if node.record_retries_by_error:
+        described["record_retries_by_error"] = dict(sorted(node.record_retries_by_error.items()))
+    return described
 
 
 def _topics(partitions: DeliveryReport) -> dict[str, dict[str, int]]:

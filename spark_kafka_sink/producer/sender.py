@@ -366,18 +366,20 @@ class Sender:
             return
         requeued = self.rejections.handle(batch, error, partition, self._state, now_ms)
         if requeued is not None:
-            self._count_retried_records(requeued, node)
+            self._count_retried_records(requeued, node, error)
             self._accumulator.unmute(batch.topic_partition)
             return
         detail = response_message(batch, partition)
         self._retry_or_fail(batch, node, error, detail, now_ms, partition.log_start_offset)
 
-    def _count_retried_records(self, batches: Iterable[ProducerBatch], node: Node) -> None:
-        """Count records that were sent to ``node`` and are queued again."""
+    def _count_retried_records(
+        self, batches: Iterable[ProducerBatch], node: Node, error: KafkaErrorCode
+    ) -> None:
+        """Count records that were sent to ``node`` and are queued again because of ``error``."""
         for batch in batches:
             batch.record_retries += batch.records_count
             self._metrics.record_retries += batch.records_count
-            self._client.nodes[node.node_id].record_retries += batch.records_count
+            self._client.nodes[node.node_id].record_retry(error.name, batch.records_count)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int) -> None:
         self._state.handle_completed_batch(batch, base_offset)
@@ -412,7 +414,7 @@ class Sender:
         is_worth_it = self._state.can_retry(batch, error, log_start_offset)
         if batch.attempts <= self._config.retries and is_worth_it:
             self._metrics.retries += 1
-            self._count_retried_records([batch], node)
+            self._count_retried_records([batch], node, error)
             backoff = self._identity.retry_backoff(error)
             self._accumulator.reenqueue(batch, now_ms, backoff)
         else:

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spark_kafka_sink.base.kafka_metrics import MAXIMA as MAXIMA_OF_NODES
 from spark_kafka_sink.base.kafka_metrics import (
+    COUNTERS_OF_NODE,
     NODE_GROUP,
     NODE_METRICS,
     PRODUCER_GROUP,
@@ -29,8 +29,8 @@ from spark_kafka_sink.base.kafka_metrics import (
     TOPIC_GROUP,
     TOPIC_METRICS,
     KafkaMetric,
-    NodeMetrics,
 )
+from spark_kafka_sink.base.kafka_metrics import MAXIMA as MAXIMA_OF_NODES
 from spark_kafka_sink.producer.metrics import MAXIMA, ProducerMetrics
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor
 
@@ -139,7 +139,7 @@ _METRICS = {
 }
 """Groups in order of importance: if not all groups fit, the last ones are omitted."""
 
-_OF_NODES = tuple(f.name for f in fields(NodeMetrics) if f.name not in ("connections", "latencies"))
+_OF_NODES = tuple(name for name in COUNTERS_OF_NODE if name != "connections")
 _OF_TOPICS = ("records", "record_retries", "compressed_bytes", "uncompressed_bytes")
 
 

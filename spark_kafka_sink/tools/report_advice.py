@@ -9,6 +9,7 @@ over all batches would hide causes: the overall mean size hides a micro-batch of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
@@ -261,17 +262,25 @@ def _refused(facts: Facts) -> Iterator[Finding]:
         yield Finding("records-refused", "records were refused", text, advice, 0.0, True)
 
 
+_COMPLETING = "CONCURRENT_TRANSACTIONS"
+
+
 def _retried(facts: Facts) -> Iterator[Finding]:
-    again = facts.number("record_retries")
-    if not again:
+    errors: Counter[str] = Counter()
+    for node in (facts.line.get("nodes") or {}).values():
+        errors.update(node.get("record_retries_by_error") or {})
+    # The broker still completes the producer's transaction before: no trouble, and soon over.
+    again = facts.number("record_retries") - errors.pop(_COMPLETING, 0)
+    if again <= 0:
         return
     most = max(brokers(facts.line), key=lambda broker: broker.record_retries, default=None)
     where = ""
     if most is not None and most.record_retries:
         where = f", {count(most.record_retries)} of them to {most.name}"
+    causes = ", ".join(f"{count(n)} for {error}" for error, n in errors.most_common())
     text = (
-        f"{count(again)} records were sent again{where}. Brokers recognise what they have already, "
-        "unless kafka.enable.idempotence is false."
+        f"{count(again)} records were sent again{where}{f': {causes}' if causes else ''}. Brokers "
+        "recognise what they have already, unless kafka.enable.idempotence is false."
     )
     advice = (
         "A leader that moved, a broker that was restarted, or a request without an answer within "

@@ -355,7 +355,10 @@ class Storms:
             fleet.scheduler.after(delay_ms, lambda m=member: m.append(*self._rows))
 
     def _finish(self, name):
-        """Go on until everything is acknowledged or failed, and note what that took."""
+        """Go on until everything is acknowledged or one has failed, and note what that took.
+
+        RuntimeError: not everything was acknowledged, and a further step would say nothing
+        """
         fleet = self.fleet
         began_ms = fleet.clock.ms
         last_look_ms = began_ms
@@ -378,6 +381,10 @@ class Storms:
             **fleet.traffic.report(),
         }
         fleet.traffic = Traffic()
+        print(name, json.dumps(self.steps[name]), file=sys.stderr, flush=True)
+        if self.steps[name]["not_acknowledged"]:
+            failures = [str(failure) for failure in fleet.failures()]
+            raise RuntimeError(f"{name}: {self.steps[name]}; {failures[:3]}")
 
 
 def storms(size, capacity, mechanism=None, **options):

@@ -45,6 +45,7 @@ def check(simulation):
     reports = simulation.producer.report.values()
     retries = sum(report.record_retries for report in reports)
     assert metrics.record_retries == nodes.record_retries == retries
+    assert sum(nodes.record_retries_by_error.values()) == retries
     assert metrics.records_sent == metrics.records + metrics.record_retries
 
 
@@ -155,6 +156,9 @@ def test_what_is_sent_again_and_then_split():
     assert metrics.records == 30
     # Sent three times as a whole: at first, again, and in parts, one of them twice.
     assert 60 < metrics.record_retries < 90
+    errors = sum_of(simulation.producer.nodes.values()).record_retries_by_error
+    assert set(errors) == {"NOT_ENOUGH_REPLICAS", "MESSAGE_TOO_LARGE"}
+    assert errors["MESSAGE_TOO_LARGE"] == 30
 
 
 def test_what_is_refused_for_another_batch_and_sent_again():

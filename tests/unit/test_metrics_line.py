@@ -149,6 +149,24 @@ def test_counters_are_described_as_they_are_reported():
     }
 
 
+def test_records_that_are_sent_again_are_counted_by_error():
+    first, second, third = node(10), node(20), node(30)
+    first.record_retry("REQUEST_TIMED_OUT", 3)
+    second.record_retry("NOT_LEADER_OR_FOLLOWER", 2)
+    second.record_retry("REQUEST_TIMED_OUT", 4)
+    counted = second.copy()
+    second.reset()
+    assert not second.record_retries_by_error
+    counted = pickle.loads(pickle.dumps(counted))
+    nodes = line_of(task(0, 1, 1, nodes={1: first, 2: third}), task(1, 1, 1, nodes={1: counted}))[
+        "nodes"
+    ]
+    assert nodes["1"]["record_retries"] == 9
+    errors = {"NOT_LEADER_OR_FOLLOWER": 2, "REQUEST_TIMED_OUT": 7}
+    assert nodes["1"]["record_retries_by_error"] == errors
+    assert "record_retries_by_error" not in nodes["2"]
+
+
 def test_the_command_prints_the_schema(capsys):
     assert main(["metrics", "schema"]) == 0
     assert json.loads(capsys.readouterr().out) == line_schema()

@@ -267,6 +267,30 @@ def test_trouble_that_takes_no_time_comes_last():
     assert kinds(found) == ["aborted", "brokers-are-the-limit", "retried"]
     assert found[0].text == "a task has failed."
     assert of(task(0, EVEN, record_errors=2)) == ["records-refused"]
+
+
+def retried(**errors):
+    nodes = {number: node(5) for number in (1, 2)}
+    for error, records in errors.items():
+        nodes[2].record_retry(error, records)
+    return task(0, EVEN, record_retries=sum(errors.values()), nodes=nodes)
+
+
+def test_why_records_were_sent_again():
+    (found,) = line_findings(line(retried(NOT_LEADER_OR_FOLLOWER=20, REQUEST_TIMED_OUT=1_000)))
+    reasons = "1,000 for REQUEST_TIMED_OUT, 20 for NOT_LEADER_OR_FOLLOWER"
+    expected = f"1,020 records were sent again, 1,020 of them to broker 2: {reasons}. "
+    assert found.text.startswith(expected)
+
+
+def test_records_that_wait_for_the_transaction_before_are_no_trouble():
+    """A broker that still completes it answers CONCURRENT_TRANSACTIONS to the next one's first batch."""
+    assert of(retried(CONCURRENT_TRANSACTIONS=20)) == []
+    (found,) = line_findings(line(retried(CONCURRENT_TRANSACTIONS=20, NETWORK_EXCEPTION=1)))
+    assert found.text.startswith("1 records were sent again")
+
+
+def test_failed_attempts_of_tasks_are_trouble():
     assert of(task(0, EVEN), failed_attempts=2) == ["failed-attempts"]
 
 

@@ -99,11 +99,13 @@ class TestAlarms:
         assert judge([], [EVENT])["missing"] == [EVENT]
         assert judge([alarm_at(1010.0, "REGISTRY-007", "failure")], [EVENT])["missing"] == []
 
-    def test_records_that_are_sent_again_are_a_sign_only_without_transactions(self):
+    @pytest.mark.parametrize("workload", WORKLOADS)
+    def test_records_that_are_sent_again_have_a_cause_in_every_workload(self, workload):
         event = {**EVENT, "fault": "isr shrunk"}
-        for workload, missing in (("racks", []), ("avro", [event])):
-            alarm = alarm_at(1010.0, "retried", "page", workload)
-            assert judge([alarm], [event])["missing"] == missing
+        alarm = alarm_at(1010.0, "retried", "page", workload)
+        assert judge([], [event])["missing"] == [event]
+        assert judge([alarm], [event])["missing"] == []
+        assert judge([alarm], [])["unexplained"]
 
     def test_leaders_that_brokers_elect_explain_records_that_are_sent_again(self):
         watch = Watch.__new__(Watch)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from tests.week.workloads import WORKLOADS
-
 BEFORE_S, AFTER_S = 1.0, 45.0
 """A fault explains alarms from before its begin, which is rounded, until after its recovery."""
 
@@ -86,7 +84,6 @@ No fault of the schedule may cause the others: data at risk, a defect of the sin
 """
 ALWAYS = {("log", "DEADLETTER-007"), ("page", "dead-letters"), ("page", "limited")}
 """Alarms that the workloads themselves cause."""
-EXACTLY_ONCE = {name for name, workload in WORKLOADS.items() if workload.is_exactly_once}
 PAGE = {
     "aborted": ALL,
     "stopped": ALL,
@@ -104,7 +101,7 @@ MUST = {
         alarm.code.startswith("METRICS") or "no space left" in alarm.text.lower()
     ),
     "quota": lambda alarm: alarm.code == "throttled",
-    "isr shrunk": lambda alarm: alarm.code == "retried" and alarm.workload not in EXACTLY_ONCE,
+    "isr shrunk": lambda alarm: alarm.code == "retried",
 }
 """The alarm that a fault must raise."""
 
@@ -124,9 +121,6 @@ def causes_of(alarm):
     if (alarm.where, alarm.code) in ALWAYS:
         is_right = alarm.code != "limited" or alarm.workload in ("", "backfill")
         return None if is_right else set()
-    if alarm.code == "retried" and alarm.workload in EXACTLY_ONCE:
-        # Brokers answer CONCURRENT_TRANSACTIONS while they complete the transaction before.
-        return None
     if alarm.where == "page":
         return PAGE.get(alarm.code)
     if alarm.where == "scrape":
