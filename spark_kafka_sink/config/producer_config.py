@@ -274,11 +274,11 @@ PRODUCER_CONFIG = ConfigDef(
         Longest pause before a lost connection is tried again.
         > Increase it if reconnecting clients burden the brokers."""),
     ConfigKey("socket.connection.setup.timeout.ms", "long", 10000, at_least(1)).about("""
-        Time limit for TCP, TLS and SASL of a new connection. It doubles with each failure.
-        > Increase it for slow networks or logins."""),
+        Time limit for TCP and TLS of a new connection. It doubles with each failure.
+        > Increase it for slow networks."""),
     ConfigKey("socket.connection.setup.timeout.max.ms", "long", 30000, at_least(1)).about("""
         Longest time limit for a new connection.
-        > Increase it for very slow networks or logins."""),
+        > Increase it for very slow networks."""),
     ConfigKey("send.buffer.bytes", "int", -1, at_least(-1)).about("""
         TCP send buffer. -1: the operating system decides.
         > Set it only after a measurement over a long distance.

@@ -126,9 +126,6 @@ class ThrottleTimes:
                 del pauses[0]
 
 
-NOT_AUTHENTICATED_IN_TIME = (
-    "connected, but not authenticated within kafka.socket.connection.setup.timeout.ms"
-)
 SESSION_OVER_AT_ONCE = (
     "connected and authenticated, but the session was over at once: look at the brokers' "
     "connections.max.reauth.ms, at the token's life, and at the clocks"
@@ -193,21 +190,20 @@ class Connector:
     def open(self, connection: NodeConnection, now_ms: int) -> list[Buffer]:
         """Begin the protocol on a channel that has just been connected; return its first request.
 
-        The connection's own first request has the timeout of any request. With SASL, several such
-        requests are part of the connection setup, so these have the rest of the setup timeout.
+        The requests of the connection itself, those of SASL together, have the timeout of any
+        request. A shorter limit would make a broker with thousands of new connections do their
+        handshakes again and again.
         """
         connection.change(ConnectionEvent.CONNECTED)
-        deadline_ms = now_ms + self._settings.request_timeout_ms
         authentication = None
         if self._create_sasl_client is not None:
             create_sasl_client, host = self._create_sasl_client, connection.node.host
             authentication = Authentication(lambda: create_sasl_client(host), self._rng)
-            deadline_ms = connection.set_up_deadline_ms
         connection.protocol = Connection(
             self._settings.client_id, authentication, self._expected(connection.node)
         )
         connection.metrics.connected()
-        return connection.protocol.open(now_ms, deadline_ms)
+        return connection.protocol.open(now_ms, now_ms + self._settings.request_timeout_ms)
 
     def _expected(self, node: Node) -> ExpectedBroker | None:
         """Return what the broker of ``node`` checks; None while the cluster or broker is unknown.
@@ -660,9 +656,8 @@ class NetworkClient:
             if now_ms >= connection.set_up_deadline_ms:
                 self._lose(connection, "no connection in time", now_ms, is_timeout=True)
         elif any(now_ms >= request.deadline_ms for request in connection.in_flight):
-            reason = f"no answer within kafka.request.timeout.ms = {settings.request_timeout_ms}"
-            if connection.is_being_set_up:
-                reason = NOT_AUTHENTICATED_IN_TIME
+            reason = f"{connection.awaited} within kafka.request.timeout.ms"
+            reason += f" = {settings.request_timeout_ms}"
             self._lose(connection, reason, now_ms, is_timeout=True)
         elif not connection.in_flight and (
             now_ms >= connection.ends_at_ms

@@ -226,11 +226,12 @@ class NodeConnection:
         return self.state in _PREPARING
 
     @property
-    def is_being_set_up(self) -> bool:
-        """Return True if ``socket.connection.setup.timeout.ms`` limits the current step."""
-        if self.state is ConnectionState.NEGOTIATING:
-            return self.protocol is not None and self.protocol.is_authenticated
-        return self.state is ConnectionState.CONNECTING
+    def awaited(self) -> str:
+        """Return what has not happened if the oldest request in flight has no response in time."""
+        is_negotiating = self.state is ConnectionState.NEGOTIATING
+        if is_negotiating and self.protocol is not None and self.protocol.is_authenticated:
+            return "connected, but not authenticated"
+        return "no answer"
 
     @property
     def has_channel(self) -> bool:
@@ -271,7 +272,8 @@ class NodeConnection:
 
     def fail(self, reason: str, retry_at_ms: int) -> None:
         """Record that the connection was lost or not set up. No retry before ``retry_at_ms``."""
-        self.failed_set_ups = self.failed_set_ups + 1 if self.is_being_set_up else 0
+        is_connecting = self.state is ConnectionState.CONNECTING
+        self.failed_set_ups = self.failed_set_ups + 1 if is_connecting else 0
         self.failed_attempts += 1
         self._forget_channel(ConnectionEvent.FAIL)
         self.last_failure = reason

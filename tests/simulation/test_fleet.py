@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.fleet import BusyBroker, Capacity, storms
+from tests.simulation.fleet import BusyBroker, Capacity, Storms, storms
 from tests.simulation.sasl import SCRAM
 
 
@@ -33,6 +33,21 @@ def test_each_connection_is_authenticated_once():
         assert step["failed"] == step["not_acknowledged"] == 0
     assert life.sasl.sessions == sum(s["connections"] for s in life.steps.values()) == 30 * 8
     assert life.sasl.refusals == life.sasl.renewed == 0
+
+
+def test_more_logins_at_once_than_brokers_can_answer_in_ten_seconds():
+    """10,000 producers with TLS and SCRAM on a scale of 1 to 333.
+
+    The handshakes are 18 s of work for a broker, and what it answers in SASL comes after them. If
+    producers gave up meanwhile, the brokers would do all the handshakes again and again.
+    """
+    slow = Capacity(threads=3, connection_us=1_840_000, request_us=43_000, partition_us=1)
+    life = Storms(30, slow, SCRAM)
+    life.start(1_000)
+    start = life.steps["start"]
+    assert start["not_acknowledged"] == 0
+    assert start["last_ms"] < 60_000
+    assert start["connections"] < 30 * 20
 
 
 def test_brokers_that_cannot_keep_up_are_given_up_and_reached_all_the_same():
