@@ -91,4 +91,10 @@ MUTANTS = (
         "producer.bootstrap_servers, ",
         ("unit/test_preflight_notes.py",),
     ),
+    Mutant(
+        "network/client.py",
+        "now_ms + self._settings.request_timeout_ms)\n\n    def _expected",
+        "connection.set_up_deadline_ms)\n\n    def _expected",
+        ("simulation/test_fleet.py",),
+    ),
 )

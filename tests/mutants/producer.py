@@ -722,4 +722,10 @@ MUTANTS = (
     *_GUARDS,
     *_SPLITTER,
     *_TRANSACTIONS,
+    Mutant(
+        "base/kafka_metrics.py",
+        "        self.latencies = {}\n        self.record_retries_by_error = {}\n",
+        "        self.latencies = {}\n",
+        ("unit/test_metrics_line.py",),
+    ),
 )

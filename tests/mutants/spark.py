@@ -120,6 +120,12 @@ _METRICS = (
         ("unit/test_report_advice.py::test_bytes_that_are_no_text_reach_no_column",),
     ),
     Mutant(
+        "tools/report_advice.py",
+        "errors.pop(_COMPLETING, 0)",
+        "0",
+        ("unit/test_report_advice.py",),
+    ),
+    Mutant(
         "spark/commit.py",
         "summary.planned = summary.planned or message.planned",
         "summary.planned = message.planned",
