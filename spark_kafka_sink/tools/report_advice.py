@@ -130,7 +130,12 @@ class Broker(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"broker {self.id}" if self.id >= 0 else "a bootstrap address"
+        return broker_name(self.id)
+
+
+def broker_name(broker_id: int) -> str:
+    """Return a broker's name in texts; addresses of ``bootstrap.servers`` have negative ids."""
+    return f"broker {broker_id}" if broker_id >= 0 else "a bootstrap address"
 
 
 class Skew(NamedTuple):
@@ -266,17 +271,22 @@ _COMPLETING = "CONCURRENT_TRANSACTIONS"
 
 
 def _retried(facts: Facts) -> Iterator[Finding]:
+    again = facts.number("record_retries")
     errors: Counter[str] = Counter()
-    for node in (facts.line.get("nodes") or {}).values():
-        errors.update(node.get("record_retries_by_error") or {})
-    # The broker still completes the producer's transaction before: no trouble, and soon over.
-    again = facts.number("record_retries") - errors.pop(_COMPLETING, 0)
+    by_broker: Counter[int] = Counter()
+    for number, node in (facts.line.get("nodes") or {}).items():
+        of_node = Counter(node.get("record_retries_by_error") or {})
+        # The broker still completes the producer's transaction before: no trouble, and soon over.
+        completing = of_node.pop(_COMPLETING, 0)
+        errors.update(of_node)
+        by_broker[int(number)] = int(node.get("record_retries") or 0) - completing
+        again -= completing
     if again <= 0:
         return
-    most = max(brokers(facts.line), key=lambda broker: broker.record_retries, default=None)
     where = ""
-    if most is not None and most.record_retries:
-        where = f", {count(most.record_retries)} of them to {most.name}"
+    if by_broker:
+        (broker_id, most), *_ = by_broker.most_common(1)
+        where = f", {count(most)} of them to {broker_name(broker_id)}" if most else ""
     causes = ", ".join(f"{count(n)} for {error}" for error, n in errors.most_common())
     text = (
         f"{count(again)} records were sent again{where}{f': {causes}' if causes else ''}. Brokers "

@@ -287,7 +287,8 @@ def test_records_that_wait_for_the_transaction_before_are_no_trouble():
     """A broker that still completes it answers CONCURRENT_TRANSACTIONS to the next one's first batch."""
     assert of(retried(CONCURRENT_TRANSACTIONS=20)) == []
     (found,) = line_findings(line(retried(CONCURRENT_TRANSACTIONS=20, NETWORK_EXCEPTION=1)))
-    assert found.text.startswith("1 records were sent again")
+    start = "1 records were sent again, 1 of them to broker 2: 1 for NETWORK_EXCEPTION. "
+    assert found.text.startswith(start)
 
 
 def test_failed_attempts_of_tasks_are_trouble():
