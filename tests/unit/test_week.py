@@ -119,6 +119,15 @@ class TestAlarms:
         alarm = alarm_at(1010.0, "retried", "page", "topics")
         assert judge([alarm], [])["unexplained"]
         assert judge([alarm], [], watch.elections)["unexplained"] == []
+        # A worker that has not written to the partition since then learns of it by the answer.
+        later = alarm_at(1300.0, "retried", "page", "topics")
+        assert judge([later], [], watch.elections)["unexplained"]
+        text = "3 records were sent again, 3 of them to broker 1: {} for NOT_LEADER_OR_FOLLOWER. Brokers …"
+        moved = later._replace(text=text.format("3"))
+        assert judge([moved], [], watch.elections)["unexplained"] == []
+        mixed = later._replace(text=text.format("2 for REQUEST_TIMED_OUT, 1"))
+        assert judge([mixed], [], watch.elections)["unexplained"]
+        assert judge([moved._replace(since=1400.0, at=1410.0)], [], watch.elections)["unexplained"]
         lost = alarm_at(1010.0, "CONNECT-009")
         assert judge([lost], [], watch.elections)["unexplained"]
 

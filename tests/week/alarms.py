@@ -7,10 +7,15 @@ machine, and are only counted.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import NamedTuple
 
 BEFORE_S, AFTER_S = 1.0, 45.0
+METADATA_MAX_AGE_S = 300.0
+"""``kafka.metadata.max.age.ms``: a worker that writes to a partition again may know its leader before."""
+_MOVED = re.compile(r": [0-9,]+ for NOT_LEADER_OR_FOLLOWER\. ")
+"""No other error has made a producer send records of the batch again."""
 """A fault explains alarms from before its begin, which is rounded, until after its recovery."""
 
 
@@ -134,11 +139,13 @@ def judge(alarms, events, elections=()):
     """Count alarms; those without a cause are listed, and faults that raised none."""
     events = [event for event in events if "skipped" not in event]
     seen = [*events, *elections]
+    seen_by_moved = [*seen, *({**e, "recovered_s": METADATA_MAX_AGE_S} for e in elections)]
     unexplained, counts = [], Counter()
     for alarm in alarms:
         counts[f"{alarm.where} {alarm.code or 'without a code'}"] += 1
         causes = causes_of(alarm)
-        if causes is not None and not causes & faults_at(seen, alarm.since, alarm.at):
+        possible = seen_by_moved if _MOVED.search(alarm.text) else seen
+        if causes is not None and not causes & faults_at(possible, alarm.since, alarm.at):
             unexplained.append({**alarm._asdict(), "text": alarm.text[:500]})
     missing = [
         event
