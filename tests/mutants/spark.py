@@ -121,7 +121,7 @@ _METRICS = (
     ),
     Mutant(
         "tools/report_advice.py",
-        "errors.pop(_COMPLETING, 0)",
+        "of_node.pop(_COMPLETING, 0)",
         "0",
         ("unit/test_report_advice.py",),
     ),
