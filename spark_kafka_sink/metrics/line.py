@@ -107,8 +107,9 @@ NODE = (
     Field("request_latency", "latency", "latency histogram of this broker"),
     Field("record_retries_by_error", "by_error", "`record_retries` by Kafka error, if any"),
 )
-OPTIONAL_OF_NODE = ("request_latency", "record_retries_by_error")
 """``nodes``: by broker id; addresses of ``bootstrap.servers`` have negative ids."""
+OPTIONAL_OF_NODE = ("request_latency", "record_retries_by_error")
+"""Fields that a broker without produce responses or retries lacks."""
 
 LATENCY = (
     Field("p50_ms", "number", "median latency of produce requests"),

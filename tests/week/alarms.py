@@ -12,11 +12,11 @@ from collections import Counter
 from typing import NamedTuple
 
 BEFORE_S, AFTER_S = 1.0, 45.0
-METADATA_MAX_AGE_S = 300.0
-"""``kafka.metadata.max.age.ms``: a worker that writes to a partition again may know its leader before."""
-_MOVED = re.compile(r": [0-9,]+ for NOT_LEADER_OR_FOLLOWER\. ")
-"""No other error has made a producer send records of the batch again."""
 """A fault explains alarms from before its begin, which is rounded, until after its recovery."""
+METADATA_MAX_AGE_S = 300.0
+"""``kafka.metadata.max.age.ms``: for so long a worker may know the leader before an election."""
+_MOVED = re.compile(r": [0-9,]+ for NOT_LEADER_OR_FOLLOWER\. ")
+"""In the text of `retried`: no record was sent again for another error."""
 
 
 class Alarm(NamedTuple):
