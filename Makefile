@@ -9,7 +9,7 @@
 # make week   all capabilities together under a seeded schedule of faults: an hour; SEED=2, MINUTES=180,
 #                 KAFKA_VERSION=3.9.1; first: apt-get install --no-install-recommends prometheus gcc
 # make quick   the same without Kafka, Spark and most simulated lives: about a minute; make quick ROOM=transactions
-#                 runs the tests that import one room of the package
+#                 runs the tests that reach one room or module of the package: tests/rooms.py
 # make kernels   compile the kernels of a checkout, where they are missing or of other sources: a minute, with
 #                 progress; every target that needs them does so first. With Debian's package lld for all of Linux
 # make test-aarch64   the tests of the kernels on the library for aarch64, emulated: 10 minutes; first, as root:
@@ -105,7 +105,7 @@ test: lint
 
 quick: WORKERS = 2
 quick: lint
-	$(call run-tests,-m 'not slow and not long' $(if $(ROOM),$(shell git grep -l 'spark_kafka_sink[./]$(ROOM)\b' -- $(FAST_TESTS:%='%/**/test_*.py') $(FAST_TESTS:%='%/test_*.py')),$(FAST_TESTS)))
+	$(call run-tests,-m 'not slow and not long' $(if $(ROOM),$(or $(shell $(BIN)/python -m tests.rooms $(ROOM)),$(error no test file for $(ROOM))),$(FAST_TESTS)))
 
 # What takes a minute each, beside quicker tests of the same.
 test-long: $(VENV)/dev.installed

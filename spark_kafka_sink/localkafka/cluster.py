@@ -200,7 +200,7 @@ class LocalKafka:
     ...     frame.write.format("pykafka-sink").options(**kafka.client_options()).save()
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - users name the few arguments that they need; each has a default
         self,
         brokers: int = 1,
         version: str = DEFAULT_VERSION,

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.unit.test_style import files
-
 PLACES = ("spark_kafka_sink", "pyspark_kafka_sink.py", "jobs", "benchmarks", "release")
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -44,6 +42,13 @@ EXCEPTIONS = {
     "docs/internals/performance.md: Installed anew: the first one",  # the name in stored results
 }
 """``file: first words`` of what is allowed, with the reason beside it."""
+
+
+def files(place):
+    """Yield the name and the path of each file of Python in ``place``."""
+    start = ROOT / place
+    for path in [start] if start.is_file() else sorted(start.rglob("*.py")):
+        yield path.relative_to(ROOT).as_posix(), path
 
 
 class Text(NamedTuple):

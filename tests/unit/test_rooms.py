@@ -1,0 +1,38 @@
+"""`make quick ROOM=…` selects the test files that reach a room."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.rooms import ROOT, files_of
+
+
+def names(room, *folders):
+    return {path.relative_to(ROOT / "tests").as_posix() for path in files_of(room, folders)}
+
+
+def test_modules_of_tests_are_followed():
+    """These files name no module of the producer: a harness does."""
+    found = names("producer.sender", "simulation")
+    assert {"simulation/test_sender.py", "simulation/test_replay.py"} <= found
+    assert "simulation/test_decision_log.py" not in found
+
+
+def test_fixtures_are_followed():
+    """The file asks for a broker by the name of a fixture of a folder above it."""
+    assert "broker/test_topics.py" in names("localkafka", "broker")
+
+
+def test_a_module_is_a_part_of_its_room():
+    assert names("tools.terminal", "unit") < names("tools", "unit")
+
+
+def test_a_room_that_does_not_exist_is_an_error():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.rooms", "produce"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "'produce' is not a room" in done.stderr
+    with pytest.raises(SystemExit):
+        names("producer.nothing", "unit")
