@@ -48,7 +48,12 @@ from spark_kafka_sink.producer.partitioner import (
     TopicSlots,
 )
 from spark_kafka_sink.producer.producer_batch import BatchWithoutRecords, ProducerBatch
-from spark_kafka_sink.record.columns import ArrowBatch, ArrowRecords, key_value_headers
+from spark_kafka_sink.record.columns import (
+    ArrowBatch,
+    ArrowRecords,
+    key_value_headers,
+    with_valid_header_keys,
+)
 from spark_kafka_sink.record.compiled.calls import (
     APPENDED_ALL,
     BATCH_FULL,
@@ -402,7 +407,8 @@ class RowChecks:
     ) -> RowFaults:
         """Return the rows that are too large or lack a required key, and why."""
         faults = RowFaults(arrow_batch.num_rows)
-        columns = key_value_headers(arrow_batch, positions)
+        valid = with_valid_header_keys(arrow_batch, positions)
+        columns = key_value_headers(valid, positions)
         sizes = np.empty(arrow_batch.num_rows, np.int64)
         content_sizes(columns, sizes)
         upper = sizes + MAX_RECORD_OVERHEAD + RECORD_BATCH_OVERHEAD

@@ -30,8 +30,10 @@ from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.record.columns import (
     ArrowBatch,
     check_types,
+    java_texts,
     key_value_headers,
-    shown_texts,
+    valid_texts,
+    with_valid_header_keys,
 )
 from spark_kafka_sink.record.compiled.calls import MAX_RECORD_OVERHEAD, content_sizes
 
@@ -179,7 +181,7 @@ def _find_topics(column: Any, faults: RowFaults, decision_log: str | None) -> No
     faults.add(is_null(column), NULL_TOPIC, lambda row: "null topic present in the data")
     encoded = column.dictionary_encode()
     # The dictionary has no entry for null topics.
-    names = shown_texts(encoded.dictionary)
+    names = java_texts(encoded.dictionary)
     problem = {name: illegal_topic(name) for name in names if not is_legal(name)}
     if decision_log in names:
         problem[decision_log] = decision_log_topic(decision_log)
@@ -349,11 +351,7 @@ _SCHEMA = pa.schema(
         ("timestamp", pa.timestamp("us")),
     ]
 )
-_HEADERS, _TIMESTAMP = 2, 3
-# Spark's texts may be invalid UTF-8, which Python cannot decode.
-_BYTES_HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
-_BYTES_SCHEMA = _SCHEMA.set(_HEADERS, pa.field("headers", _BYTES_HEADERS))
-_OWN_PREFIX = PREFIX.encode()
+_TIMESTAMP = 3
 # Largest size of the headers about truncation: three headers with numbers of 10 digits.
 _MARKS_BYTES = 200
 
@@ -400,6 +398,7 @@ class DeadLetterColumns:
     ) -> ArrowBatch:
         """Return a dead letter per row, in order. faults: one per row"""
         context = {} if self._constants is None else self._context_headers(rows, positions, faults)
+        rows = with_valid_header_keys(rows, positions)
         key = pa.nulls(rows.num_rows) if positions.key is None else rows.column(positions.key)
         headers = None if positions.headers is None else rows.column(positions.headers)
         columns = [
@@ -420,7 +419,7 @@ class DeadLetterColumns:
         if positions.topic_option is not None:
             headers[TOPIC] = repeated(positions.topic_option.encode(), count)
         elif positions.topic is not None:
-            headers[TOPIC] = rows.column(positions.topic)
+            headers[TOPIC] = valid_texts(rows.column(positions.topic))
         if positions.partition is not None:
             headers[PARTITION] = rows.column(positions.partition).cast(pa.string())
         if positions.timestamp is not None:
@@ -442,13 +441,9 @@ class DeadLetterColumns:
         taken: Any = letters.take(pa.array(too_large))
         # As a number: Python's datetime ends with the year 9999.
         micros = taken.column(_TIMESTAMP).cast(pa.int64())
-        headers = _with_keys_as(taken.column(_HEADERS), pa.binary())
-        taken = taken.set_column(_TIMESTAMP, "timestamp", micros)
-        rows = taken.set_column(_HEADERS, "headers", headers).to_pylist()
+        rows = taken.set_column(_TIMESTAMP, "timestamp", micros).to_pylist()
         cut = [self._cut_row(row, int(sizes[n])) for row, n in zip(rows, too_large)]
-        truncated = pa.RecordBatch.from_pylist(cut, schema=_BYTES_SCHEMA)
-        headers = _with_keys_as(truncated.column(_HEADERS), pa.string())
-        truncated = truncated.set_column(_HEADERS, _SCHEMA.field(_HEADERS), headers)
+        truncated = pa.RecordBatch.from_pylist(cut, schema=_SCHEMA)
         fitting = np.delete(np.arange(letters.num_rows), too_large)
         table = pa.Table.from_batches([letters.take(pa.array(fitting)), truncated])
         result: ArrowBatch = table.combine_chunks().to_batches()[0]
@@ -472,18 +467,18 @@ class DeadLetterColumns:
                 excess -= len(data) - kept
             if name == "value" and excess > 0:
                 headers = row["headers"] or []
-                row["headers"] = [h for h in headers if h["key"].startswith(_OWN_PREFIX)]
-                dropped = [h for h in headers if not h["key"].startswith(_OWN_PREFIX)]
+                row["headers"] = [h for h in headers if h["key"].startswith(PREFIX)]
+                dropped = [h for h in headers if not h["key"].startswith(PREFIX)]
                 if dropped:
                     marks[HEADERS_DROPPED] = len(dropped)
-                    excess -= sum(len(h["key"]) + len(h["value"] or b"") for h in dropped)
+                    excess -= sum(len(h["key"].encode()) + len(h["value"] or b"") for h in dropped)
         if excess > 0:
             raise RecordTooLargeError(
                 f"a dead letter does not fit into {self._max_bytes} bytes, even without key, "
                 "value and headers: raise max.message.bytes of the topic of dead letters",
                 code="DEADLETTER-005",
             )
-        added = ({"key": name.encode(), "value": b"%d" % n} for name, n in marks.items())
+        added = ({"key": name, "value": b"%d" % n} for name, n in marks.items())
         return {**row, "headers": [*(row["headers"] or []), *added]}
 
 
@@ -493,15 +488,6 @@ def _truncated_message(message: str) -> bytes:
     if len(encoded) <= MAX_REASON_BYTES:
         return encoded
     return encoded[:MAX_REASON_BYTES].decode(errors="ignore").encode() + _CUT
-
-
-def _with_keys_as(headers: Any, kind: Any) -> Any:
-    """Return headers whose keys have another type. headers: no slice, without nulls"""
-    entries = headers.values
-    made = pa.StructArray.from_arrays(
-        [entries.field(0).view(kind), entries.field(1)], names=["key", "value"]
-    )
-    return pa.ListArray.from_arrays(headers.offsets, made)
 
 
 def _millis(column: Any) -> Any:

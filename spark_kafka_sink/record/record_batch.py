@@ -34,6 +34,7 @@ import crc32c as _crc32c
 
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
+from spark_kafka_sink.base.text import java_text
 from spark_kafka_sink.protocol.types import Buffer, write_unsigned_varint
 from spark_kafka_sink.record.compression import create_compressor, decompress
 
@@ -298,7 +299,7 @@ def _read_headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None],
         if key is None:
             raise ValueError("null key of a header")
         value, at = _read_bytes(data, at)
-        headers.append((key.decode(errors="replace"), value))
+        headers.append((java_text(key), value))
     return tuple(headers), at
 
 

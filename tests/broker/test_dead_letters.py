@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError, TopicError
+from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig, TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.network.admin import AdminClient
@@ -429,3 +430,34 @@ def test_nothing_of_a_record_reaches_the_terminal_as_it_is(kafka, capsys, action
         (found,) = [v for v in json.loads(shown.out).values() if isinstance(v, list)]
         topic = found[0]["topic"] if action == "count" else found[0]["told"]["topic"]
         assert topic == REPAINT
+
+
+def raw_text(*given):
+    return pa.array(given, pa.binary()).view(pa.string())
+
+
+def test_texts_of_rows_that_are_no_utf8_can_be_read_by_every_consumer(kafka):
+    """As Spark's JVM sink writes them, also in dead letters; sizes are of what is written."""
+    topic = f"texts-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, 1)
+    kafka.create_topic(f"{topic}-dead", 1)
+    given = options(kafka, topic)
+    keys = raw_text(b"\xffA", b"\xed\xa0\x80", b"\xff" * 500_000)
+    entries = pa.StructArray.from_arrays([keys, pa.array([b"1", b"2", b"3"])], ["key", "value"])
+    batch = pa.record_batch(
+        {
+            "value": pa.array([b"good", b"no topic", b"too large"]),
+            "headers": pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), entries),
+            "topic": raw_text(topic.encode(), b"caf\xe9", topic.encode()),
+        }
+    )
+    message = KafkaCommitMessage(0, 0)
+    write_rows([batch], given, ColumnPositions(value=0, headers=1, topic=2), message)
+    assert message.dead_letters == {"invalid-topic": 1, "too-large": 1}
+    (good,) = read_topic(kafka.bootstrap_servers, topic)
+    assert (good.value, good.headers) == (b"good", (("\ufffdA", b"1"),))
+    letters = read_topic(kafka.bootstrap_servers, f"{topic}-dead")
+    headers = {letter.value: dict(letter.headers) for letter in letters}
+    assert headers[b"no topic"]["\ufffd"] == b"2"
+    assert headers[b"no topic"][f"{PREFIX}topic"] == "caf\ufffd".encode()
+    assert headers[b""][f"{PREFIX}headers.dropped"] == b"1"

@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.model import ColumnPositions, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.producer.producer_batch import BatchSplitter, ProducerBatch
 from spark_kafka_sink.record import record_batch
-from spark_kafka_sink.record.columns import bytes_view
+from spark_kafka_sink.record.columns import arrow_records, bytes_view
 from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.compression import CODEC_IDS
 from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
@@ -20,6 +20,7 @@ LOG_CASES = cases.load("record_sets")
 CODEC_CASES = cases.load("codecs")
 TRANSACTIONAL = cases.load("transactional")
 KEY_CASES = cases.load("keys")
+TEXT_CASES = cases.load("texts")
 # All of memory in pages of 4 KiB instead of 32.
 SMALL_MEMORY = 65536
 
@@ -268,6 +269,33 @@ def test_lz4_frames_have_javas_descriptor(name, is_javas_block_size):
     ours = golden(case, batch_size=1 << 20).write_batch(rows)[record_batch.RECORD_BATCH_OVERHEAD :]
     assert ours[:5] == compressed[:5]
     assert (ours[5:7] == compressed[5:7]) is is_javas_block_size
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", TEXT_CASES, ids=cases.name_of)
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+def test_texts_of_rows_are_written_as_java_writes_them(case, kind):
+    """Keys of headers, and names of topics, of any bytes that a row of Spark may have."""
+    given = [bytes.fromhex(text) for text in case["texts"]]
+    binary = pa.large_binary() if pa.types.is_large_string(kind) else pa.binary()
+    texts = pa.array(given, binary).view(kind)
+    entries = pa.StructArray.from_arrays([texts, pa.array(given)], ["key", "value"])
+    headers = pa.ListArray.from_arrays(pa.array(range(len(given) + 1), pa.int32()), entries)
+    batch = pa.record_batch({"value": pa.array(given), "headers": headers, "topic": texts})
+    written = [bytes.fromhex(text).decode() for text in case["texts"].values()]
+    ours = Golden()
+    ours.producer.append(batch, ColumnPositions(value=0, headers=1, topic_option="t"))
+    ours.producer.flush()
+    (partition,) = ours.broker.sent[-1].request.topic_data[0].partition_data
+    records = twin.decode_batch(b"".join(partition.records.buffers)).records
+    assert [record.headers for record in records] == [
+        ((text, raw),) for text, raw in zip(written, given)
+    ]
+    rows = arrow_records(batch, ColumnPositions(value=0, topic=2), 0)
+    indices = [0] * len(given) if rows.topic_indices is None else rows.topic_indices
+    assert [rows.topics[n] for n in indices] == written
 
 
 # --- partitions of keys ---------------------------------------------------------------------------

@@ -18,6 +18,7 @@ NAMES = [
     "requests",
     "responses",
     "sasl",
+    "texts",
     "transactional",
 ]
 MOST_BYTES = 1_150_000

@@ -23,8 +23,9 @@ from spark_kafka_sink.record.columns import (
     bytes_view,
     headers_view,
     integers_view,
-    shown_texts,
+    java_texts,
     timestamps_ms,
+    with_valid_keys,
 )
 from spark_kafka_sink.record.compiled.calls import ABSENT_BYTES, ABSENT_HEADERS, ABSENT_INTEGERS
 from spark_kafka_sink.record.dead_letters import INVALID_TOPIC, content_faults, is_legal
@@ -141,6 +142,55 @@ def test_headers_of_any_slice(list_type):
         assert [read_headers(view, row) for row in range(length)] == expected
 
     check()
+
+
+def raw_headers(list_type, rows):
+    """Headers whose keys are any bytes."""
+    keys = [key for row in rows for key, _ in row or []]
+    entries = pa.StructArray.from_arrays(
+        [
+            pa.array(keys, pa.binary()).view(pa.string()),
+            pa.array([value for row in rows for _, value in row or []], pa.binary()),
+        ],
+        fields=[*HEADER],
+    )
+    offsets = np.cumsum([0, *(len(row or []) for row in rows)])
+    is_large = pa.types.is_large_list(list_type)
+    kind, width = (pa.LargeListArray, pa.int64()) if is_large else (pa.ListArray, pa.int32())
+    mask = pa.array([row is None for row in rows])
+    return kind.from_arrays(pa.array(offsets, width), entries, mask=mask)
+
+
+@pytest.mark.parametrize("list_type", [pa.list_(HEADER), pa.large_list(HEADER)], ids=str)
+def test_keys_that_are_no_utf8_are_repaired_and_the_rest_stays(list_type):
+    rows = [
+        [(b"\xff", b"out of the slice")],
+        [(b"a", b"1"), (b"\xffA", None)],
+        None,
+        [],
+        [("größe".encode(), b"2"), (b"\xed\xa0\x80", b""), (b"", b"3")],
+    ]
+    array = raw_headers(list_type, rows).slice(1)
+    batch = pa.record_batch({"value": pa.array([b"v"] * 4), "headers": array})
+    plan = ColumnPositions(value=0, headers=1, topic_option="t")
+    records = arrow_records(batch, plan, NOW_MS)
+    replacement = "\ufffd".encode()
+    expected = [
+        [(b"a", b"1"), (replacement + b"A", None)],
+        [],
+        [],
+        [("größe".encode(), b"2"), (replacement, b""), (b"", b"3")],
+    ]
+    assert [read_headers(records.columns.headers, row) for row in range(4)] == expected
+
+
+def test_valid_keys_are_not_copied():
+    rows = [[("größe".encode(), b"1")], [(b"a", b"2")]]
+    array = raw_headers(pa.list_(HEADER), rows)
+    assert with_valid_keys(array) is array
+    # A character that is cut between two keys is no character.
+    cut = with_valid_keys(raw_headers(pa.list_(HEADER), [[(b"\xc3", b"1")], [(b"\xb6", b"2")]]))
+    assert cut.flatten().field(0).to_pylist() == ["\ufffd", "\ufffd"]
 
 
 def test_headers_whose_entries_are_a_slice():
@@ -557,6 +607,7 @@ def test_bytes_behind_nulls_do_not_count(behind):
 
 POSITIONS = ColumnPositions(value=0, key=1, headers=2, topic_option="t")
 ODD = b"caf\xe9\xff"
+VALID = "caf\ufffd\ufffd".encode()
 
 
 def rows(key_type, *given):
@@ -590,7 +641,7 @@ def letters_of(batch, why="why", most_bytes=2000):
 
 
 @pytest.mark.parametrize("key_type", [pa.string(), pa.large_string()])
-def test_header_keys_that_are_not_utf_8_stay_as_they_are_where_the_value_is_cut_off(key_type):
+def test_header_keys_that_are_not_utf_8_are_repaired_where_the_value_is_cut_off(key_type):
     own = [(ODD, b"1"), (b"h", b"2")]
     made = letters_of(rows(key_type, (bytes(5000), b"k", own), (b"v", b"k", own), (b"w", b"k", [])))
     by_value = {
@@ -599,10 +650,10 @@ def test_header_keys_that_are_not_utf_8_stay_as_they_are_where_the_value_is_cut_
     assert sorted(by_value)[0] == 1
     cut = headers_of(made, by_value[max(by_value)])
     assert max(by_value) < 2000
-    assert (cut[ODD], cut[b"h"]) == (b"1", b"2")
+    assert (cut[VALID], cut[b"h"]) == (b"1", b"2")
     assert cut[dead_letters.VALUE_SIZE.encode()] == b"5000"
     assert cut[dead_letters.MESSAGE.encode()] == b"why"
-    assert headers_of(made, by_value[1])[ODD] == b"1"
+    assert headers_of(made, by_value[1])[VALID] == b"1"
 
 
 @pytest.mark.parametrize("key_type", [pa.string(), pa.large_string()])
@@ -671,4 +722,4 @@ def test_which_names_are_legal(topic, expected):
 
 
 def test_slices():
-    assert shown_texts(pa.array(["a", "b", "c"]).slice(1, 1)) == ["b"]
+    assert java_texts(pa.array(["a", "b", "c"]).slice(1, 1)) == ["b"]

@@ -23,6 +23,7 @@ final class Generate {
         write(folder, "racks", RackCases.all());
         write(folder, "record_sets", RecordSets.all());
         write(folder, "sasl", SaslConversations.all());
+        write(folder, "texts", TextCases.all());
     }
 
     /** One case a line: small files, and differences that can be read. */
