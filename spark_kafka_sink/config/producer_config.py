@@ -145,7 +145,7 @@ PRODUCER_CONFIG = ConfigDef(
     ConfigKey("bootstrap.servers", "list", REQUIRED).about("""
         First brokers to contact, as host:port. The client learns the rest of the cluster from them.
         > Set it always. Name several brokers, because one may be unavailable."""),
-    choice("acks", "all", ACKS).about("""
+    ConfigKey("acks", "string", "all", one_of(*ACKS)).about("""
         Brokers that must store a record before it counts as written: 0 none, 1 the leader, all (-1)
         every in-sync replica. Idempotence needs all.
         > Set 1 or 0 only if records may be lost."""),
@@ -198,7 +198,7 @@ PRODUCER_CONFIG = ConfigDef(
         Lets brokers recognise a repeated batch, so that the producer's retries neither duplicate
         nor reorder records. Needs kafka.acks=all and kafka.retries.
         > Set false only if brokers before Kafka 2.8 do not grant IDEMPOTENT_WRITE."""),
-    choice("compression.type", "none", CODECS).about("""
+    ConfigKey("compression.type", "string", "none", one_of(*CODECS)).about("""
         Codec of record batches: none, gzip, snappy, lz4 or zstd.
         > Set lz4 or zstd to send and store fewer bytes."""),
     ConfigKey("compression.gzip.level", "int", -1, minus_one_or(between(1, 9))).about("""

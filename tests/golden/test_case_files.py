@@ -20,6 +20,7 @@ NAMES = [
     "sasl",
     "texts",
     "transactional",
+    "words",
 ]
 MOST_BYTES = 1_150_000
 

@@ -203,10 +203,7 @@ def test_other_options_are_accepted_and_told():
 @pytest.mark.parametrize(
     ("options", "field", "value"),
     [
-        ({"kafka.compression.type": "LZ4"}, "compression_type", "lz4"),
-        ({"kafka.compression.type": "GZIP"}, "compression_type", "gzip"),
-        ({"kafka.compression.type": "Zstd"}, "compression_type", "zstd"),
-        ({"kafka.acks": "ALL"}, "acks", -1),
+        ({"kafka.metadata.recovery.strategy": "None"}, "metadata_recovery_strategy", "none"),
         ({"kafka.partitioner": "CRC32"}, "partitioner", "crc32"),
     ],
 )

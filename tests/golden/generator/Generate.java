@@ -24,6 +24,7 @@ final class Generate {
         write(folder, "record_sets", RecordSets.all());
         write(folder, "sasl", SaslConversations.all());
         write(folder, "texts", TextCases.all());
+        write(folder, "words", WordCases.all());
     }
 
     /** One case a line: small files, and differences that can be read. */
