@@ -150,9 +150,13 @@ def is_legal(topic: str) -> bool:
     return _LEGAL_TOPIC.fullmatch(topic) is not None and topic not in (".", "..")
 
 
-def rows_of(arrow_batch: ArrowBatch, rows: Int64Array) -> ArrowBatch:
+def rows_of(arrow_batch: ArrowBatch, rows: Int64Array | Sequence[int]) -> ArrowBatch:
     """Return these rows in this order."""
-    return arrow_batch if len(rows) == arrow_batch.num_rows else arrow_batch.take(pa.array(rows))
+    return (
+        arrow_batch
+        if len(rows) == arrow_batch.num_rows
+        else arrow_batch.take(pa.array(rows, pa.int64()))
+    )
 
 
 def is_null(array: Any) -> BoolArray:

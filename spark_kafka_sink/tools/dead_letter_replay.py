@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from hashlib import sha256
+from itertools import islice
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.entry_points import Hook, HookError, run
@@ -29,9 +31,10 @@ from spark_kafka_sink.base.model import ColumnPositions, TopicPartition
 from spark_kafka_sink.base.text import MOST_SHOWN, printable
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
-from spark_kafka_sink.network.admin import AdminClient
+from spark_kafka_sink.network.admin import AdminClient, configs_or_reason
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.protocol.messages import inspection
+from spark_kafka_sink.protocol.messages.topics import TOPIC_RESOURCE
 from spark_kafka_sink.record import dead_letters as headers
 from spark_kafka_sink.record.dead_letters import (
     CAUSES,
@@ -40,6 +43,7 @@ from spark_kafka_sink.record.dead_letters import (
     changed_rows,
     is_legal,
     row_batch,
+    rows_of,
 )
 from spark_kafka_sink.record.record_batch import ReadBatch, Record, read_batches
 from spark_kafka_sink.transactions.decision_log import LogPartition, bytes_of, is_decision_log
@@ -51,6 +55,11 @@ class CommittedPartition(LogPartition):
     """Reads up to the last stable offset, without records of aborted transactions."""
 
     isolation_level = inspection.READ_COMMITTED
+
+    def offset_since(self, timestamp_ms: int, deadline_ms: int) -> int | None:
+        """Return the offset of the first record of at least this timestamp; None without any."""
+        offset = self._offset(timestamp_ms, deadline_ms)
+        return None if offset < 0 else offset
 
     def records(self, first: int, end: int, timeout_ms: int) -> Iterator[Record]:
         """Yield the records from offset ``first`` to before ``end``.
@@ -113,6 +122,11 @@ class DeadLetter(NamedTuple):
     partition: int
     record: Record
     context: Mapping[str, str]
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Return partition and offset, the order in which dead letters are read."""
+        return self.partition, self.record.offset
 
     @property
     def cause(self) -> str:
@@ -188,6 +202,7 @@ class Topic:
     """
 
     def __init__(self, admin: AdminClient, name: str, timeout_ms: int) -> None:
+        self._admin = admin
         self._timeout_ms = timeout_ms
         deadline_ms = admin.deadline_in(timeout_ms)
         (described,) = admin.metadata([name], False, deadline_ms).topics
@@ -199,6 +214,17 @@ class Topic:
         self._partitions = {n: CommittedPartition(admin, TopicPartition(name, n)) for n in numbers}
         self._firsts = {n: p.log_start_offset(deadline_ms) for n, p in self._partitions.items()}
         self.ends = {n: p.end_offset(deadline_ms) for n, p in self._partitions.items()}
+
+    def records_since(self, timestamp_ms: int) -> Iterator[Record]:
+        """Yield the records of each partition, from the first one of at least this timestamp on.
+
+        Raises BrokerError.
+        """
+        for number, partition in self._partitions.items():
+            deadline_ms = self._admin.deadline_in(self._timeout_ms)
+            first = partition.offset_since(timestamp_ms, deadline_ms)
+            if first is not None:
+                yield from partition.records(first, self.ends[number], self._timeout_ms)
 
     def beyond(self, first_offsets: Mapping[int, int]) -> str | None:
         """Return the first of ``first_offsets`` that the topic lacks; None if it lacks none."""
@@ -259,6 +285,7 @@ def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
 
 
 _ROWS_AT_ONCE = 1000
+_US_PER_MS = 1000
 _LATEST_MS = (2**63 - 1) // 1000
 """Arrow's rows count microseconds."""
 NO_PARTITION = -1
@@ -276,6 +303,94 @@ class Replayed(NamedTuple):
 
     written: Counter[str]
     left_out: Counter[str]
+
+
+_MOST_LETTERS = 200_000
+"""Dead letters whose keys are in memory at a time: at most 50 MB."""
+_DIGEST_BYTES = 32
+_NEVER_MS = -1
+SUPERSEDED = "its topic has a later record of its key, or one of the same millisecond"
+
+
+def _short(key: bytes) -> bytes:
+    """Return a short key as it is, and the digest of a long one, to which no short one is equal."""
+    return key if len(key) < _DIGEST_BYTES else sha256(key).digest()
+
+
+class SupersededRows:
+    """Leaves out rows whose key has a later record in their topic, by the records' timestamps.
+
+    It keeps the keys of a limited number of dead letters. For these it reads the topics once, each
+    from the time of the oldest of the rows to its current end.
+
+    ahead: yields the dead letters that will be written, in their order
+    rows_of: returns the Arrow batch that these dead letters become
+    """
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        timeout_ms: int,
+        ahead: Iterator[DeadLetter],
+        rows_of: Callable[[Sequence[DeadLetter]], Any],
+        most_letters: int = _MOST_LETTERS,
+    ) -> None:
+        self._admin = admin
+        self._timeout_ms = timeout_ms
+        self._ahead = ahead
+        self._rows_of = rows_of
+        self._most_letters = most_letters
+        self._latest_ms: dict[str, dict[bytes, int]] = {}
+        self._end: tuple[int, int] | None = None
+
+    def knows(self, letter: DeadLetter) -> bool:
+        """Return True if the topics were read for the key of this dead letter."""
+        return self._end is not None and letter.position <= self._end
+
+    def look_ahead(self) -> None:
+        """Read the topics for the keys of the next dead letters, and forget the others.
+
+        Raises BrokerError, TopicError, HookError.
+        """
+        self._latest_ms = {}
+        oldest_ms: dict[str, int] = {}
+        following = islice(self._ahead, self._most_letters)
+        while chunk := list(islice(following, _ROWS_AT_ONCE)):
+            self._end = chunk[-1].position
+            for topic, key, at_ms in _topics_keys_times(self._rows_of(chunk)):
+                if topic is not None and key is not None and at_ms is not None:
+                    self._latest_ms.setdefault(topic, {})[_short(key)] = _NEVER_MS
+                    oldest_ms[topic] = min(at_ms, oldest_ms.get(topic, at_ms))
+        for topic, at_ms in oldest_ms.items():
+            latest_ms = self._latest_ms[topic]
+            for record in Topic(self._admin, topic, self._timeout_ms).records_since(at_ms):
+                key = None if record.key is None else _short(record.key)
+                if key is not None and key in latest_ms:
+                    latest_ms[key] = max(latest_ms[key], record.timestamp_ms)
+
+    def without(self, batch: Any) -> Any:
+        """Return the other rows of ``batch``, an Arrow batch of known dead letters."""
+        rows = enumerate(_topics_keys_times(batch))
+        return rows_of(
+            batch,
+            [
+                row
+                for row, (topic, key, at_ms) in rows
+                if key is None or at_ms is None or self._latest(topic, key) < at_ms
+            ],
+        )
+
+    def _latest(self, topic: str | None, key: bytes) -> int:
+        return self._latest_ms.get(topic or "", {}).get(_short(key), _NEVER_MS)
+
+
+def _topics_keys_times(batch: Any) -> Iterator[tuple[str | None, bytes | None, int | None]]:
+    """Yield topic, key and timestamp in ms of each row; a null timestamp is the current time."""
+    names = ("topic", "key", "timestamp")
+    topics, keys, times = (batch.column(getattr(POSITIONS, name)) for name in names)
+    micros = times.cast("int64").to_pylist()
+    millis = [None if us is None else us // _US_PER_MS for us in micros]
+    yield from zip(topics.to_pylist(), keys.to_pylist(), millis)
 
 
 def replay_forbidden_reason(admin: AdminClient, topic: str, timeout_ms: int) -> str | None:
@@ -296,6 +411,25 @@ def replay_forbidden_reason(admin: AdminClient, topic: str, timeout_ms: int) -> 
     if is_log or (not described.error_code and is_decision_log(admin, topic, deadline_ms)):
         return "it is a decision log of exactly-once delivery"
     return None
+
+
+CLEANUP_POLICY = "cleanup.policy"
+
+
+def is_compacted(admin: AdminClient, topic: str, timeout_ms: int) -> bool | None:
+    """Return True if brokers keep the last record of each key of ``topic``; None if unreadable.
+
+    Raises BrokerError.
+    """
+    deadline_ms = admin.deadline_in(timeout_ms)
+    (described,) = admin.metadata([topic], False, deadline_ms).topics
+    if described.error_code:
+        return False  # it has no records
+    node = admin.any_node(deadline_ms)
+    configs, reason = configs_or_reason(
+        admin, node, TOPIC_RESOURCE, topic, [CLEANUP_POLICY], deadline_ms
+    )
+    return None if reason else "compact" in configs.get(CLEANUP_POLICY, "")
 
 
 class Replay(NamedTuple):
@@ -345,32 +479,60 @@ class Replay(NamedTuple):
         is_number = _PARTITION.fullmatch(text) is not None and int(text) <= _HIGHEST_PARTITION
         return int(text) if is_number else None
 
-    def write(self, letters: Iterable[DeadLetter]) -> Replayed:
-        """Write all dead letters and wait until they are acknowledged.
+    def write(
+        self, letters: Iterable[DeadLetter], superseded: SupersededRows | None = None
+    ) -> Replayed:
+        """Write all dead letters, but ``superseded``, and wait until they are acknowledged.
 
         Raises the producer's errors, and HookError. Some records may have been written then.
         """
         done = Replayed(Counter(), Counter())
         with closing(ThreadedProducer(self.config)) as producer:
-            chunk: list[DeadLetter] = []
-            for letter in letters:
-                reason = self.skip_reason(letter)
-                if reason is not None:
-                    done.left_out[reason] += 1
-                    continue
-                chunk.append(letter)
-                if len(chunk) == _ROWS_AT_ONCE:
-                    self._append(producer, chunk)
-                    chunk.clear()
-            self._append(producer, chunk)
+            for chunk in self._chunks(letters, superseded, done.left_out):
+                batch = mended = self.outcome(chunk)
+                if superseded is not None:
+                    batch = superseded.without(mended)
+                    done.left_out[SUPERSEDED] += mended.num_rows - batch.num_rows
+                if batch.num_rows:
+                    producer.append(batch, POSITIONS)
             producer.flush()
             for where, report in producer.report.items():
                 done.written[where.topic] += report.records
-        return done
+        return Replayed(done.written, +done.left_out)
 
-    def _append(self, producer: ThreadedProducer, letters: Sequence[DeadLetter]) -> None:
-        if letters and (batch := self.mended(self.rows(letters))).num_rows:
-            producer.append(batch, POSITIONS)
+    def _chunks(
+        self,
+        letters: Iterable[DeadLetter],
+        superseded: SupersededRows | None,
+        left_out: Counter[str],
+    ) -> Iterator[list[DeadLetter]]:
+        """Yield the dead letters to write; ``superseded`` knows all of a chunk, or is None."""
+        chunk: list[DeadLetter] = []
+        for letter in letters:
+            reason = self.skip_reason(letter)
+            if reason is not None:
+                left_out[reason] += 1
+                continue
+            is_next = superseded is not None and not superseded.knows(letter)
+            if chunk and (is_next or len(chunk) == _ROWS_AT_ONCE):
+                yield chunk
+                chunk = []
+            if superseded is not None and is_next:
+                superseded.look_ahead()
+            chunk.append(letter)
+        if chunk:
+            yield chunk
+
+    def superseded(
+        self, admin: AdminClient, letters: Iterable[DeadLetter], timeout_ms: int
+    ) -> SupersededRows:
+        """Return what leaves out rows with a later record. letters: the same as for ``write``"""
+        ahead = (letter for letter in letters if self.skip_reason(letter) is None)
+        return SupersededRows(admin, timeout_ms, ahead, lambda chunk: self.mended(self.rows(chunk)))
+
+    def outcome(self, letters: Sequence[DeadLetter]) -> Any:
+        """Return the Arrow batch that letters become, perhaps without rows. Raises HookError."""
+        return self.mended(self.rows(letters))
 
     def rows(self, letters: Sequence[DeadLetter]) -> Any:
         """Return an Arrow batch of letters for which ``skip_reason`` has no reason."""

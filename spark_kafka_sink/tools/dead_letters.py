@@ -24,6 +24,7 @@ from spark_kafka_sink.tools.command import (
     connected,
     print_json,
     print_lines,
+    printable_lines,
     producer_config,
     show,
     show_table,
@@ -63,6 +64,9 @@ Truncated rows are omitted and counted, unless --mend names a function that repa
 function gets and returns a pyarrow.RecordBatch with the columns value, key, headers, topic,
 partition, timestamp and cause. It may drop rows. It must be importable here.
 
+A row that is written again comes behind newer rows of its key. If the topic is compacted, it
+replaces them. --skip-superseded leaves such rows out, and calls the function of --mend twice.
+
 A record without the header of its cause may be no dead letter. It is omitted, unless you give
 --cause unknown, for dead letters without errors.deadletterqueue.context.headers.enable.
 
@@ -80,6 +84,11 @@ _EXAMPLES: dict[str, Examples] = {
         (
             "after max.message.bytes was raised",
             f"pykafka-sink dead-letters replay {_AT} --cause too-large --allow-topic flights",
+        ),
+        (
+            "into a compacted topic",
+            f"pykafka-sink dead-letters replay {_AT} --cause too-large --allow-topic flights "
+            "--skip-superseded",
         ),
         (
             "with a function that gives rows a topic",
@@ -121,6 +130,12 @@ def add_dead_letters(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--mend", metavar="MODULE:FUNCTION", help="a function that repairs rows first"
+    )
+    parser.add_argument(
+        "--skip-superseded",
+        action="store_true",
+        help="leave out rows whose key has a later record in the topic, by timestamps; reads the "
+        "topic from the time of the oldest row on",
     )
     parser.add_argument("--yes", action="store_true", help="do it without asking")
 
@@ -266,8 +281,16 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
         question = f"Dead letters are written again: {_most_frequent(replayable)}"
         if left_out:
             question += f"\nNot written: {_most_frequent(left_out)}"
-        confirmation(arguments)(question)
-        done = replay.write(topic.letters(wanted))
+        warnings = _compaction_warnings(arguments, admin)
+        if arguments.yes and warnings:
+            print(
+                printable_lines("\n".join(f"pykafka-sink: {w}" for w in warnings)), file=sys.stderr
+            )
+        confirmation(arguments)("\n".join([question, *warnings]))
+        superseded = None
+        if arguments.skip_superseded:
+            superseded = replay.superseded(admin, topic.letters(wanted), arguments.timeout_ms)
+        done = replay.write(topic.letters(wanted), superseded)
     left_out = done.left_out + not_wanted
     next_offsets = ",".join(f"{number}:{end}" for number, end in topic.ends.items())
     command = _next_command(arguments, next_offsets)
@@ -334,6 +357,24 @@ def _check_destinations(
             raise RefusedError(f"{option}: '{_shown(name)}': {reason}", code="DEADLETTER-003")
 
 
+def _compaction_warnings(arguments: argparse.Namespace, admin: AdminClient) -> list[str]:
+    """Return a sentence for each destination where a row that is replayed replaces newer ones."""
+    from spark_kafka_sink.tools.dead_letter_replay import CLEANUP_POLICY, is_compacted
+
+    warnings = []
+    names = [] if arguments.skip_superseded else [arguments.to_topic, *arguments.allowed]
+    for name in filter(None, names):
+        compacted = is_compacted(admin, name, arguments.timeout_ms)
+        if compacted is False:
+            continue
+        what = "is" if compacted else f"may be (no right to read its {CLEANUP_POLICY})"
+        warnings.append(
+            f"Topic '{name}' {what} compacted: a row that is written again comes behind newer rows "
+            "of its key, and replaces them. --skip-superseded leaves such rows out"
+        )
+    return warnings
+
+
 def _replay_of(arguments: argparse.Namespace) -> Replay:
     """Return the replay. Raises ConfigError for a function that cannot be loaded."""
     from spark_kafka_sink.base.entry_points import Hook, load
@@ -367,6 +408,7 @@ def _next_command(arguments: argparse.Namespace, next_offsets: str) -> str:
     for name, value in options:
         words += [] if value is None else [name, value]
     words += ["--without-partition"] * arguments.without_partition
+    words += ["--skip-superseded"] * arguments.skip_superseded
     return shlex.join(words)
 
 

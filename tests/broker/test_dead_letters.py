@@ -12,14 +12,23 @@ from confluent_kafka import Producer
 
 from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.entry_points import Hook
 from spark_kafka_sink.base.errors import ConfigError, TopicError
 from spark_kafka_sink.base.model import ColumnPositions
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig, TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.preflight import check_cluster
 from spark_kafka_sink.spark.task import write_rows
+from spark_kafka_sink.tools.dead_letter_replay import (
+    SUPERSEDED,
+    LetterFilter,
+    Replay,
+    SupersededRows,
+    Topic,
+)
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import prepare_log_topic
@@ -461,3 +470,104 @@ def test_texts_of_rows_that_are_no_utf8_can_be_read_by_every_consumer(kafka):
     assert headers[b"no topic"]["\ufffd"] == b"2"
     assert headers[b"no topic"][f"{PREFIX}topic"] == "caf\ufffd".encode()
     assert headers[b""][f"{PREFIX}headers.dropped"] == b"1"
+
+
+# --- rows whose key has a later record ------------------------------------------------------------
+
+NOW_MS = SystemClock().timestamp_ms()
+
+
+class Outdated:
+    """A topic, and dead letters of rows that were too large for it: one for each key.
+
+    The first one is of NOW_MS, each further one is a second later. Since then the limit was raised.
+    """
+
+    def __init__(self, kafka, keys, **configs):
+        self.servers = kafka.bootstrap_servers
+        self.topic = f"outdated-{uuid.uuid4().hex[:8]}"
+        self.name = f"{self.topic}-dead"
+        kafka.create_topic(
+            self.topic, 2, configs={k.replace("_", "."): v for k, v in configs.items()}
+        )
+        kafka.create_topic(self.name, 2)
+        given = options(kafka, self.topic)
+        config = rules(given)._replace(data_topic_limits=TopicLimits(max_message_bytes=3000))
+        object.__setattr__(given, "dead_letters", config)
+        times = [NOW_MS + 1000 * n for n in range(len(keys))]
+        batch = batch_of(key=keys, value=[bytes(4000)] * len(keys), timestamp=times)
+        message = KafkaCommitMessage(0, 0)
+        write_rows([batch], given, plan_of(batch, self.topic), message)
+        assert message.dead_letters == {"too-large": len(keys)}
+
+    def produce(self, *rows):
+        """Rows of another writer: key, value, ms after NOW_MS."""
+        producer = Producer({"bootstrap.servers": self.servers, "partitioner": "murmur2_random"})
+        for key, value, after_ms in rows:
+            producer.produce(self.topic, value, key, timestamp=NOW_MS + after_ms)
+        assert producer.flush(PATIENCE_S) == 0
+
+    def replay(self, capsys, *more):
+        at = ("--bootstrap-server", self.servers, "--topic", self.name)
+        code = main(["dead-letters", "replay", *at, "--timeout", str(AN_HOUR_MS), *more])
+        return code, *capsys.readouterr()
+
+    def last_of_keys(self):
+        """What compaction leaves: the last value of each key, or its size if it is large."""
+        records = read_topic(self.servers, self.topic)
+        return {r.key: r.value if len(r.value or b"") < 100 else len(r.value) for r in records}
+
+
+LATER = [(b"new", b"later", 500), (b"same", b"equal", 1000), (b"gone", None, 9000)]
+
+
+def test_a_replay_into_a_compacted_topic_says_what_it_replaces(kafka, capsys):
+    made = Outdated(kafka, [b"new", b"only"], cleanup_policy="compact")
+    made.produce(*LATER)
+    to = ("--allow-topic", made.topic)
+    warning = f"Topic '{made.topic}' is compacted: a row that is written again comes behind newer"
+    code, _, said = made.replay(capsys, *to)
+    assert (code, warning in said, "--yes confirms" in said) == (2, True, True)
+    code, _, said = made.replay(capsys, *to, "--yes")
+    assert (code, warning in said, "--skip-superseded" in said) == (0, True, True)
+    assert made.last_of_keys()[b"new"] == 4000
+
+
+def test_rows_with_a_later_record_of_their_key_are_left_out(kafka, capsys):
+    """Or with one of the same millisecond, because their order is not known."""
+    long_key = b"k" * 3000
+    keys = [b"new", b"same", b"gone", b"old", b"only", long_key]
+    made = Outdated(kafka, keys, cleanup_policy="compact")
+    made.produce(*LATER, (b"old", b"older", 2999), (long_key, b"later", 9000))
+    to = ("--to-topic", made.topic, "--skip-superseded")
+    code, shown, said = made.replay(capsys, *to, "--yes")
+    assert (code, "compacted" in said) == (0, False)
+    assert "4 not written: its topic has a later record of its key" in shown
+    assert "--skip-superseded" in shown.split("next time: ")[1]
+    assert made.last_of_keys() == {
+        **{b"new": b"later", b"same": b"equal", b"gone": None, long_key: b"later"},
+        **{b"old": 4000, b"only": 4000},
+    }
+
+
+def test_the_keys_of_few_dead_letters_are_in_memory_at_a_time(kafka):
+    """Rows are as the user's function returns them. Without a key none is superseded."""
+    made = Outdated(kafka, [b"a", b"b", b"c", None, b"d", b"e", b"f"])
+    made.produce((b"A", b"later", 9000), (b"E", b"later", 9000), (b"b", b"later", 9000))
+    config = ProducerConfig.parse({"bootstrap.servers": made.servers})
+    replay = Replay(config, made.name, to_topic=made.topic, mend=Hook("upper", upper))
+    with AdminClient.connect(made.servers) as admin:
+        letters = Topic(admin, made.name, PATIENCE_MS)
+        superseded = SupersededRows(
+            admin, PATIENCE_MS, letters.letters(LetterFilter()), replay.outcome, most_letters=2
+        )
+        done = replay.write(letters.letters(LetterFilter()), superseded)
+    assert (done.written, done.left_out) == ({made.topic: 5}, {SUPERSEDED: 2})
+    written = {key: value for key, value in made.last_of_keys().items() if value == 4000}
+    assert set(written) == {b"B", b"C", b"D", b"F", None}
+
+
+def upper(arrow_batch):
+    """Mends rows: another key."""
+    keys = [key and key.upper() for key in arrow_batch.column(1).to_pylist()]
+    return arrow_batch.set_column(1, "key", pa.array(keys, pa.binary()))
