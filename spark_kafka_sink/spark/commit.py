@@ -181,6 +181,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     started_at_ms: when the task began to wait for rows, by the clock of ``host``; 0 without rows
     query_id, batch_id: of a streaming query if Spark reports them, else None
     dead_letters: count by cause, None if no error is tolerated
+    is_unordered: Spark may run copies of tasks, and a late copy may write older rows of a key last
     planned: of the batch, only from Spark partition 0
     transaction: the task's open transaction, if there were rows; token: the plan's token
     plan: only from Spark partition 0, because it may be as large as all messages together
@@ -201,6 +202,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     batch_id: int | None = None
     dead_letters: dict[str, int] | None = None
     planned: PlanningSpan | None = None
+    is_unordered: bool = False
 
     def belong_to(self, plan: TransactionPlan) -> None:
         """Add the plan's token: Spark commits in a process other than the one that planned."""

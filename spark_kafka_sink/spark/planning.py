@@ -81,7 +81,7 @@ def plan_schemas(
 
     Raises RegistryError, SchemaError.
     """
-    _log(rows.notes)
+    _log(rows.notes, options, query)
     if options.registry is not None:
         from spark_kafka_sink.spark.preflight import is_known_as_new
         from spark_kafka_sink.spark.schemas import with_schemas
@@ -91,7 +91,7 @@ def plan_schemas(
         is_stream = is_stream and not is_known_as_new(options.checkpoint)
         with _redacted_errors():
             rows = with_schemas(rows, options, owner, is_stream, query)
-            _log(rows.notes)
+            _log(rows.notes, options, query)
             _check_encodable(rows)
         options = replace(options, registry=replace(options.registry, config=None))
     else:
@@ -116,11 +116,13 @@ def _check_encodable(rows: InputLayout) -> None:
         check_encodable(rows)
 
 
-def _log(notes: Sequence[str]) -> None:
+def _log(notes: Sequence[str], options: SinkOptions, query: str | None) -> None:
+    """Log notes on columns once per query; ``query``: its identity, if it is not in the options."""
     if notes:
-        from spark_kafka_sink.spark.preflight import log_once
+        from spark_kafka_sink.spark.preflight import log_once, query_text
 
-        log_once(notes, "COLUMN-009")
+        where = query_text(options, query)
+        log_once([f"{note} ({where})" for note in notes], "COLUMN-009")
 
 
 def plan_transactions(

@@ -37,6 +37,7 @@ from spark_kafka_sink.base.errors import (
     warn,
 )
 from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.config.sink_keys import DeadLetterConfig, TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -106,6 +107,19 @@ def log_once(notes: Iterable[str], code: str = "", level: int = logging.WARNING)
             _noted.add(note)
             ensure_log_handler()
             logger.log(level, coded(note, code))
+
+
+def query_text(options: SinkOptions, query: str | None) -> str:
+    """Return topic and query in words, for messages that come once per query.
+
+    query: its id, used if the options have neither name nor checkpoint
+    """
+    topic = "the topic column" if options.topic is None else f"topic '{options.topic}'"
+    if options.query_name is not None:
+        return f"{topic}, query '{options.query_name}'"
+    if options.checkpoint is not None:
+        return f"{topic}, query with checkpoint '{redacted(options.checkpoint)}'"
+    return topic if query is None else f"{topic}, query {query}"
 
 
 def check_metrics_outputs(options: SinkOptions, is_stream: bool) -> None:

@@ -83,7 +83,13 @@ BATCH_ID_PROPERTY = "streaming.sql.batchId"
 """Spark's name for the number of that micro-batch."""
 _SESSION_ZONE_PROPERTY = "spark.sql.session.timeZone"
 _ANSI_PROPERTY = "spark.sql.ansi.enabled"
+_SPECULATION_PROPERTY = "spark.speculation"
 """Settings of the session, which Spark passes to tasks as properties if the user has set them."""
+_SPECULATION = (
+    "spark.speculation is on: if Spark runs a copy of a slow task, the slower of the two may write "
+    "older rows of a key behind newer ones, and these stay the last of their key. Set "
+    "spark.speculation=false, or use delivery.guarantee=exactly-once"
+)
 
 
 @sentence_first
@@ -107,6 +113,8 @@ def write_partition(
         message.planned = planned
     if transactions is not None:
         message.belong_to(transactions)
+    elif positions.key is not None:
+        message.is_unordered = (_property(_SPECULATION_PROPERTY) or "").lower() == "true"
     if transactions is not None and transactions.is_repeated:
         for _ in arrow_batches:  # the rows are written already: consume the input only
             pass
@@ -201,6 +209,10 @@ def commit_batch(
     batch_id = unit.batch_id if batch_id is None else batch_id
     summary = BatchSummary.merge(messages)
     summary.query_id = summary.query_id or query_id
+    if any(isinstance(m, KafkaCommitMessage) and m.is_unordered for m in messages):
+        from spark_kafka_sink.spark.preflight import log_once, query_text
+
+        log_once([f"{_SPECULATION} ({query_text(options, summary.query_id)})"], "DELIVERY-009")
     report_commit(summary, batch_id, options.metrics_log, options.metrics, **more)
 
 

@@ -50,13 +50,28 @@ def test_micro_batches_of_a_named_write_are_told_once(caplog):
     assert len(preflight._noted) == kept + 1
 
 
-def test_what_is_noted_of_columns_is_told_once(caplog):
+def test_what_is_noted_of_columns_is_told_once_per_query(caplog):
     schema = StructType([StructField("id", LongType()), StructField("gone", BooleanType())])
-    given = options(**{"value.format": "json", "value.null.when": "gone"})
+    noted = {"value.format": "json", "value.null.when": "gone"}
+    queries = [
+        (options(**noted), None, "topic 't'"),
+        (options(**{**noted, "topic": "u"}), None, "topic 'u'"),
+        (options(**noted, queryname="q"), "t-1", "topic 't', query 'q'"),
+        (
+            options(**noted, checkpointlocation="/c"),
+            "t-2",
+            "topic 't', query with checkpoint '/c'",
+        ),
+        (options(**noted), "an-id", "topic 't', query an-id"),
+    ]
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         for _ in range(2):
-            plan_schemas(plan_rows(schema, given), given)
-    assert len([m for m in caplog.messages if m.startswith("value.null.when without a key")]) == 1
+            for given, query, _ in queries:
+                plan_schemas(plan_rows(schema, given), given, query=query)
+    assert [message.partition("(")[2] for message in caplog.messages] == [
+        f"{where}) [PKS-COLUMN-009]" for _, _, where in queries
+    ]
+    assert all(m.startswith("value.null.when without a key") for m in caplog.messages)
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,33 @@ def test_texts_go_by_ansi_as_the_session_has_it(
     assert given == [plan._replace(is_ansi=expected, session_zone="Asia/Tokyo")]
 
 
+@pytest.mark.parametrize(
+    ("speculation", "more", "key", "is_warned"),
+    [
+        ("true", {}, 1, True),
+        ("true", {}, None, False),
+        ("false", {}, 1, False),
+        (None, {}, 1, False),
+        ("true", {"delivery.guarantee": "exactly-once", "transactional.id.prefix": "p"}, 1, False),
+    ],
+)
+def test_copies_of_tasks_that_may_change_the_order_of_keys_are_told_once_per_query(
+    properties, monkeypatch, caplog, speculation, more, key, is_warned
+):
+    monkeypatch.setattr(session, "commit_unit", lambda *_: {})
+    properties["spark.speculation"] = speculation
+    given = SinkOptions.parse({"kafka.bootstrap.servers": "s:1", "topic": "t", **more})
+    plan = planned(0, is_repeated=True) if more else None
+    for query in ("q1", "q2", "q1"):
+        properties["sql.streaming.queryId"] = f"{query} {speculation} {key} {more}"
+        message = write_partition(iter([]), given, ColumnPositions(0, key=key), plan)
+        with caplog.at_level("WARNING", "spark_kafka_sink"):
+            writer.commit_batch(given, [message], model.Unit(message.query_id, 1, None))
+    told = [m for m in caplog.messages if m.endswith("[PKS-DELIVERY-009]")]
+    assert len(told) == 2 * is_warned
+    assert all("topic 't', query q" in m for m in told)
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_one_task_alone_tells_of_the_plan(monkeypatch, number):
     """It may be as large as all messages."""
