@@ -47,6 +47,7 @@ REQUIRED = object()
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MOST_DIGITS = 4000
 _WITH_UNIT = re.compile(r"[0-9.]+ *[a-zA-Z]+")
+_ITEM = re.compile(r"(?:`[^`]*`|[^,])+")  # no comma ends it in backticks: names of columns
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INTEGER_RANGES = {
     "short": (-(2**15), 2**15 - 1),
@@ -162,7 +163,7 @@ def _parse(config_type: ConfigType, text: str) -> Any:
     if config_type == "password":
         return Secret(text)
     if config_type == "list":
-        return [item.strip() for item in text.split(",") if item.strip()]
+        return [item.strip() for item in _ITEM.findall(text) if item.strip()]
     if config_type == "boolean":
         if text.lower() not in ("true", "false"):
             raise ValueError("must be true or false")

@@ -88,7 +88,8 @@ FORMAT_KEYS = (
         of one column. json, avro and protobuf encode columns.
         > Set it unless a column holds the finished value."""),
     ConfigKey("value.columns", "list", []).about("""
-        Columns of the value, in this order; a.b is a field of a struct. Default: all except those
+        Columns of the value, in this order; a.b is a field of a struct. Names with commas, outer
+        spaces or backticks are written in backticks, as in Spark: `a,b`. Default: all except those
         of the record's other parts and of value.null.when. Columns of key.columns stay in the
         value.
         > Set it to leave columns out of the value."""),

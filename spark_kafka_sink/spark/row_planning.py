@@ -13,6 +13,7 @@ Source: ``KafkaWriter.validateQuery`` of Spark.
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -215,9 +216,37 @@ def no_such_field(path: str, name: str, kind: DataType) -> str:
 def _meant(name: str, known: list[str]) -> str:
     same = [other for other in known if other.lower() == name.lower()]
     if same:
-        return f". Did you mean '{same[0]}'? Names are exact"
+        return f". Did you mean '{_as_written(same[0])}'? Names are exact"
     near = difflib.get_close_matches(name, known, n=1)
-    return f". Did you mean '{near[0]}'?" if near else f". There are: {', '.join(known[:20])}"
+    if near:
+        return f". Did you mean '{_as_written(near[0])}'?"
+    return f". There are: {', '.join(map(_as_written, known[:20]))}"
+
+
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+
+
+def path_of(name: str) -> tuple[str, ...]:
+    """Return the parts of a name in an option, as Spark reads it: a column, fields of structs.
+
+    ``a.b`` has two parts, ```a.b` `` one. Two backticks in a quoted part stand for one.
+    """
+    parts, at = [], 0
+    while (found := _PART.match(name, at)) is not None:
+        parts.append(found[2] if found[1] is None else found[1].replace("``", "`"))
+        at = found.end() + 1
+        if found.end() == len(name):
+            return tuple(parts)
+        if name[found.end()] != ".":
+            break
+    return (name,)  # no valid name, which no column has
+
+
+def _as_written(name: str) -> str:
+    """Return a column's name as an option must have it."""
+    if name == name.strip() and not {",", "`"} & set(name):
+        return name
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _problems_of(data_type: DataType, is_nested: bool) -> Iterator[str]:
@@ -484,6 +513,8 @@ class _RowPlanner:
                 code="COLUMN-007",
             )
         struct = StructType([f.field for f in fields])
+        null_when = self._formats.null_when if options.part == VALUE else None
+        null_when = None if null_when is None else self._column_named(null_when)
         text = options.json
         plan = FormatSpec(
             options.format,
@@ -498,7 +529,7 @@ class _RowPlanner:
                 text.timestamp_ntz_format,
                 text.date_format,
             ),
-            null_when=self._formats.null_when if options.part == VALUE else None,
+            null_when=null_when,
         )
         return PartSpec(plan=plan, takes_session_zone=text.time_zone is None)
 
@@ -519,16 +550,23 @@ class _RowPlanner:
         return self._numbers[found.path[0]]
 
     def _number(self, name: str, option: str) -> int:
-        if name not in self._numbers:
+        column = self._column_named(name)
+        if column not in self._numbers:
             text = f"{option}={name}: {no_such_column(name, self._numbers)}"
             raise SchemaError(text, code=_NO_COLUMN)
-        return self._numbers[name]
+        return self._numbers[column]
+
+    def _column_named(self, name: str) -> str:
+        """Return the column that an option means by ``name``, which may be in backticks."""
+        parts = path_of(name)
+        return parts[0] if name not in self._numbers and len(parts) == 1 else name
 
     def _field(self, name: str, option: str) -> _Field:
         """Return a column, or a field of a struct: ``a.b``."""
-        if name in self._numbers:
-            return _Field((name,), self._schema.fields[self._numbers[name]])
-        path = tuple(name.split("."))
+        column = self._column_named(name)
+        if column in self._numbers:
+            return _Field((column,), self._schema.fields[self._numbers[column]])
+        path = path_of(name)
         if path[0] not in self._numbers:
             text = f"{option}: {no_such_column(name, self._numbers)}"
             raise SchemaError(text, code=_NO_COLUMN)

@@ -258,6 +258,40 @@ def test_a_value_that_was_made_already_is_not_made_into_another(kind, chosen):
     assert planned(number, value_format=chosen).plan is not None
 
 
+ODD_NAMES = ["a.b", "a,b", " a ", "a`b", "a", ","]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_every_column_can_be_named_as_in_spark(name):
+    """In backticks, and twice a backtick for one."""
+    fields = [
+        StructField(other, StructType([StructField("x.y", LongType())])) for other in ODD_NAMES
+    ]
+    schema = StructType([*fields, StructField("gone,", BooleanType())])
+    quoted = "`" + name.replace("`", "``") + "`"
+    named = f" {quoted} , {quoted}.`x.y`"
+    rows = planned(schema, value_format="json", value_columns=named, value_null_when="`gone,`")
+    assert paths(rows.plan.value) == [(name,), (name, "x.y")]
+    assert (rows.plan.null_when, rows.plan.value.plan.null_when) == (len(fields), "gone,")
+    whole = planned(
+        schema,
+        value_format="json",
+        value_column=quoted,
+        key_columns=f"{quoted}.`x.y`",
+        key_format="json",
+    )
+    assert whole.plan.value.column == ODD_NAMES.index(name)
+    assert paths(whole.plan.key) == [(name, "x.y")]
+
+
+@pytest.mark.parametrize("name", ["`a", "a`", "`a`b", "``", "`a`.", ".a", "a..b"])
+def test_names_that_are_none_are_told_with_those_that_exist(name):
+    schema = StructType([StructField("x, y", LongType()), StructField("z", LongType())])
+    told = refusal(schema, value_format="json", value_columns=name)
+    assert "the DataFrame has no column" in told
+    assert "There are: `x, y`, z" in told
+
+
 def test_columns_that_are_parts_for_their_names_are_told():
     schema = with_fields(
         ("key", StringType()), ("topic", StringType()), ("timestamp", TimestampType())
