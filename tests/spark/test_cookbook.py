@@ -1,7 +1,8 @@
 """Each recipe of docs/cookbook.md, with a real Kafka and a real Spark: it writes the records that the page shows."""
 
+import random
 import re
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.snippets import REPOSITORY
 
 pytestmark = pytest.mark.timeout(900)
 
-_SECTION = re.compile(r"^## (.+?)\n\n```python\n(.+?)^```\n\n```text\n(.+?)^```", re.M | re.S)
+_SECTION = re.compile(r"^##+ (.+?)\n\n```python\n(.+?)^```\n\n```text\n(.+?)^```", re.M | re.S)
 _PAGE = (REPOSITORY / "docs" / "cookbook.md").read_text(encoding="utf-8")
 RECIPES = {title: (code, shown) for title, code, shown in _SECTION.findall(_PAGE)}
 OWN = "cookbook-"
@@ -42,9 +43,9 @@ def data(spark, tmp_path_factory):
 def run(spark, kafka, data, tmp_path):
     """Runs a recipe to its end, with topics of its own; returns the lines that the page shows."""
 
-    def run_recipe(title):
+    def run_recipe(title, change=lambda code: code, data=data):
         code, shown = RECIPES[title]
-        code = code.replace("broker:9092", kafka.bootstrap_servers)
+        code = change(code).replace("broker:9092", kafka.bootstrap_servers)
         code = code.replace('"/data/', f'"{data}/').replace('"/checkpoints/', f'"{tmp_path}/')
         code = re.sub(r'"((?:orders|payments)[a-z-]*)"', rf'"{OWN}\1"', code)
         if "exactly-once" in code:
@@ -77,8 +78,9 @@ def text(content):
 
 
 def test_there_are_ten():
+    """And one of them for batches and for streams."""
     tests = [name for name in globals() if name.startswith("test_recipe_")]
-    assert len(RECIPES) == len(tests) == 10
+    assert len(RECIPES) == len(tests) == 11
 
 
 def test_recipe_table(run, records):
@@ -146,6 +148,44 @@ def test_recipe_order(run, records):
     found = records("orders-in-order")
     assert len(found) == len(ORDERS)
     lines = [f"{text(record.key)}\t{text(record.value)}" for record in found]
+    assert [line for line in lines if line in shown] == sorted(shown)
+
+
+@pytest.fixture(scope="module")
+def changes(spark, tmp_path_factory):
+    """Orders whose last one of each customer is in any of many files, and anywhere in it."""
+    folder = tmp_path_factory.mktemp("changes")
+    rows = [
+        (n, f"c{n % 40}", "DE", 1.0, at(10, 0) + timedelta(seconds=n), False) for n in range(800)
+    ]
+    random.Random(5).shuffle(rows)
+    spark.createDataFrame(rows, COLUMNS).repartition(6).write.parquet(f"{folder}/orders")
+    return folder
+
+
+def to_exactly_once(code):
+    more = '"delivery.guarantee": "exactly-once", "transactional.id.prefix": "cookbook-once"'
+    code = code.replace("orders-latest", "orders-once")
+    return code.replace('"value.format"', f'{more}, **one_broker, "value.format"')
+
+
+def test_recipe_order_in_a_stream(run, records, changes):
+    """All files are one micro-batch. With both guarantees, the last record of a key is its newest."""
+    title = "Keep the order of each key in a stream"
+    run(title, data=changes)
+    run(title, to_exactly_once, changes)
+    newest = {f"c{n % 40}": f'{{"order_id":{n}}}' for n in range(800)}
+    for topic in ("orders-latest", "orders-once"):
+        found = records(topic)
+        assert len(found) == 800
+        assert {text(record.key): text(record.value) for record in found} == newest
+
+
+def test_the_lines_of_the_stream_are_those_of_its_page(run, records):
+    shown = run(
+        "Keep the order of each key in a stream", lambda code: code.replace("-latest", "-few")
+    )
+    lines = [f"{text(record.key)}\t{text(record.value)}" for record in records("orders-few")]
     assert [line for line in lines if line in shown] == sorted(shown)
 
 
