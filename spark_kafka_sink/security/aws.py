@@ -104,16 +104,49 @@ def signed_token(user: AwsUser, region: str, is_last: bool = True) -> Token:
     signer: Any = MSKAuthTokenProvider
     try:
         if user.role_arn is not None:
+            # AWS gives these credentials for 900 s at least.
             more = () if user.session_name is None else (user.session_name,)
             signed = signer.generate_auth_token_from_role_arn(region, user.role_arn, *more)
-        elif user.profile is not None:
-            signed = signer.generate_auth_token_from_profile(region, user.profile)
+            missing_s = 0
         else:
-            signed = signer.generate_auth_token(region)
+            signed, missing_s = _signed_within_validity(signer, user, region)
         text, expires_at_ms = signed
     except Exception as error:
         raise _converted_error(error, is_last) from None
-    return Token(Secret(text), None, int(expires_at_ms))
+    return Token(Secret(text), None, int(expires_at_ms) - 1000 * missing_s)
+
+
+_TOKEN_S = 900
+"""Validity of a token that the signer returns, s: ``DEFAULT_TOKEN_EXPIRY_SECONDS``."""
+
+
+def _signed_within_validity(signer: Any, user: AwsUser, region: str) -> tuple[Any, int]:
+    """Return the signer's answer, and by how many seconds its token outlives its credentials."""
+    from botocore.credentials import CredentialProvider
+    from botocore.session import Session
+
+    credentials = Session(profile=user.profile).get_credentials()
+
+    class Loaded(CredentialProvider):  # type: ignore[misc]
+        def load(self) -> Any:
+            return credentials
+
+    signed = signer.generate_auth_token_from_credentials_provider(region, Loaded())
+    return signed, _TOKEN_S - _seconds_left(credentials)
+
+
+def _seconds_left(credentials: Any) -> int:
+    """Return how long the credentials are valid, s, at most _TOKEN_S.
+
+    Temporary credentials say no more than whether they must be refreshed so many seconds before
+    their end.
+    """
+    ends_within = getattr(credentials, "refresh_needed", None)
+    low, high = 0, _TOKEN_S
+    while ends_within is not None and low < high:
+        middle = (low + high + 1) // 2
+        low, high = (low, middle - 1) if ends_within(refresh_in=middle) else (middle, high)
+    return high
 
 
 _UNAVAILABLE_ERRORS = {

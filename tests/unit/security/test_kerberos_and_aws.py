@@ -6,6 +6,7 @@ import random
 import sys
 import threading
 import types
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +19,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.security import security
-from spark_kafka_sink.security.aws import AwsLogin, AwsUser, aws_user, region_of
+from spark_kafka_sink.security.aws import AwsLogin, AwsUser, aws_user, region_of, signed_token
 from spark_kafka_sink.security.kerberos import (
     GssapiSaslClient,
     KerberosCredentials,
@@ -350,6 +351,14 @@ class Signer(types.ModuleType):
         self.clock = clock
         self.calls = []
         self.errors = iter(())
+        self.valid_s = None  # of credentials that do not end
+
+    def session(self, profile):
+        """As ``botocore.session.Session``: its credentials."""
+        found = SimpleNamespace(profile=profile)
+        if self.valid_s is not None:
+            found.refresh_needed = lambda refresh_in: self.valid_s < refresh_in
+        return SimpleNamespace(get_credentials=lambda: found)
 
     def _sign(self, *call):
         self.calls.append(call)
@@ -357,11 +366,11 @@ class Signer(types.ModuleType):
             raise error
         return f"t0ken-{len(self.calls)}", self.clock.timestamp_ms() + 900_000
 
-    def generate_auth_token(self, region):
-        return self._sign("default", region)
-
-    def generate_auth_token_from_profile(self, region, profile):
-        return self._sign("profile", region, profile)
+    def generate_auth_token_from_credentials_provider(self, region, provider):
+        profile = provider.load().profile
+        return self._sign(
+            *(("default", region) if profile is None else ("profile", region, profile))
+        )
 
     def generate_auth_token_from_role_arn(self, region, role, session="default"):
         return self._sign("role", region, role, session)
@@ -378,6 +387,14 @@ def signer(clock, monkeypatch):
     package = types.ModuleType("aws_msk_iam_sasl_signer")
     package.MSKAuthTokenProvider = signer
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", package)
+    for name, content in (
+        ("session", {"Session": signer.session}),
+        ("credentials", {"CredentialProvider": object}),
+    ):
+        module = types.ModuleType(f"botocore.{name}")
+        module.__dict__.update(content)
+        monkeypatch.setitem(sys.modules, f"botocore.{name}", module)
+    monkeypatch.setitem(sys.modules, "botocore", types.ModuleType("botocore"))
     return signer
 
 
@@ -439,6 +456,16 @@ class TestAwsOptions:
             aws_user(options)
         assert message in str(raised.value)
         assert "S3CRET" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("valid_s", "expected_s"), [(None, 900), (0, 0), (1, 1), (90.5, 90), (899.9, 899), (3600, 900)]
+)
+def test_a_token_does_not_outlive_its_credentials(signer, clock, valid_s, expected_s):
+    signer.valid_s = valid_s
+    for user in (AwsUser(None, None, None), AwsUser("dev", None, None)):
+        token = signed_token(user, "eu-west-1")
+        assert token.expires_at_ms == clock.timestamp_ms() + 1000 * expected_s
 
 
 @pytest.mark.parametrize(
