@@ -42,7 +42,7 @@ from spark_kafka_sink.spark.versions import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from spark_kafka_sink.spark.worker import freeze_loaded, sentence_first, set_up
+from spark_kafka_sink.spark.worker import freeze_loaded, sentence_first, set_up, within_addresses
 from spark_kafka_sink.transactions.model import TransactionPlan, Unit
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ _SPECULATION = (
 
 
 @sentence_first
+@within_addresses()
 def write_partition(
     arrow_batches: Iterator[pa.RecordBatch],
     options: SinkOptions,

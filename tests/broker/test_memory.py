@@ -83,3 +83,24 @@ def test_a_worker_stays_within_what_is_promised(broker):
     assert told["peak_mib"] <= promised_mib() + PANDAS_MIB * told["has_pandas"]
     # The buffer was full: else this test would show nothing.
     assert told["buffer_wait_ms"] > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps the limit")
+@pytest.mark.parametrize(("limit", "is_enough"), [("512", True), ("+20", False)])
+def test_a_limit_of_addresses_is_kept_or_told(kafka, limit, is_enough):
+    """spark.executor.pyspark.memory=512m of a single slot is enough for the defaults."""
+    topic = f"addresses-{limit.strip('+')}"
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic}
+    command = [sys.executable, "-m", "tests.broker.worker", json.dumps(given), limit]
+    rows = pa.BufferOutputStream()
+    with pa.ipc.new_stream(rows, arrow_batch(1).schema) as stream:
+        for _ in range(2):
+            stream.write_batch(arrow_batch(4000))
+    done = subprocess.run(command, input=rows.getvalue().to_pybytes(), capture_output=True)
+    told = done.stderr.decode()
+    assert (done.returncode == 0) is is_enough, told
+    if is_enough:
+        assert len(read_topic(kafka.bootstrap_servers, topic)) == 8000
+    else:
+        assert "spark.executor.pyspark.memory leaves" in told
+        assert "[PKS-SPARK-011]" in told
