@@ -26,8 +26,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
@@ -166,49 +165,18 @@ def keep_large_blocks() -> None:
 
 
 _M_ARENA_MAX = -8
-_NO_THREAD = "can't start new thread"
 
 
-class TooFewAddressesError(KafkaSinkError):
-    """The limit of spark.executor.pyspark.memory is too small for this task."""
-
-    code = "SPARK-011"
-
-
-@contextmanager
-def within_addresses() -> Iterator[None]:
-    """Take few addresses if Spark limits those of this process (spark.executor.pyspark.memory).
-
-    Arrow's own pool reserves 128 MiB at once, and glibc 64 MiB for each thread.
-
-    Raises TooFewAddressesError if the limit is too small nevertheless.
-    """
-    limit_bytes = _address_limit()
-    if limit_bytes is None:
-        yield
-        return
+def keep_one_arena() -> None:
+    """Make glibc use one arena: each further one, of a thread, takes 64 MiB of addresses."""
     import ctypes
 
-    import pyarrow as pa
-
-    pa.set_memory_pool(pa.system_memory_pool())
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and _NO_THREAD not in str(error):
-            raise
-        raise TooFewAddressesError(
-            f"spark.executor.pyspark.memory leaves {limit_bytes >> 20} MiB of addresses to this "
-            f"Python worker, which are used up ({type(error).__name__}: {error}). Spark divides it "
-            "by the task slots of an executor: raise it, or set fewer slots, smaller Arrow batches "
-            "(spark.sql.execution.arrow.maxBytesPerBatch) or a smaller kafka.buffer.memory"
-        ) from None
 
 
-def _address_limit() -> int | None:
+def address_limit() -> int | None:
     """Return the limit of this process's addresses, bytes; None for no limit."""
     import resource
 

@@ -42,7 +42,13 @@ from spark_kafka_sink.spark.versions import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from spark_kafka_sink.spark.worker import freeze_loaded, sentence_first, set_up, within_addresses
+from spark_kafka_sink.spark.worker import (
+    address_limit,
+    freeze_loaded,
+    keep_one_arena,
+    sentence_first,
+    set_up,
+)
 from spark_kafka_sink.transactions.model import TransactionPlan, Unit
 
 if TYPE_CHECKING:
@@ -90,6 +96,44 @@ _SPECULATION = (
     "older rows of a key behind newer ones, and these stay the last of their key. Set "
     "spark.speculation=false, or use delivery.guarantee=exactly-once"
 )
+
+
+_NO_THREAD = "can't start new thread"
+
+
+class TooFewAddressesError(KafkaSinkError):
+    """The limit of spark.executor.pyspark.memory is too small for this task."""
+
+    code = "SPARK-011"
+
+
+@contextmanager
+def within_addresses() -> Iterator[None]:
+    """Take few addresses if Spark limits those of this process (spark.executor.pyspark.memory).
+
+    Arrow's own pool reserves 128 MiB at once.
+
+    Raises TooFewAddressesError if the limit is too small nevertheless.
+    """
+    limit_bytes = address_limit()
+    if limit_bytes is None:
+        yield
+        return
+    import pyarrow as pa
+
+    pa.set_memory_pool(pa.system_memory_pool())
+    keep_one_arena()
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and _NO_THREAD not in str(error):
+            raise
+        raise TooFewAddressesError(
+            f"spark.executor.pyspark.memory leaves {limit_bytes >> 20} MiB of addresses to this "
+            f"Python worker, which are used up ({type(error).__name__}: {error}). Spark divides it "
+            "by the task slots of an executor: raise it, or set fewer slots, smaller Arrow batches "
+            "(spark.sql.execution.arrow.maxBytesPerBatch) or a smaller kafka.buffer.memory"
+        ) from None
 
 
 @sentence_first

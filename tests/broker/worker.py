@@ -17,7 +17,7 @@ from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import prepare_process, write_rows
-from spark_kafka_sink.spark.worker import within_addresses
+from spark_kafka_sink.spark.writer import within_addresses
 
 
 def taken(reader):
