@@ -22,6 +22,7 @@ from spark_kafka_sink.config.config_def import (
 RAW, STRING, JSON, AVRO, PROTOBUF = "raw", "string", "json", "avro", "protobuf"
 FORMATS = (RAW, STRING, JSON, AVRO, PROTOBUF)
 PREFIX, HEADER = "prefix", "header"
+VALUE, KEY, TIMESTAMP = "value", "key", "timestamp"
 
 
 _LETTERS = "Its letters: docs/formats.md. Default: Spark's own"
@@ -78,8 +79,7 @@ def _column_key(part: str) -> ConfigKey:
         """)
 
 
-VALUE, KEY = "value", "key"
-OTHER_PARTS = ("topic", "partition", "headers", "timestamp")
+OTHER_PARTS = ("topic", "partition", "headers", TIMESTAMP)
 RECORD_NAMES = ("avro.record.name", "avro.namespace")
 
 FORMAT_KEYS = (
@@ -105,7 +105,11 @@ FORMAT_KEYS = (
         Column that is the whole value: bytes or text for raw, any type for string, else a struct
         whose fields form the value. A null struct gives a null value. Default for raw: value.
         > Set it if one column is the whole value and has another name."""),
-    *map(_column_key, (KEY, *OTHER_PARTS)),
+    *map(_column_key, (KEY, *(part for part in OTHER_PARTS if part != TIMESTAMP))),
+    ConfigKey(f"{TIMESTAMP}.column", "string").about("""
+        Column of the record's timestamp. Default: none: records get the current time, and a column
+        `timestamp` is ignored or stays in the value, as in Spark's own sink.
+        > Set it if records need the time of their rows. Brokers delete records by this time."""),
     optional_text("value.null.when").about("""
         Boolean column. If it is true, the value is null, which deletes the key from a compacted
         topic. It is no part of the value, unless value.columns names it.

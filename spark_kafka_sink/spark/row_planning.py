@@ -1,8 +1,8 @@
 """Plan the parts of a record from Spark's schema and the format options.
 
 Column names are exact and case-sensitive. A dotted name without a column names a field of a struct.
-Without a format, other columns are ignored; types and messages are those of Spark's JVM Kafka sink,
-which has no ``timestamp`` column.
+Without a format, other columns are ignored; types and messages are those of Spark's JVM Kafka sink.
+That sink has no ``timestamp`` column: here ``timestamp.column`` names one.
 
 Spark sends all columns to a Python sink as Arrow, including ignored ones. A column that Spark
 cannot send would fail in the tasks without its name, so it is rejected here.
@@ -48,6 +48,7 @@ from spark_kafka_sink.config.formats import (
     PROTOBUF,
     RAW,
     STRING,
+    TIMESTAMP,
     VALUE,
     FormatOptions,
     PartOptions,
@@ -101,7 +102,7 @@ _EXPECTED: dict[str, tuple[Callable[[DataType], bool], str]] = {
     "value": (_is_a(StringType, BinaryType), "string or binary"),
     "headers": (_is_headers, _HEADERS_TYPE),
     "partition": (_is_a(IntegerType), "int"),
-    "timestamp": (_is_a(TimestampType), "timestamp"),
+    TIMESTAMP: (_is_a(TimestampType), "timestamp"),
 }
 
 
@@ -126,18 +127,17 @@ def find_columns(schema: StructType, topic_option: str | None) -> ColumnPosition
             "value.format, e.g. to json",
             code="COLUMN-002",
         )
-    for name in _EXPECTED:
-        if name not in positions or (name == "topic" and topic_option is not None):
-            continue
-        check_type(name, schema.fields[positions[name]].dataType)
-    check_handed_over(schema, [name for name in _EXPECTED if name in positions])
+    record = [name for name in _EXPECTED if name in positions and name != TIMESTAMP]
+    for name in record:
+        if name != "topic" or topic_option is None:
+            check_type(name, schema.fields[positions[name]].dataType)
+    check_handed_over(schema, record)
     return ColumnPositions(
         value=positions["value"],
         key=positions.get("key"),
         headers=positions.get("headers"),
         topic=positions.get("topic"),
         partition=positions.get("partition"),
-        timestamp=positions.get("timestamp"),
         topic_option=topic_option,
     )
 
@@ -277,8 +277,30 @@ def plan_rows(schema: StructType, options: SinkOptions) -> InputLayout:
     be read. ``check_encodable`` checks the types against the formats.
     """
     if options.formats is None:
-        return InputLayout(find_columns(schema, options.topic))
-    return _RowPlanner(schema, options.formats, options.topic).planned()
+        rows = InputLayout(find_columns(schema, options.topic))
+    else:
+        rows = _RowPlanner(schema, options.formats, options.topic).planned()
+    return rows._replace(notes=(*rows.notes, *_notes_on_copy(schema, options)))
+
+
+_OF_KAFKA = {KEY, VALUE, "topic", "partition", "offset", TIMESTAMP, "timestampType"}
+"""The columns of Spark's own Kafka source."""
+
+
+def _notes_on_copy(schema: StructType, options: SinkOptions) -> Iterator[str]:
+    """Yield a note on rows of Spark's Kafka source, whose topic and partition are their input's."""
+    named = {} if options.formats is None else options.formats.other_columns
+    into = {"topic": options.topic is None, "partition": True}
+    found = [part for part, is_used in into.items() if is_used and named.get(part) is None]
+    if not found or not _OF_KAFKA.issubset(schema.names):
+        return
+    cures = ["set option topic"] if "topic" in found else []
+    cures += ["set partition.column to an empty text"] if "partition" in found else []
+    yield (
+        "the rows have all columns of Spark's Kafka source: each is written into the "
+        f"{' and the '.join(found)} that it was read from. For a copy elsewhere, "
+        f"{' and '.join(cures)}; timestamp.column=timestamp keeps the timestamps"
+    )
 
 
 class _RowPlanner:
@@ -336,7 +358,9 @@ class _RowPlanner:
     def _other(self, part: str) -> int | None:
         """Return the position of the topic, partition, headers or timestamp column, or None."""
         named = self._formats.other_columns[part]
-        if named == "" or (named is None and part not in self._numbers):
+        if named == "":
+            return None
+        if named is None and (part == TIMESTAMP or part not in self._numbers):
             return None
         number = self._number(part if named is None else named, f"{part}.column")
         if part == "topic" and self._topic is not None:
