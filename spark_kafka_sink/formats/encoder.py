@@ -35,6 +35,7 @@ from spark_kafka_sink.formats.layout import (
     Table,
     array_at,
     json_node,
+    readable_type,
     type_at,
     with_patterns,
 )
@@ -146,6 +147,7 @@ class RowEncoder:
         if name is not None and (found := type_at(schema, (name,))) != pa.bool_():
             raise FormatError(f"column '{name}' must be boolean, not {found}", code="HOOK-002")
         self._table = Table(_root(plan, schema))
+        self._readable = [readable_type(schema, field.path) for field in plan.fields]
         self._nodes = list(self._table.root.walk())
         self._kernel = _KERNELS[plan.format]
         self._is_from_end = plan.format == PROTOBUF
@@ -162,7 +164,8 @@ class RowEncoder:
     def encode(self, arrow_batch: pa.RecordBatch) -> EncodedRows:
         """Return one value per row of ``arrow_batch``."""
         rows_count = arrow_batch.num_rows
-        arrays = [array_at(arrow_batch, field.path) for field in self._plan.fields]
+        paths = (field.path for field in self._plan.fields)
+        arrays = [array_at(arrow_batch, *one) for one in zip(paths, self._readable)]
         skipped = self._skipped(arrow_batch)
         faults = np.zeros(rows_count, np.int64)
         starts = np.zeros(rows_count + 1, np.int64)
@@ -255,7 +258,7 @@ class RowEncoder:
 
 def _fixed_bytes(node: Node) -> int:
     size = node.parameter if node.written_as == nodes.FIXED else 0
-    return size + nodes.WIDEST_STEP * len(node.pattern)
+    return size + nodes.WIDEST_STEP * len(node.pattern or ())
 
 
 def _root(plan: FormatSpec, schema: pa.Schema) -> Node:

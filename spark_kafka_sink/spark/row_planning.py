@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     ByteType,
+    CharType,
     DataType,
     DateType,
     DecimalType,
@@ -35,6 +36,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
     UserDefinedType,
+    VarcharType,
     YearMonthIntervalType,
 )
 
@@ -66,7 +68,7 @@ from spark_kafka_sink.formats.plan import (
     RowSpec,
     names_of,
 )
-from spark_kafka_sink.spark.versions import arrow_schema, interval_types, is_ansi_by_default
+from spark_kafka_sink.spark.versions import interval_types, is_ansi_by_default
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
@@ -81,13 +83,16 @@ NULLS_WITHOUT_KEY = (
 )
 
 
+_STRINGS = (StringType, CharType, VarcharType)
+
+
 def _is_headers(data_type: DataType) -> bool:
     if not isinstance(data_type, ArrayType) or not isinstance(data_type.elementType, StructType):
         return False
     fields = data_type.elementType.fields
     return (
         [field.name.lower() for field in fields] == ["key", "value"]
-        and isinstance(fields[0].dataType, StringType)
+        and isinstance(fields[0].dataType, _STRINGS)
         and isinstance(fields[1].dataType, BinaryType)
     )
 
@@ -97,9 +102,9 @@ def _is_a(*types: type[DataType]) -> Callable[[DataType], bool]:
 
 
 _EXPECTED: dict[str, tuple[Callable[[DataType], bool], str]] = {
-    "topic": (_is_a(StringType), "string"),
-    "key": (_is_a(StringType, BinaryType), "string or binary"),
-    "value": (_is_a(StringType, BinaryType), "string or binary"),
+    "topic": (_is_a(*_STRINGS), "string"),
+    "key": (_is_a(*_STRINGS, BinaryType), "string or binary"),
+    "value": (_is_a(*_STRINGS, BinaryType), "string or binary"),
     "headers": (_is_headers, _HEADERS_TYPE),
     "partition": (_is_a(IntegerType), "int"),
     TIMESTAMP: (_is_a(TimestampType), "timestamp"),
@@ -223,7 +228,7 @@ def _meant(name: str, known: list[str]) -> str:
 def _problems_of(data_type: DataType, is_nested: bool) -> Iterator[str]:
     """Yield the parts of a column's type that Arrow does not have or pyarrow cannot read.
 
-    pyarrow cannot read a column of months; nested months are never read.
+    Spark's Python cannot read a column of months; it hands over nested months.
     """
     if isinstance(data_type, UserDefinedType):
         yield from _problems_of(data_type.sqlType(), is_nested)
@@ -245,7 +250,7 @@ def _problems_of(data_type: DataType, is_nested: bool) -> Iterator[str]:
 
 
 _TEXT_TYPES = (
-    *(StringType, BinaryType, BooleanType, ByteType, ShortType, IntegerType, LongType),
+    *(*_STRINGS, BinaryType, BooleanType, ByteType, ShortType, IntegerType, LongType),
     *(DecimalType, DateType, TimestampType, TimestampNTZType),
 )
 """Types whose text this sink writes as Spark's ``CAST(… AS STRING)`` does."""
@@ -255,13 +260,11 @@ class InputLayout(NamedTuple):
     """The plan of a query's rows.
 
     positions: of the appended columns; plan: how they are built, None if Spark's are appended
-    schema: of Spark's columns, None without ``plan``
     notes: log sentences about columns that may not be where the user meant
     """
 
     positions: ColumnPositions
     plan: RowSpec | None = None
-    schema: StructType | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -347,7 +350,7 @@ class _RowPlanner:
         notes = [*self._notes_on_parts(by_name)]
         if null_when is not None and key is None:
             notes.append(NULLS_WITHOUT_KEY)
-        return InputLayout(positions_of(plan, self._topic), plan, self._schema, tuple(notes))
+        return InputLayout(positions_of(plan, self._topic), plan, tuple(notes))
 
     def _notes_on_parts(self, by_name: Sequence[str]) -> Iterator[str]:
         """Yield notes on parts whose columns were found by name. by_name: these parts"""
@@ -456,7 +459,7 @@ class _RowPlanner:
         if len(left) == 1 and only.name == VALUE:
             if isinstance(only.dataType, StructType):
                 return self._of_column(options, left[0])
-            if isinstance(only.dataType, (StringType, BinaryType)):  # made by to_json or to_avro
+            if isinstance(only.dataType, (*_STRINGS, BinaryType)):  # made by to_json or to_avro
                 raise SchemaError(
                     f"column 'value' is a value already: leave value.format={options.format} out, "
                     "or set value.columns=value for a value with this field",
@@ -495,7 +498,7 @@ class _RowPlanner:
                 f"{options.part}: cast it in the DataFrame, or set {options.part}.format to json",
                 code="COLUMN-003",
             )
-        is_bytes = isinstance(kind, (StringType, BinaryType))
+        is_bytes = isinstance(kind, (*_STRINGS, BinaryType))
         return PartSpec(number, is_text=not is_bytes)
 
     def _of_fields(self, options: PartOptions, fields: Sequence[_Field]) -> PartSpec:
@@ -600,8 +603,8 @@ def _is_column(part: PartSpec) -> bool:
     return part.plan is None and not part.is_text and not part.prefix
 
 
-# Plans and schemas that this process has checked: each micro-batch of a stream is planned.
-_checked: list[tuple[FormatSpec, StructType]] = []
+# Plans that this process has checked: each micro-batch of a stream is planned.
+_checked: list[FormatSpec] = []
 _MOST_CHECKED = 20
 
 
@@ -610,20 +613,20 @@ def check_encodable(rows: InputLayout) -> None:
 
     Also check the patterns of dates and times.
     """
-    if rows.plan is None or rows.schema is None:
+    if rows.plan is None:
         return
-    # Imported here because it loads pyarrow, which only formats need.
+    # Imported here because they load pyarrow, which only formats need.
     from spark_kafka_sink.formats.encoder import RowEncoder
+    from spark_kafka_sink.formats.spark_types import planned_schema
 
     parts = {VALUE: rows.plan.value, KEY: rows.plan.key}
     for name, part in parts.items():
         if part is not None:
             _check_times(name, part)
     plans = [part.plan for part in parts.values() if part is not None]
-    wanted = [(plan, rows.schema) for plan in plans if plan is not None]
-    for plan, schema in (one for one in wanted if one not in _checked):
-        RowEncoder(plan, arrow_schema(schema))
-        _checked.append((plan, schema))
+    for plan in (one for one in plans if one is not None and one not in _checked):
+        RowEncoder(plan, planned_schema(plan))
+        _checked.append(plan)
         del _checked[:-_MOST_CHECKED]
 
 
