@@ -136,8 +136,8 @@ MUTANTS = (
     ),
     Mutant(
         "formats/times.py",
-        "elif letter not in letters:",
-        "elif letter not in _OF_ZONES:",
+        "letters if len(sections) == 1 else _OF_ZONES",
+        "_OF_ZONES",
         _JSON_KERNEL,
     ),
     Mutant("formats/times.py", "if count <= 5 else None", "", _JSON_KERNEL),
