@@ -45,8 +45,9 @@ def _part_keys(part: str) -> Iterator[ConfigKey]:
         Place of that id: prefix, or header (`__value_schema_id`, `__key_schema_id`) with the
         schema's GUID.
         > Set header if consumers look there (Confluent Platform 8.1 and newer).""")
-    yield flag(f"{part}.json.ignorenullfields", True).about("""
-        to_json's ignoreNullFields: omits fields that are null.
+    yield flag(f"{part}.json.ignorenullfields", None).about("""
+        to_json's ignoreNullFields: omits fields that are null. Default: the Spark session's
+        spark.sql.jsonGenerator.ignoreNullFields, which is true unless you change it.
         > Set false if consumers expect null fields.""")
     yield optional_text(f"{part}.json.schema").about("""
         JSON Schema to register with schema.id.prefix=true, as JSON or as the path of a file on the
@@ -130,9 +131,9 @@ _NAMES = frozenset(key.name for key in FORMAT_KEYS)
 
 
 class ToJsonOptions(NamedTuple):
-    """Options of ``to_json``. None: Spark's default; for time_zone, the session's time zone."""
+    """Options of ``to_json``. None: Spark's default, or the session's setting."""
 
-    ignore_null_fields: bool
+    ignore_null_fields: bool | None
     timestamp_format: str | None
     timestamp_ntz_format: str | None
     date_format: str | None

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.base.errors import RecordError, SchemaError
+from spark_kafka_sink.base.errors import ConfigError, RecordError, SchemaError
 from spark_kafka_sink.formats.avro_layout import avro_root
 from spark_kafka_sink.formats.avro_schema import parsed_schema
 from spark_kafka_sink.formats.layout import (
@@ -452,7 +452,7 @@ class RowsEncoder:
     """
 
     def __init__(self, plan: RowSpec, returns_faulty_rows: bool = False) -> None:
-        self._plan = plan
+        self._plan = _in_session(plan)
         self._returns_faulty_rows = returns_faulty_rows
         self._names = names_of(plan)
         self._schema: Any = None
@@ -496,6 +496,28 @@ class RowsEncoder:
             if part is not None
         }
         self._schema, self._zone = schema, zone
+
+
+def _in_session(plan: RowSpec) -> RowSpec:
+    """Return the plan with null fields in JSON if the session writes them. Raises ConfigError."""
+    if plan.ignores_nulls:
+        return plan
+    key = None if plan.key is None else _with_null_fields(KEY, plan.key)
+    return plan._replace(value=_with_null_fields(VALUE, plan.value), key=key)
+
+
+def _with_null_fields(name: str, part: PartSpec) -> PartSpec:
+    if part.plan is None or not part.takes_session_nulls:
+        return part
+    if part.has_id:
+        raise ConfigError(
+            "spark.sql.jsonGenerator.ignoreNullFields=false: the driver does not see that setting "
+            f"when it looks for the {name}'s JSON Schema, in which null fields are left out. Set "
+            f"{name}.json.ignoreNullFields",
+            code="FORMAT-020",
+        )
+    options = replace(part.plan.json_options, ignore_null_fields=False)
+    return part._replace(plan=replace(part.plan, json_options=options))
 
 
 class _Part:

@@ -519,7 +519,7 @@ class _RowPlanner:
             protobuf_schema=_protobuf_schema(options),
             json_schema=json_schema_of(options, struct),
             json_options=JsonOptions(
-                text.ignore_null_fields,
+                text.ignore_null_fields is not False,
                 text.time_zone or "UTC",
                 text.timestamp_format,
                 text.timestamp_ntz_format,
@@ -527,7 +527,12 @@ class _RowPlanner:
             ),
             null_when=self._formats.null_when if options.part == VALUE else None,
         )
-        return PartSpec(plan=plan, takes_session_zone=text.time_zone is None)
+        return PartSpec(
+            plan=plan,
+            takes_session_zone=text.time_zone is None,
+            takes_session_nulls=options.format == JSON and text.ignore_null_fields is None,
+            has_id=bool(options.has_id),
+        )
 
     def _avro_schema(self, options: PartOptions, struct: StructType) -> str:
         if options.avro_schema is None:

@@ -255,6 +255,25 @@ def test_keys_of_decimals_are_what_cast_makes_of_them_in_the_session(
         spark.conf.set("spark.sql.ansi.enabled", before)
 
 
+@pytest.mark.parametrize("option", [None, "true"])
+def test_null_fields_are_as_to_json_has_them_in_the_session(
+    spark, new_topic, write, read_by_spark, option
+):
+    topic = new_topic()
+    setting = "spark.sql.jsonGenerator.ignoreNullFields"
+    spark.conf.set(setting, "false")
+    try:
+        frame = spark.sql("select 'k' n, null x, named_struct('y', cast(null as int)) s")
+        given = {} if option is None else {"ignoreNullFields": option}
+        options = {f"value.json.{name}": value for name, value in given.items()}
+        write(frame, topic, **{"value.format": "json", "key.columns": "n", **options})
+        found = read(read_by_spark(topic))
+        assert found == expected(frame, "n", f.to_json(f.struct("*"), given))
+        assert ("null" in found["k"]) == (option is None)
+    finally:
+        spark.conf.unset(setting)
+
+
 def test_types_that_only_the_jvm_has_in_arrow_are_written(spark, new_topic, write, read_by_spark):
     """CHAR, VARCHAR and months in others, beside columns of such types that are not written."""
     topic, fewer, raw = new_topic(), new_topic(), new_topic()
