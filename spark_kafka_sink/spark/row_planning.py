@@ -299,10 +299,11 @@ def _notes_on_copy(schema: StructType, options: SinkOptions) -> Iterator[str]:
         return
     cures = ["set option topic"] if "topic" in found else []
     cures += ["set partition.column to an empty text"] if "partition" in found else []
+    keeps = "" if named.get(TIMESTAMP) else "; timestamp.column=timestamp keeps the timestamps"
     yield (
         "the rows have all columns of Spark's Kafka source: each is written into the "
         f"{' and the '.join(found)} that it was read from. For a copy elsewhere, "
-        f"{' and '.join(cures)}; timestamp.column=timestamp keeps the timestamps"
+        f"{' and '.join(cures)}{keeps}"
     )
 
 

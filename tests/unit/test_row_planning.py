@@ -336,6 +336,7 @@ AT = "; timestamp.column=timestamp keeps the timestamps"
         ({}, f"{ALL}topic and the partition that it was read from. For a copy elsewhere, set option topic and set partition.column to an empty text{AT}"),
         ({"topic": "t"}, f"{ALL}partition that it was read from. For a copy elsewhere, set partition.column to an empty text{AT}"),
         ({"partition.column": ""}, f"{ALL}topic that it was read from. For a copy elsewhere, set option topic{AT}"),
+        ({"topic": "t", "timestamp.column": "timestamp"}, f"{ALL}partition that it was read from. For a copy elsewhere, set partition.column to an empty text"),
         ({"topic": "t", "partition.column": "partition"}, None),
         ({"topic.column": "topic", "partition.column": ""}, None),
     ],
