@@ -35,7 +35,7 @@ _BY_NAME = (
     (re.compile(r"(?:char|varchar)\(\d+\)|string\b.*"), pa.string()),
     (re.compile(r"time\(\d+\)"), pa.time64("ns")),
     (re.compile(r"interval (?:day|hour|minute|second).*"), pa.duration("us")),
-    # Spark sends months as a type of Arrow that pyarrow has no name for, also as int32.
+    # pyarrow has no name for Arrow's months, which the encoder reads as int32.
     (re.compile(r"interval (?:year|month).*"), pa.int32()),
 )
 _EARTH = {"srid": pa.int32(), "wkb": pa.binary()}
