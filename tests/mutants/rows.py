@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant("formats/encoder.py", "(nodes.VARIANT, nodes.TIME)", "(nodes.VARIANT,)", _GUARDS),
     Mutant("formats/encoder.py", "(nodes.VARIANT, nodes.TIME)", "(nodes.TIME,)", _GUARDS),
-    Mutant("formats/encoder.py", "ignore_null_fields=False", "ignore_null_fields=True", _GUARDS),
+    Mutant("formats/encoder.py", "(ignore_null_fields=False", "(ignore_null_fields=True", _GUARDS),
     Mutant(
         "formats/times.py",
         "(ZoneInfoNotFoundError, ValueError, OSError)",
