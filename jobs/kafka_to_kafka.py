@@ -10,9 +10,10 @@ org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>. The checkpoint ho
 were read, not a consumer group. docs/exactly-once.md explains what makes the job exactly once.
 
 --select and --where are SQL over the source's columns: key and value (both binary), topic,
-partition, offset, timestamp, timestampType, headers. Any option of the source may be given as
---reader-option, e.g. startingOffsets=earliest. Every setting may stand in the properties file
-instead: spark.pykafka.job.select, spark.pykafka.job.reader.startingOffsets, …
+partition, offset, timestamp, timestampType, headers. A selected column timestamp becomes the
+record's timestamp, unless --timestamp-column or --value-format is given. Any option of the source
+may be given as --reader-option, e.g. startingOffsets=earliest. Every setting may stand in the
+properties file instead: spark.pykafka.job.select, spark.pykafka.job.reader.startingOffsets, …
 
 Ctrl-C and SIGTERM stop the stream after the micro-batch in progress. If it starts again with the
 same checkpoint, it continues there.
@@ -21,6 +22,7 @@ same checkpoint, it continues there.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError
@@ -91,10 +93,19 @@ def transform(rows: DataFrame, settings: JobSettings) -> DataFrame:
         raise ConfigError(text, code="JOB-004") from error
 
 
+def with_timestamp(rows: DataFrame, settings: JobSettings) -> JobSettings:
+    """Return the settings with the sink's option that writes a selected column ``timestamp``."""
+    given = {name.lower() for name in settings.sink_options}
+    if "timestamp" not in rows.columns or given & {"timestamp.column", "value.format"}:
+        return settings
+    options = {**settings.sink_options, "timestamp.column": "timestamp"}
+    return replace(settings, sink_options=options)
+
+
 def run(spark: SparkSession, settings: JobSettings) -> int:
     """Stream until the input ends (available-now) or a stop is requested."""
     records = transform(read_stream(spark, settings), settings)
-    return run_stream("kafka_to_kafka", records, settings)
+    return run_stream("kafka_to_kafka", records, with_timestamp(records, settings))
 
 
 def main() -> int:

@@ -20,14 +20,14 @@ HIDDEN = "[hidden]"
 
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-"""The bytes that would encode a surrogate, which UTF-8 does not have, or the first two of them."""
+"""The bytes that would encode a surrogate, which UTF-8 does not have, or the first two bytes."""
 
 
 def java_text(data: bytes) -> str:
     """Return the text of Java's ``new String(data, UTF_8)``, with U+FFFD for malformed bytes.
 
     Python replaces the same bytes as Java, except that each byte of a surrogate becomes one U+FFFD
-    in Python, and all of them become one in Java. Source: ``String.decodeUTF8_UTF16`` of JDK 17.
+    in Python, and a whole surrogate becomes one in Java. Source: ``String.decodeUTF8_UTF16`` of JDK 17.
     """
     return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
 

@@ -22,6 +22,7 @@ from spark_kafka_sink.config.config_def import (
 RAW, STRING, JSON, AVRO, PROTOBUF = "raw", "string", "json", "avro", "protobuf"
 FORMATS = (RAW, STRING, JSON, AVRO, PROTOBUF)
 PREFIX, HEADER = "prefix", "header"
+VALUE, KEY, TIMESTAMP = "value", "key", "timestamp"
 
 
 _LETTERS = "Its letters: docs/formats.md. Default: Spark's own"
@@ -44,8 +45,9 @@ def _part_keys(part: str) -> Iterator[ConfigKey]:
         Place of that id: prefix, or header (`__value_schema_id`, `__key_schema_id`) with the
         schema's GUID.
         > Set header if consumers look there (Confluent Platform 8.1 and newer).""")
-    yield flag(f"{part}.json.ignorenullfields", True).about("""
-        to_json's ignoreNullFields: omits fields that are null.
+    yield flag(f"{part}.json.ignorenullfields", None).about("""
+        to_json's ignoreNullFields: omits fields that are null. Default: the Spark session's
+        spark.sql.jsonGenerator.ignoreNullFields, which is true unless you change it.
         > Set false if consumers expect null fields.""")
     yield optional_text(f"{part}.json.schema").about("""
         JSON Schema to register with schema.id.prefix=true, as JSON or as the path of a file on the
@@ -78,8 +80,7 @@ def _column_key(part: str) -> ConfigKey:
         """)
 
 
-VALUE, KEY = "value", "key"
-OTHER_PARTS = ("topic", "partition", "headers", "timestamp")
+OTHER_PARTS = ("topic", "partition", "headers", TIMESTAMP)
 RECORD_NAMES = ("avro.record.name", "avro.namespace")
 
 FORMAT_KEYS = (
@@ -106,7 +107,11 @@ FORMAT_KEYS = (
         Column that is the whole value: bytes or text for raw, any type for string, else a struct
         whose fields form the value. A null struct gives a null value. Default for raw: value.
         > Set it if one column is the whole value and has another name."""),
-    *map(_column_key, (KEY, *OTHER_PARTS)),
+    *map(_column_key, (KEY, *(part for part in OTHER_PARTS if part != TIMESTAMP))),
+    ConfigKey(f"{TIMESTAMP}.column", "string").about("""
+        Column of the record's timestamp. Default: none: records get the current time, and a column
+        `timestamp` is ignored or stays in the value, as in Spark's own sink.
+        > Set it if records need the time of their rows. Brokers delete records by this time."""),
     optional_text("value.null.when").about("""
         Boolean column. If it is true, the value is null, which deletes the key from a compacted
         topic. It is no part of the value, unless value.columns names it.
@@ -127,9 +132,9 @@ _NAMES = frozenset(key.name for key in FORMAT_KEYS)
 
 
 class ToJsonOptions(NamedTuple):
-    """Options of ``to_json``. None: Spark's default; for time_zone, the session's time zone."""
+    """Options of ``to_json``. None: Spark's default, or the session's setting."""
 
-    ignore_null_fields: bool
+    ignore_null_fields: bool | None
     timestamp_format: str | None
     timestamp_ntz_format: str | None
     date_format: str | None

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.base.errors import RecordError, SchemaError
+from spark_kafka_sink.base.errors import ConfigError, RecordError, SchemaError
 from spark_kafka_sink.formats.avro_layout import avro_root
 from spark_kafka_sink.formats.avro_schema import parsed_schema
 from spark_kafka_sink.formats.layout import (
@@ -35,6 +35,7 @@ from spark_kafka_sink.formats.layout import (
     Table,
     array_at,
     json_node,
+    readable_type,
     type_at,
     with_patterns,
 )
@@ -146,6 +147,7 @@ class RowEncoder:
         if name is not None and (found := type_at(schema, (name,))) != pa.bool_():
             raise FormatError(f"column '{name}' must be boolean, not {found}", code="HOOK-002")
         self._table = Table(_root(plan, schema))
+        self._readable = [readable_type(schema, field.path) for field in plan.fields]
         self._nodes = list(self._table.root.walk())
         self._kernel = _KERNELS[plan.format]
         self._is_from_end = plan.format == PROTOBUF
@@ -162,7 +164,8 @@ class RowEncoder:
     def encode(self, arrow_batch: pa.RecordBatch) -> EncodedRows:
         """Return one value per row of ``arrow_batch``."""
         rows_count = arrow_batch.num_rows
-        arrays = [array_at(arrow_batch, field.path) for field in self._plan.fields]
+        paths = (field.path for field in self._plan.fields)
+        arrays = [array_at(arrow_batch, *one) for one in zip(paths, self._readable)]
         skipped = self._skipped(arrow_batch)
         faults = np.zeros(rows_count, np.int64)
         starts = np.zeros(rows_count + 1, np.int64)
@@ -255,7 +258,7 @@ class RowEncoder:
 
 def _fixed_bytes(node: Node) -> int:
     size = node.parameter if node.written_as == nodes.FIXED else 0
-    return size + nodes.WIDEST_STEP * len(node.pattern)
+    return size + nodes.WIDEST_STEP * len(node.pattern or ())
 
 
 def _root(plan: FormatSpec, schema: pa.Schema) -> Node:
@@ -449,7 +452,7 @@ class RowsEncoder:
     """
 
     def __init__(self, plan: RowSpec, returns_faulty_rows: bool = False) -> None:
-        self._plan = plan
+        self._plan = _in_session(plan)
         self._returns_faulty_rows = returns_faulty_rows
         self._names = names_of(plan)
         self._schema: Any = None
@@ -493,6 +496,28 @@ class RowsEncoder:
             if part is not None
         }
         self._schema, self._zone = schema, zone
+
+
+def _in_session(plan: RowSpec) -> RowSpec:
+    """Return the plan with null fields in JSON if the session writes them. Raises ConfigError."""
+    if plan.ignores_nulls:
+        return plan
+    key = None if plan.key is None else _with_null_fields(KEY, plan.key)
+    return plan._replace(value=_with_null_fields(VALUE, plan.value), key=key)
+
+
+def _with_null_fields(name: str, part: PartSpec) -> PartSpec:
+    if part.plan is None or not part.takes_session_nulls:
+        return part
+    if part.has_id:
+        raise ConfigError(
+            "spark.sql.jsonGenerator.ignoreNullFields=false: the driver does not see that setting "
+            f"when it looks for the {name}'s JSON Schema, in which null fields are left out. Set "
+            f"{name}.json.ignoreNullFields",
+            code="FORMAT-020",
+        )
+    options = replace(part.plan.json_options, ignore_null_fields=False)
+    return part._replace(plan=replace(part.plan, json_options=options))
 
 
 class _Part:

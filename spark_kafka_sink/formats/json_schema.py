@@ -429,9 +429,8 @@ def json_schema_of(options: PartOptions, struct: Any) -> str | None:
             )
         return schema_text
     text = options.json
-    written = Written(
-        text.ignore_null_fields, text.date_format is not None, text.timestamp_format is not None
-    )
+    has_own = text.date_format is not None, text.timestamp_format is not None
+    written = Written(text.ignore_null_fields is not False, *has_own)
     return derived_json_schema(struct.json(), written=written)
 
 

@@ -36,7 +36,7 @@ class Node(NamedTuple):
     path: name in messages
     rules: rules of a Protobuf field, whose tag is ``name``
     rival: index of the next field of the same oneof in the enclosing struct, or -1
-    pattern: steps of ``record.compiled.nodes`` of a date or time, or empty
+    pattern: steps of ``record.compiled.nodes`` of a date or time, which may be none; or None
     """
 
     kind: int
@@ -52,7 +52,7 @@ class Node(NamedTuple):
     rules: int = 0
     rival: int = -1
     path: str = ""
-    pattern: tuple[tuple[int, int], ...] = ()
+    pattern: tuple[tuple[int, int], ...] | None = None
     children: tuple[Node, ...] = ()
 
     def walk(self) -> Iterator[Node]:
@@ -86,6 +86,8 @@ _SIMPLE: dict[Any, tuple[int, int]] = {
     pa.time64("ns"): (nodes.TIME, 0),
     pa.duration("us"): (nodes.INTERVAL, 0),
 }
+_MONTHS = pa.lib.Type_INTERVAL_MONTHS
+"""The id of Arrow's intervals of months, which pyarrow has neither a type nor an array for."""
 _OF_EARTH = (b"geometry", b"geography")
 """Types of Spark that are structs in Arrow."""
 
@@ -98,6 +100,8 @@ def kind_of(arrow_type: Any) -> tuple[int, int] | None:
     found = _SIMPLE.get(arrow_type)
     if found is not None:
         return found
+    if arrow_type.id == _MONTHS:
+        return nodes.INT32, 0
     if isinstance(arrow_type, pa.TimestampType) and arrow_type.unit == "us":
         return (nodes.TIMESTAMP_NTZ if arrow_type.tz is None else nodes.TIMESTAMP), 0
     if isinstance(arrow_type, pa.Decimal128Type):
@@ -163,10 +167,38 @@ def type_at(schema: pa.Schema, path: tuple[str, ...]) -> Any:
     return found
 
 
-def array_at(arrow_batch: Any, path: tuple[str, ...]) -> Any:
-    """Return the values of a column or a nested field; null if an enclosing struct is null."""
+def array_at(arrow_batch: Any, path: tuple[str, ...], readable_type: Any) -> Any:
+    """Return the values of a column or a nested field; null if an enclosing struct is null.
+
+    readable_type: of the column
+    """
     array = arrow_batch.column(arrow_batch.schema.get_field_index(path[0]))
+    if readable_type is not None:
+        array = array.view(readable_type)
     return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
+
+
+def readable_type(schema: pa.Schema, path: tuple[str, ...]) -> Any:
+    """Return the type by which the column of ``path`` can be read; None for its own type."""
+    own = schema.field(path[0]).type
+    found = _readable(own)
+    return None if found.equals(own) else found
+
+
+def _readable(arrow_type: Any) -> Any:
+    """Return the type with int32 in place of months, whose arrays pyarrow cannot read."""
+    if arrow_type.id == _MONTHS:
+        return pa.int32()
+    if isinstance(arrow_type, pa.StructType):
+        fields = (arrow_type.field(number) for number in range(arrow_type.num_fields))
+        return pa.struct([field.with_type(_readable(field.type)) for field in fields])
+    if isinstance(arrow_type, pa.MapType):
+        return pa.map_(_readable(arrow_type.key_type), _readable(arrow_type.item_type))
+    if isinstance(arrow_type, pa.ListType):
+        return pa.list_(arrow_type.value_field.with_type(_readable(arrow_type.value_type)))
+    if isinstance(arrow_type, pa.LargeListType):
+        return pa.large_list(arrow_type.value_field.with_type(_readable(arrow_type.value_type)))
+    return arrow_type
 
 
 class Column(NamedTuple):
@@ -209,7 +241,7 @@ class Table:
             # An enum without symbols has a table too, because a kernel reads the count.
             if node.symbols is not None or node.numbers is not None:
                 row[nodes.PARAMETER] = self._keep_symbols(node.symbols, node.numbers or ())
-            if node.pattern:
+            if node.pattern is not None:
                 steps = (number for step in node.pattern for number in step)
                 row[nodes.PARAMETER] = self._keep([len(node.pattern), *steps])
         self._number(root, 0)
@@ -298,14 +330,22 @@ _UNITS = {
     "hour": nodes.UNIT_HOUR,
     "minute": nodes.UNIT_MINUTE,
     "second": nodes.UNIT_SECOND,
+    "year": nodes.UNIT_YEAR,
+    "month": nodes.UNIT_MONTH,
 }
-_INTERVAL = re.compile(r'^"?interval (day|hour|minute|second)(?: to (day|hour|minute|second))?"?$')
+_INTERVAL = re.compile(r"interval ([a-z]+)(?: to ([a-z]+))?")
+_ALL_UNITS = {
+    nodes.INTERVAL: ("day", "second"),
+    nodes.MONTHS: ("year", "month"),
+}
+"""First and last unit, if Spark's type is unknown."""
 # Dates and times as map keys are written as Spark's internal numbers, such as days.
 _AS_KEYS = {
     nodes.DATE: nodes.INT32,
     nodes.TIMESTAMP: nodes.INT64,
     nodes.TIMESTAMP_NTZ: nodes.INT64,
     nodes.INTERVAL: nodes.INT64,
+    nodes.MONTHS: nodes.INT32,
     nodes.TIME: nodes.INT64,
 }
 
@@ -318,7 +358,7 @@ def with_patterns(node: Node, patterns: dict[int, Steps]) -> Node:
     if not patterns:
         return node
     children = tuple(with_patterns(child, patterns) for child in node.children)
-    return node._replace(pattern=patterns.get(node.kind, ()), children=children)
+    return node._replace(pattern=patterns.get(node.kind), children=children)
 
 
 def json_node(path: str, name: str, arrow_type: Any, spark_type: Any = None) -> Node:
@@ -335,11 +375,17 @@ def json_node(path: str, name: str, arrow_type: Any, spark_type: Any = None) -> 
     # Code that rebuilds Arrow batches may lose the metadata that marks a VARIANT.
     if spark_type == "variant" or is_variant(arrow_type):
         return Node(nodes.VARIANT, written, path=path, children=_parts(path, arrow_type))
+    if isinstance(spark_type, dict) and spark_type["type"] == "udt":
+        spark_type = spark_type["sqlType"]
+    interval = _INTERVAL.fullmatch(spark_type) if isinstance(spark_type, str) else None
+    if kind == nodes.INT32 and (interval is not None or arrow_type.id == _MONTHS):
+        kind = nodes.MONTHS
     node = Node(kind, written, offset_bytes=offset_bytes, path=path)
     if kind == nodes.DECIMAL:
         return node._replace(parameter=arrow_type.scale)
-    if kind == nodes.INTERVAL:
-        return node._replace(parameter=_units(spark_type))
+    if kind in _ALL_UNITS:
+        first, last = _ALL_UNITS[kind] if interval is None else interval.groups()
+        return node._replace(parameter=_UNITS[first] * nodes.UNITS + _UNITS[last or first])
     return node._replace(children=_children(path, kind, arrow_type, spark_type))
 
 
@@ -385,12 +431,3 @@ def _key_node(path: str, arrow_type: Any) -> Node:
             code="FORMAT-008",
         )
     return node._replace(kind=_AS_KEYS.get(node.kind, node.kind))
-
-
-def _units(spark_type: Any) -> int:
-    """Return the units of an interval; all units if Spark's type is unknown."""
-    found = _INTERVAL.match(spark_type) if isinstance(spark_type, str) else None
-    if found is None:
-        return nodes.UNIT_DAY * nodes.UNITS + nodes.UNIT_SECOND
-    first, last = found.groups()
-    return _UNITS[first] * nodes.UNITS + _UNITS[last or first]

@@ -86,6 +86,8 @@ class PartSpec(NamedTuple):
     is_text: write the column's text, whatever its type; otherwise its bytes unchanged
     prefix: bytes before ``column``; a ``plan`` has its own prefix
     takes_session_zone: whether the time zone of ``plan`` is that of the Spark session
+    takes_session_nulls: whether the session decides if the JSON of ``plan`` omits null fields
+    has_id: whether records name a schema in a registry
     """
 
     column: int | None = None
@@ -93,6 +95,8 @@ class PartSpec(NamedTuple):
     is_text: bool = False
     prefix: bytes = b""
     takes_session_zone: bool = False
+    takes_session_nulls: bool = False
+    has_id: bool = False
 
 
 class RowSpec(NamedTuple):
@@ -103,6 +107,7 @@ class RowSpec(NamedTuple):
     headers: added to the headers of each row
     session_zone: the time zone of the Spark session, None if unknown
     is_ansi: spark.sql.ansi.enabled of the Spark session, which decides the texts of decimals
+    ignores_nulls: spark.sql.jsonGenerator.ignoreNullFields of the Spark session
     """
 
     value: PartSpec
@@ -112,6 +117,7 @@ class RowSpec(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
     session_zone: str | None = None
     is_ansi: bool = True
+    ignores_nulls: bool = True
 
 
 VALUE, KEY, HEADERS = "value", "key", "headers"

@@ -1,8 +1,8 @@
 """Turn time zones into tables of offsets, and patterns of dates and times into kernel steps.
 
 Zone names are those that Spark accepts; a table lists the offsets from UTC with their start times.
-Letters are those of Spark's datetime patterns that write numbers; texts in a language, weeks and
-optional parts are rejected.
+Letters are those of Spark's datetime patterns that write numbers; texts in a language and weeks are
+rejected.
 
 Source: Spark's ``SparkDateTimeUtils.getZoneId`` and ``DateTimeFormatterHelper``; Java's
 ``ZoneId.of``, ``ZoneId.SHORT_IDS`` and ``java.time.format.DateTimeFormatterBuilder``.
@@ -199,49 +199,67 @@ def patterns_of(options: JsonOptions, option_prefix: str = "") -> dict[int, Step
         (nodes.TIMESTAMP_NTZ, "timestampNTZFormat", options.timestamp_ntz_format, _OF_CLOCKS),
     )
     return {
-        kind: tuple(_steps(pattern, option_prefix + name, letters, zone))
+        kind: _steps(pattern, option_prefix + name, letters, zone)
         for kind, name, pattern, letters in requested
         if pattern is not None
     }
 
 
-def _steps(pattern: str, name: str, letters: str, zone: str) -> Iterator[tuple[int, int]]:
+class _Section:
+    """A part of a pattern. is_written: False if the type lacks a field of the section"""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int]] = []
+        self.is_written = True
+
+
+def _steps(pattern: str, name: str, letters: str, zone: str) -> Steps:
+    """Return the steps of a pattern; see ``patterns_of``.
+
+    As in Java, an optional section, in brackets, is left out as a whole if the type has no field
+    for one of its letters, and the end of the pattern closes open sections.
+    """
+    sections = [_Section()]
     for found in _PARTS.finditer(pattern):
         text, letter, whole = found[1], found[2], found[0]
-        problem = ""
-        steps: list[tuple[int, int]] = []
+        section, problem = sections[-1], ""
         if text is not None:
-            steps = [*_bytes(text.replace("''", "'") if text else "'")]
+            section.steps += _bytes(text.replace("''", "'") if text else "'")
         elif whole == "'":
             problem = "the quote is not closed. "
+        elif whole == "[":
+            sections.append(_Section())
+        elif whole == "]" and len(sections) > 1:
+            _close(sections)
         elif letter is None:
-            steps = [*_bytes(whole)]
+            section.steps += _bytes(whole)
             problem = f"{whole} is not supported there. " if whole in _RESERVED else ""
-        elif letter not in letters:
+        elif letter not in (letters if len(sections) == 1 else _OF_ZONES):
             problem = (
                 f"the letter {letter} is not supported there: {', '.join(letters)} are, and "
-                f"text in quotes. {_hint(letter, len(whole), letters)}"
+                f"text in quotes. {_hint(letter)}"
             )
         else:
             steps = [*_of_letter(letter, len(whole), zone)]
+            section.steps += steps
+            section.is_written = section.is_written and letter in letters
             problem = "" if steps else f"{whole} is not supported. "
         if problem:
             raise FormatError(f"{name}={pattern}: {problem}{_ELSE}", code="FORMAT-017")
-        yield from steps
+    while len(sections) > 1:
+        _close(sections)
+    return tuple(sections[0].steps)
 
 
-# Letters that other pattern languages use for the same or a similar field.
-_NEAR = {"Y": "y", "u": "y", "h": "H", "K": "H", "k": "H", "D": "d", "n": "S", "z": "XXX"}
+def _close(sections: list[_Section]) -> None:
+    """End the innermost section."""
+    section = sections.pop()
+    if section.is_written:
+        sections[-1].steps += section.steps
 
 
-def _hint(letter: str, count: int, letters: str) -> str:
-    if letter == "T":
-        return "For the letter itself write 'T' in quotes. "
-    near = _NEAR.get(letter)
-    if near is None or near[0] not in letters:
-        return ""
-    count = min(count, 2) if near in ("d", "H") else count
-    return f"Did you mean {near * count if len(near) == 1 else near}? "
+def _hint(letter: str) -> str:
+    return "For the letter itself write 'T' in quotes. " if letter == "T" else ""
 
 
 _ELSE = "For another form make a column of text by date_format() and write that"

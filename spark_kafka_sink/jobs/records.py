@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _DEFAULT_FORMAT = "json"
-_PARTS = ("key", "topic", "partition", "headers", "timestamp")
+_PARTS = ("key", "topic", "partition", "headers")
 
 
 def declare_input(arguments: JobArguments) -> None:

@@ -212,7 +212,7 @@ def write(df: DataFrame, options: Mapping[str, object]) -> None:
     It does the same as ``df.write.format("pykafka-sink").options(**options).mode("append").save()``
     and also works in Spark 3.5 and in sessions that do not find the data source.
 
-    df: with the columns value, key, headers, topic, partition, timestamp; or with any columns that
+    df: with the columns value, key, headers, topic, partition; or with any columns that
     ``value.format`` encodes as a value
     options: as for ``.option``: names are case-insensitive, values are texts, numbers or booleans;
     None stands for an option that is not set. ``kafka.bootstrap.servers`` is required, and

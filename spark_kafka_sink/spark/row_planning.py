@@ -1,8 +1,8 @@
 """Plan the parts of a record from Spark's schema and the format options.
 
 Column names are exact and case-sensitive. A dotted name without a column names a field of a struct.
-Without a format, other columns are ignored; types and messages are those of Spark's JVM Kafka sink,
-which has no ``timestamp`` column.
+Without a format, other columns are ignored; types and messages are those of Spark's JVM Kafka sink.
+That sink has no ``timestamp`` column: here ``timestamp.column`` names one.
 
 Spark sends all columns to a Python sink as Arrow, including ignored ones. A column that Spark
 cannot send would fail in the tasks without its name, so it is rejected here.
@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     ByteType,
+    CharType,
     DataType,
     DateType,
     DecimalType,
@@ -36,6 +37,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
     UserDefinedType,
+    VarcharType,
     YearMonthIntervalType,
 )
 
@@ -49,6 +51,7 @@ from spark_kafka_sink.config.formats import (
     PROTOBUF,
     RAW,
     STRING,
+    TIMESTAMP,
     VALUE,
     FormatOptions,
     PartOptions,
@@ -66,7 +69,7 @@ from spark_kafka_sink.formats.plan import (
     RowSpec,
     names_of,
 )
-from spark_kafka_sink.spark.versions import arrow_schema, interval_types, is_ansi_by_default
+from spark_kafka_sink.spark.versions import interval_types, is_ansi_by_default
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
@@ -81,13 +84,16 @@ NULLS_WITHOUT_KEY = (
 )
 
 
+_STRINGS = (StringType, CharType, VarcharType)
+
+
 def _is_headers(data_type: DataType) -> bool:
     if not isinstance(data_type, ArrayType) or not isinstance(data_type.elementType, StructType):
         return False
     fields = data_type.elementType.fields
     return (
         [field.name.lower() for field in fields] == ["key", "value"]
-        and isinstance(fields[0].dataType, StringType)
+        and isinstance(fields[0].dataType, _STRINGS)
         and isinstance(fields[1].dataType, BinaryType)
     )
 
@@ -97,12 +103,12 @@ def _is_a(*types: type[DataType]) -> Callable[[DataType], bool]:
 
 
 _EXPECTED: dict[str, tuple[Callable[[DataType], bool], str]] = {
-    "topic": (_is_a(StringType), "string"),
-    "key": (_is_a(StringType, BinaryType), "string or binary"),
-    "value": (_is_a(StringType, BinaryType), "string or binary"),
+    "topic": (_is_a(*_STRINGS), "string"),
+    "key": (_is_a(*_STRINGS, BinaryType), "string or binary"),
+    "value": (_is_a(*_STRINGS, BinaryType), "string or binary"),
     "headers": (_is_headers, _HEADERS_TYPE),
     "partition": (_is_a(IntegerType), "int"),
-    "timestamp": (_is_a(TimestampType), "timestamp"),
+    TIMESTAMP: (_is_a(TimestampType), "timestamp"),
 }
 
 
@@ -127,18 +133,17 @@ def find_columns(schema: StructType, topic_option: str | None) -> ColumnPosition
             "value.format, e.g. to json",
             code="COLUMN-002",
         )
-    for name in _EXPECTED:
-        if name not in positions or (name == "topic" and topic_option is not None):
-            continue
-        check_type(name, schema.fields[positions[name]].dataType)
-    check_handed_over(schema, [name for name in _EXPECTED if name in positions])
+    record = [name for name in _EXPECTED if name in positions and name != TIMESTAMP]
+    for name in record:
+        if name != "topic" or topic_option is None:
+            check_type(name, schema.fields[positions[name]].dataType)
+    check_handed_over(schema, record)
     return ColumnPositions(
         value=positions["value"],
         key=positions.get("key"),
         headers=positions.get("headers"),
         topic=positions.get("topic"),
         partition=positions.get("partition"),
-        timestamp=positions.get("timestamp"),
         topic_option=topic_option,
     )
 
@@ -252,7 +257,7 @@ def _as_written(name: str) -> str:
 def _problems_of(data_type: DataType, is_nested: bool) -> Iterator[str]:
     """Yield the parts of a column's type that Arrow does not have or pyarrow cannot read.
 
-    pyarrow cannot read a column of months; nested months are never read.
+    Spark's Python cannot read a column of months; it hands over nested months.
     """
     if isinstance(data_type, UserDefinedType):
         yield from _problems_of(data_type.sqlType(), is_nested)
@@ -274,7 +279,7 @@ def _problems_of(data_type: DataType, is_nested: bool) -> Iterator[str]:
 
 
 _TEXT_TYPES = (
-    *(StringType, BinaryType, BooleanType, ByteType, ShortType, IntegerType, LongType),
+    *(*_STRINGS, BinaryType, BooleanType, ByteType, ShortType, IntegerType, LongType),
     *(DecimalType, DateType, TimestampType, TimestampNTZType),
 )
 """Types whose text this sink writes as Spark's ``CAST(… AS STRING)`` does."""
@@ -284,13 +289,11 @@ class InputLayout(NamedTuple):
     """The plan of a query's rows.
 
     positions: of the appended columns; plan: how they are built, None if Spark's are appended
-    schema: of Spark's columns, None without ``plan``
     notes: log sentences about columns that may not be where the user meant
     """
 
     positions: ColumnPositions
     plan: RowSpec | None = None
-    schema: StructType | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -306,8 +309,31 @@ def plan_rows(schema: StructType, options: SinkOptions) -> InputLayout:
     be read. ``check_encodable`` checks the types against the formats.
     """
     if options.formats is None:
-        return InputLayout(find_columns(schema, options.topic))
-    return _RowPlanner(schema, options.formats, options.topic).planned()
+        rows = InputLayout(find_columns(schema, options.topic))
+    else:
+        rows = _RowPlanner(schema, options.formats, options.topic).planned()
+    return rows._replace(notes=(*rows.notes, *_notes_on_copy(schema, options)))
+
+
+_OF_KAFKA = {KEY, VALUE, "topic", "partition", "offset", TIMESTAMP, "timestampType"}
+"""The columns of Spark's own Kafka source."""
+
+
+def _notes_on_copy(schema: StructType, options: SinkOptions) -> Iterator[str]:
+    """Yield a note on rows of Spark's Kafka source, whose topic and partition are their input's."""
+    named = {} if options.formats is None else options.formats.other_columns
+    into = {"topic": options.topic is None, "partition": True}
+    found = [part for part, is_used in into.items() if is_used and named.get(part) is None]
+    if not found or not _OF_KAFKA.issubset(schema.names):
+        return
+    cures = ["set option topic"] if "topic" in found else []
+    cures += ["set partition.column to an empty text"] if "partition" in found else []
+    keeps = "" if named.get(TIMESTAMP) else "; timestamp.column=timestamp keeps the timestamps"
+    yield (
+        "the rows have all columns of Spark's Kafka source: each is written into the "
+        f"{' and the '.join(found)} that it was read from. For a copy elsewhere, "
+        f"{' and '.join(cures)}{keeps}"
+    )
 
 
 class _RowPlanner:
@@ -354,7 +380,7 @@ class _RowPlanner:
         notes = [*self._notes_on_parts(by_name)]
         if null_when is not None and key is None:
             notes.append(NULLS_WITHOUT_KEY)
-        return InputLayout(positions_of(plan, self._topic), plan, self._schema, tuple(notes))
+        return InputLayout(positions_of(plan, self._topic), plan, tuple(notes))
 
     def _notes_on_parts(self, by_name: Sequence[str]) -> Iterator[str]:
         """Yield notes on parts whose columns were found by name. by_name: these parts"""
@@ -365,7 +391,9 @@ class _RowPlanner:
     def _other(self, part: str) -> int | None:
         """Return the position of the topic, partition, headers or timestamp column, or None."""
         named = self._formats.other_columns[part]
-        if named == "" or (named is None and part not in self._numbers):
+        if named == "":
+            return None
+        if named is None and (part == TIMESTAMP or part not in self._numbers):
             return None
         number = self._number(part if named is None else named, f"{part}.column")
         if part == "topic" and self._topic is not None:
@@ -461,7 +489,7 @@ class _RowPlanner:
         if len(left) == 1 and only.name == VALUE:
             if isinstance(only.dataType, StructType):
                 return self._of_column(options, left[0])
-            if isinstance(only.dataType, (StringType, BinaryType)):  # made by to_json or to_avro
+            if isinstance(only.dataType, (*_STRINGS, BinaryType)):  # made by to_json or to_avro
                 raise SchemaError(
                     f"column 'value' is a value already: leave value.format={options.format} out, "
                     "or set value.columns=value for a value with this field",
@@ -500,7 +528,7 @@ class _RowPlanner:
                 f"{options.part}: cast it in the DataFrame, or set {options.part}.format to json",
                 code="COLUMN-003",
             )
-        is_bytes = isinstance(kind, (StringType, BinaryType))
+        is_bytes = isinstance(kind, (*_STRINGS, BinaryType))
         return PartSpec(number, is_text=not is_bytes)
 
     def _of_fields(self, options: PartOptions, fields: Sequence[_Field]) -> PartSpec:
@@ -523,7 +551,7 @@ class _RowPlanner:
             protobuf_schema=_protobuf_schema(options),
             json_schema=json_schema_of(options, struct),
             json_options=JsonOptions(
-                text.ignore_null_fields,
+                text.ignore_null_fields is not False,
                 text.time_zone or "UTC",
                 text.timestamp_format,
                 text.timestamp_ntz_format,
@@ -531,7 +559,12 @@ class _RowPlanner:
             ),
             null_when=null_when,
         )
-        return PartSpec(plan=plan, takes_session_zone=text.time_zone is None)
+        return PartSpec(
+            plan=plan,
+            takes_session_zone=text.time_zone is None,
+            takes_session_nulls=options.format == JSON and text.ignore_null_fields is None,
+            has_id=bool(options.has_id),
+        )
 
     def _avro_schema(self, options: PartOptions, struct: StructType) -> str:
         if options.avro_schema is None:
@@ -614,8 +647,8 @@ def _is_column(part: PartSpec) -> bool:
     return part.plan is None and not part.is_text and not part.prefix
 
 
-# Plans and schemas that this process has checked: each micro-batch of a stream is planned.
-_checked: list[tuple[FormatSpec, StructType]] = []
+# Plans that this process has checked: each micro-batch of a stream is planned.
+_checked: list[FormatSpec] = []
 _MOST_CHECKED = 20
 
 
@@ -624,20 +657,20 @@ def check_encodable(rows: InputLayout) -> None:
 
     Also check the patterns of dates and times.
     """
-    if rows.plan is None or rows.schema is None:
+    if rows.plan is None:
         return
-    # Imported here because it loads pyarrow, which only formats need.
+    # Imported here because they load pyarrow, which only formats need.
     from spark_kafka_sink.formats.encoder import RowEncoder
+    from spark_kafka_sink.formats.spark_types import planned_schema
 
     parts = {VALUE: rows.plan.value, KEY: rows.plan.key}
     for name, part in parts.items():
         if part is not None:
             _check_times(name, part)
     plans = [part.plan for part in parts.values() if part is not None]
-    wanted = [(plan, rows.schema) for plan in plans if plan is not None]
-    for plan, schema in (one for one in wanted if one not in _checked):
-        RowEncoder(plan, arrow_schema(schema))
-        _checked.append((plan, schema))
+    for plan in (one for one in plans if one is not None and one not in _checked):
+        RowEncoder(plan, planned_schema(plan))
+        _checked.append(plan)
         del _checked[:-_MOST_CHECKED]
 
 

@@ -10,8 +10,8 @@ Example::
         .save()
 
 Required option: ``kafka.bootstrap.servers``; and ``topic`` unless a topic column exists. Columns:
-value, key, headers, topic, partition, timestamp; or any columns that ``value.format`` encodes as a
-value: docs/formats.md. docs/options.md lists all options.
+value, key, headers, topic, partition; or any columns that ``value.format`` encodes as a value:
+docs/formats.md. docs/options.md lists all options.
 
 Some sessions do not find the sink; for these, call :func:`register`. Spark searches data sources
 once, with the Python that the environment of its JVM names (``PYSPARK_DRIVER_PYTHON``,

@@ -180,6 +180,8 @@ def _may_be_null(kind: Any) -> Any:
     if isinstance(kind, pa.StructType):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         return pa.struct([(field.name, _may_be_null(field.type)) for field in fields])
+    if isinstance(kind, pa.MapType):
+        return pa.map_(_may_be_null(kind.key_type), _may_be_null(kind.item_type))
     if isinstance(kind, pa.ListType):
         return pa.list_(_may_be_null(kind.value_type))
     if isinstance(kind, pa.LargeListType):

@@ -18,9 +18,8 @@ Source: ``pyspark/sql/worker/write_into_data_source.py`` of each version.
 
 from __future__ import annotations
 
-import inspect
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError
 
@@ -31,9 +30,6 @@ except ImportError as error:
         "pykafka-sink needs pyspark 3.5 or newer, and there is none: "
         "pip install 'pykafka-sink[spark]'"
     ) from error
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 OLDEST = (3, 5)
 _FIRST_DATA_SOURCES = (4, 0)
@@ -129,52 +125,11 @@ def is_ansi_by_default() -> bool:
     return FOUND >= _FIRST_ANSI and os.environ.get("SPARK_ANSI_SQL_MODE") != "false"
 
 
-def arrow_schema(schema: StructType) -> Any:
-    """Return the pyarrow.Schema that Spark sends. Newer versions need a time zone."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    schema = _with_nulls(schema)
-    wants_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
-    more: dict[str, Any] = {"timezone": "UTC"} if wants_zone else {}
-    return to_arrow_schema(schema, **more)
-
-
-def _with_nulls(kind: Any) -> Any:
-    """Return the type with fields of type null made nullable.
-
-    The elements of ``array()`` have type null but are not nullable, which pyarrow rejects. The keys
-    of ``map()`` have type null too; they become texts here.
-    """
-    from pyspark.sql import types
-
-    if isinstance(kind, types.ArrayType):
-        inner = _with_nulls(kind.elementType)
-        return types.ArrayType(inner, kind.containsNull or isinstance(inner, types.NullType))
-    if isinstance(kind, types.MapType):
-        is_empty = isinstance(kind.keyType, types.NullType)
-        key = types.StringType() if is_empty else _with_nulls(kind.keyType)
-        value = _with_nulls(kind.valueType)
-        has_nulls = kind.valueContainsNull or isinstance(value, types.NullType)
-        return types.MapType(key, value, has_nulls)
-    if isinstance(kind, types.StructType):
-        return types.StructType([_field_with_nulls(field) for field in kind.fields])
-    return kind
-
-
-def _field_with_nulls(field: Any) -> Any:
-    from pyspark.sql import types
-
-    kind = _with_nulls(field.dataType)
-    nullable = field.nullable or isinstance(kind, types.NullType)
-    return types.StructField(field.name, kind, nullable, field.metadata)
-
-
 __all__ = [
     "DataSource",
     "DataSourceArrowWriter",
     "DataSourceStreamArrowWriter",
     "WriterCommitMessage",
-    "arrow_schema",
     "interval_types",
     "is_ansi_by_default",
     "require_data_sources",

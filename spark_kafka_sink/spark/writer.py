@@ -90,6 +90,7 @@ BATCH_ID_PROPERTY = "streaming.sql.batchId"
 _SESSION_ZONE_PROPERTY = "spark.sql.session.timeZone"
 _ANSI_PROPERTY = "spark.sql.ansi.enabled"
 _SPECULATION_PROPERTY = "spark.speculation"
+_IGNORES_NULLS_PROPERTY = "spark.sql.jsonGenerator.ignoreNullFields"
 """Settings of the session, which Spark passes to tasks as properties if the user has set them."""
 _SPECULATION = (
     "spark.speculation is on: if Spark runs a copy of a slow task, the slower of the two may write "
@@ -178,6 +179,7 @@ def write_partition(
         encoding_plan = encoding_plan._replace(
             session_zone=_property(_SESSION_ZONE_PROPERTY),
             is_ansi=encoding_plan.is_ansi if ansi is None else ansi.lower() == "true",
+            ignores_nulls=(_property(_IGNORES_NULLS_PROPERTY) or "true").lower() == "true",
         )
     write_rows(rows, options, positions, message, transactions, encoding_plan)
     return message

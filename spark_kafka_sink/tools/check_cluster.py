@@ -618,7 +618,7 @@ def _check_format(part: PartOptions) -> None:
             read_user_schema(part.json_schema, f"{part.part}.json.schema")
         text = part.json
         zone, patterns = text.time_zone or "UTC", (text.timestamp_format, text.timestamp_ntz_format)
-        written = JsonOptions(text.ignore_null_fields, zone, *patterns, text.date_format)
+        written = JsonOptions(True, zone, *patterns, text.date_format)
         patterns_of(written, f"{part.part}.json.")
 
 

@@ -74,6 +74,7 @@ def run_stream(spark, options, records, pause_ms, folder):
     query = (
         frame.writeStream.format("pykafka-sink")
         .options(**options, **dead_letter_options(options["topic"]))
+        .option("timestamp.column", "timestamp")
         .option("checkpointLocation", str(folder / f"checkpoint-{options['topic']}"))
         .trigger(availableNow=True)
         .start()

@@ -104,6 +104,12 @@ QUERIES = {
     "null_type": "select null a, 1 b, array(null) c",
     "empty_struct": "select struct() s, 1 a",
     "chars": "select cast('ab' as char(5)) c, cast('ab' as varchar(5)) v",
+    "kept_chars": """select cast('ab' as char(5)) c, cast(null as varchar(5)) v, array(cast('ä' as char(3))) a,
+        map(cast('k' as char(2)), cast('w' as varchar(9))) m, named_struct('x', cast('' as char(1))) s""",
+    "months": """select array(interval '1-2' year to month, null, interval '-0-1' year to month) a,
+        named_struct('m', interval '-3' month, 'x', id) s, map('k', interval '3' year) m, map(interval '-7' year, 1) k,
+        if(id = 1, null, array(named_struct('l', map(1, array(interval '2147483647' month))))) d,
+        array(make_ym_interval(0, -2147483648), make_ym_interval(0, 0)) e from range(3)""",
     "variants": r"""select parse_json(s) v, id from values
         (1, '{"b":1,"a":[null,true,false,1.50,"x",{}],"":{"c":[]},"ä":"ü€😀"}'), (2, 'null'),
         (3, '"q\\"\\u0000\\u001f\\n\\t/\\\\\\u2028"'), (4, '[]'), (5, '{}'), (6, 'true'), (7, '""'),
@@ -141,6 +147,12 @@ OPTIONS["dates"] += [
     {"dateFormat": pattern}
     for pattern in ("dd.MM.yyyy", "yyyyMMdd", "d/M/yy", "y-M-d", "yyy MM", "yyyyy", "yyyy'\"x\\'MM")
 ]
+# Sections that a type has the fields of, or not; in one another, empty, and open at the end.
+OPTIONAL = (
+    *("yyyy-MM-dd'T'HH:mm:ss[.SSS][XXX]", "yyyy-MM-dd[ HH:mm]['['ss']']", "[[d.]M.]yy[ H[ x]"),
+    *("[HH[ dd]]", "[]yyyy[ 'x'[ MM][ VV]]", "d[[[[.M]]]]['\"'][SSS"),
+)
+OPTIONS["dates"] += [{"dateFormat": pattern} for pattern in OPTIONAL[1:]]
 TIMES = (
     "yyyy-MM-dd HH:mm:ss",
     "yyyyMMddHHmmssSSSSSSSSS",
@@ -173,11 +185,16 @@ OPTIONS["timestamps"] += [
         (TIMES[0], "x'VV'VV", "-03:30"),
     )
 ]
+OPTIONS["timestamps"] += [
+    {"timeZone": zone, "timestampFormat": pattern, "timestampNTZFormat": pattern}
+    for pattern, zone in zip(OPTIONAL, ("Europe/Berlin", "Asia/Kolkata", "UTC") * 2)
+]
 
 
 def arrow_text(df):
-    if "variant" in df.schema.simpleString():
-        # toArrow() fails on fields that are not nullable in structs that are null.
+    if any(kind in df.schema.simpleString() for kind in ("variant", "interval year", "char(")):
+        # toArrow() fails on fields that are not nullable in structs that are null, and on types
+        # that only the JVM knows in Arrow.
         table = pa.Table.from_batches(df._collect_as_arrow()).combine_chunks()
     else:
         table = df.toArrow().combine_chunks()
@@ -215,6 +232,9 @@ def main():
         spark.conf.set("spark.sql.session.timeZone", ZONE)
         java = spark._jvm.java.lang.System.getProperty("java.version")
         for name, query in QUERIES.items():
+            spark.conf.set(
+                "spark.sql.preserveCharVarcharTypeInfo", str(name == "kept_chars").lower()
+            )
             found = {"spark": spark.version, "java": java, **case(spark, name, query)}
             text = json.dumps(found, ensure_ascii=True, indent=1)
             (CASES / f"{name}.json").write_text(text + "\n", encoding="utf-8")

@@ -32,6 +32,13 @@ def test_rows_equal_their_twin(made, first):
     assert encoded.values.to_pylist() == expected[first:]
 
 
+def test_intervals_of_months_are_the_number_of_months():
+    """As to_avro writes them; sliced rows, too."""
+    rows = arrow_batch(read("months")).slice(1).select(["a"])
+    [found, _] = written(rows.column(0), {"type": "array", "items": ["null", "int"]})
+    assert found == block([b"\x02" + zigzag_varint(14), b"\x00", b"\x02" + zigzag_varint(-1)])
+
+
 def test_long_strings_and_many_elements_get_the_room_that_they_need():
     texts = ["x" * 300_000, "", "é" * 200_000]
     assert written(pa.array(texts), "string") == [sized(t.encode()) for t in texts]

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.formats import encoder as encoders
 from spark_kafka_sink.formats.encoder import RowEncoder, RowsEncoder, rows_as_json
 from spark_kafka_sink.formats.layout import Node, Table
@@ -220,6 +221,25 @@ def test_the_zone_of_an_option_comes_before_that_of_the_column(takes, hour):
     made = RowsEncoder(RowSpec(PartSpec(plan=plan, takes_session_zone=takes)))
     [value] = made.encode(pa.record_batch({"at": at})).rows.column(0).to_pylist()
     assert f"T{hour}:00".encode() in value
+
+
+@pytest.mark.parametrize(
+    ("takes", "ignores", "value"),
+    [(True, True, b"{}"), (True, False, b'{"x":null}'), (False, False, b"{}")],
+)
+def test_null_fields_of_json_go_by_the_session_unless_an_option_says_it(takes, ignores, value):
+    part = PartSpec(plan=FormatSpec(JSON, (FieldSpec(("x",), "x"),)), takes_session_nulls=takes)
+    rows = pa.record_batch({"x": pa.array([None], INT)})
+    found = RowsEncoder(RowSpec(part, part, ignores_nulls=ignores)).encode(rows)
+    assert found.rows.to_pydict() == {"value": [value], "key": [value]}
+
+
+def test_null_fields_that_a_registered_schema_may_not_have_are_refused():
+    plan = FormatSpec(JSON, (FieldSpec(("x",), "x"),))
+    part = PartSpec(plan=plan, takes_session_nulls=True, has_id=True)
+    RowsEncoder(RowSpec(PartSpec(0), part))
+    with pytest.raises(ConfigError, match="Set key.json.ignoreNullFields"):
+        RowsEncoder(RowSpec(PartSpec(0), part, ignores_nulls=False))
 
 
 @pytest.mark.parametrize(("is_ansi", "text"), [(True, "0.0000001"), (False, "1E-7")])

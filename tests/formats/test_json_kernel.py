@@ -228,19 +228,24 @@ def test_types_that_cannot_be_written(kind, message):
         encoder(pa.schema([("c", kind)]))
 
 
+ELSE = r"For another form make a column of text by date_format\(\)"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"time_zone": "Europe/Nowhere"}, "time zone 'Europe/Nowhere' is not known"),
         ({"timestamp_format": "MMM"}, "timestampFormat=MMM: MMM is not supported"),
         ({"timestamp_format": "yyyy G"}, "timestampFormat=yyyy G: the letter G is not supported"),
-        ({"timestamp_format": "YYYY-MM"}, "Did you mean yyyy[?] For another"),
-        ({"timestamp_format": "uuuu"}, "Did you mean yyyy[?] For another"),
-        ({"timestamp_format": "hh:mm"}, "Did you mean HH[?] For another"),
-        ({"date_format": "DDD"}, "Did you mean dd[?] For another"),
-        ({"date_format": "hh"}, "text in quotes. For another"),
+        *(
+            ({"timestamp_format": pattern}, f"the letter {letter} is .* text in quotes. {ELSE}")
+            for letter, pattern in zip("YuhDz", ("YYYY-MM", "uuuu", "hh:mm", "DDD", "HH[:mm z]"))
+        ),
+        ({"date_format": "hh"}, f"text in quotes. {ELSE}"),
         ({"timestamp_format": "yyyyTHH"}, "write 'T' in quotes. For another"),
-        ({"timestamp_format": "HH[:mm]"}, r"HH\[:mm\]: \[ is not supported there"),
+        ({"timestamp_format": "HH[:mm]]"}, r"HH\[:mm\]\]: \] is not supported there"),
+        ({"date_format": "yyyy[ HHH]"}, "HHH is not supported"),
+        ({"date_format": "yyyy[ '{'{]"}, "{ is not supported there"),
         ({"timestamp_format": "yyyy'T"}, "yyyy'T: the quote is not closed"),
         ({"timestamp_format": "yyyyyyy"}, "yyyyyyy is not supported"),
         ({"timestamp_format": "ZZZZ"}, "ZZZZ is not supported"),

@@ -342,7 +342,9 @@ MUTANTS = (
         "formats/encoder.py", "len(node.name) + _fixed_bytes(node)", "_fixed_bytes(node)", _GUARDS
     ),
     Mutant("formats/encoder.py", "len(node.name) + _fixed_bytes(node)", "len(node.name)", _GUARDS),
-    Mutant("formats/encoder.py", "size + nodes.WIDEST_STEP * len(node.pattern)", "size", _GUARDS),
+    Mutant(
+        "formats/encoder.py", "size + nodes.WIDEST_STEP * len(node.pattern or ())", "size", _GUARDS
+    ),
     Mutant("formats/encoder.py", "min(guess, most)", "0", _GUARDS),
     Mutant(
         "formats/encoder.py",

@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant("formats/encoder.py", "(nodes.VARIANT, nodes.TIME)", "(nodes.VARIANT,)", _GUARDS),
     Mutant("formats/encoder.py", "(nodes.VARIANT, nodes.TIME)", "(nodes.TIME,)", _GUARDS),
-    Mutant("formats/encoder.py", "ignore_null_fields=False", "ignore_null_fields=True", _GUARDS),
+    Mutant("formats/encoder.py", "(ignore_null_fields=False", "(ignore_null_fields=True", _GUARDS),
     Mutant(
         "formats/times.py",
         "(ZoneInfoNotFoundError, ValueError, OSError)",
@@ -136,8 +136,8 @@ MUTANTS = (
     ),
     Mutant(
         "formats/times.py",
-        "elif letter not in letters:",
-        "elif letter not in _OF_ZONES:",
+        "letters if len(sections) == 1 else _OF_ZONES",
+        "_OF_ZONES",
         _JSON_KERNEL,
     ),
     Mutant("formats/times.py", "if count <= 5 else None", "", _JSON_KERNEL),

@@ -62,8 +62,8 @@ _CALLS = (
 _CACHES = (
     Mutant(
         "spark/row_planning.py",
-        "if one not in _checked)",
-        "if one[0] not in [plan for plan, _ in _checked])",
+        "if one is not None and one not in _checked)",
+        "if one is not None)",
         _IN_TASKS,
     ),
     Mutant("spark/row_planning.py", "        del _checked[:-_MOST_CHECKED]\n", "", _IN_TASKS),

@@ -63,7 +63,7 @@ class Program:
             os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
     def run(self, job):
-        factors, options = job["factors"], job["options"]
+        factors, options = job["factors"], {**job["options"], "timestamp.column": "timestamp"}
         columns = columns_of(factors, job["name"])
         getattr(self, factors["api"])(columns, options, self.folder / f"checkpoint-{job['name']}")
 

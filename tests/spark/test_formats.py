@@ -255,6 +255,49 @@ def test_keys_of_decimals_are_what_cast_makes_of_them_in_the_session(
         spark.conf.set("spark.sql.ansi.enabled", before)
 
 
+@pytest.mark.parametrize("option", [None, "true"])
+def test_null_fields_are_as_to_json_has_them_in_the_session(
+    spark, new_topic, write, read_by_spark, option
+):
+    topic = new_topic()
+    setting = "spark.sql.jsonGenerator.ignoreNullFields"
+    spark.conf.set(setting, "false")
+    try:
+        frame = spark.sql("select 'k' n, null x, named_struct('y', cast(null as int)) s")
+        given = {} if option is None else {"ignoreNullFields": option}
+        options = {f"value.json.{name}": value for name, value in given.items()}
+        write(frame, topic, **{"value.format": "json", "key.columns": "n", **options})
+        found = read(read_by_spark(topic))
+        assert found == expected(frame, "n", f.to_json(f.struct("*"), given))
+        assert ("null" in found["k"]) == (option is None)
+    finally:
+        spark.conf.unset(setting)
+
+
+def test_types_that_only_the_jvm_has_in_arrow_are_written(spark, new_topic, write, read_by_spark):
+    """CHAR, VARCHAR and months in others, beside columns of such types that are not written."""
+    topic, fewer, raw = new_topic(), new_topic(), new_topic()
+    setting = "spark.sql.preserveCharVarcharTypeInfo"
+    spark.conf.set(setting, "true")
+    try:
+        frame = spark.sql(
+            """select cast('k' as char(3)) c, cast('ab' as varchar(5)) v,
+            array(interval '1-2' year to month, null) a, map('m', interval -3 month) m,
+            named_struct('y', interval '7' year, 'x', cast(null as char(2))) s"""
+        )
+        assert frame.schema["c"].dataType.simpleString() == "char(3)"
+        columns = {"value.format": "json", "key.columns": "c", "value.columns": "c,v,a,m,s"}
+        write(frame, topic, **columns)
+        assert read(read_by_spark(topic)) == expected(frame, "c", f.to_json(f.struct("*")))
+        write(frame, fewer, **{**columns, "value.columns": "v,s.x"})
+        assert read(read_by_spark(fewer)) == {"k  ": '{"v":"ab"}'}
+        place = f"cast('{raw}' as varchar(99)) as topic"
+        write(frame.selectExpr("c as key", "v as value", "a", place), None)
+        assert read(read_by_spark(raw)) == {"k  ": "ab"}
+    finally:
+        spark.conf.set(setting, "false")
+
+
 def test_arrays_of_nothing_are_written(spark, new_topic, write, read_by_spark):
     """Their elements have no type, and are never null."""
     topic = new_topic()

@@ -266,6 +266,9 @@ def produce_in_transactions(kafka, topic, transactions):
             producer.abort_transaction(PATIENCE_S)
 
 
+A_TIME_MS = 1_700_000_000_123
+
+
 @pytest.mark.long
 def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
     kafka, new_topic, conf, submit, tmp_path
@@ -286,7 +289,8 @@ def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
             "job.checkpoint": str(tmp_path / "checkpoint"),
             "job.max.offsets": "700",
             "job.trigger": "available-now",
-            "job.select": "get_json_object(cast(value as string), '$.id') as key, value, headers",
+            "job.select": "get_json_object(cast(value as string), '$.id') as key, value, headers, "
+            f"timestamp_millis({A_TIME_MS}) as timestamp",
             "job.where": "not get_json_object(cast(value as string), '$.id') like '%7'",
             "transactional.id.prefix": f"copy-of-{source}",
             "transaction.log.replication.factor": "1",
@@ -313,6 +317,7 @@ def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
     for record in copied:
         assert json.loads(record.value) == {"id": int(record.key)}
         assert record.headers == (("n", record.key),)
+        assert record.timestamp == A_TIME_MS
     # The replay has written again what was there: the test could have failed.
     written = read_topic(kafka.bootstrap_servers, topic, **{"isolation.level": "read_uncommitted"})
     assert len(written) > len(copied)

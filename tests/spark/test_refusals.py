@@ -37,7 +37,6 @@ def refused(write, frame, topic, **options):
         (f"{GOOD}, 1 as topic", None, "topic attribute unsupported type int. topic must be a(n)"),
         (f"{GOOD}, 'x' as partition", "t", "partition attribute unsupported type string."),
         (f"{GOOD}, array('x') as headers", "t", "headers attribute unsupported type"),
-        (f"{GOOD}, 5L as timestamp", "t", "timestamp attribute unsupported type bigint."),
     ],
 )
 def test_columns(spark, write, columns, topic, message):
@@ -243,7 +242,8 @@ def test_a_record_larger_than_the_topic_allows(spark, write, new_topic):
 
 def test_a_timestamp_before_1970(spark, write, new_topic):
     frame = spark.sql("select 'v' as value, timestamp'1969-12-31 23:59:59.9' as timestamp")
-    assert "Invalid timestamp: -100 ms since 1970" in refused(write, frame, new_topic(1))
+    told = refused(write, frame, new_topic(1), timestamp_column="timestamp")
+    assert "Invalid timestamp: -100 ms since 1970" in told
 
 
 def test_a_header_without_key(spark, write, new_topic):
@@ -397,6 +397,7 @@ def test_each_row_is_in_its_topic_or_a_dead_letter(spark, kafka, new_topic, tmp_
         .option("errors.tolerance", "all")
         .option("errors.deadletterqueue.topic.name", dead)
         .option("errors.deadletterqueue.max.ratio", "1")
+        .option("timestamp.column", "timestamp")
         .option("metrics.path", str(metrics))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)

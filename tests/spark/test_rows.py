@@ -165,7 +165,7 @@ def test_topic_partition_and_timestamp_are_the_columns(spark, new_topic, write, 
         # Kafka keeps milliseconds.
         "timestamp_millis(1600000000000 + id * 7) as timestamp",
     )
-    write(frame, None)
+    write(frame, None, timestamp_column="timestamp")
     check_same_rows(read_by_spark(topic).select(frame.columns), frame)
 
 
@@ -218,26 +218,41 @@ def test_columns_of_nulls_alone(spark, kafka, new_topic, write):
         F.lit(None).cast("int").alias("partition"),
         F.lit(None).cast("timestamp").alias("timestamp"),
     )
-    write(frame, topic)
+    write(frame, topic, timestamp_column="timestamp")
     records = read_topic(kafka.bootstrap_servers, topic)
     assert [(r.key, r.value, r.headers) for r in records] == [(None, None, ())] * 10
     now_ms = datetime.datetime.now(datetime.timezone.utc).timestamp() * 1000
     assert all(abs(r.timestamp - now_ms) < 120_000 for r in records)
 
 
-def test_a_timestamp_column_becomes_the_records_timestamp(spark, kafka, new_topic, write):
+def test_a_timestamp_column_becomes_the_records_timestamp_if_it_is_named(
+    spark, kafka, new_topic, write
+):
     topic = new_topic(2)
     frame = spark.range(0, 100).selectExpr(
         "cast(id as string) as value",
         "if(id % 10 = 9, null, timestamp_millis(1357034400000 + id * 1000)) as timestamp",
     )
-    write(frame, topic)
+    write(frame, topic, timestamp_column="timestamp")
     for record in read_topic(kafka.bootstrap_servers, topic):
         number = int(record.value)
         if number % 10 == 9:
             assert record.timestamp > 1_700_000_000_000
         else:
             assert record.timestamp == 1357034400000 + number * 1000
+
+
+@pytest.mark.parametrize("sink", ["pykafka-sink", "kafka"])
+def test_a_timestamp_column_that_is_not_named_is_ignored(spark, kafka, new_topic, write, sink):
+    """As by the JVM sink, whatever its type and time: its copies stay where they are written."""
+    topic = new_topic(1)
+    columns = ["timestamp'1969-12-31 00:00:00'", "'soon'", "5L", "date'2020-01-01'"]
+    for column in columns:
+        write(spark.sql(f"select '{{}}' as value, {column} as timestamp"), topic, sink=sink)
+    now_ms = datetime.datetime.now(datetime.timezone.utc).timestamp() * 1000
+    records = read_topic(kafka.bootstrap_servers, topic)
+    assert [record.value for record in records] == [b"{}"] * len(columns)
+    assert all(abs(record.timestamp - now_ms) < 600_000 for record in records)
 
 
 def test_column_order_and_further_columns_do_not_matter(spark, kafka, new_topic, write):

@@ -112,11 +112,13 @@ def test_a_value_of_a_format_has_all_columns_but_those_of_other_parts():
         ("key", StringType()), ("topic", StringType()), ("timestamp", TimestampType())
     )
     rows = planned(schema, value_format="json")
-    assert paths(rows.plan.value) == [("id",), ("name",), ("home",), ("gone",)]
+    assert paths(rows.plan.value) == [("id",), ("name",), ("home",), ("gone",), ("timestamp",)]
     assert rows.plan.key == PartSpec(4)
+    assert rows.plan.kept == (("topic", 5),)
+    assert rows.positions == ColumnPositions(value=0, key=1, topic=2, topic_option="t")
+    rows = planned(schema, value_format="json", timestamp_column="timestamp")
+    assert paths(rows.plan.value)[-1] == ("gone",)
     assert rows.plan.kept == (("topic", 5), ("timestamp", 6))
-    assert rows.positions == ColumnPositions(value=0, key=1, topic=2, timestamp=3, topic_option="t")
-    assert rows.schema == schema
 
 
 def test_columns_of_the_key_stay_in_the_value_and_that_of_tombstones_does_not():
@@ -207,7 +209,8 @@ REFUSALS = [
     ((), {**OF_REGISTRY, "value_json_schema": "true"}, NO_SCHEMA.format("json", "true")),
     ((), {**OF_REGISTRY, "value_json_schema": '"a"'}, "a JSON Schema of rows must be a JSON object"),
     ((), {**OF_REGISTRY, "value_json_schema": "{"}, "value.json.schema={: the schema is no JSON"),
-    ([("timestamp", StringType())], {"value_format": "json"}, "set timestamp.column to an empty text"),
+    ([("partition", StringType())], {"value_format": "json"}, "set partition.column to an empty text"),
+    ([("timestamp", StringType())], {"value_format": "json", "timestamp_column": "timestamp"}, "timestamp.column=timestamp: timestamp attribute unsupported type string"),
     ([("work", HOME)], {"value_format": "json", "value_columns": "home.zip,work.zip"}, "more than one field the name 'zip'"),
     ([("x", DoubleType())], {"value_format": "json", "key_columns": "x"}, "cast it in the DataFrame"),
     ([("x", ArrayType(StringType()))], {"value_format": "json", "key_columns": "x"}, "cast it in the DataFrame"),
@@ -294,16 +297,16 @@ def test_names_that_are_none_are_told_with_those_that_exist(name):
 
 def test_columns_that_are_parts_for_their_names_are_told():
     schema = with_fields(
-        ("key", StringType()), ("topic", StringType()), ("timestamp", TimestampType())
+        ("key", StringType()), ("topic", StringType()), ("partition", IntegerType())
     )
     told = planned(schema, value_format="json").notes
     cure = "column to an empty text to have it in the value, or to"
     assert told == (
         f"column 'topic' is written nowhere, as option 'topic' is set: set topic.{cure} 'topic' if that is meant",
-        "column 'timestamp' is the record's timestamp and is not in the value: set "
-        f"timestamp.{cure} 'timestamp' if that is meant",
+        "column 'partition' is the record's partition and is not in the value: set "
+        f"partition.{cure} 'partition' if that is meant",
     )
-    named = {"timestamp_column": "timestamp", "topic_column": ""}
+    named = {"partition_column": "partition", "topic_column": ""}
     assert planned(schema, value_format="json", **named).notes == ()
     assert planned(schema, value_format="json", value_columns="id").notes == ()
 
@@ -321,14 +324,14 @@ def test_the_documented_columns_topic_and_headers_are_no_warning():
     assert told.startswith("column 'topic' is written nowhere, as option 'topic' is set: ")
 
 
-def test_a_timestamp_behind_the_headers_is_told():
-    schema = with_fields(("headers", HEADERS_TYPE), ("timestamp", TimestampType()))
+def test_a_partition_behind_the_headers_is_told():
+    schema = with_fields(("headers", HEADERS_TYPE), ("partition", IntegerType()))
     (told,) = planned(schema, value_format="json").notes
-    assert told.startswith("column 'timestamp' is the record's timestamp and is not in the value: ")
+    assert told.startswith("column 'partition' is the record's partition and is not in the value: ")
 
 
 def test_nothing_is_told_where_the_value_is_a_column_of_its_own():
-    schema = with_fields(("value", StringType()), ("timestamp", TimestampType()))
+    schema = with_fields(("value", StringType()), ("partition", IntegerType()))
     assert planned(schema, key_format="json", key_columns="id").notes == ()
 
 
@@ -345,6 +348,43 @@ def test_tombstones_without_a_key_are_told():
     assert told.startswith("value.null.when without a key: ")
     more = {"value_null_when": "gone", "key_columns": "id"}
     assert planned(PEOPLE, value_format="json", **more).notes == ()
+
+
+OF_KAFKA = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+}
+"""What Spark's own Kafka source reads."""
+ALL = "the rows have all columns of Spark's Kafka source: each is written into the "
+AT = "; timestamp.column=timestamp keeps the timestamps"
+
+
+@pytest.mark.parametrize(
+    ("more", "note"),
+    [
+        ({}, f"{ALL}topic and the partition that it was read from. For a copy elsewhere, set option topic and set partition.column to an empty text{AT}"),
+        ({"topic": "t"}, f"{ALL}partition that it was read from. For a copy elsewhere, set partition.column to an empty text{AT}"),
+        ({"partition.column": ""}, f"{ALL}topic that it was read from. For a copy elsewhere, set option topic{AT}"),
+        ({"topic": "t", "timestamp.column": "timestamp"}, f"{ALL}partition that it was read from. For a copy elsewhere, set partition.column to an empty text"),
+        ({"topic": "t", "partition.column": "partition"}, None),
+        ({"topic.column": "topic", "partition.column": ""}, None),
+    ],
+)  # fmt: skip
+def test_a_copy_into_its_own_input_is_told(more, note):
+    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", **more})
+    told = row_planning.plan_rows(columns_of(**OF_KAFKA), given).notes
+    assert told == (() if note is None else (note,))
+
+
+@pytest.mark.parametrize("name", sorted(OF_KAFKA.keys() - {"value"}))
+def test_rows_that_lack_a_column_of_the_source_are_no_copy(name):
+    fewer = columns_of(**{other: kind for other, kind in OF_KAFKA.items() if other != name})
+    assert planned(fewer).notes == ()
 
 
 def test_a_topic_is_needed():
@@ -530,7 +570,8 @@ OTHER = MapType(StringType(), LongType())
 @pytest.mark.parametrize(
     ("columns", "topic", "expected"),
     [
-        pytest.param(FULL, None, {"value": 2, "key": 1, "headers": 3, "topic": 0, "partition": 4, "timestamp": 5}, id="all"),
+        pytest.param(FULL, None, {"value": 2, "key": 1, "headers": 3, "topic": 0, "partition": 4}, id="all"),
+        *(pytest.param({**FULL, "timestamp": kind}, None, {"value": 2, "key": 1, "headers": 3, "topic": 0, "partition": 4}, id=f"timestamp {kind}") for kind in (TimestampNTZType(), LongType(), StringType(), OTHER)),
         pytest.param({"value": StringType()}, "t", {"value": 0}, id="value alone"),
         pytest.param({"x": OTHER, "value": BinaryType(), "y": LongType(), "key": StringType()}, "t", {"value": 1, "key": 3}, id="any order"),
         pytest.param({"value": StringType(), "Key": LongType()}, "t", {"value": 0}, id="names are case-sensitive"),
@@ -573,8 +614,6 @@ NO_TOPIC = "topic option required when no 'topic' attribute is present. "
         ({**FULL, "topic": BinaryType()}, "topic attribute unsupported type binary. topic must be a(n) string"),
         ({**FULL, "partition": LongType()}, "partition attribute unsupported type bigint. partition must be a(n) int"),
         ({**FULL, "partition": ShortType()}, "partition attribute unsupported type smallint. partition must be a(n) int"),
-        ({**FULL, "timestamp": TimestampNTZType()}, "timestamp attribute unsupported type timestamp_ntz. timestamp must be a(n) timestamp"),
-        ({**FULL, "timestamp": LongType()}, "timestamp attribute unsupported type bigint. timestamp must be a(n) timestamp"),
         *(
             (({**FULL, **columns}), message)
             for columns, message in map(

@@ -196,18 +196,20 @@ def test_the_rows_of_a_write_that_is_done_are_only_read(monkeypatch):
     ("of_session", "planned", "expected"),
     [(None, True, True), (None, False, False), ("true", False, True), ("false", True, False)],
 )
-def test_texts_go_by_ansi_as_the_session_has_it(
+def test_texts_go_by_ansi_and_null_fields_as_the_session_has_it(
     properties, monkeypatch, of_session, planned, expected
 ):
     properties["spark.sql.ansi.enabled"] = of_session
     properties["spark.sql.session.timeZone"] = "Asia/Tokyo"
+    properties["spark.sql.jsonGenerator.ignoreNullFields"] = of_session
     given = []
     monkeypatch.setattr(task, "prepare_process", lambda _: None)
     monkeypatch.setattr(task, "write_rows", lambda *arguments: given.append(arguments[-1]))
     rows = iter([pa.record_batch({"c": [1]})])
     plan = RowSpec(PartSpec(0, is_text=True), is_ansi=planned)
     write_partition(rows, options(), ColumnPositions(0), None, encoding_plan=plan)
-    assert given == [plan._replace(is_ansi=expected, session_zone="Asia/Tokyo")]
+    of_zone = plan._replace(session_zone="Asia/Tokyo")
+    assert given == [of_zone._replace(is_ansi=expected, ignores_nulls=of_session != "false")]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +320,7 @@ def test_a_fork_has_no_turn_of_the_process_that_it_comes_from(monkeypatch):
 
 
 class TestWhatWasFoundEncodable:
-    """Plans and schemas that are not looked at again, in this process."""
+    """Plans that are not looked at again, in this process."""
 
     @pytest.fixture(autouse=True)
     def looked_at(self, monkeypatch):
@@ -328,10 +330,9 @@ class TestWhatWasFoundEncodable:
         return done
 
     def test_another_schema_is_looked_at(self, looked_at):
-        whole = StructType([StructField("a", LongType())])
-        rows = plan_rows(whole, options(value_format="json"))
-        for schema in (whole, whole, StructType([StructField("a", StringType())])):
-            row_planning.check_encodable(rows._replace(schema=schema))
+        for kind in (LongType(), LongType(), StringType()):
+            schema = StructType([StructField("a", kind)])
+            row_planning.check_encodable(plan_rows(schema, options(value_format="json")))
         assert len(looked_at) == 2
 
     def test_only_the_latest_are_kept(self):

@@ -133,6 +133,19 @@ def test_what_may_be_null_in_a_large_list_does_not_matter_either():
     assert written.column(0).type == large(True)
 
 
+def test_what_may_be_null_in_a_map_does_not_matter_either():
+    def of(is_nullable):
+        inner = pa.struct([pa.field("a", pa.int32(), is_nullable)])
+        return pa.map_(pa.string(), pa.field("value", inner, is_nullable))
+
+    rows = pa.RecordBatch.from_arrays([pa.array([[("k", {"a": 1})]], of(False))], ["h"])
+    nullable = pa.RecordBatch.from_arrays([pa.array([[("k", None)]], of(True))], ["h"])
+    assert intercepted(lambda _: nullable, rows).column(0).to_pylist() == [[("k", None)]]
+    other = pa.RecordBatch.from_arrays([pa.array([[]], pa.map_(pa.string(), pa.int32()))], ["h"])
+    with pytest.raises(HookError, match="changed the type of column .h."):
+        intercepted(lambda _: other, rows)
+
+
 def test_rows_may_go():
     written = intercepted(lambda rows: rows.slice(1), batch(value=["a", "b"]))
     assert written.column(0).to_pylist() == ["b"]

@@ -27,12 +27,13 @@ DATE = 11
 TIMESTAMP = 12
 TIMESTAMP_NTZ = 13
 TIME = 14
-INTERVAL = 15
-CONSTANT = 16  # No column: the bytes of NAME are written.
-STRUCT = 17
-LIST = 18
-MAP = 19
-VARIANT = 20  # In Arrow a struct of two BINARY: value and metadata.
+INTERVAL = 15  # Of days and times, in microseconds.
+MONTHS = 16  # An interval of years and months.
+CONSTANT = 17  # No column: the bytes of NAME are written.
+STRUCT = 18
+LIST = 19
+MAP = 20
+VARIANT = 21  # In Arrow a struct of two BINARY: value and metadata.
 
 # Fields of a node, int64[NODE_FIELDS].
 KIND = 0
@@ -99,9 +100,9 @@ AT_VALUE = 3
 
 # --- JSON: numbers of the kernel ------------------------------------------------------------------
 
-# In PARAMETER of an INTERVAL: its first unit times UNITS plus its last unit.
-UNIT_DAY, UNIT_HOUR, UNIT_MINUTE, UNIT_SECOND = 0, 1, 2, 3
-UNITS = 4
+# In PARAMETER of an INTERVAL or MONTHS: its first unit times UNITS plus its last unit.
+UNIT_DAY, UNIT_HOUR, UNIT_MINUTE, UNIT_SECOND, UNIT_YEAR, UNIT_MONTH = 0, 1, 2, 3, 4, 5
+UNITS = 6
 
 ZONES_REPEAT = 16_725_225_600
 """2500-01-01 in seconds since 1970. From here on, a zone's offsets repeat every 400 years. The last

@@ -35,6 +35,7 @@ from spark_kafka_sink.record.compiled.nodes import (
     KIND,
     LIMIT,
     LIST,
+    MONTHS,
     NAME,
     NAME_BYTES,
     NEED_ROOM,
@@ -73,6 +74,7 @@ from spark_kafka_sink.record.kernels.json_values import (
     put_json_double,
     put_json_float,
     put_literal,
+    put_months,
     time_in_zones_table,
 )
 from spark_kafka_sink.record.kernels.memory import (
@@ -355,6 +357,9 @@ def write_json(state_address: int) -> int:
             elif kind == INTERVAL:
                 micros = np.int64(load_int64(data + 8 * position))
                 at = put_interval(at, micros, field(child, PARAMETER))
+            elif kind == MONTHS:
+                months = np.int64(load_int32(data + 4 * position))
+                at = put_months(at, months, field(child, PARAMETER))
             if is_key:
                 # The next node describes the value of this key.
                 if kind != STRING:

@@ -28,7 +28,9 @@ from spark_kafka_sink.record.compiled.nodes import (
     UNIT_DAY,
     UNIT_HOUR,
     UNIT_MINUTE,
+    UNIT_MONTH,
     UNIT_SECOND,
+    UNIT_YEAR,
     UNITS,
     YEAR,
     YEAR_OF_CENTURY,
@@ -112,6 +114,10 @@ def _put_unit(at: int, unit: int) -> int:
         return put_literal(at, 0x52554F4820, 5)
     if unit == UNIT_MINUTE:
         return put_literal(at, 0x4554554E494D20, 7)
+    if unit == UNIT_YEAR:
+        return put_literal(at, 0x5241455920, 5)
+    if unit == UNIT_MONTH:
+        return put_literal(at, 0x48544E4F4D20, 6)
     return put_literal(at, 0x444E4F43455320, 7)
 
 
@@ -125,21 +131,59 @@ def _put_interval_number(at: int, value: int, is_day: bool) -> int:
 
 
 @called
+def _begin_interval(at: int, is_negative: bool) -> int:
+    store_uint8(at, 34)
+    store_uint64(at + 1, 0x4C41565245544E49)
+    store_uint8(at + 9, 32)
+    store_uint8(at + 10, 39)
+    at += 11
+    if is_negative:
+        store_uint8(at, 45)
+        at += 1
+    return at
+
+
+@called
+def _end_interval(at: int, first: int, last: int) -> int:
+    store_uint8(at, 39)
+    at = _put_unit(at + 1, first)
+    if last > first:
+        store_uint64(at, 0x4F5420)
+        at = _put_unit(at + 3, last)
+    store_uint8(at, 34)
+    return at + 1
+
+
+@called
+def put_months(at: int, months: int, units: int) -> int:
+    """Write an interval of months, such as ``"INTERVAL '1-2' YEAR TO MONTH"``.
+
+    Source: IntervalUtils.toYearMonthIntervalString
+    """
+    first, last = units // UNITS, units % UNITS
+    at = _begin_interval(at, months < 0)
+    rest = abs(months)
+    if first == UNIT_YEAR:
+        at = put_integer(at, rest // 12)
+        rest = rest % 12
+    if last > first:
+        store_uint8(at, 45)
+        at += 1
+    if last == UNIT_MONTH:
+        at = put_integer(at, rest)
+    return _end_interval(at, first, last)
+
+
+@called
 def put_interval(at: int, micros: int, units: int) -> int:
     """Write an interval, such as ``"INTERVAL '1 02:03:04.5' DAY TO SECOND"``.
 
     Source: IntervalUtils.toDayTimeIntervalString
     """
     first, last = units // UNITS, units % UNITS
-    store_uint8(at, 34)
-    store_uint64(at + 1, 0x4C41565245544E49)
-    store_uint8(at + 9, 32)
-    store_uint8(at + 10, 39)
-    at += 11
+    at = _begin_interval(at, micros < 0)
     rest = np.uint64(micros)
     if micros < 0:
-        store_uint8(at, 45)
-        at += 1
         rest = np.uint64(0) - rest
     for unit in range(first, last + 1):
         step = np.uint64(86_400 * _MICROS)
@@ -157,13 +201,7 @@ def put_interval(at: int, micros: int, units: int) -> int:
         at = _put_interval_number(at, np.int64(count), unit == UNIT_DAY)
     if last == UNIT_SECOND:
         at = put_fraction(at, rest, np.int64(6))
-    store_uint8(at, 39)
-    at = _put_unit(at + 1, first)
-    if last > first:
-        store_uint64(at, 0x4F5420)
-        at = _put_unit(at + 3, last)
-    store_uint8(at, 34)
-    return at + 1
+    return _end_interval(at, first, last)
 
 
 @inlined
