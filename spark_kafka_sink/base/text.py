@@ -27,7 +27,9 @@ def java_text(data: bytes) -> str:
     """Return the text of Java's ``new String(data, UTF_8)``, with U+FFFD for malformed bytes.
 
     Python replaces the same bytes as Java, except that each byte of a surrogate becomes one U+FFFD
-    in Python, and a whole surrogate becomes one in Java. Source: ``String.decodeUTF8_UTF16`` of JDK 17.
+    in Python, and a whole surrogate becomes one in Java.
+
+    Source: ``String.decodeUTF8_UTF16`` of JDK 17
     """
     return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
 
