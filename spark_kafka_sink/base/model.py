@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -118,6 +119,24 @@ class UnusedProducerIdentity(NamedTuple):
     transactional_id: str
     producer: ProducerIdAndEpoch
     coordinator: Node | None = None
+
+
+class PlannedTopic(NamedTuple):
+    """A topic as the driver found it. topic_id: all zeros if the brokers have no topic ids"""
+
+    topic_id: UUID
+    partitions_count: int
+
+
+class TopicsPlan(NamedTuple):
+    """What the tasks of one job or micro-batch take for granted of their topics.
+
+    number: identifies the plan: what a producer learned under another number may be outdated
+    topics: as the driver found them when it planned, without topics that it does not know
+    """
+
+    number: str
+    topics: Mapping[str, PlannedTopic]
 
 
 NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)

@@ -234,8 +234,9 @@ PRODUCER_CONFIG = ConfigDef(
         that rack has no leader (KIP-1123): docs/racks.md. Rows with a key never move.
         > Set it if traffic between zones costs money."""),
     ConfigKey("metadata.max.age.ms", "long", 300000, at_least(0)).about("""
-        Time after which cluster metadata is refreshed without an error.
-        > Decrease it to see new partitions sooner."""),
+        Time after which a task refreshes cluster metadata without an error, and after which the
+        driver checks the cluster again. The next job or micro-batch uses new partitions at once.
+        > Increase it on large clusters."""),
     ConfigKey("metadata.max.idle.ms", "long", 300000, at_least(5000)).about("""
         Time without a row after which a topic's metadata is dropped.
         > Increase it if a task writes to a topic less often."""),

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.entry_points import check_interceptor, load
 from spark_kafka_sink.base.errors import ConfigError, coded
-from spark_kafka_sink.base.model import dataclass
+from spark_kafka_sink.base.model import TopicsPlan, dataclass
 from spark_kafka_sink.config.config_def import (
     KAFKA_PREFIX,
     RECIPES,
@@ -417,6 +417,7 @@ class SinkOptions:
     dead_letters: None unless errors.tolerance is all
     formats: None if no format option is set; registry: None if no schema id is written
     notes: sentences about options without effect, for the log
+    topics_plan: what the driver's check has found of the topics; None before that check
     """
 
     producer: ProducerConfig
@@ -438,6 +439,7 @@ class SinkOptions:
     application_id: str | None = None
     formats: FormatOptions | None = None
     registry: RegistryOptions | None = None
+    topics_plan: TopicsPlan | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:

@@ -13,7 +13,7 @@ Source: ``RecordAccumulator``, ``RecordAccumulator.NodeLatencyStats``, ``BufferP
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import field
 
@@ -114,7 +114,9 @@ _NO_TIMEOUT = 0
 class NodeLatency:
     """Records for each node since when it has not accepted ready batches.
 
-    Used for ``partitioner.availability.timeout.ms`` (KIP-794).
+    Used for ``partitioner.availability.timeout.ms`` (KIP-794). A node for which nothing waits any
+    more is not slow. In the Java producer it stays slow, because only another batch for it would
+    show that it is not, and a slow node gets none.
     """
 
     def __init__(self, availability_timeout_ms: int) -> None:
@@ -135,6 +137,18 @@ class NodeLatency:
             is_slow = now_ms - since_ms > self._timeout_ms
         if is_slow != (node_id in self.slow_nodes):
             self.slow_nodes = self.slow_nodes ^ {node_id}
+
+    @property
+    def has_waited(self) -> bool:
+        """Return True if a node has kept batches waiting."""
+        return bool(self._waiting_since_ms)
+
+    def keep(self, node_ids: Set[int]) -> None:
+        """Forget all other nodes, because no batch waits for them."""
+        self.slow_nodes = self.slow_nodes & node_ids
+        self._waiting_since_ms = {
+            n: ms for n, ms in self._waiting_since_ms.items() if n in node_ids
+        }
 
 
 _ABSENT = object()
@@ -198,6 +212,10 @@ class RecordAccumulator:
         """Raise the failure of the producer, if it has failed."""
         if self._failure is not None:
             raise self._failure
+
+    def begin_task(self) -> None:
+        """Forget which nodes were slow for the task before. The caller holds the monitor."""
+        self._node_latency.keep(frozenset())
 
     # --- task thread ---------------------------------------------------------------------------
 
@@ -327,6 +345,9 @@ class RecordAccumulator:
                 if partitions is None:
                     partitions = by_node[leader] = []
                 partitions.append(topic_partition)
+            if self._node_latency.has_waited:
+                known_leaders = (leaders.get(topic_partition) for topic_partition in self._queues)
+                self._node_latency.keep({known[0].node_id for known in known_leaders if known})
         return ready
 
     def _leaders_in(self, cluster: ClusterSnapshot) -> dict[TopicPartition, tuple[Node, int]]:

@@ -108,6 +108,10 @@ class Appender:
         # Until then no open batch has been open for too long.
         self._none_old_until_ms = 0
 
+    def begin_task(self) -> None:
+        """Forget what the task before has learned of partitions, and caps that are too old."""
+        self._topics.begin_task(self._clock.now_ms() - self._config.metadata_max_age_ms)
+
     # --- appending -----------------------------------------------------------------------------
 
     def append(
@@ -234,10 +238,7 @@ class Appender:
         batch = self._finish(slot, self._task_finisher)
         if batch.codec_id:
             topic.compression.observe(batch.uncompressed_bytes, batch.size_bytes)
-        limit_bytes = topic.limit_bytes(self._batch_size)
-        if limit_bytes != topic.current_limit_bytes:
-            topic.current_limit_bytes = limit_bytes
-            self._open_batches.set_limit(topic.first_slot, topic.partitions_count, limit_bytes)
+        self._topics.update_limit(topic)
         leader = cluster.leader(batch.topic_partition)
         self._accumulator.wakeup_sender_for(leader)
 
@@ -264,6 +265,7 @@ class Appender:
         topic.compression.estimate = 1.0
         half = batch.uncompressed_bytes // 2
         topic.cap_bytes = half if topic.cap_bytes is None else min(half, topic.cap_bytes)
+        topic.capped_at_ms = self._clock.now_ms()
         return self._sender_finisher.halve(batch)
 
     def halve(self, batch: ProducerBatch) -> list[ProducerBatch]:

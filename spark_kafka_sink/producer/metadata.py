@@ -25,7 +25,14 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
     joined,
 )
-from spark_kafka_sink.base.model import NO_LEADER_EPOCH, NO_NODE_ID, ZERO_UUID, Node, TopicPartition
+from spark_kafka_sink.base.model import (
+    NO_LEADER_EPOCH,
+    ZERO_UUID,
+    Node,
+    PlannedTopic,
+    TopicPartition,
+    TopicsPlan,
+)
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
@@ -64,6 +71,8 @@ class TopicProblem(NamedTuple):
 
 
 _NEVER_MS = -(2**63)
+# How long brokers may take to learn of a new topic before another id counts as a recreation.
+_PROPAGATION_MS = 5_000
 _NO_PROBLEMS: Mapping[str, TopicProblem] = MappingProxyType({})
 
 
@@ -143,15 +152,25 @@ class Metadata:
         self.version = 0
         # Topics of interest, and when each was last used.
         self._topics: dict[str, int] = {}
-        # The id under which each topic was first seen. The task writes to the topic with this id,
-        # also after a pause in which the topic was of no interest.
+        self._plan_number: str | None = None
+        # The task's view of these topics: a fixed id, and a fixed number of partitions.
+        self._planned: dict[str, PlannedTopic] = {}
+        # The id of each topic for this plan: the planned one, else the one that was seen first. The
+        # task writes to the topic with this id, also after a pause in which the topic was of no
+        # interest.
         self._topic_ids: dict[str, UUID] = {}
+        # Since when answers have shown another id than the planned one, which was not seen yet.
+        self._other_id_since_ms: dict[str, int] = {}
         # Kept outside the snapshot: a response without a topic must not reset the topic's leader
         # epochs.
         self._last_seen: dict[str, TopicMetadata] = {}
         # Topics of the request in flight, without topics forgotten since then; None means all
         # topics.
         self._requested: set[str] | None = None
+        self.requests_count = 0
+        """Number of requests so far."""
+        self.answered_request = 0
+        """Number of the last request that was answered: what it shows is not older."""
         self._settings = settings
         self._retry_backoff = retry_backoff
         self._is_update_requested = True
@@ -162,11 +181,6 @@ class Metadata:
         self._equivalent_responses = 0
         self._attempt_start_ms: int | None = None
         self._is_rebootstrapping = False
-
-    @property
-    def max_age_ms(self) -> int:
-        """Return ``metadata.max.age.ms``: older responses are not relied on."""
-        return self._settings.max_age_ms
 
     @property
     def problems(self) -> Mapping[str, TopicProblem]:
@@ -184,10 +198,46 @@ class Metadata:
         """Return the topics of interest, sorted."""
         return sorted(self._topics)
 
-    def begin_task(self, now_ms: int) -> None:
-        """Forget the ids of idle topics: the task may write to new topics of the same names."""
+    def begin_task(self, now_ms: int, plan: TopicsPlan) -> None:
+        """Take over the plan of another task, and forget what it contradicts.
+
+        A topic is kept without a request if it is known under this plan already, or if it is known
+        as planned. Every other topic may have changed since it was asked for, and is asked for at
+        its first use.
+        """
         self._forget(self._idle_topics(now_ms))
-        self._topic_ids = {t: i for t, i in self._topic_ids.items() if t in self._topics}
+        if plan.number == self._plan_number:
+            return
+        self._plan_number, self._planned = plan.number, dict(plan.topics)
+        self._topic_ids = {t: planned.topic_id for t, planned in plan.topics.items()}
+        self._other_id_since_ms = {}
+        self._forget({topic for topic in self._topics if not self._is_as_planned(topic)})
+        known = {t: self._view(t, self._last_seen[t]) for t in self.snapshot.topics}
+        self.snapshot = self.snapshot._replace(topics=known)
+
+    def _is_as_planned(self, topic: str) -> bool:
+        planned, known = self._planned.get(topic), self._last_seen.get(topic)
+        return (
+            planned is not None
+            and known is not None
+            and topic in self.snapshot.topics
+            and known.topic_id == planned.topic_id
+            and len(known.partitions) >= planned.partitions_count
+        )
+
+    def _view(self, name: str, topic: TopicMetadata) -> TopicMetadata:
+        """Return the topic with as many partitions as planned, so that all tasks agree on keys."""
+        planned = self._planned.get(name)
+        if planned is None or len(topic.partitions) <= planned.partitions_count:
+            return topic
+        return topic._replace(partitions=topic.partitions[: planned.partitions_count])
+
+    def use_all_partitions(self, topic: str) -> None:
+        """Use the partitions that the plan does not have, because a row names one of them."""
+        self._planned.pop(topic, None)
+        if topic in self.snapshot.topics:
+            topics = {**self.snapshot.topics, topic: self._last_seen[topic]}
+            self.snapshot = self.snapshot._replace(topics=topics)
 
     def add_topic(self, topic: str, now_ms: int) -> None:
         """Keep metadata of ``topic`` for ``metadata.max.idle.ms`` from now on."""
@@ -203,6 +253,7 @@ class Metadata:
 
     def begin_update(self) -> list[str]:
         """Return the topics that the next request asks for."""
+        self.requests_count += 1
         self._requested = set(self._topics)
         return self.topics
 
@@ -268,20 +319,21 @@ class Metadata:
                 problems[name] = _problem(name, error)
                 is_incomplete = is_incomplete or error.retriable
                 continue
-            first_id = self._topic_ids.get(name, ZERO_UUID)
-            if first_id == ZERO_UUID:
-                self._topic_ids[name] = topic.topic_id
-            elif topic.topic_id not in (first_id, ZERO_UUID):
-                problems[name] = _recreated(name, first_id, topic.topic_id)
+            found = _merge(self._last_seen.get(name), topic, has_epochs)
+            problem = self._other_topic(name, topic.topic_id, now_ms)
+            problem = problem or self._not_all_partitions(name, topic, found)
+            if problem is not None:
+                problems[name] = problem
+                is_incomplete = is_incomplete or not problem.is_fatal
                 continue
             problems.pop(name, None)
-            topics[name] = self._last_seen[name] = _merge(
-                self._last_seen.get(name), topic, has_epochs
-            )
+            self._last_seen[name] = found
+            topics[name] = self._view(name, found)
             is_incomplete = is_incomplete or any(p.leader_id < 0 for p in topics[name].partitions)
         self._count_equivalent_responses(nodes, topics, now_ms)
         self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id, problems)
         self.version += 1
+        self.answered_request = self.requests_count
         self._last_success_ms = now_ms
         self._attempt_start_ms = None
         self._is_rebootstrapping = False
@@ -292,6 +344,39 @@ class Metadata:
             self._failed_attempts = 0
             attempts = max(self._equivalent_responses - 1, 0)
             self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(attempts)
+
+    def _other_topic(self, name: str, topic_id: UUID, now_ms: int) -> TopicProblem | None:
+        """Return the problem of a topic with another id than before or than planned, if it has.
+
+        It is final if records may have gone to the first topic. A planned topic that was not seen
+        yet may be new to the broker that was asked.
+        """
+        first_id = self._topic_ids.get(name, ZERO_UUID)
+        if first_id == ZERO_UUID:
+            self._topic_ids[name] = topic_id
+        if ZERO_UUID in (first_id, topic_id) or topic_id == first_id:
+            return None
+        since_ms = self._other_id_since_ms.setdefault(name, now_ms)
+        may_be_new = name in self._planned and name not in self._last_seen
+        is_fatal = not may_be_new or now_ms - since_ms >= _PROPAGATION_MS
+        return _recreated(name, first_id, topic_id, is_fatal)
+
+    def _not_all_partitions(
+        self, name: str, topic: MetadataResponseTopic, found: TopicMetadata
+    ) -> TopicProblem | None:
+        """Return the problem of a topic whose partitions the broker does not all know, if so."""
+        if name in self._last_seen and found.partitions:
+            return None
+        planned, count = self._planned.get(name), len(found.partitions)
+        wanted = len({p.partition_index for p in topic.partitions})
+        wanted = max(wanted, 1 if planned is None else planned.partitions_count)
+        if count >= wanted:
+            return None
+        return TopicProblem(
+            f"topic '{name}': the broker knows {count} of at least {wanted} partition(s) yet",
+            is_fatal=False,
+            code="TOPIC-004",
+        )
 
     def _count_equivalent_responses(
         self, nodes: Mapping[int, Node], topics: Mapping[str, TopicMetadata], now_ms: int
@@ -338,7 +423,10 @@ class Metadata:
             return
         partitions = list(topic.partitions)
         partitions[topic_partition.partition] = leader
-        topic = self._last_seen[topic_partition.topic] = topic._replace(partitions=partitions)
+        topic = topic._replace(partitions=partitions)
+        # The plan may have fewer partitions than the topic.
+        hidden = self._last_seen[topic_partition.topic].partitions[len(partitions) :]
+        self._last_seen[topic_partition.topic] = topic._replace(partitions=[*partitions, *hidden])
         topics = {**self.snapshot.topics, topic_partition.topic: topic}
         self.snapshot = self.snapshot._replace(nodes=known_nodes, topics=topics)
         self.version += 1
@@ -353,12 +441,12 @@ def _problem(topic: str, error: KafkaErrorCode) -> TopicProblem:
     )
 
 
-def _recreated(topic: str, first_id: UUID, topic_id: UUID) -> TopicProblem:
+def _recreated(topic: str, first_id: UUID, topic_id: UUID, is_fatal: bool) -> TopicProblem:
     message = (
         f"topic '{topic}' was deleted and created again while the job ran (its topic id was "
         f"{first_id} and is {topic_id}): what was written before is gone. Start the job again"
     )
-    return TopicProblem(message, is_fatal=True, code="TOPIC-005")
+    return TopicProblem(message, is_fatal, code="TOPIC-005")
 
 
 def _merge(
@@ -369,13 +457,12 @@ def _merge(
     Partitions that the broker does not know yet stay too, because a topic of the same id never
     loses partitions. A response without epochs is applied, as in ``Metadata.updateLatestMetadata``.
     """
-    count = len(topic.partitions)
-    partitions = [PartitionMetadata(NO_NODE_ID, NO_LEADER_EPOCH)] * count
-    for p in topic.partitions:
-        if 0 <= p.partition_index < count:  # brokers number partitions without gaps
-            partitions[p.partition_index] = PartitionMetadata(
-                p.leader_id, p.leader_epoch if has_epochs else NO_LEADER_EPOCH
-            )
+    described = {p.partition_index: p for p in topic.partitions}
+    partitions: list[PartitionMetadata] = []
+    while (p := described.get(len(partitions))) is not None:  # numbered without gaps
+        epoch = p.leader_epoch if has_epochs else NO_LEADER_EPOCH
+        partitions.append(PartitionMetadata(p.leader_id, epoch))
+    count = len(partitions)
     if known is not None:
         for index, old in enumerate(known.partitions[:count]):
             if 0 <= partitions[index].leader_epoch < old.leader_epoch:

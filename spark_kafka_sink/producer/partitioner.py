@@ -321,8 +321,9 @@ class TopicSlots:
         # The limit in the table of open batches; None for the limit at creation.
         self.current_limit_bytes: int | None = None
         # Upper limit of uncompressed bytes in a batch, after the topic's brokers rejected larger
-        # batches.
+        # batches, and when. It ends, because the topic's max.message.bytes may be raised.
         self.cap_bytes: int | None = None
+        self.capped_at_ms = 0
 
     def is_current(self, cluster: ClusterSnapshot) -> bool:
         """Return True if this is the cluster's topic of this name, with all of its partitions.
@@ -374,7 +375,28 @@ class SlotTable:
         self._rng = rng
         self._finish_slots = finish_slots
         self._topics: dict[str, TopicSlots] = {}
+        # Topics of earlier tasks, which this task has not used yet.
+        self._earlier: dict[str, TopicSlots] = {}
         self._topic_of_slot: list[TopicSlots] = []
+
+    def begin_task(self, caps_since_ms: int) -> None:
+        """Let each topic begin with the partitions that the task finds, without older caps.
+
+        No batch is open.
+        """
+        self._earlier.update(self._topics)
+        self._topics = {}
+        for topic in self._earlier.values():
+            if topic.cap_bytes is not None and topic.capped_at_ms <= caps_since_ms:
+                topic.cap_bytes = None
+                self.update_limit(topic)
+
+    def update_limit(self, topic: TopicSlots) -> None:
+        """Let the topic's next batches be as large as its cap and compression allow."""
+        limit_bytes = topic.limit_bytes(self._batch_size)
+        if limit_bytes != topic.current_limit_bytes:
+            topic.current_limit_bytes = limit_bytes
+            self._open_batches.set_limit(topic.first_slot, topic.partitions_count, limit_bytes)
 
     def topic_of(self, slot: int) -> TopicSlots:
         """Return the topic of ``slot``."""
@@ -387,13 +409,18 @@ class SlotTable:
     def get(self, name: str, cluster: ClusterSnapshot) -> TopicSlots:
         """Return the topic's slots; add slots for a new or recreated topic or more partitions."""
         topic = self._topics.get(name)
-        topic_id, count = cluster.topic_id(name), cluster.partitions_count(name)
         if topic is not None and topic.is_current(cluster):
             return topic
+        topic_id, count = cluster.topic_id(name), cluster.partitions_count(name)
         if topic is not None:
             # Rows in the new slots must not overtake rows appended earlier.
             own = topic.slots
             self._finish_slots([slot for slot in self._open_batches.open_slots() if slot in own])
+        else:
+            topic = self._earlier.pop(name, None)
+            if topic is not None and (topic.topic_id, topic.partitions_count) == (topic_id, count):
+                self._topics[name] = topic
+                return topic
         first_slot = self._open_batches.add_slots(name, count, self._batch_size)
         topic = self._topics[name] = TopicSlots(name, first_slot, count, self._rng, topic_id)
         self._topic_of_slot.extend([topic] * count)

@@ -21,12 +21,13 @@ Source: ``KafkaProducer``, ``KafkaProducer.waitOnMetadata``; ``InternalKafkaProd
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Optional, Protocol
 
 from spark_kafka_sink.base.clock import Clock, ExponentialBackoff, SystemClock
 from spark_kafka_sink.base.errors import (
@@ -35,9 +36,15 @@ from spark_kafka_sink.base.errors import (
     ProducerClosedError,
     TopicError,
     TransactionError,
+    warn,
 )
 from spark_kafka_sink.base.kafka_metrics import NodesMetrics
-from spark_kafka_sink.base.model import ColumnPositions, PreparedTransaction, UnusedProducerIdentity
+from spark_kafka_sink.base.model import (
+    ColumnPositions,
+    PreparedTransaction,
+    TopicsPlan,
+    UnusedProducerIdentity,
+)
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import UNKNOWN_LIMITS, TopicLimits
 from spark_kafka_sink.network.admin import AdminClient, bootstrap_addresses, create_missing
@@ -52,6 +59,7 @@ from spark_kafka_sink.producer.metadata import (
     ClusterSnapshot,
     Metadata,
     MetadataUpdater,
+    TopicProblem,
     metadata_settings,
 )
 from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, TaskTotals
@@ -79,6 +87,8 @@ _FEWEST_PAGES = 16
 _CLOSE_TIMEOUT_S = 10.0
 _NS_PER_MS = 1_000_000
 _DEFECT = "DELIVERY-005"
+
+logger = logging.getLogger(__name__)
 
 
 class KafkaProducer:
@@ -132,6 +142,7 @@ class KafkaProducer:
             config, self.client, self._metadata, accumulator, retry_backoff, rng
         )
         self._is_transactional = False
+        self._tasks_count = 0
         identity, totals = self._identities.first(), self._totals
         self.sender = Sender(config, cluster, accumulator, self._appender, identity, totals)
         if config.max_bytes_per_second is not None:
@@ -262,13 +273,21 @@ class KafkaProducer:
             and not any(problem.is_fatal for problem in self._metadata.problems.values())
         )
 
-    def begin_task(self, topics: Sequence[str]) -> None:
-        """Reset the counters for another task. Call it only if the producer is clean.
+    def begin_task(self, topics: Sequence[str], plan: TopicsPlan | None = None) -> None:
+        """Forget what belonged to the task before. Call it only if the producer is clean.
 
-        ``topics``: topics known beforehand, for the next metadata request.
+        docs/design.md has all that a producer keeps, and for how long.
+
+        topics: topics known beforehand, for the next metadata request
+        plan: of the job or micro-batch; None trusts nothing that earlier tasks learned of topics
         """
+        self._tasks_count += 1
+        if plan is None:
+            plan = TopicsPlan(f"of task {self._tasks_count} alone", {})
+        self._appender.begin_task()
         with self._monitor:  # telemetry reads the counters concurrently
-            self._metadata.begin_task(self._clock.now_ms())
+            self._metadata.begin_task(self._clock.now_ms(), plan)
+            self.accumulator.begin_task()
             if self.telemetry is not None:
                 self.telemetry.begin_task()
             self._totals.reset()
@@ -338,8 +357,13 @@ class KafkaProducer:
 class ThreadedProducer(KafkaProducer):
     """A producer with its sender thread. The caller must always close it."""
 
-    def __init__(self, config: ProducerConfig, topics: Sequence[str] = ()) -> None:
-        """``topics``: topics known beforehand, for the first metadata request.
+    def __init__(
+        self,
+        config: ProducerConfig,
+        topics: Sequence[str] = (),
+        plan: TopicsPlan | None = None,
+    ) -> None:
+        """``topics`` and ``plan``: as for ``begin_task``.
 
         Fetches a token if one is needed. If the token may become available later, ``append`` waits
         for it as for brokers. Raises AuthenticationError, ConfigError.
@@ -354,7 +378,7 @@ class ThreadedProducer(KafkaProducer):
         monitor, create_topics = ThreadMonitor(), topic_creator(config)
         super().__init__(config, network, SystemClock(), random.Random(), monitor, create_topics)
         self.client.outages = Outages()
-        self.begin_task(topics)
+        self.begin_task(topics, plan)
         self._is_closing = False
         self._close_at_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name="pykafka-sink-sender", daemon=True)
@@ -463,6 +487,21 @@ def _topics_without_partition(highest: Mapping[str, int], snapshot: ClusterSnaps
     }
 
 
+_LOGGED_AFTER_MS = 5_000
+_MS_PER_S = 1000
+
+
+class _Wait:
+    """One wait of the task thread for metadata of ``topics``."""
+
+    def __init__(self, topics: Sequence[str], now_ms: int, most_ms: int) -> None:
+        self.topics = topics
+        self.began_ms = now_ms
+        self.deadline_ms = now_ms + most_ms
+        self.log_at_ms = now_ms + _LOGGED_AFTER_MS
+        self.is_logged = False
+
+
 class MetadataWaiter:
     """Waits in the task thread for snapshots that know the task's topics."""
 
@@ -482,8 +521,6 @@ class MetadataWaiter:
         self._monitor = accumulator.monitor
         self._clock = clock
         self._metrics = metrics
-        # Topics whose partitions were awaited without success, and when.
-        self._timed_out_at_ms: dict[str, int] = {}
         self._creates_topics = create_topics is not None
         self._create = create_topics or _create_no_topics
 
@@ -504,9 +541,8 @@ class MetadataWaiter:
     ) -> ClusterSnapshot:
         """Return a snapshot that knows all ``topics``.
 
-        highest: highest partition per topic, which may have been added recently. This method waits
-            for it for up to ``max.block.ms``. If the partition is still missing, the caller reports
-            that
+        highest: highest partition per topic, which may have been added recently. If an answer to a
+            request of after this call does not have it, the caller reports that
 
         Raises TopicError for a topic that is unusable, or not known within ``max.block.ms``. Raises
         the failure of the sender.
@@ -517,14 +553,14 @@ class MetadataWaiter:
         ):
             return snapshot
         started_ns = self._clock.perf_ns()
-        deadline_ms = self._clock.now_ms() + self._max_block_ms
+        wait = _Wait(topics, self._clock.now_ms(), self._max_block_ms)
         tried: set[str] = set()
-        while missing := self._await_metadata(topics, deadline_ms, tried):
+        while missing := self._await_metadata(wait, tried):
             # Without the monitor, because creation takes time and the sender must not wait for it.
             begun_ms = self._clock.now_ms()
             self._create(missing)
             # Creation has its own deadline; max.block.ms is for metadata.
-            deadline_ms += self._clock.now_ms() - begun_ms
+            wait.deadline_ms += self._clock.now_ms() - begun_ms
             tried.update(missing)
             with self._monitor:
                 self._metadata.request_update_now()
@@ -533,89 +569,90 @@ class MetadataWaiter:
         self._metrics.metadata_wait_ns += self._clock.perf_ns() - started_ns
         return snapshot
 
-    def _await_metadata(
-        self, topics: Sequence[str], deadline_ms: int, tried: set[str]
-    ) -> list[str]:
-        """Wait for all ``topics``; return missing ones early, unless they were ``tried``."""
+    def _await_metadata(self, wait: _Wait, tried: set[str]) -> list[str]:
+        """Wait for all topics; return missing ones early, unless they were ``tried``."""
         with self._monitor:
             self._client.wakeup()
             while True:
                 self._accumulator.raise_if_failed()
                 snapshot, problems = self._metadata.snapshot, self._metadata.problems
-                unknown = [topic for topic in topics if topic not in snapshot.topics]
+                unknown = [topic for topic in wait.topics if topic not in snapshot.topics]
                 if not unknown:
                     return []
-                self._mark_used(topics)
+                self._mark_used(wait.topics)
                 for topic in unknown:
                     if topic in problems and problems[topic].is_fatal:
                         raise TopicError(problems[topic].message, code=problems[topic].code)
                 missing = [t for t in unknown if t in problems and t not in tried]
                 if missing and self._creates_topics:
                     return missing
-                left_ms = self._left_ms(deadline_ms)
-                if left_ms <= 0:
-                    raise self._topic_unknown(unknown[0])
-                self._monitor.wait(left_ms)
+                self._wait(wait, f"Topic {unknown[0]}", problems.get(unknown[0]))
 
     def _await_partitions(
         self, topics: Sequence[str], highest: Mapping[str, int]
     ) -> ClusterSnapshot:
-        """Wait for partitions that brokers do not know yet. The caller holds the monitor.
+        """Ask once for partitions that are not known. The caller holds the monitor.
 
-        Partitions that were awaited without success are requested once more. They are not awaited
-        again within ``metadata.max.age.ms``. The Java producer waits for each record.
+        The Java producer waits for ``max.block.ms``. A partition that the plan has is waited for.
         """
-        began_ms = self._clock.now_ms()
-        deadline_ms = began_ms + self._max_block_ms
+        wait = _Wait(topics, self._clock.now_ms(), self._max_block_ms)
+        needed_answer = self._metadata.requests_count + 1
         ask = self._metadata.request_update_now
+        for topic in _topics_without_partition(highest, self._metadata.snapshot):
+            self._metadata.use_all_partitions(topic)
         while True:
             self._accumulator.raise_if_failed()
-            snapshot, now_ms = self._metadata.snapshot, self._clock.now_ms()
+            snapshot = self._metadata.snapshot
             lacking = _topics_without_partition(highest, snapshot)
             unknown = [topic for topic in topics if topic not in snapshot.topics]
-            if not lacking and not unknown:
-                return snapshot
-            is_asked = self._metadata.age_ms(now_ms) < now_ms - began_ms
-            if is_asked and not unknown and lacking <= self._recently_missing(began_ms):
-                return snapshot
-            left_ms = self._left_ms(deadline_ms)
-            if left_ms <= 0:
-                if unknown:
-                    raise self._topic_unknown(unknown[0])
-                if not is_asked:  # no answer has shown that it does not exist
-                    topic = min(lacking)
-                    raise self._not_present(f"Partition {highest[topic]} of topic {topic}")
-                self._timed_out_at_ms.update(dict.fromkeys(lacking, now_ms))
+            is_asked = self._metadata.answered_request >= needed_answer
+            if not unknown and (is_asked or not lacking):
                 return snapshot
             self._mark_used(topics)
-            ask()
-            ask = self._metadata.request_update
-            self._client.wakeup()
-            self._monitor.wait(left_ms)
+            if not is_asked:
+                ask()
+                ask = self._metadata.request_update
+                self._client.wakeup()
+            if unknown:
+                what, problem = f"Topic {unknown[0]}", self._metadata.problems.get(unknown[0])
+            else:
+                topic = min(lacking)
+                what, problem = f"Partition {highest[topic]} of topic {topic}", None
+            self._wait(wait, what, problem)
 
-    def _left_ms(self, deadline_ms: int) -> int:
-        """Return the remaining time to wait; pauses that brokers requested do not count."""
+    def _wait(self, wait: _Wait, what: str, problem: TopicProblem | None) -> None:
+        """Wait for the next answer.
+
+        Raises TopicError after ``max.block.ms``, without the pauses that brokers requested, and if
+        no answer can help.
+        """
+        now_ms = self._clock.now_ms()
         pause_ends_ms = self._client.pauses.latest_end_ms
-        return max(deadline_ms, pause_ends_ms + self._max_block_ms) - self._clock.now_ms()
-
-    def _recently_missing(self, now_ms: int) -> set[str]:
-        """Return the topics whose partitions were recently awaited without success."""
-        oldest_ms = now_ms - self._metadata.max_age_ms
-        return {topic for topic, ms in self._timed_out_at_ms.items() if ms > oldest_ms}
-
-    def _topic_unknown(self, topic: str) -> TopicError:
-        problem = self._metadata.problems.get(topic)
-        if problem is not None:
-            return TopicError(problem.message, code=problem.code)
-        return self._not_present(f"Topic {topic}")
-
-    def _not_present(self, what: str) -> TopicError:
-        why = self._updater.last_failure or "the cluster did not answer"
-        return TopicError(
-            f"{what} not present in metadata after kafka.max.block.ms = "
-            f"{self._max_block_ms}: {why}",
-            code="TOPIC-004",
+        left_ms = max(wait.deadline_ms, pause_ends_ms + self._max_block_ms) - now_ms
+        if problem is not None and (problem.is_fatal or left_ms <= 0):
+            raise TopicError(problem.message, code=problem.code)
+        if left_ms <= 0:
+            raise TopicError(
+                f"{what} not present in metadata after kafka.max.block.ms = "
+                f"{self._max_block_ms}: {self._why()}",
+                code="TOPIC-004",
+            )
+        silent_ms = wait.log_at_ms - now_ms
+        if wait.is_logged or silent_ms > 0:
+            self._monitor.wait(left_ms if wait.is_logged else min(left_ms, silent_ms))
+            return
+        wait.is_logged = True
+        why = self._why() if problem is None else problem.message
+        waited_s = (now_ms - wait.began_ms) / _MS_PER_S
+        warn(
+            logger,
+            "TOPIC-007",
+            f"{what} is not known after {waited_s:.0f} s, and rows wait for it, for up to "
+            f"kafka.max.block.ms = {self._max_block_ms}: {why}",
         )
+
+    def _why(self) -> str:
+        return self._updater.last_failure or "the cluster did not answer"
 
 
 _MOST_IDLE = 4
@@ -628,15 +665,18 @@ class _Idle(NamedTuple):
     since_ms: int
 
 
+ProducerFactory = Callable[[ProducerConfig, Sequence[str], Optional[TopicsPlan]], ThreadedProducer]
+
+
 class ProducerPool:
     """Idle producers by configuration, which includes the security identity."""
 
     def __init__(
         self,
-        create: Callable[[ProducerConfig, Sequence[str]], ThreadedProducer] = ThreadedProducer,
+        create: ProducerFactory | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._create = create
+        self._create = ThreadedProducer if create is None else create
         self._clock = SystemClock() if clock is None else clock
         self._idle: dict[ProducerConfig, list[_Idle]] = {}
 
@@ -645,17 +685,22 @@ class ProducerPool:
         """Return the number of idle producers."""
         return sum(len(waiting) for waiting in self._idle.values())
 
-    def acquire(self, config: ProducerConfig, topics: Sequence[str]) -> ThreadedProducer:
-        """Return a producer for one task: a healthy idle one, or a new one."""
+    def acquire(
+        self, config: ProducerConfig, topics: Sequence[str], plan: TopicsPlan | None = None
+    ) -> ThreadedProducer:
+        """Return a producer for one task: a healthy idle one, or a new one.
+
+        ``topics`` and ``plan``: as for ``KafkaProducer.begin_task``.
+        """
         self.evict()
         waiting = self._idle.get(config, [])
         while waiting:
             producer = waiting.pop().producer
             if producer.reactivate():
-                producer.begin_task(topics)
+                producer.begin_task(topics, plan)
                 return producer
             producer.close()
-        return self._create(config, topics)
+        return self._create(config, topics, plan)
 
     def release(self, config: ProducerConfig, producer: ThreadedProducer) -> None:
         """Keep the producer of a task that was flushed without error, for the next task."""

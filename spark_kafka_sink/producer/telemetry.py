@@ -354,13 +354,14 @@ class Telemetry:
         self._client.send(node, request, now_ms, partial(self._call_or_disable, on_complete))
 
     def _await_response(self, now_ms: int) -> int | None:
-        """Close the connection if rows wait too long behind an unanswered request."""
+        """Close the connection if rows, or requests for them, wait too long behind a request."""
         node, request = self._node, self._request_in_flight
         if node is None or request is None or not self._client.is_oldest(node, request):
             return None
         if self._response_deadline_ms is None:
             self._response_deadline_ms = now_ms + RESPONSE_MS
-        if not self._sources.accumulator.incomplete_count:
+        is_awaited = self._client.in_flight_count(node) > 1  # a task waits for metadata
+        if not is_awaited and not self._sources.accumulator.incomplete_count:
             return None
         if now_ms < self._response_deadline_ms:
             return self._response_deadline_ms - now_ms

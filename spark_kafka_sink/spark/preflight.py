@@ -11,14 +11,19 @@ that certainly has no committed micro-batch.
 
 The topics' limits for dead letters are read here too, so that all tasks of a batch and all their
 attempts find the same faults in a row.
+
+A successful check is valid for ``metadata.max.age.ms``. Partitions may be added and topics
+recreated meanwhile, so the topics of a plan are asked for again: ``topics.py``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import (
@@ -36,7 +41,7 @@ from spark_kafka_sink.base.errors import (
     sentence,
     warn,
 )
-from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.model import Node, PlannedTopic, TopicsPlan
 from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.config.sink_keys import DeadLetterConfig, TopicLimits
@@ -45,6 +50,7 @@ from spark_kafka_sink.metrics.outputs import check_outputs
 from spark_kafka_sink.network.admin import AdminClient, configs_of, create_missing, similar_topics
 from spark_kafka_sink.protocol.messages.topics import TOPIC_RESOURCE, MetadataResponse
 from spark_kafka_sink.security.security import Security
+from spark_kafka_sink.spark.topics import ask_for_topics, topics_of
 from spark_kafka_sink.spark.worker import ensure_log_handler
 
 _SIZE = "max.message.bytes"
@@ -87,10 +93,21 @@ logger = logging.getLogger(__name__)
 _LOCAL_SCHEME = "file:"
 
 
+class _Found(NamedTuple):
+    """What a check has found: the topics' limits for dead letters, and the topics of options."""
+
+    letters: DeadLetterConfig | None
+    topics: Mapping[str, PlannedTopic]
+
+
 # Time of this process's last successful check, by cluster, security, topic and dead letters.
 _passed_at_ms: dict[tuple[object, ...], int] = {}
 # The topics' limits for dead letters, as that check found them.
 _letters_with_limits: dict[tuple[object, ...], DeadLetterConfig | None] = {}
+# Jobs ask each time. A query with a short trigger sends no more than one request a second.
+_TOPICS_MAX_AGE_MS = 1_000
+# The topics, as last described, and when.
+_topics_at_ms: dict[tuple[object, ...], tuple[Mapping[str, PlannedTopic], int]] = {}
 # Notes that this process has logged.
 _noted: set[str] = set()
 
@@ -132,7 +149,7 @@ def check_metrics_outputs(options: SinkOptions, is_stream: bool) -> None:
 
 
 def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = None) -> SinkOptions:
-    """Check the cluster and return the options with the topics' limits for dead letters.
+    """Check the cluster; return the options with the plan of topics and limits for dead letters.
 
     Raises BootstrapError if no broker can be reached. Raises CredentialsUnavailableError if no
     token or ticket is available within ``preflight.timeout.ms``. Raises TopicError if the topic in
@@ -146,7 +163,11 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
     passed_at_ms = _passed_at_ms.get(key)
     now_ms = clock.now_ms()
     if passed_at_ms is not None and now_ms - passed_at_ms < producer.metadata_max_age_ms:
-        return _with(options, _letters_with_limits[key])
+        topics, at_ms = _topics_at_ms[key]
+        if not is_stream or now_ms - at_ms >= _TOPICS_MAX_AGE_MS:
+            topics = ask_for_topics(producer, _topic_names(options), clock)
+            _topics_at_ms[key] = topics, now_ms
+        return _with(options, _Found(_letters_with_limits[key], topics))
     try:
         found = _check(options, clock)
     except KafkaSinkError as error:
@@ -155,14 +176,22 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
             raise
         ensure_log_handler()
         warn(logger, error.code, f"{error}; the tasks will wait for the brokers")
-        return _with(options, _letters_with_limits.get(key))
+        return _with(options, _Found(_letters_with_limits.get(key), {}))
     _passed_at_ms[key] = clock.now_ms()
-    _letters_with_limits[key] = found
+    _letters_with_limits[key] = found.letters
+    _topics_at_ms[key] = found.topics, now_ms
     return _with(options, found)
 
 
-def _with(options: SinkOptions, found: DeadLetterConfig | None) -> SinkOptions:
-    return options if found is None else replace(options, dead_letters=found)
+def _topic_names(options: SinkOptions) -> list[str]:
+    named = options.topic, None if options.dead_letters is None else options.dead_letters.topic
+    return [topic for topic in named if topic is not None]
+
+
+def _with(options: SinkOptions, found: _Found) -> SinkOptions:
+    plan = TopicsPlan(uuid.uuid4().hex, found.topics)
+    letters = options.dead_letters if found.letters is None else found.letters
+    return replace(options, topics_plan=plan, dead_letters=letters)
 
 
 def is_known_as_new(checkpoint: str | None) -> bool:
@@ -196,7 +225,7 @@ def _is_transient(error: KafkaSinkError) -> bool:
     return isinstance(error, (BootstrapError, CredentialsUnavailableError))
 
 
-def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
+def _check(options: SinkOptions, clock: Clock) -> _Found:
     config = options.producer
     # Prepare with the short timeout: an unavailable token issuer is reported as fast as brokers.
     hosts = [host for host, _ in config.bootstrap_servers]
@@ -205,14 +234,15 @@ def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
         admin.gives_up_on_other_protocols = True
         brokers = _brokers(admin, options.preflight_timeout_ms)
         _check_advertised(admin, brokers, options.preflight_timeout_ms)
+        topics: dict[str, PlannedTopic] = {}
         if options.topic is not None:
-            _check_named(admin, options, options.topic, config.topic_creation)
+            topics.update(_check_named(admin, options, options.topic, config.topic_creation))
         if options.dead_letters is None:
-            return None
+            return _Found(None, topics)
         letters = options.dead_letters
-        _check_named(admin, options, letters.topic, letters.creation)
+        topics.update(_check_named(admin, options, letters.topic, letters.creation))
         deadline_ms = admin.deadline_in(options.preflight_timeout_ms)
-        return with_topic_limits(admin, letters, options.topic, deadline_ms)
+        return _Found(with_topic_limits(admin, letters, options.topic, deadline_ms), topics)
 
 
 def _brokers(admin: AdminClient, timeout_ms: int) -> MetadataResponse:
@@ -242,13 +272,13 @@ def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms
 
 def _check_named(
     admin: AdminClient, options: SinkOptions, topic: str, creation: TopicCreation | None
-) -> None:
-    """Check a topic that an option names. creation: None if brokers may create it"""
+) -> Mapping[str, PlannedTopic]:
+    """Check and return a topic that an option names. creation: None if brokers may create it"""
     timeout_ms = min(options.preflight_timeout_ms, options.producer.max_block_ms)
     described = admin.metadata([topic], False, admin.deadline_in(timeout_ms))
     if not _is_missing(described):
         _check_topic(topic, described)
-        return
+        return topics_of(described)
     if creation is not None:
         create_missing(admin, [topic], creation, options.preflight_timeout_ms)
     if creation is not None or options.producer.allow_auto_create_topics:
@@ -259,6 +289,7 @@ def _check_named(
     _check_topic(topic, described)
     if creation is None:
         log_once([_creation_warning(topic, _similar(admin, topic, timeout_ms))], "TOPIC-006")
+    return topics_of(described)
 
 
 def _missing_error(admin: AdminClient, options: SinkOptions, topic: str) -> TopicError:

@@ -250,7 +250,7 @@ def write_rows(
     interceptors = Interceptors(options.interceptors)
     topics = [] if positions.topic_option is None else [positions.topic_option]
     config = with_own_rack(options.producer)
-    producer = POOL.acquire(config, topics)
+    producer = POOL.acquire(config, topics, options.topics_plan)
     transaction = None
     try:
         if plan is not None:

@@ -84,7 +84,7 @@ def test_the_topic_is_created_as_the_options_say(strict_kafka):
     topics = Topics(strict_kafka.bootstrap_servers)
     assert topics.created("dl-made-dead") == {0: [1], 1: [1], 2: [1]}
     assert topics.own_configs("dl-made-dead") == {}
-    assert checked(given) == checked(given)
+    assert checked(given).dead_letters == checked(given).dead_letters
 
 
 def test_a_topic_that_cannot_be_created_names_the_option(strict_kafka):

@@ -322,8 +322,8 @@ _GUARDS = (
     ),
     Mutant(
         "producer/metadata.py",
-        "topic = self._last_seen[topic_partition.topic] = topic._replace",
-        "topic = topic._replace",
+        "        self._last_seen[topic_partition.topic] = topic._replace(partitions=[*partitions, *hidden])\n",
+        "",
         _IN_METADATA,
     ),
     Mutant(
@@ -354,13 +354,13 @@ _GUARDS = (
     Mutant("producer/producer.py", " and t not in tried]", "]", _SIMULATED),
     Mutant(
         "producer/producer.py",
-        "            deadline_ms += self._clock.now_ms() - begun_ms\n",
+        "            wait.deadline_ms += self._clock.now_ms() - begun_ms\n",
         "",
         _SIMULATED,
     ),
     Mutant(
         "producer/producer.py",
-        "                self._mark_used(topics)\n                for",
+        "                self._mark_used(wait.topics)\n                for",
         "                for",
         _SIMULATED,
     ),
@@ -372,25 +372,23 @@ _GUARDS = (
     ),
     Mutant(
         "producer/producer.py",
-        "is_asked and not unknown and lacking",
-        "is_asked and lacking",
+        "if not unknown and (is_asked or not lacking):",
+        "if is_asked or not lacking:",
         _SIMULATED,
     ),
     Mutant(
         "producer/producer.py",
-        "            self._mark_used(topics)\n            ask()",
-        "            ask()",
+        "needed_answer = self._metadata.requests_count + 1",
+        "needed_answer = self._metadata.requests_count",
         _SIMULATED,
     ),
     Mutant(
         "producer/producer.py",
-        "            ask = self._metadata.request_update\n",
+        "                ask = self._metadata.request_update\n",
         "",
         _SIMULATED,
     ),
-    Mutant(
-        "producer/producer.py", "if not lacking and not unknown:", "if not lacking:", _SIMULATED
-    ),
+    Mutant("producer/producer.py", "(is_asked or not lacking):", "is_asked:", _SIMULATED),
     Mutant(
         "producer/producer.py",
         "            self._is_transactional = False\n            self.sender",

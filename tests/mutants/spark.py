@@ -152,14 +152,14 @@ _DRIVER = (
     Mutant("spark/commit.py", "plan if self.partition_id == 0 else None", "plan", _IN_TASKS),
     Mutant(
         "spark/preflight.py",
-        "return _with(options, _letters_with_limits.get(key))",
-        "return options",
+        "_Found(_letters_with_limits.get(key), {})",
+        "_Found(None, {})",
         _IN_TASKS,
     ),
     Mutant(
         "spark/preflight.py",
-        "return _with(options, _letters_with_limits[key])",
-        "return options",
+        "_Found(_letters_with_limits[key], topics)",
+        "_Found(None, topics)",
         _IN_TASKS,
     ),
     Mutant(

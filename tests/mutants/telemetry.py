@@ -118,8 +118,8 @@ MUTANTS = (
     ),
     Mutant(
         "producer/telemetry.py",
-        "        if not self._sources.accumulator.incomplete_count:\n            return None\n        if now",
-        "        if now",
+        "        if not is_awaited and not self._sources.accumulator.incomplete_count:\n            return None\n",
+        "",
         _MISTAKES,
     ),
     Mutant(

@@ -136,15 +136,18 @@ class SimCluster:
     def empty_topic(self, name, partitions=None):
         """The topic is deleted and created anew: another one, of the same name.
 
-        partitions: how many it has then, at most as many as before; None: as many
+        partitions: how many it has then; None: as many
         """
         topic = self.topics[name]
         for old in topic.partitions:
             old.drop_waiters_of(old.leader_id, "UNKNOWN_TOPIC_OR_PARTITION")
         if partitions is not None:
             del topic.partitions[partitions:]
+            topic.partitions += (topic.partitions * partitions)[
+                : partitions - len(topic.partitions)
+            ]
         for index, old in enumerate(topic.partitions):
-            new = Partition(old.replicas, old.min_insync)
+            new = Partition(list(old.replicas), old.min_insync)
             new.elect(old.leader_id)
             new.hear_from_followers()
             topic.partitions[index] = new

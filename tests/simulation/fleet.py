@@ -27,7 +27,7 @@ from unittest import mock
 import pyarrow as pa
 
 from spark_kafka_sink.base import text
-from spark_kafka_sink.base.model import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions, TopicsPlan
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests.simulation.cluster import SimCluster
@@ -36,6 +36,8 @@ from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
 from tests.simulation.time import Scheduler, SimClock
 
 NOTHING_YET = -1
+# No topic changes.
+_PLAN = TopicsPlan("of the fleet", {})
 _METADATA_KEY = 3
 
 
@@ -175,7 +177,7 @@ class Member:
     def append(self, arrow_batch, positions):
         """Have rows to write, from now on: they are appended once metadata is there."""
         self._to_append, self._rows_count = (arrow_batch, positions), arrow_batch.num_rows
-        self.producer.begin_task([self._topic])
+        self.producer.begin_task([self._topic], _PLAN)
         self._fleet.wake(self._number, self._fleet.clock.ms)
 
     def run(self):

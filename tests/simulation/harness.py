@@ -13,7 +13,13 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError
-from spark_kafka_sink.base.model import NO_PRODUCER, ColumnPositions, ProducerIdAndEpoch
+from spark_kafka_sink.base.model import (
+    NO_PRODUCER,
+    ColumnPositions,
+    PlannedTopic,
+    ProducerIdAndEpoch,
+    TopicsPlan,
+)
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests import twin
@@ -92,6 +98,7 @@ class Simulation:
             self.network, self.scheduler, random.Random(self.rng.random()), brokers
         )
         self.options = options
+        self.plans_count = 0
         self._own = {"max_bytes_per_second": bytes_per_second, "decision_log": decision_log}
         self.producer = self._create_producer()
 
@@ -104,6 +111,19 @@ class Simulation:
         producer = KafkaProducer(config, self.network, self.clock, rng, monitor)
         monitor.producer = producer
         return producer
+
+    def plan(self, *topics):
+        """What a driver finds that plans now."""
+        found = {name: self.cluster.topics[name] for name in topics}
+        self.plans_count += 1
+        return TopicsPlan(
+            f"plan {self.plans_count}",
+            {name: PlannedTopic(t.topic_id, len(t.partitions)) for name, t in found.items()},
+        )
+
+    def begin_task(self, *topics):
+        """A task of a job that is planned now, with these topics in options."""
+        self.producer.begin_task(topics, self.plan(*topics))
 
     def append(self, records, topic="t"):
         """Append (key, value) rows."""

@@ -257,7 +257,7 @@ class ActorMonitor(SteppingMonitor):
 class TaskProducer(KafkaProducer):
     """What the pool of a Python worker keeps: a producer whose sender runs while its task waits."""
 
-    def __init__(self, process, config, topics):
+    def __init__(self, process, config, topics, plan):
         world = process.world
         monitor = ActorMonitor(world)
         rng = random.Random(world.rng.random())
@@ -266,7 +266,7 @@ class TaskProducer(KafkaProducer):
         self._process = process
         self._is_closed = False
         process.producer = self
-        self.begin_task(topics)
+        self.begin_task(topics, plan)
 
     @property
     def is_healthy(self):
@@ -308,8 +308,8 @@ class PythonProcess(Process):
         self.pool = ProducerPool(self._create, world.clock)
         self.producer = None
 
-    def _create(self, config, topics):
-        return TaskProducer(self, config, topics)
+    def _create(self, config, topics, plan):
+        return TaskProducer(self, config, topics, plan)
 
     def compute_for(self, duration_ms):
         """For tasks: let time pass."""

@@ -111,8 +111,8 @@ class Life:
     """What happened since the topic was created, the last time.
 
     acknowledged: (partition, base offset, values) of each batch
-    keys: of the values whose key decides where they go
-    fewest_partitions: that the topic has had; partitions are added only
+    keys: of the values whose key decides where they go, and among how many partitions at least
+    planned_partitions: of the topic, when the task was planned; partitions are added only
     """
 
     seed: int
@@ -122,8 +122,8 @@ class Life:
     routing: Routing | None = None
     appended: list[bytes] = field(default_factory=list)
     acknowledged: list[tuple[int, int, list[bytes]]] = field(default_factory=list)
-    keys: dict[bytes, bytes] = field(default_factory=dict)
-    fewest_partitions: int = 0
+    keys: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
+    planned_partitions: int = 0
     epochs: dict[int, int] = field(default_factory=dict)
     failure: Exception | None = None
     started_ms: int = 0
@@ -192,7 +192,6 @@ def live(seed):
         simulation.cluster.on_validate = settings.refusing.validator(simulation.clock)
     plan = FaultPlan(simulation, random.Random(rng.random()), settings.ranges)
     life = Life(seed, settings, simulation, plan, started_ms=simulation.clock.ms)
-    life.fewest_partitions = settings.partitions
     _watch(life)
     if settings.is_routed:
         life.routing = Routing(simulation, routes)
@@ -202,7 +201,8 @@ def live(seed):
         for number in range(rng.randint(1, 3)):
             if number and settings.recreates:
                 _recreate(life, random.Random(f"{number} topics of {seed}"))
-            simulation.producer.begin_task(["t"])
+            simulation.begin_task("t")
+            life.planned_partitions = len(topic.partitions)
             _task(life, rng)
     except KafkaSinkError as error:
         life.failure = error
@@ -226,17 +226,22 @@ def push_final_telemetry(simulation):
 
 
 def _recreate(life, rng):
-    """The topic, of no interest meanwhile, is deleted and created anew, perhaps smaller."""
+    """The topic, perhaps of no interest meanwhile, is created anew, perhaps smaller or larger."""
     check(life)
     simulation, cluster = life.simulation, life.simulation.cluster
-    simulation.run_for(_MAX_IDLE_MS)
-    life.fewest_partitions = rng.randint(1, len(cluster.topics["t"].partitions))
-    cluster.empty_topic("t", life.fewest_partitions)
+    simulation.run_for(rng.choice((0, _MAX_IDLE_MS)))
+    cluster.empty_topic("t", rng.randint(1, len(cluster.topics["t"].partitions) + 2))
     life.started_ms = simulation.clock.ms
     for noted in (life.appended, life.acknowledged, life.keys, life.epochs):
         noted.clear()
     if life.settings.refusing is not None:
         life.settings.refusing.values.clear()
+
+
+def _known_to_all(cluster):
+    """How many partitions of the topic all brokers know: the first that is asked decides on others."""
+    views = (broker.view for broker in cluster.brokers.values())
+    return min(sum(name == "t" for name, _ in view) for view in views)
 
 
 def _task(life, rng):
@@ -252,11 +257,11 @@ def _task(life, rng):
         ]
         life.appended += values
         if rng.random() < 0.3:
-            partitions = len(simulation.cluster.topics["t"].partitions)
-            simulation.append_to(rng.randrange(partitions), values)
+            simulation.append_to(rng.randrange(_known_to_all(simulation.cluster)), values)
         else:
             keys = [rng.choice((None, b"", b"a", b"bcd")) for _ in values]
-            life.keys.update((v, k) for k, v in zip(keys, values) if k is not None)
+            fewest = life.planned_partitions
+            life.keys.update((v, (k, fewest)) for k, v in zip(keys, values) if k is not None)
             simulation.append(list(zip(keys, values)))
         if rng.random() < 0.5:
             simulation.run_for(rng.choice((1, 20, 500)))
@@ -408,11 +413,11 @@ def _check_order(life, logs, tainted):
 
 
 def _check_keys(life, logs):
-    """Keys go where murmur2 puts them among as many partitions as the topic has had."""
-    counts = range(life.fewest_partitions, len(logs) + 1)
+    """Keys go where murmur2 puts them among as many partitions as their task's plan had, or more."""
     for partition, records in logs.items():
         for record in records:
-            key = life.keys.get(record.value or b"")
+            key, fewest = life.keys.get(record.value or b"", (None, 0))
+            counts = range(fewest, len(logs) + 1)
             if key is not None and partition not in {partition_of(key, n) for n in counts}:
                 raise InvariantError(f"t-{partition}: a record of the key {key!r}, of {counts}")
 

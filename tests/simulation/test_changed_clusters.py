@@ -198,27 +198,43 @@ _IDLE_MS = 5_000
 _SOON_MS = 1_000
 
 
-def test_rows_that_name_a_partition_that_was_just_added_wait_for_it():
-    """Metadata is young, and one broker after the other learns of the partitions."""
+@pytest.mark.parametrize("answers_late_ms", [0, 3_000])
+def test_metadata_that_was_asked_for_after_a_row_decides_on_its_partition(answers_late_ms):
+    """At once: not the answer that was on its way when the row came, which is older than it."""
     simulation = simulate(partitions=2)
     simulation.write(1, b"a")
-    simulation.cluster.metadata_delay_ms = (2_000, 2_000)
+    if answers_late_ms:
+        simulation.network.faults.delay_next_response_ms = answers_late_ms
+        simulation.refresh_metadata()
+        simulation.run_for(10)
+    asked = simulation.cluster.metadata_requests
     simulation.cluster.add_partitions("t", 2)
-    simulation.write(3, b"b")
+    simulation.run_for(100)
+    with simulation.within(answers_late_ms + _SOON_MS, answers_late_ms - 200):
+        simulation.write(3, b"b")
+        for _ in range(2):
+            with pytest.raises(TopicError, match="Invalid partition 5 for topic 't', which has 4"):
+                simulation.append_to(5, [b"a"])
+    assert simulation.cluster.metadata_requests == asked + 3
     assert simulation.values() == {0: [], 1: [b"a"], 2: [], 3: [b"b"]}
 
 
-def test_partitions_that_nobody_adds_are_waited_for_once():
-    simulation = simulate(partitions=2, max_block_ms="20000")
-    with simulation.within(21_000, 20_000):
-        for _ in range(3):
-            with pytest.raises(TopicError, match="Invalid partition 5 for topic 't', which has 2"):
-                simulation.append_to(5, [b"a"])
-    # They are asked for each time.
-    simulation.cluster.add_partitions("t", 4)
-    with simulation.within(1_000):
-        simulation.write(5, b"a")
-    assert simulation.values()[5] == [b"a"]
+@pytest.mark.parametrize("waits_for", ["partition", "topic"])
+def test_what_rows_wait_for_is_logged_once_after_5_s(waits_for, caplog):
+    simulation = connected(partitions=2, max_block_ms="20000")
+    if waits_for == "partition":
+        simulation.cluster.pause()
+        expected, wanted = "Partition 5 of topic t is not known after 5 s", (5, [b"b"])
+    else:
+        expected, wanted = "Topic u is not known after 5 s", (0, [b"b"], "u")
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink.producer"):
+        simulation.scheduler.after(4_900, lambda: seen.append(len(caplog.messages)))
+        seen = []
+        with simulation.within(21_000, 20_000), pytest.raises(TopicError):
+            simulation.append_to(*wanted)
+    assert seen == [0]
+    (told,) = caplog.messages
+    assert_has(told, expected, "kafka.max.block.ms = 20000")
 
 
 def test_metadata_is_asked_for_once_where_all_partitions_are_known():
@@ -226,14 +242,6 @@ def test_metadata_is_asked_for_once_where_all_partitions_are_known():
     for _ in range(2):
         simulation.write(1, b"a")
     assert simulation.cluster.metadata_requests == 1
-
-
-def test_whoever_waited_in_vain_waits_again_later():
-    simulation = simulate(partitions=2, max_block_ms="20000", metadata_max_age_ms="20000")
-    for _ in range(2):
-        with simulation.within(21_000, 20_000), pytest.raises(TopicError, match="partition 5"):
-            simulation.append_to(5, [b"a"])
-        simulation.run_for(20_000)
 
 
 def test_rows_of_several_topics_wait_for_the_partitions_of_each():

@@ -514,35 +514,17 @@ def test_a_topic_that_nobody_may_write_to_is_told_at_once():
         simulation.append([(None, b"a")])
 
 
-def waiting_for_partitions(**options):
-    """Whose ``t`` has two partitions, and 20 s later four. ``u`` has one."""
-    simulation = simulate(partitions=2, **options)
-    simulation.cluster.create_topic("u", 1)
+def test_a_topic_that_is_away_when_the_partitions_of_another_come_is_waited_for():
+    simulation = simulate(partitions=2)
+    cluster = simulation.cluster
+    cluster.create_topic("u", 1)
     for topic in ("t", "u"):
         simulation.append_to(0, [b"a"], topic)
     simulation.flush()
-    simulation.scheduler.after(20_000, lambda: simulation.cluster.add_partitions("t", 2))
-    return simulation
-
-
-def test_a_topic_whose_partitions_are_waited_for_stays_of_interest():
-    simulation = waiting_for_partitions(metadata_max_idle_ms="5000")
-    requests = simulation.cluster.metadata_requests
-    simulation.write(3, b"b")
-    assert simulation.values()[3] == [b"b"]
-    # And brokers are asked with a back-off.
-    assert simulation.cluster.metadata_requests - requests < 60
-
-
-def test_a_topic_that_is_away_when_the_partitions_of_another_come_is_waited_for():
-    simulation = waiting_for_partitions()
-    cluster = simulation.cluster
-
-    def answer_of(error):
-        cluster.on_describe = lambda topic: error if topic == "u" else "NONE"
-
-    simulation.scheduler.after(15_000, lambda: answer_of("LEADER_NOT_AVAILABLE"))
-    simulation.scheduler.after(30_000, lambda: answer_of("NONE"))
+    cluster.add_partitions("t", 2)
+    simulation.run_for(100)
+    cluster.on_describe = lambda topic: "LEADER_NOT_AVAILABLE" if topic == "u" else "NONE"
+    simulation.scheduler.change(30_000, cluster, on_describe=lambda topic: "NONE")
     found = simulation.producer._topics.wait_for(["t", "u"], {"t": 3})
     assert {*found.topics} == {"t", "u"}
     assert found.partitions_count("t") == 4

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.timeout(1800)
 SEEDS = 300
 MOST_SEEDS_FOR_A_BUG = 2000
 FIRST_SEED = {
-    "refused although perhaps appended": 553,
+    "refused although perhaps appended": 470,
     "several in flight before the first acknowledgement": 102,
-    "topic ids looked up when the answer comes": 97,
+    "topic ids looked up when the answer comes": 146,
     "gap after refused records": 66,
 }
 """Tried before all others, because it was the first to find a bug that few do."""

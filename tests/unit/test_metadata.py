@@ -8,7 +8,13 @@ import pytest
 
 from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.base.errors import error_named
-from spark_kafka_sink.base.model import ZERO_UUID, Node, TopicPartition
+from spark_kafka_sink.base.model import (
+    ZERO_UUID,
+    Node,
+    PlannedTopic,
+    TopicPartition,
+    TopicsPlan,
+)
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.producer.metadata import (
     ClusterSnapshot,
@@ -32,6 +38,11 @@ UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED = 3, 5, 29
 MIB = 1024 * 1024
 IDLE_MS = 10_000
 ONE, TWO = UUID(int=1), UUID(int=2)
+
+
+def plan(number="next", **topics):
+    """A task's plan: id and number of partitions by topic."""
+    return TopicsPlan(number, {name: PlannedTopic(*planned) for name, planned in topics.items()})
 
 
 def told(*answers, **settings):
@@ -238,7 +249,7 @@ def test_a_fatal_problem_is_forgotten_with_its_idle_topic():
     problem = metadata.problems["t"]
     assert problem.is_fatal
     assert "grant the principal WRITE on the topic" in problem.message
-    metadata.begin_task(IDLE_MS)
+    metadata.begin_task(IDLE_MS, plan())
     assert metadata.problems == {}
 
 
@@ -328,7 +339,7 @@ def test_topics_without_rows_are_forgotten_and_asked_for_no_more():
     assert metadata.topics == ["u"]
     assert list(metadata.snapshot.topics) == ["u"]
     # A later task writes to what it is then.
-    metadata.begin_task(11_000)
+    metadata.begin_task(11_000, plan())
     metadata.add_topic("t", 11_000)
     metadata.update(answer(topic((1, 0), topic_id=TWO), topic((1, 0), name="u")), 11_000)
     assert metadata.problems == {}
@@ -348,7 +359,7 @@ def test_a_task_that_has_paused_finds_out_that_its_topic_is_another_one():
 def test_an_idle_topic_is_asked_for_again_before_anything_is_written_to_it(begins_task):
     metadata = told(answer(topic((1, 7), (1, 7), topic_id=ONE)), max_idle_ms=IDLE_MS)
     if begins_task:
-        metadata.begin_task(IDLE_MS)
+        metadata.begin_task(IDLE_MS, plan())
     metadata.add_topic("t", IDLE_MS)
     assert "t" not in metadata.snapshot.topics
     assert pause_after(metadata, IDLE_MS) == 0
@@ -370,7 +381,7 @@ def test_an_answer_to_what_was_asked_before_a_topic_was_forgotten_is_not_for_it(
     metadata = told(answer(*both), max_idle_ms=IDLE_MS, topics=("t", "u"))
     metadata.add_topic("u", 5_000)
     assert metadata.begin_update() == ["t", "u"]
-    metadata.begin_task(10_000)
+    metadata.begin_task(10_000, plan(u=(ZERO_UUID, 1)))
     metadata.add_topic("t", 10_000)
     metadata.update(answer(*both), 10_001)
     assert list(metadata.snapshot.topics) == ["u"]

@@ -3,22 +3,29 @@
 import logging
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import BootstrapError, ConfigError, sentence
+from spark_kafka_sink.base.model import PlannedTopic
 from spark_kafka_sink.config.config_def import read_properties
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS, SinkOptions
 from spark_kafka_sink.jobs.settings import defaults_of_jobs
+from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.spark import preflight, versions
+from spark_kafka_sink.spark import topics as topics_module
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.preflight import check_metrics_outputs, log_notes
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.source import advise_on_sockets
+from spark_kafka_sink.spark.topics import ask_for_topics, topics_of
 from spark_kafka_sink.tools.check import _spark_settings
 from tests.answering import SameAnswer
 from tests.simulation.time import SimClock
+from tests.unit.batches import answer, topic
 
 
 def options(**more):
@@ -128,7 +135,13 @@ def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(monk
     asked = []
     monkeypatch.setattr(preflight, "_passed_at_ms", {})
     monkeypatch.setattr(preflight, "_letters_with_limits", {})
-    monkeypatch.setattr(preflight, "_check", lambda options, _: asked.append(options))
+    monkeypatch.setattr(preflight, "ask_for_topics", lambda *_: {})
+
+    def check(options, _):
+        asked.append(options)
+        return preflight._Found(None, {})
+
+    monkeypatch.setattr(preflight, "_check", check)
     others = (
         {},
         {"kafka.bootstrap.servers": "noted:2"},
@@ -147,6 +160,21 @@ def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(monk
     clock.ms = options().producer.metadata_max_age_ms
     preflight.check_cluster(options(), True, clock)
     assert len(asked) == len(others) + 1
+
+
+def test_the_topics_of_a_plan_are_those_that_a_broker_describes():
+    twice = topic((1, 0), (2, 0), topic_id=UUID(int=1))
+    twice.partitions.append(twice.partitions[0])
+    without, failed = topic(name="without"), topic((1, 0), name="failed", error_code=3)
+    found = topics_of(answer(twice, without, failed))
+    assert found == {"t": PlannedTopic(UUID(int=1), 2)}
+
+
+def test_a_plan_has_no_topics_while_no_broker_answers(monkeypatch):
+    monkeypatch.setattr(topics_module, "_PATIENCE_MS", 1)
+    (port,) = free_ports(1, "127.0.0.1")
+    given = options(**{"kafka.bootstrap.servers": f"127.0.0.1:{port}"})
+    assert ask_for_topics(given.producer, ["t"], SystemClock()) == {}
 
 
 @pytest.mark.parametrize(

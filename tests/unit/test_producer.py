@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import RecordError, RecordTooLargeError, error_named
-from spark_kafka_sink.base.model import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions, TopicsPlan
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.localkafka.cluster import free_ports
@@ -28,9 +28,9 @@ from tests.simulation.time import SimClock
 class FakeProducer:
     """Stands in for ThreadedProducer: the pool asks for health, and closes."""
 
-    def __init__(self, config, topics):
+    def __init__(self, config, topics, plan):
         self.config = config
-        self.topics = [list(topics)]
+        self.begun = [(list(topics), plan)]
         self.is_healthy = True
         self.is_closed = False
 
@@ -40,8 +40,8 @@ class FakeProducer:
     def reactivate(self):
         return self.is_healthy
 
-    def begin_task(self, topics):
-        self.topics.append(list(topics))
+    def begin_task(self, topics, plan):
+        self.begun.append((list(topics), plan))
 
     def close(self):
         self.is_closed = True
@@ -96,8 +96,9 @@ def test_a_task_never_gets_the_producer_of_another_user(pool):
 
 def test_the_next_task_gets_the_same_producer_and_two_tasks_at_once_get_two(pool):
     first = kept(pool)
-    assert pool.acquire(config(), ["b"]) is first
-    assert first.topics == [["a"], ["b"]]
+    plan = TopicsPlan("second", {})
+    assert pool.acquire(config(), ["b"], plan) is first
+    assert first.begun == [(["a"], None), (["b"], plan)]
     assert pool.idle_count == 0
     assert pool.acquire(config(), []) is not first
 

@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
+from uuid import UUID
 
 import pyarrow as pa
 import pyspark
@@ -33,7 +34,7 @@ from spark_kafka_sink.base.errors import (
     TopicError,
     error_named,
 )
-from spark_kafka_sink.base.model import ColumnPositions, TopicPartition
+from spark_kafka_sink.base.model import ColumnPositions, PlannedTopic, TopicPartition
 from spark_kafka_sink.config.sink_keys import TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats import encoder
@@ -78,7 +79,7 @@ class FlushedProducer:
 
     is_healthy = True
 
-    def __init__(self, config, topics):
+    def __init__(self, config, topics, plan):
         self.report = {T0: PartitionReport(first_offset=0, last_offset=9, records=10)}
         self.metrics = ProducerMetrics()
         self.nodes = {}
@@ -103,8 +104,8 @@ def made(monkeypatch):
     """Producers of ``made.kind`` that tasks were given."""
     found = SimpleNamespace(kind=FlushedProducer, producers=[])
 
-    def create(config, topics):
-        found.producers.append(found.kind(config, topics))
+    def create(config, topics, plan):
+        found.producers.append(found.kind(config, topics, plan))
         return found.producers[-1]
 
     monkeypatch.setattr(task, "POOL", ProducerPool(create))
@@ -342,16 +343,18 @@ class TestWhatWasFoundEncodable:
         assert len(row_planning._checked) == row_planning._MOST_CHECKED
 
 
+FOUND = preflight._Found(None, {})
+
+
 class TestCachedVerdict:
     """Of the check of a cluster, in this process."""
 
     @pytest.fixture(autouse=True)
     def checks(self, monkeypatch):
-        done = []
         monkeypatch.setattr(preflight, "_passed_at_ms", {})
         monkeypatch.setattr(preflight, "_letters_with_limits", {})
-        monkeypatch.setattr(preflight, "_check", lambda asked, clock: done.append(asked))
-        return done
+        monkeypatch.setattr(preflight, "_check", lambda asked, clock: FOUND)
+        monkeypatch.setattr(preflight, "ask_for_topics", lambda *_: {})
 
     def test_what_the_topics_accept_is_remembered_with_it(self, monkeypatch):
         """Also while brokers are away: each attempt at a batch has the same dead letters."""
@@ -363,7 +366,8 @@ class TestCachedVerdict:
             raise BootstrapError("away")
 
         clock = SimulatedClock()
-        for check, passes_ms in ((lambda *_: found, 0), (away, 0), (away, 2000)):
+        passed = FOUND._replace(letters=found)
+        for check, passes_ms in ((lambda *_: passed, 0), (away, 0), (away, 2000)):
             monkeypatch.setattr(preflight, "_check", check)
             clock.sleep(passes_ms)
             assert preflight.check_cluster(given, True, clock).dead_letters == found
@@ -379,6 +383,40 @@ class TestCachedVerdict:
         clock.sleep(2000)
         with pytest.raises(TopicError):
             preflight.check_cluster(options(kafka_metadata_max_age_ms="1000"), True, clock)
+
+    def test_the_topics_of_a_plan_are_no_older_than_the_job_or_a_second(self, monkeypatch):
+        """The cached verdict is of before."""
+        answers = iter({"t": PlannedTopic(UUID(int=n), n)} for n in range(1, 9))
+        asked = []
+
+        def ask(config, names, clock):
+            asked.append(names)
+            return next(answers)
+
+        monkeypatch.setattr(preflight, "ask_for_topics", ask)
+        clock, plans = SimulatedClock(), []
+        for is_stream, passes_ms in ((True, 0), (True, 999), (False, 0), (True, 999), (True, 1)):
+            clock.sleep(passes_ms)
+            plans.append(preflight.check_cluster(options(), is_stream, clock).topics_plan)
+        counts = [sum(topic.partitions_count for topic in p.topics.values()) for p in plans]
+        assert counts == [0, 0, 1, 1, 2]
+        assert asked == [["t"]] * 2
+        assert len({plan.number for plan in plans}) == len(plans)
+
+    def test_a_plan_while_brokers_are_away_has_no_topics(self, monkeypatch):
+        """Tasks then trust nothing that they knew before."""
+        known = FOUND._replace(topics={"t": PlannedTopic(UUID(int=1), 1)})
+        monkeypatch.setattr(preflight, "_check", lambda *_: known)
+        clock = SimulatedClock()
+        given = options(kafka_metadata_max_age_ms="1000")
+        assert preflight.check_cluster(given, True, clock).topics_plan.topics == known.topics
+
+        def away(*_):
+            raise BootstrapError("away")
+
+        monkeypatch.setattr(preflight, "_check", away)
+        clock.sleep(2000)
+        assert preflight.check_cluster(given, True, clock).topics_plan.topics == {}
 
 
 # --- what is arranged in a process, each time in one of its own -----------------------------------

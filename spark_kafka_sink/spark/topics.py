@@ -1,0 +1,81 @@
+"""The topics of a plan: ids and partition counts, as brokers describe them when the driver plans.
+
+All tasks of a job or micro-batch write to the same topic, and a key to the same partition, because
+all take the id and the count of the plan. So the plan must not be older than the job. Partitions
+that are added show in no response but metadata, and a topic that is recreated shows in produce
+responses only from Kafka 4.1 on. So the driver asks, with one small request over a connection that
+it keeps. If no broker answers, the plan has no topics, and the tasks ask.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from threading import Lock
+
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.model import PlannedTopic
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.network.admin import AdminClient
+from spark_kafka_sink.protocol.messages.topics import MetadataResponse
+
+# The tasks have more time: they wait for max.block.ms.
+_PATIENCE_MS = 2_000
+_MAX_CLIENTS = 4
+
+
+class _TopicClient:
+    """A client that is kept. Threads of one process may write to the same cluster at once."""
+
+    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._admin: AdminClient | None = None
+        self._lock = Lock()
+
+    def ask(self, names: Sequence[str]) -> Mapping[str, PlannedTopic]:
+        """Return the topics as a broker describes them. Raises KafkaSinkError."""
+        with self._lock:
+            if self._admin is None:
+                self._admin = AdminClient.of(self._config, self._clock, _PATIENCE_MS)
+            self._admin.renew_if_credentials_changed()
+            deadline_ms = self._admin.deadline_in(_PATIENCE_MS)
+            return topics_of(self._admin.metadata(names, False, deadline_ms))
+
+    def close(self) -> None:
+        """Close the connections; ``ask`` opens them again."""
+        with self._lock:
+            if self._admin is not None:
+                self._admin.close()
+                self._admin = None
+
+
+# By configuration, which includes the security identity. The most recently used one comes last.
+_clients: dict[ProducerConfig, _TopicClient] = {}
+os.register_at_fork(after_in_child=_clients.clear)
+
+
+def ask_for_topics(
+    config: ProducerConfig, names: Sequence[str], clock: Clock
+) -> Mapping[str, PlannedTopic]:
+    """Return the topics as they are now; none if no broker answers within two seconds."""
+    if not names:
+        return {}
+    client = _clients.pop(config, None) or _TopicClient(config, clock)
+    _clients[config] = client
+    for unused in list(_clients)[:-_MAX_CLIENTS]:
+        _clients.pop(unused).close()
+    try:
+        return client.ask(names)
+    except KafkaSinkError:
+        return {}
+
+
+def topics_of(response: MetadataResponse) -> Mapping[str, PlannedTopic]:
+    """Return the topics of a response, except those with an error or without partitions."""
+    return {
+        topic.name: PlannedTopic(topic.topic_id, len({p.partition_index for p in topic.partitions}))
+        for topic in response.topics
+        if topic.name is not None and not topic.error_code and topic.partitions
+    }
