@@ -1,6 +1,10 @@
-"""Derive the Avro schema of a Spark schema, as Spark's ``to_avro`` does, and resolve type names.
+"""Derive the Avro schema of a Spark schema, and resolve type names.
 
-Source: ``org.apache.spark.sql.avro.SchemaConverters.toAvroType``; Avro's specification, "Names".
+Every derived type may be null, whatever Spark says: what Spark knows of nulls is what it has found
+out while it optimised one write or one micro-batch, so that two micro-batches of one query differ.
+
+Source: ``org.apache.spark.sql.avro.SchemaConverters.toAvroType``; for schemas in a registry,
+Confluent's ``AvroData.fromConnectSchema``; Avro's specification, "Names".
 """
 
 from __future__ import annotations
@@ -161,15 +165,24 @@ _TEXT = re.compile(r"(?:char|varchar)\(\d+\)|string\b.*")
 _INTERVAL = re.compile(r"interval (?:(day|hour|minute|second)|(year|month)).*")
 
 
-def derived_schema(struct_json: str, record_name: str = RECORD_NAME, namespace: str = "") -> str:
+def derived_schema(
+    struct_json: str,
+    record_name: str = RECORD_NAME,
+    namespace: str = "",
+    is_registered: bool = False,
+) -> str:
     """Return the Avro schema, as JSON text, of the fields in ``StructType.json()``.
 
     record_name, namespace: avro.record.name and avro.namespace
+    is_registered: for a registry, whose rules of compatibility apply: as Kafka Connect derives
+        it, so that a column may be added, dropped or get more digits. Otherwise as ``to_avro`` of
+        nullable columns.
 
     Raises FormatError for a type or a name that Avro does not have.
     """
     _check_names(record_name, namespace)
-    found = _Derived().record(json.loads(struct_json), record_name, namespace, record_name)
+    deriving = _Derived(is_registered)
+    found = deriving.record(json.loads(struct_json), record_name, namespace, record_name)
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -196,6 +209,9 @@ _OF_NAMES = "a name in Avro has letters, digits and _, and begins with no digit"
 class _Derived:
     """Derives types. Paths are for messages; a record's fields have a namespace of their own."""
 
+    def __init__(self, is_registered: bool) -> None:
+        self._is_registered = is_registered
+
     def type(self, spark_type: Any, name: str, namespace: str, path: str) -> Any:
         if isinstance(spark_type, dict):
             return self._nested(spark_type, name, namespace, path)
@@ -206,7 +222,7 @@ class _Derived:
         decimal = _DECIMAL.fullmatch(spark_type)
         if decimal is not None:
             space = f"{namespace}.{name}" if namespace else name
-            return _fixed_decimal(int(decimal[1]), int(decimal[2]), space)
+            return self._decimal(int(decimal[1]), int(decimal[2]), space)
         if spark_type.startswith("time("):
             return {"type": "long", "logicalType": "time-micros", _SPARKS_OWN: spark_type}
         interval = _INTERVAL.fullmatch(spark_type)
@@ -226,8 +242,9 @@ class _Derived:
         for field in struct["fields"]:
             here = field["name"] if path == name else f"{path}.{field['name']}"
             _check_field_name(here, field["name"])
-            kind = self.type(field["type"], field["name"], inner, here)
-            fields.append({"name": field["name"], "type": _or_null(kind, field["nullable"])})
+            kind = self._or_null(self.type(field["type"], field["name"], inner, here))
+            default = {"default": None} if self._is_registered else {}
+            fields.append({"name": field["name"], "type": kind, **default})
         found: dict[str, Any] = {"type": "record", "name": name}
         if namespace:
             found["namespace"] = namespace
@@ -241,7 +258,7 @@ class _Derived:
             return self.type(spark_type["sqlType"], name, namespace, path)
         if kind == "array":
             inner = self.type(spark_type["elementType"], name, namespace, f"{path}[]")
-            return {"type": "array", "items": _or_null(inner, spark_type["containsNull"])}
+            return {"type": "array", "items": self._or_null(inner)}
         if spark_type["keyType"] != "string":
             raise FormatError(
                 f"keys of the map '{path}' are {spark_type['keyType']}: Avro has text alone. Make "
@@ -249,17 +266,20 @@ class _Derived:
                 code="FORMAT-008",
             )
         inner = self.type(spark_type["valueType"], name, namespace, f"{path}[]")
-        return {"type": "map", "values": _or_null(inner, spark_type["valueContainsNull"])}
+        return {"type": "map", "values": self._or_null(inner)}
 
+    def _decimal(self, precision: int, scale: int, namespace: str) -> dict[str, Any]:
+        decimal = {"logicalType": "decimal", "precision": precision, "scale": scale}
+        if self._is_registered:  # a fixed type of another size would not be compatible
+            return {"type": "bytes", **decimal}
+        size = (10**precision - 1).bit_length() // 8 + 1  # with the sign's bit
+        return {"type": "fixed", "name": "fixed", "namespace": namespace, "size": size, **decimal}
 
-def _fixed_decimal(precision: int, scale: int, namespace: str) -> dict[str, Any]:
-    size = (10**precision - 1).bit_length() // 8 + 1  # with the sign's bit
-    fixed = {"type": "fixed", "name": "fixed", "namespace": namespace, "size": size}
-    return {**fixed, "logicalType": "decimal", "precision": precision, "scale": scale}
-
-
-def _or_null(kind: Any, nullable: bool) -> Any:
-    return [kind, "null"] if nullable and kind != "null" else kind
+    def _or_null(self, kind: Any) -> Any:
+        """Return the union with null; its first branch is the type of a field's default."""
+        if kind == "null":
+            return kind
+        return ["null", kind] if self._is_registered else [kind, "null"]
 
 
 def _check_field_name(path: str, name: str) -> None:

@@ -554,8 +554,8 @@ def _incompatible(
         source, change = "the descriptor file", "change the message"
     elif schema.kind == "AVRO":
         change = (
-            "give an Avro schema in which new fields have a default "
-            f"(value.avro.schema or key.avro.schema), {change}"
+            "cast the columns to the types that they had, give an Avro schema that is compatible "
+            "(value.avro.schema or key.avro.schema)"
         )
     return RegistryError(
         f"the schema registry {client.name} refuses the schema of {source}, which is not "

@@ -307,16 +307,33 @@ def plan_rows(schema: StructType, options: SinkOptions) -> InputLayout:
     """
     if options.formats is None:
         return InputLayout(find_columns(schema, options.topic))
-    return _RowPlanner(schema, options.formats, options.topic).planned()
+    return _RowPlanner(schema, options.formats, options.topic, _registered(options)).planned()
+
+
+def _registered(options: SinkOptions) -> tuple[str, ...]:
+    """Return the parts, value or key, whose schemas are in a registry."""
+    registry = options.registry
+    parts = {} if registry is None else {VALUE: registry.value, KEY: registry.key}
+    return tuple(part for part, schema in parts.items() if schema is not None)
 
 
 class _RowPlanner:
-    """Plans the rows of one schema with its options."""
+    """Plans the rows of one schema with its options.
 
-    def __init__(self, schema: StructType, formats: FormatOptions, topic: str | None) -> None:
+    registered: the parts whose schemas are in a registry
+    """
+
+    def __init__(
+        self,
+        schema: StructType,
+        formats: FormatOptions,
+        topic: str | None,
+        registered: tuple[str, ...],
+    ) -> None:
         self._schema = schema
         self._formats = formats
         self._topic = topic
+        self._registered = registered
         self._numbers: dict[str, int] = {}
         for number, field in enumerate(schema.fields):
             self._numbers.setdefault(field.name, number)
@@ -535,7 +552,9 @@ class _RowPlanner:
 
     def _avro_schema(self, options: PartOptions, struct: StructType) -> str:
         if options.avro_schema is None:
-            return derived_schema(struct.json(), self._formats.record_name, self._formats.namespace)
+            formats, is_registered = self._formats, options.part in self._registered
+            names = formats.record_name, formats.namespace
+            return derived_schema(struct.json(), *names, is_registered)
         return read_user_schema(options.avro_schema, f"{options.part}.avro.schema")[0]
 
     def _only(self, found: _Field, option: str) -> int:
@@ -571,15 +590,13 @@ class _RowPlanner:
             text = f"{option}: {no_such_column(name, self._numbers)}"
             raise SchemaError(text, code=_NO_COLUMN)
         field = self._schema.fields[self._numbers[path[0]]]
-        is_nullable = field.nullable
         for n, part in enumerate(path[1:], 1):
             kind: DataType = field.dataType
             if not isinstance(kind, StructType) or part not in kind.names:
                 text = f"{option}: {no_such_field('.'.join(path[:n]), part, kind)}"
                 raise SchemaError(text, code=_NO_COLUMN)
             field = kind.fields[kind.names.index(part)]
-            is_nullable = is_nullable or field.nullable
-        return _Field(path, StructField(field.name, field.dataType, is_nullable))
+        return _Field(path, field)
 
     def _names_of(self, *parts: PartSpec | None) -> Iterator[str]:
         for part in parts:
