@@ -114,10 +114,12 @@ FORMAT_KEYS = (
     *_part_keys(VALUE),
     *_part_keys(KEY),
     ConfigKey("avro.record.name", "string", "topLevelRecord", non_empty).about("""
-        Name of the record in a schema that is derived from columns. The default is to_avro's.
-        > Set it if consumers expect another name."""),
+        Name of the record in a schema that is derived from columns. The default is to_avro's. If
+        the schema is a union, the record of this name is written.
+        > Set it if consumers expect another name, or if the columns fit several records of a union.
+        """),
     ConfigKey("avro.namespace", "string", "").about("""
-        Namespace of the record in a schema that is derived from columns.
+        Namespace of the record that avro.record.name names.
         > Set it if consumers expect one."""),
 )
 
@@ -188,6 +190,12 @@ class FormatOptions(NamedTuple):
     record_name: str
     namespace: str
     is_record_name_set: bool
+
+    @property
+    def full_record_name(self) -> str | None:
+        """Return the record's name with its namespace; None unless avro.record.name was set."""
+        name = f"{self.namespace}.{self.record_name}" if self.namespace else self.record_name
+        return name if self.is_record_name_set else None
 
 
 def parse_formats(sink: Mapping[str, Any], option_names: Iterable[str]) -> FormatOptions | None:

@@ -60,15 +60,22 @@ def full_name(schema: Any, space: str) -> str:
 
 
 def has_field(schema: str, name: str) -> bool:
-    """Return True if the record of a schema, as JSON text, has a field of this name, in any case.
+    """Return True if a column of this name, in any case, may be written by a schema, as JSON text.
+
+    Of a union, by one of its branches; a type that is no record takes a column of any name.
 
     The schema may be invalid: ``avro_layout.checked_types`` reports that. Raises FormatError for a
     text that is not JSON.
     """
     root = parsed_schema(schema)
-    fields = root.get("fields") if isinstance(root, dict) else None
+    branches = [one for one in (root if isinstance(root, list) else [root]) if one != "null"]
+    return any(_may_have(branch, name) for branch in branches)
+
+
+def _may_have(schema: Any, name: str) -> bool:
+    fields = schema.get("fields") if isinstance(schema, dict) else None
     if not isinstance(fields, list):
-        return False
+        return True
     names = (field.get("name") for field in fields if isinstance(field, dict))
     return any(isinstance(n, str) and n.lower() == name.lower() for n in names)
 

@@ -214,9 +214,9 @@ def no_such_field(path: str, name: str, kind: DataType) -> str:
 
 
 def _meant(name: str, known: list[str]) -> str:
-    same = [other for other in known if other.lower() == name.lower()]
+    same = [f"'{_as_written(other)}'" for other in known if other.lower() == name.lower()]
     if same:
-        return f". Did you mean '{_as_written(same[0])}'? Names are exact"
+        return f". Did you mean {' or '.join(same)}? Names are exact"
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f". Did you mean '{_as_written(near[0])}'?"
@@ -547,6 +547,7 @@ class _RowPlanner:
                 text.date_format,
             ),
             null_when=null_when,
+            avro_record=self._formats.full_record_name,
         )
         return PartSpec(plan=plan, takes_session_zone=text.time_zone is None)
 
