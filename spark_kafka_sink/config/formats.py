@@ -58,7 +58,7 @@ def _part_keys(part: str) -> Iterator[ConfigKey]:
             > Set it if consumers expect another one.""")
     yield optional_text(f"{part}.avro.schema").about("""
         Avro schema to write with, as JSON or as the path of a file on the driver. Default: derived
-        from the columns as to_avro does, or selected by use.latest.version or use.schema.id.
+        from the columns, or selected by use.latest.version or use.schema.id.
         > Set it if derived names, types or defaults do not fit the consumers.""")
     yield optional_text(f"{part}.protobuf.descriptor.file").about("""
         Descriptor file on the driver, as `protoc --include_imports --descriptor_set_out` writes it

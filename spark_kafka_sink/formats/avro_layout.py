@@ -353,7 +353,7 @@ def _decimal_match(name: str, schema: Any, column: Column, logical: str) -> _Mat
 
 
 _MOST_SHOWN = 10
-"""Most branches whose misfit is told."""
+"""Limit of the branches in an error."""
 
 
 def _no_branch(

@@ -1,7 +1,7 @@
 """Derive the Avro schema of a Spark schema, and resolve type names.
 
-Every derived type may be null, whatever Spark says: what Spark knows of nulls is what it has found
-out while it optimised one write or one micro-batch, so that two micro-batches of one query differ.
+Every derived type may be null. Spark's own statement on nulls is not used, because Spark derives it
+while it optimises a micro-batch: it may change with the next one of the same query.
 
 Source: ``org.apache.spark.sql.avro.SchemaConverters.toAvroType``; for schemas in a registry,
 Confluent's ``AvroData.fromConnectSchema``; Avro's specification, "Names".

@@ -313,8 +313,8 @@ def test_several_kinds_of_events_in_one_topic(writing):
     )
     assert writing.values() == [{"id": 1, "amount": 2.5}, {"id": 1, "why": "sold"}]
     assert writing.registry.ask("GET", subject) == [1]
+    both = frame_of(amount=t.DoubleType(), why=t.StringType())
     with pytest.raises(SchemaError, match=r"no branch .* n\.Order: .* n\.Gone: "):
-        both = frame_of(amount=t.DoubleType(), why=t.StringType())
         writing.write(both[0], [], both[1], use_latest_version="true")
 
 

@@ -248,6 +248,7 @@ REFUSALS = [
     ((), {"value_format": "json", "key_columns": "home.zip"}, "a field of a struct cannot be it alone"),
     ((), {"value_format": "json", "value_null_when": "id"}, "must be boolean"),
     ((), {"value_format": "json", "topic_column": "where"}, "topic.column=where: the DataFrame has no column"),
+    ((("ID", LongType()), ("Id", LongType())), {"value_format": "json", "value_columns": "iD"}, "Did you mean 'id' or 'ID' or 'Id'? Names are exact"),
     ((), {"value_format": "string"}, "makes a value of one column, and 4 are left"),
     ((), {"value_format": "json", "headers_column": "name"}, "headers.column=name: headers attribute unsupported"),
     ((), {"value_format": "xml"}, "must be one of raw, string, json, avro, protobuf"),
