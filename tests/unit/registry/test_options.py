@@ -274,7 +274,7 @@ def test_an_incompatible_schema_is_told_with_the_version_and_the_registrys_reaso
     assert "not compatible with version 1 of subject 't-value'" in words
     assert "reader type: STRING not compatible" in words
     assert sentence(words).endswith(
-        "Either cast the columns to the types that they had, give an Avro schema that is "
+        "Either write the columns and types that this version has, give a schema that is "
         "compatible (value.avro.schema or key.avro.schema), or change the subject's compatibility"
     )
 
