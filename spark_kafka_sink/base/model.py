@@ -129,7 +129,7 @@ class PlannedTopic(NamedTuple):
 
 
 class TopicsPlan(NamedTuple):
-    """What the tasks of one job or micro-batch take for granted of their topics.
+    """The topics of one job or micro-batch, as the driver has planned them for its tasks.
 
     number: identifies the plan: what a producer learned under another number may be outdated
     topics: as the driver found them when it planned, without topics that it does not know

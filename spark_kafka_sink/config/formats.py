@@ -60,7 +60,7 @@ def _part_keys(part: str) -> Iterator[ConfigKey]:
             > Set it if consumers expect another one.""")
     yield optional_text(f"{part}.avro.schema").about("""
         Avro schema to write with, as JSON or as the path of a file on the driver. Default: derived
-        from the columns as to_avro does, or selected by use.latest.version or use.schema.id.
+        from the columns, or selected by use.latest.version or use.schema.id.
         > Set it if derived names, types or defaults do not fit the consumers.""")
     yield optional_text(f"{part}.protobuf.descriptor.file").about("""
         Descriptor file on the driver, as `protoc --include_imports --descriptor_set_out` writes it
@@ -119,10 +119,12 @@ FORMAT_KEYS = (
     *_part_keys(VALUE),
     *_part_keys(KEY),
     ConfigKey("avro.record.name", "string", "topLevelRecord", non_empty).about("""
-        Name of the record in a schema that is derived from columns. The default is to_avro's.
-        > Set it if consumers expect another name."""),
+        Name of the record in a schema that is derived from columns. The default is to_avro's. If
+        the schema is a union, the record of this name is written.
+        > Set it if consumers expect another name, or if the columns fit several records of a union.
+        """),
     ConfigKey("avro.namespace", "string", "").about("""
-        Namespace of the record in a schema that is derived from columns.
+        Namespace of the record that avro.record.name names.
         > Set it if consumers expect one."""),
 )
 
@@ -193,6 +195,12 @@ class FormatOptions(NamedTuple):
     record_name: str
     namespace: str
     is_record_name_set: bool
+
+    @property
+    def full_record_name(self) -> str | None:
+        """Return the record's name with its namespace; None unless avro.record.name was set."""
+        name = f"{self.namespace}.{self.record_name}" if self.namespace else self.record_name
+        return name if self.is_record_name_set else None
 
 
 def parse_formats(sink: Mapping[str, Any], option_names: Iterable[str]) -> FormatOptions | None:

@@ -5,6 +5,10 @@ default, or null. Types match as in Spark's ``AvroSerializer`` and as Avro promo
 float and double, long to float and double, float to double, string to bytes. Of a union, the first
 branch with the least loss is written.
 
+A schema that is no record is the type of the only column, whose nulls are null values, as in
+Java's ``KafkaAvroSerializer`` and in ``to_avro``. If the schema is a union with records, the branch
+that fits the columns is written.
+
 The whole schema is checked, including fields without a column. The rules are those of Java's Avro,
 which Spark and registries use; Avro's Python libraries accept more. Defaults, which are JSON in a
 schema, are written in Avro's binary encoding.
@@ -20,6 +24,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from spark_kafka_sink.base.errors import sentence
 from spark_kafka_sink.base.model import zigzag_varint
 from spark_kafka_sink.formats.avro_schema import (
     NAMED,
@@ -32,7 +37,14 @@ from spark_kafka_sink.formats.avro_schema import (
     logical_type,
     type_name,
 )
-from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of, not_writable
+from spark_kafka_sink.formats.layout import (
+    Column,
+    Node,
+    is_variant,
+    kind_of,
+    matched,
+    not_writable,
+)
 from spark_kafka_sink.formats.plan import OF_VARIANTS, FormatError
 from spark_kafka_sink.record.compiled import nodes
 
@@ -88,16 +100,49 @@ _TIMES: dict[tuple[int, str, str], int] = {
 _NESTED = {nodes.STRUCT: "record", nodes.LIST: "array", nodes.MAP: "map"}
 
 
-def avro_root(schema: Any, columns: list[Column]) -> Node:
-    """Return the node of a row. schema: an Avro record as ``json.loads`` returns it
+class Root(NamedTuple):
+    """The node of a row. is_single: it is the value of the only column, whose null is no value"""
+
+    node: Node
+    is_single: bool = False
+
+
+def avro_root(schema: Any, columns: list[Column], record_name: str | None = None) -> Root:
+    """Return the node of a row.
+
+    schema: as ``json.loads`` returns it
+    record_name: full name of the record to write, if the schema is a union that has it
 
     Raises FormatError for a column without a matching field, or for a field without a column.
     """
     names = checked_types(schema)
-    root = schema if isinstance(schema, list) else names.resolved(schema, "")
-    if not isinstance(root, dict) or root.get("type") != "record":
-        raise AvroSchemaError(f"the Avro schema of rows must be a record, not {type_name(root)}")
-    return Node(nodes.STRUCT, children=_Matching(names).fields(root, columns, "")[0])
+    matching = _Matching(names)
+    is_union = isinstance(schema, list)
+    branches = [names.resolved(branch, "") for branch in (schema if is_union else [schema])]
+    if any(map(_is_record, branches)):
+        if is_union:
+            return matching.union(branches, columns, record_name)
+        return Root(Node(nodes.STRUCT, children=matching.fields(branches[0], columns, "")[0]))
+    if len(columns) != 1:
+        raise FormatError(
+            f"the Avro schema is no record but {type_name(schema)}, the type of one column, and "
+            f"there are the columns {_paths(columns)}: name one by value.columns or key.columns",
+            code="FORMAT-009",
+        )
+    return _single(matching.field(schema, "", columns[0]))
+
+
+def _single(match: _Match) -> Root:
+    node = match.node._replace(source=0)
+    return Root(Node(nodes.STRUCT, children=(node,)), is_single=True)
+
+
+def _is_record(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema["type"] == "record"
+
+
+def _paths(columns: list[Column]) -> list[str]:
+    return [column.path for column in columns]
 
 
 class _Matching:
@@ -110,7 +155,7 @@ class _Matching:
     def fields(self, record: Any, columns: list[Column], path: str) -> tuple[tuple[Node, ...], int]:
         """Return the nodes of a record's fields, and their greatest loss."""
         names = [field["name"] for field in record["fields"]]
-        by_field = _columns_of(names, columns)
+        by_field = matched(names, columns, path or type_name(record))
         unmatched = [c.path for n, c in enumerate(columns) if n not in by_field.values()]
         if unmatched:
             raise FormatError(
@@ -125,12 +170,12 @@ class _Matching:
             if number is None:
                 found.append(self._without_column(field, space, path))
             else:
-                match = self._field(field["type"], space, columns[number])
+                match = self.field(field["type"], space, columns[number])
                 found.append(match.node._replace(source=number))
                 loss = max(loss, match.loss)
         return tuple(found), loss
 
-    def _field(self, schema: Any, space: str, column: Column) -> _Match:
+    def field(self, schema: Any, space: str, column: Column) -> _Match:
         if isinstance(schema, list):
             return self._branch([self._names.resolved(b, space) for b in schema], column)
         resolved = self._names.resolved(schema, space)
@@ -138,13 +183,52 @@ class _Matching:
         null = nodes.NOTHING if resolved == "null" else nodes.NO_NULLS
         return match._replace(node=match.node._replace(null_branch=null))
 
+    def union(self, union: list[Any], columns: list[Column], record_name: str | None) -> Root:
+        """Return the node of the only branch that fits the columns.
+
+        union: resolved types, of which one is a record at least
+        """
+        records = {
+            full_name(branch, self._names.space_of(branch)): (number, branch)
+            for number, branch in enumerate(union)
+            if _is_record(branch)
+        }
+        named = {name: one for name, one in records.items() if name == record_name}
+        fits: dict[str, Root] = {}
+        errors: dict[str, FormatError] = {}
+        for name, (number, record) in (named or records).items():
+            try:
+                children, _ = self.fields(record, columns, "")
+            except FormatError as error:
+                errors[name] = error
+            else:
+                branch = Node(nodes.CONSTANT, zigzag_varint(number), source=-1)
+                fits[name] = Root(Node(nodes.STRUCT, children=(branch, *children)))
+        others = [(n, one) for n, one in enumerate(union) if one != "null" and not _is_record(one)]
+        if others and len(columns) == 1 and not named:
+            name = " or ".join(type_name(one) for _, one in others)
+            try:
+                fits[name] = _single(self._best(others, columns[0]))
+            except FormatError as error:
+                errors[name] = error
+        if len(fits) == 1:
+            return next(iter(fits.values()))
+        if not fits and len(errors) == 1:
+            raise next(iter(errors.values()))
+        raise _no_branch(columns, [*fits], errors)
+
     def _branch(self, union: list[Any], column: Column) -> _Match:
         """Return the node of the branch with the least loss."""
         null = union.index("null") if "null" in union else nodes.NO_NULLS
         if column.type == pa.null() and null != nodes.NO_NULLS:
             return _Match(Node(nodes.NULL, null_branch=null))
+        best = self._best([*enumerate(union)], column)
+        return best._replace(node=best.node._replace(null_branch=null))
+
+    def _best(self, branches: list[tuple[int, Any]], column: Column) -> _Match:
+        """Return the node of the branch with the least loss. branches: numbers and types"""
         best, errors = None, []
-        for number, schema in enumerate(union):
+        for number, schema in branches:
             if schema == "null":
                 continue
             try:
@@ -155,10 +239,10 @@ class _Matching:
             if best is None or match.loss < best.loss:
                 best = match._replace(node=match.node._replace(value_branch=number))
         if best is not None:
-            return best._replace(node=best.node._replace(null_branch=null))
+            return best
         if len(errors) == 1:
             raise errors[0]  # names the part that does not fit
-        raise FormatError(_does_not_fit(column, union), code="FORMAT-011")
+        raise FormatError(_does_not_fit(column, [b for _, b in branches]), code="FORMAT-011")
 
     def _value(self, schema: Any, column: Column) -> _Match:
         key = (schema if isinstance(schema, str) else id(schema), column)
@@ -212,9 +296,9 @@ class _Matching:
                     "alone. Make text of them by transform_keys()",
                     code="FORMAT-008",
                 )
-            match = self._field(schema["values"], space, Column("", f"{path}[]", kind.item_type))
+            match = self.field(schema["values"], space, Column("", f"{path}[]", kind.item_type))
             return (Node(nodes.STRING, offset_bytes=key[1]), match.node), match.loss
-        match = self._field(schema["items"], space, Column("", f"{path}[]", kind.value_type))
+        match = self.field(schema["items"], space, Column("", f"{path}[]", kind.value_type))
         return (match.node,), match.loss
 
     def _without_column(self, field: Any, space: str, path: str) -> Node:
@@ -233,20 +317,6 @@ class _Matching:
             "there is no column for it. Add a column of this name, or give the field a default",
             code="FORMAT-010",
         )
-
-
-def _columns_of(names: list[str], columns: list[Column]) -> dict[str, int]:
-    """Return field name → column index: exact names first, then the other columns in any case."""
-    exact = {column.name: number for number, column in enumerate(columns)}
-    found = {name: exact[name] for name in names if name in exact}
-    remaining: dict[str, int] = {}
-    for number, column in enumerate(columns):
-        if number not in found.values():
-            remaining.setdefault(column.name.lower(), number)
-    for name in names:
-        if name not in found and name.lower() in remaining:
-            found[name] = remaining.pop(name.lower())
-    return found
 
 
 def _scalar_match(kind: int, name: str, schema: Any, column: Column) -> _Match | None:
@@ -280,6 +350,30 @@ def _decimal_match(name: str, schema: Any, column: Column, logical: str) -> _Mat
     if 10**kind.precision > 2 ** (8 * schema["size"] - 1):
         return None
     return _as(nodes.DECIMAL, _EXACT, nodes.FIXED, schema["size"])
+
+
+_MOST_SHOWN = 10
+"""Limit of the branches in an error."""
+
+
+def _no_branch(
+    columns: list[Column], fits: list[str], errors: dict[str, FormatError]
+) -> FormatError:
+    """Return the error for columns that no branch fits, or several."""
+    if fits:
+        text = (
+            f"several branches of the Avro schema's union fit the columns {_paths(columns)}: "
+            f"{', '.join(fits)}. Set avro.record.name and avro.namespace to the record that is "
+            "meant"
+        )
+    else:
+        why = [f"{name}: {sentence(error)}" for name, error in errors.items()]
+        more = f"; and {len(why) - _MOST_SHOWN} more" if len(why) > _MOST_SHOWN else ""
+        text = (
+            f"no branch of the Avro schema's union fits the columns {_paths(columns)}. "
+            f"{'; '.join(why[:_MOST_SHOWN])}{more}"
+        )
+    return FormatError(text, code="FORMAT-019")
 
 
 def _does_not_fit(column: Column, schemas: list[Any]) -> str:

@@ -1,6 +1,10 @@
-"""Derive the Avro schema of a Spark schema, as Spark's ``to_avro`` does, and resolve type names.
+"""Derive the Avro schema of a Spark schema, and resolve type names.
 
-Source: ``org.apache.spark.sql.avro.SchemaConverters.toAvroType``; Avro's specification, "Names".
+Every derived type may be null. Spark's own statement on nulls is not used, because Spark derives it
+while it optimises a micro-batch: it may change with the next one of the same query.
+
+Source: ``org.apache.spark.sql.avro.SchemaConverters.toAvroType``; for schemas in a registry,
+Confluent's ``AvroData.fromConnectSchema``; Avro's specification, "Names".
 """
 
 from __future__ import annotations
@@ -56,15 +60,22 @@ def full_name(schema: Any, space: str) -> str:
 
 
 def has_field(schema: str, name: str) -> bool:
-    """Return True if the record of a schema, as JSON text, has a field of this name, in any case.
+    """Return True if a column of this name, in any case, may be written by a schema, as JSON text.
+
+    Of a union, by one of its branches; a type that is no record takes a column of any name.
 
     The schema may be invalid: ``avro_layout.checked_types`` reports that. Raises FormatError for a
     text that is not JSON.
     """
     root = parsed_schema(schema)
-    fields = root.get("fields") if isinstance(root, dict) else None
+    branches = [one for one in (root if isinstance(root, list) else [root]) if one != "null"]
+    return any(_may_have(branch, name) for branch in branches)
+
+
+def _may_have(schema: Any, name: str) -> bool:
+    fields = schema.get("fields") if isinstance(schema, dict) else None
     if not isinstance(fields, list):
-        return False
+        return True
     names = (field.get("name") for field in fields if isinstance(field, dict))
     return any(isinstance(n, str) and n.lower() == name.lower() for n in names)
 
@@ -161,15 +172,24 @@ _TEXT = re.compile(r"(?:char|varchar)\(\d+\)|string\b.*")
 _INTERVAL = re.compile(r"interval (?:(day|hour|minute|second)|(year|month)).*")
 
 
-def derived_schema(struct_json: str, record_name: str = RECORD_NAME, namespace: str = "") -> str:
+def derived_schema(
+    struct_json: str,
+    record_name: str = RECORD_NAME,
+    namespace: str = "",
+    is_registered: bool = False,
+) -> str:
     """Return the Avro schema, as JSON text, of the fields in ``StructType.json()``.
 
     record_name, namespace: avro.record.name and avro.namespace
+    is_registered: for a registry, whose rules of compatibility apply: as Kafka Connect derives
+        it, so that a column may be added, dropped or get more digits. Otherwise as ``to_avro`` of
+        nullable columns.
 
     Raises FormatError for a type or a name that Avro does not have.
     """
     _check_names(record_name, namespace)
-    found = _Derived().record(json.loads(struct_json), record_name, namespace, record_name)
+    deriving = _Derived(is_registered)
+    found = deriving.record(json.loads(struct_json), record_name, namespace, record_name)
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -196,6 +216,9 @@ _OF_NAMES = "a name in Avro has letters, digits and _, and begins with no digit"
 class _Derived:
     """Derives types. Paths are for messages; a record's fields have a namespace of their own."""
 
+    def __init__(self, is_registered: bool) -> None:
+        self._is_registered = is_registered
+
     def type(self, spark_type: Any, name: str, namespace: str, path: str) -> Any:
         if isinstance(spark_type, dict):
             return self._nested(spark_type, name, namespace, path)
@@ -206,7 +229,7 @@ class _Derived:
         decimal = _DECIMAL.fullmatch(spark_type)
         if decimal is not None:
             space = f"{namespace}.{name}" if namespace else name
-            return _fixed_decimal(int(decimal[1]), int(decimal[2]), space)
+            return self._decimal(int(decimal[1]), int(decimal[2]), space)
         if spark_type.startswith("time("):
             return {"type": "long", "logicalType": "time-micros", _SPARKS_OWN: spark_type}
         interval = _INTERVAL.fullmatch(spark_type)
@@ -226,8 +249,9 @@ class _Derived:
         for field in struct["fields"]:
             here = field["name"] if path == name else f"{path}.{field['name']}"
             _check_field_name(here, field["name"])
-            kind = self.type(field["type"], field["name"], inner, here)
-            fields.append({"name": field["name"], "type": _or_null(kind, field["nullable"])})
+            kind = self._or_null(self.type(field["type"], field["name"], inner, here))
+            default = {"default": None} if self._is_registered else {}
+            fields.append({"name": field["name"], "type": kind, **default})
         found: dict[str, Any] = {"type": "record", "name": name}
         if namespace:
             found["namespace"] = namespace
@@ -241,7 +265,7 @@ class _Derived:
             return self.type(spark_type["sqlType"], name, namespace, path)
         if kind == "array":
             inner = self.type(spark_type["elementType"], name, namespace, f"{path}[]")
-            return {"type": "array", "items": _or_null(inner, spark_type["containsNull"])}
+            return {"type": "array", "items": self._or_null(inner)}
         if spark_type["keyType"] != "string":
             raise FormatError(
                 f"keys of the map '{path}' are {spark_type['keyType']}: Avro has text alone. Make "
@@ -249,17 +273,20 @@ class _Derived:
                 code="FORMAT-008",
             )
         inner = self.type(spark_type["valueType"], name, namespace, f"{path}[]")
-        return {"type": "map", "values": _or_null(inner, spark_type["valueContainsNull"])}
+        return {"type": "map", "values": self._or_null(inner)}
 
+    def _decimal(self, precision: int, scale: int, namespace: str) -> dict[str, Any]:
+        decimal = {"logicalType": "decimal", "precision": precision, "scale": scale}
+        if self._is_registered:  # a fixed type of another size would not be compatible
+            return {"type": "bytes", **decimal}
+        size = (10**precision - 1).bit_length() // 8 + 1  # with the sign's bit
+        return {"type": "fixed", "name": "fixed", "namespace": namespace, "size": size, **decimal}
 
-def _fixed_decimal(precision: int, scale: int, namespace: str) -> dict[str, Any]:
-    size = (10**precision - 1).bit_length() // 8 + 1  # with the sign's bit
-    fixed = {"type": "fixed", "name": "fixed", "namespace": namespace, "size": size}
-    return {**fixed, "logicalType": "decimal", "precision": precision, "scale": scale}
-
-
-def _or_null(kind: Any, nullable: bool) -> Any:
-    return [kind, "null"] if nullable and kind != "null" else kind
+    def _or_null(self, kind: Any) -> Any:
+        """Return the union with null; its first branch is the type of a field's default."""
+        if kind == "null":
+            return kind
+        return ["null", kind] if self._is_registered else [kind, "null"]
 
 
 def _check_field_name(path: str, name: str) -> None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import ConfigError, RecordError, SchemaError
-from spark_kafka_sink.formats.avro_layout import avro_root
+from spark_kafka_sink.formats.avro_layout import Root, avro_root
 from spark_kafka_sink.formats.avro_schema import parsed_schema
 from spark_kafka_sink.formats.layout import (
     Column,
@@ -146,7 +146,9 @@ class RowEncoder:
         name = plan.null_when
         if name is not None and (found := type_at(schema, (name,))) != pa.bool_():
             raise FormatError(f"column '{name}' must be boolean, not {found}", code="HOOK-002")
-        self._table = Table(_root(plan, schema))
+        root = _root(plan, schema)
+        self._is_single = root.is_single
+        self._table = Table(root.node)
         self._readable = [readable_type(schema, field.path) for field in plan.fields]
         self._nodes = list(self._table.root.walk())
         self._kernel = _KERNELS[plan.format]
@@ -166,7 +168,7 @@ class RowEncoder:
         rows_count = arrow_batch.num_rows
         paths = (field.path for field in self._plan.fields)
         arrays = [array_at(arrow_batch, *one) for one in zip(paths, self._readable)]
-        skipped = self._skipped(arrow_batch)
+        skipped = self._skipped(arrow_batch, arrays)
         faults = np.zeros(rows_count, np.int64)
         starts = np.zeros(rows_count + 1, np.int64)
         self._table.point_at(arrays)
@@ -221,13 +223,14 @@ class RowEncoder:
         buffers = [validity, pa.py_buffer(starts), pa.py_buffer(self._room)]
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows_count, buffers)
 
-    def _skipped(self, arrow_batch: pa.RecordBatch) -> npt.NDArray[np.uint8] | None:
+    def _skipped(self, arrow_batch: Any, arrays: list[Any]) -> npt.NDArray[np.uint8] | None:
         """Return uint8[n], 1 for rows whose value is null, or None."""
-        if self._plan.null_when is None:
-            return None
-        column = arrow_batch.column(arrow_batch.schema.get_field_index(self._plan.null_when))
-        found: npt.NDArray[np.bool_] = column.fill_null(False).to_numpy(zero_copy_only=False)
-        return found.astype(np.uint8)
+        skipped = is_null(arrays[0]) if self._is_single and arrays[0].null_count else None
+        if self._plan.null_when is not None:
+            column = arrow_batch.column(arrow_batch.schema.get_field_index(self._plan.null_when))
+            deleted = column.fill_null(False).to_numpy(zero_copy_only=False)
+            skipped = deleted if skipped is None else skipped | deleted
+        return None if skipped is None else skipped.astype(np.uint8)
 
     def _zone_table(self) -> Int64Array:
         """Return the table of the time zone; empty if no column needs it or it is unknown."""
@@ -261,17 +264,18 @@ def _fixed_bytes(node: Node) -> int:
     return size + nodes.WIDEST_STEP * len(node.pattern or ())
 
 
-def _root(plan: FormatSpec, schema: pa.Schema) -> Node:
+def _root(plan: FormatSpec, schema: pa.Schema) -> Root:
     columns = [Column(f.name, ".".join(f.path), type_at(schema, f.path)) for f in plan.fields]
     if plan.format == JSON:
         types = (json.loads(f.spark_type) if f.spark_type else None for f in plan.fields)
         found = (json_node(c.path, c.name, c.type, spark) for c, spark in zip(columns, types))
         numbered = tuple(node._replace(source=n) for n, node in enumerate(found))
-        return with_patterns(Node(nodes.STRUCT, children=numbered), patterns_of(plan.json_options))
+        row = Node(nodes.STRUCT, children=numbered)
+        return Root(with_patterns(row, patterns_of(plan.json_options)))
     if plan.format == AVRO and plan.avro_schema is not None:
-        return avro_root(parsed_schema(plan.avro_schema), columns)
+        return avro_root(parsed_schema(plan.avro_schema), columns, plan.avro_record)
     if plan.format == PROTOBUF and plan.protobuf_schema is not None:
-        return protobuf_root(plan.protobuf_schema, columns)
+        return Root(protobuf_root(plan.protobuf_schema, columns))
     raise FormatError(f"format '{plan.format}' is not known", code="OPTION-003")
 
 

@@ -1,7 +1,8 @@
 """JSON Schemas of rows: derived from a Spark schema or read from a file, and compared with others.
 
 The derived schema describes the JSON of the rows. Objects have no additional properties, as in the
-schemas of Confluent's serializer: otherwise a registry's usual rule rejects a new column.
+schemas of Confluent's serializer: otherwise a registry's usual rule rejects a new column. Every
+value may be null, as in derived Avro schemas.
 
 The comparison reports only certain misfits; conditions and patterns of the other schema are not
 evaluated. Nearly all of Spark's columns and elements may be null, and each double may be NaN, even
@@ -102,26 +103,20 @@ class _Derived:
             return self.type(spark_type["sqlType"], path)
         if kind == "array":
             inner = self.type(spark_type["elementType"], f"{path}[]")
-            return {"type": "array", "items": _or_null(inner, spark_type["containsNull"])}
+            return {"type": "array", "items": _or_null(inner)}
         if kind == "map":
             inner = self.type(spark_type["valueType"], f"{path}[]")
-            nullable = spark_type["valueContainsNull"]
-            return {"type": "object", "additionalProperties": _or_null(inner, nullable)}
-        properties, required = {}, []
+            return {"type": "object", "additionalProperties": _or_null(inner)}
+        properties = {}
         for field in spark_type["fields"]:
             inner = self.type(field["type"], f"{path}.{field['name']}" if path else field["name"])
-            can_be_null = field["nullable"] and not self._written.is_null_left_out
-            properties[field["name"]] = _or_null(inner, can_be_null)
-            if not field["nullable"] and field["type"] != "void":
-                required.append(field["name"])
-        found = {"type": "object", "properties": properties, "additionalProperties": False}
-        return {**found, "required": required} if required else found
+            is_written = not self._written.is_null_left_out
+            properties[field["name"]] = _or_null(inner) if is_written else inner
+        return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def _or_null(kind: Any, nullable: bool) -> Any:
-    if not nullable or kind in ({}, {"type": "null"}):
-        return kind
-    return {"oneOf": [{"type": "null"}, kind]}
+def _or_null(kind: Any) -> Any:
+    return kind if kind in ({}, {"type": "null"}) else {"oneOf": [{"type": "null"}, kind]}
 
 
 _DYNAMIC = ("$dynamicRef", "$recursiveRef")

@@ -9,7 +9,7 @@ Source, for JSON: Spark's ``JacksonGenerator``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -207,6 +207,34 @@ class Column(NamedTuple):
     name: str
     path: str
     type: Any
+
+
+def matched(names: Sequence[str], columns: Sequence[Column], of: str) -> dict[str, int]:
+    """Return field name -> column index: exact names first, then the other columns in any case.
+
+    names: of the fields; of: the schema, for the message
+
+    Raises FormatError for names that differ only by case, so that none is the column's own.
+    """
+    exact = {column.name: number for number, column in enumerate(columns)}
+    found = {name: exact[name] for name in names if name in exact}
+    taken = set(found.values())
+    by_case: dict[str, tuple[list[str], list[int]]] = {}
+    for name in names:
+        if name not in found:
+            by_case.setdefault(name.lower(), ([], []))[0].append(name)
+    for number, column in enumerate(columns):
+        if number not in taken and column.name.lower() in by_case:
+            by_case[column.name.lower()][1].append(number)
+    for fields, numbers in by_case.values():
+        if numbers and len(fields) + len(numbers) > 2:
+            raise FormatError(
+                f"columns {[columns[number].path for number in numbers]} and fields {fields} of "
+                f"{of} differ only by case: name each column exactly as the field that is meant",
+                code="FORMAT-009",
+            )
+        found.update(zip(fields, numbers))
+    return found
 
 
 # Number in the table -> attribute of a node.

@@ -62,6 +62,7 @@ class FormatSpec:
     fields: in the order in which they are written
     prefix: bytes before each encoded row, such as a schema registry's five bytes
     avro_schema: the Avro schema as JSON text; None for other formats
+    avro_record: full name of the record to write, if the Avro schema is a union that has it
     protobuf_schema: the Protobuf messages; None for other formats
     json_schema: schema to register, until the driver has asked the registry; None in tasks
     null_when: a boolean column: true writes null as the value; or None
@@ -75,6 +76,7 @@ class FormatSpec:
     json_options: JsonOptions = JsonOptions()
     null_when: str | None = None
     protobuf_schema: ProtobufSchema | None = None
+    avro_record: str | None = None
 
 
 class PartSpec(NamedTuple):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import re
-from collections import Counter
 from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +20,14 @@ import pyarrow as pa
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import unsigned_varint
-from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of, not_writable
+from spark_kafka_sink.formats.layout import (
+    Column,
+    Node,
+    is_variant,
+    kind_of,
+    matched,
+    not_writable,
+)
 from spark_kafka_sink.formats.plan import (
     ENUM,
     GROUP,
@@ -225,22 +231,17 @@ class _Layout:
 
 def _matched(message: ProtobufMessage, columns: list[Column]) -> dict[int, int]:
     """Return field number -> index of its column."""
-    exact = {field.name: field.number for field in message.fields}
-    lower = Counter(field.name.lower() for field in message.fields)
-    near = {f.name.lower(): f.number for f in message.fields if lower[f.name.lower()] == 1}
-    found: dict[int, int] = {}
+    names = {field.name: field.number for field in message.fields}
+    found = matched([*names], columns, f"the Protobuf message {message.name}")
+    places = set(found.values())
     for place, column in enumerate(columns):
-        number = exact.get(column.name, near.get(column.name.lower()))
-        if number is None or number in found:
-            why = "more than one column" if number in found else "no field"
-            names = [field.name for field in message.fields]
+        if place not in places:
             raise FormatError(
-                f"the Protobuf message {message.name} has {why} for '{column.path}': it has "
-                f"{names}. Leave this column out, or name it as the message does",
+                f"the Protobuf message {message.name} has no field for '{column.path}': it has "
+                f"{[*names]}. Leave this column out, or name it as the message does",
                 code="FORMAT-009",
             )
-        found[number] = place
-    return found
+    return {names[name]: place for name, place in found.items()}
 
 
 def _kind_of(field: ProtobufField, column: Column) -> tuple[int, int]:

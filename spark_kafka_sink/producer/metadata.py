@@ -233,7 +233,7 @@ class Metadata:
         return topic._replace(partitions=topic.partitions[: planned.partitions_count])
 
     def use_all_partitions(self, topic: str) -> None:
-        """Use the partitions that the plan does not have, because a row names one of them."""
+        """Use partitions beyond the plan's, because a row names one."""
         self._planned.pop(topic, None)
         if topic in self.snapshot.topics:
             topics = {**self.snapshot.topics, topic: self._last_seen[topic]}

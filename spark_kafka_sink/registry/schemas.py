@@ -549,14 +549,11 @@ def _incompatible(
         version = f"version {client.version(subject).version}"
     except RegistryError:
         version = "an earlier version"
-    source, change = "these columns", "drop the columns that are new"
+    source, change = "these columns", "write the columns and types that this version has"
     if schema.kind == "PROTOBUF":
         source, change = "the descriptor file", "change the message"
     elif schema.kind == "AVRO":
-        change = (
-            "give an Avro schema in which new fields have a default "
-            f"(value.avro.schema or key.avro.schema), {change}"
-        )
+        change += ", give a schema that is compatible (value.avro.schema or key.avro.schema)"
     return RegistryError(
         f"the schema registry {client.name} refuses the schema of {source}, which is not "
         f"compatible with {version} of subject '{subject}': {refusal.reason}. Either "

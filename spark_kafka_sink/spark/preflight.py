@@ -94,7 +94,7 @@ _LOCAL_SCHEME = "file:"
 
 
 class _Found(NamedTuple):
-    """What a check has found: the topics' limits for dead letters, and the topics of options."""
+    """Results of a check: the topics' limits for dead letters, and the topics of options."""
 
     letters: DeadLetterConfig | None
     topics: Mapping[str, PlannedTopic]

@@ -219,9 +219,9 @@ def no_such_field(path: str, name: str, kind: DataType) -> str:
 
 
 def _meant(name: str, known: list[str]) -> str:
-    same = [other for other in known if other.lower() == name.lower()]
+    same = [f"'{_as_written(other)}'" for other in known if other.lower() == name.lower()]
     if same:
-        return f". Did you mean '{_as_written(same[0])}'? Names are exact"
+        return f". Did you mean {' or '.join(same)}? Names are exact"
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f". Did you mean '{_as_written(near[0])}'?"
@@ -311,7 +311,7 @@ def plan_rows(schema: StructType, options: SinkOptions) -> InputLayout:
     if options.formats is None:
         rows = InputLayout(find_columns(schema, options.topic))
     else:
-        rows = _RowPlanner(schema, options.formats, options.topic).planned()
+        rows = _RowPlanner(schema, options.formats, options.topic, _registered(options)).planned()
     return rows._replace(notes=(*rows.notes, *_notes_on_copy(schema, options)))
 
 
@@ -336,13 +336,30 @@ def _notes_on_copy(schema: StructType, options: SinkOptions) -> Iterator[str]:
     )
 
 
-class _RowPlanner:
-    """Plans the rows of one schema with its options."""
+def _registered(options: SinkOptions) -> tuple[str, ...]:
+    """Return the parts, value or key, whose schemas are in a registry."""
+    registry = options.registry
+    parts = {} if registry is None else {VALUE: registry.value, KEY: registry.key}
+    return tuple(part for part, schema in parts.items() if schema is not None)
 
-    def __init__(self, schema: StructType, formats: FormatOptions, topic: str | None) -> None:
+
+class _RowPlanner:
+    """Plans the rows of one schema with its options.
+
+    registered: the parts whose schemas are in a registry
+    """
+
+    def __init__(
+        self,
+        schema: StructType,
+        formats: FormatOptions,
+        topic: str | None,
+        registered: tuple[str, ...],
+    ) -> None:
         self._schema = schema
         self._formats = formats
         self._topic = topic
+        self._registered = registered
         self._numbers: dict[str, int] = {}
         for number, field in enumerate(schema.fields):
             self._numbers.setdefault(field.name, number)
@@ -558,6 +575,7 @@ class _RowPlanner:
                 text.date_format,
             ),
             null_when=null_when,
+            avro_record=self._formats.full_record_name,
         )
         return PartSpec(
             plan=plan,
@@ -568,7 +586,9 @@ class _RowPlanner:
 
     def _avro_schema(self, options: PartOptions, struct: StructType) -> str:
         if options.avro_schema is None:
-            return derived_schema(struct.json(), self._formats.record_name, self._formats.namespace)
+            formats, is_registered = self._formats, options.part in self._registered
+            names = formats.record_name, formats.namespace
+            return derived_schema(struct.json(), *names, is_registered)
         return read_user_schema(options.avro_schema, f"{options.part}.avro.schema")[0]
 
     def _only(self, found: _Field, option: str) -> int:
@@ -604,15 +624,13 @@ class _RowPlanner:
             text = f"{option}: {no_such_column(name, self._numbers)}"
             raise SchemaError(text, code=_NO_COLUMN)
         field = self._schema.fields[self._numbers[path[0]]]
-        is_nullable = field.nullable
         for n, part in enumerate(path[1:], 1):
             kind: DataType = field.dataType
             if not isinstance(kind, StructType) or part not in kind.names:
                 text = f"{option}: {no_such_field('.'.join(path[:n]), part, kind)}"
                 raise SchemaError(text, code=_NO_COLUMN)
             field = kind.fields[kind.names.index(part)]
-            is_nullable = is_nullable or field.nullable
-        return _Field(path, StructField(field.name, field.dataType, is_nullable))
+        return _Field(path, field)
 
     def _names_of(self, *parts: PartSpec | None) -> Iterator[str]:
         for part in parts:

@@ -233,8 +233,7 @@ def _with_registry_schema(
         plan = replace(plan, fields=tuple(f for f in plan.fields if has_column(f.name)))
     elif not is_own and part.format != PROTOBUF:
         missing = [f.name for f in plan.fields if not has_column(f.name)]
-        if len(missing) < len(plan.fields):  # otherwise the schema may not be a record
-            _check_fields(part, missing, schema, schema_options)
+        _check_fields(part, missing, schema, schema_options)
     return part_plan._replace(plan=plan)
 
 

@@ -216,7 +216,7 @@ def case(spark, name, query):
     ]
     try:
         schema = spark_avro_schema(spark, df)
-        rows = column(df, F.hex(to_avro(F.struct("*"))))
+        rows = column(df, F.hex(to_avro(F.struct("*"), schema)))
         found["avro"] = {"schema": schema, "rows": rows}
     except Exception as error:
         found["avro_error"] = str(error).splitlines()[1]

@@ -130,9 +130,9 @@ def compare_avro(spark, frame):
     frame = frame.select(*(x.name for x in frame.schema if has_avro(x)))
     if not frame.columns:
         return Compared(0, 0)
-    rows, written = with_written(frame, to_avro(f.struct("*")))
     schema = derived_schema(frame.schema.json())
     assert schema == spark_avro_schema(spark, frame)
+    rows, written = with_written(frame, to_avro(f.struct("*"), schema))
     fields = tuple(FieldSpec((name,), name) for name in frame.columns)
     found = encoded(FormatSpec(AVRO, fields, avro_schema=schema), rows)
     other = differing(found, written)
@@ -196,8 +196,9 @@ def has_avro(field):
 
 
 def spark_avro_schema(spark, frame):
+    """Of nullable columns: what Spark knows of nulls depends on how it has optimised a query."""
     converters = spark._jvm.org.apache.spark.sql.avro.SchemaConverters
-    made = converters.toAvroType(frame._jdf.schema(), False, "topLevelRecord", "")
+    made = converters.toAvroType(frame._jdf.schema().asNullable(), False, "topLevelRecord", "")
     return str(made.toString())
 
 

@@ -13,10 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import functions as f
+from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import JSON, FieldSpec, FormatSpec, JsonOptions
+from spark_kafka_sink.formats.plan import AVRO, JSON, FieldSpec, FormatSpec, JsonOptions
 from tests.formats import variants as twin
 from tests.formats.rows import RandomRows
 from tests.formats.spark_rows import (
@@ -25,10 +27,14 @@ from tests.formats.spark_rows import (
     compare_json,
     same_numbers,
     with_variants,
+    with_written,
 )
 from tests.formats.variants import KIND, Variant, mutated, variants
 
 pytestmark = pytest.mark.long
+
+DECIMAL = '{"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}'
+RECORD_OR_NULL = '["null", {"type": "record", "name": "R", "fields": [{"name": "id", "type": ["null", "long"]}]}]'
 
 SCHEMAS, ROWS = 100, 10_000
 FIRST = int(os.environ.get("FORMATS_SEED", "1"))
@@ -97,6 +103,30 @@ def test_real_rows(spark, flights, is_null_left_out):
         assert compare_avro(spark, part) == compared
         rows += compared.rows
     assert rows == 336_776
+
+
+@pytest.mark.parametrize(
+    ("column", "schema"),
+    [
+        ("id - 2", '"long"'),
+        ("concat('é', id)", '["null", "string"]'),
+        ("CAST(id / 7 AS DECIMAL(10, 2))", DECIMAL),
+        ("array(id, NULL)", '{"type": "array", "items": ["null", "long"]}'),
+        ("named_struct('id', id)", RECORD_OR_NULL),
+    ],
+)
+def test_schemas_that_are_no_record_of_the_columns(spark, column, schema):
+    """One column, whose null is no value; of a union with null the record."""
+    frame = spark.range(9).selectExpr(f"CASE WHEN id % 4 > 0 THEN {column} END AS c")
+    rows, written = with_written(frame, to_avro(f.col("c"), schema))
+    is_record = schema == RECORD_OR_NULL
+    fields = (FieldSpec(("c", "id") if is_record else ("c",), "id" if is_record else "c"),)
+    found = RowEncoder(FormatSpec(AVRO, fields, avro_schema=schema), rows.schema).encode(rows)
+    expected = written.to_pylist()
+    assert expected.count(None) == 3
+    if is_record:  # here value.column makes nulls of structs null values
+        expected = [b"\2\0" if value is None else value for value in expected]
+    assert found.values.to_pylist() == expected
 
 
 VARIANT_ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Europe/London", "Africa/Monrovia"]

@@ -315,9 +315,12 @@ def test_fields_are_found_without_regard_to_case_and_may_have_no_column():
     assert found == b"\x18\x02\x28\x03\x38\x01"
 
 
-def test_a_name_that_is_like_those_of_two_fields_is_neither():
+def test_names_that_differ_only_by_case_are_refused():
     schema = schema_of(one_message(ab="int32", AB="int32"))
-    with pytest.raises(FormatError, match="has no field for 'Ab'"):
+    words = (
+        r"columns \['Ab'\] and fields \['ab', 'AB'\] of the Protobuf message pkg.Root differ only"
+    )
+    with pytest.raises(FormatError, match=words):
         protobuf_encoder(pa.schema([("Ab", pa.int32())]), schema)
 
 
@@ -383,7 +386,8 @@ def test_what_does_not_fit_a_field(kind, field, message):
     ("names", "message"),
     [
         (["other", "c"], r"message pkg\.Root has no field for 'other': it has \['c', 'd'\]"),
-        (["c", "C"], r"has more than one column for 'C'"),
+        (["c", "C"], r"has no field for 'C'"),
+        (["D", "c", "d"], r"has no field for 'D'"),
         (["d"], r"message pkg\.Root requires the field 'c', and there is no column 'c'"),
     ],
 )

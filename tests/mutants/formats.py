@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _AVRO_EFFORT = ("formats/test_avro_schemas.py",)
 _AVRO_KERNEL = ("formats/test_avro_kernel.py",)
-_CASES = ("formats/test_avro_schemas.py::test_a_column_of_another_case_has_one_field",)
+_CASES = ("formats/test_avro_schemas.py::test_names_that_differ_only_by_case_are_refused",)
 _DIGITS = ("formats/test_avro_schemas.py::test_a_decimal_fits_the_bytes_of_its_digits",)
 _NO_DECIMAL = ("formats/test_avro_schemas.py::test_a_decimal_that_is_none_is_its_bytes",)
 _DEFAULTS_OF_RECORDS = (
@@ -235,9 +235,9 @@ MUTANTS = (
         "formats/avro_layout.py", "        if unmatched:\n", "        if False:\n", _AVRO_KERNEL
     ),
     Mutant(
-        "formats/avro_layout.py",
-        "found[name] = remaining.pop(name.lower())",
-        "found[name] = remaining[name.lower()]",
+        "formats/layout.py",
+        "if numbers and len(fields) + len(numbers) > 2:",
+        "if len(numbers) > 1:",
         _CASES,
     ),
     Mutant(
@@ -422,8 +422,8 @@ MUTANTS = (
     ),
     Mutant(
         "formats/protobuf_layout.py",
-        "number is None or number in found:",
-        "number is None:",
+        "        if place not in places:",
+        "        if False:",
         _PROTOBUF_KERNEL,
     ),
     Mutant(
@@ -454,9 +454,9 @@ MUTANTS = (
     ),
     Mutant("formats/protobuf_layout.py", "arrow_type.scale == 0 and", "", _PROTOBUF_KERNEL),
     Mutant(
-        "formats/protobuf_layout.py",
-        "if lower[f.name.lower()] == 1}",
-        "}",
+        "formats/layout.py",
+        "if numbers and len(fields) + len(numbers) > 2:",
+        "if False:",
         _PROTOBUF_KERNEL,
     ),
     Mutant(
@@ -511,9 +511,9 @@ MUTANTS = (
         "formats/avro_layout.py", "id(schema), column)", "id(schema), column.type)", _AVRO_COLUMNS
     ),
     Mutant(
-        "formats/avro_layout.py",
-        "remaining.setdefault(column.name.lower(), number)",
-        "remaining[column.name.lower()] = number",
+        "formats/layout.py",
+        "if number not in taken and column.name.lower() in by_case:",
+        "if column.name.lower() in by_case:",
         _AVRO_COLUMNS,
     ),
     Mutant(

@@ -318,12 +318,6 @@ _SCHEMAS = (
     ),
     Mutant(
         "spark/schemas.py",
-        "        if len(missing) < len(plan.fields):",
-        "        if True:",
-        _CHOICES,
-    ),
-    Mutant(
-        "spark/schemas.py",
         "    if part_plan.plan is None:\n        return part_plan._replace(prefix=prefix)\n",
         "",
         _CHOICES,

@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
+from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import RegistryError
+from spark_kafka_sink.spark import versions
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
@@ -86,9 +88,9 @@ class Writing:
         batch = pa.RecordBatch.from_pylist(rows, schema=arrow)
         write_rows([batch], options, planned.positions, message, None, planned.plan)
 
-    def values(self):
-        """By Confluent's own deserializer."""
-        read = avro.AvroDeserializer(self.client)
+    def values(self, schema=None):
+        """By Confluent's own deserializer. schema: of the reader"""
+        read = avro.AvroDeserializer(self.client, schema)
         return [read(record.value, self._context(record)) for record in self.records()]
 
     def _context(self, record):
@@ -144,6 +146,50 @@ def test_a_compatible_change_is_a_new_version(writing):
     assert writing.values()[2] == {"id": 3, "dest": "X"}
     versions = writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions")
     assert versions == [1, 2]
+
+
+LEVELS = ("BACKWARD", "FORWARD", "FULL")
+LEVELS += (*(f"{level}_TRANSITIVE" for level in LEVELS), "NONE")
+
+
+def frame_of(**kinds):
+    """Spark's schema and Arrow's, all nullable."""
+    schema = t.StructType([t.StructField(name, kind) for name, kind in kinds.items()])
+    return schema, versions.arrow_schema(schema)
+
+
+CAPTAIN = t.StructType([t.StructField("captain", t.StringType())])
+WITH_MATE = t.StructType([*CAPTAIN.fields, t.StructField("mate", t.StringType())])
+CHANGES = [
+    ({"id": t.LongType(), "crew": t.ArrayType(CAPTAIN)}, {"id": 1, "crew": [{"captain": "A"}]}),
+    ({"id": t.LongType(), "price": t.DecimalType(10, 2)}, {"id": 2, "price": Decimal("12.50")}),
+    ({"price": t.DecimalType(12, 2)}, {"price": Decimal("-1234567890.50")}),
+    (
+        {"id": t.LongType(), "crew": t.ArrayType(WITH_MATE)},
+        {"id": 4, "crew": [{"captain": "A", "mate": None}, None]},
+    ),
+]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_columns_come_and_go_and_decimals_get_digits_under_each_rule(writing, level):
+    """Also fields in structs in arrays. Readers that have the first or the last schema read all."""
+    (kinds, row), *later = CHANGES
+    writing.write(frame_of(**kinds)[0], [row], frame_of(**kinds)[1])
+    subject = f"{writing.topic}-value"
+    writing.registry.keep_compatible(subject, level)
+    for kinds, row in later:
+        schema, arrow = frame_of(**kinds)
+        writing.write(schema, [row], arrow)
+    assert writing.registry.ask("GET", f"/subjects/{subject}/versions") == [1, 2, 3, 4]
+    assert writing.values() == [row for _, row in CHANGES]
+    first, last = (writing.client.get_version(subject, n).schema.schema_str for n in (1, 4))
+    ids = [1, 2, None, 4]
+    crews = [[{"captain": "A"}], None, None, [{"captain": "A"}, None]]
+    assert writing.values(first) == [{"id": n, "crew": c} for n, c in zip(ids, crews)]
+    crews[0] = [{"captain": "A", "mate": None}]
+    crews[3] = CHANGES[3][1]["crew"]
+    assert writing.values(last) == [{"id": n, "crew": c} for n, c in zip(ids, crews)]
 
 
 GIVEN = {
@@ -215,6 +261,63 @@ def test_a_given_schema_that_builds_on_another(writing):
     assert json.loads(found["schema"]) == given
 
 
+@pytest.mark.parametrize("by", ["avro.schema", "use.latest.version"])
+def test_a_key_and_a_value_that_are_no_records(writing, by):
+    """The usual key of Kafka Connect and of Java's serializers. Its null is no value."""
+    schema, arrow = frame_of(id=t.LongType(), name=t.StringType())
+    texts = {"key": '"long"', "value": '["null", "string"]'}
+    given = {f"{part}.avro.schema": text for part, text in texts.items()}
+    if by == "use.latest.version":
+        given = {"use.latest.version": "true"}
+        for part, text in texts.items():
+            subject = f"/subjects/{writing.topic}-{part}/versions"
+            writing.registry.ask("POST", subject, {"schema": text})
+    columns = {"key_format": "avro", "key_columns": "id", "value_columns": "name"}
+    rows = [{"id": -7, "name": "é"}, {"id": 2**40, "name": None}]
+    writing.write(schema, rows, arrow, **columns, **given)
+    assert writing.values() == ["é", None]
+    records = writing.records()
+    read = avro.AvroDeserializer(writing.client)
+    context = serialization.SerializationContext(writing.topic, serialization.MessageField.KEY)
+    assert [read(record.key, context) for record in records] == [-7, 2**40]
+    conf = {"auto.register.schemas": False, "use.latest.version": True}
+    write = avro.AvroSerializer(writing.client, '"long"', conf=conf)
+    assert records[0].key == write(-7, context)
+    assert records[1].value is None
+
+
+def test_several_kinds_of_events_in_one_topic(writing):
+    """A union of references, Confluent's way for it."""
+    kinds = {
+        "Order": [{"name": "id", "type": "long"}, {"name": "amount", "type": ["null", "double"]}],
+        "Gone": [{"name": "id", "type": "long"}, {"name": "why", "type": "string"}],
+    }
+    references = []
+    for kind, fields in kinds.items():
+        text = json.dumps({"type": "record", "name": kind, "namespace": "n", "fields": fields})
+        subject = f"{writing.topic}-{kind}"
+        writing.registry.ask("POST", f"/subjects/{subject}/versions", {"schema": text})
+        references.append({"name": f"n.{kind}", "subject": subject, "version": 1})
+    body = {"schema": '["n.Order", "n.Gone"]', "schemaType": "AVRO", "references": references}
+    subject = f"/subjects/{writing.topic}-value/versions"
+    writing.registry.ask("POST", subject, body)
+    orders = frame_of(id=t.LongType(), amount=t.DoubleType())
+    goners = frame_of(id=t.LongType(), why=t.StringType())
+    writing.write(orders[0], [{"id": 1, "amount": 2.5}], orders[1], use_latest_version="true")
+    writing.write(
+        goners[0],
+        [{"id": 1, "why": "sold"}],
+        goners[1],
+        value_avro_schema=body["schema"],
+        value_schema_references=json.dumps(references),
+    )
+    assert writing.values() == [{"id": 1, "amount": 2.5}, {"id": 1, "why": "sold"}]
+    assert writing.registry.ask("GET", subject) == [1]
+    both = frame_of(amount=t.DoubleType(), why=t.StringType())
+    with pytest.raises(SchemaError, match=r"no branch .* n\.Order: .* n\.Gone: "):
+        writing.write(both[0], [], both[1], use_latest_version="true")
+
+
 deserializers = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
 
 
@@ -252,7 +355,7 @@ def test_a_schema_is_derived_and_rows_are_valid(writing):
     assert (found["schemaType"], found["version"]) == ("JSON", 1)
     schema = json.loads(found["schema"])
     assert schema["title"] == "Row"
-    assert schema["required"] == ["id"]
+    assert "required" not in schema
     assert schema["properties"]["at"] == {"type": "string", "format": "date-time"}
     schemas._answers.clear()
     write(writing)

@@ -134,13 +134,71 @@ def test_a_record_that_deletes_keeps_its_key():
     assert (plan.value.plan.null_when, plan.key.plan.null_when) == ("gone", None)
 
 
-def test_chosen_columns_keep_their_order_and_fields_of_structs_their_nullability():
+def test_chosen_columns_keep_their_order():
     found = planned(PEOPLE, value_format="avro", value_columns="home.zip, id,home.city")
     assert paths(found.plan.value) == [("home", "zip"), ("id",), ("home", "city")]
     text = found.plan.value.plan.avro_schema
     assert text is not None
-    kinds = {field["name"]: field["type"] for field in json.loads(text)["fields"]}
-    assert kinds == {"zip": ["int", "null"], "id": "long", "city": ["string", "null"]}
+    kinds = [(field["name"], field["type"]) for field in json.loads(text)["fields"]]
+    assert kinds == [
+        ("zip", ["int", "null"]),
+        ("id", ["long", "null"]),
+        ("city", ["string", "null"]),
+    ]
+
+
+def of_all_depths(nullable):
+    inner = StructType([StructField("x", DecimalType(10, 2), nullable)])
+    return StructType(
+        [
+            StructField("home", inner, nullable),
+            StructField("list", ArrayType(ArrayType(inner, nullable), nullable), nullable),
+            StructField("map", MapType(StringType(), inner, nullable), nullable),
+            StructField("none", NullType(), nullable),
+        ]
+    )
+
+
+AVRO_OF_REGISTRY = {"value_format": "avro", "schema_registry_url": "http://r"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"value_format": "avro", "key_format": "avro", "key_columns": "home.x,list"},
+        {**AVRO_OF_REGISTRY, "key_format": "avro", "key_columns": "home.x,list"},
+        OF_REGISTRY,
+        {**OF_REGISTRY, "value_json_ignoreNullFields": "false"},
+    ],
+)
+def test_derived_schemas_are_the_same_whatever_spark_knows_of_nulls(more):
+    """Spark finds that out anew for each write and micro-batch."""
+    never, always = (planned(of_all_depths(is_null), **more).plan for is_null in (False, True))
+    for one, other in ((never.value, always.value), (never.key, always.key)):
+        if one is not None:
+            assert one.plan.avro_schema == other.plan.avro_schema
+            assert one.plan.json_schema == other.plan.json_schema
+
+
+def test_with_a_registry_fields_are_optional_and_decimals_are_bytes():
+    """As Kafka Connect derives them; without one as to_avro: tests/formats."""
+    text = planned(of_all_depths(False), **AVRO_OF_REGISTRY).plan.value.plan.avro_schema
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+
+    def home(name, namespace):
+        fields = [{"name": "x", "type": ["null", decimal], "default": None}]
+        return {"type": "record", "name": name, "namespace": namespace, "fields": fields}
+
+    inner = {"type": "array", "items": ["null", home("list", "topLevelRecord")]}
+    kinds = {
+        "home": ["null", home("home", "topLevelRecord")],
+        "list": ["null", {"type": "array", "items": ["null", inner]}],
+        "map": ["null", {"type": "map", "values": ["null", home("map", "topLevelRecord")]}],
+        "none": "null",
+    }
+    assert json.loads(text)["fields"] == [
+        {"name": name, "type": kind, "default": None} for name, kind in kinds.items()
+    ]
 
 
 def test_a_column_whose_name_has_dots_comes_before_a_field():
@@ -192,6 +250,7 @@ REFUSALS = [
     ((), {"value_format": "json", "key_columns": "home.zip"}, "a field of a struct cannot be it alone"),
     ((), {"value_format": "json", "value_null_when": "id"}, "must be boolean"),
     ((), {"value_format": "json", "topic_column": "where"}, "topic.column=where: the DataFrame has no column"),
+    ((("ID", LongType()), ("Id", LongType())), {"value_format": "json", "value_columns": "iD"}, "Did you mean 'id' or 'ID' or 'Id'? Names are exact"),
     ((), {"value_format": "string"}, "makes a value of one column, and 4 are left"),
     ((), {"value_format": "json", "headers_column": "name"}, "headers.column=name: headers attribute unsupported"),
     ((), {"value_format": "xml"}, "must be one of raw, string, json, avro, protobuf"),

@@ -257,8 +257,29 @@ def test_columns_that_the_registrys_schema_does_not_have(registry, given, words)
 
 def test_a_schema_of_the_registry_that_is_no_record_is_told(registry):
     registry.add("t-value", {"schema": '{"type":"array","items":"long"}'})
-    with pytest.raises(SchemaError, match="rows must be a record, not array"):
+    with pytest.raises(SchemaError, match=r"of this field \(array\) cannot hold"):
         planned_rows(registry, ID, use_latest_version="true")
+
+
+UNION = [
+    "null",
+    {"type": "record", "name": "n.A", "fields": [{"name": "id", "type": "long"}]},
+    {"type": "record", "name": "n.B", "fields": [{"name": "ID", "type": "long"}]},
+]
+ID_AND_MORE = StructType([*ID.fields, StructField("more", LongType())])
+
+
+def test_columns_that_no_branch_of_a_union_has_are_left_out_if_that_is_asked_for(registry):
+    registry.add("t-value", {"schema": json.dumps(UNION)})
+    given = {"use_latest_version": "true", "avro_record_name": "B", "avro_namespace": "n"}
+    with pytest.raises(SchemaError, match=r"has no field for \['more'\]"):
+        planned_rows(registry, ID_AND_MORE, **given)
+    given["latest_compatibility_strict"] = "false"
+    plan = planned_rows(registry, ID_AND_MORE, **given).value.plan
+    assert ([field.name for field in plan.fields], plan.avro_record) == (["id"], "n.B")
+    del given["avro_record_name"]
+    with pytest.raises(SchemaError, match=r"several branches .* n\.A, n\.B"):
+        planned_rows(registry, ID_AND_MORE, **given)
 
 
 @pytest.mark.parametrize(
@@ -651,7 +672,7 @@ def test_values_that_the_schema_does_not_have_are_told_once_and_written(registry
     assert caplog.messages == [
         "use.latest.version=true: the latest schema of the registry for the value does not have "
         "'id' that is null; 'home' that is null; 'home.city' that is null. Rows with such a value "
-        "are written all the same [PKS-REGISTRY-022]"
+        "are written all the same (topic 't') [PKS-REGISTRY-022]"
     ]
 
 
