@@ -49,6 +49,8 @@ _BEFORE_APPEND = frozenset(
     error_named(name)
     for name in (
         "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "UNKNOWN_PRODUCER_ID",
+        "MESSAGE_TOO_LARGE",
         "NOT_ENOUGH_REPLICAS",
         "CONCURRENT_TRANSACTIONS",
         "THROTTLING_QUOTA_EXCEEDED",
@@ -76,12 +78,10 @@ class ProducerBatch:
     uncompressed_bytes: header and records before compression
     created_at_ms: when the batch was finished; delivery.timeout.ms counts from here
     opened_at_ms: when its first record was appended
-    is_renumbered: renumbered since the last send; a response now refers to the old sequence
     is_sent: sent and not answered yet; only an idempotent producer sets it
     may_be_appended: an earlier attempt failed with an error that does not exclude an append
     is_probe: first part of a batch that may be appended as a whole. Brokers accept the part only if
-        the whole batch is not appended. If a broker rejects the part as out of order, it keeps its
-        sequence
+        the whole batch is not appended
     is_queued: waits to be drained, since queued_at_ms
     sent_to: node of the last attempt
     record_retries: records that were queued again after a send, summed over the attempts
@@ -104,7 +104,6 @@ class ProducerBatch:
     transactional_id: str | None = None
     base_sequence: int = NO_SEQUENCE
     is_closed: bool = False
-    is_renumbered: bool = False
     is_sent: bool = False
     may_be_appended: bool = False
     is_probe: bool = False
@@ -177,7 +176,6 @@ class ProducerBatch:
         )
         write_header(header, self.buffers, self.size_bytes)
         self.is_closed = True
-        self.is_renumbered = False
 
     def note_failure(self, node: Node | None, error: KafkaErrorCode, detail: str | None) -> None:
         """Count a failed attempt, and record its error."""

@@ -12,7 +12,7 @@ Source: ``Sender.completeBatch``, ``LogValidator``; KIP-467.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import (
@@ -186,6 +186,17 @@ _MAY_BE_IN_LOG_ADVICE = (
     "keep max.message.bytes of the topic, and message.max.bytes of brokers, at least as large as "
     "kafka.batch.size while producers write"
 )
+_IN_DOUBT_ADVICE = {
+    error_named("OUT_OF_ORDER_SEQUENCE_NUMBER"): (
+        "give the topic several replicas, so that a broker that remembers more takes over, or set "
+        "kafka.max.in.flight.requests.per.connection=1, because a broker that restarts remembers "
+        "one batch"
+    ),
+    error_named("UNKNOWN_PRODUCER_ID"): (
+        "keep the records of the topic for longer (retention.ms), because brokers before Kafka 2.4 "
+        "forget a producer with its last record"
+    ),
+}
 _REPEATED = ". A task that is repeated writes its records again; exactly-once shows them once"
 
 
@@ -207,20 +218,27 @@ def expiry_error(
 
 
 def rejection_error(
-    batch: ProducerBatch, error: KafkaErrorCode, now_ms: int, may_be_in_log: bool = False
+    batch: ProducerBatch,
+    error: KafkaErrorCode,
+    now_ms: int,
+    in_doubt: Sequence[ProducerBatch] = (),
 ) -> DeliveryError:
     """Return the error for a batch whose retry would not help, or whose retries are used up.
 
-    may_be_in_log: the answer to an earlier attempt was lost
+    in_doubt: in-flight batches of the partition that may be in the log, in sequence order
     """
     age_ms = now_ms - batch.created_at_ms
-    advice = _advice(batch, error)
-    if may_be_in_log:
-        advice = _MAY_BE_IN_LOG_ADVICE + ("" if batch.transactional_id else _REPEATED)
+    known, advice, code = "", _advice(batch, error), _code(error)
+    repeated = "" if batch.transactional_id else _REPEATED
+    if batch.is_probe or (batch.may_be_appended and error is MESSAGE_TOO_LARGE):
+        known, advice, code = _MAY_BE_IN_LOG, _MAY_BE_IN_LOG_ADVICE + repeated, "DELIVERY-004"
+    elif in_doubt and error in _IN_DOUBT_ADVICE and not batch.transactional_id:
+        known, advice = _in_doubt(in_doubt), _IN_DOUBT_ADVICE[error] + repeated
+        code = "DELIVERY-008"
     return DeliveryError(
         f"{_subject(batch)} refused ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}"
-        f"{_MAY_BE_IN_LOG if may_be_in_log else ''}{_advice_sentence(advice)}",
-        code="DELIVERY-004" if may_be_in_log else _code(error),
+        f"{known}{_advice_sentence(advice)}",
+        code=code,
     )
 
 
@@ -235,6 +253,16 @@ def response_message(batch: ProducerBatch, answer: PartitionProduceResponse) -> 
         messages.append(f"and {len(answer.record_errors) - _MAX_ROWS} more")
     words = [*([answer.error_message] if answer.error_message else []), *messages]
     return "; ".join(word.rstrip(".") for word in words) or None
+
+
+def _in_doubt(batches: Sequence[ProducerBatch]) -> str:
+    first, last = batches[0], batches[-1]
+    return (
+        f"Earlier attempts may have succeeded, but the broker no longer recognises their records: "
+        f"{sum(batch.records_count for batch in batches)} record(s), sequences "
+        f"{first.base_sequence} to {last.last_sequence} of producer id {first.producer.producer_id}"
+        f", epoch {first.producer.producer_epoch}. They may be in the topic already. "
+    )
 
 
 def _subject(batch: ProducerBatch) -> str:

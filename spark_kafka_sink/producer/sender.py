@@ -43,7 +43,6 @@ from spark_kafka_sink.producer.metrics import PartitionReport, TaskTotals
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.quotas import RateLimit, ThrottleTracker
 from spark_kafka_sink.producer.rejections import (
-    MESSAGE_TOO_LARGE,
     RejectionHandler,
     expiry_error,
     rejection_error,
@@ -406,7 +405,6 @@ class Sender:
         log_start_offset: int = NO_OFFSET,
     ) -> None:
         """Retry a batch after a failed attempt, or fail the producer."""
-        may_be_in_log = batch.is_probe or (batch.may_be_appended and error is MESSAGE_TOO_LARGE)
         batch.note_failure(node, error, detail)
         if error.refresh_metadata:
             self._metadata.request_update()
@@ -419,7 +417,9 @@ class Sender:
             self._accumulator.reenqueue(batch, now_ms, backoff)
         else:
             self._metrics.record_errors += batch.records_count
-            self.fail(rejection_error(batch, error, now_ms, may_be_in_log))
+            in_flight = self._state.in_flight(batch.topic_partition) or [batch]
+            in_doubt = [other for other in in_flight if other.may_be_appended]
+            self.fail(rejection_error(batch, error, now_ms, in_doubt))
 
     # --- expiry --------------------------------------------------------------------------------
 

@@ -6,6 +6,13 @@ batch is fixed at its first drain, and at most five batches per partition are in
 batch is retried, the others wait for it. If the broker has lost the producer's state, the epoch is
 bumped, and the in-flight batches are renumbered from 0.
 
+The epoch is bumped only if no in-flight batch of the partition may be in the log. After a restart
+a broker remembers one batch of each producer, the last. If the answers to several batches were
+lost, the retry of the first is out of order, although it is in the log. With new sequences all of
+them would be written twice. A later batch that the broker recognises proves nothing either: a
+leader without state of the producer accepts any sequence, also that of a later batch whose
+predecessors it has rejected. Only a reader of the log could know, so the task fails.
+
 A batch that fails for good ends the producer, and with it this state. If a broker rejects records
 of a batch, and the task tolerates that, the batch has used no sequence. The broker then rejects the
 in-flight batches behind it as out of order. After all their responses, these batches are renumbered
@@ -16,7 +23,9 @@ old sequence happens to be the expected one.
 ``transaction_manager.py`` requests producer ids.
 
 Source: ``TransactionManager.adjustSequencesDueToFailedBatch``, which does not wait;
-``TransactionManager``, ``TxnPartitionMap``, ``TxnPartitionEntry``; KIP-98, KIP-360, KIP-890.
+``TransactionManager.canRetry``, which bumps the epoch although batches may be in the log;
+``TransactionManager``, ``TxnPartitionMap``, ``TxnPartitionEntry``; of brokers
+``ProducerStateManager``, ``ProducerAppendInfo``; KIP-98, KIP-360, KIP-890.
 """
 
 from __future__ import annotations
@@ -259,10 +268,7 @@ class ProducerState:
     def handle_completed_batch(self, batch: ProducerBatch, base_offset: int) -> None:
         """Record an acknowledged batch. ``base_offset`` is -1 if the broker has forgotten it."""
         sequences = self._sequences(batch.topic_partition)
-        # Also if the batch was renumbered before its response arrived. The next batch is then the
-        # next in line, and its response shows whether there is a gap.
-        if batch.producer == sequences.producer:
-            sequences.update_last_acked(batch.last_sequence)
+        sequences.update_last_acked(batch.last_sequence)
         if base_offset != NO_OFFSET:
             last_offset = base_offset + batch.records_count - 1
             sequences.last_acked_offset = max(sequences.last_acked_offset, last_offset)
@@ -315,12 +321,13 @@ class ProducerState:
     ) -> bool:
         if error.name == "UNKNOWN_PRODUCER_ID":
             # Without the log start offset the broker has not read its log to the end yet.
-            if log_start_offset != NO_OFFSET and not batch.is_renumbered:
-                return self._request_epoch_bump(batch.topic_partition)
-            return True
+            if log_start_offset == NO_OFFSET:
+                return True
+            is_overtaken = self.is_later_batch_acked(batch)
+            return not is_overtaken and self._request_epoch_bump(batch.topic_partition)
         if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
             # Expected after an earlier batch failed; if this batch is the next in line, a gap.
-            if self.is_next_sequence(batch) and not batch.is_renumbered:
+            if self.is_next_sequence(batch):
                 return self._request_epoch_bump(batch.topic_partition)
             return not self.is_later_batch_acked(batch)
         return error.retriable
@@ -328,12 +335,14 @@ class ProducerState:
     def _request_epoch_bump(self, topic_partition: TopicPartition) -> bool:
         """Request an epoch bump; return False if renumbering could duplicate records.
 
-        Parts of a batch that may be appended as a whole keep their sequences. The Java producer
-        renumbers such parts, and writes the records twice.
+        While responses are outstanding, they may still say that a batch is in the log. Until then
+        the rejected batch is retried as it is.
         """
-        if any(batch.is_probe for batch in self._sequences(topic_partition).in_flight):
+        in_flight = self._sequences(topic_partition).in_flight
+        if any(batch.may_be_appended for batch in in_flight):
             return False
-        self._partitions_to_renumber.add(topic_partition)
+        if not any(batch.is_sent for batch in in_flight):
+            self._partitions_to_renumber.add(topic_partition)
         return True
 
     def is_next_sequence(self, batch: ProducerBatch) -> bool:
@@ -346,14 +355,8 @@ class ProducerState:
         With a new sequence, the batch could be duplicated and would be out of order. The Java
         producer retries it until it expires.
         """
-        sequences = self._sequences(batch.topic_partition)
-        last_acked = sequences.last_acked_sequence
-        is_current = batch.producer == sequences.producer and not batch.is_renumbered
-        return (
-            is_current
-            and last_acked != NO_SEQUENCE
-            and not is_before(last_acked, batch.base_sequence)
-        )
+        last_acked = self._sequences(batch.topic_partition).last_acked_sequence
+        return last_acked != NO_SEQUENCE and not is_before(last_acked, batch.base_sequence)
 
     # --- epochs --------------------------------------------------------------------------------
 
@@ -378,10 +381,8 @@ class ProducerState:
         sequence = 0
         for batch in sequences.in_flight:
             batch.set_producer_state(self.producer, sequence)
-            batch.is_renumbered = True
             sequence = increment_sequence(sequence, batch.records_count)
         sequences.producer = self.producer
-        sequences.gap = NO_SEQUENCE
         sequences.next_sequence = sequence
         sequences.last_acked_sequence = NO_SEQUENCE
 

@@ -171,14 +171,8 @@ _SEQUENCES = (
     ),
     Mutant(
         "producer/sequences.py",
-        "if log_start_offset != NO_OFFSET and not batch.is_renumbered:",
-        "if log_start_offset != NO_OFFSET:",
-        ("unit/test_sequences.py",),
-    ),
-    Mutant(
-        "producer/sequences.py",
-        "if log_start_offset != NO_OFFSET and not batch.is_renumbered:",
-        "if not batch.is_renumbered:",
+        "            if log_start_offset == NO_OFFSET:\n                return True\n",
+        "",
         ("unit/test_sequences.py",),
     ),
     Mutant(
@@ -209,10 +203,9 @@ _SEQUENCES = (
     ),
     Mutant(
         "producer/sequences.py",
-        "        if any(batch.is_probe for batch in self._sequences(topic_partition).in_flight):\n"
-        "            return False\n",
+        "        if any(batch.may_be_appended for batch in in_flight):\n            return False\n",
         "",
-        ("simulation/test_producer.py",),
+        ("unit/test_sequences.py",),
     ),
 )
 

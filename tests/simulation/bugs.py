@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.errors import KafkaSinkError, error_named
 from spark_kafka_sink.base.model import NO_OFFSET, NO_SEQUENCE, TopicPartition
 from spark_kafka_sink.network.client import Connector, NetworkClient
 from spark_kafka_sink.network.node_connection import ConnectionState, NodeConnection
@@ -207,14 +207,6 @@ def _(original, self, sent, response, node, now_ms):
     original(self, sent, response, node, now_ms)
 
 
-@bug("numbered anew once only", ProducerBatch, "close")
-def _(original, self):
-    """a batch that was numbered anew once never leads to a new epoch again"""
-    was_renumbered = self.is_renumbered
-    original(self)
-    self.is_renumbered = was_renumbered
-
-
 @bug("topic ids looked up when the answer comes", Sender, "_complete_batches")
 def _(original, self, sent, response, node, now_ms):
     """an answer is read by the topic ids of the metadata of its time, not of the request's"""
@@ -229,11 +221,32 @@ def _(original, self, batch, target):
     return original(self, batch, target)[::-1]
 
 
-@bug("parts numbered anew although the whole may be appended", ProducerState, "_request_epoch_bump")
+@bug("numbered anew although perhaps appended", ProducerState, "_request_epoch_bump")
 def _(original, self, topic_partition):
-    """a batch whose answer was lost is split, as a limit was lowered, and written twice"""
+    """batches whose answers were lost, or the parts of one, are written again in a new epoch"""
     self._partitions_to_renumber.add(topic_partition)
     return True
+
+
+@bug(
+    "later batch taken for a proof",
+    Sender,
+    "_complete_batch",
+    scenarios.later_batch_that_is_taken_first,
+)
+def _(original, self, batch, partition, node, now_ms):
+    """a batch that the broker knows is taken for a proof that those in doubt before it are there"""
+    in_flight = self._state.in_flight(batch.topic_partition)
+    in_doubt = self.__dict__.setdefault("in_doubt", [])
+    is_out_of_order = partition.error_code == error_named("OUT_OF_ORDER_SEQUENCE_NUMBER").code
+    is_first = in_flight[0] is batch and len(in_flight) > 1
+    if is_out_of_order and is_first and batch.may_be_appended:
+        in_doubt.append(in_flight.pop(0))
+        return
+    while not partition.error_code and in_doubt:
+        in_flight.insert(0, in_doubt.pop())
+        self._acknowledge(in_flight[0], NO_OFFSET)
+    original(self, batch, partition, node, now_ms)
 
 
 @bug("parts of a split batch share a sequence", BatchSplitter, "split")

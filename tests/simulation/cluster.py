@@ -68,6 +68,7 @@ class SimCluster:
         self.unaware_until_ms = {}
         # Brokers that the controller has given up: metadata does not name them.
         self.fenced = set()
+        self.restarts = 0
         self.replication_delay_ms = (0, 2)
         self.duplicate_produce = 0.0
         # How often an answer to a produce request lacks one of its partitions, and of which it did.
@@ -278,6 +279,10 @@ class SimCluster:
         """The broker is back: a follower that catches up, or the leader of what nobody leads."""
         self.brokers[node_id].is_up = True
         self.brokers[node_id].is_paused = False
+        self.restarts += 1
+        for partition in self.partitions():
+            if node_id in partition.logs:
+                partition.logs[node_id].restart()
         if self.transactions is not None:
             self.transactions.log.restart(node_id)
         self._elect_where_missing(allow_unclean=False)

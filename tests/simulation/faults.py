@@ -96,6 +96,7 @@ class FaultRanges:
     """How bad it may get. ``horizon_ms``: everything is healed by then.
 
     changes: how often somebody changes the topic: its limits, its partitions
+    lapses: how often brokers lose what they know of producers, with answers on their way
     """
 
     horizon_ms: int = 20_000
@@ -103,6 +104,7 @@ class FaultRanges:
     allow_unclean: bool = False
     network_level: float = 0.03
     changes: int = 0
+    lapses: int = 0
 
 
 class FaultPlan:
@@ -131,16 +133,18 @@ class FaultPlan:
             at_ms = int(self._ranges.horizon_ms * self._rng.random() ** 3)
             self._simulation.scheduler.after(at_ms, self._choose())
         if self._ranges.changes:
-            self._begin_changes()
+            self._begin_apart("", self._ranges.changes, self._changes())
+        if self._ranges.lapses:
+            self._begin_apart("lapses", self._ranges.lapses, self._lapses())
         self._simulation.scheduler.after(self._ranges.horizon_ms, self.heal)
 
-    def _begin_changes(self):
+    def _begin_apart(self, of, count, events):
         # Drawn apart, so that other lives stay what they were.
-        rng = random.Random(str(self._cluster.topics["t"].topic_id))
-        for _ in range(self._ranges.changes):
+        rng = random.Random(f"{of}{self._cluster.topics['t'].topic_id}")
+        for _ in range(count):
             at_ms = int(self._ranges.horizon_ms * rng.random() ** 3)
-            change = rng.choice(self._changes())
-            self._simulation.scheduler.after(at_ms, lambda c=change: c(rng))
+            event = rng.choice(events)
+            self._simulation.scheduler.after(at_ms, lambda e=event: e(rng))
 
     def heal(self):
         """No more faults; whoever is away comes back."""
@@ -271,6 +275,59 @@ class FaultPlan:
         self._note("answers lack partitions")
         self._cluster.omit_answers = 0.0 if self._is_healed else rng.choice((0.1, 0.5))
 
+    # --- what brokers forget of producers ------------------------------------------------------
+
+    def _lapses(self):
+        return (
+            self._restart_behind_lost_answers,
+            self._restart_behind_lost_answers,
+            self._forget_behind_lost_answers,
+        )
+
+    def _restart_behind_lost_answers(self, rng):
+        """A broker's answers are lost for a while, then it restarts, and leads as before."""
+        broker = rng.choice(list(self._cluster.brokers.values()))
+
+        def restart():
+            self._cluster.stop(broker.node_id)
+            self._simulation.scheduler.after(
+                rng.choice((1, 300)), lambda: self._revive(broker.node_id)
+            )
+
+        self._lose_answers(broker, rng.choice((5, 50, 500)), restart)
+
+    def _forget_behind_lost_answers(self, rng):
+        """A newer broker loses the state of producers whose records are old, or all deleted.
+
+        It takes any sequence then. What it has appended may be repeated: nobody can know of it.
+        """
+        index = rng.randrange(len(self._cluster.topics["t"].partitions))
+        partition = self._cluster.topics["t"].partitions[index]
+        broker = self._cluster.brokers.get(partition.leader_id)
+        if broker is None or self._cluster.rejects_unknown_producers:
+            return
+
+        def forget():
+            self._note(f"producers of t-{index} forgotten")
+            partition.forget_producers()
+            partition.takes_any_sequence = True
+            self._network.cut_all(broker, "Connection reset by peer")
+
+        self._lose_answers(broker, rng.choice((5, 50, 500)), forget)
+
+    def _lose_answers(self, broker, for_ms, finally_do):
+        if self._is_healed or not broker.is_up or broker.is_paused:
+            return
+        self._note(f"answers of broker {broker.node_id} are lost for {for_ms} ms")
+        self._network.faults.unheard.add(broker.host)
+
+        def end():
+            self._network.faults.unheard.discard(broker.host)
+            if broker.is_up and not self._is_healed:
+                finally_do()
+
+        self._simulation.scheduler.after(for_ms, end)
+
     # --- events --------------------------------------------------------------------------------
 
     def _crash(self):
@@ -359,17 +416,17 @@ class FaultPlan:
     def _forget_producers(self):
         """Older brokers lose a producer's state with the last of its records, and then refuse it.
 
-        Only where nothing is under way: what was appended and not acknowledged would be repeated.
+        But for its first batch: if that was appended and not acknowledged, it would be repeated.
         """
         name, topic = self._rng.choice(list(self._cluster.topics.items()))
         index = self._rng.randrange(len(topic.partitions))
         state = self._simulation.producer.sender._state
-        if isinstance(state, NoSequences) or state.in_flight(TopicPartition(name, index)):
+        in_flight = state.in_flight(TopicPartition(name, index))
+        if isinstance(state, NoSequences) or any(batch.base_sequence == 0 for batch in in_flight):
             return
         self._note(f"producers of {name}-{index} forgotten")
         self._cluster.rejects_unknown_producers = True
-        for log in topic.partitions[index].logs.values():
-            log.producers.clear()
+        topic.partitions[index].forget_producers()
 
     def _truncate_twice(self):
         """Before each of two appends an unclean election takes the last batch of the log away.

@@ -69,6 +69,8 @@ class PartitionLog:
         self.verifications = {}
 
     def _clear(self):
+        # Of how many batches there are snapshots of the producers' state: of each producer its last.
+        self._snapshots = [0]
         self.batches = []
         self.data = []
         self.base_offsets = []
@@ -216,10 +218,30 @@ class PartitionLog:
         self._keep(len(self.batches) - 1)
 
     def _keep(self, count):
+        """Truncate: the state is the last snapshot's, and that of the batches after it."""
         kept = list(zip(self.batches, self.data))[:count]
+        snapshots = [taken for taken in self._snapshots if taken <= count]
         self._clear()
-        for batch, data in kept:
+        for taken in snapshots:
+            for batch, data in kept[len(self.batches) : taken]:
+                self.append(batch, data)
+            self._load_snapshot()
+        for batch, data in kept[len(self.batches) :]:
             self.append(batch, data)
+        self._snapshots = [*snapshots, count]
+
+    def restart(self):
+        """The broker is back: its snapshot, of a clean shutdown or of its recovery, is of the end.
+
+        Source: ``ProducerStateManager.writeSnapshot``, ``LogLoader.recoverSegment``.
+        """
+        self._snapshots.append(len(self.batches))
+        self._load_snapshot()
+
+    def _load_snapshot(self):
+        for entry in self.producers.values():
+            while len(entry.batches) > 1:
+                entry.batches.popleft()
 
     def _common(self, other):
         """How many batches both begin with."""
@@ -297,6 +319,8 @@ class Partition:
         self.deposed_high_watermarks = {}
         # Committed records were given up by an unclean election: loss is the cluster's doing.
         self.is_tainted = False
+        # Newer brokers have lost what they knew of producers, and take any sequence.
+        self.takes_any_sequence = False
 
     @property
     def log(self):
@@ -332,6 +356,10 @@ class Partition:
             self.heard_high_watermarks[follower_id] = self.told_high_watermark
             self.logs[follower_id].follow(self.logs[self.leader_id])
             self.answer_waiters()
+
+    def forget_producers(self):
+        for log in self.logs.values():
+            log.producers.clear()
 
     def elect(self, leader_id, is_clean=True):
         self.is_tainted = self.is_tainted or not is_clean

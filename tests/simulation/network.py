@@ -93,6 +93,8 @@ class NetworkFaults:
     drop_response: float = 0.0
     delay_response: float = 0.0
     long_delay_ms: tuple[int, int] = (1000, 40_000)
+    unheard: set[str] = field(default_factory=set)
+    """Hosts of brokers whose answers are all lost; the connections stay."""
 
 
 class SimNetwork:
@@ -243,7 +245,8 @@ class SimNetwork:
         delay_ms, self.faults.delay_next_response_ms = self.faults.delay_next_response_ms, 0
         if self._chance(self.faults.delay_response):
             delay_ms += self._rng.randint(*self.faults.long_delay_ms)
-        if self._chance(self.faults.drop_response):
+        is_unheard = channel.server.host in self.faults.unheard
+        if self._chance(self.faults.drop_response) or is_unheard:
             return  # as if the broker had forgotten to answer; the connection stays
         now_ms = self._scheduler.clock.ms
         arrival_ms = now_ms + self._rng.randint(*self.faults.latency_ms) + delay_ms

@@ -45,6 +45,36 @@ def request_without_answer():
     assert simulation.values()[0] == [b"", _FIRST], "acknowledged, and nowhere"
 
 
+def later_batch_that_is_taken_first():
+    """A leader refuses a batch, and takes the next one: it has lost what it knew of the producer, and
+    takes any sequence. Both answers are lost. The first retry is out of order, as if it were there.
+    """
+    simulation = _connected(batch_size="100", linger_ms="0", retry_backoff_ms="0")
+    cluster, unheard = simulation.cluster, simulation.network.faults.unheard
+    refusals = iter(["NOT_ENOUGH_REPLICAS"])
+
+    def forget(broker, topic, index, batch):
+        unheard.add(broker.host)
+        refusal = next(refusals, None)
+        if refusal is None:
+            cluster.on_produce = None
+            simulation.scheduler.after(_AT_ONCE_MS, unheard.clear)
+            simulation.scheduler.after(_AT_ONCE_MS, cluster.cut_connections)
+        else:
+            cluster.topics["t"].partitions[0].forget_producers()
+        return refusal
+
+    cluster.on_produce = forget
+    values = [number + bytes(100) for number in (_FIRST, _SECOND)]
+    simulation.append_to(0, values)
+    failure = ""
+    try:
+        simulation.flush()
+    except DeliveryError as error:
+        failure = str(error)
+    assert "may be in the topic already" in failure, f"{simulation.values()[0]}: {failure}"
+
+
 def brokers_that_learn_late():
     """A leader dies, and another broker goes on calling it the leader for a while: what the
     producer has heard of the next one stays.

@@ -17,6 +17,7 @@ SEEDS = 300
 MOST_SEEDS_FOR_A_BUG = 2000
 FIRST_SEED = {
     "refused although perhaps appended": 470,
+    "numbered anew although perhaps appended": 21,
     "several in flight before the first acknowledgement": 102,
     "topic ids looked up when the answer comes": 146,
     "gap after refused records": 66,

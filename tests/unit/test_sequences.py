@@ -205,10 +205,11 @@ def test_a_lost_producer_state_is_numbered_anew_under_a_new_epoch(state):
     assert state.producer == PRODUCER  # without need, nothing happens
     first, second = drained(state, 2, 3)
     first.close()
+    assert state.can_retry(second, OUT_OF_ORDER, LOG_START)
     bump_for(state, first)
     assert state.producer == ProducerIdAndEpoch(42, 1)
     assert [b.base_sequence for b in (first, second)] == [0, 2]
-    assert all(b.producer == state.producer and b.is_renumbered for b in (first, second))
+    assert all(b.producer == state.producer for b in (first, second))
     assert not first.is_closed
     first.close()
     assert read_header(b"".join(first.buffers)).producer_epoch == 1
@@ -233,39 +234,60 @@ def test_a_gap_is_one_only_for_the_next_in_line(state):
     assert state.producer.producer_epoch == 1
 
 
-def test_a_renumbered_batch_does_not_bump_again(state):
-    """It failed for its old number; the answer was on its way."""
+@pytest.mark.parametrize("error", [UNKNOWN_PRODUCER_ID, OUT_OF_ORDER])
+def test_nothing_is_numbered_anew_before_all_of_it_is_answered(state, error):
+    """Until then the answers may still say that a batch is in the log."""
+    acknowledge(state, *drained(state, 1))
+    first, second = drained(state, 1, 1)
+    bump_for(state, first, error)
+    assert state.producer == PRODUCER
+    assert not state.must_wait(first)
+    assert state.can_retry(second, OUT_OF_ORDER, LOG_START)
+    bump_for(state, first, error)
+    assert state.producer.producer_epoch == 1
+
+
+@pytest.mark.parametrize("error", [UNKNOWN_PRODUCER_ID, OUT_OF_ORDER])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_nothing_is_numbered_anew_that_may_be_appended(state, error, lost):
+    acknowledge(state, *drained(state, 1))
+    batches = drained(state, 1, 1)
+    for index, batch in enumerate(batches):
+        answer = NETWORK_EXCEPTION if index == lost else OUT_OF_ORDER
+        batch.note_failure(None, answer, None)
+        batch.is_sent = False
+    assert not state.can_retry(batches[0], error, LOG_START)
+    state.bump_epoch_if_needed()
+    assert state.producer == PRODUCER
+
+
+@pytest.mark.parametrize("error", [UNKNOWN_PRODUCER_ID, OUT_OF_ORDER])
+def test_a_broker_that_does_not_know_the_producer_has_appended_nothing(state, error):
+    acknowledge(state, *drained(state, 1))
     [batch] = drained(state, 1)
-    for error in (UNKNOWN_PRODUCER_ID, UNKNOWN_PRODUCER_ID, OUT_OF_ORDER):
-        bump_for(state, batch, error)
-        assert state.producer.producer_epoch == 1
+    batch.note_failure(None, error, None)
+    bump_for(state, batch, error)
+    assert state.producer.producer_epoch == 1
+
+
+@pytest.mark.parametrize("error", [UNKNOWN_PRODUCER_ID, OUT_OF_ORDER])
+def test_what_a_later_batch_has_overtaken_is_not_written_behind_it(state, error):
+    acknowledge(state, *drained(state, 1))
+    first, second = drained(state, 1, 1)
+    acknowledge(state, second)
+    assert not state.can_retry(first, error, LOG_START)
 
 
 def test_a_second_gap_after_a_new_epoch_bumps_again(state):
     """Two truncations: of what the first epoch wrote, then of what the second did."""
     acknowledge(state, *drained(state, 10))
     first, second = drained(state, 2, 3)
+    assert state.can_retry(second, OUT_OF_ORDER, LOG_START)
     bump_for(state, first, OUT_OF_ORDER)
-    for batch in (first, second):
-        batch.close()  # as when it is sent again
     acknowledge(state, first)
     bump_for(state, second, OUT_OF_ORDER)
     assert state.producer == ProducerIdAndEpoch(42, 2)
     assert (second.producer, second.base_sequence) == (state.producer, 0)
-
-
-def test_a_batch_acknowledged_by_its_old_number_does_not_stop_the_others(state):
-    """It was renumbered while its acknowledgement was on its way: those after it begin too high
-    for the new epoch, which the broker refuses.
-    """
-    acknowledge(state, *drained(state, 10))
-    first, second = drained(state, 2, 3)
-    bump_for(state, first)
-    state.handle_completed_batch(first, 10)
-    second.close()
-    assert state.is_next_sequence(second)
-    bump_for(state, second, OUT_OF_ORDER)
-    assert (second.producer.producer_epoch, second.base_sequence) == (2, 0)
 
 
 def test_after_the_last_epoch_a_new_producer_id_is_asked_for(state):
@@ -426,18 +448,18 @@ def test_what_is_left_of_a_batch_is_queued_before_what_was_behind_it(state, is_t
 
 
 def test_a_new_epoch_has_no_gap(state):
-    start_at(state, 0)
+    start_at(state, 7)
     first, second, third = drained(state, 5, 5, 5)
     state.remove_records(second, [])
-    # The broker has lost what it knew, and everything is numbered anew.
+    # The broker has lost what it knew.
+    bump_for(state, first, OUT_OF_ORDER)
+    assert numbers(state) == [7, 17]
+    refused_behind(state, third)
+    assert numbers(state) == [7, 12]
     bump_for(state, first, OUT_OF_ORDER)
     assert state.producer == (PRODUCER.producer_id, 1)
     assert numbers(state) == [0, 5]
     assert not state.must_wait(first)
-    # An answer to its old numbers, which says nothing of the new ones.
-    assert not state.is_behind_rejected(third, OUT_OF_ORDER)
-    assert state.can_retry(third, OUT_OF_ORDER, LOG_START)
-    assert numbers(state) == [0, 5]
 
 
 def test_without_numbers_everything_may_be_divided():
