@@ -63,7 +63,7 @@ from spark_kafka_sink.base.machine import (
     process_identity,
     read_owned_file,
 )
-from spark_kafka_sink.base.model import zigzag_varint
+from spark_kafka_sink.base.model import schema_id_header_name, zigzag_varint
 from spark_kafka_sink.base.text import parse_json
 from spark_kafka_sink.config.formats import HEADER
 from spark_kafka_sink.config.registry import (
@@ -760,4 +760,4 @@ def schema_id_header(
             code="REGISTRY-017",
         )
     guid = b"\1" + UUID(schema.guid).bytes
-    return f"__{part}_schema_id", guid + _indexes_of(schema, indexes)
+    return schema_id_header_name(part), guid + _indexes_of(schema, indexes)

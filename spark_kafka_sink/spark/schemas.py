@@ -52,7 +52,6 @@ def with_schemas(
     if formats is None or registry is None:
         return rows
     plan = _plan_of(rows)
-    headers: list[tuple[str, bytes]] = []
     notes = list(rows.notes)
     cache = None if owner is None else SchemaCache(owner)
     ask = partial(find, cache=cache, is_stream=is_stream, query=query)
@@ -64,13 +63,14 @@ def with_schemas(
             part_plan = _with_registry_schema(part, part_plan, schema, request.options)
         indexes = _indexes_of(part_plan)
         if part.id_location == HEADER:
-            headers.append(schema_id_header(part.part, schema, indexes))
+            header = schema_id_header(part.part, schema, indexes)
+            part_plan = part_plan._replace(header=header)
         else:
             part_plan = _with_prefix(part_plan, schema_id_prefix(schema, indexes))
         parts[part.part] = part_plan
     value = parts["value"]
     assert value is not None
-    plan = plan._replace(value=value, key=parts["key"], headers=tuple(headers))
+    plan = plan._replace(value=value, key=parts["key"])
     positions = positions_of(plan, options.topic)
     return rows._replace(plan=plan, positions=positions, notes=tuple(notes))
 

@@ -78,7 +78,7 @@ class Registry:
             messages = ["reader type: STRING"] if parts[2] in self.refuses else []
             return 200, {"is_compatible": not messages, "messages": messages}
         if parts[0] == "schemas":
-            number = int(parts[2])
+            number = UUID(parts[2]).int if parts[1] == "guids" else int(parts[2])
             if number > len(self.schemas):
                 return 404, {"error_code": 40403, "message": "Schema not found"}
             return 200, self._told(number)
