@@ -352,7 +352,11 @@ class RegistryClient:
     def _registered(self, path: str, schema: Schema, is_normalized: bool) -> Schema:
         path += "?normalize=true" if is_normalized else ""
         found = self._schema_at("POST", path, schema)
-        return schema._replace(id=found.id, guid=found.guid, version=found.version)
+        if schema.kind == "AVRO" and not found.text and is_normalized and found.id is not None:
+            found = found._replace(text=self.by_id(found.id).text)
+        # Avro is encoded in the order of the registry's own text, which may not be that of ours.
+        text = found.text if schema.kind == "AVRO" and found.text else schema.text
+        return schema._replace(id=found.id, text=text, guid=found.guid, version=found.version)
 
     def version(
         self, subject: str, number: int | None = None, is_serialized: bool = False

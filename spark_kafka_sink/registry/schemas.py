@@ -562,6 +562,12 @@ def _register_or_look_up(
             ) from None
         if refusal.number not in NOT_FOUND:
             raise
+        if _has_equivalent(client, subject, schema, options, refusal):
+            raise RegistryError(
+                f"auto.register.schemas=false: the schema registry {client.name} has this schema "
+                f"in '{subject}' in another layout: set normalize.schemas=true",
+                code="REGISTRY-013",
+            ) from None
         missing = "no subject" if refusal.number == SUBJECT_NOT_FOUND else "not this schema in"
         # Protobuf descriptors in Base64 are not readable.
         shown = f". The schema: {schema.text}" if schema.kind == "AVRO" else ""
@@ -571,6 +577,23 @@ def _register_or_look_up(
             f"leave auto.register.schemas out{shown}",
             code="REGISTRY-013",
         ) from None
+
+
+def _has_equivalent(
+    client: RegistryClient,
+    subject: str,
+    schema: Schema,
+    options: SchemaOptions,
+    refusal: RegistryRefusedError,
+) -> bool:
+    """Return True if the subject has the schema in a layout that normalize.schemas=true finds."""
+    if options.is_normalized or refusal.number == SUBJECT_NOT_FOUND:
+        return False
+    try:
+        client.look_up(subject, schema, True)
+    except RegistryError:
+        return False
+    return True
 
 
 def _incompatible(

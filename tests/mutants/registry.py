@@ -48,8 +48,8 @@ MUTANTS = (
     ),
     Mutant(
         "registry/client.py",
-        "return schema._replace(id=found.id, guid=found.guid, version=found.version)",
-        "return schema._replace(id=found.id, guid=found.guid)",
+        "text=text, guid=found.guid, version=found.version)",
+        "text=text, guid=found.guid)",
         _GUARDS,
     ),
     Mutant("registry/client.py", "_replace(id=schema_id)", "_replace()", _GUARDS),

@@ -316,7 +316,7 @@ def test_tasks_get_nothing_of_the_registry_s_configuration(registry):
 
 def test_another_message_in_the_file_asks_at_once(registry, tmp_path):
     file = tmp_path / "made.desc"
-    text = "package pkg; message Root {}"
+    text = "package pkg; message Root { optional string a = 1; }"
     registry.add("t-value", {"schema": text, "schemaType": "PROTOBUF"})
     given = {
         "value_format": "protobuf",
@@ -329,7 +329,7 @@ def test_another_message_in_the_file_asks_at_once(registry, tmp_path):
     assert plan(registry, "/c/one", **given) == b"\0"
     assert len(registry.asked) == asked
     file.write_bytes(descriptor_set([one_message(a="string", b="int32")]))
-    plan(registry, "/c/one", **given)
+    assert plan(registry, "/c/one", **given) == b"\0"
     assert len(registry.asked) > asked
 
 
