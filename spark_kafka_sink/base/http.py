@@ -15,6 +15,7 @@ import ssl
 import threading
 from collections.abc import Mapping
 from contextlib import closing
+from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, IncompleteRead
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -53,6 +54,7 @@ class Response(NamedTuple):
 
     body: at most the requested number of bytes
     is_whole: False if the body is longer
+    retry_after_ms: how long the server asks clients to wait before the next request
     """
 
     status: int
@@ -60,6 +62,7 @@ class Response(NamedTuple):
     location: str
     body: bytes
     is_whole: bool = True
+    retry_after_ms: int = 0
 
     def __repr__(self) -> str:
         return f"Response({self.status}, {HIDDEN})"
@@ -130,7 +133,7 @@ def exchange(
                 connection.request(request.method, target, request.body or None, headers)
             except OSError as error:
                 raise _tls_alert_or(_DeadlineSocket(sock, until), error) from None
-            return _answer(connection, request.most_bytes)
+            return _answer(connection, request.most_bytes, clock)
     except socket.timeout:  # no TimeoutError before Python 3.10
         raise _no_time() from None
 
@@ -300,7 +303,7 @@ def _tls_alert_or(wire: _DeadlineSocket, error: OSError) -> OSError:
     return error
 
 
-def _answer(connection: HTTPConnection, most_bytes: int) -> Response:
+def _answer(connection: HTTPConnection, most_bytes: int, clock: Clock) -> Response:
     """Return the response with its whole body, or with the first ``most_bytes``."""
     answer = connection.getresponse()
     body = bytearray()
@@ -319,7 +322,22 @@ def _answer(connection: HTTPConnection, most_bytes: int) -> Response:
         answer.headers.get("Location", ""),
         bytes(body[:most_bytes]),
         is_whole,
+        _retry_after_ms(answer.headers.get("Retry-After", "").strip(), clock),
     )
+
+
+_MOST_SECONDS = 10  # digits: 300 years
+
+
+def _retry_after_ms(text: str, clock: Clock) -> int:
+    """Return the milliseconds of a Retry-After, which has seconds or a date; 0 without one."""
+    if text.isdecimal():
+        return 1000 * int(text[:_MOST_SECONDS])
+    try:
+        until_ms = int(1000 * parsedate_to_datetime(text).timestamp())
+    except (ValueError, TypeError, OverflowError):
+        return 0
+    return max(0, until_ms - clock.timestamp_ms())
 
 
 def _proxy(scheme: str, host: str) -> _Proxy | None:

@@ -161,6 +161,14 @@ def zigzag_varint(value: int) -> bytes:
     return unsigned_varint((value << 1) ^ (value >> 63))
 
 
+def schema_id_header_name(part: str) -> str:
+    """Return the name of the header with the schema id of a part, key or value.
+
+    Source: Confluent's ``SchemaId``.
+    """
+    return f"__{part}_schema_id"
+
+
 class ColumnPositions(NamedTuple):
     """Positions of the columns in every Arrow batch; None for a column that is absent.
 

@@ -64,7 +64,8 @@ from spark_kafka_sink.record.dead_letters import (
     RowFaults,
     is_null,
     rows_of,
-    with_constant_headers,
+    with_headers,
+    without_headers,
 )
 
 Int64Array = npt.NDArray[np.int64]
@@ -476,15 +477,37 @@ class RowsEncoder:
         if KEY in self._parts:
             columns[KEY] = self._parts[KEY].make(arrow_batch, faults)
         columns.update({part: arrow_batch.column(n) for part, n in plan.kept})
-        if plan.headers:
-            existing = columns.get(HEADERS)
-            columns[HEADERS] = with_constant_headers(existing, arrow_batch.num_rows, plan.headers)
         bad = faults.bad
+        if HEADERS in self._names:
+            columns[HEADERS] = self._with_part_headers(columns, bad)
         if len(bad) and self._returns_faulty_rows:
             texts = rows_as_json(rows_of(arrow_batch, bad), self._zone)
             columns[VALUE] = _with_values(columns[VALUE], bad, texts)
         arrays = [columns[name] for name in self._names]
         return EncodedBatch(pa.record_batch(arrays, names=self._names), faults)
+
+    def _with_part_headers(self, columns: dict[str, Any], bad: Int64Array) -> Any:
+        """Return the headers with those of the keys and values that a schema has encoded.
+
+        A null has no schema, and neither has the JSON that replaces the value of a row in ``bad``.
+        A header of this name that a row brings along belongs to other bytes, and is dropped.
+        """
+        added: dict[str, Any] = {}
+        for part, spec in ((VALUE, self._plan.value), (KEY, self._plan.key)):
+            if spec is not None and spec.header is not None:
+                has_none = is_null(columns[part])
+                if part == VALUE:
+                    has_none[bad] = True
+                name, content = spec.header
+                added[name] = pa.array([content], pa.binary()).take(
+                    pa.array(np.zeros(len(has_none), np.int64), mask=has_none)
+                )
+        headers = columns.get(HEADERS)
+        if not added:
+            return headers
+        if headers is not None:
+            headers = without_headers(headers, added)
+        return with_headers(headers, len(columns[VALUE]), added)
 
     def _prepare(self, schema: Any) -> None:
         """Build the encoders, again only if the schema changes, which Spark never does."""

@@ -87,6 +87,7 @@ class PartSpec(NamedTuple):
     plan: how it is encoded from fields; None if ``column`` holds it
     is_text: write the column's text, whatever its type; otherwise its bytes unchanged
     prefix: bytes before ``column``; a ``plan`` has its own prefix
+    header: name and value, of the records whose key or value is encoded with the part's schema
     takes_session_zone: whether the time zone of ``plan`` is that of the Spark session
     takes_session_nulls: whether the session decides if the JSON of ``plan`` omits null fields
     has_id: whether records name a schema in a registry
@@ -99,6 +100,7 @@ class PartSpec(NamedTuple):
     takes_session_zone: bool = False
     takes_session_nulls: bool = False
     has_id: bool = False
+    header: tuple[str, bytes] | None = None
 
 
 class RowSpec(NamedTuple):
@@ -106,7 +108,6 @@ class RowSpec(NamedTuple):
 
     kept: part of the record and position of its column, for the other parts
     null_when: position of a boolean column: true writes null as the value
-    headers: added to the headers of each row
     session_zone: the time zone of the Spark session, None if unknown
     is_ansi: spark.sql.ansi.enabled of the Spark session, which decides the texts of decimals
     ignores_nulls: spark.sql.jsonGenerator.ignoreNullFields of the Spark session
@@ -116,7 +117,6 @@ class RowSpec(NamedTuple):
     key: PartSpec | None = None
     kept: tuple[tuple[str, int], ...] = ()
     null_when: int | None = None
-    headers: tuple[tuple[str, bytes], ...] = ()
     session_zone: str | None = None
     is_ansi: bool = True
     ignores_nulls: bool = True
@@ -131,7 +131,7 @@ def names_of(plan: RowSpec) -> list[str]:
     if plan.key is not None:
         names.append(KEY)
     names += [part for part, _ in plan.kept]
-    if plan.headers and HEADERS not in names:
+    if HEADERS not in names and any(part and part.header for part in (plan.value, plan.key)):
         names.append(HEADERS)
     return names
 

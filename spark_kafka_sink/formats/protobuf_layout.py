@@ -41,6 +41,7 @@ from spark_kafka_sink.formats.plan import (
     ProtobufMessage,
     ProtobufSchema,
 )
+from spark_kafka_sink.formats.protobuf_text import file_of_text
 from spark_kafka_sink.record.compiled import nodes
 
 if TYPE_CHECKING:
@@ -374,8 +375,9 @@ def read_descriptor_set(data: bytes, message: str) -> DescribedMessage:
 def read_registered(
     text: str, imports: Iterable[tuple[str, str]], message: str | None
 ) -> DescribedMessage:
-    """Return a message of a FileDescriptorProto in Base64; by default its first message.
+    """Return a message of a registry's schema; by default its first message.
 
+    text: a FileDescriptorProto in Base64, or the text of a .proto file
     imports: names and texts of all files that it imports, directly or not
 
     Raises FormatError, also for a message of an imported file, because its indexes would not belong
@@ -383,6 +385,12 @@ def read_registered(
     """
     root = _parsed(text, "")
     others = [_parsed(other, name) for name, other in imports]
+    for file in (root, *others):
+        if file.syntax == "editions" and not file.HasField("edition"):
+            raise FormatError(
+                f"{file.name} is the text of an edition, of which only a descriptor is read",
+                code="FORMAT-015",
+            )
     files = _Files([*others, root], _NOT_A_REFERENCE, root)
     if message is None:
         if not root.message_type:
@@ -398,10 +406,7 @@ def indexes_in(text: str, name: str) -> tuple[int, ...]:
 
     Raises FormatError if the schema does not define the message.
     """
-    try:
-        file = _parsed(text, "")
-    except FormatError:
-        file = _outline(text)
+    file = _parsed(text, "")
     space = f"{file.package}." if file.package else ""
     names = name[len(space) :].split(".") if name.startswith(space) else []
     found = _indexes(file, names)
@@ -411,46 +416,22 @@ def indexes_in(text: str, name: str) -> tuple[int, ...]:
     return found
 
 
-# An unclosed string or comment is one word: trying its end again at each quote is quadratic.
-_WORD = re.compile(
-    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?|[\w.]+|\S""",
-    re.DOTALL,
-)
-
-
-def _outline(text: str) -> FileDescriptorProto:
-    """Return a descriptor with the package and message names of a .proto file's text.
-
-    Groups and maps are not messages, as Confluent's indexes count.
-    """
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-
-    words = [word for word in _WORD.findall(text) if word[:2] not in ("//", "/*")]
-    file = FileDescriptorProto()
-    around: list[Any] = [file.message_type]  # None inside a block that is not a message
-    for place, word in enumerate(words):
-        if word == "{":
-            inner = None
-            if around[-1] is not None and words[max(place - 2, 0)] == "message":
-                inner = around[-1].add(name=words[place - 1]).nested_type
-            around.append(inner)
-        elif word == "}" and len(around) > 1:
-            around.pop()
-        elif word == "package" and words[place + 2 : place + 3] == [";"]:
-            file.package = words[place + 1]
-    return file
-
-
 def _parsed(text: str, name: str) -> FileDescriptorProto:
+    """Return a file that a registry has as a FileDescriptorProto in Base64, or as its text."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
     try:
         found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (DecodeError, ValueError) as error:
-        raise FormatError(
-            f"it is no FileDescriptorProto in Base64 ({error})", code="FORMAT-015"
-        ) from None
+        try:
+            found = file_of_text(text)
+        except (TypeError, ValueError) as problem:
+            raise FormatError(
+                f"it is neither a FileDescriptorProto in Base64 ({error}) nor the text of a .proto "
+                f"file ({problem})",
+                code="FORMAT-015",
+            ) from None
     if name:
         found.name = name
     found.name = found.name or "registered.proto"

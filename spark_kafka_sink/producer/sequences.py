@@ -8,8 +8,7 @@ bumped, and the in-flight batches are renumbered from 0.
 
 The epoch is bumped only if no in-flight batch of the partition may be in the log. After a restart
 a broker remembers one batch of each producer, the last. If the answers to several batches were
-lost, the retry of the first is out of order, although it is in the log. With new sequences all of
-them would be written twice. A later batch that the broker recognises proves nothing either: a
+lost, the retry of the first is out of order, although it is in the log. With new sequences all batches would be written twice. A later batch that the broker recognises proves nothing either: a
 leader without state of the producer accepts any sequence, also that of a later batch whose
 predecessors it has rejected. Only a reader of the log could know, so the task fails.
 

@@ -17,7 +17,7 @@ Source of the headers' names: Kafka Connect's ``DeadLetterQueueReporter`` (KIP-2
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import RecordTooLargeError
-from spark_kafka_sink.base.model import ColumnPositions
+from spark_kafka_sink.base.model import ColumnPositions, schema_id_header_name
 from spark_kafka_sink.record.columns import (
     ArrowBatch,
     check_types,
@@ -218,12 +218,8 @@ def _with_keys(arrow_batch: ArrowBatch, position: int, faults: RowFaults) -> Arr
     is_faulty = np.zeros(len(column), np.bool_)
     is_faulty[row_of[is_bad]] = True
     faults.add(is_faulty, NULL_HEADER, lambda row: "a header is null, or its key is")
-    kept = entries.filter(pa.array(~is_bad))
-    offsets = _offsets(row_of[~is_bad], len(column))
-    is_large = pa.types.is_large_list(column.type)
-    kind, width = (pa.LargeListArray, pa.int64()) if is_large else (pa.ListArray, pa.int32())
     columns = [arrow_batch.column(index) for index in range(arrow_batch.num_columns)]
-    columns[position] = kind.from_arrays(offsets.cast(width), kept)
+    columns[position] = _with_entries(column, ~is_bad)
     changed: ArrowBatch = pa.record_batch(columns, names=arrow_batch.schema.names)
     return changed
 
@@ -249,9 +245,21 @@ def repeated(value: bytes, count: int) -> Any:
     return pa.repeat(pa.scalar(value, pa.binary()), count)
 
 
-def with_constant_headers(own: Any, count: int, added: Sequence[tuple[str, bytes]]) -> Any:
-    """Return each row's own headers, if any, followed by ``added``, by name and value."""
-    return with_headers(own, count, {name: repeated(value, count) for name, value in added})
+def without_headers(headers: Any, names: Iterable[str]) -> Any:
+    """Return the headers without those of these names, the same column if no row has one."""
+    entries = headers.flatten()
+    dropped = pc.is_in(entries.field(0).cast(pa.binary()), pa.array(names, pa.binary()))
+    if not pc.any(dropped).as_py():
+        return headers
+    return _with_entries(headers, ~dropped.to_numpy(zero_copy_only=False))
+
+
+def _with_entries(headers: Any, is_kept: BoolArray) -> Any:
+    """Return the headers with these entries only. is_kept: one per entry of all rows"""
+    offsets = _offsets(_rows_of_entries(headers)[is_kept], len(headers))
+    is_large = pa.types.is_large_list(headers.type)
+    kind, width = (pa.LargeListArray, pa.int64()) if is_large else (pa.ListArray, pa.int32())
+    return kind.from_arrays(offsets.cast(width), headers.flatten().filter(pa.array(is_kept)))
 
 
 def with_headers(existing: Any, count: int, added: Mapping[str, Any]) -> Any:
@@ -482,8 +490,25 @@ class DeadLetterColumns:
                 "value and headers: raise max.message.bytes of the topic of dead letters",
                 code="DEADLETTER-005",
             )
+        headers = _of_whole_parts(row["headers"] or [], marks)
         added = ({"key": name, "value": b"%d" % n} for name, n in marks.items())
-        return {**row, "headers": [*(row["headers"] or []), *added]}
+        return {**row, "headers": [*headers, *added]}
+
+
+def _of_whole_parts(headers: list[dict[str, Any]], marks: dict[str, int]) -> list[dict[str, Any]]:
+    """Return the headers without the schema ids of truncated parts, and count these in ``marks``.
+
+    A truncated part is no longer what its schema has encoded, and may be read as something else.
+    """
+    cut = {
+        schema_id_header_name(part)
+        for part, mark in (("value", VALUE_SIZE), ("key", KEY_SIZE))
+        if mark in marks
+    }
+    kept = [header for header in headers if header["key"] not in cut]
+    if len(kept) < len(headers):
+        marks[HEADERS_DROPPED] = marks.get(HEADERS_DROPPED, 0) + len(headers) - len(kept)
+    return kept
 
 
 def _truncated_message(message: str) -> bytes:

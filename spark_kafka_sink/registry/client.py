@@ -18,8 +18,7 @@ support too. Answers that do not follow that API are rejected:
     a certificate that is not trusted      | error
     no answer of a registry                | error
 
-A query that got a schema before continues with that schema after a transient error, if a
-certificate is not trusted, and if the server is no registry: another server may have its address.
+An address that asks for time with Retry-After is not asked again before that.
 
 References in credentials are resolved again for each query.
 
@@ -72,9 +71,16 @@ class RegistryError(KafkaSinkError):
 
 
 class RegistryUnavailableError(RegistryError):
-    """The registry does not answer or reports a transient error; a retry may succeed."""
+    """The registry does not answer or reports a transient error; a retry may succeed.
+
+    retry_after_ms: how long the registry asks its clients to wait
+    """
 
     code = "REGISTRY-007"
+
+    def __init__(self, message: str, retry_after_ms: int = 0) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
 
 
 class NoRegistryError(RegistryError):
@@ -328,6 +334,7 @@ class RegistryClient:
                 check_credentials_in(url)
         self._headers: dict[int, dict[str, Secret]] = {}
         self._first_url = 0
+        self._ask_at_ms = [0] * len(self._urls)
 
     @property
     def name(self) -> str:
@@ -345,7 +352,11 @@ class RegistryClient:
     def _registered(self, path: str, schema: Schema, is_normalized: bool) -> Schema:
         path += "?normalize=true" if is_normalized else ""
         found = self._schema_at("POST", path, schema)
-        return schema._replace(id=found.id, guid=found.guid, version=found.version)
+        if schema.kind == "AVRO" and not found.text and is_normalized and found.id is not None:
+            found = found._replace(text=self.by_id(found.id).text)
+        # Avro is encoded in the order of the registry's own text, which may not be that of ours.
+        text = found.text if schema.kind == "AVRO" and found.text else schema.text
+        return schema._replace(id=found.id, text=text, guid=found.guid, version=found.version)
 
     def version(
         self, subject: str, number: int | None = None, is_serialized: bool = False
@@ -420,25 +431,32 @@ class RegistryClient:
         while True:
             for turn in range(len(self._urls)):
                 number = (self._first_url + turn) % len(self._urls)
-                left_ms = start_ms + self._config.timeout_ms - self._clock.now_ms()
+                now_ms = self._clock.now_ms()
+                left_ms = start_ms + self._config.timeout_ms - now_ms
                 if left_ms <= 0:
                     break
+                if now_ms < self._ask_at_ms[number]:
+                    continue
                 # Outside of the try: the token's issuer was retried up to the timeout already.
                 self._prepare_headers(number)
                 try:
                     response = self._ask_at(number, method, path, body, left_ms)
                 except RegistryUnavailableError as error:
                     problems[str(error)] = None
+                    self._ask_at_ms[number] = self._clock.now_ms() + error.retry_after_ms
                 else:
                     self._first_url = number
                     return response
             pause_ms = min(_FIRST_PAUSE_MS * 2**rounds, _LONGEST_PAUSE_MS)
             rounds += 1
             now_ms = self._clock.now_ms()
+            retry_after_ms = max(0, min(self._ask_at_ms) - now_ms)
+            pause_ms = max(pause_ms, retry_after_ms)
             if now_ms + pause_ms > start_ms + self._config.timeout_ms:
                 raise RegistryUnavailableError(
                     f"no schema registry of {URL_OPTION} answers: {'; '.join(problems)} (tried for "
-                    f"{now_ms - start_ms} ms). Check the address and the way from the driver to it"
+                    f"{now_ms - start_ms} ms). Check the address and the way from the driver to it",
+                    retry_after_ms,
                 )
             self._wait(pause_ms)
 
@@ -505,7 +523,7 @@ class RegistryClient:
         problem += f" ({code})" if code not in (None, answer.status) else ""
         problem += f", {reason}" if reason else ""
         if answer.status in TRANSIENT_STATUSES:
-            raise RegistryUnavailableError(problem)
+            raise RegistryUnavailableError(problem, answer.retry_after_ms)
         if answer.status == 401:
             raise RegistryError(f"{problem}: {self._credentials_advice()}", code="REGISTRY-009")
         if answer.status == 403:

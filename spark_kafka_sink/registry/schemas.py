@@ -1,28 +1,34 @@
 """Find or register the registry's schema of keys or values, and mark records with its id.
 
+An id and the schema that encodes the rows always come from one answer of the registry.
+
 Each query asks the registry because the registry may have been rebuilt since the last query. Spark
 does not report to the process that plans a micro-batch whether its query has just started, so a
-stream asks again after 10 s, or after a minute while the registry is unavailable (:func:`find`).
-The process caches a schema for its query without an expiry: if the registry is unavailable later,
-the query continues.
+stream asks again after 10 s (:func:`find`). The process caches a schema for its query without an
+expiry.
+
+**One rule for all failures of a registry.** The first look-up of a query fails. Later the query
+continues with the schema that it knows, whatever the registry answers, and logs a warning each
+minute. It asks again after a minute, or later if the registry says so with Retry-After. A schema
+that the query does not know yet, because its columns have changed, is a first look-up. Each job
+is a query of its own.
 
 Spark may plan each micro-batch in a new process. A file (``SchemaCache``) keeps an earlier
-process's answer; it is read only while the registry is unavailable and is deleted after the driver
-ends.
+process's answer. A process without an answer of its own reads the file, and asks nevertheless,
+unless the earlier process has just failed to. The file is deleted after the driver ends.
 
 A registry never gives an id to another schema, so a cached id always belongs to its cached schema.
 Only the latest schema may have changed, and with it the schema of the bytes:
 
 - **Queries do not share answers**: the key of an answer is a query's checkpoint and name, or the
-  run that Spark reports. Without either, queries with the same options count as one query.
+  run that Spark reports.
 - **A restarted query with its checkpoint** looks like a running one. For as long as a running query
-  does (10 s, or a minute while the registry is unavailable), it may write with the earlier latest
+  does (10 s, or while the registry fails), it may write with the earlier latest
   schema. With Avro and a registry's Protobuf, the cached schema encodes the bytes, so readers
   decode the bytes correctly. A JSON Schema is compared with the columns again. Another message in
   a Protobuf file has another key.
 - **Bytes that the user has encoded**, with the id of the latest schema: only the registry knows
-  which schema is latest, so each micro-batch asks, and a job uses no earlier answer. Only while the
-  registry is unavailable, a query uses its own earlier answer.
+  which schema is latest, so each micro-batch asks, while the registry does not fail.
 - A checkpoint without a micro-batch belongs to a new query, even if an earlier query used the same
   folder. Only a checkpoint in the driver's own file system can be inspected.
 
@@ -49,7 +55,7 @@ from uuid import UUID
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.entry_points import load, raised_at
-from spark_kafka_sink.base.errors import ConfigError, sentence, warn
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, sentence, warn
 from spark_kafka_sink.base.machine import (
     PrivateFolderError,
     check_parents,
@@ -57,7 +63,7 @@ from spark_kafka_sink.base.machine import (
     process_identity,
     read_owned_file,
 )
-from spark_kafka_sink.base.model import zigzag_varint
+from spark_kafka_sink.base.model import schema_id_header_name, zigzag_varint
 from spark_kafka_sink.base.text import parse_json
 from spark_kafka_sink.config.formats import HEADER
 from spark_kafka_sink.config.registry import (
@@ -74,7 +80,6 @@ from spark_kafka_sink.registry.client import (
     INVALID,
     NOT_FOUND,
     SUBJECT_NOT_FOUND,
-    NoRegistryError,
     RegistryClient,
     RegistryError,
     RegistryRefusedError,
@@ -230,8 +235,11 @@ class _Inlining:
 
 # --- the schema of keys or values ----------------------------------------------------------------
 
-_MAX_AGE_MS, _MAX_AGE_MS_WHILE_UNAVAILABLE = 10_000, 60_000
-"""Time for which a stream uses a cached answer before it asks again."""
+_MAX_AGE_MS, _FAILURE_PAUSE_MS = 10_000, 60_000
+"""Time until a stream asks again: after an answer, and after a failure."""
+_WARNING_PAUSE_MS = 60_000
+_MOST_RETRY_AFTER_MS = 3_600_000
+"""Limit of Retry-After: a registry that works again is used after an hour."""
 
 _TIMEOUT_MS_WITH_ANSWER = 2000
 """Timeout of a request if a cached answer exists."""
@@ -244,8 +252,21 @@ _NAME_OPTIONS = {
 
 logger = logging.getLogger(__name__)
 
-_answers: dict[tuple[object, ...], tuple[int, Schema]] = {}
-"""Cached answers, with the time until which a stream does not ask again."""
+
+class _Answer(NamedTuple):
+    """A query's knowledge of a schema. Times are those of ``Clock.now_ms``, equal in all processes.
+
+    ask_at_ms, warn_at_ms: times of the next request and of the next warning
+    problem: why the registry cannot be asked now; empty if its last answer is ``schema``
+    """
+
+    schema: Schema
+    ask_at_ms: int
+    problem: str = ""
+    warn_at_ms: int = 0
+
+
+_answers: dict[tuple[object, ...], _Answer] = {}
 
 
 class SchemaRequest(NamedTuple):
@@ -316,39 +337,49 @@ def find(
     """Return the schema; register it if the options request that.
 
     is_stream: a micro-batch, whose query may have asked before; any other write asks
-    cache: for a stream, answers to other processes, used while the registry is unavailable
+    cache: for a stream, answers to other processes
     query: identity of a micro-batch's query; None for a job
 
-    Raises RegistryError and ConfigError.
+    Raises RegistryError and ConfigError if the query knows no schema yet.
     """
     clock = clock or SystemClock()
-    key = (config, request, query)
-    entry = _answers.get(key)
-    if entry is not None and is_stream and clock.now_ms() < entry[0]:
-        return entry[1]
-    cache_key = _cache_key(config, request, query)
-    cached = None if entry is None or (query is None and request.must_be_latest) else entry[1]
-    if cache is not None:  # a new query has no earlier answer: cached ones are others'
-        cached = (cached or cache.read(cache_key)) if is_stream else None
-    if cached is not None:  # with a cached answer, the query does not wait for long
-        config = replace(config, timeout_ms=min(config.timeout_ms, _TIMEOUT_MS_WITH_ANSWER))
-    try:
-        schema = _fetch(RegistryClient(config, clock), request)
-    except (RegistryUnavailableError, NoRegistryError) as error:
-        if cached is None:
-            raise
+    key, cache_key = (config, request, query), _cache_key(config, request, query)
+    # A new query has no earlier answer: cached ones are others'.
+    known = _answers.get(key) if is_stream else None
+    if known is None and is_stream and cache is not None:
+        known = cache.read(cache_key)
+    answer = known
+    if answer is None or clock.now_ms() >= answer.ask_at_ms:
+        answer = _asked(config, request, clock, known)
+    if answer.problem and clock.now_ms() >= answer.warn_at_ms:
         warn(
             logger,
             "REGISTRY-018",
-            f"{sentence(error)}. The schema {cached.id}, which it has told before, is written",
+            f"{sentence(answer.problem)}. The schema {answer.schema.id}, which it has told before, "
+            "is written",
         )
-        schema, max_age_ms = cached, _MAX_AGE_MS_WHILE_UNAVAILABLE
-    else:
-        max_age_ms = 0 if request.must_be_latest else _MAX_AGE_MS
-        if cache is not None:
-            cache.write(cache_key, schema)
-    _answers[key] = (clock.now_ms() + max_age_ms, schema)
-    return schema
+        answer = answer._replace(warn_at_ms=clock.now_ms() + _WARNING_PAUSE_MS)
+    if answer is not known and cache is not None:
+        cache.write(cache_key, answer if answer.problem else answer._replace(ask_at_ms=0))
+    _answers[key] = answer
+    return answer.schema
+
+
+def _asked(
+    config: RegistryConfig, request: SchemaRequest, clock: Clock, known: _Answer | None
+) -> _Answer:
+    """Return the registry's answer; after a failure ``known``, with the problem."""
+    if known is not None:  # the query does not wait for long
+        config = replace(config, timeout_ms=min(config.timeout_ms, _TIMEOUT_MS_WITH_ANSWER))
+    try:
+        schema = _fetch(RegistryClient(config, clock), request)
+    except KafkaSinkError as error:
+        if known is None:
+            raise
+        asked_ms = error.retry_after_ms if isinstance(error, RegistryUnavailableError) else 0
+        pause_ms = max(_FAILURE_PAUSE_MS, min(asked_ms, _MOST_RETRY_AFTER_MS))
+        return known._replace(ask_at_ms=clock.now_ms() + pause_ms, problem=str(error))
+    return _Answer(schema, clock.now_ms() + (0 if request.must_be_latest else _MAX_AGE_MS))
 
 
 def _cache_key(config: RegistryConfig, request: SchemaRequest, query: str | None) -> str:
@@ -531,6 +562,12 @@ def _register_or_look_up(
             ) from None
         if refusal.number not in NOT_FOUND:
             raise
+        if _has_equivalent(client, subject, schema, options, refusal):
+            raise RegistryError(
+                f"auto.register.schemas=false: the schema registry {client.name} has this schema "
+                f"in '{subject}' in another layout: set normalize.schemas=true",
+                code="REGISTRY-013",
+            ) from None
         missing = "no subject" if refusal.number == SUBJECT_NOT_FOUND else "not this schema in"
         # Protobuf descriptors in Base64 are not readable.
         shown = f". The schema: {schema.text}" if schema.kind == "AVRO" else ""
@@ -540,6 +577,23 @@ def _register_or_look_up(
             f"leave auto.register.schemas out{shown}",
             code="REGISTRY-013",
         ) from None
+
+
+def _has_equivalent(
+    client: RegistryClient,
+    subject: str,
+    schema: Schema,
+    options: SchemaOptions,
+    refusal: RegistryRefusedError,
+) -> bool:
+    """Return True if the subject has the schema in a layout that normalize.schemas=true finds."""
+    if options.is_normalized or refusal.number == SUBJECT_NOT_FOUND:
+        return False
+    try:
+        client.look_up(subject, schema, True)
+    except RegistryError:
+        return False
+    return True
 
 
 def _incompatible(
@@ -623,7 +677,7 @@ class SchemaCache:
     def __init__(self, owner: int) -> None:
         self._identity = process_identity(owner)
 
-    def read(self, cache_key: str) -> Schema | None:
+    def read(self, cache_key: str) -> _Answer | None:
         """Return the kept answer or None. cache_key: all inputs of the answer as a text"""
         try:
             path = self._path(cache_key)
@@ -631,14 +685,15 @@ class SchemaCache:
         except (OSError, PrivateFolderError, ValueError, LookupError, TypeError, RecursionError):
             return None
 
-    def write(self, cache_key: str, schema: Schema) -> None:
+    def write(self, cache_key: str, answer: _Answer) -> None:
         """Keep an answer; if the file cannot be written, log a warning."""
         try:
             path = self._path(cache_key)
             if path is None:
                 return
             part = path.with_name(f"{path.name}.{os.getpid()}.part")
-            part.write_text(json.dumps(schema._asdict()), encoding="utf-8")
+            document = {**answer._asdict(), "schema": answer.schema._asdict()}
+            part.write_text(json.dumps(document), encoding="utf-8")
             part.replace(path)
             self._remove_others(path.parent)
         except (OSError, PrivateFolderError) as error:
@@ -683,16 +738,20 @@ def _folder_of_spark() -> Path | None:
     return folder
 
 
-def _parse_cached(document: Any) -> Schema:
-    """Return the schema in a file. Raises ValueError, LookupError, TypeError for a damaged file."""
-    if not isinstance(document, dict):
+def _parse_cached(document: Any) -> _Answer:
+    """Return the answer in a file. Raises ValueError, LookupError, TypeError for a damaged file."""
+    if not isinstance(document, dict) or not isinstance(document["schema"], dict):
         raise ValueError
-    references = tuple((name, subject, int(n)) for name, subject, n in document.pop("references"))
-    files = tuple((name, text) for name, text in document.pop("files"))
-    schema = Schema(**document, references=references, files=files)
+    found = document.pop("schema")
+    references = tuple((name, subject, int(n)) for name, subject, n in found.pop("references"))
+    files = tuple((name, text) for name, text in found.pop("files"))
+    schema = Schema(**found, references=references, files=files)
+    answer = _Answer(schema, **document)
     if not isinstance(schema.id, int) or not isinstance(schema.text, str):
         raise ValueError
-    return schema
+    if not isinstance(answer.ask_at_ms, int) or not isinstance(answer.warn_at_ms, int):
+        raise ValueError
+    return answer
 
 
 def schema_id_prefix(schema: Schema, indexes: tuple[int, ...] = (0,)) -> bytes:
@@ -724,4 +783,4 @@ def schema_id_header(
             code="REGISTRY-017",
         )
     guid = b"\1" + UUID(schema.guid).bytes
-    return f"__{part}_schema_id", guid + _indexes_of(schema, indexes)
+    return schema_id_header_name(part), guid + _indexes_of(schema, indexes)

@@ -52,7 +52,6 @@ def with_schemas(
     if formats is None or registry is None:
         return rows
     plan = _plan_of(rows)
-    headers: list[tuple[str, bytes]] = []
     notes = list(rows.notes)
     cache = None if owner is None else SchemaCache(owner)
     ask = partial(find, cache=cache, is_stream=is_stream, query=query)
@@ -64,13 +63,14 @@ def with_schemas(
             part_plan = _with_registry_schema(part, part_plan, schema, request.options)
         indexes = _indexes_of(part_plan)
         if part.id_location == HEADER:
-            headers.append(schema_id_header(part.part, schema, indexes))
+            header = schema_id_header(part.part, schema, indexes)
+            part_plan = part_plan._replace(header=header)
         else:
             part_plan = _with_prefix(part_plan, schema_id_prefix(schema, indexes))
         parts[part.part] = part_plan
     value = parts["value"]
     assert value is not None
-    plan = plan._replace(value=value, key=parts["key"], headers=tuple(headers))
+    plan = plan._replace(value=value, key=parts["key"])
     positions = positions_of(plan, options.topic)
     return rows._replace(plan=plan, positions=positions, notes=tuple(notes))
 
@@ -214,7 +214,7 @@ def _with_registry_schema(
     assert plan is not None
     part_plan = part_plan._replace(plan=replace(plan, json_schema=None))
     is_own = not schema_options.uses_latest_version and schema_options.schema_id is None
-    if not schema.text or (is_own and not schema_options.references and part.format != PROTOBUF):
+    if not schema.text or (is_own and part.format == JSON):
         return part_plan
     if schema.kind != part.format.upper():
         raise SchemaError(
@@ -225,7 +225,7 @@ def _with_registry_schema(
     if part.format == JSON:
         return part_plan
     if part.format == PROTOBUF:
-        message = _message(part, plan.protobuf_schema, schema)
+        message = _message(part, plan.protobuf_schema, schema, is_own)
         plan, has_column = replace(plan, protobuf_schema=message), message.has_field
     else:
         plan, has_column = replace(plan, avro_schema=schema.text), partial(has_field, schema.text)
@@ -253,10 +253,14 @@ def _check_fields(
     )
 
 
-def _message(part: PartOptions, described: ProtobufSchema | None, schema: Schema) -> ProtobufSchema:
+def _message(
+    part: PartOptions, described: ProtobufSchema | None, schema: Schema, is_own: bool
+) -> ProtobufSchema:
     """Return the message to write, with its indexes in the registry's schema.
 
-    described: the message of a descriptor file; None to use the registry's message
+    described: the message of a descriptor file, or None
+    is_own: whether that file is the schema; otherwise the registry's schema is, and the file only
+        names the message
 
     Raises FormatError.
     """
@@ -268,19 +272,13 @@ def _message(part: PartOptions, described: ProtobufSchema | None, schema: Schema
 
     check_installed(f"{part.part}.format")
     try:
-        if described is not None:
+        if described is not None and is_own:
             return described._replace(indexes=indexes_in(schema.text, described.root))
-        return read_registered(schema.text, schema.files, part.message).schema
+        name = part.message if described is None else described.root
+        return read_registered(schema.text, schema.files, name).schema
     except FormatError as error:
         problem = f"the registry's schema {schema.id} cannot be taken as it is: {error}"
-        if described is not None:
-            raise FormatError(problem, code="REGISTRY-016") from None
-        raise FormatError(
-            f"{problem}. A registry that "
-            "does not turn the text of .proto files into descriptors (format=serialized) needs "
-            f"{part.part}.protobuf.descriptor.file and {part.part}.protobuf.message as well",
-            code="REGISTRY-016",
-        ) from None
+        raise FormatError(problem, code="REGISTRY-016") from None
 
 
 def _indexes_of(part_plan: PartSpec) -> tuple[int, ...]:

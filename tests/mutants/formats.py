@@ -268,30 +268,6 @@ MUTANTS = (
     ),
     Mutant(
         "formats/protobuf_layout.py",
-        "around[-1] is not None and words",
-        "words",
-        _PROTOBUF_DESCRIPTORS,
-    ),
-    Mutant(
-        "formats/protobuf_layout.py",
-        "            around.append(inner)",
-        "            around.append(inner if inner is not None else around[-1])",
-        _PROTOBUF_DESCRIPTORS,
-    ),
-    Mutant(
-        "formats/protobuf_layout.py",
-        ' and words[place + 2 : place + 3] == [";"]',
-        "",
-        _PROTOBUF_DESCRIPTORS,
-    ),
-    Mutant(
-        "formats/protobuf_layout.py",
-        'word == "}" and len(around) > 1',
-        'word == "}"',
-        _PROTOBUF_DESCRIPTORS,
-    ),
-    Mutant(
-        "formats/protobuf_layout.py",
         "if name.startswith(space) else []",
         "",
         _PROTOBUF_DESCRIPTORS,

@@ -266,8 +266,8 @@ _SCHEMAS = (
     Mutant("spark/schemas.py", "replace(plan, json_schema=None)", "plan", _JSON),
     Mutant(
         "spark/schemas.py",
-        "is_own and not schema_options.references and part.format",
-        "is_own and part.format",
+        "is_own and part.format == JSON",
+        "part.format == JSON",
         _CHOICES,
     ),
     Mutant(
@@ -285,9 +285,9 @@ _SCHEMAS = (
     Mutant("spark/schemas.py", '"" if schema.version is None else', "", _JSON),
     Mutant(
         "spark/schemas.py",
-        '        if described is not None:\n            raise FormatError(problem, code="REGISTRY-016") from None\n',
-        "",
-        _CHOICES,
+        "described is not None and is_own",
+        "described is not None",
+        ("unit/registry/test_one_source.py",),
     ),
     Mutant("spark/schemas.py", '    check_installed(f"{part.part}.format")\n', "", _CHOICES),
     Mutant(

@@ -214,20 +214,23 @@ message Flight { int64 id = 1; string dest = 2; Kind kind = 3; google.protobuf.T
   repeated string stops = 5; Crew crew = 6; map<string, int32> seats = 7; }"""
 
 
-def test_a_schema_that_the_registry_has_as_text_needs_the_file_as_well(writing):
-    """Apicurio does not turn it into descriptors, as Confluent's registry does.
-
-    Flight is the second message there, and the first one in the file.
+@pytest.mark.parametrize("has_file", [True, False])
+def test_a_schema_that_the_registry_has_as_text(writing, has_file):
+    """Apicurio does not turn it into descriptors, as Confluent's registry does. Flight is the second
+    message there, and the first one in the file, in which `dest` has another number.
     """
-    body = {"schema": TEXT, "schemaType": "PROTOBUF"}
+    text = TEXT.replace("dest = 2", "dest = 9")
+    body = {"schema": text, "schemaType": "PROTOBUF"}
     subject = f"/subjects/{writing.topic}-value/versions"
     number = writing.registry.ask("POST", subject, body)["id"]
-    with pytest.raises(SchemaError, match=r"needs value\.protobuf\.descriptor\.file and value\."):
-        writing.write(has_file=False, use_latest_version="true")
-    writing.write(use_latest_version="true")
+    named = {} if has_file else {"value_protobuf_message": "air.Flight"}
+    writing.write(has_file, use_latest_version="true", **named)
     records = read_topic(writing.kafka.bootstrap_servers, writing.topic)
     prefix = b"\0" + number.to_bytes(4, "big") + b"\2\2"
     assert [record.value[:7] for record in records] == [prefix, prefix]
-    kind = protobuf_files.message_class(writing.data, "air.Flight")
+    crew, file = flights()
+    (dest,) = (field for field in file.message_type[0].field if field.name == "dest")
+    dest.number = 9
+    kind = protobuf_files.message_class(protobuf_files.descriptor_set([crew, file]), "air.Flight")
     found = [kind.FromString(record.value[7:]) for record in records]
-    assert as_text(found) == as_text(writing.expected())
+    assert as_text(found) == as_text([protobuf_files.fill(kind(), row) for row in ROWS])

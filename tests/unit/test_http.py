@@ -478,6 +478,29 @@ class Parts:
 
 def test_no_more_of_a_body_is_read_than_is_wanted():
     endless = Parts(*[b"x" * 400] * 4)
-    answer = http._answer(endless, 1000)
+    answer = http._answer(endless, 1000, SystemClock())
     assert (len(answer.body), answer.is_whole, endless.reads) == (1000, False, 3)
-    assert http._answer(Parts(b"x" * 1000, b""), 1000).is_whole
+    assert http._answer(Parts(b"x" * 1000, b""), 1000, SystemClock()).is_whole
+
+
+class At:
+    """A clock that stands at the first of January 2026."""
+
+    def timestamp_ms(self):
+        return 1_767_225_600_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        *(("", 0), ("0", 0), ("120", 120_000), (" 5 ", 5_000), ("9" * 5_000, 9_999_999_999_000)),
+        *(("Thu, 01 Jan 2026 00:01:00 GMT", 60_000), ("Wed, 31 Dec 2025 23:59:00 GMT", 0)),
+        *(("soon", 0), ("-5", 0), ("1.5", 0), ("Thu, 99 Jan 2026 00:01:00 GMT", 0)),
+    ],
+    ids=range(11),
+)
+def test_how_long_a_server_asks_to_wait(text, expected_ms):
+    parts = Parts(b"")
+    parts.headers = Message()
+    parts.headers["Retry-After"] = text
+    assert http._answer(parts, 1000, At()).retry_after_ms == expected_ms

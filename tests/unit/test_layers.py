@@ -95,7 +95,7 @@ ONLY_IN = {
     "pyspark": {"spark", "jobs", "metrics"},
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics.otlp"},
-    "google": {"formats.protobuf_layout"},
+    "google": {"formats.protobuf_layout", "formats.protobuf_text"},
     "requests": {"metrics.otlp"},
     "time": {"base.clock", "record.kernels"},
     "socket": {

@@ -11,6 +11,7 @@ from spark_kafka_sink.formats.protobuf_layout import (
     read_descriptor_set,
     read_registered,
 )
+from spark_kafka_sink.formats.protobuf_text import file_of_text
 from tests.formats.protobuf_files import (
     add_enum,
     add_field,
@@ -226,10 +227,11 @@ def test_a_registered_file_has_its_first_message_or_the_one_that_is_asked_for():
 
 
 @pytest.mark.parametrize(
-    "text", ['syntax = "proto3";', "YWFhYQ==", "abc", f"{base64_of(one_message(c='int32'))}{{}}"]
+    "text",
+    ['syntax = "proto3"; message', "YWFhYQ==", "abc", f"{base64_of(one_message(c='int32'))}{{}}"],
 )
 def test_text_is_no_registered_descriptor(text):
-    with pytest.raises(FormatError, match="no FileDescriptorProto in Base64"):
+    with pytest.raises(FormatError, match="neither a FileDescriptorProto in Base64"):
         read_registered(text, (), None)
 
 
@@ -368,7 +370,7 @@ def test_a_message_that_the_registrys_schema_does_not_define(name):
 def test_an_unclosed_string_of_a_text_is_read_once(quote):
     """It ends with its line. Read again from each of its quotes, it would take quadratic time."""
     escaped = "\\" + quote
-    text = f"message A {{}}\n{quote}{escaped} message B {{}} {escaped}\nmessage C {{}}"
+    text = f"message A {{}} option x = {quote}{escaped} message B {{}} {escaped}\n; message C {{}}"
     assert indexes_in(text, "C") == (1,)
 
 
@@ -382,5 +384,92 @@ def test_an_unclosed_comment_of_a_text_is_read_once():
 def test_messages_of_a_text_without_a_package():
     assert indexes_in("message A { message B {} }", "A.B") == (0, 0)
     assert indexes_in("message package {} message A {}", "A") == (1,)
-    with pytest.raises(FormatError, match="there are none"):
+    with pytest.raises(FormatError, match="'}' begins no declaration"):
         indexes_in("} no schema {", "A")
+
+
+TEXTS = {
+    "proto3": """syntax = "proto3"; package pkg; import public "b.proto"; import "c.proto";
+    option java_package = "x.y"; option (of.all) = { message: "message Q {", many: [{a: 1}, {}] };
+    message Root {
+      int64 plain = 1 [json_name = "p", (of.field) = { packed: true }]; optional string given = 0x2;
+      repeated sint32 many = 3; repeated fixed64 apart = 4 [deprecated = true, packed=false];
+      map<string, other.Home> homes_by_name = 05; .pkg.Root.Kind kind = 6; Inner inner = 7;
+      oneof choice { option (of.one) = 1; bool a = 8; bytes b = 9; } reserved 10 to 12, 100 to max;
+      enum Kind { option allow_alias = true; reserved -5; ZERO = 0; ONE = 1 [(of.value) = "x;"]; ALSO = 1; LOW = -2; }
+      message Inner { Kind kind = 1; Work work = 2; google.protobuf.Timestamp at = 3; } reserved "z"; }
+    service S { rpc A (Root) returns (stream Root) { option (x) = "y"; } }""",
+    "proto2": """package pkg; import 'c.proto';
+    message Root { required int32 must = 1; optional float x = 2 [default = -1.5]; ;
+      repeated Kind kinds = 3 [packed = true]; extensions 100 to 199; optional group Legs = 4 { optional int32 y = 1; }
+      extend Root { optional int32 more = 100; } enum Kind { A = 1; B = 2; } optional Work work = 5; }
+    extend Root { optional int32 others = 101; }""",
+}  # fmt: skip
+
+
+def same_as_text(syntax):
+    """The files whose texts are TEXTS, but for groups."""
+    file = file_of("main.proto", syntax=syntax)
+    root = file.message_type.add(name="Root")
+    if syntax == "proto2":
+        add_field(root, "must", "required int32", 1)
+        add_field(root, "x", "float", 2)
+        add_field(root, "kinds", "repeated enum pkg.Root.Kind", 3).options.packed = True
+        add_field(root, "work", "pkg.Work", 5)
+        add_enum(root, "Kind", A=1, B=2)
+        return file
+    add_field(root, "plain", "int64", 1)
+    for name in ("choice", "_given"):
+        root.oneof_decl.add(name=name)
+    add_field(root, "given", "string", 2, proto3_optional=True, oneof_index=1)
+    add_field(root, "many", "repeated sint32", 3)
+    add_field(root, "apart", "repeated fixed64", 4).options.packed = False
+    add_map(root, "homes_by_name", "string", "other.Home").number = 5
+    add_field(root, "kind", "enum pkg.Root.Kind", 6)
+    add_field(root, "inner", "pkg.Root.Inner", 7)
+    add_field(root, "a", "bool", 8, oneof_index=0)
+    add_field(root, "b", "bytes", 9, oneof_index=0)
+    add_enum(root, "Kind", ZERO=0, ONE=1, ALSO=1, LOW=-2)
+    root.enum_type[0].options.allow_alias = True
+    inner = root.nested_type.add(name="Inner")
+    add_field(inner, "kind", "enum pkg.Root.Kind", 1)
+    add_field(inner, "work", "pkg.Work", 2)
+    add_field(inner, "at", "google.protobuf.Timestamp", 3)
+    return file
+
+
+@pytest.mark.parametrize("syntax", TEXTS)
+def test_a_text_is_what_its_descriptor_is(syntax):
+    """The fields that decide the bytes, of all messages; those of imported files are texts, too."""
+    home = 'syntax = "proto3"; package other; message Home { string city = 1; }'
+    work = 'syntax = "proto3"; package pkg; message Work { uint32 hours = 1; }'
+    imports = (("b.proto", home), ("c.proto", work))
+    text = TEXTS[syntax].replace(
+        "package pkg;", "package pkg; import 'google/protobuf/timestamp.proto';"
+    )
+    found = read_registered(text, imports, "pkg.Root").schema
+    file = same_as_text(syntax)
+    file.dependency.extend(["b.proto", "c.proto", "google/protobuf/timestamp.proto"])
+    texts = [(name, base64_of(file_of_text(other))) for name, other in imports]
+    expected = read_registered(base64_of(file), texts, "pkg.Root").schema
+    assert (found.root, found.enums, found.indexes) == expected[:1] + expected[2:]
+    by_name = {message.name: set(message.fields) for message in expected.messages}
+    assert {message.name: set(message.fields) for message in found.messages} == by_name
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('edition = "2023"; message A {}', "is the text of an edition"),
+        ("message A { required group B = 1 {} }", "a required field is a group"),
+        ("message A { int32 a = b; }", "invalid literal for int"),
+        ("message A { int32 a 1; }", "'1' stands where '=' must be"),
+        ("message A { int32 a = 1 [x = {;", "in the middle of a declaration"),
+        ("message A { Missing a = 1; }", "Missing"),
+        ("message A {" * 5_000, "nested in more than"),
+        ("message A { int32 a = 99999999999; }", "neither"),
+    ],
+)
+def test_texts_that_are_refused(text, words):
+    with pytest.raises(FormatError, match=words):
+        read_registered(text, (), None)

@@ -30,6 +30,7 @@ class Registry:
     """subjects: schemas by subject, in the order of their versions; schemas: all, by id from 1
 
     fails: an answer for all requests instead, by status, and a JSON object or a text
+    headers: of each answer
     refuses: subjects whose next schema is incompatible; metadata: by id
     serialized: by the text of a .proto file, what format=serialized makes of it
     normalized: by the text of a schema, the one that is kept where ?normalize=true is asked
@@ -40,6 +41,7 @@ class Registry:
         self.schemas = []
         self.asked = []
         self.fails = None
+        self.headers = []
         self.refuses = set()
         self.serialized = {}
         self.normalized = {}
@@ -76,7 +78,7 @@ class Registry:
             messages = ["reader type: STRING"] if parts[2] in self.refuses else []
             return 200, {"is_compatible": not messages, "messages": messages}
         if parts[0] == "schemas":
-            number = int(parts[2])
+            number = UUID(parts[2]).int if parts[1] == "guids" else int(parts[2])
             if number > len(self.schemas):
                 return 404, {"error_code": 40403, "message": "Schema not found"}
             return 200, self._told(number)
@@ -124,7 +126,7 @@ def serving(registry, context=None):
         kind, data = ("text/html", content)
         if not isinstance(content, str):
             kind, data = ("application/json", json.dumps(content))
-        handler.answer(status, [("Content-Type", kind)], data.encode())
+        handler.answer(status, [("Content-Type", kind), *registry.headers], data.encode())
 
     with token_endpoints.serving(context, do_GET=answer, do_POST=answer) as (port, _):
         registry.url = f"{'http' if context is None else 'https'}://127.0.0.1:{port}"
@@ -168,6 +170,12 @@ def fresh_registry():
     with serving(Registry()) as made:
         yield made
     schemas._answers.clear()
+
+
+def let_answers_age():
+    """As when the time is over for which a stream does not ask again, nor warn."""
+    for key, answer in schemas._answers.items():
+        schemas._answers[key] = answer._replace(ask_at_ms=0, warn_at_ms=0)
 
 
 def options(url, **more):

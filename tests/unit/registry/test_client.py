@@ -159,6 +159,30 @@ def test_the_address_that_answered_is_asked_first(registry):
     assert (len(away.asked), len(registry.asked)) == (1, 3)
 
 
+def test_an_address_that_asks_for_time_is_not_asked_before(registry):
+    """The other one is, as it has not asked for any."""
+    times = Times()
+    registry.fails, registry.headers = (503, {}), [("Retry-After", "30")]
+    other = f"http://127.0.0.1:{unused_port()}"
+    for urls, asked in (((registry.url,), 3), ((registry.url, other), 3)):
+        registry.asked.clear()
+        client = client_of(*urls, times=times, schema_registry_timeout_ms="89000")
+        start_ms, times.pauses[:] = times.ms, []
+        with pytest.raises(KafkaSinkError, match="answers 503"):
+            client.check_answers()
+        assert len(registry.asked) == asked
+        assert times.ms - start_ms < 89_000
+        assert (len(times.pauses) == 2) is (len(urls) == 1)
+
+
+def test_a_first_look_up_does_not_wait_longer_than_it_may(registry):
+    times = Times()
+    registry.fails, registry.headers = (429, {}), [("Retry-After", "30")]
+    with pytest.raises(KafkaSinkError, match="answers 429"):
+        client_of(registry.url, times=times).check_answers()
+    assert (len(registry.asked), times.pauses) == (1, [])
+
+
 def test_a_token_is_asked_for_once(registry):
     """Of one planning: its requests are many, and an issuer may be slow."""
     with serving_token(200, {"access_token": JWT}) as (issuer, _):

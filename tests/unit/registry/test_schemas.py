@@ -91,14 +91,6 @@ def test_a_stream_asks_again_after_a_while(registry, more):
     assert ask_in_stream(registry, clock, **more) == 2
 
 
-def test_what_is_known_stays_so_while_the_registry_is_away(registry):
-    registry.add("t-value", {"schema": TEXT})
-    given = {"use_latest_version": "true", "schema_registry_timeout_ms": "500"}
-    assert found(registry.url, **given).id == 1
-    registry.fails = 503, {"error_code": 50003, "message": "no leader"}
-    assert found(registry.url, **given).id == 1
-
-
 def test_a_stream_does_not_wait_for_a_registry_that_is_away_each_time(registry):
     clock = Times()
     ask_in_stream(registry, clock)
@@ -113,6 +105,40 @@ def test_a_stream_does_not_wait_for_a_registry_that_is_away_each_time(registry):
     registry.fails = None
     assert ask_in_stream(registry, clock) == 1
     assert registry.asked != []
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_registry_that_asks_for_time_gets_it_and_a_warning_is_logged_each_minute(
+    registry, status, caplog
+):
+    clock = Times()
+    ask_in_stream(registry, clock)
+    registry.fails, registry.headers = (status, {}), [("Retry-After", "600")]
+    clock.wait(schemas._MAX_AGE_MS)
+    registry.asked.clear()
+    for minute in range(10):
+        assert ask_in_stream(registry, clock) == 1
+        assert ask_in_stream(registry, clock) == 1
+        assert (len(registry.asked), caplog.text.count("PKS-REGISTRY-018")) == (1, minute + 1)
+        clock.wait(60_000)
+    registry.fails = None
+    assert ask_in_stream(registry, clock) == 1
+    assert len(registry.asked) == 2
+    clock.wait(60_000)
+    ask_in_stream(registry, clock)
+    assert caplog.text.count("PKS-REGISTRY-018") == 10
+
+
+def test_a_registry_that_asks_for_a_year_is_asked_again_after_an_hour(registry):
+    clock = Times()
+    ask_in_stream(registry, clock)
+    registry.fails, registry.headers = (429, {}), [("Retry-After", str(365 * 86_400))]
+    clock.wait(schemas._MAX_AGE_MS)
+    ask_in_stream(registry, clock)
+    registry.asked.clear()
+    clock.wait(3_600_000)
+    ask_in_stream(registry, clock)
+    assert len(registry.asked) == 1
 
 
 def test_a_new_query_asks_a_registry_that_was_made_anew(registry):

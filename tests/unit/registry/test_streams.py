@@ -1,5 +1,6 @@
 """Queries in one session: none takes what another one, or an earlier one, was told."""
 
+import itertools
 import json
 import logging
 import os
@@ -7,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ from tests.unit.registry.server import (
     TEXT,
     Registry,
     fresh_registry,
+    let_answers_age,
     oauth,
     options,
     request_of,
@@ -55,7 +58,7 @@ def plan(registry, checkpoint, is_new_process=False, **more):
     if is_new_process:
         schemas._answers.clear()
     place = {} if checkpoint is None else {"checkpointLocation": checkpoint}
-    given = {"use_latest_version": "true", "schema_registry_timeout_ms": "200", **place, **more}
+    given = {"use_latest_version": "true", "schema_registry_timeout_ms": "500", **place, **more}
     made = options(registry.url, **given)
     rows = plan_rows(ENCODED if "value_schema_id_prefix" in more else COLUMNS, made)
     owner = None if checkpoint is None else os.getpid()
@@ -117,7 +120,7 @@ def test_what_this_process_was_told_needs_no_file(registry, tmp_path):
     assert plan(registry, "/c/one") == b"\1"
     for path in tmp_path.rglob("*.json"):
         path.unlink()
-    schemas._answers.update({key: (0, told) for key, (_, told) in schemas._answers.items()})
+    let_answers_age()
     registry.fails = AWAY
     assert plan(registry, "/c/one") == b"\1"
 
@@ -128,7 +131,7 @@ def test_a_query_goes_on_while_there_is_no_token_for_its_registry(registry, is_n
         given = {"schema_registry_bearer_auth_credentials_source": "OAUTHBEARER", **oauth(issuer)}
         assert plan(registry, "/c/one", **given) == b"\1"
     if not is_new_process:  # as when 10 seconds are over
-        schemas._answers.update({key: (0, told) for key, (_, told) in schemas._answers.items()})
+        let_answers_age()
     assert plan(registry, "/c/one", is_new_process, **given) == b"\1"
     assert "no token for the schema registry" in caplog.text
     with pytest.raises(KafkaSinkError, match="no token for the schema registry"):
@@ -142,7 +145,7 @@ def test_a_query_goes_on_while_another_answers_in_the_place_of_its_registry(
 ):
     """As a load balancer does that has no registry to ask."""
     assert plan(registry, "/c/one") == b"\1"
-    schemas._answers.update({key: (0, told) for key, (_, told) in schemas._answers.items()})
+    let_answers_age()
     registry.fails = status, []
     assert plan(registry, "/c/one", is_new_process) == b"\1"
     assert f"answers {status}" in caplog.text or "with a JSON list" in caplog.text
@@ -164,7 +167,7 @@ def test_a_query_goes_on_while_the_certificate_is_another_ones(is_new_process, c
     with serving(Registry(), context) as registry:
         registry.add("t-value", {"schema": FIRST})
         assert plan(registry, "/c/one", **trust) == b"\1"
-        schemas._answers.update({key: (0, told) for key, (_, told) in schemas._answers.items()})
+        let_answers_age()
         load_identity(context, authority().issue("registry", ["elsewhere"]))
         registry.asked.clear()
         assert plan(registry, "/c/one", is_new_process, **trust) == b"\1"
@@ -172,6 +175,86 @@ def test_a_query_goes_on_while_the_certificate_is_another_ones(is_new_process, c
         with pytest.raises(KafkaSinkError, match="not for the name or address"):
             plan(registry, "/c/two", is_new_process, **trust)
         assert registry.asked == []
+
+
+NO_ANSWER = "no schema registry of schema"
+NO_SUBJECT = 404, {"error_code": 40401, "message": "Subject 't-value' not found."}
+FAILURES = {
+    "deleted": (NO_SUBJECT, "has no subject|has no schema of"),
+    "401": ((401, {"error_code": 401, "message": "no"}), "answers 401"),
+    "403": ((403, {"error_code": 40301, "message": "no"}), "answers 403"),
+    "404": ((404, {"error_code": 404, "message": "no"}), "answers 404"),
+    "409": ((409, {"error_code": 409, "message": "no"}), "not compatible|answers 409"),
+    "422": ((422, {"error_code": 42201, "message": "no"}), "answers 422"),
+    "429": ((429, {"error_code": 429, "message": "no"}), NO_ANSWER),
+    "500": ((500, {"error_code": 50001, "message": "no"}), NO_ANSWER),
+    "503": (AWAY, NO_ANSWER),
+    "damaged": ((200, {"id": -1, "schema": FIRST}), "an id that is none"),
+}
+CHOSEN = {
+    "latest": {"use_latest_version": "true"},
+    "look-up": {"use_latest_version": "false", "auto_register_schemas": "false"},
+    "register": {"use_latest_version": "false"},
+    "id": {"use_latest_version": "false", "use_schema_id": "1"},
+}
+
+
+ANSWERED = [name for name, (_, words) in FAILURES.items() if words != NO_ANSWER]
+
+
+@pytest.mark.parametrize(
+    ("failure", "chosen"),
+    [*itertools.product(ANSWERED, CHOSEN), *((name, "latest") for name in ("429", "500", "503"))],
+)
+def test_what_a_running_query_knows_stays_valid_and_a_first_look_up_fails(
+    registry, failure, chosen, caplog
+):
+    """Whatever has happened to the registry: a subject may have been deleted, a key rotated."""
+    given, (answer, words) = CHOSEN[chosen], FAILURES[failure]
+    plan(registry, None, **CHOSEN["register"])
+    known = plan(registry, "/c/one", **given)
+    registry.fails = answer
+    let_answers_age()
+    assert plan(registry, "/c/one", **given) == known
+    assert caplog.text.count("PKS-REGISTRY-018") == 1
+    registry.asked.clear()
+    for is_new_process in (False, True):
+        assert plan(registry, "/c/one", is_new_process, **given) == known
+    assert registry.asked == [], "one request a minute, whichever process plans"
+    assert caplog.text.count("PKS-REGISTRY-018") == 1, "and one warning"
+    for checkpoint in ("/c/two", None):
+        with pytest.raises(KafkaSinkError, match=words):
+            plan(registry, checkpoint, **given)
+
+
+def test_a_registry_that_hangs_fails_no_running_query(registry, caplog):
+    assert plan(registry, "/c/one") == b"\1"
+    registry.waits_for = threading.Event()
+    let_answers_age()
+    assert plan(registry, "/c/one") == b"\1"
+    assert "no answer within" in caplog.text
+    with pytest.raises(KafkaSinkError, match="no answer within"):
+        plan(registry, "/c/two")
+
+
+def test_a_new_schema_that_the_registry_refuses_ends_a_query(registry, monkeypatch):
+    given = {"use_latest_version": "false"}
+    plan(registry, "/c/one", **given)
+    registry.refuses.add("t-value")
+    let_answers_age()
+    plan(registry, "/c/one", **given)
+    other = StructType([*COLUMNS.fields, StructField("b", StringType())])
+    monkeypatch.setitem(globals(), "COLUMNS", other)
+    with pytest.raises(KafkaSinkError, match="not compatible"):
+        plan(registry, "/c/one", **given)
+
+
+def test_a_job_asks_for_itself(registry):
+    """Which of Spark's processes plans it, and what that has been told before, decides nothing."""
+    plan(registry, None)
+    registry.fails = AWAY
+    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
+        plan(registry, None)
 
 
 def test_values_that_are_encoded_already_never_have_an_earlier_id(registry):
@@ -207,13 +290,6 @@ def test_encoded_values_of_a_query_whose_registry_is_away(registry):
     assert registry.asked == []  # nobody waits for it each time
 
 
-def test_a_job_of_encoded_values_does_not_run_without_its_registry(registry):
-    plan(registry, None, **RAW)
-    registry.fails = AWAY
-    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
-        plan(registry, None, **RAW)
-
-
 @pytest.mark.parametrize("is_new_process", [True, False])
 def test_another_registry_is_asked_at_once(registry, is_new_process):
     """Its ids are others: what one has told is not true of another, nor while that is away."""
@@ -240,7 +316,7 @@ def test_tasks_get_nothing_of_the_registry_s_configuration(registry):
 
 def test_another_message_in_the_file_asks_at_once(registry, tmp_path):
     file = tmp_path / "made.desc"
-    text = "package pkg; message Root {}"
+    text = "package pkg; message Root { optional string a = 1; }"
     registry.add("t-value", {"schema": text, "schemaType": "PROTOBUF"})
     given = {
         "value_format": "protobuf",
@@ -253,11 +329,12 @@ def test_another_message_in_the_file_asks_at_once(registry, tmp_path):
     assert plan(registry, "/c/one", **given) == b"\0"
     assert len(registry.asked) == asked
     file.write_bytes(descriptor_set([one_message(a="string", b="int32")]))
-    plan(registry, "/c/one", **given)
+    assert plan(registry, "/c/one", **given) == b"\0"
     assert len(registry.asked) > asked
 
 
 SCHEMA = Schema(7, TEXT, "AVRO", None, 2, (("n.Home", "home", 1),), (("b.proto", "text"),))
+KNOWN = schemas._Answer(SCHEMA, 5, "away", 6)
 
 
 def ask(registry, text=TEXT):
@@ -284,9 +361,6 @@ def test_a_registry_that_answers_is_believed(registry):
     registry.subjects.clear()
     registry.schemas.clear()
     assert ask(registry).id == 1
-    registry.fails = 401, {"error_code": 401, "message": "no"}
-    with pytest.raises(KafkaSinkError, match="answers 401"):
-        ask(registry)
 
 
 def test_nothing_secret_is_kept_and_nobody_else_reads_it(registry, folder):
@@ -294,15 +368,15 @@ def test_nothing_secret_is_kept_and_nobody_else_reads_it(registry, folder):
     (path,) = folder.iterdir()
     assert folder.stat().st_mode & 0o077 == 0
     assert "hush" not in path.read_text() + path.name
-    assert json.loads(path.read_text())["text"] == TEXT
+    assert json.loads(path.read_text())["schema"]["text"] == TEXT
 
 
 def test_files_are_where_spark_removes_them_at_the_end_of_its_driver(tmp_path, folder, monkeypatch):
     local = tmp_path / "blockmgr-1"
     local.mkdir(mode=0o700)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{local},/elsewhere")
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
-    assert SchemaCache(os.getpid()).read("asked") == SCHEMA
+    SchemaCache(os.getpid()).write("asked", KNOWN)
+    assert SchemaCache(os.getpid()).read("asked") == KNOWN
     assert [path.parent.stat().st_mode & 0o777 for path in local.rglob("*.json")] == [0o700]
     assert [*folder.iterdir()] == []
 
@@ -313,7 +387,7 @@ def test_other_local_folders_are_not_used(tmp_path, folder, monkeypatch, name, m
     local.mkdir()
     local.chmod(mode)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(local))
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", KNOWN)
     assert len([*folder.iterdir()]) == 1
     assert [*local.iterdir()] == []
 
@@ -321,16 +395,16 @@ def test_other_local_folders_are_not_used(tmp_path, folder, monkeypatch, name, m
 def test_files_of_processes_that_have_ended_are_removed(folder):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with child:
-        SchemaCache(child.pid).write("asked", SCHEMA)
-        assert SchemaCache(child.pid).read("asked") == SCHEMA
-        SchemaCache(os.getpid()).write("asked", SCHEMA)
+        SchemaCache(child.pid).write("asked", KNOWN)
+        assert SchemaCache(child.pid).read("asked") == KNOWN
+        SchemaCache(os.getpid()).write("asked", KNOWN)
         assert len([*folder.iterdir()]) == 2
         child.kill()
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", KNOWN)
     (left,) = folder.iterdir()
     assert left.name.startswith(f"{process_identity(os.getpid())}_")
     assert SchemaCache(child.pid).read("asked") is None
-    SchemaCache(child.pid).write("asked", SCHEMA)
+    SchemaCache(child.pid).write("asked", KNOWN)
     assert [*folder.iterdir()] == [left], "nothing is kept for a process that has ended"
 
 
@@ -348,15 +422,18 @@ def test_other_credentials_are_no_other_question(registry):
 @pytest.mark.parametrize(
     "content",
     [
-        *("", "{", "[]", "{}", "5", "null", "[" * 99_999, '{"id":"x","text":1,"references":[]}'),
-        '{"id":"x","text":"t","references":[],"files":[]}',
-        '{"id":1,"text":5,"references":[],"files":[]}',
-        '{"id":1,"text":"t","references":[],"files":[],"more":1}',
+        *("", "{", "[]", "{}", "5", "null", "[" * 99_999, '{"schema":5}', '{"schema":{}}'),
+        '{"schema":{"id":"x","text":"t","references":[],"files":[]},"ask_at_ms":0}',
+        '{"schema":{"id":1,"text":5,"references":[],"files":[]},"ask_at_ms":0}',
+        '{"schema":{"id":1,"text":"t","references":[],"files":[],"more":1},"ask_at_ms":0}',
+        '{"schema":{"id":1,"text":"t","references":[],"files":[]}}',
+        '{"schema":{"id":1,"text":"t","references":[],"files":[]},"ask_at_ms":"0"}',
+        '{"schema":{"id":1,"text":"t","references":[],"files":[]},"ask_at_ms":0,"warn_at_ms":"0"}',
     ],
-    ids=range(11),
+    ids=range(15),
 )
 def test_a_file_that_is_damaged_is_as_none(folder, content):
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", KNOWN)
     (path,) = folder.iterdir()
     path.write_text(content)
     assert SchemaCache(os.getpid()).read("asked") is None
@@ -364,33 +441,33 @@ def test_a_file_that_is_damaged_is_as_none(folder, content):
 
 def test_what_else_is_in_the_folder_stays(folder):
     (folder / "of_nobody").touch()
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", KNOWN)
     assert (folder / "of_nobody").exists()
-    assert SchemaCache(os.getpid()).read("asked") == SCHEMA
+    assert SchemaCache(os.getpid()).read("asked") == KNOWN
 
 
 def test_what_cannot_be_written_is_told_and_fails_nothing(folder, caplog):
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", KNOWN)
     (path,) = folder.iterdir()
     path.unlink()
     path.mkdir()  # as a full disk: another error of the operating system
     with caplog.at_level(logging.WARNING):
-        SchemaCache(os.getpid()).write("asked", SCHEMA)
+        SchemaCache(os.getpid()).write("asked", KNOWN)
     assert "is not kept for later micro-batches" in caplog.text
     assert SchemaCache(os.getpid()).read("asked") is None
 
 
 def test_a_question_may_have_any_text(folder):
     """A name that is no Unicode is refused elsewhere, in words."""
-    SchemaCache(os.getpid()).write("\ud800", SCHEMA)
-    assert SchemaCache(os.getpid()).read("\ud800") == SCHEMA
+    SchemaCache(os.getpid()).write("\ud800", KNOWN)
+    assert SchemaCache(os.getpid()).read("\ud800") == KNOWN
 
 
 def test_a_folder_that_is_too_open_is_tightened_and_files_of_others_are_not_read(folder, caplog):
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", KNOWN)
     folder.chmod(0o777)
     with caplog.at_level(logging.WARNING):
-        assert SchemaCache(os.getpid()).read("asked") == SCHEMA
+        assert SchemaCache(os.getpid()).read("asked") == KNOWN
     assert "could be read or written by others, and no longer is" in caplog.text
     assert folder.stat().st_mode & 0o777 == 0o700
     (path,) = folder.iterdir()
@@ -416,15 +493,15 @@ def test_folders_that_another_user_makes_first_are_not_in_the_way(shared, caplog
     names = [f"pykafka-sink-registry-{os.geteuid()}", f"pykafka-sink-registry-{os.geteuid()}-0"]
     subprocess.run(["mkdir", "-m", "777", *names], cwd=shared, user="nobody", check=True)
     (shared / f"pykafka-sink-registry-{os.geteuid()}-00").symlink_to(shared / names[0])
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
-    assert SchemaCache(os.getpid()).read("asked") == SCHEMA
+    SchemaCache(os.getpid()).write("asked", KNOWN)
+    assert SchemaCache(os.getpid()).read("asked") == KNOWN
     assert caplog.text == ""
     assert [*(shared / names[0]).iterdir(), *(shared / names[1]).iterdir()] == []
 
 
 @needs_root
 def test_what_another_user_has_written_is_not_read(folder):
-    SchemaCache(os.getpid()).write("asked", SCHEMA)
+    SchemaCache(os.getpid()).write("asked", KNOWN)
     (path,) = folder.iterdir()
     os.chown(path, 65534, -1)
     assert SchemaCache(os.getpid()).read("asked") is None
@@ -435,7 +512,7 @@ def test_what_another_user_has_written_is_not_read(folder):
 def test_a_place_where_others_replace_folders_is_not_used(shared, change, caplog):
     change(shared)
     with caplog.at_level(logging.WARNING):
-        SchemaCache(os.getpid()).write("asked", SCHEMA)
+        SchemaCache(os.getpid()).write("asked", KNOWN)
     assert f"other users may replace what is in {shared}: set TMPDIR" in caplog.text
     assert SchemaCache(os.getpid()).read("asked") is None
     assert [*shared.iterdir()] == []
