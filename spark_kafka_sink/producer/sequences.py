@@ -6,11 +6,12 @@ batch is fixed at its first drain, and at most five batches per partition are in
 batch is retried, the others wait for it. If the broker has lost the producer's state, the epoch is
 bumped, and the in-flight batches are renumbered from 0.
 
-The epoch is bumped only if no in-flight batch of the partition may be in the log. After a restart
-a broker remembers one batch of each producer, the last. If the answers to several batches were
-lost, the retry of the first is out of order, although it is in the log. With new sequences all batches would be written twice. A later batch that the broker recognises proves nothing either: a
-leader without state of the producer accepts any sequence, also that of a later batch whose
-predecessors it has rejected. Only a reader of the log could know, so the task fails.
+The epoch is bumped only if no in-flight batch of the partition may be in the log. After a restart a
+broker remembers one batch of each producer, the last. If the answers to several batches were lost,
+the retry of the first is out of order, although it is in the log. With new sequences all batches
+would be written twice. A later batch that the broker recognises proves nothing either: a leader
+without state of the producer accepts any sequence, also that of a later batch whose predecessors it
+has rejected. Only a reader of the log could know, so the task fails.
 
 A batch that fails for good ends the producer, and with it this state. If a broker rejects records
 of a batch, and the task tolerates that, the batch has used no sequence. The broker then rejects the
