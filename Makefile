@@ -43,7 +43,7 @@
 # make golden-formats   what Spark's to_json and to_avro make of rows of all types, and which schemas Java's Avro
 #                 takes: tests/formats/cases, avro_schemas.json
 # make fuzz   1 million broken responses, 1 million dialogues of SASL, 100,000 of TLS
-# make mistakes   the mistakes of users in tests/spark/mistakes.txt, made for real: what is shown, in how many lines; 2 minutes
+# make mistakes   the mistakes of users in evidence/mistakes/mistakes.txt, made for real: what is shown, in how many lines; 2 minutes
 # make outage   brokers that are away or hang while a stream plans and commits: 12 minutes
 # make security   every login and store through both of Spark's sinks, and a search for secrets: 30 minutes;
 #                 make security KAFKA_VERSION=3.9.1 for brokers of another version
@@ -109,16 +109,16 @@ quick: lint
 
 # What takes a minute each, beside quicker tests of the same.
 test-long: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_documents.py tests/spark/test_exactly_once.py tests/spark/test_streaming.py tests/spark/test_refusals.py tests/spark/test_misrouted.py tests/spark/test_racks.py tests/broker/test_cli.py tests/broker/test_localkafka.py tests/broker/test_records.py tests/broker/test_connections.py tests/broker/test_racks.py tests/simulation/test_queries.py
+	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_documents.py tests/spark/test_exactly_once.py tests/spark/test_streaming.py tests/spark/test_refusals.py evidence/long/test_spark_misrouted.py evidence/long/test_spark_racks.py tests/broker/test_cli.py tests/broker/test_localkafka.py tests/broker/test_records.py tests/broker/test_connections.py evidence/long/test_broker_racks.py tests/simulation/test_queries.py
 
-# Results go to tests/compatibility/results.json, and from there into the document.
+# Results go to evidence/compatibility/results.json, and from there into the document.
 # Leaves out Pythons that are neither on the PATH nor pyenv's.
 test-versions: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/brokers_versions tests/kfake tests/versions; tests=$$?; \
-	$(BIN)/python -m tests.compatibility.table; exit $$tests
+	$(BIN)/python -m pytest -m long evidence/brokers_versions evidence/kfake evidence/versions; tests=$$?; \
+	$(BIN)/python -m evidence.compatibility.table; exit $$tests
 
 test-clusters: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m "long or not long" tests/clusters
+	$(BIN)/python -m pytest -m "long or not long" evidence/clusters
 
 # One file, so that README's commands find this version alone.
 wheel: kernels
@@ -137,7 +137,7 @@ docs: $(VENV)/dev.installed
 	for page in options commands metrics errors; do \
 	  $(BIN)/python -m release.$${page}_document > docs/$$page.part && mv docs/$$page.part docs/$$page.md || exit 1; \
 	done
-	$(BIN)/python -m tests.compatibility.table
+	$(BIN)/python -m evidence.compatibility.table
 	$(BIN)/python -m release.figures_document
 
 docs-site: $(RELEASE)/installed
@@ -145,28 +145,28 @@ docs-site: $(RELEASE)/installed
 
 # Writes words and seconds into docs/internals/documentation.md; needs the browser of test-report.
 docs-look-up: docs-site $(VENV)/browser.installed
-	$(BIN)/python -m tests.browser.look_up build/site
+	$(BIN)/python -m evidence.browser.look_up build/site
 
 # Writes its results, and docs/internals/parity.md of them.
 test-parity: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/parity/test_parity.py
-	$(BIN)/python -m tests.parity.results > docs/internals/parity.md
+	$(BIN)/python -m pytest -m long evidence/parity/test_parity.py
+	$(BIN)/python -m evidence.parity.results > docs/internals/parity.md
 
 test-report: $(VENV)/browser.installed
-	$(BIN)/python -m pytest -m long tests/browser/test_report.py
+	$(BIN)/python -m pytest -m long evidence/browser/test_report.py
 
 test-report-cases: $(VENV)/browser.installed
-	$(BIN)/python -m pytest -m long tests/browser/test_cases.py
+	$(BIN)/python -m pytest -m long evidence/browser/test_cases.py
 
 test-registry: $(VENV)/registry.installed
-	$(BIN)/python -m pytest -m long tests/registry
+	$(BIN)/python -m pytest -m long evidence/registry
 
 test-formats: $(VENV)/registry.installed
 	$(BIN)/python -m pytest -m long tests/formats
 
 # Without tests/conftest.py, which needs what this environment has not.
 test-publishing: $(RELEASE)/installed
-	$(RELEASE)/bin/python -m pytest --noconftest -m long tests/publishing
+	$(RELEASE)/bin/python -m pytest --noconftest -m long evidence/publishing
 
 # With the oldest versions that pyproject.toml allows; PYTHON may be a 3.9.
 test-lowest: kernels
@@ -188,35 +188,35 @@ mutants: $(VENV)/dev.installed
 	$(BIN)/python -m tests.mutants $(ROOM)
 
 pairs: $(VENV)/registry.installed
-	$(BIN)/python -m tests.pairs $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m evidence.pairs $(if $(SEED),--seed $(SEED))
 
-# Writes tests/week/results.json, and docs/internals/week.md of it.
+# Writes evidence/week/results.json, and docs/internals/week.md of it.
 week: $(VENV)/registry.installed
-	$(BIN)/python -m tests.week --keep $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(KAFKA_VERSION),--kafka $(KAFKA_VERSION))
+	$(BIN)/python -m evidence.week --keep $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(KAFKA_VERSION),--kafka $(KAFKA_VERSION))
 
 lost: $(VENV)/dev.installed
-	$(BIN)/python -m tests.clusters.lost --missing --keep
+	$(BIN)/python -m evidence.lost --missing --keep
 
 planted: $(VENV)/dev.installed
-	$(BIN)/python -m tests.chaos.planted
+	$(BIN)/python -m evidence.chaos.planted
 
 mutations: $(VENV)/registry.installed
 	$(BIN)/python -m release.random_mutations --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOMS),--rooms $(ROOMS))
 
 exactly-once: $(VENV)/dev.installed
-	$(BIN)/python -m tests.chaos.exactly_once
+	$(BIN)/python -m evidence.chaos.exactly_once
 
 epoch-boundary: $(VENV)/dev.installed
-	$(BIN)/python -m tests.epochs.boundary 4.4.0
-	$(BIN)/python -m tests.epochs.boundary 4.1.2
-	$(BIN)/python -m tests.epochs.boundary 4.0.2
-	$(BIN)/python -m tests.epochs.boundary 3.9.1
+	$(BIN)/python -m evidence.epochs.boundary 4.4.0
+	$(BIN)/python -m evidence.epochs.boundary 4.1.2
+	$(BIN)/python -m evidence.epochs.boundary 4.0.2
+	$(BIN)/python -m evidence.epochs.boundary 3.9.1
 
 kernels-checked: $(VENV)/dev.installed
 	$(BIN)/python -m tests.kernels.checked 1000000
 
 chaos: $(VENV)/dev.installed
-	$(BIN)/python -m tests.chaos
+	$(BIN)/python -m evidence.chaos
 
 golden: $(VENV)/dev.installed
 	$(BIN)/python -m tests.golden.generate
@@ -226,10 +226,10 @@ fuzz: $(VENV)/dev.installed
 	FUZZ_CASES=4000000 $(BIN)/python -m pytest tests/property/test_secured_fuzz.py
 
 security: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m "long or not long" tests/security/test_matrix.py tests/security/test_spark.py tests/security/test_properties_file.py tests/security/test_secrets.py
+	$(BIN)/python -m pytest -m "long or not long" tests/security/test_matrix.py evidence/security/test_spark.py evidence/security/test_properties_file.py evidence/security/test_secrets.py
 
 security-life: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/security/test_life.py tests/security/test_rotation.py
+	$(BIN)/python -m pytest -m long evidence/security/test_life.py evidence/security/test_rotation.py
 
 kerberos: $(VENV)/dev.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev,kerberos]'
@@ -237,29 +237,29 @@ kerberos: $(VENV)/dev.installed
 
 # Writes its results, and docs/internals/java-metrics.md of them.
 java-metrics: $(VENV)/dev.installed
-	$(BIN)/python -m tests.java_metrics.comparing
+	$(BIN)/python -m evidence.java_metrics.comparing
 
 telemetry: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/telemetry
+	$(BIN)/python -m pytest -m long evidence/telemetry
 
 prometheus: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/monitoring
+	$(BIN)/python -m pytest -m long evidence/monitoring
 
 mistakes: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_mistakes.py
+	$(BIN)/python -m pytest -m long evidence/mistakes/test_mistakes.py
 
 outage: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_outage.py tests/broker/test_transactions.py
+	$(BIN)/python -m pytest -m long evidence/outage/test_outage.py tests/broker/test_transactions.py
 
 soak: $(VENV)/dev.installed
-	$(BIN)/python -m tests.chaos.soak
+	$(BIN)/python -m evidence.scale.soak
 
 scale: $(VENV)/dev.installed
-	$(BIN)/python -m tests.chaos.scale
-	$(BIN)/python -m tests.chaos.spark_scale
-	$(BIN)/python -m tests.chaos.hundred_million
-	$(BIN)/python -m tests.simulation.fleet
-	$(BIN)/python -m tests.chaos.table
+	$(BIN)/python -m evidence.scale.partitions
+	$(BIN)/python -m evidence.scale.spark
+	$(BIN)/python -m evidence.scale.hundred_million
+	$(BIN)/python -m evidence.scale.fleet
+	$(BIN)/python -m evidence.chaos.table
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff check .

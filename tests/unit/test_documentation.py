@@ -12,6 +12,28 @@ from pathlib import Path
 
 import pytest
 
+from evidence.brokers_versions import zookeeper_kafka
+from evidence.chaos import table as chaos_table
+from evidence.chaos.exactly_once import VERSIONS, is_good
+from evidence.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
+from evidence.chaos.table import EXACTLY_ONCE, LOST, RESULTS, read
+from evidence.compatibility import results, table
+from evidence.compatibility.results import BROKER, FAILED, NO, PASSED, Result
+from evidence.java_metrics import table as java_metrics
+from evidence.java_metrics.table import (
+    DIFFERENT,
+    NODE,
+    PRODUCER,
+    TOPIC,
+    compared,
+    names_of_java,
+)
+from evidence.java_metrics.work import WORKS
+from evidence.lost.__main__ import is_good as is_good_although_lost
+from evidence.lost.faults import AT_LEAST_ONCE, JOBS, KILLS
+from evidence.lost.faults import EXACTLY_ONCE as TRANSACTIONS
+from evidence.pairs.covering import FACTORS, all_pairs, is_possible, jobs, pairs_of
+from evidence.parity import results as parity
 from release import commands_document, errors_document, metrics_document, options_document
 from release.commands_document import parsers
 from release.options_document import KEYS
@@ -23,28 +45,6 @@ from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.metrics import names
 from spark_kafka_sink.transactions.crash_points import POINTS
-from tests.brokers_versions import zookeeper_kafka
-from tests.chaos import table as chaos_table
-from tests.chaos.exactly_once import VERSIONS, is_good
-from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
-from tests.chaos.table import EXACTLY_ONCE, LOST, RESULTS, read
-from tests.clusters.lost.__main__ import is_good as is_good_although_lost
-from tests.clusters.lost.faults import AT_LEAST_ONCE, JOBS, KILLS
-from tests.clusters.lost.faults import EXACTLY_ONCE as TRANSACTIONS
-from tests.compatibility import results, table
-from tests.compatibility.results import BROKER, FAILED, NO, PASSED, Result
-from tests.java_metrics import table as java_metrics
-from tests.java_metrics.table import (
-    DIFFERENT,
-    NODE,
-    PRODUCER,
-    TOPIC,
-    compared,
-    names_of_java,
-)
-from tests.java_metrics.work import WORKS
-from tests.pairs.covering import FACTORS, all_pairs, is_possible, jobs, pairs_of
-from tests.parity import results as parity
 from tests.simulation import query_bugs
 from tests.simulation.bugs import PRODUCER_BUGS, SASL_BUGS
 from tests.snippets import REPOSITORY, blocks, command_lines, documents
@@ -213,7 +213,7 @@ def test_commands_exist():
 
 
 def test_commands_of_workflows_exist():
-    """``tests/publishing/test_workflows.py`` reads the workflow files as YAML."""
+    """``evidence/publishing/test_workflows.py`` reads the workflow files as YAML."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
     files = [
@@ -383,19 +383,19 @@ GENERATED = {
     DOCS / "options.md": ("release.options_document", lambda _: options_document.render()),
     DOCS / "errors.md": ("release.errors_document", lambda _: errors_document.render()),
     DOCS / "metrics.md": ("release.metrics_document", lambda _: metrics_document.render()),
-    DOCS / "internals/parity.md": ("tests.parity.results", lambda _: parity.render()),
-    chaos_table.DOCUMENT: ("tests.chaos.table", chaos_table.render),
-    chaos_table.SCALE_DOCUMENT: ("tests.chaos.table", chaos_table.render_scale),
+    DOCS / "internals/parity.md": ("evidence.parity.results", lambda _: parity.render()),
+    chaos_table.DOCUMENT: ("evidence.chaos.table", chaos_table.render),
+    chaos_table.SCALE_DOCUMENT: ("evidence.chaos.table", chaos_table.render_scale),
     java_metrics.DOCUMENT: (
-        "tests.java_metrics.table",
+        "evidence.java_metrics.table",
         lambda _: java_metrics.render(json.loads(java_metrics.RESULTS.read_text("utf-8"))),
     ),
     table.DOCUMENT: (
-        "tests.compatibility.table",
+        "evidence.compatibility.table",
         lambda _: table.render(results.read()),
     ),
     table.EVERY_RUN_DOCUMENT: (
-        "tests.compatibility.table",
+        "evidence.compatibility.table",
         lambda _: table.render_every_run(results.read()),
     ),
 }

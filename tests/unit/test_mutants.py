@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.planted import BUGS
+from evidence.chaos.planted import BUGS
 from tests.mutants.__main__ import rooms
 from tests.mutants.mutant import Mutant, Tree
 
