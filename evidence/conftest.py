@@ -1,4 +1,4 @@
-"""What holds for tests holds for evidence, too; only that it may take longer."""
+"""What holds for tests holds for evidence, too, and all of it is long."""
 
 from pathlib import Path
 
@@ -17,7 +17,11 @@ from tests.conftest import (  # noqa: F401 (hooks and fixtures)
 _HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    """So that ``-m long`` takes it together with the long tests of tests/."""
     for item in items:
-        if _HERE in item.path.parents and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(LONG_S))
+        if _HERE in item.path.parents:
+            item.add_marker(pytest.mark.long)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(LONG_S))

@@ -13,7 +13,7 @@ from spark_kafka_sink.localkafka.settings import FAST_FAILOVER
 from tests.local_kafka import PatientKafka
 from tests.spark.session import spark_session
 
-COMMAND = "make test-versions"
+COMMAND = "make evidence NAME=versions"
 
 
 def _on(versions):

@@ -1,1 +1,1 @@
-"""Pages in a real browser: make test-report."""
+"""Pages in a real browser: make evidence NAME=report."""

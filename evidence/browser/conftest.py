@@ -1,25 +1,17 @@
-"""A real browser, and pages in it: make test-report."""
+"""A real browser, and pages in it."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="pip install 'pykafka-sink[browser]'")
-
-NAMES = ("chromium-headless-shell", "chromium", "google-chrome")
-
-
-def browser_path():
-    """The path of the first browser that is installed."""
-    path = next((found for name in NAMES if (found := shutil.which(name))), None)
-    assert path, "no browser: apt-get install --no-install-recommends chromium-headless-shell"
-    return path
+from evidence.browser.finding import browser_path
 
 
 @pytest.fixture(scope="session")
 def browser():
-    with sync_api.sync_playwright() as playwright:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
         yield browser
         browser.close()

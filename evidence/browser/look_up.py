@@ -1,6 +1,6 @@
 """Measures how long a reader needs to look up each question of docs/internals/documentation.md.
 
-python -m evidence.browser.look_up build/site           # writes words and seconds into that page
+python -m evidence look-up build/site           # writes words and seconds into that page
 
 A browser of 1,280 × 900 pixels opens the start page, clicks the page in the navigation, then the
 section in the table of contents. The seconds are those of loading, and those of reading at 240
@@ -8,9 +8,7 @@ words a minute: labels of the navigation and of the contents up to the one that 
 section up to the end of the paragraph, row or block that has the answer.
 """
 
-import argparse
 import re
-import sys
 import threading
 import time
 from functools import partial
@@ -18,9 +16,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
-from playwright.sync_api import sync_playwright
-
-from evidence.browser.conftest import browser_path
+from evidence.harness.planning import parser_of, show
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "documentation.md"
 ROW = re.compile(
@@ -101,6 +97,10 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 def all_questions(site, questions):
     """Look up all (page, anchor, answer), each in a browser without a cache."""
+    from playwright.sync_api import sync_playwright
+
+    from evidence.browser.finding import browser_path
+
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     start = f"http://127.0.0.1:{server.server_port}/index.html"
@@ -121,9 +121,9 @@ def all_questions(site, questions):
         server.server_close()
 
 
-def main():
+def main(words=None):
     """Run the command line; return 1 if an answer is missing or takes too long."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("site", type=Path, help="the folder that make docs-site has written")
     text = DOCUMENT.read_text(encoding="utf-8")
     rows = ROW.findall(text)
@@ -131,8 +131,11 @@ def main():
         (place.removeprefix("../").replace(".md", ".html"), anchor, answer)
         for _, place, anchor, answer in rows
     ]
+    arguments = parser.parse_args(words)
+    if arguments.plan:
+        return show(row[0] for row in rows)
     failed = 0
-    for row, found in zip(rows, all_questions(parser.parse_args().site, questions)):
+    for row, found in zip(rows, all_questions(arguments.site, questions)):
         is_good = found.words >= 0 and found.seconds <= MOST_S
         failed += not is_good
         print(
@@ -148,7 +151,3 @@ def main():
         )
     DOCUMENT.write_text(text, encoding="utf-8")
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

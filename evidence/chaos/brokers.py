@@ -1,12 +1,11 @@
 """Batch jobs and streams against real brokers that are killed, paused, restarted, cut off.
 
-python -m evidence.chaos                      # all faults, 2 million records each
-python -m evidence.chaos kill cut --records 200000
+python -m evidence chaos                      # all faults, 2 million records each
+python -m evidence chaos kill cut --records 200000
 
 Writes evidence/chaos/results.json and the table in docs/internals/reliability.md.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -22,6 +21,7 @@ from pyspark.sql import SparkSession
 from evidence.chaos.table import write_results
 from evidence.harness.faults import FAULTS, Situation
 from evidence.harness.jobs import JOBS, dead_letter_topic, judge_job
+from evidence.harness.planning import parser_of, show
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
 from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError
 from spark_kafka_sink.network.admin import AdminClient
@@ -164,13 +164,15 @@ def run(spark, kafka, proxies, fault_name, job_name, arguments, folder):
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(words=None):
+    parser = parser_of(__doc__)
     parser.add_argument("faults", nargs="*", default=list(FAULTS), help=", ".join(FAULTS))
     parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(JOBS))
     parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--pause-ms", type=int, default=40, help="per 1,000 rows of a task")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
+    if arguments.plan:
+        return show(f"{job} under {fault}" for fault in arguments.faults for job in arguments.jobs)
     results = []
     with session() as spark, tempfile.TemporaryDirectory() as name:
         for brokers in sorted({FAULTS[fault].brokers for fault in arguments.faults}):
@@ -186,7 +188,3 @@ def main():
         write_results(results)
     wrong = ("lost", "doubled", "out_of_order", "miscounted", "failure")
     return 1 if any(result[name] for result in results for name in wrong) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

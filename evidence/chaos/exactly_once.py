@@ -1,7 +1,7 @@
 """Exactly-once against three real brokers and real Spark, both killed at every step.
 
-python -m evidence.chaos.exactly_once                          # all versions, and the control
-python -m evidence.chaos.exactly_once --versions 4.4.0 --guarantees exactly-once --only task
+python -m evidence exactly-once                          # all versions, and the control
+python -m evidence exactly-once --versions 4.4.0 --guarantees exactly-once --only task
 
 A query of 400 micro-batches is killed and started again, and its brokers are killed, stopped, cut
 off from each other. It is read back what readers of committed records find, and what Kafka's own
@@ -9,11 +9,9 @@ tool lists as open. Writes evidence/chaos/exactly_once_results.json and the tabl
 Runs against several versions may go on beside each other.
 """
 
-import argparse
 import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -23,6 +21,7 @@ from evidence.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
 from evidence.chaos.table import write_exactly_once
 from evidence.harness.driver import IN_ONE_JVM, SparkDriver
 from evidence.harness.jobs import judge
+from evidence.harness.planning import parser_of, show
 from evidence.harness.scene import EndOffsets, Scene, Watch, lingering, linked_brokers
 from evidence.harness.standalone import SPECULATION, on_two_hosts
 from spark_kafka_sink.localkafka.cluster import PORTS_VARIABLE, usual_ports
@@ -160,14 +159,18 @@ def ports_of(version):
     return f"{first}-{first + share - 1}"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(words=None):
+    parser = parser_of(__doc__)
     parser.add_argument("--versions", nargs="*", default=list(VERSIONS))
     parser.add_argument("--guarantees", nargs="*", default=[EXACTLY_ONCE, AT_LEAST_ONCE])
     parser.add_argument("--micro-batches", type=int, default=MICRO_BATCHES)
     parser.add_argument("--only", default="", help="faults whose description has this text")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     is_whole = arguments.micro_batches >= MICRO_BATCHES and not arguments.only
+    if arguments.plan:
+        faults = [f for f in (*WITH_SPECULATION, *IN_ONE_PROCESS) if arguments.only in f.what]
+        runs = [f"{g}, Kafka {v}" for v in arguments.versions for g in arguments.guarantees]
+        return show(f"{run}: {fault.what}" for run in runs for fault in faults)
     are_ports_given = PORTS_VARIABLE in os.environ
     all_good = True
     for version in arguments.versions:
@@ -186,8 +189,3 @@ def main():
                 if is_whole:
                     write_exactly_once([result])
     return 0 if all_good else 1
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    sys.exit(main())

@@ -1,39 +1,32 @@
 """Bugs in a copy of the package, one at a time: each harness with real brokers must end red with them.
 
-python -m evidence.chaos.planted                                    # all, and each run without a bug
-python -m evidence.chaos.planted --bugs "commit before flush" --harnesses lost
+python -m evidence planted                                    # all, and each run without a bug
+python -m evidence planted --bugs "commit before flush" --harnesses lost
 
 Writes evidence/chaos/planted_results.json and the table in docs/internals/reliability.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 from evidence.chaos.table import write_planted
+from evidence.harness.planning import parser_of, show
 from tests.mutants.mutant import Mutant, Tree
 
 _REPOSITORY = Path(__file__).parents[2]
 _WRONG = ("lost", "doubled", "out_of_order", "miscounted", "left_open", "found_open", "failure")
 
-_CHAOS = ("evidence.chaos", "--records", "300000", "--jobs")
-_LOST = ("evidence.lost", "--runs", "1", "--jobs")
+_CHAOS = ("evidence", "chaos", "--records", "300000", "--jobs")
+_LOST = ("evidence", "lost", "--runs", "1", "--jobs")
 _UNHEARD = (*_LOST, "batch", "--guarantees", "at-least-once", "--faults", "unheard executor")
-_EXACTLY_ONCE = (
-    "evidence.chaos.exactly_once",
-    "--guarantees",
-    "exactly-once",
-    "--versions",
-    "4.4.0",
-)
+_EXACTLY_ONCE = ("evidence", "exactly-once", "--guarantees", "exactly-once", "--versions", "4.4.0")
 _EXACTLY_ONCE += ("--micro-batches", "12", "--only")
-HARNESSES = {"chaos": _CHAOS[0], "lost": _LOST[0], "exactly-once": _EXACTLY_ONCE[0]}
+HARNESSES = ("chaos", "lost", "exactly-once")
 
 
 class Bug(NamedTuple):
@@ -151,8 +144,7 @@ def is_red(tree: Tree, name: str, run: tuple[str, ...]) -> bool:
     if not is_found:
         print(output[-3000:], flush=True)
         return False
-    (harness,) = [harness for harness, module in HARNESSES.items() if module == run[0]]
-    result = {"bug": name, "what": bug.what, "harness": harness, "command": name_of(run)}
+    result = {"bug": name, "what": bug.what, "harness": run[1], "command": name_of(run)}
     write_planted([{**result, "said": found, "commit": package_commit()}])
     return True
 
@@ -164,23 +156,24 @@ def package_commit() -> str:
     return done.stdout.decode().strip()
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     """Return 1 unless every run is red with its bug, and green without one."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--bugs", nargs="*", default=list(BUGS), choices=list(BUGS))
     parser.add_argument("--harnesses", nargs="*", default=list(HARNESSES), choices=list(HARNESSES))
     parser.add_argument("--without-control", action="store_true", help="with bugs only")
-    arguments = parser.parse_args()
-    modules = {HARNESSES[name] for name in arguments.harnesses}
-    chosen = [(name, r) for name in arguments.bugs for r in BUGS[name].runs if r[0] in modules]
+    arguments = parser.parse_args(words)
+    wanted = set(arguments.harnesses)
+    chosen = [(name, r) for name in arguments.bugs for r in BUGS[name].runs if r[1] in wanted]
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         tree = Tree(_REPOSITORY, Path(folder))
+        if arguments.plan:
+            for name, _ in chosen:
+                with tree.changed_by(BUGS[name].mutant):
+                    pass
+            return show(f"{name}: {name_of(run)}" for name, run in chosen)
         verdicts = [is_red(tree, name, run) for name, run in chosen]
         if not arguments.without_control:
             verdicts += [is_green(tree, run) for run in dict.fromkeys(run for _, run in chosen)]
     print("every bug is found" if all(verdicts) else "NOT AS IT MUST BE", flush=True)
     return 0 if all(verdicts) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -313,6 +313,7 @@ def render_scale(text):
     return replaced(text, "storms", storms_table(read(fleet.RESULTS)))
 
 
-if __name__ == "__main__":
+def main():
+    """Write the tables of both documents from the results."""
     with _alone():
         _write_tables()

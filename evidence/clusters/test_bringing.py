@@ -13,7 +13,7 @@ from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.record.compiled.library import library_name, platform_name
 from tests.snippets import blocks, command_lines
 
-# Minutes each; `make test-clusters` runs them.
+# Minutes each; `make evidence NAME=clusters` runs them.
 
 # Executors have no home, and nothing of this checkout on their path.
 BARE = {

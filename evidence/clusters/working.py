@@ -29,7 +29,7 @@ BATCHES = ("batch", "exactly-once batch")
 FILES = 3
 ROWS_PER_FILE = 500
 PARTITIONS = 3
-COMMAND = "make test-clusters"
+COMMAND = "make evidence NAME=clusters"
 KAFKA = DEFAULT_VERSION
 _OF_SPARK = ("PYTHON", "PYSPARK", "SPARK")
 _numbers = itertools.count(1)

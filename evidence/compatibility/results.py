@@ -4,7 +4,7 @@ Test runs add them; ``python -m evidence.compatibility.table`` makes docs/compat
 Works in any Python from 3.8 on and needs nothing installed: tests of other versions import it too.
 
     with results.of(spark="4.0.2", kafka="4.3.0", what="batch", where="local",
-                    command="make test-versions"):
+                    command="make evidence NAME=versions"):
         ...  # what is tested
 
 A record of the same versions, what and where is replaced.

@@ -328,6 +328,7 @@ def _table(heads, rows):
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-if __name__ == "__main__":
+def main():
+    """Write both documents from the results."""
     DOCUMENT.write_text(render(read()), encoding="utf-8")
     EVERY_RUN_DOCUMENT.write_text(render_every_run(read()), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Producer epochs come to their end, on a real broker, in the middle of exactly-once commits.
 
-python -m evidence.epochs.boundary 4.4.0                       # a driver dies at each named point
-python -m evidence.epochs.boundary 3.9.1 commit.decided none   # at these alone
+python -m evidence epochs 4.4.0                       # a driver dies at each named point
+python -m evidence epochs 3.9.1 commit.decided none   # at these alone
 
 InitProducerId ages the driver's and a task's transactional id of one prefix per point to just below
 the last epoch, which takes minutes. Then micro-batches go on until both have another producer id,
@@ -14,6 +14,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from evidence.harness.planning import parser_of, show
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.localkafka import LocalKafka
@@ -135,16 +136,17 @@ def run(version, points):
             logger.info(prefix.run())
 
 
-def main(arguments):
-    """The version of Kafka, and points."""
+def main(words=None):
+    parser = parser_of(__doc__)
+    parser.add_argument("version", help="of Kafka")
+    parser.add_argument("points", nargs="*", help=f"{_NOWHERE}, {', '.join(_POINTS)}")
+    arguments = parser.parse_args(words)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    version, *points = arguments
+    points = arguments.points or (_NOWHERE, *_POINTS)
     unknown = set(points) - {*_POINTS, _NOWHERE}
     if unknown:
         raise SystemExit(f"no such points: {sorted(unknown)}")
-    run(version, points or (_NOWHERE, *_POINTS))
+    if arguments.plan:
+        return show(f"Kafka {arguments.version}: {point}" for point in points)
+    run(arguments.version, points)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """A million random rows of 100 schemas, the flights, and VARIANTs, as Spark writes them: byte for byte.
 
-``make test-formats``. The number in a test's name is its seed; FORMATS_SEED=… is the first one. Of
+``make evidence NAME=formats``. The number in a test's name is its seed; FORMATS_SEED=… is the first one. Of
 VARIANTs Hypothesis draws others each time.
 """
 

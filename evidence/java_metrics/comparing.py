@@ -2,13 +2,14 @@
 
 ::
 
-    python -m evidence.java_metrics.comparing     # writes results.json, and docs/internals/java-metrics.md of it
+    python -m evidence java-metrics     # writes results.json, and docs/internals/java-metrics.md of it
 """
 
 import json
 import sys
 from pathlib import Path
 
+from evidence.harness.planning import parser_of, show
 from evidence.java_metrics.producers import CLIENT_VERSION, JavaClasses, JavaProducer, OurProducer
 from evidence.java_metrics.work import (
     ALL,
@@ -73,17 +74,24 @@ def _limit(kafka, client_id):
     )
 
 
-if __name__ == "__main__":
-    chosen = [work for work in WORKS if work.name in sys.argv[1:] or not sys.argv[1:]]
+def main(words=None):
+    """Return 0. Without works, write what both producers tell of all of them."""
+    parser = parser_of(__doc__)
+    parser.add_argument("works", nargs="*", help=", ".join(work.name for work in WORKS))
+    arguments = parser.parse_args(words)
+    chosen = [work for work in WORKS if work.name in arguments.works or not arguments.works]
+    if arguments.plan:
+        return show(work.name for work in chosen)
     results = measure(chosen)
-    if len(sys.argv) > 1:
+    if arguments.works:
         for name, groups in results["works"].items():
             for group, metrics in groups.items():
                 for metric, (here, java) in metrics.items():
                     if here is not None and not metric.endswith("-rate"):
                         print(f"{name:12} {group:9} {metric:32} {here:16.4f} {java:16.4f}")
-    else:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        from evidence.java_metrics.table import DOCUMENT, render
+        return 0
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    from evidence.java_metrics.table import DOCUMENT, render
 
-        DOCUMENT.write_text(render(results), encoding="utf-8")
+    DOCUMENT.write_text(render(results), encoding="utf-8")
+    return 0

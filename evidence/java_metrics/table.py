@@ -134,7 +134,7 @@ def names_of_java(results, group):
 _HEAD = """\
 # Metrics beside the Java producer's
 
-For maintainers: whether each metric says the same as Kafka's Java producer. Written by `make java-metrics`; do not edit.
+For maintainers: whether each metric says the same as Kafka's Java producer. Written by `make evidence NAME=java-metrics`; do not edit.
 
 Kafka's Java producer {version} and the sink's producer (without Spark) do the same work, one after the other,
 with the same settings, through a TCP proxy to the same broker. The table compares the metrics of both under

@@ -1,4 +1,4 @@
-"""One run of each way to lose an executor; `make lost` has twenty of the kills."""
+"""One run of each way to lose an executor; `make evidence NAME=lost` has twenty of the kills."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 @pytest.mark.timeout(7200)
 def test_nothing_is_lost_and_exactly_once_is_exact():
     done = subprocess.run(
-        [sys.executable, "-m", "evidence.lost", "--runs", "1"],
+        [sys.executable, "-m", "evidence", "lost", "--runs", "1"],
         cwd=_REPOSITORY,
         capture_output=True,
         text=True,

@@ -31,7 +31,7 @@ from tests.answering import SameAnswer
 from tests.local_kafka import PatientKafka
 from tests.patience import NO_OTHER_TIMEOUT, PATIENCE_S
 
-# Minutes on a busy machine: make mistakes.
+# Minutes on a busy machine: make evidence NAME=mistakes.
 pytestmark = pytest.mark.timeout(1800)
 
 ROOT = Path(__file__).parents[2]

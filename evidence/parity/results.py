@@ -1,4 +1,4 @@
-"""What make test-parity has seen, in results.json, and docs/internals/parity.md, which is made of it.
+"""What make evidence NAME=parity has seen, in results.json, and docs/internals/parity.md, which is made of it.
 
 ``python -m evidence.parity.results > docs/internals/parity.md``
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +15,12 @@ from evidence.parity.world import CASES
 
 __all__ = ["cases"]
 RESULTS = Path(__file__).with_name("results.json")
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "parity.md"
 _HEAD = """\
 # Parity with Spark's own sink: every case
 
 For maintainers: the tests of Spark's own Kafka sink, and more of the same kind, as cases that write through both sinks
-in one Spark session. `make test-parity` writes this page. Users read [what differs](../parity.md).
+in one Spark session. `make evidence NAME=parity` writes this page. Users read [what differs](../parity.md).
 
 - *same*: another client read the same rows, with the same keys, values and headers, from the same partitions. Or both
   sinks rejected the rows in the same words.
@@ -229,5 +229,6 @@ EXPECTED = {
 """Cases that are not here: nothing is refused, and both write the same."""
 
 
-if __name__ == "__main__":
-    sys.stdout.write(render())
+def main():
+    """Write the document from the results."""
+    DOCUMENT.write_text(render(), encoding="utf-8")

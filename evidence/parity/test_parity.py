@@ -23,8 +23,6 @@ from spark_kafka_sink.localkafka import fetch_jars
 from tests.local_kafka import PatientKafka
 from tests.reading import read_topic
 
-DOCUMENT = ROOT / "docs" / "internals" / "parity.md"
-
 
 class Sink(NamedTuple):
     """Versions of Spark's own sink and of what it needs, as far as Maven Central has them."""

@@ -1,4 +1,4 @@
-"""A release: its files, its types, its recipe and its bill of materials. ``make test-publishing``."""
+"""A release: its files, its types, its recipe and its bill of materials. ``make evidence NAME=publishing``."""
 
 import json
 import re

@@ -1,6 +1,6 @@
 """Protobuf with a real registry and a real Kafka; Confluent's own deserializer reads it.
 
-make test-registry
+make evidence NAME=registry
 """
 
 import base64

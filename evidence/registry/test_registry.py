@@ -1,6 +1,6 @@
 """A real registry and a real Kafka; Confluent's own deserializers read what was written as Avro and JSON.
 
-make test-registry
+make evidence NAME=registry
 """
 
 import datetime

@@ -1,7 +1,7 @@
 """100 million rows of 100 bytes in one job: counted, and compared by a checksum, by another client.
 
-python -m evidence.scale.hundred_million                  # ten minutes on 2 cores
-python -m evidence.scale.hundred_million --rows 1000000   # printed only
+python -m evidence hundred-million                  # ten minutes on 2 cores
+python -m evidence hundred-million --rows 1000000   # printed only
 
 Spark adds up the checksums of the rows without the sink. Processes of confluent-kafka read all
 records back; each id must be there once. Writes evidence/scale/hundred_million.json.
@@ -9,10 +9,8 @@ records back; each id must be there once. Writes evidence/scale/hundred_million.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
-import sys
 import tempfile
 import threading
 import time
@@ -28,6 +26,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from benchmarks.measure import SparkProcesses
 from evidence.chaos.brokers import session
 from evidence.chaos.planted import package_commit
+from evidence.harness.planning import parser_of, show
 from evidence.scale.soak import connections_count
 from spark_kafka_sink.localkafka import LocalKafka
 from tests.patience import PATIENCE_MS, PATIENCE_S
@@ -154,12 +153,14 @@ def write(spark, kafka, count, guarantee):
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(words=None):
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--guarantee", default="at-least-once")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     count = arguments.rows
+    if arguments.plan:
+        return show([f"{count:,} rows, {arguments.guarantee}"])
     with LocalKafka(heap="1g", start_timeout_ms=PATIENCE_MS) as kafka:
         kafka.create_topic(_TOPIC, _PARTITIONS, timeout_ms=PATIENCE_MS)
         with session() as spark:
@@ -178,7 +179,3 @@ def main():
     if count == ROWS:
         RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0 if records == ids == count and checksum == expected else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """What many partitions cost: real brokers, one producer.
 
-python -m evidence.scale.partitions
+python -m evidence partitions
 
 - one task writes to 1,000 partitions on three brokers; all of it arrives;
 - metadata of 10,000 partitions is decoded and merged in at most ten times the CPU time that Python's
@@ -14,12 +14,12 @@ is the median of the pairs' ratios of process CPU time, sender thread included.
 import json
 import random
 import statistics
-import sys
 import time
 
 import pyarrow as pa
 
 from evidence.harness.jobs import judge
+from evidence.harness.planning import parser_of, show
 from spark_kafka_sink.base.clock import ExponentialBackoff, SystemClock
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
@@ -107,7 +107,9 @@ def _metadata():
     return metadata
 
 
-def main():
+def main(words=None):
+    if parser_of(__doc__).parse_args(words).plan:
+        return show([f"{ROWS:,} rows to 1 and to {PARTITIONS:,} partitions, {PAIRS} times"])
     batches = arrow_batches()
     result = {"metadata_ms": round(metadata_ms(), 1)}
     result["metadata_times_json"] = round(result["metadata_ms"] / json_ms(), 1)
@@ -128,7 +130,3 @@ def main():
     is_fast = result["ratio"] <= MOST_TIMES
     is_fast = is_fast and result["metadata_times_json"] <= METADATA_MOST_TIMES
     return 0 if is_whole and is_fast else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

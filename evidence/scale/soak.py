@@ -1,16 +1,13 @@
 """Micro-batches of one second for half an hour: what must stay flat, stays flat.
 
-python -m evidence.scale.soak --minutes 30
+python -m evidence soak --minutes 30
 
 Memory of the Python workers and of the driver (its Python process; the JVM's heap after a
 collection), connections to the broker, producer ids that the broker remembers. Writes
 evidence/scale/soak.json.
 """
 
-import argparse
 import json
-import os
-import sys
 import tempfile
 import threading
 import time
@@ -20,6 +17,7 @@ import numpy as np
 import psutil
 
 from evidence.chaos.brokers import session
+from evidence.harness.planning import parser_of, show
 from spark_kafka_sink.localkafka import LocalKafka
 
 RESULT = Path(__file__).parent / "soak.json"
@@ -123,11 +121,13 @@ def judge(samples, warm_up_minutes):
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(words=None):
+    parser = parser_of(__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--warm-up-minutes", type=float, default=5)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
+    if arguments.plan:
+        return show([f"micro-batches for {arguments.minutes:.0f} minutes"])
     with LocalKafka() as kafka, session() as spark, tempfile.TemporaryDirectory() as folder:
         kafka.create_topic(_TOPIC, partitions=3)
         source = spark.readStream.format("rate").option("rowsPerSecond", "2000")
@@ -155,8 +155,3 @@ def main():
     few = result["connections"][1] <= result["connections_first"]
     ids = result["producer_ids"]
     return 0 if is_flat and few and ids[1] <= ids[0] + 2 else 1
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    sys.exit(main())

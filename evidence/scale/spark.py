@@ -1,7 +1,7 @@
 """What many tasks, topics and partitions cost: real Spark, a real broker, one job after the other.
 
-python -m evidence.scale.spark
-python -m evidence.scale.spark "100 tasks"      # one of them
+python -m evidence spark-scale
+python -m evidence spark-scale "100 tasks"      # one of them
 
 Every job is counted by others than the sink: requests and connections by the broker (JMX), memory by
 the operating system, records by confluent-kafka. "After the last task" is the time from the end of
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
 import tempfile
 import threading
 import time
@@ -23,6 +22,7 @@ from typing import NamedTuple
 
 from benchmarks.measure import SparkProcesses
 from evidence.chaos.brokers import session
+from evidence.harness.planning import parser_of, show
 from evidence.scale.soak import connections_count
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.localkafka import LocalKafka
@@ -211,14 +211,23 @@ def run(spark, kafka, jmx_port, job):
     )
 
 
-def main(argv):
-    """Command line: all jobs, smallest first, after one that warms everything up."""
+def main(words=None):
+    """All jobs, smallest first, after one that warms everything up."""
+    parser = parser_of(__doc__)
+    names = [job.name for job in JOBS]
+    parser.add_argument("jobs", nargs="*", help=", ".join(names))
+    arguments = parser.parse_args(words)
+    argv = arguments.jobs
+    if unknown := set(argv) - set(names):
+        parser.error(f"no such jobs: {sorted(unknown)}")
+    chosen = [job for job in JOBS if not argv or job.name in argv]
+    if arguments.plan:
+        return show(job.name for job in chosen)
     (jmx_port,) = free_ports(1, "127.0.0.1")
     jmx = ("port=" + str(jmx_port), "authenticate=false", "ssl=false", "local.only=true")
     options = [f"-Dcom.sun.management.jmxremote.{option}" for option in jmx]
     options.append("-Djava.rmi.server.hostname=127.0.0.1")
     costs = []
-    chosen = [job for job in JOBS if not argv or job.name in argv]
     with LocalKafka(jvm_options=options, heap="1g", start_timeout_ms=300_000) as kafka:
         for slots, jobs in groupby(chosen, lambda job: job.slots):
             with session(slots) as spark:
@@ -232,7 +241,3 @@ def main(argv):
     by_job = {cost["job"]: cost for cost in [*kept, *costs]}
     RESULTS.write_text(json.dumps([*by_job.values()], indent=1) + "\n", encoding="utf-8")
     return int(any(cost["missing"] for cost in costs))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m evidence.security.seconds_of_failures
+    python -m evidence seconds-of-failures
 
 Runs the tests of failures with the options' defaults instead of timeouts of an hour, through the
 sink's check before the first task and a task, in this process. With the package ``gssapi`` and a
@@ -29,6 +29,7 @@ _NO_FAILURES = "not spark and not with_a and not works and not back_in_time"
 _WRITERS = ("write", "write_through_the_sink")
 """What tests write with."""
 _LONGEST_TEXT = 150
+_COLLECT = "--collect-only"
 
 
 class Told(NamedTuple):
@@ -71,13 +72,19 @@ def rows(told):
         yield f"| {test} | {seconds:.1f} | `{shown}` |"
 
 
-def main():
+def main(words=None):
+    words = sys.argv[1:] if words is None else words
     stopwatch = Stopwatch()
     files = [f"tests/security/{name}" for name in _FILES]
-    status = pytest.main(["-q", "-k", _NO_FAILURES, *files, *sys.argv[1:]], [stopwatch])
+    status = pytest.main(
+        [
+            "-q",
+            "-k",
+            _NO_FAILURES,
+            *files,
+            *(_COLLECT if word == "--plan" else word for word in words),
+        ],
+        [stopwatch],
+    )
     print("\n".join(rows(stopwatch.told)))
     return int(status)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 import spark_kafka_sink
 from evidence.clusters.work import started
-from evidence.versions.program import FILES, forget_last, write_file
+from evidence.harness.checkpoints import forget_last
+from evidence.versions.program import FILES, write_file
 
 ROWS = 3000
 

@@ -2,7 +2,7 @@
 
 ``python program.py SERVERS FOLDER PREFIX WAY ...`` writes to topics named PREFIX and the way. It
 prints one line of JSON with the versions, and then one for each way: its name, and the error that
-came out of it, null if there was none. Python 3.9, and nothing but the sink and pyspark.
+came out of it, null if there was none. Python 3.9, and nothing but the sink, pyspark and this checkout.
 """
 
 import json
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import spark_kafka_sink
+from evidence.harness.checkpoints import forget_last
 from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
 
 ROWS = 3000
@@ -177,13 +178,6 @@ def write_file(folder, number):
     hidden.write_text(lines, encoding="utf-8")
     os.utime(hidden, (1_000_000_000 + number, 1_000_000_000 + number))
     hidden.rename(folder / f"{number:05}.json")
-
-
-def forget_last(commits):
-    """As when the driver dies before Spark has written down that the last micro-batch is done."""
-    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
-    (commits / str(last)).unlink()
-    (commits / f".{last}.crc").unlink()
 
 
 def failing(df, attempts):

@@ -1,6 +1,6 @@
 """The sink in each version of Spark: written by ``program.py`` there, read back here.
 
-Only ``make test-versions`` runs it; it makes a virtual environment for each version. What it has
+Only ``make evidence NAME=versions`` runs it; it makes a virtual environment for each version. What it has
 found goes into docs/compatibility.md.
 """
 
@@ -23,7 +23,7 @@ from tests.reading import read_topic
 pytestmark = pytest.mark.timeout(3600)
 
 PROGRAM = Path(__file__).with_name("program.py")
-COMMAND = "make test-versions"
+COMMAND = "make evidence NAME=versions"
 OF_THE_DATA_SOURCE = ("format", "stream")
 
 

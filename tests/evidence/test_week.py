@@ -1,4 +1,4 @@
-"""Parts of `make week` that need no cluster: the schedule, slopes, alarms and the counts of rows."""
+"""Parts of `make evidence NAME=week` that need no cluster: the schedule, slopes, alarms and the counts of rows."""
 
 import subprocess
 
@@ -6,10 +6,10 @@ import numpy as np
 import psutil
 import pytest
 
-from evidence.week.__main__ import arguments_of
 from evidence.week.alarms import CAUSES, ELECTION, MUST, PAGE, SCRAPE, Alarm, judge
 from evidence.week.checkers import Found, rows_deleted, too_many
 from evidence.week.page import page, problems_of
+from evidence.week.run import arguments_of
 from evidence.week.schedule import FAULTS, Schedule, names_for
 from evidence.week.slopes import LEAST_WRITES, judge_ids, not_judged, slope_of
 from evidence.week.watch import Watch

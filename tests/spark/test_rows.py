@@ -10,7 +10,7 @@ from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
 import spark_kafka_sink
-from evidence.versions.program import forget_last
+from evidence.harness.checkpoints import forget_last
 from spark_kafka_sink.base.errors import SchemaError
 from tests.patience import PATIENCE_S
 from tests.reading import read_topic

@@ -1,19 +1,17 @@
 """Every two capabilities together at least once, on real Spark and Kafka, with a worker killed.
 
-python -m evidence.pairs                    # all jobs of seed 1
-python -m evidence.pairs --only 12 17       # these again
+python -m evidence pairs                    # all jobs of seed 1
+python -m evidence pairs --only 12 17       # these again
 
 Each job writes 3,000 rows, and one of its Python workers is killed in the middle. What is in the
 topics then is read back by other clients, and compared row by row. Writes evidence/pairs/results.json
 and the table in docs/internals/pairs.md.
 """
 
-import argparse
 import hashlib
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -23,6 +21,7 @@ from pathlib import Path
 import fastavro
 
 from evidence.harness.environments import ON_CLUSTERS, PAIRS, ROOT, environment, interpreter
+from evidence.harness.planning import parser_of, show
 from evidence.pairs.covering import FACTORS, all_pairs, jobs, pairs_of
 from evidence.pairs.daemon import ARMED, KILLED
 from evidence.pairs.program import BAD, EPOCH_S, PARTITIONS, ROWS, TOPICS
@@ -268,7 +267,7 @@ def page(seed, results):
     lines = [
         "# Pairs of capabilities",
         "",
-        "For maintainers: what is shown of capabilities together, by `make pairs`. Every two levels of",
+        "For maintainers: what is shown of capabilities together, by `make evidence NAME=pairs`. Every two levels of",
         "two factors meet in at least one job on real Spark and Kafka. Each job writes 3,000 rows, and",
         "one of its Python workers is killed in its second Arrow batch. confluent-kafka reads the topics",
         "back, and each row is compared: content, key, headers, timestamp, partition, dead letters.",
@@ -286,13 +285,15 @@ def page(seed, results):
     return "\n".join(lines)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(words=None):
+    parser = parser_of(__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, nargs="*", help="numbers of jobs")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     made = dict(enumerate(jobs(arguments.seed, FEWEST_JOBS)))
     wanted = {n: made[n] for n in arguments.only or made}
+    if arguments.plan:
+        return show(f"{number}: {factors}" for number, factors in wanted.items())
     listeners = {
         "TLS": LocalSecurity("SSL"),
         "SCRAM": LocalSecurity("SASL_SSL", ("SCRAM-SHA-512",)),
@@ -309,7 +310,3 @@ def main():
         RESULTS.write_text(json.dumps({"seed": arguments.seed, "jobs": results}, indent=1) + "\n")
         PAGE.write_text(page(arguments.seed, results), encoding="utf-8")
     return 1 if bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,15 +1,13 @@
 """All capabilities together under a seeded schedule of faults.
 
-python -m evidence.week --seed 1 --minutes 60 [--kafka 3.9.1] [--workloads avro topics] [--keep]
-python -m evidence.week --minutes 3 --faults "network cut" --planted "retry with a new sequence"
+python -m evidence week --seed 1 --minutes 60 [--kafka 3.9.1] [--workloads avro topics] [--keep]
+python -m evidence week --minutes 3 --faults "network cut" --planted "retry with a new sequence"
 
 The first SIGTERM ends the faults, and the verdict follows. Another one ends everything at once.
 """
 
-import argparse
 import contextlib
 import json
-import os
 import signal
 import sys
 import tempfile
@@ -17,6 +15,7 @@ import time
 from pathlib import Path
 
 from evidence.chaos.planted import BUGS
+from evidence.harness.planning import parser_of, show
 from evidence.week import alarms, slopes
 from evidence.week.checkers import check_all
 from evidence.week.page import keep, problems_of, versions
@@ -114,7 +113,7 @@ def note(text):
 
 
 def arguments_of(words=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--quiet-minutes", type=float, help="at the end, without faults")
@@ -146,8 +145,11 @@ def copy_with(bug, folder):
         yield folder
 
 
-def main():
-    arguments = arguments_of()
+def main(words=None):
+    arguments = arguments_of(words)
+    if arguments.plan:
+        names = names_for(arguments.faults, arguments.workloads, arguments.kafka)
+        return show((*(f"workload {name}" for name in arguments.workloads), *names))
     with tempfile.TemporaryDirectory(prefix="week-") as name:
         folder = Path(name)
         with copy_with(arguments.planted, folder / "code") as code:
@@ -161,8 +163,3 @@ def main():
     if arguments.keep:
         keep(result)
     return 1 if result["problems"] else 0
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    sys.exit(main())

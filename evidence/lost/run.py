@@ -1,19 +1,16 @@
 """Executors, Python workers and nodes that are lost while a batch or a stream writes to a real Kafka.
 
-python -m evidence.lost                                   # 20 runs of each kill, 3 of the rest
-python -m evidence.lost --missing --keep                  # what an interruption has left
-python -m evidence.lost --faults node --jobs stream --guarantees exactly-once --runs 1
+python -m evidence lost                                   # 20 runs of each kill, 3 of the rest
+python -m evidence lost --missing --keep                  # what an interruption has left
+python -m evidence lost --faults node --jobs stream --guarantees exactly-once --runs 1
 
 Each run writes 100,000 rows on a standalone cluster of two workers, and something is lost at an
 instant that its number chooses. What is in the topic then is read back by another client. Writes
 evidence/lost/results.json and the table in docs/internals/reliability.md.
 """
 
-import argparse
 import json
-import os
 import random
-import sys
 import tempfile
 import threading
 import time
@@ -22,6 +19,7 @@ from pathlib import Path
 
 from evidence.chaos.table import LOST, read, write_lost
 from evidence.harness.jobs import dead_letter_topic, judge_job
+from evidence.harness.planning import parser_of, show
 from evidence.harness.scene import lingering
 from evidence.lost.faults import (
     AT_LEAST_ONCE,
@@ -169,8 +167,8 @@ def keys_of(arguments, group):
     ]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(words=None):
+    parser = parser_of(__doc__)
     parser.add_argument("--faults", nargs="*", default=list(FAULTS), choices=list(FAULTS))
     parser.add_argument("--jobs", nargs="*", default=list(JOBS))
     parser.add_argument("--guarantees", nargs="*", default=[EXACTLY_ONCE, AT_LEAST_ONCE])
@@ -178,7 +176,9 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="number of the first run")
     parser.add_argument("--missing", action="store_true", help="only runs that are not kept")
     parser.add_argument("--keep", action="store_true", help="write results and table")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
+    if arguments.plan:
+        return show(key for group in CONFS for key in keys_of(arguments, group))
     results = []
     with kafka_and_proxy() as (kafka, proxy), tempfile.TemporaryDirectory() as folder:
         for group, conf in CONFS.items():
@@ -205,8 +205,3 @@ def keep(kafka, results, is_asked):
     look_for_open(kafka, results)
     if is_asked:
         write_lost(results)
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    sys.exit(main())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evidence.scale.fleet import BusyBroker, Capacity, Storms, storms
+from tests.simulation.fleet import BusyBroker, Capacity, Storms, storms
 from tests.simulation.sasl import SCRAM
 
 
