@@ -100,7 +100,7 @@ docs: $(VENV)/dev.installed
 	for page in options commands metrics errors; do \
 	  $(BIN)/python -m release.$${page}_document > docs/$$page.part && mv docs/$$page.part docs/$$page.md || exit 1; \
 	done
-	$(BIN)/python -c "from evidence.compatibility.table import main; main()"
+	$(BIN)/python -m evidence pages
 	$(BIN)/python -m release.figures_document
 
 docs-site: $(RELEASE)/installed

@@ -125,6 +125,11 @@ PROGRAMS = {
         machine="Debian's chromium-headless-shell",
         usual=("build/site",),
     ),
+    "pages": Program(
+        "the pages of docs/ say what the kept results say; `make docs` runs it, too",
+        "1 s",
+        "evidence.pages",
+    ),
     "versions": Program(
         "everything works in Spark 3.5 to 4.3 with Python 3.9 to 3.14, clusters and Connect of each, and "
         "with brokers of Kafka 2.1 to today's and others",

@@ -1,6 +1,6 @@
 """The tables of docs/internals/reliability.md and scale.md: runs under faults, and planted bugs.
 
-python -m evidence.chaos.table     # from the JSON files and the bugs of tests/simulation
+python -m evidence pages     # from the JSON files and the bugs of tests/simulation
 """
 
 import fcntl

@@ -1,6 +1,6 @@
 """Records of what was run with which versions, kept in results.json.
 
-Test runs add them; ``python -m evidence.compatibility.table`` makes docs/compatibility.md of them.
+Test runs add them; ``python -m evidence pages`` makes docs/compatibility.md of them.
 Works in any Python from 3.8 on and needs nothing installed: tests of other versions import it too.
 
     with results.of(spark="4.0.2", kafka="4.3.0", what="batch", where="local",

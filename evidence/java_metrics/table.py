@@ -186,6 +186,7 @@ def _number(value):
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
 
 
-if __name__ == "__main__":
+def main():
+    """Write the page from the results."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
     DOCUMENT.write_text(render(results), encoding="utf-8")

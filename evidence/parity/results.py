@@ -1,6 +1,6 @@
 """What make evidence NAME=parity has seen, in results.json, and docs/internals/parity.md, which is made of it.
 
-``python -m evidence.parity.results > docs/internals/parity.md``
+``python -m evidence pages`` writes it.
 """
 
 from __future__ import annotations

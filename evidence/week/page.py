@@ -1,6 +1,6 @@
 """The results of weeks that were kept, what is wrong with one, and the page for maintainers.
 
-python -m evidence.week.page     # writes the page again
+python -m evidence pages     # writes the page again
 """
 
 import importlib.metadata
@@ -329,7 +329,3 @@ def _findings():
         "code, and their threads were flat in the other weeks.",
         "",
     ]
-
-
-if __name__ == "__main__":
-    write()
