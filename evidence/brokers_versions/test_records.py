@@ -44,7 +44,7 @@ ROWS = 2000
 PARTITIONS = 3
 FIRST_TIMESTAMP_MS = 1_500_000_000_000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_HEADERS_OF_A_ROW = ([], [("a", b"1"), ("a", None), ("größe", b"")], None)
+_HEADERS_OF_A_ROW: tuple = ([], [("a", b"1"), ("a", None), ("größe", b"")], None)
 _numbers = itertools.count()
 
 

@@ -24,8 +24,10 @@ _WRONG = ("lost", "doubled", "out_of_order", "miscounted", "left_open", "found_o
 _CHAOS = ("evidence", "chaos", "--records", "300000", "--jobs")
 _LOST = ("evidence", "lost", "--runs", "1", "--jobs")
 _UNHEARD = (*_LOST, "batch", "--guarantees", "at-least-once", "--faults", "unheard executor")
-_EXACTLY_ONCE = ("evidence", "exactly-once", "--guarantees", "exactly-once", "--versions", "4.4.0")
-_EXACTLY_ONCE += ("--micro-batches", "12", "--only")
+_EXACTLY_ONCE = (
+    *("evidence", "exactly-once", "--guarantees", "exactly-once", "--versions", "4.4.0"),
+    *("--micro-batches", "12", "--only"),
+)
 HARNESSES = ("chaos", "lost", "exactly-once")
 
 

@@ -86,7 +86,7 @@ def of(*, what, where, kafka, command, spark="", python="", no=""):
         add(result._replace(outcome=NO if no else PASSED, reason=no))
 
 
-_failed = set()
+_failed: set = set()
 
 
 def add(*results, path=RESULTS):

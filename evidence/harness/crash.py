@@ -81,7 +81,7 @@ class Interceptor:
 
 # --- in the processes of the sink ---------------------------------------------------------------
 
-_reached = {}
+_reached: dict = {}
 
 
 def hook(point):

@@ -14,7 +14,7 @@ from spark_kafka_sink.producer.producer import KafkaProducer
 FOLDER = "PAIRS_FOLDER"
 ARMED, KILLED = "armed", "killed"
 _append, _begin_task = KafkaProducer.append, KafkaProducer.begin_task
-_appends = {}
+_appends: dict = {}
 
 
 def begin_task(self, *arguments):
@@ -36,7 +36,8 @@ def append(self, *arguments, **options):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-KafkaProducer.begin_task, KafkaProducer.append = begin_task, append
+setattr(KafkaProducer, "begin_task", begin_task)  # noqa: B010 (a method, for mypy)
+setattr(KafkaProducer, "append", append)  # noqa: B010
 
 if __name__ == "__main__":
     importlib.import_module("pyspark.daemon").manager()

@@ -46,7 +46,7 @@ class Case(NamedTuple):
         return (self.run.__doc__ or "").strip().rstrip(".")
 
 
-CASES = {}
+CASES: dict = {}
 
 
 def case(suite="", is_of_format=False, **topics):
