@@ -3,13 +3,11 @@
 python -m evidence pages     # from the JSON files and the bugs of tests/simulation
 """
 
-import fcntl
 import json
-import os
-from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
+from evidence.harness.keeping import locked, replace
 from evidence.scale import fleet
 from tests.simulation import query_bugs
 from tests.simulation.bugs import PRODUCER_BUGS, SASL_BUGS
@@ -83,7 +81,7 @@ def render(text):
 
 def write_results(results):
     """Keep ``results``, in place of older ones of the same fault and job."""
-    with _alone():
+    with locked(EXACTLY_ONCE):
         merged = {(r["fault"], r["job"]): r for r in [*read(RESULTS), *results]}
         _write(RESULTS, list(merged.values()))
 
@@ -92,7 +90,7 @@ def write_exactly_once(results):
     """Keep ``results``, in place of older ones of the same Kafka and guarantee. Newest Kafka first,
     the control last.
     """
-    with _alone():
+    with locked(EXACTLY_ONCE):
         merged = {(r["kafka"], r["guarantee"]): r for r in [*read(EXACTLY_ONCE), *results]}
         newest_first = sorted(merged.values(), key=_version, reverse=True)
         _write(EXACTLY_ONCE, sorted(newest_first, key=lambda r: str(r["guarantee"]), reverse=True))
@@ -100,13 +98,13 @@ def write_exactly_once(results):
 
 def write_lost(results):
     """Keep ``results``, in place of older ones of the same runs."""
-    with _alone():
+    with locked(EXACTLY_ONCE):
         _write(LOST, merged_lost([*read(LOST), *results]))
 
 
 def write_planted(results):
     """Keep ``results``, in place of older ones of the same bug and harness."""
-    with _alone():
+    with locked(EXACTLY_ONCE):
         merged = {(r["bug"], r["harness"]): r for r in [*read(PLANTED), *results]}
         _write(PLANTED, list(merged.values()))
 
@@ -115,32 +113,14 @@ def _version(result):
     return [int(part) for part in result["kafka"].split(".")]
 
 
-@contextmanager
-def _alone():
-    """One process at a time: runs against several versions may end together."""
-    folder = os.open(EXACTLY_ONCE.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
-
-
 def _write(path, results):
-    _replace(path, json.dumps(results, indent=1) + "\n")
+    replace(path, json.dumps(results, indent=1) + "\n")
     _write_tables()
 
 
 def _write_tables():
     for document, rendered in ((DOCUMENT, render), (SCALE_DOCUMENT, render_scale)):
-        _replace(document, rendered(document.read_text(encoding="utf-8")))
-
-
-def _replace(path, text):
-    """Whoever reads it meanwhile finds the old text or the new one, whole."""
-    hidden = path.with_name(f".{path.name}")
-    hidden.write_text(text, encoding="utf-8")
-    hidden.replace(path)
+        replace(document, rendered(document.read_text(encoding="utf-8")))
 
 
 _KINDS = ("driver", "worker", "attempt", "speculation", "broker", "hung", "cut off")
@@ -315,5 +295,5 @@ def render_scale(text):
 
 def main():
     """Write the tables of both documents from the results."""
-    with _alone():
+    with locked(EXACTLY_ONCE):
         _write_tables()

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
 import json
-import os
 import platform
 from pathlib import Path
 from typing import NamedTuple
+
+from evidence.harness.keeping import locked, replace
 
 RESULTS = Path(__file__).with_name("results.json")
 
@@ -96,12 +96,10 @@ def add(*results, path=RESULTS):
     """
     for result in results:
         _check(result)
-    with _locked(path):
+    with locked(path):
         kept = {result.key: result for result in read(path)}
         kept.update({result.key: result for result in results})
-        part = path.with_suffix(".part")
-        part.write_text(_text(kept.values()), encoding="utf-8")
-        part.replace(path)
+        replace(path, _text(kept.values()))
 
 
 def read(path=RESULTS):
@@ -135,14 +133,3 @@ def _order(result):
 def version(text):
     """Of "4.0.2" its numbers, for sorting."""
     return tuple(int(part) for part in text.split(".") if part.isdigit())
-
-
-@contextlib.contextmanager
-def _locked(path):
-    """One process at a time. The folder is what is locked: the file itself is replaced."""
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
