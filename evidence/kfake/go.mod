@@ -1,4 +1,4 @@
-module pykafka-sink/tests/kfake
+module pykafka-sink/evidence/kfake
 
 go 1.26.0
 

@@ -147,8 +147,8 @@ def test_a_compatible_change_is_a_new_version(writing):
     assert versions == [1, 2]
 
 
-LEVELS = ("BACKWARD", "FORWARD", "FULL")
-LEVELS += (*(f"{level}_TRANSITIVE" for level in LEVELS), "NONE")
+_ONE_WAY = ("BACKWARD", "FORWARD", "FULL")
+LEVELS = (*_ONE_WAY, *(f"{level}_TRANSITIVE" for level in _ONE_WAY), "NONE")
 
 
 def frame_of(**kinds):
