@@ -1,13 +1,7 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark: about 12 minutes on 2 cores
-# make test-long   more of the same: drivers, executors and interpreters of their own; 6 minutes
-# make test-versions   Spark 3.5 to 4.3 with Python 3.9 to 3.14, standalone clusters and Connect of each,
-#                 brokers from Kafka 2.1 to today's and others; needs Go as well: an hour
-# make test-clusters   Spark's own clusters, Connect, every way to bring the package
-# make lost   what is missing of 20 kills each of Python workers, executors and nodes while Spark writes: an hour or two
-# make pairs   every two capabilities together, a worker killed, in Spark 3.5 to 4.3: 60 jobs, 10 minutes
-# make week   all capabilities together under a seeded schedule of faults: an hour; SEED=2, MINUTES=180,
-#                 KAFKA_VERSION=3.9.1; first: apt-get install --no-install-recommends prometheus gcc
+# make evidence   lists what runs before a release, for minutes or hours; make evidence NAME=chaos runs one of it,
+#                 make evidence NAME=week ARGUMENTS="--seed 2 --keep" with arguments: evidence/README.md
 # make quick   the same without Kafka, Spark and most simulated lives: about a minute; make quick ROOM=transactions
 #                 runs the tests that reach one room or module of the package: tests/rooms.py
 # make kernels   compile the kernels of a checkout, where they are missing or of other sources: a minute, with
@@ -19,42 +13,18 @@
 #                 first: apt-get install lld
 # make docs   the generated pages again: options, commands, metrics, errors, tested versions, figures
 # make docs-site   README.md and docs/ as pages with a search, in build/site
-# make docs-look-up   how long 25 questions take from the site's start page: docs/internals/documentation.md
-# make test-parity   the cases of Spark's own suites through both sinks, in Spark 3.5 to 4.3: docs/internals/parity.md; 10 minutes
-# make test-report   the page of pykafka-sink report in a real browser; first:
-#                 apt-get install --no-install-recommends chromium-headless-shell
-# make test-report-cases   the same, of queries of which a batch was made slow in six ways: 3 minutes
-# make test-registry   a real schema registry, whose schemas Confluent's own deserializers read back; 3 minutes
-# make test-formats   a million random rows of 100 schemas, and the flights, beside Spark's own to_json and
-#                 to_avro, and read back by others: 4 minutes; FORMATS_SEED=… for other rows
-# make test-publishing   the files of a release, types, licences, the recipe for conda, tests from the sdist: 6 minutes
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
 # make simulate-queries   20,000 simulated lives of exactly-once queries
 # make mutants   mutations of the package that tests must notice, and the planted bugs, by room; ROOM=… for one
 # make mutations SEED=1   200 mutations of the package, chosen at random, each with the tests that execute its line:
 #                 an hour; COUNT=…, ROOMS="producer spark"
-# make exactly-once   400 micro-batches, drivers, workers, brokers killed, hung, cut off, per Kafka version
-# make planted   bugs in a copy of the package, with which make chaos, lost and exactly-once must fail: 20 minutes
-# make epoch-boundary   exactly-once across the last producer epoch, drivers dying; 4 to 6 minutes per version
 # make kernels-checked   a million random calls of the kernels, compiled with a check of each address: 10 minutes
-# make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make golden-formats   what Spark's to_json and to_avro make of rows of all types, and which schemas Java's Avro
 #                 takes: tests/formats/cases, avro_schemas.json
 # make fuzz   1 million broken responses, 1 million dialogues of SASL, 100,000 of TLS
-# make mistakes   the mistakes of users in tests/spark/mistakes.txt, made for real: what is shown, in how many lines; 2 minutes
-# make outage   brokers that are away or hang while a stream plans and commits: 12 minutes
-# make security   every login and store through both of Spark's sinks, and a search for secrets: 30 minutes;
-#                 make security KAFKA_VERSION=3.9.1 for brokers of another version
-# make security-life   tokens and sessions that end, keys and passwords that change, under load: 15 minutes
 # make kerberos   GSSAPI with a KDC; first: apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc
-# make prometheus   Prometheus and its push gateway with the sink's metrics; a minute; first:
-#                 apt-get install --no-install-recommends prometheus prometheus-pushgateway
-# make telemetry   a real broker that asks for metrics (KIP-714), beside librdkafka's; a minute; needs a JDK
-# make java-metrics   each metric beside the Java producer's, for the same work: docs/internals/java-metrics.md; 5 minutes; needs a JDK
-# make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
-# make scale   1,000 partitions, tasks of a job, 500 topics, 100 million rows, 10,000 simulated producers: 50 minutes
 # make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
 # make bench-kernels   kernels beside memcpy, against the stored baseline
 # make bench-cost   the figures of README.md and docs/performance.md, and writes them there: 45 minutes
@@ -73,7 +43,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels pairs week test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs docs-site docs-look-up test-publishing test-long test-versions test-clusters quick wheel test-lowest golden simulate simulate-queries mutants mutations exactly-once lost planted epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean java-metrics telemetry mistakes
+.PHONY: kernels test-aarch64 golden-formats demo test dist sbom docs docs-site quick wheel test-lowest golden simulate simulate-queries mutants mutations kernels-checked fuzz kerberos lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-growth bench-cost bench-tls clean evidence
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -107,18 +77,11 @@ quick: WORKERS = 2
 quick: lint
 	$(call run-tests,-m 'not slow and not long' $(if $(ROOM),$(or $(shell $(BIN)/python -m tests.rooms $(ROOM)),$(error no test file for $(ROOM))),$(FAST_TESTS)))
 
-# What takes a minute each, beside quicker tests of the same.
-test-long: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_documents.py tests/spark/test_exactly_once.py tests/spark/test_streaming.py tests/spark/test_refusals.py tests/spark/test_misrouted.py tests/spark/test_racks.py tests/broker/test_cli.py tests/broker/test_localkafka.py tests/broker/test_records.py tests/broker/test_connections.py tests/broker/test_racks.py tests/simulation/test_queries.py
-
-# Results go to tests/compatibility/results.json, and from there into the document.
-# Leaves out Pythons that are neither on the PATH nor pyenv's.
-test-versions: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/brokers_versions tests/kfake tests/versions; tests=$$?; \
-	$(BIN)/python -m tests.compatibility.table; exit $$tests
-
-test-clusters: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m "long or not long" tests/clusters
+# The table of programs says which environment one needs. Those of a release need theirs beside this one.
+evidence: $(VENV)/dev.installed
+	@$(if $(NAME),needs=$$($(BIN)/python -m evidence --environment $(NAME)) && \
+	  case $$needs in release) needs=$(RELEASE)/installed;; *) needs=$(VENV)/$$needs.installed;; esac && \
+	  $(MAKE) --no-print-directory $$needs &&) $(BIN)/python -m evidence $(NAME) $(ARGUMENTS)
 
 # One file, so that README's commands find this version alone.
 wheel: kernels
@@ -137,36 +100,11 @@ docs: $(VENV)/dev.installed
 	for page in options commands metrics errors; do \
 	  $(BIN)/python -m release.$${page}_document > docs/$$page.part && mv docs/$$page.part docs/$$page.md || exit 1; \
 	done
-	$(BIN)/python -m tests.compatibility.table
+	$(BIN)/python -m evidence pages
 	$(BIN)/python -m release.figures_document
 
 docs-site: $(RELEASE)/installed
 	NO_MKDOCS_2_WARNING=1 $(RELEASE)/bin/mkdocs build --quiet
-
-# Writes words and seconds into docs/internals/documentation.md; needs the browser of test-report.
-docs-look-up: docs-site $(VENV)/browser.installed
-	$(BIN)/python -m tests.browser.look_up build/site
-
-# Writes its results, and docs/internals/parity.md of them.
-test-parity: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/parity/test_parity.py
-	$(BIN)/python -m tests.parity.results > docs/internals/parity.md
-
-test-report: $(VENV)/browser.installed
-	$(BIN)/python -m pytest -m long tests/browser/test_report.py
-
-test-report-cases: $(VENV)/browser.installed
-	$(BIN)/python -m pytest -m long tests/browser/test_cases.py
-
-test-registry: $(VENV)/registry.installed
-	$(BIN)/python -m pytest -m long tests/registry
-
-test-formats: $(VENV)/registry.installed
-	$(BIN)/python -m pytest -m long tests/formats
-
-# Without tests/conftest.py, which needs what this environment has not.
-test-publishing: $(RELEASE)/installed
-	$(RELEASE)/bin/python -m pytest --noconftest -m long tests/publishing
 
 # With the oldest versions that pyproject.toml allows; PYTHON may be a 3.9.
 test-lowest: kernels
@@ -187,36 +125,11 @@ simulate-queries: $(VENV)/dev.installed
 mutants: $(VENV)/dev.installed
 	$(BIN)/python -m tests.mutants $(ROOM)
 
-pairs: $(VENV)/registry.installed
-	$(BIN)/python -m tests.pairs $(if $(SEED),--seed $(SEED))
-
-# Writes tests/week/results.json, and docs/internals/week.md of it.
-week: $(VENV)/registry.installed
-	$(BIN)/python -m tests.week --keep $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(KAFKA_VERSION),--kafka $(KAFKA_VERSION))
-
-lost: $(VENV)/dev.installed
-	$(BIN)/python -m tests.clusters.lost --missing --keep
-
-planted: $(VENV)/dev.installed
-	$(BIN)/python -m tests.chaos.planted
-
 mutations: $(VENV)/registry.installed
 	$(BIN)/python -m release.random_mutations --seed $(or $(SEED),1) --count $(or $(COUNT),200) $(if $(ROOMS),--rooms $(ROOMS))
 
-exactly-once: $(VENV)/dev.installed
-	$(BIN)/python -m tests.chaos.exactly_once
-
-epoch-boundary: $(VENV)/dev.installed
-	$(BIN)/python -m tests.epochs.boundary 4.4.0
-	$(BIN)/python -m tests.epochs.boundary 4.1.2
-	$(BIN)/python -m tests.epochs.boundary 4.0.2
-	$(BIN)/python -m tests.epochs.boundary 3.9.1
-
 kernels-checked: $(VENV)/dev.installed
 	$(BIN)/python -m tests.kernels.checked 1000000
-
-chaos: $(VENV)/dev.installed
-	$(BIN)/python -m tests.chaos
 
 golden: $(VENV)/dev.installed
 	$(BIN)/python -m tests.golden.generate
@@ -225,41 +138,9 @@ fuzz: $(VENV)/dev.installed
 	FUZZ_CASES=1000000 $(BIN)/python -m pytest tests/property/test_protocol_fuzz.py
 	FUZZ_CASES=4000000 $(BIN)/python -m pytest tests/property/test_secured_fuzz.py
 
-security: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m "long or not long" tests/security/test_matrix.py tests/security/test_spark.py tests/security/test_properties_file.py tests/security/test_secrets.py
-
-security-life: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/security/test_life.py tests/security/test_rotation.py
-
 kerberos: $(VENV)/dev.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev,kerberos]'
 	$(BIN)/python -m pytest tests/security/test_kerberos.py tests/security/test_kerberos_conversation.py
-
-# Writes its results, and docs/internals/java-metrics.md of them.
-java-metrics: $(VENV)/dev.installed
-	$(BIN)/python -m tests.java_metrics.comparing
-
-telemetry: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/telemetry
-
-prometheus: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/monitoring
-
-mistakes: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_mistakes.py
-
-outage: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_outage.py tests/broker/test_transactions.py
-
-soak: $(VENV)/dev.installed
-	$(BIN)/python -m tests.chaos.soak
-
-scale: $(VENV)/dev.installed
-	$(BIN)/python -m tests.chaos.scale
-	$(BIN)/python -m tests.chaos.spark_scale
-	$(BIN)/python -m tests.chaos.hundred_million
-	$(BIN)/python -m tests.simulation.fleet
-	$(BIN)/python -m tests.chaos.table
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff check .

@@ -3,7 +3,7 @@
     python -m benchmarks.broker_costs
 
 Connections (TCP, TLS, SASL and ApiVersions) follow one after the other. Requests share one
-connection. The simulation of thousands of producers (``tests/simulation/fleet.py``) uses
+connection. The simulation of thousands of producers (``evidence/scale/fleet.py``) uses
 these figures. The lowest of several rounds counts, because Java still compiles in the others.
 """
 

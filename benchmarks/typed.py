@@ -36,9 +36,9 @@ from benchmarks.measure import Contender, Run, alternate, as_json, spread
 from benchmarks.sinks import COMMON_SETTINGS, Target
 from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
 from benchmarks.typed_sinks import Registry, Write, confluent_sink, typed_sinks
+from evidence.harness.apicurio import Apicurio, running_apicurio
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.localkafka import LocalKafka
-from tests.registry.apicurio import Apicurio, running_apicurio
 
 SETTINGS = {**COMMON_SETTINGS, "compression.type": "lz4"}
 SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"

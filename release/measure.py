@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "spark_kafka_sink"
 _ENTRY = "pyspark_kafka_sink.py"
-_OTHERS = ("jobs", "release", "benchmarks", "tests")
+_OTHERS = ("jobs", "release", "benchmarks", "tests", "evidence")
 _CPU_ROUNDS = 21
 _MEBI = 1 << 20
 DRIVER = "import pyspark_kafka_sink, spark_kafka_sink.spark.source, spark_kafka_sink.spark.planning"

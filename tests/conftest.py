@@ -15,9 +15,6 @@ from spark_kafka_sink.spark.commit import BatchSummary
 from tests.lines import check_text, lines_in
 from tests.local_kafka import PatientKafka
 
-# They need the tools of a release, and are run without this file by `make test-publishing`.
-collect_ignore = ["publishing"]
-
 # How long an example takes is a matter of the machine's load, and so is "too slow".
 hypothesis.settings.register_profile(
     "any-load",
@@ -48,7 +45,7 @@ WITH_A_SPARK_OF_THEIR_OWN = (
     *("test_jobs.py", "TestKilledDriver"),
     *("test_the_notebook", "test_the_quickstart", "test_the_tutorial"),
 )
-WITH_SPARK = ("tests/spark/", "tests/security/test_spark")
+WITH_SPARK = "tests/spark/"
 # These share two secured brokers.
 SECURED = "tests/security/"
 ONE_BY_ONE = "::test_a_planted_bug_is_caught"

@@ -1,7 +1,7 @@
 """Which test files belong to a room: those that reach it by their own code, harnesses and fixtures.
 
 ``python -m tests.rooms producer [FOLDER …]`` prints them, for ``make quick ROOM=producer``. A room may also be one
-module, ``producer.sender``. Imports are followed from a test file through modules of ``tests`` and through the
+module, ``producer.sender``. Imports are followed from a test file through modules of ``tests`` and ``evidence`` and through the
 fixtures that it uses, up to the first module of the package. What the package imports itself is not
 followed: nearly every module would then reach ``base``. One module of a room is reached through those of its
 room that import it.
@@ -85,7 +85,7 @@ def closure(start: ast.AST, conftests: list[Path]) -> set[str]:
         for module in set(imported) - modules:
             modules.add(module)
             path = path_of(module)
-            if path is not None and module.startswith("tests."):
+            if path is not None and module.startswith(("tests.", "evidence.")):
                 waiting.append(tree_of(path))
 
     def add_fixtures() -> None:

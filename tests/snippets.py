@@ -26,7 +26,7 @@ class Block(NamedTuple):
 
     @property
     def is_for_connect(self):
-        """It needs a client of Spark Connect: tests/clusters/test_connect.py has one."""
+        """It needs a client of Spark Connect: evidence/clusters/test_connect.py has one."""
         return "sc://" in self.text or "addArtifacts" in self.text
 
 

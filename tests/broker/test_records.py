@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from evidence.harness.jobs import Verdict, judge
 from spark_kafka_sink.base.errors import TopicError
 from spark_kafka_sink.network import admin as admin_module
 from spark_kafka_sink.network.transport import SelectorNetwork
@@ -29,7 +30,6 @@ from tests.broker.producing import (
     send,
     write,
 )
-from tests.chaos.jobs import Verdict, judge
 from tests.patience import PATIENCE_S, eventually
 from tests.reading import consumer, read_topic
 from tests.unit.record_api_versions import FUTURE_VERSION, ask, recorded

@@ -13,7 +13,7 @@ from tests.security.listeners import SECRETS, listeners_of
 from tests.spark.session import spark_session
 
 VERSION_VARIABLE = "KAFKA_VERSION"
-"""Of the brokers: `make security KAFKA_VERSION=3.9.1`. The newest, if it is not set."""
+"""Of the brokers: `make evidence NAME=security KAFKA_VERSION=3.9.1`. The newest, if it is not set."""
 
 
 @pytest.fixture(scope="session")

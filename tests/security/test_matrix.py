@@ -5,7 +5,7 @@ import pytest
 from tests.security.cases import CASES
 from tests.security.writing import VALUES, values_in, write
 
-# In `make security`: a store read well is so at each listener, and brokers take their time to tell each
+# In `make evidence NAME=security`: a store read well is so at each listener, and brokers take their time to tell each
 # other of a delegation token.
 _LONG = ("token-", "at-MUTUAL_EC", "at-MUTUAL_12")
 

@@ -1,27 +1,19 @@
 """Thousands of real producers in one simulated world, and brokers that can only do so much at once.
 
-python -m tests.simulation.fleet            # 100, 1,000 and 10,000 producers; all figures
-python -m tests.simulation.fleet 1000       # so many
-python -m tests.simulation.fleet 10000 --connections "TLS and SCRAM-SHA-256"
-
 Producers take turns in one thread: each runs its sender when something has arrived for it, or when
 the wait that it asked for is over. What a broker does takes time of one of its threads; what comes
-while all are busy waits. All producers start at once, and a broker restarts: how long brokers take for
-connections and requests, ``benchmarks/broker_costs.py`` measured with real brokers.
+while all are busy waits.
 """
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import json
 import random
 import struct
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from unittest import mock
 
 import pyarrow as pa
@@ -32,7 +24,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests.simulation.cluster import SimCluster
 from tests.simulation.network import ClientNetwork, SimNetwork
-from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
+from tests.simulation.sasl import USERS, Sasl, options_of
 from tests.simulation.time import Scheduler, SimClock
 
 NOTHING_YET = -1
@@ -284,20 +276,7 @@ class Fleet:
 
 # --- all start at once, and a broker restarts ---------------------------------------------------
 
-RESULTS = Path(__file__).with_name("fleet_results.json")
-SIZES = (100, 1_000, 10_000)
 BROKERS, PARTITIONS, REPLICAS = 6, 12, 2
-# Kafka's default of num.network.threads; what benchmarks/broker_costs.py measured on a busy machine.
-CLEAR_TEXT = Capacity(threads=3, connection_us=1_640, request_us=130, partition_us=1)
-TLS = Capacity(threads=3, connection_us=5_520, request_us=130, partition_us=1)
-CONNECTIONS = {
-    "clear text": (CLEAR_TEXT, None),
-    "TLS": (TLS, None),
-    "TLS and PLAIN": (TLS, PLAIN),
-    "TLS and SCRAM-SHA-256": (TLS, SCRAM),
-}
-"""What connections cost, and the mechanism of SASL, whose messages are requests, too."""
-
 _START_WITHIN_MS = 1_000
 _FAILOVER_MS = 1_000
 _DOWN_MS = 30_000
@@ -399,33 +378,3 @@ def storms(size, capacity, mechanism=None, **options):
         life.stop_broker()
         life.restart_broker()
     return life
-
-
-def keep(result):
-    """In the file of results, in place of an older one of the same fleet."""
-    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
-    by_fleet = {(r["producers"], r["connections are"]): r for r in [*kept, result]}
-    fleets = sorted(by_fleet, key=lambda fleet: (fleet[0], fleet[1].lower()))
-    written = json.dumps([by_fleet[fleet] for fleet in fleets], indent=1)
-    RESULTS.write_text(written + "\n", encoding="utf-8")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
-    parser.add_argument("--connections", nargs="*", default=list(CONNECTIONS), choices=CONNECTIONS)
-    arguments = parser.parse_args()
-    failed = 0
-    for size in arguments.sizes:
-        for name in arguments.connections:
-            began = time.monotonic()
-            steps = storms(size, *CONNECTIONS[name]).steps
-            keep({"producers": size, "connections are": name, "steps": steps})
-            failed += sum(step["failed"] + step["not_acknowledged"] for step in steps.values())
-            print(size, name, f"{time.monotonic() - began:.0f} s", flush=True)
-            print(json.dumps(steps, indent=1), flush=True)
-    return int(failed > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

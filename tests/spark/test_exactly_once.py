@@ -6,11 +6,11 @@ import shlex
 import pytest
 from pyspark.sql.functions import udf
 
+from evidence.harness.crash import HOLD, KILL_DRIVER, Trap
+from evidence.harness.driver import SparkDriver
+from evidence.harness.jobs import judge
+from evidence.harness.scene import EndOffsets, lingering, transactional_ids
 from spark_kafka_sink.__main__ import main
-from tests.chaos.crash import HOLD, KILL_DRIVER, Trap
-from tests.chaos.driver import SparkDriver
-from tests.chaos.jobs import judge
-from tests.chaos.scene import EndOffsets, lingering, transactional_ids
 from tests.patience import AN_HOUR_MS, PATIENCE_S, eventually
 from tests.reading import read_topic
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, start, write_file

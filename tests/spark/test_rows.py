@@ -10,12 +10,12 @@ from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
 import spark_kafka_sink
+from evidence.harness.checkpoints import forget_last
 from spark_kafka_sink.base.errors import SchemaError
 from tests.patience import PATIENCE_S
 from tests.reading import read_topic
 from tests.spark.test_exactly_once import exactly_once, ids
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, write_file
-from tests.versions.program import forget_last
 
 _HEADERS = "array<struct<key:string,value:binary>>"
 

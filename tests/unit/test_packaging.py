@@ -256,7 +256,7 @@ def test_licences_are_told_of_every_dependency():
 
 
 def test_the_recipe_has_the_bounds_of_the_package():
-    """Rendered by make test-publishing; here as text."""
+    """Rendered by make evidence NAME=publishing; here as text."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     section = text.partition("\ndependencies = [\n")[2].partition("\n]")[0]
     bounds = re.findall(r'"([\w-]+)(>=[\d.]+)"', section)

@@ -1,7 +1,7 @@
 """The client of schema registries: answers as its API does not have them, faults, and how long it tries.
 
 Each fault is in one table: the message, and whether the client waits. It waits on a clock of the tests.
-That a registry which dies while a query runs has no effect is in ``tests/registry/test_spark.py``.
+That a registry which dies while a query runs has no effect is in ``evidence/registry/test_spark.py``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,488 @@
+"""Cases of Spark's suites for its own sink, and more: batch writes and streams. ``world.case`` says how.
+
+``python -m evidence.parity.cases SERVERS FOLDER PREFIX JARS [CASE ...]``, by the interpreter of each Spark
+version, writes them with both sinks in one session, and prints a line of JSON for each case and sink:
+what was refused, what the case has seen, and the error that ended it.
+"""
+
+import inspect
+import json
+import platform
+import sys
+from functools import partial
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import DataStreamWriter
+
+from evidence.parity.world import (
+    CASES,
+    HAS_DATA_SOURCES,
+    OURS,
+    SPARKS,
+    WAITS_SHORT,
+    World,
+    case,
+    topic_name,
+    until,
+)
+
+BATCH = "KafkaSinkBatchSuite"
+HEADERS = "array<struct<key:string,value:binary>>"
+KEYED = ("cast(id as string) as key", "cast(id as string) as value")
+
+
+@case(BATCH, out=1)
+def headers(world):
+    """Headers in order, with repeated keys, null values, none at all"""
+    world.save(
+        world.rows(
+            "cast(id as string) as value",
+            f"""case id when 0 then array(named_struct('key', 'a', 'value', cast('b' as binary)))
+                when 1 then array(named_struct('key', 'g', 'value', cast('h' as binary)),
+                                  named_struct('key', 'g', 'value', cast('i' as binary)))
+                when 2 then cast(null as {HEADERS})
+                when 3 then cast(array() as {HEADERS})
+                else array(named_struct('key', 'ö', 'value', cast(null as binary))) end as headers""",
+        ),
+        world.topic("out"),
+    )
+
+
+@case(BATCH, default=4, column=4, null=4)
+def partition_of_keys_and_column(world):
+    """A partition column comes before the key; null leaves it to the key"""
+    world.save(world.rows(*KEYED, count=500), world.topic("default"))
+    world.save(world.rows(*KEYED, "2 as partition"), world.topic("column"))
+    null = world.rows(*KEYED, "cast(null as int) as partition", count=500)
+    world.save(null, world.topic("null"))
+
+
+@case(BATCH, out=4)
+def partition_column_before_partitioner(world):
+    """A partition column comes before kafka.partitioner.class"""
+    robin = {"kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
+    world.save(world.rows(*KEYED, "2 as partition"), world.topic("out"), **robin)
+
+
+@case(BATCH)
+def null_topic(world):
+    """A null topic without the option topic is refused"""
+    world.save_refused(world.rows("cast(null as string) as topic", "'v' as value"))
+
+
+@case(BATCH, True, out=1)
+def save_mode_ignore(world):
+    """Save mode ignore is refused, and nothing written"""
+    world.save_refused(world.rows("'v' as value"), world.topic("out"), mode="ignore")
+
+
+@case(BATCH, True, out=1)
+def save_mode_overwrite(world):
+    """Save mode overwrite is refused, and nothing written"""
+    world.save_refused(world.rows("'v' as value"), world.topic("out"), mode="overwrite")
+
+
+@case("KafkaSourceProvider", True, out=1)
+def default_save_mode(world):
+    """Without a save mode"""
+    world.save(world.rows("'v' as value"), world.topic("out"), mode="")
+
+
+@case(BATCH, out=3)
+def analyzed_plan(world):
+    """Values computed from all columns, SPARK-20496"""
+    numbers = world.spark.range(1, 1000)
+    world.save(numbers.selectExpr("to_json(struct(*)) as value"), world.topic("out"))
+
+
+@case(BATCH, out=1)
+def small_buffer(world):
+    """1,000 records of 15,000 bytes through kafka.buffer.memory=16384"""
+    values = world.rows("rpad(cast(id as string), 15000, '.') as value", count=1000)
+    world.save(values, world.topic("out"), kafka_buffer_memory=16384)
+
+
+@case("KafkaSinkBatchSuite, SPARK-29500")
+def missing_topic(world):
+    """A topic that is not there, and that brokers do not create"""
+    world.save_refused(world.rows("'v' as value"), "not-there", **WAITS_SHORT)
+
+
+@case("KafkaSinkBatchSuite, SPARK-29500", out=2)
+def partition_that_is_not_there(world):
+    """A partition column with a number that the topic does not have"""
+    frame = world.rows("'v' as value", "7 as partition")
+    world.save_refused(frame, world.topic("out"), **WAITS_SHORT)
+
+
+@case("KafkaWriter")
+def wrong_types(world):
+    """Columns of wrong types are refused, each with its types"""
+    for columns in (
+        ("1 as key", "'v' as value"),
+        ("1 as value",),
+        ("'v' as value", "'x' as partition"),
+        ("'v' as value", "1 as headers"),
+    ):
+        world.save_refused(world.rows(*columns), "t")
+    world.save_refused(world.rows("1 as topic", "'v' as value"))
+
+
+@case("KafkaWriter")
+def missing_columns(world):
+    """No value; no topic"""
+    world.save_refused(world.rows("'k' as key"), "t")
+    world.save_refused(world.rows("'k' as key", "'v' as value"))
+
+
+@case("KafkaWriter")
+def case_of_columns(world):
+    """Names of columns are taken as they are written"""
+    world.save_refused(world.rows("'v' as VALUE"), "t")
+
+
+@case("KafkaSourceProviderSuite", out=1)
+def case_of_options(world):
+    """Names of options are taken in any case"""
+    options = {"TOPIC": world.topic("out"), "Kafka.Compression.TYPE": "gzip"}
+    world.save(world.rows(*KEYED), **options)
+
+
+@case("KafkaSourceProviderSuite", out=1)
+def options_of_others(world):
+    """Options without kafka. that belong to others have no effect"""
+    world.save(world.rows(*KEYED), world.topic("out"), includeHeaders="true", pathGlob="*.x")
+
+
+@case("KafkaSourceProviderSuite")
+def serializers(world):
+    """Serializers are refused"""
+    for name in ("kafka.key.serializer", "kafka.value.serializer"):
+        world.save_refused(world.rows("'v' as value"), "t", **{name: "foo"})
+
+
+@case(out=1)
+def prefix_forgotten(world):
+    """A producer option whose kafka. was forgotten"""
+    world.save(world.rows("'v' as value"), world.topic("out"), linger_ms=5)
+
+
+@case(out=2)
+def empty_frame(world):
+    """No rows"""
+    world.save(world.rows(*KEYED, count=0), world.topic("out"))
+
+
+@case(out=1)
+def tombstones_and_empty(world):
+    """Null, empty and absent keys and values stay what they are"""
+    world.save(
+        world.rows(
+            "case id % 3 when 0 then null when 1 then '' else 'k' end as key",
+            "case cast(id / 3 as int) when 0 then null when 1 then '' else 'v' end as value",
+            count=9,
+        ),
+        world.topic("out"),
+    )
+
+
+@case(out=3)
+def columns_in_any_order(world):
+    """Order does not matter, other columns are ignored, strings and binaries are taken"""
+    world.save(
+        world.rows(
+            "id as other",
+            "cast(cast(id as string) as binary) as value",
+            "array(id) as more",
+            "cast(cast(id as string) as binary) as key",
+        ),
+        world.topic("out"),
+    )
+
+
+@case(one=3, two=4)
+def topic_of_each_row(world):
+    """Rows go to the topics that they name"""
+    one, two = world.topic("one"), world.topic("two")
+    world.save(world.rows(*KEYED, f"if(id % 2 = 0, '{one}', '{two}') as topic", count=1000))
+
+
+@case(out=1)
+def option_before_null_topics(world):
+    """With the option topic the column is not looked at"""
+    frame = world.rows(*KEYED, "if(id = 0, null, 'nowhere') as topic")
+    world.save(frame, world.topic("out"))
+
+
+@case(out=1)
+def too_large(world):
+    """A record larger than kafka.max.request.size"""
+    world.save_refused(world.rows("repeat('x', 2000000) as value", count=1), world.topic("out"))
+
+
+@case(out=3)
+def order_in_partition(world):
+    """Rows of a task keep their order in each partition"""
+    world.save(
+        world.rows("cast(id % 3 as int) as partition", KEYED[1], count=9000), world.topic("out")
+    )
+    return {"in order": ["out"]}
+
+
+@case(**dict.fromkeys(("none", "gzip", "snappy", "lz4", "zstd"), 3))
+def codecs(world):
+    """Every codec"""
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        rows = world.rows(*KEYED, count=2000)
+        world.save(rows, world.topic(codec), kafka_compression_type=codec)
+
+
+@case(out=3, leader=3)
+def acks(world):
+    """kafka.acks=1 and all"""
+    world.save(world.rows(*KEYED), world.topic("leader"), kafka_acks="1")
+    world.save(world.rows(*KEYED), world.topic("out"), kafka_acks="all")
+
+
+MICRO_BATCH = "KafkaSinkMicroBatchStreamingSuite"
+_BATCHES = ((1, 2, 3, 4, 5), (6, 7, 8, 9, 10))
+_AVAILABLE = {"availableNow": True}
+_TCP_ESTABLISHED = "01"
+
+
+@case(MICRO_BATCH, out=3)
+def stream_with_topic_field(world):
+    """The topic in a column"""
+    frame = world.lines(f"'{world.topic('out')}' as topic", "value")
+    world.feed(world.start(frame), *_BATCHES)
+
+
+@case(MICRO_BATCH, out=3)
+def stream_with_topic_option(world):
+    """The topic as an option"""
+    world.feed(world.start(world.lines(), world.topic("out")), *_BATCHES)
+
+
+@case(MICRO_BATCH, out=3)
+def stream_with_field_and_option(world):
+    """The option comes before the column"""
+    frame = world.lines("'foo' as topic", "value")
+    world.feed(world.start(frame, world.topic("out")), *_BATCHES)
+
+
+@case(MICRO_BATCH)
+def stream_with_bad_schema(world):
+    """No topic; no value"""
+    world.put(1)
+    world.stream_refused(world.lines("value as key", "value"))
+    world.stream_refused(world.lines("'t' as topic", "value as key"))
+
+
+@case(MICRO_BATCH)
+def stream_with_wrong_types(world):
+    """Columns of wrong types are refused, each with its types"""
+    world.put(1)
+    for columns in (
+        ("cast('1' as int) as topic", "value"),
+        ("'t' as topic", "cast(value as int) as value"),
+        ("'t' as topic", "cast(value as int) as key", "value"),
+        ("'t' as topic", "value", "value as partition"),
+    ):
+        world.stream_refused(world.lines(*columns))
+
+
+@case(MICRO_BATCH)
+def stream_to_missing_topic(world):
+    """A topic that is not there, and that brokers do not create"""
+    world.put(1)
+    world.stream_refused(world.lines(), "not-there-either", **WAITS_SHORT)
+
+
+@case(MICRO_BATCH)
+def stream_with_serializers(world):
+    """Serializers are refused"""
+    world.put(1)
+    for name in ("kafka.key.serializer", "kafka.value.serializer"):
+        world.stream_refused(world.lines(), "t", **{name: "foo"})
+
+
+@case(MICRO_BATCH, True, out=1)
+def stream_progress(world):
+    """The progress tells how many rows were written"""
+    world.put(1, 2, 3)
+    query = world.start(world.lines(), world.topic("out"))
+    try:
+        query.processAllAvailable()
+        rows = [progress["sink"]["numOutputRows"] for progress in query.recentProgress]
+    finally:
+        query.stop()
+    return {"numOutputRows": [count for count in rows if count > 0]}
+
+
+@case(MICRO_BATCH, True, out=1)
+def stream_in_update_mode(world):
+    """Output mode update"""
+    world.put(1, 2, 3)
+    query = world.start(world.lines(), world.topic("out"), mode="update", trigger=_AVAILABLE)
+    query.awaitTermination()
+
+
+@case("KafkaSinkSuite of Spark 2", out=1)
+def stream_in_complete_mode(world):
+    """Output mode complete: the whole result with each micro-batch"""
+    counts = world.lines().groupBy("value").count()
+    frame = counts.selectExpr("value as key", "cast(count as string) as value")
+    query = world.start(frame, world.topic("out"), mode="complete")
+    world.feed(query, ("a", "a", "b"), ("c", "b", "d"))
+
+
+@case(out=3)
+def stream_that_is_restarted(world):
+    """Goes on where it was, nothing twice"""
+    for batch in _BATCHES:
+        query = world.start(world.lines(), world.topic("out"), checkpoint="same")
+        world.feed(query, batch)
+
+
+@case(out=3)
+def stream_of_what_is_available(world):
+    """trigger(availableNow=True), with a restart"""
+    for batch in _BATCHES:
+        world.put(*batch)
+        trigger = {"trigger": _AVAILABLE, "checkpoint": "same"}
+        world.start(world.lines(), world.topic("out"), **trigger).awaitTermination()
+
+
+@case(out=3)
+def stream_by_foreach_batch(world):
+    """A batch write inside foreachBatch"""
+
+    def write(frame, batch_id):
+        world.save(frame, world.topic("out"))
+
+    writer = world.lines().writeStream.foreachBatch(write)
+    writer = writer.option("checkpointLocation", str(world.folder / "checkpoint"))
+    world.feed(writer.start(), *_BATCHES)
+
+
+def _numbers_of_kafka(world):
+    """A stream of what is written to the topic ``source`` first."""
+    source = world.topic("source")
+    frame = world.spark.range(0, 100, 1, 1).selectExpr("cast(id as string) as value")
+    frame.write.format("kafka").mode("append").option(
+        "kafka.bootstrap.servers", world.servers
+    ).option("topic", source).save()
+    reader = world.spark.readStream.format("kafka").option("subscribe", source)
+    reader = reader.option("kafka.bootstrap.servers", world.servers)
+    return reader.option("startingOffsets", "earliest").load().select("value")
+
+
+def _written(world):
+    reader = world.spark.read.format("kafka").option("subscribe", world.topic("out"))
+    return reader.option("kafka.bootstrap.servers", world.servers).load().count()
+
+
+@case("KafkaContinuousSinkSuite", True, source=1, out=1)
+def stream_with_continuous_trigger(world):
+    """trigger(continuous=…)"""
+    frame = _numbers_of_kafka(world)
+    trigger = {"continuous": "1 second"}
+    query = world.start(frame, world.topic("out"), trigger=trigger, checkpoint="own")
+    offsets, commits = world.folder / "own" / "offsets", world.folder / "own" / "commits"
+    try:
+        until(lambda: (offsets / "3").exists() and (world.sink == OURS or _written(world) == 100))
+    finally:
+        query.stop()
+    return {"epochs committed": any(file.name.isdigit() for file in commits.iterdir())}
+
+
+@case("KafkaRealTimeModeSuite", True, source=1, out=1)
+def stream_in_real_time_mode(world):
+    """trigger(realTime=…)"""
+    if "realTime" not in inspect.signature(DataStreamWriter.trigger).parameters:
+        return {"skipped": "this Spark has no real-time mode in Python"}
+    world.spark.conf.set("spark.sql.streaming.realTimeMode.minBatchDuration", "1000")
+    frame = _numbers_of_kafka(world)
+    trigger = {"realTime": "1 second"}
+    query = world.start(frame, world.topic("out"), mode="update", trigger=trigger)
+    try:
+        until(lambda: _written(world) == 100)
+    finally:
+        query.stop()
+    return {}
+
+
+def _connections(servers):
+    """Connections to the broker, of all processes of this machine."""
+    port = int(servers.rsplit(":", 1)[1])
+    count = 0
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table, encoding="utf-8") as lines:
+            for line in list(lines)[1:]:
+                remote, state = line.split()[2:4]
+                count += int(remote.rsplit(":", 1)[1], 16) == port and state == _TCP_ESTABLISHED
+    return count
+
+
+@case("InternalKafkaProducerPoolSuite", out=3)
+def stream_keeps_its_producers(world):
+    """Connections do not grow over 12 micro-batches"""
+    counts = []
+    query = world.start(world.lines("value as key", "value"), world.topic("out"))
+    try:
+        for number in range(12):
+            world.put(number)
+            query.processAllAvailable()
+            counts.append(_connections(world.servers))
+    finally:
+        query.stop()
+    # A producer for each micro-batch would leave ten; two slots may each have begun late.
+    return {"connections are flat": counts[-1] - counts[1] <= 4}
+
+
+def session(jars, folder):
+    return (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", jars)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "OFF")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.task.maxFailures", "1")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .getOrCreate()
+    )
+
+
+def run(spark, servers, folder, prefix, name, sink):
+    here = folder / name / sink
+    here.mkdir(parents=True)
+
+    def named(topic):
+        return topic_name(prefix, name, topic, sink)
+
+    world = World(spark, servers, sink, here, named)
+    seen, error = None, None
+    try:
+        seen = CASES[name].run(world)
+    except Exception as raised:
+        error = f"{type(raised).__name__}: {raised}"
+    line = {"case": name, "sink": sink, "error": error, "refused": world.errors, "seen": seen}
+    print(json.dumps(line), flush=True)
+
+
+def main(servers, folder, prefix, jars, *names):
+    print(json.dumps({"spark": pyspark.__version__, "python": platform.python_version()}))
+    spark = session(jars, Path(folder))
+    one = partial(run, spark, servers, Path(folder), prefix)
+    for name in names or CASES:
+        if HAS_DATA_SOURCES or not CASES[name].is_of_format:
+            for sink in (SPARKS, OURS):
+                one(name, sink)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,235 @@
+"""Protobuf with a real registry and a real Kafka; Confluent's own deserializer reads it.
+
+make evidence NAME=registry
+"""
+
+import base64
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as t
+
+from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.registry import schemas
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.planning import plan_schemas
+from spark_kafka_sink.spark.row_planning import plan_rows
+from spark_kafka_sink.spark.task import write_rows
+from tests.formats import protobuf_files
+from tests.formats.protobuf_files import add_enum, add_field, add_map, file_of
+from tests.reading import read_topic
+
+registry_client = pytest.importorskip("confluent_kafka.schema_registry")
+protobuf = pytest.importorskip("confluent_kafka.schema_registry.protobuf")
+serialization = pytest.importorskip("confluent_kafka.serialization")
+
+# Confluent's client leaves its connections to the garbage collection.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+COLUMNS = t.StructType(
+    [
+        t.StructField("id", t.LongType()),
+        t.StructField("dest", t.StringType()),
+        t.StructField("kind", t.StringType()),
+        t.StructField("at", t.TimestampType()),
+        t.StructField("stops", t.ArrayType(t.StringType())),
+        t.StructField("seats", t.MapType(t.StringType(), t.IntegerType())),
+        t.StructField("crew", t.StructType([t.StructField("captain", t.StringType())])),
+    ]
+)
+ARROW = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("dest", pa.string()),
+        ("kind", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("stops", pa.list_(pa.string())),
+        ("seats", pa.map_(pa.string(), pa.int32())),
+        ("crew", pa.struct([("captain", pa.string())])),
+    ]
+)
+ROWS = [
+    {
+        "id": 1,
+        "dest": "IAH",
+        "kind": "CARGO",
+        "at": 1_357_017_420_000_001,
+        "stops": ["a", "ä"],
+        "seats": [("first", 4)],
+        "crew": {"captain": "Kirk"},
+    },
+    dict.fromkeys(ARROW.names),
+]
+
+
+def flights():
+    """air.Flight, the first message, and air.Outer.Flight, of the same fields; the crew's is in another
+    file."""
+    crew = file_of("air/crew.proto", package="air")
+    add_field(crew.message_type.add(name="Crew"), "captain", "string")
+    file = file_of("air/flight.proto", package="air")
+    file.dependency.append("air/crew.proto")
+    add_enum(file, "Kind", PASSENGER=0, CARGO=1)
+    fill(file.message_type.add(name="Flight"), "air.Flight")
+    outer = file.message_type.add(name="Outer")
+    outer.nested_type.add(name="Nothing")
+    fill(outer.nested_type.add(name="Flight"), "air.Outer.Flight")
+    return [crew, file]
+
+
+def fill(message, name):
+    for field, kind in (
+        ("id", "int64"),
+        ("dest", "string"),
+        ("kind", "enum air.Kind"),
+        ("at", "google.protobuf.Timestamp"),
+        ("stops", "repeated string"),
+        ("crew", "air.Crew"),
+    ):
+        add_field(message, field, kind)
+    add_map(message, "seats", "string", "int32", name.rpartition(".")[0])
+
+
+class Writing:
+    """Plans and writes as Spark has it done."""
+
+    def __init__(self, kafka, registry, topic, folder):
+        self.kafka, self.registry, self.topic = kafka, registry, topic
+        self.client = registry_client.SchemaRegistryClient({"url": registry.url})
+        self.file = folder / "flights.desc"
+        self.data = protobuf_files.descriptor_set(flights())
+        self.file.write_bytes(self.data)
+
+    def write(self, has_file=True, **more):
+        message = more.pop("message", "air.Flight")
+        given = {
+            "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
+            "topic": self.topic,
+            "schema.registry.url": self.registry.url,
+            "value.format": "protobuf",
+            **{name.replace("_", "."): value for name, value in more.items()},
+        }
+        if has_file:
+            given["value.protobuf.descriptor.file"] = str(self.file)
+            given["value.protobuf.message"] = message
+        options = SinkOptions.parse(given)
+        planned, options = plan_schemas(plan_rows(COLUMNS, options), options)
+        commit = KafkaCommitMessage(0, 0)
+        arrays = [pa.array([row[f.name] for row in ROWS], f.type) for f in ARROW]
+        batch = pa.record_batch(arrays, schema=ARROW)
+        write_rows([batch], options, planned.positions, commit, None, planned.plan)
+
+    def values(self, name="air.Flight"):
+        """By Confluent's own deserializer, which asks the registry for the schema of the id."""
+        kind = protobuf_files.message_class(self.data, name)
+        read = protobuf.ProtobufDeserializer(kind, {"use.deprecated.format": False}, self.client)
+        context = serialization.SerializationContext(self.topic, serialization.MessageField.VALUE)
+        return [
+            read(record.value, context)
+            for record in read_topic(self.kafka.bootstrap_servers, self.topic)
+        ]
+
+    def expected(self, name="air.Flight"):
+        kind = protobuf_files.message_class(self.data, name)
+        return [protobuf_files.fill(kind(), row) for row in ROWS]
+
+
+@pytest.fixture
+def writing(kafka, registry, request, tmp_path):
+    topic = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    kafka.create_topic(topic, 1)
+    return Writing(kafka, registry, topic, tmp_path)
+
+
+def as_text(messages):
+    return [str(message) for message in messages]
+
+
+@pytest.mark.parametrize("name", ["air.Flight", "air.Outer.Flight"])
+def test_confluents_deserializer_reads_what_was_written(writing, name):
+    """Its schema, and that of the file that it imports, are registered once."""
+    writing.write(message=name)
+    assert as_text(writing.values(name)) == as_text(writing.expected(name))
+    schemas._answers.clear()
+    writing.write(message=name)
+    for subject in (f"{writing.topic}-value", "air%2Fcrew.proto"):
+        assert writing.registry.ask("GET", f"/subjects/{subject}/versions") == [1]
+    found = writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions/1")
+    assert found["references"] == [
+        {"name": "air/crew.proto", "subject": "air/crew.proto", "version": 1}
+    ]
+
+
+def test_what_confluents_serializer_registers_is_found_again(writing):
+    kind = protobuf_files.message_class(writing.data, "air.Flight")
+    write = protobuf.ProtobufSerializer(kind, writing.client, {"use.deprecated.format": False})
+    context = serialization.SerializationContext(writing.topic, serialization.MessageField.VALUE)
+    expected = [write(protobuf_files.fill(kind(), row), context) for row in ROWS]
+    writing.write(auto_register_schemas="false")
+    records = read_topic(writing.kafka.bootstrap_servers, writing.topic)
+    assert [record.value for record in records] == expected
+
+
+@pytest.mark.parametrize("by", ["use.latest.version", "use.schema.id"])
+@pytest.mark.parametrize("has_file", [True, False])
+def test_the_schema_that_a_registry_has(writing, by, has_file):
+    crew, file = (base64.b64encode(f.SerializeToString()).decode() for f in flights())
+    body = {"schema": crew, "schemaType": "PROTOBUF"}
+    writing.registry.ask("POST", "/subjects/crew/versions", body)
+    reference = {"name": "air/crew.proto", "subject": "crew", "version": 1}
+    body = {"schema": file, "schemaType": "PROTOBUF", "references": [reference]}
+    number = writing.registry.ask("POST", f"/subjects/{writing.topic}-value/versions", body)["id"]
+    writing.write(has_file, **{by: "true" if by == "use.latest.version" else str(number)})
+    assert as_text(writing.values()) == as_text(writing.expected())
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_columns_that_the_latest_message_has_not_are_left_out_if_that_is_asked_for(
+    writing, has_file
+):
+    file = file_of("air/short.proto", package="air")
+    message = file.message_type.add(name="Flight")
+    add_field(message, "ID", "int64")
+    add_field(message, "dest", "string")
+    writing.data = protobuf_files.descriptor_set([file])
+    writing.file.write_bytes(writing.data)
+    text = base64.b64encode(file.SerializeToString()).decode()
+    body = {"schema": text, "schemaType": "PROTOBUF"}
+    writing.registry.ask("POST", f"/subjects/{writing.topic}-value/versions", body)
+    asked = {"use_latest_version": "true"}
+    with pytest.raises(SchemaError, match="has no field for 'kind'"):
+        writing.write(has_file, **asked)
+    writing.write(has_file, **asked, latest_compatibility_strict="false")
+    kind = protobuf_files.message_class(writing.data, "air.Flight")
+    assert as_text(writing.values()) == as_text([kind(ID=1, dest="IAH"), kind()])
+
+
+TEXT = """syntax = "proto3"; package air; import "google/protobuf/timestamp.proto";
+enum Kind { PASSENGER = 0; CARGO = 1; } message Crew { string captain = 1; }
+message Flight { int64 id = 1; string dest = 2; Kind kind = 3; google.protobuf.Timestamp at = 4;
+  repeated string stops = 5; Crew crew = 6; map<string, int32> seats = 7; }"""
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_a_schema_that_the_registry_has_as_text(writing, has_file):
+    """Apicurio does not turn it into descriptors, as Confluent's registry does. Flight is the second
+    message there, and the first one in the file, in which `dest` has another number.
+    """
+    text = TEXT.replace("dest = 2", "dest = 9")
+    body = {"schema": text, "schemaType": "PROTOBUF"}
+    subject = f"/subjects/{writing.topic}-value/versions"
+    number = writing.registry.ask("POST", subject, body)["id"]
+    named = {} if has_file else {"value_protobuf_message": "air.Flight"}
+    writing.write(has_file, use_latest_version="true", **named)
+    records = read_topic(writing.kafka.bootstrap_servers, writing.topic)
+    prefix = b"\0" + number.to_bytes(4, "big") + b"\2\2"
+    assert [record.value[:7] for record in records] == [prefix, prefix]
+    crew, file = flights()
+    (dest,) = (field for field in file.message_type[0].field if field.name == "dest")
+    dest.number = 9
+    kind = protobuf_files.message_class(protobuf_files.descriptor_set([crew, file]), "air.Flight")
+    found = [kind.FromString(record.value[7:]) for record in records]
+    assert as_text(found) == as_text([protobuf_files.fill(kind(), row) for row in ROWS])

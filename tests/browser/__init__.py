@@ -1,1 +1,0 @@
-"""Pages in a real browser: make test-report."""
