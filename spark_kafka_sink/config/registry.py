@@ -119,6 +119,9 @@ REGISTRY_KEYS = (
     flag("use.latest.version", False).about("""
         Writes with the latest schema of the subject instead of a derived one. Registers nothing.
         > Set it if others register the schemas."""),
+    flag("key.use.latest.version", None).about("""
+        As use.latest.version, for keys alone. Default: use.latest.version.
+        > Set it if others register the schemas of keys alone, or those of values alone."""),
     ConfigKey("use.latest.with.metadata", "list", [], _pairs).about("""
         Writes with the latest schema of the subject that has this metadata, as name=value.
         Registers nothing.
@@ -201,6 +204,7 @@ _TRIES, _LEAST_REQUEST_MS = 3, 5000
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _SCHEMA_OPTION = {JSON: "json.schema", PROTOBUF: "protobuf.descriptor.file"}
 _LATEST = ("use.latest.version", "use.latest.with.metadata")
+_KEY_LATEST = "key.use.latest.version"
 _ISSUER = ("issuer.endpoint.url", "client.id", "client.secret")
 
 
@@ -349,6 +353,8 @@ def _schema_of(sink: Mapping[str, Any], part: PartOptions) -> SchemaOptions | No
     pairs = (pair.partition("=") for pair in sink["use_latest_with_metadata"])
     metadata = tuple((key.strip(), value.strip()) for key, _, value in pairs)
     uses_latest = schema_id is None and (sink["use_latest_version"] or bool(metadata))
+    if name == KEY and schema_id is None and sink[_KEY_LATEST.replace(".", "_")] is not None:
+        uses_latest = sink[_KEY_LATEST.replace(".", "_")]
     is_chosen = schema_id is not None or uses_latest
     if (
         part.format == PROTOBUF
@@ -387,7 +393,7 @@ def _schema_of(sink: Mapping[str, Any], part: PartOptions) -> SchemaOptions | No
         sink["auto_register_schemas"] and not is_chosen,
         sink["normalize_schemas"],
         sink["latest_compatibility_strict" if schema_id is None else "id_compatibility_strict"],
-        metadata,
+        metadata if uses_latest else (),
         _references_of(sink, part, chosen_by),
     )
 
@@ -599,8 +605,12 @@ def _unused_by_part(
         reason = f"for no id of a schema goes with {part}s: this needs {needed_option}"
         location, references = f"{part}.schema.id.location", f"{part}.schema.references"
         yield from ((name, reason) for name in (location, strategy, schema_id, references))
+        if part == KEY:
+            yield _KEY_LATEST, reason
     elif schema.schema_id is not None:
         yield strategy, f"beside {schema_id}, which says the schema"
+        if part == KEY:
+            yield _KEY_LATEST, f"beside {schema_id}, which says the schema"
 
 
 def _uses_record_name(schema: SchemaOptions) -> bool:

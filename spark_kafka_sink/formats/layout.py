@@ -193,7 +193,10 @@ def _readable(arrow_type: Any) -> Any:
         fields = (arrow_type.field(number) for number in range(arrow_type.num_fields))
         return pa.struct([field.with_type(_readable(field.type)) for field in fields])
     if isinstance(arrow_type, pa.MapType):
-        return pa.map_(_readable(arrow_type.key_type), _readable(arrow_type.item_type))
+        key, item = _readable(arrow_type.key_type), _readable(arrow_type.item_type)
+        is_same = key.equals(arrow_type.key_type) and item.equals(arrow_type.item_type)
+        # The type of map(), whose keys are null, cannot be made by pyarrow.
+        return arrow_type if is_same else pa.map_(key, item)
     if isinstance(arrow_type, pa.ListType):
         return pa.list_(arrow_type.value_field.with_type(_readable(arrow_type.value_type)))
     if isinstance(arrow_type, pa.LargeListType):

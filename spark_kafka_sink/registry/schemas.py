@@ -417,7 +417,7 @@ def _fetch(client: RegistryClient, request: SchemaRequest) -> Schema:
         return _schema_by_id(client, request, options.schema_id)
     subject = request.subject(request.text)
     if options.uses_latest_version:
-        schema = _latest(client, subject, options.metadata, request.kind == "PROTOBUF")
+        schema = _latest(client, request, subject)
     else:
         schema = _schema_to_register(client, request)
         schema = _register_or_look_up(client, subject, schema, options)
@@ -527,21 +527,19 @@ def version_of(client: RegistryClient, reference: Reference) -> tuple[str, str, 
     return name, subject, version or found.version or 0
 
 
-def _latest(
-    client: RegistryClient,
-    subject: str,
-    metadata: tuple[tuple[str, str], ...],
-    is_serialized: bool,
-) -> Schema:
+def _latest(client: RegistryClient, request: SchemaRequest, subject: str) -> Schema:
+    metadata, is_serialized = request.options.metadata, request.kind == "PROTOBUF"
     if metadata:
         with _if_missing(
             f"use.latest.with.metadata: the schema registry {client.name} has no schema of "
             f"subject '{subject}' with these metadata"
         ):
             return client.with_metadata(subject, metadata, is_serialized)
+    is_key = request.part == "key"
+    instead = "set key.use.latest.version=false" if is_key else "leave use.latest.version out"
     with _if_missing(
         f"use.latest.version=true: the schema registry {client.name} has no subject "
-        f"'{subject}': register a schema for it, or leave use.latest.version out"
+        f"'{subject}': register a schema for it, or {instead}"
     ):
         return client.version(subject, is_serialized=is_serialized)
 

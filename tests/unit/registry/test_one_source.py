@@ -101,3 +101,33 @@ def test_a_schema_that_is_there_in_another_layout_is_told_with_what_finds_it(reg
     assert found(registry.url, **given, normalize_schemas="true").id == 1
     registry.normalized = {}
     assert "has not this schema in 't-value': register it" in refusal(registry.url, **given)
+
+
+FIRST_ID = {"value": 1, "key": 2}
+OF_A = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"]},{"name":"x","type":["null","int"],"default":null}]}'
+
+
+@pytest.mark.parametrize(
+    ("given", "latest"),
+    [
+        ({"use_latest_version": "true"}, ["value", "key"]),
+        ({"use_latest_version": "true", "key_use_latest_version": "false"}, ["value"]),
+        ({"key_use_latest_version": "true"}, ["key"]),
+        ({"use_latest_with_metadata": "o=1", "key_use_latest_version": "false"}, ["value"]),
+        ({"use_schema_id": "1", "key_use_latest_version": "true"}, ["value", "key"]),
+        ({"key_use_schema_id": "2", "use_latest_version": "true"}, ["value", "key"]),
+        ({"key_use_schema_id": "2"}, ["key"]),
+        ({}, []),
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_the_schemas_of_keys_and_values_are_chosen_apart(registry, given, latest):
+    for part, number in FIRST_ID.items():
+        assert registry.add(f"t-{part}", {"schema": OF_A.replace('"R"', f'"R{part}"')}) == number
+        registry.metadata[number] = {"o": "1"}
+    columns = StructType([StructField("a", IntegerType())])
+    both = {"key_format": "avro", "key_columns": "a", "value_columns": "a"}
+    plan = planned_rows(registry, columns, **both, **given)
+    ids = {"value": plan.value.plan.prefix[-1], "key": plan.key.plan.prefix[-1]}
+    assert [part for part, number in FIRST_ID.items() if ids[part] == number] == latest
+    assert (len(registry.schemas) > 2) is (len(latest) < 2), "the others are registered"
