@@ -228,12 +228,11 @@ class Metadata:
 
     def _is_as_planned(self, topic: str) -> bool:
         planned, known = self.snapshot.planned.get(topic), self.snapshot.topics.get(topic)
-        return (
-            planned is not None
-            and known is not None
-            and known.topic_id == planned.topic_id
-            and len(known.partitions) >= planned.partitions_count
-        )
+        if planned is None or known is None or known.topic_id != planned.topic_id:
+            return False
+        more = len(known.partitions) - planned.partitions_count
+        # Without ids, fewer partitions may be those of another topic.
+        return more == 0 or (more > 0 and known.topic_id != ZERO_UUID)
 
     def add_topic(self, topic: str, now_ms: int) -> None:
         """Keep metadata of ``topic`` for ``metadata.max.idle.ms`` from now on."""
@@ -361,11 +360,10 @@ class Metadata:
         self, name: str, topic: MetadataResponseTopic, found: TopicMetadata
     ) -> TopicProblem | None:
         """Return the problem of a topic whose partitions the broker does not all know, if so."""
-        if name in self._last_seen and found.partitions:
-            return None
         planned, count = self.snapshot.planned.get(name), len(found.partitions)
-        wanted = len({p.partition_index for p in topic.partitions})
-        wanted = max(wanted, 1 if planned is None else planned.partitions_count)
+        wanted = 1 if planned is None else planned.partitions_count
+        if name not in self._last_seen:
+            wanted = max(wanted, len({p.partition_index for p in topic.partitions}))
         if count >= wanted:
             return None
         return TopicProblem(

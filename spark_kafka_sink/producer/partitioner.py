@@ -395,6 +395,7 @@ class SlotTable:
         self._earlier.update(self._topics)
         self._topics = {}
         for topic in self._earlier.values():
+            topic.sticky_slot = NO_SLOT  # its leader may have changed
             if topic.cap_bytes is not None and topic.capped_at_ms <= caps_since_ms:
                 topic.cap_bytes = None
                 self.update_limit(topic)

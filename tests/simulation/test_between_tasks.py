@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError, TopicError
-from spark_kafka_sink.base.model import ColumnPositions
+from spark_kafka_sink.base.model import ZERO_UUID, ColumnPositions, PlannedTopic, TopicsPlan
 from spark_kafka_sink.protocol.messages.topics import MetadataRequest
-from tests.simulation.cluster import KAFKA_4_3
+from tests.simulation.cluster import KAFKA_2_1, KAFKA_4_3
 from tests.simulation.harness import keyed, partition_of, simulate
 
 ROWS = keyed(100)
@@ -181,6 +181,76 @@ def test_rows_that_name_no_partition_go_to_planned_ones_with_any_partitioner(par
 def last_partition(keys, values, partitions_count):
     """A user's partitioner."""
     return pa.array([partitions_count - 1] * len(values), pa.int32())
+
+
+def simulate_without_ids(partitions):
+    """Brokers of before Kafka 2.8, and a task that has written ``ROWS``."""
+    simulation = simulate(partitions=partitions)
+    simulation.cluster.api_versions.clear()
+    simulation.cluster.api_versions.update(KAFKA_2_1)
+    begin_without_ids(simulation, partitions)
+    simulation.write_rows(ROWS)
+    return simulation
+
+
+def begin_without_ids(simulation, partitions):
+    plan = TopicsPlan(f"{simulation.clock.ms}", {"t": PlannedTopic(ZERO_UUID, partitions)})
+    simulation.producer.begin_task(["t"], plan)
+
+
+def test_a_broker_that_lags_moves_no_key_of_a_topic_without_an_id():
+    simulation = simulate_without_ids(partitions=6)
+    outdated = []
+
+    def answer_outdated(broker, request, reply, go_on):
+        def as_before(response):
+            if len(outdated) < 3:
+                outdated.append(response)
+                response.topics[0].partitions[3:] = []
+            reply(response)
+
+        go_on(as_before)
+
+    simulation.cluster.intercept(MetadataRequest, answer_outdated)
+    simulation.refresh_metadata()
+    simulation.run_for(50)
+    simulation.write_rows(ROWS)
+    assert misplaced(simulation, 6) == []
+    assert len(outdated) == 3
+
+
+def test_a_smaller_topic_without_an_id_has_no_partition_of_the_former_one():
+    simulation = simulate_without_ids(partitions=6)
+    simulation.cluster.empty_topic("t", 3)
+    simulation.run_for(1_000)
+    begin_without_ids(simulation, 3)
+    with simulation.within(AT_ONCE_MS), pytest.raises(TopicError, match="which has 3 partition"):
+        simulation.append_to(5, [b"a"])
+
+
+@pytest.mark.parametrize("led", range(3))
+def test_rows_without_key_go_where_there_is_a_leader_now(led):
+    """The task before has chosen a partition for such rows, but all its rows named one."""
+    simulation = simulate(partitions=3)
+    simulation.begin_task("t")
+    simulation.write(led, b"a")
+
+    def lose_leaders(broker, request, reply, go_on):
+        def with_one(response):
+            for partition in response.topics[0].partitions:
+                if partition.partition_index != led:
+                    partition.leader_id = -1
+            reply(response)
+
+        go_on(with_one)
+
+    simulation.cluster.intercept(MetadataRequest, lose_leaders)
+    simulation.refresh_metadata()
+    simulation.run_for(1_000)
+    simulation.begin_task("t")
+    with simulation.within(AT_ONCE_MS):
+        simulation.write_rows([(None, b"a")])
+    assert simulation.values()[led] == [b"a"] * 2
 
 
 @pytest.mark.parametrize("is_recreated", [True, False], ids=["recreated", "more partitions"])
