@@ -74,15 +74,21 @@ _NEVER_MS = -(2**63)
 # How long brokers may take to learn of a new topic before another id counts as a recreation.
 _PROPAGATION_MS = 5_000
 _NO_PROBLEMS: Mapping[str, TopicProblem] = MappingProxyType({})
+_NO_PLAN: Mapping[str, PlannedTopic] = MappingProxyType({})
 
 
 class ClusterSnapshot(NamedTuple):
-    """The cluster at one moment. ``problems``: topics that are not among ``topics``, and why."""
+    """The cluster at one moment, as one task sees it.
+
+    problems: topics that are not among ``topics``, and why
+    planned: topics of the task's plan
+    """
 
     nodes: Mapping[int, Node]
     topics: Mapping[str, TopicMetadata]
     cluster_id: str | None = None
     problems: Mapping[str, TopicProblem] = _NO_PROBLEMS
+    planned: Mapping[str, PlannedTopic] = _NO_PLAN
 
     def leader(self, topic_partition: TopicPartition) -> Node | None:
         """Return the partition's leader; None if the leader or its address is unknown."""
@@ -98,15 +104,23 @@ class ClusterSnapshot(NamedTuple):
         """Return the number of partitions of a known topic."""
         return len(self.topics[topic].partitions)
 
+    def planned_count(self, topic: str) -> int:
+        """Return to how many partitions of a known topic rows go that name none.
+
+        All tasks of a plan use as many, so that they agree on keys. A row may name any partition.
+        """
+        count, planned = self.partitions_count(topic), self.planned.get(topic)
+        return count if planned is None else min(count, planned.partitions_count)
+
     def available_partitions(
         self, topic: str, slow_nodes: Set[int] = frozenset(), rack: str = ""
     ) -> list[int]:
-        """Return the partitions with a known leader that is not in ``slow_nodes``.
+        """Return the planned partitions with a known leader that is not in ``slow_nodes``.
 
         If there are none, return the partitions with a known leader; without these, return all. If
         some of these leaders are in ``rack``, return only their partitions (KIP-1123).
         """
-        partitions = self.topics[topic].partitions
+        partitions = self.topics[topic].partitions[: self.planned_count(topic)]
         led = [index for index, p in enumerate(partitions) if p.leader_id in self.nodes]
         quick = [index for index in led if partitions[index].leader_id not in slow_nodes]
         usable = quick or led
@@ -153,8 +167,6 @@ class Metadata:
         # Topics of interest, and when each was last used.
         self._topics: dict[str, int] = {}
         self._plan_number: str | None = None
-        # The task's view of these topics: a fixed id, and a fixed number of partitions.
-        self._planned: dict[str, PlannedTopic] = {}
         # The id of each topic for this plan: the planned one, else the one that was seen first. The
         # task writes to the topic with this id, also after a pause in which the topic was of no
         # interest.
@@ -208,36 +220,19 @@ class Metadata:
         self._forget(self._idle_topics(now_ms))
         if plan.number == self._plan_number:
             return
-        self._plan_number, self._planned = plan.number, dict(plan.topics)
+        self._plan_number = plan.number
+        self.snapshot = self.snapshot._replace(planned=plan.topics)
         self._topic_ids = {t: planned.topic_id for t, planned in plan.topics.items()}
         self._other_id_since_ms = {}
         self._forget({topic for topic in self._topics if not self._is_as_planned(topic)})
-        known = {t: self._view(t, self._last_seen[t]) for t in self.snapshot.topics}
-        self.snapshot = self.snapshot._replace(topics=known)
 
     def _is_as_planned(self, topic: str) -> bool:
-        planned, known = self._planned.get(topic), self._last_seen.get(topic)
-        return (
-            planned is not None
-            and known is not None
-            and topic in self.snapshot.topics
-            and known.topic_id == planned.topic_id
-            and len(known.partitions) >= planned.partitions_count
-        )
-
-    def _view(self, name: str, topic: TopicMetadata) -> TopicMetadata:
-        """Return the topic with as many partitions as planned, so that all tasks agree on keys."""
-        planned = self._planned.get(name)
-        if planned is None or len(topic.partitions) <= planned.partitions_count:
-            return topic
-        return topic._replace(partitions=topic.partitions[: planned.partitions_count])
-
-    def use_all_partitions(self, topic: str) -> None:
-        """Use partitions beyond the plan's, because a row names one."""
-        self._planned.pop(topic, None)
-        if topic in self.snapshot.topics:
-            topics = {**self.snapshot.topics, topic: self._last_seen[topic]}
-            self.snapshot = self.snapshot._replace(topics=topics)
+        planned, known = self.snapshot.planned.get(topic), self.snapshot.topics.get(topic)
+        if planned is None or known is None or known.topic_id != planned.topic_id:
+            return False
+        more = len(known.partitions) - planned.partitions_count
+        # Without ids, fewer partitions may be those of another topic.
+        return more == 0 or (more > 0 and known.topic_id != ZERO_UUID)
 
     def add_topic(self, topic: str, now_ms: int) -> None:
         """Keep metadata of ``topic`` for ``metadata.max.idle.ms`` from now on."""
@@ -327,11 +322,11 @@ class Metadata:
                 is_incomplete = is_incomplete or not problem.is_fatal
                 continue
             problems.pop(name, None)
-            self._last_seen[name] = found
-            topics[name] = self._view(name, found)
-            is_incomplete = is_incomplete or any(p.leader_id < 0 for p in topics[name].partitions)
+            topics[name] = self._last_seen[name] = found
+            is_incomplete = is_incomplete or any(p.leader_id < 0 for p in found.partitions)
         self._count_equivalent_responses(nodes, topics, now_ms)
-        self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id, problems)
+        planned = self.snapshot.planned
+        self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id, problems, planned)
         self.version += 1
         self.answered_request = self.requests_count
         self._last_success_ms = now_ms
@@ -357,7 +352,7 @@ class Metadata:
         if ZERO_UUID in (first_id, topic_id) or topic_id == first_id:
             return None
         since_ms = self._other_id_since_ms.setdefault(name, now_ms)
-        may_be_new = name in self._planned and name not in self._last_seen
+        may_be_new = name in self.snapshot.planned and name not in self._last_seen
         is_fatal = not may_be_new or now_ms - since_ms >= _PROPAGATION_MS
         return _recreated(name, first_id, topic_id, is_fatal)
 
@@ -365,11 +360,10 @@ class Metadata:
         self, name: str, topic: MetadataResponseTopic, found: TopicMetadata
     ) -> TopicProblem | None:
         """Return the problem of a topic whose partitions the broker does not all know, if so."""
-        if name in self._last_seen and found.partitions:
-            return None
-        planned, count = self._planned.get(name), len(found.partitions)
-        wanted = len({p.partition_index for p in topic.partitions})
-        wanted = max(wanted, 1 if planned is None else planned.partitions_count)
+        planned, count = self.snapshot.planned.get(name), len(found.partitions)
+        wanted = 1 if planned is None else planned.partitions_count
+        if name not in self._last_seen:
+            wanted = max(wanted, len({p.partition_index for p in topic.partitions}))
         if count >= wanted:
             return None
         return TopicProblem(
@@ -423,10 +417,7 @@ class Metadata:
             return
         partitions = list(topic.partitions)
         partitions[topic_partition.partition] = leader
-        topic = topic._replace(partitions=partitions)
-        # The plan may have fewer partitions than the topic.
-        hidden = self._last_seen[topic_partition.topic].partitions[len(partitions) :]
-        self._last_seen[topic_partition.topic] = topic._replace(partitions=[*partitions, *hidden])
+        topic = self._last_seen[topic_partition.topic] = topic._replace(partitions=partitions)
         topics = {**self.snapshot.topics, topic_partition.topic: topic}
         self.snapshot = self.snapshot._replace(nodes=known_nodes, topics=topics)
         self.version += 1

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
-from uuid import UUID
 
 # At run time mmh3 only verifies the kernel's hash, with kafka.partitioner=murmur3.
 import mmh3
@@ -40,11 +39,13 @@ from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.open_batches import CompressionRatio, OpenBatches
 from spark_kafka_sink.record.columns import ArrowRecords
 from spark_kafka_sink.record.compiled.calls import (
+    ABSENT_INTEGERS,
     ALL_ASSIGNED,
     CRC32,
     MURMUR2,
     MURMUR3,
     NO_KEY_HASH,
+    IntegersView,
     Topics,
     assign_slots,
     murmur3_hash,
@@ -299,20 +300,19 @@ class Availability(NamedTuple):
 
 
 class TopicSlots:
-    """One topic's part of the table: slot of partition 0, number of partitions."""
+    """One topic's part of the table: slot of partition 0, number of partitions.
+
+    Rows that name no partition go to the first ``planned_count`` ones.
+    """
 
     def __init__(
-        self,
-        name: str,
-        first_slot: int,
-        partitions_count: int,
-        rng: RandomSource,
-        topic_id: UUID = ZERO_UUID,
+        self, name: str, first_slot: int, cluster: ClusterSnapshot, rng: RandomSource
     ) -> None:
         self.name = name
-        self.topic_id = topic_id
+        self.topic_id = cluster.topic_id(name)
         self.first_slot = first_slot
-        self.partitions_count = partitions_count
+        self.partitions_count = cluster.partitions_count(name)
+        self.planned_count = cluster.planned_count(name)
         self.sticky_slot = NO_SLOT
         self.partitioner = StickyPartitioner(rng)
         # By preferred rack, because partitioners that read columns prefer none.
@@ -324,6 +324,14 @@ class TopicSlots:
         # batches, and when. It ends, because the topic's max.message.bytes may be raised.
         self.cap_bytes: int | None = None
         self.capped_at_ms = 0
+
+    def is_same(self, cluster: ClusterSnapshot) -> bool:
+        """Return True if another task, with its plan, finds exactly this topic in the cluster."""
+        return (
+            self.topic_id == cluster.topic_id(self.name)
+            and self.partitions_count == cluster.partitions_count(self.name)
+            and self.planned_count == cluster.planned_count(self.name)
+        )
 
     def is_current(self, cluster: ClusterSnapshot) -> bool:
         """Return True if this is the cluster's topic of this name, with all of its partitions.
@@ -387,6 +395,7 @@ class SlotTable:
         self._earlier.update(self._topics)
         self._topics = {}
         for topic in self._earlier.values():
+            topic.sticky_slot = NO_SLOT  # its leader may have changed
             if topic.cap_bytes is not None and topic.capped_at_ms <= caps_since_ms:
                 topic.cap_bytes = None
                 self.update_limit(topic)
@@ -411,18 +420,18 @@ class SlotTable:
         topic = self._topics.get(name)
         if topic is not None and topic.is_current(cluster):
             return topic
-        topic_id, count = cluster.topic_id(name), cluster.partitions_count(name)
         if topic is not None:
             # Rows in the new slots must not overtake rows appended earlier.
             own = topic.slots
             self._finish_slots([slot for slot in self._open_batches.open_slots() if slot in own])
         else:
             topic = self._earlier.pop(name, None)
-            if topic is not None and (topic.topic_id, topic.partitions_count) == (topic_id, count):
+            if topic is not None and topic.is_same(cluster):
                 self._topics[name] = topic
                 return topic
+        count = cluster.partitions_count(name)
         first_slot = self._open_batches.add_slots(name, count, self._batch_size)
-        topic = self._topics[name] = TopicSlots(name, first_slot, count, self._rng, topic_id)
+        topic = self._topics[name] = TopicSlots(name, first_slot, cluster, self._rng)
         self._topic_of_slot.extend([topic] * count)
         return topic
 
@@ -445,22 +454,20 @@ class SlotAssigner:
         Raises TopicError for a partition that does not exist, and HookError if the user's
         partitioner fails.
         """
-        slots = np.empty(records.rows_count, np.int32)
-        indices = records.topic_indices
         computed = self._compute(records, topics, cluster)
-        row = assign_slots(
-            Topics(
-                indices,
-                np.array([topic.first_slot for topic in topics], np.int32),
-                np.array([topic.partitions_count for topic in topics], np.int32),
-            ),
-            records.partition,
-            computed,
-            records.columns.key,
-            self._key_hash,
-            slots,
-        )
+        counts = [topic.partitions_count for topic in topics]
+        planned = [topic.planned_count for topic in topics]
+        column = records.positions.partition
+        if column is None or planned == counts:
+            slots, row = self._fill(records, topics, planned, records.partition, computed)
+        else:
+            # Partitions were added after the plan: only rows that name one may go there.
+            slots, row = self._fill(records, topics, counts, records.partition, None)
+            unnamed, _ = self._fill(records, topics, planned, ABSENT_INTEGERS, computed)
+            is_null = records.owner.column(column).is_null().to_numpy(zero_copy_only=False)
+            slots[is_null] = unnamed[is_null]
         if row != ALL_ASSIGNED:
+            indices = records.topic_indices
             topic = topics[0 if indices is None else int(indices[row])]
             raise TopicError(
                 f"{_invalid_partition(records.partition_at(row), topic)}. "
@@ -468,6 +475,21 @@ class SlotAssigner:
                 code="ROW-003",
             )
         return slots
+
+    def _fill(
+        self,
+        records: ArrowRecords,
+        topics: Sequence[TopicSlots],
+        counts: Sequence[int],
+        partition: IntegersView,
+        computed: Int32Array | None,
+    ) -> tuple[Int32Array, int]:
+        """Return the slots among ``counts`` partitions of the topics, and the first bad row."""
+        slots = np.empty(records.rows_count, np.int32)
+        first_slots = np.array([topic.first_slot for topic in topics], np.int32)
+        table = Topics(records.topic_indices, first_slots, np.array(counts, np.int32))
+        key = records.columns.key
+        return slots, assign_slots(table, partition, computed, key, self._key_hash, slots)
 
     def find_invalid_partitions(
         self, records: ArrowRecords, topics: Sequence[TopicSlots]
@@ -494,7 +516,7 @@ class SlotAssigner:
                 rows = faults.good
                 if indices is not None:
                     rows = rows[indices[rows] == index]
-                refused = self._computed.find_rejected(records, rows, topic.partitions_count)
+                refused = self._computed.find_rejected(records, rows, topic.planned_count)
                 is_rejected = np.zeros(records.rows_count, np.bool_)
                 is_rejected[[*refused]] = True
                 faults.add(is_rejected, PARTITIONER, refused.__getitem__)
@@ -509,13 +531,13 @@ class SlotAssigner:
         indices, slow_nodes = records.topic_indices, self._accumulator.slow_nodes
         if indices is None:
             available = topics[0].available(cluster, slow_nodes)
-            count = topics[0].partitions_count
+            count = topics[0].planned_count
             return self._computed.compute(topics[0].name, records, None, available, count)
         partitions = np.full(records.rows_count, _USE_KEY, np.int32)
         for index, topic in enumerate(topics):
             rows = np.flatnonzero(indices == index).astype(np.int32)
             available = topic.available(cluster, slow_nodes)
-            count = topic.partitions_count
+            count = topic.planned_count
             computed = self._computed.compute(topic.name, records, rows, available, count)
             if computed is not None:
                 partitions[rows] = computed

@@ -598,8 +598,6 @@ class MetadataWaiter:
         wait = _Wait(topics, self._clock.now_ms(), self._max_block_ms)
         needed_answer = self._metadata.requests_count + 1
         ask = self._metadata.request_update_now
-        for topic in _topics_without_partition(highest, self._metadata.snapshot):
-            self._metadata.use_all_partitions(topic)
         while True:
             self._accumulator.raise_if_failed()
             snapshot = self._metadata.snapshot

@@ -177,9 +177,10 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
         ensure_log_handler()
         warn(logger, error.code, f"{error}; the tasks will wait for the brokers")
         return _with(options, _Found(_letters_with_limits.get(key), {}))
-    _passed_at_ms[key] = clock.now_ms()
     _letters_with_limits[key] = found.letters
     _topics_at_ms[key] = found.topics, now_ms
+    # Last, because other threads then use what was found.
+    _passed_at_ms[key] = clock.now_ms()
     return _with(options, found)
 
 

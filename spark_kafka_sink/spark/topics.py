@@ -65,7 +65,10 @@ def ask_for_topics(
     client = _clients.pop(config, None) or _TopicClient(config, clock)
     _clients[config] = client
     for unused in list(_clients)[:-_MAX_CLIENTS]:
-        _clients.pop(unused).close()
+        # Another thread may have taken it meanwhile, because closing waits for a running request.
+        evicted = _clients.pop(unused, None)
+        if evicted is not None:
+            evicted.close()
     try:
         return client.ask(names)
     except KafkaSinkError:

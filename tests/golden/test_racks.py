@@ -41,7 +41,7 @@ def test_shares_of_partitions_are_javas(case):
     options = {"partitioner.rack.aware": aware, "client.rack": case["rack"]}
     config = ProducerConfig.parse({"bootstrap.servers": "h:1", **options})
     assigner, cluster = SlotAssigner(config, accumulator_of(case)), cluster_of(case)
-    topic, counts = TopicSlots("t", 0, len(case["racks"]), random.Random(7)), Counter()
+    topic, counts = TopicSlots("t", 0, cluster, random.Random(7)), Counter()
     for _ in range(CHOICES):
         topic.sticky_slot = NO_SLOT
         assigner.choose_sticky(topic, cluster)

@@ -315,8 +315,8 @@ _GUARDS = (
     ),
     Mutant(
         "producer/metadata.py",
-        "        self._last_seen[topic_partition.topic] = topic._replace(partitions=[*partitions, *hidden])\n",
-        "",
+        "topic = self._last_seen[topic_partition.topic] = topic._replace(partitions=partitions)",
+        "topic = topic._replace(partitions=partitions)",
         _IN_METADATA,
     ),
     Mutant(

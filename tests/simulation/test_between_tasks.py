@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError, TopicError
-from spark_kafka_sink.base.model import ColumnPositions
+from spark_kafka_sink.base.model import ZERO_UUID, ColumnPositions, PlannedTopic, TopicsPlan
 from spark_kafka_sink.protocol.messages.topics import MetadataRequest
-from tests.simulation.cluster import KAFKA_4_3
+from tests.simulation.cluster import KAFKA_2_1, KAFKA_4_3
 from tests.simulation.harness import keyed, partition_of, simulate
 
 ROWS = keyed(100)
@@ -107,6 +107,150 @@ def test_all_tasks_of_a_plan_place_keys_alike_when_partitions_are_added_after_it
     assert misplaced(simulation, 3) == []
     simulation.write(5, b"named")
     assert simulation.values()[5] == [b"named"]
+
+
+def append_some_to(simulation, partition, topics=("t",)):
+    """Rows with keys, of which every tenth names a partition, for these topics in turn."""
+    count = len(ROWS) * len(topics)
+    rows = pa.record_batch(
+        {
+            "topic": [topics[i % len(topics)] for i in range(count)],
+            "key": [ROWS[i // len(topics)][0] for i in range(count)],
+            "value": [b"named" if i % 10 == 0 else b"hashed" for i in range(count)],
+            "partition": pa.array(
+                [partition if i % 10 == 0 else None for i in range(count)], pa.int32()
+            ),
+        }
+    )
+    positions = ColumnPositions(value=2, key=1, partition=3, topic=0)
+    simulation.producer.append(rows, positions)
+    simulation.flush()
+
+
+def hashed_elsewhere(simulation, partitions, topic="t"):
+    return [r for r in misplaced(simulation, partitions, topic) if r.value != b"named"]
+
+
+@pytest.mark.parametrize("topics", [("t",), ("other", "t")], ids=["one topic", "two topics"])
+def test_a_row_that_names_an_added_partition_moves_no_key(topics):
+    """Neither in its Arrow batch nor later, also in the next task of the plan."""
+    simulation = simulate(partitions=3)
+    simulation.cluster.create_topic("other", 2)
+    plan = simulation.plan(*topics)
+    simulation.producer.begin_task(topics, plan)
+    simulation.write_rows(ROWS)
+    simulation.cluster.add_partitions("t", 3)
+    simulation.cluster.add_partitions("other", 4)
+    simulation.run_for(1_000)
+    for _ in range(2):
+        append_some_to(simulation, 5, topics)
+        simulation.write_rows(ROWS)
+        simulation.producer.begin_task(topics, plan)
+    simulation.write_rows(ROWS)
+    assert hashed_elsewhere(simulation, 3) == []
+    assert hashed_elsewhere(simulation, 2, "other") == []
+    named = [r.value for r in simulation.cluster.records(topics[0])[5]]
+    assert named == [b"named"] * 2 * (len(ROWS) * len(topics) // 10)
+
+
+def test_a_row_that_names_no_partition_of_the_topic_moves_no_key():
+    simulation = simulate(partitions=3)
+    simulation.begin_task("t")
+    simulation.write_rows(ROWS)
+    simulation.cluster.add_partitions("t", 3)
+    simulation.run_for(1_000)
+    with pytest.raises(TopicError, match="which has 6 partition"):
+        append_some_to(simulation, 6)
+    simulation.write_rows(ROWS)
+    assert misplaced(simulation, 3) == []
+
+
+@pytest.mark.parametrize("partitioner", ["round-robin", f"{__name__}:last_partition"])
+def test_rows_that_name_no_partition_go_to_planned_ones_with_any_partitioner(partitioner):
+    simulation = simulate(partitions=3, partitioner=partitioner)
+    simulation.begin_task("t")
+    simulation.write_rows(ROWS)
+    simulation.cluster.add_partitions("t", 3)
+    simulation.run_for(1_000)
+    append_some_to(simulation, 5)
+    simulation.write_rows([(None, b"a")] * 10)
+    assert set(simulation.values()[5]) == {b"named"}
+    assert simulation.values()[3] == simulation.values()[4] == []
+
+
+def last_partition(keys, values, partitions_count):
+    """A user's partitioner."""
+    return pa.array([partitions_count - 1] * len(values), pa.int32())
+
+
+def simulate_without_ids(partitions):
+    """Brokers of before Kafka 2.8, and a task that has written ``ROWS``."""
+    simulation = simulate(partitions=partitions)
+    simulation.cluster.api_versions.clear()
+    simulation.cluster.api_versions.update(KAFKA_2_1)
+    begin_without_ids(simulation, partitions)
+    simulation.write_rows(ROWS)
+    return simulation
+
+
+def begin_without_ids(simulation, partitions):
+    plan = TopicsPlan(f"{simulation.clock.ms}", {"t": PlannedTopic(ZERO_UUID, partitions)})
+    simulation.producer.begin_task(["t"], plan)
+
+
+def test_a_broker_that_lags_moves_no_key_of_a_topic_without_an_id():
+    simulation = simulate_without_ids(partitions=6)
+    outdated = []
+
+    def answer_outdated(broker, request, reply, go_on):
+        def as_before(response):
+            if len(outdated) < 3:
+                outdated.append(response)
+                response.topics[0].partitions[3:] = []
+            reply(response)
+
+        go_on(as_before)
+
+    simulation.cluster.intercept(MetadataRequest, answer_outdated)
+    simulation.refresh_metadata()
+    simulation.run_for(50)
+    simulation.write_rows(ROWS)
+    assert misplaced(simulation, 6) == []
+    assert len(outdated) == 3
+
+
+def test_a_smaller_topic_without_an_id_has_no_partition_of_the_former_one():
+    simulation = simulate_without_ids(partitions=6)
+    simulation.cluster.empty_topic("t", 3)
+    simulation.run_for(1_000)
+    begin_without_ids(simulation, 3)
+    with simulation.within(AT_ONCE_MS), pytest.raises(TopicError, match="which has 3 partition"):
+        simulation.append_to(5, [b"a"])
+
+
+@pytest.mark.parametrize("led", range(3))
+def test_rows_without_key_go_where_there_is_a_leader_now(led):
+    """The task before has chosen a partition for such rows, but all its rows named one."""
+    simulation = simulate(partitions=3)
+    simulation.begin_task("t")
+    simulation.write(led, b"a")
+
+    def lose_leaders(broker, request, reply, go_on):
+        def with_one(response):
+            for partition in response.topics[0].partitions:
+                if partition.partition_index != led:
+                    partition.leader_id = -1
+            reply(response)
+
+        go_on(with_one)
+
+    simulation.cluster.intercept(MetadataRequest, lose_leaders)
+    simulation.refresh_metadata()
+    simulation.run_for(1_000)
+    simulation.begin_task("t")
+    with simulation.within(AT_ONCE_MS):
+        simulation.write_rows([(None, b"a")])
+    assert simulation.values()[led] == [b"a"] * 2
 
 
 @pytest.mark.parametrize("is_recreated", [True, False], ids=["recreated", "more partitions"])

@@ -513,7 +513,7 @@ EACH_ITS_NODE = make_cluster({"t": [(1, 0), (2, 0), (3, 0)]})
 
 
 def test_what_is_remembered_ends_with_the_snapshot_and_with_slow_nodes():
-    topic = partitioner.TopicSlots("t", 0, 3, random.Random(7))
+    topic = partitioner.TopicSlots("t", 0, EACH_ITS_NODE, random.Random(7))
     lost = make_cluster({"t": [(9, 0), (2, 0), (3, 0)]})
     for cluster, slow, expected in (
         (EACH_ITS_NODE, (), [0, 1, 2]),
@@ -525,7 +525,7 @@ def test_what_is_remembered_ends_with_the_snapshot_and_with_slow_nodes():
 
 
 def test_without_ids_fewer_partitions_are_another_topics():
-    slots = partitioner.TopicSlots("t", 0, 3, random.Random(7))
+    slots = partitioner.TopicSlots("t", 0, EACH_ITS_NODE, random.Random(7))
     assert slots.is_current(make_cluster({"t": [(1, 0)] * 3}))
     assert not slots.is_current(make_cluster({"t": [(1, 0)] * 2}))
 
