@@ -56,6 +56,7 @@ LONGEST_FIRST = (
     "spark",
     SECURED,
     "tests/spark",
+    "tests/kernels/test_checked",
     "tests/broker",
     "tests/simulation",
     "tests/golden",

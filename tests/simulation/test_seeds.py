@@ -16,13 +16,21 @@ pytestmark = pytest.mark.timeout(1800)
 SEEDS = 300
 MOST_SEEDS_FOR_A_BUG = 2000
 FIRST_SEED = {
-    "refused although perhaps appended": 470,
-    "numbered anew although perhaps appended": 21,
+    "misrouted connection kept": 59,
+    "metadata of any cluster accepted": 59,
     "several in flight before the first acknowledgement": 102,
+    "epoch bumped without renumbering": 35,
+    "numbered anew once only": 114,
     "topic ids looked up when the answer comes": 146,
-    "gap after refused records": 66,
+    "parts numbered anew although the whole may be appended": 21,
+    "numbered anew although perhaps appended": 21,
+    "requests never time out": 2,
+    "gap after refused records": 9,
+    "refused although perhaps appended": 470,
 }
-"""Tried before all others, because it was the first to find a bug that few do."""
+"""Tried before all others, because it was the first to find a bug that few do. Where a change of the
+simulator has made it another, that test takes seconds again.
+"""
 
 
 def test_no_seed_breaks_an_invariant():
