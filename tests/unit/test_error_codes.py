@@ -132,9 +132,7 @@ def used_codes():
 def test_each_error_and_each_warning_has_a_code():
     public, own = families(trees())
     missing = [
-        one
-        for module, tree in trees().items()
-        for one in without_code(module, tree, public, own)
+        one for module, tree in trees().items() for one in without_code(module, tree, public, own)
     ]
     assert missing == []
 
