@@ -12,6 +12,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -228,6 +229,9 @@ def test_the_library_of_this_checkout_is_of_its_sources():
 
 
 def test_every_kernel_has_a_name_and_a_count():
+    for path in FOLDER.glob("*.py"):
+        if path.stem not in ("__init__", "build", "compiler"):
+            import_module(f"{memory.__package__}.{path.stem}")
     counts = {name: source.__code__.co_argcount for name, source in memory.KERNELS.items()}
     assert {name: kernel.parameters_count for name, kernel in KERNELS.items()} == counts
 
