@@ -38,7 +38,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Processes that run tests. Each starts its own Kafka, one of them Spark; many tests only wait.
-WORKERS ?= 3
+WORKERS ?= 5
+# Python keeps what it has compiled, also where it is told not to: each of these processes would compile
+# all tests anew, and each of the hundreds that they start the package.
+unexport PYTHONDONTWRITEBYTECODE
 RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
@@ -64,6 +67,7 @@ test-aarch64: $(VENV)/dev.installed
 # took is kept in .venv/durations.xml until the next run.
 define run-tests
 	$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
+	$(2) \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
 	  --junitxml=$(VENV)/durations.xml $(1); tests=$$?; \
 	wait $$types || { cat $(VENV)/types.txt; exit 1; }; \
@@ -71,7 +75,7 @@ define run-tests
 endef
 
 test: lint
-	$(call run-tests)
+	$(call run-tests,,$(BIN)/python -m tests.class_archives;)
 
 quick: WORKERS = 2
 quick: lint

@@ -1,5 +1,6 @@
 """Fixtures that several folders of tests use, and what holds for all tests."""
 
+import gc
 import json
 import os
 import re
@@ -53,6 +54,7 @@ LONGEST_FIRST = (
     "spark",
     SECURED,
     "tests/spark",
+    "tests/kernels/test_checked",
     "tests/broker",
     "tests/simulation",
     "tests/golden",
@@ -75,6 +77,17 @@ def place_of(nodeid):
     group = group_of(nodeid)
     places = (n for n, start in enumerate(LONGEST_FIRST) if group.startswith(start))
     return next(places, len(LONGEST_FIRST))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Without the garbage collector, which walks over all tests again and again, then and later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 UNIT_S, LONG_S = 60, 2700

@@ -120,6 +120,7 @@ def test_executors_were_lost_and_no_row_with_them():
     assert sum(r["doubled"] for r in results if r["guarantee"] == AT_LEAST_ONCE) > 0
 
 
+@pytest.mark.slow
 def test_the_jobs_of_a_seed_cover_all_pairs():
     made = jobs(seed=3, at_least=1)
     assert set().union(*map(pairs_of, made)) == all_pairs()

@@ -43,13 +43,14 @@ def generate(folder):
         raise SystemExit("no javac: install a JDK 17 or newer and put it on the PATH")
     modules = [f"org.apache.kafka:kafka_2.13:{CLIENT_VERSION}", LOGGER_MODULE]
     jars = [str(jar) for jar in fetch_jars(modules, f"kafka-{CLIENT_VERSION}")]
+    # Both run for seconds: the fast compiler and the simplest garbage collector.
+    jvm = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
     with tempfile.TemporaryDirectory() as classes:
         sources = sorted(str(source) for source in _SOURCES.glob("*.java"))
         class_path = os.pathsep.join(jars)
-        _run([javac, "-encoding", "UTF-8", "-d", classes, "-cp", class_path, *sources])
+        compiler = [javac, *(f"-J{option}" for option in jvm), "-encoding", "UTF-8"]
+        _run([*compiler, "-d", classes, "-cp", class_path, *sources])
         class_path = os.pathsep.join([classes, *jars])
-        # It runs for a second: the fast compiler and the simplest garbage collector.
-        jvm = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
         java = find_java_for_kafka(CLIENT_VERSION)
         _run([java, *jvm, "-cp", class_path, "Generate", str(folder)])
 

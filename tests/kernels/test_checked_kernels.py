@@ -23,7 +23,7 @@ from tests.kernels.checked import (
 from tests.kernels.random_layouts import RandomLayouts
 
 # Minutes of CPU, on a machine of any load.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.slow]
 
 CALLS = 800
 FIELD = (FieldSpec(("c",), "c"),)

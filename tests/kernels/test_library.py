@@ -12,6 +12,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,7 +76,10 @@ compiles = pytest.mark.skipif(sys.version_info < (3, 10), reason="the compiler n
 @pytest.fixture
 def copied(tmp_path):
     """Return a folder with a copy of the package that has only one kernel."""
-    root = tmp_path / "copy"
+    return copy_of_the_package(tmp_path / "copy")
+
+
+def copy_of_the_package(root):
     target = root / "spark_kafka_sink"
     ignored = shutil.ignore_patterns("__pycache__", "*.so")
     for room in ("base", "record"):
@@ -102,13 +106,20 @@ def run(root, *words, **variables):
     )
 
 
-@pytest.fixture
-def built(copied):
-    """Return the copy with its library."""
-    done = run(copied, "-m", BUILD, platform_name())
+@pytest.fixture(scope="module")
+def built_once(tmp_path_factory):
+    """Return such a copy with its library. Leave it as it is: the compiler takes seconds."""
+    root = copy_of_the_package(tmp_path_factory.mktemp("built") / "copy")
+    done = run(root, "-m", BUILD, platform_name())
     assert done.returncode == 0, done.stderr
     assert "1 of 1  sum_of" in done.stdout
-    return copied
+    return root
+
+
+@pytest.fixture
+def built(built_once, tmp_path):
+    """Return a copy of the test's own."""
+    return Path(shutil.copytree(built_once, tmp_path / "copy"))
 
 
 def library_of(root):
@@ -218,6 +229,9 @@ def test_the_library_of_this_checkout_is_of_its_sources():
 
 
 def test_every_kernel_has_a_name_and_a_count():
+    for path in FOLDER.glob("*.py"):
+        if path.stem not in ("__init__", "build", "compiler"):
+            import_module(f"{memory.__package__}.{path.stem}")
     counts = {name: source.__code__.co_argcount for name, source in memory.KERNELS.items()}
     assert {name: kernel.parameters_count for name, kernel in KERNELS.items()} == counts
 

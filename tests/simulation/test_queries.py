@@ -19,6 +19,8 @@ pytestmark = pytest.mark.timeout(1800)
 SEEDS = [*range(40, 119), 129]
 SEEDS_AMONG_FAST_TESTS = range(20)
 MOST_SEEDS_FOR_A_BUG = 500
+FIRST_SEED = {"replay not compared": 11, "late losers do not look": 29}
+"""As in test_seeds.py."""
 
 
 # Half a minute of CPU or more: found by a late seed, or by lives that wait long.
@@ -53,7 +55,7 @@ def test_the_same_seed_gives_the_same_story(seed):
 @pytest.mark.parametrize("bug", [_marked(name) for name, bug in BUGS.items() if not bug.scenarios])
 def test_a_planted_bug_is_caught(bug):
     with BUGS[bug].planted():
-        for seed in range(MOST_SEEDS_FOR_A_BUG):
+        for seed in (FIRST_SEED.get(bug, 0), *range(MOST_SEEDS_FOR_A_BUG)):
             if queries.try_seed(seed).failure is not None:
                 return
     pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not find: {bug}")

@@ -13,21 +13,37 @@ from tests.simulation.producer_scenarios import SCENARIOS
 # Minutes of CPU, on a machine of any load.
 pytestmark = pytest.mark.timeout(1800)
 
-SEEDS = 300
+SEEDS_AMONG_FAST_TESTS = range(40)
+SEEDS = range(40, 300)
 MOST_SEEDS_FOR_A_BUG = 2000
 FIRST_SEED = {
-    "refused although perhaps appended": 470,
-    "numbered anew although perhaps appended": 21,
+    "misrouted connection kept": 59,
+    "metadata of any cluster accepted": 59,
     "several in flight before the first acknowledgement": 102,
+    "epoch bumped without renumbering": 114,
     "topic ids looked up when the answer comes": 146,
-    "gap after refused records": 66,
+    "numbered anew although perhaps appended": 21,
+    "requests never time out": 2,
+    "gap after refused records": 9,
+    "refused although perhaps appended": 314,
 }
-"""Tried before all others, because it was the first to find a bug that few do."""
+"""Tried before all others, because few find the bug, or others take long to. Where a change of the
+simulator has made it another, that test takes seconds again.
+"""
 
 
+def test_some_seeds_break_no_invariant():
+    _assert_none_breaks_an_invariant(SEEDS_AMONG_FAST_TESTS)
+
+
+@pytest.mark.slow
 def test_no_seed_breaks_an_invariant():
+    _assert_none_breaks_an_invariant(SEEDS)
+
+
+def _assert_none_breaks_an_invariant(numbers):
     # In this process: others run tests beside it.
-    failures = [failure for failure in map(seeds.try_seed, range(SEEDS)) if failure is not None]
+    failures = [failure for failure in map(seeds.try_seed, numbers) if failure is not None]
     assert not failures, "\n".join(failures[:3])
 
 

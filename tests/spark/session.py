@@ -8,10 +8,12 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness import JVM_SINK
 from spark_kafka_sink.localkafka import fetch_jars
+from tests import class_archives
 
-# Of every driver that a test starts. They run for minutes at most: Java's slower compiler would
-# take half of the CPU.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Of every driver that a test starts. They run for minutes at most: Java's slower compiler would take
+half of the CPU."""
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join([*QUICK_START, *class_archives.of_spark()]))
 
 
 @contextmanager

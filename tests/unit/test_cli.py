@@ -392,6 +392,7 @@ def test_a_document_is_shown(capsys):
 ROOMS_WITH_TEXTS = ("jobs", "localkafka", "metrics", "spark", "tools", "transactions")
 
 
+@pytest.mark.slow
 def test_texts_name_documents_as_an_installed_package_shows_them():
     """A wheel has no folder docs/ that its user knows of."""
     package, named = REPOSITORY / "spark_kafka_sink", set()

@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import functools
 import logging
 import pickle
 import re
@@ -39,8 +40,13 @@ Name = tuple[str, str]
 """Module and name of a class."""
 
 
-def sources():
-    """Yield module and tree of all that may raise a public error."""
+@functools.cache
+def trees():
+    """Return the tree of each module that may raise a public error, by the module's name."""
+    return dict(_sources())
+
+
+def _sources():
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         yield name, ast.parse(path.read_text(encoding="utf-8"))
@@ -64,10 +70,10 @@ def names_in(module, tree):
     return found | {n.name: (module, n.name) for n in tree.body if isinstance(n, ast.ClassDef)}
 
 
-def families(trees):
+def families(modules):
     """Return the classes of public errors, and those of them with a code of their own."""
     bases, own = {}, set()
-    for module, tree in trees.items():
+    for module, tree in modules.items():
         names = names_in(module, tree)
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
@@ -109,16 +115,12 @@ def is_below_warning(call):
     return ast.unparse(call.func).endswith(".log") and level in ("logging.INFO", "logging.DEBUG")
 
 
-TREES = dict(sources())
-PUBLIC, WITH_OWN = families(TREES)
-
-
 def used_codes():
     """All codes that the package's code names."""
     areas = {name.upper() for name in AREAS}
     return {
         node.value
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
@@ -128,10 +130,9 @@ def used_codes():
 
 
 def test_each_error_and_each_warning_has_a_code():
+    public, own = families(trees())
     missing = [
-        one
-        for module, tree in TREES.items()
-        for one in without_code(module, tree, PUBLIC, WITH_OWN)
+        one for module, tree in trees().items() for one in without_code(module, tree, public, own)
     ]
     assert missing == []
 
@@ -158,7 +159,7 @@ def test_each_error_and_each_warning_has_a_code():
 )
 def test_what_is_found(source, count):
     tree = ast.parse(f"from {BASE[0]} import ConfigError\n{source}")
-    public, own = families({BASE[0]: TREES[BASE[0]], "planted": tree})
+    public, own = families({BASE[0]: trees()[BASE[0]], "planted": tree})
     assert len([*without_code("planted", tree, public, own)]) == count
 
 
@@ -199,7 +200,7 @@ def lines_of_stored():
 def test_messages_are_word_for_word_those_of_the_code():
     texts = "\n".join(
         node.value
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )

@@ -1,6 +1,7 @@
 """Import rules: each layer knows only those before it, and the driver loads nothing heavy."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -155,10 +156,13 @@ ONLY_IN = {
 """Module of others -> the only places that may import it."""
 
 
+@functools.cache
 def modules():
+    found = {}
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         name = ".".join(path.relative_to(ROOT / PACKAGE).with_suffix("").parts)
-        yield name.removesuffix(".__init__"), ast.parse(path.read_text(encoding="utf-8"))
+        found[name.removesuffix(".__init__")] = ast.parse(path.read_text(encoding="utf-8"))
+    return found.items()
 
 
 def imports(tree):

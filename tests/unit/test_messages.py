@@ -73,6 +73,7 @@ def test_documentation_of_the_code_is_not_searched() -> None:
     assert list(texts(source)) == [(2, "linger.ms = ")]
 
 
+@pytest.mark.slow
 def test_messages_name_options_as_users_write_them() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{line}: {name}"

@@ -49,6 +49,7 @@ def test_a_row_that_is_out_of_date_is_told(before, after, problem):
         Mutant("size.py", before, after, ()).applied_to(SIZE)
 
 
+@pytest.mark.slow
 def test_a_mutant_that_survives_is_told(tree, tmp_path):
     def problem(before, after):
         return tree.problem_with(Mutant("size.py", before, after, ("test_size.py",)))

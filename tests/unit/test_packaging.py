@@ -25,6 +25,7 @@ class DataSource:
 """
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_package_and_the_module_that_spark_looks_for(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
@@ -46,6 +47,7 @@ def test_the_wheel_holds_the_package_and_the_module_that_spark_looks_for(wheel):
         assert {f"spark_kafka_sink/share/{path}" for path in files} <= set(names)
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_kernels_of_the_platforms_that_its_name_tells(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     libraries = {name.rpartition("/")[2] for name in names if name.endswith(".so")}
@@ -73,6 +75,7 @@ def test_the_compiler_is_the_one_that_the_sources_name():
     assert not any(one.startswith(("numba", "llvmlite")) for one in project["dependencies"])
 
 
+@pytest.mark.slow
 def test_the_install_commands_of_the_readme_work(wheel, tmp_path):
     """All but the download: nothing is installed."""
     section = (REPOSITORY / "README.md").read_text("utf-8").partition("\n## Install\n")[2]

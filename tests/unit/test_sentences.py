@@ -134,6 +134,7 @@ def test_sentences_of_pages(page):
     assert not found, f"{len(found)} sentences: rewrite them\n" + "\n".join(found)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # seconds of CPU, on a machine of any load
 @pytest.mark.parametrize("place", PLACES)
 def test_sentences(place):

@@ -253,7 +253,7 @@ def run(*command):
 
 def keytool(*arguments):
     # The C1 compiler alone: this is the start of a JVM, and little else.
-    run("keytool", "-J-XX:TieredStopAtLevel=1", *arguments, "-noprompt")
+    run("keytool", "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", *arguments, "-noprompt")
 
 
 class Material:
