@@ -3,7 +3,8 @@
 Fields match by name, exactly or else without regard to case. A field without a column gets its
 default, or null. Types match as in Spark's ``AvroSerializer`` and as Avro promotes: int to long,
 float and double, long to float and double, float to double, string to bytes. Of a union, the first
-branch with the least loss is written.
+branch with the least loss is written; of records, the one with the fewest fields without a column,
+because each record is another kind of event.
 
 A schema that is no record is the type of the only column, whose nulls are null values, as in
 Java's ``KafkaAvroSerializer`` and in ``to_avro``. If the schema is a union with records, the branch
@@ -56,10 +57,19 @@ _FEWEST_DIGITS = 3
 
 
 class _Match(NamedTuple):
-    """The node of a column, and the greatest loss in its tree: _EXACT and others."""
+    """The node of a column, and the greatest loss in its tree: _EXACT and others.
+
+    filled: the fields of records in its tree that have no column
+    """
 
     node: Node
     loss: int = _EXACT
+    filled: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Return what decides between branches of a union; the smallest is best."""
+        return self.loss, self.filled
 
 
 def _as(kind: int, loss: int = _EXACT, written_as: int = nodes.PLAIN, parameter: int = 0) -> _Match:
@@ -97,7 +107,22 @@ _TIMES: dict[tuple[int, str, str], int] = {
     (nodes.TIME, "long", "time-micros"): 1000,
     (nodes.TIME, "int", "time-millis"): 1_000_000,
 }
+# Logical types of the same Avro type whose readers would take a date or an interval for a time.
+_OTHER_TIMES = {
+    nodes.DATE: frozenset(["time-millis"]),
+    nodes.INTERVAL: frozenset(
+        f"{name}-{unit}"
+        for name in ("time", "timestamp", "local-timestamp")
+        for unit in ("millis", "micros", "nanos")
+    ),
+}
 _NESTED = {nodes.STRUCT: "record", nodes.LIST: "array", nodes.MAP: "map"}
+
+
+class _SeveralRecordsError(FormatError):
+    """Several records of a union fit a column equally well; no other branch decides that."""
+
+    code = "FORMAT-019"
 
 
 class Root(NamedTuple):
@@ -122,7 +147,7 @@ def avro_root(schema: Any, columns: list[Column], record_name: str | None = None
     if any(map(_is_record, branches)):
         if is_union:
             return matching.union(branches, columns, record_name)
-        return Root(Node(nodes.STRUCT, children=matching.fields(branches[0], columns, "")[0]))
+        return Root(matching.fields(branches[0], columns, "").node)
     if len(columns) != 1:
         raise FormatError(
             f"the Avro schema is no record but {type_name(schema)}, the type of one column, and "
@@ -152,8 +177,8 @@ class _Matching:
         # By the type's identity, or name, and the column: a record may be used many times.
         self._matches: dict[tuple[int | str, Column], _Match | FormatError] = {}
 
-    def fields(self, record: Any, columns: list[Column], path: str) -> tuple[tuple[Node, ...], int]:
-        """Return the nodes of a record's fields, and their greatest loss."""
+    def fields(self, record: Any, columns: list[Column], path: str) -> _Match:
+        """Return the node of a record, with the nodes of its fields as children."""
         names = [field["name"] for field in record["fields"]]
         by_field = matched(names, columns, path or type_name(record))
         unmatched = [c.path for n, c in enumerate(columns) if n not in by_field.values()]
@@ -164,16 +189,17 @@ class _Matching:
                 code="FORMAT-009",
             )
         space = self._names.space_of(record)
-        found, loss = [], _EXACT
+        found, loss, filled = [], _EXACT, 0
         for field in record["fields"]:
             number = by_field.get(field["name"])
             if number is None:
                 found.append(self._without_column(field, space, path))
+                filled += 1
             else:
                 match = self.field(field["type"], space, columns[number])
                 found.append(match.node._replace(source=number))
-                loss = max(loss, match.loss)
-        return tuple(found), loss
+                loss, filled = max(loss, match.loss), filled + match.filled
+        return _Match(Node(nodes.STRUCT, children=tuple(found)), loss, filled)
 
     def field(self, schema: Any, space: str, column: Column) -> _Match:
         if isinstance(schema, list):
@@ -198,12 +224,12 @@ class _Matching:
         errors: dict[str, FormatError] = {}
         for name, (number, record) in (named or records).items():
             try:
-                children, _ = self.fields(record, columns, "")
+                row = self.fields(record, columns, "").node
             except FormatError as error:
                 errors[name] = error
             else:
                 branch = Node(nodes.CONSTANT, zigzag_varint(number), source=-1)
-                fits[name] = Root(Node(nodes.STRUCT, children=(branch, *children)))
+                fits[name] = Root(row._replace(children=(branch, *row.children)))
         others = [(n, one) for n, one in enumerate(union) if one != "null" and not _is_record(one)]
         if others and len(columns) == 1 and not named:
             name = " or ".join(type_name(one) for _, one in others)
@@ -226,19 +252,29 @@ class _Matching:
         return best._replace(node=best.node._replace(null_branch=null))
 
     def _best(self, branches: list[tuple[int, Any]], column: Column) -> _Match:
-        """Return the node of the branch with the least loss. branches: numbers and types"""
+        """Return the node of the branch with the least loss. branches: numbers and types
+
+        Raises FormatError if several records fit the column equally well.
+        """
         best, errors = None, []
+        records: dict[tuple[int, int], list[str]] = {}
         for number, schema in branches:
             if schema == "null":
                 continue
             try:
                 match = self._value(schema, column)
+            except _SeveralRecordsError:
+                raise
             except FormatError as error:
                 errors.append(error)
                 continue
-            if best is None or match.loss < best.loss:
+            if _is_record(schema):
+                records.setdefault(match.rank, []).append(schema["name"])
+            if best is None or match.rank < best.rank:
                 best = match._replace(node=match.node._replace(value_branch=number))
         if best is not None:
+            if len(names := records.get(best.rank, [])) > 1:
+                raise _several_records(column, names)
             return best
         if len(errors) == 1:
             raise errors[0]  # names the part that does not fit
@@ -271,9 +307,9 @@ class _Matching:
         if kind == nodes.NULL and name == "null":
             return _Match(Node(nodes.NULL))
         if kind >= nodes.STRUCT and _NESTED[kind] == name:
-            children, loss = self._children(schema, column)
-            node = Node(kind, offset_bytes=offset_bytes, path=column.path, children=children)
-            return _Match(node, loss)
+            inside = self._children(schema, column)
+            node = inside.node._replace(kind=kind, offset_bytes=offset_bytes, path=column.path)
+            return inside._replace(node=node)
         match = _scalar_match(kind, name, schema, column)
         if match is None:
             raise FormatError(_does_not_fit(column, [schema]), code="FORMAT-011")
@@ -281,7 +317,7 @@ class _Matching:
         node = match.node._replace(offset_bytes=offset_bytes, symbols=symbols, path=column.path)
         return match._replace(node=node)
 
-    def _children(self, schema: Any, column: Column) -> tuple[tuple[Node, ...], int]:
+    def _children(self, schema: Any, column: Column) -> _Match:
         kind, path = column.type, column.path
         space = self._names.space_of(schema)
         if isinstance(kind, pa.StructType):
@@ -297,9 +333,10 @@ class _Matching:
                     code="FORMAT-008",
                 )
             match = self.field(schema["values"], space, Column("", f"{path}[]", kind.item_type))
-            return (Node(nodes.STRING, offset_bytes=key[1]), match.node), match.loss
+            key_node = Node(nodes.STRING, offset_bytes=key[1])
+            return match._replace(node=Node(nodes.MAP, children=(key_node, match.node)))
         match = self.field(schema["items"], space, Column("", f"{path}[]", kind.value_type))
-        return (match.node,), match.loss
+        return match._replace(node=Node(nodes.LIST, children=(match.node,)))
 
     def _without_column(self, field: Any, space: str, path: str) -> Node:
         name = f"{path}.{field['name']}" if path else field["name"]
@@ -328,6 +365,8 @@ def _scalar_match(kind: int, name: str, schema: Any, column: Column) -> _Match |
     if kind == nodes.DECIMAL:
         return _decimal_match(name, schema, column, logical)
     if logical == "decimal":
+        return None
+    if logical in _OTHER_TIMES.get(kind, ()):
         return None
     if kind == nodes.BINARY and name == "fixed":
         return _as(kind, _LIMITED, nodes.FIXED, schema["size"])
@@ -374,6 +413,15 @@ def _no_branch(
             f"{'; '.join(why[:_MOST_SHOWN])}{more}"
         )
     return FormatError(text, code="FORMAT-019")
+
+
+def _several_records(column: Column, names: list[str]) -> FormatError:
+    shown = ", ".join(names[:_MOST_SHOWN])
+    return _SeveralRecordsError(
+        f"several records of the Avro schema's union fit column '{column.path}' equally well: "
+        f"{shown}. Give the column a field that only the meant one has, or give a schema with that "
+        "one alone"
+    )
 
 
 def _does_not_fit(column: Column, schemas: list[Any]) -> str:

@@ -1,5 +1,6 @@
 """Given schemas of Avro: which branch of a union, which field, and schemas that are wrong."""
 
+import io
 import json
 import re
 import struct
@@ -7,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from decimal import Decimal
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -528,13 +530,14 @@ def few_calls(most=20_000):
 def nested_choice(last, **default):
     """A union of two records, each with a union of the two of the next level, the last ``last``.
 
-    default: of these fields, where they have one
+    default: of these fields, where they have one; without it, the second record has one field more
     """
-    inner = [last]
+    inner, more = [last], {} if default else {"y": ("int", 0)}
     for level in reversed(range(LEVELS)):
         names = [one.get("name", one) if isinstance(one, dict) else one for one in inner]
         kinds = [(k, *default.values()) if default else k for k in (inner, names)]
-        inner = [record(x=kind) | {"name": f"{n}{level}"} for n, kind in zip("PQ", kinds)]
+        first, second = record(x=kinds[0]), record(x=kinds[1], **more)
+        inner = [first | {"name": f"P{level}"}, second | {"name": f"Q{level}"}]
     return inner
 
 
@@ -611,3 +614,51 @@ def test_a_default_without_an_end_is_not_needed_where_there_is_a_column():
     schema = record(x=(["null", "R"], {}), a="string")
     batch = pa.record_batch({"a": ["x"], "x": pa.nulls(1)})
     assert encoder(batch.schema, schema).encode(batch).values.to_pylist() == [b"\0\x02x"]
+
+
+CREATED = record(id="long", note=(["null", "string"], None)) | {"name": "Created"}
+DELETED = record(id="long") | {"name": "Deleted"}
+GONE = record(id="long") | {"name": "Gone"}
+
+
+@pytest.mark.parametrize("nest", [lambda kind: kind, lambda kind: {"type": "array", "items": kind}])
+def test_of_records_the_one_whose_fields_all_have_columns_is_taken(nest):
+    """The first one, whose other field has a default, would be another kind of event."""
+    kind, value = pa.struct([("id", pa.int64())]), {"id": 1}
+    if nest("int") != "int":
+        kind, value = pa.list_(kind), [value]
+    schema = record(c=nest(["null", CREATED, DELETED]))
+    batch = pa.record_batch([pa.array([value], kind)], ["c"])
+    [data] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    read = fastavro.schemaless_reader(io.BytesIO(data), schema, return_record_name=True)
+    found = read["c"] if isinstance(read["c"], tuple) else read["c"][0]
+    assert found == ("Deleted", {"id": 1})
+
+
+@pytest.mark.parametrize("path", ["c", "c.x"])
+def test_records_that_fit_a_column_equally_well_are_refused(path):
+    """Also within the branch of another union, which does fit."""
+    kind, value = pa.struct([("id", pa.int64())]), {"id": 1}
+    branches = ["null", CREATED, DELETED, GONE]
+    if path == "c.x":
+        kind, value = pa.struct([("x", kind)]), {"x": value}
+        branches = [record(x=branches) | {"name": "A"}, "string"]
+    words = f"fit column '{path}' equally well: Deleted, Gone"
+    with pytest.raises(FormatError, match=words) as caught:
+        written(pa.array([value], kind), branches)
+    assert caught.value.code == "FORMAT-019"
+
+
+@pytest.mark.parametrize(
+    ("kind", "avro_type", "logical"),
+    [
+        (pa.date32(), "int", "time-millis"),
+        (pa.duration("us"), "long", "time-micros"),
+        (pa.duration("us"), "long", "timestamp-micros"),
+        (pa.duration("us"), "long", "local-timestamp-millis"),
+    ],
+)
+def test_a_date_or_an_interval_is_no_time(kind, avro_type, logical):
+    """A reader would have a time of day, or a moment, of the same number."""
+    with pytest.raises(FormatError, match="cannot hold"):
+        written(pa.array([1], kind), {"type": avro_type, "logicalType": logical})

@@ -227,8 +227,8 @@ MUTANTS = (
     ),
     Mutant(
         "formats/avro_layout.py",
-        "match.loss < best.loss",
-        "match.loss <= best.loss",
+        "match.rank < best.rank",
+        "match.rank <= best.rank",
         _BRANCHES,
     ),
     Mutant(
