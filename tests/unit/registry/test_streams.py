@@ -44,6 +44,7 @@ COLUMNS = StructType([StructField("a", StringType())])
 ENCODED = StructType([StructField("value", BinaryType())])
 RAW = {"value_format": "raw", "value_schema_id_prefix": "true"}
 AWAY = 503, {"error_code": 50301, "message": "away"}
+REFUSED = 401, {"error_code": 401, "message": "who are you"}
 
 
 @pytest.fixture
@@ -292,16 +293,17 @@ def test_encoded_values_of_a_query_whose_registry_is_away(registry):
 
 @pytest.mark.parametrize("is_new_process", [True, False])
 def test_another_registry_is_asked_at_once(registry, is_new_process):
-    """Its ids are others: what one has told is not true of another, nor while that is away."""
-    assert plan(registry, "/c/one") == b"\1"
+    """Its ids are others: what one has told is not true of another, nor while that refuses."""
+    patient = {"schema_registry_timeout_ms": "30000"}
+    assert plan(registry, "/c/one", **patient) == b"\1"
     with serving(Registry()) as other:
         other.add("elsewhere", {"schema": SECOND})
         other.add("t-value", {"schema": FIRST})
-        assert plan(other, "/c/one", is_new_process) == b"\2"
+        assert plan(other, "/c/one", is_new_process, **patient) == b"\2"
     with serving(Registry()) as other:
-        other.fails = AWAY
-        with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
-            plan(other, "/c/one", is_new_process)
+        other.fails = REFUSED
+        with pytest.raises(KafkaSinkError, match="401"):
+            plan(other, "/c/one", is_new_process, **patient)
 
 
 def test_tasks_get_nothing_of_the_registry_s_configuration(registry):
