@@ -236,7 +236,10 @@ def _recreate(life, rng):
     """The topic, perhaps of no interest meanwhile, is created anew, perhaps smaller or larger."""
     check(life)
     simulation, cluster = life.simulation, life.simulation.cluster
-    simulation.run_for(rng.choice((0, _MAX_IDLE_MS)))
+    pause_ms = rng.choice((0, _MAX_IDLE_MS))
+    if life.settings.options["acks"] == "0":  # a flush ends while requests are on their way
+        pause_ms = _MAX_IDLE_MS
+    simulation.run_for(pause_ms)
     cluster.empty_topic("t", rng.randint(1, len(cluster.topics["t"].partitions) + 2))
     life.started_ms = simulation.clock.ms
     for noted in (life.appended, life.acknowledged, life.keys, life.epochs):
