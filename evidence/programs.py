@@ -35,7 +35,13 @@ class Program(NamedTuple):
     before: str = "a release"
 
 
-_LONG_TESTS = ("evidence/long", "tests/broker", "tests/spark", "tests/simulation/test_queries.py")
+_LONG_TESTS = (
+    "evidence/long",
+    "tests/broker",
+    "tests/spark",
+    "tests/kernels",
+    "tests/simulation/test_queries.py",
+)
 
 PROGRAMS = {
     "chaos": Program(

@@ -34,7 +34,7 @@ def reason_given_time(fails, error, first_ms, *wanted):
         message = str(raised.value)
         if all(part in message for part in wanted) or timeout_ms >= PATIENCE_MS:
             return message
-        timeout_ms *= 10
+        timeout_ms *= 3
 
 
 def eventually(condition, timeout_s=PATIENCE_S):

@@ -32,6 +32,7 @@ ENUM = {"type": "enum", "name": "E", "symbols": ["one", "other"]}
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "c", "type": ["null", ENUM]}]}
 
 
+@pytest.mark.long  # compiles all kernels once more: `make kernels-checked` before a change of them
 def test_no_kernel_leaves_its_memory():
     done = run(1, CALLS)
     assert all(done[name] > CALLS // 20 for name in FORMATS), done

@@ -180,6 +180,7 @@ class TestBuilt:
         assert run(built, "-m", BUILD, platform_name(), **foreign).returncode == 0
         assert library_of(built).read_bytes() == before
 
+    @pytest.mark.long  # `make dist` compares two builds as well
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="two processors of x86_64")
     def test_two_processors_make_the_same_code(self, copied, tmp_path):
         """The test fails if numba vectorises for the processor of this machine."""
