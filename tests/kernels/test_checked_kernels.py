@@ -23,7 +23,8 @@ from tests.kernels.checked import (
 from tests.kernels.random_layouts import RandomLayouts
 
 # Minutes of CPU, on a machine of any load.
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.slow]
+# All kernels are compiled once more: `make evidence NAME=long`, beside `make kernels-checked`.
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.long]
 
 CALLS = 800
 FIELD = (FieldSpec(("c",), "c"),)
@@ -32,7 +33,6 @@ ENUM = {"type": "enum", "name": "E", "symbols": ["one", "other"]}
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "c", "type": ["null", ENUM]}]}
 
 
-@pytest.mark.long  # compiles all kernels once more: `make kernels-checked` before a change of them
 def test_no_kernel_leaves_its_memory():
     done = run(1, CALLS)
     assert all(done[name] > CALLS // 20 for name in FORMATS), done
