@@ -36,8 +36,8 @@ def append(self, *arguments, **options):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-setattr(KafkaProducer, "begin_task", begin_task)  # noqa: B010 (a method, for mypy)
-setattr(KafkaProducer, "append", append)  # noqa: B010
-
+# Not on import: programs and tests import the names of its files.
 if __name__ == "__main__":
+    setattr(KafkaProducer, "begin_task", begin_task)  # noqa: B010 (a method, for mypy)
+    setattr(KafkaProducer, "append", append)  # noqa: B010
     importlib.import_module("pyspark.daemon").manager()
