@@ -38,7 +38,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Processes that run tests. Each starts its own Kafka, one of them Spark; many tests only wait.
-WORKERS ?= 5
+WORKERS ?= 6
 # Python keeps what it has compiled, also where it is told not to: each of these processes would compile
 # all tests anew, and each of the hundreds that they start the package.
 unexport PYTHONDONTWRITEBYTECODE
@@ -81,11 +81,14 @@ quick: WORKERS = 2
 quick: lint
 	$(call run-tests,-m 'not slow and not long' $(if $(ROOM),$(or $(shell $(BIN)/python -m tests.rooms $(ROOM)),$(error no test file for $(ROOM))),$(FAST_TESTS)))
 
-# The table of programs says which environment one needs. Those of a release need theirs beside this one.
+# The table of programs says which environment one needs. That of a release is beside this one.
 evidence: $(VENV)/dev.installed
-	@$(if $(NAME),needs=$$($(BIN)/python -m evidence --environment $(NAME)) && \
-	  case $$needs in release) needs=$(RELEASE)/installed;; *) needs=$(VENV)/$$needs.installed;; esac && \
-	  $(MAKE) --no-print-directory $$needs &&) $(BIN)/python -m evidence $(NAME) $(ARGUMENTS)
+ifdef NAME
+	@needs=$$($(BIN)/python -m evidence --environment $(NAME)) && \
+	  if [ $$needs = release ]; then needs=$(RELEASE)/installed; else needs=$(VENV)/$$needs.installed; fi && \
+	  $(MAKE) --no-print-directory $$needs
+endif
+	@$(BIN)/python -m evidence $(NAME) $(ARGUMENTS)
 
 # One file, so that README's commands find this version alone.
 wheel: kernels

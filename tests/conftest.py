@@ -41,19 +41,22 @@ def _ports_of_this_process():
 if (_ports := _ports_of_this_process()) is not None:
     os.environ[PORTS_VARIABLE] = _ports
 
-# Tests that start Spark, or a part of it, in processes of their own. All others share one session.
+# Tests that start Spark, or a part of it, in processes of their own. All others share two sessions.
 WITH_A_SPARK_OF_THEIR_OWN = (
     *("test_jobs.py", "TestKilledDriver"),
     *("test_the_notebook", "test_the_quickstart", "test_the_tutorial"),
 )
 WITH_SPARK = "tests/spark/"
+WITH_THE_OTHER_SPARK = ("test_rows.py", "test_refusals.py", "test_formats.py")
+"""Half of the tests of the session, by their time."""
 # These share two secured brokers.
 SECURED = "tests/security/"
-ONE_BY_ONE = "::test_a_planted_bug_is_caught"
+ONE_BY_ONE = ("::test_a_planted_bug_is_caught", "::test_the_demo_shows_progress")
 LONGEST_FIRST = (
-    "spark",
-    SECURED,
+    "a session of Spark",
+    "another session of Spark",
     "tests/spark",
+    SECURED,
     "tests/kernels/test_checked",
     "tests/broker",
     "tests/simulation",
@@ -63,12 +66,13 @@ LONGEST_FIRST = (
 
 def group_of(nodeid):
     """Tests of a group run in one process, one after the other: what `make test` shares."""
-    if ONE_BY_ONE in nodeid:
+    if any(test in nodeid for test in ONE_BY_ONE):
         return nodeid
     file = nodeid.split("::")[0]
     has_its_own = any(part in nodeid for part in WITH_A_SPARK_OF_THEIR_OWN)
     if file.startswith(WITH_SPARK) and not has_its_own:
-        return "spark"
+        is_other = file.endswith(WITH_THE_OTHER_SPARK)
+        return "another session of Spark" if is_other else "a session of Spark"
     return SECURED if file.startswith(SECURED) else file
 
 

@@ -28,7 +28,9 @@ from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.reading import read_topic
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 def test_runs_until_it_is_stopped(number):
     command = [sys.executable, "-m", "spark_kafka_sink", "broker", "--topic", "a:3", "b"]
     with subprocess.Popen(
@@ -89,7 +91,7 @@ def test_secured_it_tells_what_a_client_needs():
     assert not path.parent.exists()
 
 
-@pytest.mark.parametrize("protocol", ["sasl_ssl", "ssl"])
+@pytest.mark.parametrize("protocol", ["sasl_ssl", pytest.param("ssl", marks=pytest.mark.long)])
 def test_secured_it_writes_the_properties_file_of_a_job(protocol, capsys):
     with running("--secure", protocol, "--topic", "a", "--json") as process:
         path = json.loads(process.stdout.readline())["spark_properties"]

@@ -169,6 +169,7 @@ def test_three_brokers_replicate_and_survive_one():
         assert read_values(kafka.bootstrap_servers, "replicated") == VALUES
 
 
+@pytest.mark.long
 def test_older_kafka_with_a_further_listener(tmp_path):
     listeners = {"SECOND": "PLAINTEXT"}
     with PatientKafka(version="3.9.1", listeners=listeners, folder=tmp_path) as kafka:
@@ -438,6 +439,7 @@ def names(jars):
     return [jar.name for jar in jars]
 
 
+@pytest.mark.long
 def test_sparks_own_kafka_sink_without_dependencies(cache):
     jars = fetch_jars(
         [
@@ -541,7 +543,7 @@ def test_cache_folder(tmp_path, monkeypatch):
     assert cache_folder() == Path.home() / "elsewhere"
 
 
-@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("brokers", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_a_word_precedes_each_step_of_a_start(tmp_path, brokers):
     running = []
     shown = []
@@ -734,6 +736,7 @@ def test_a_disk_that_is_full_during_a_download_names_the_cache_folder(cache, mir
     assert "Ivy is run once more" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_broker_keeps_its_jars_when_the_cache_is_cleared(monkeypatch, tmp_path):
     """Its JVM opens the jars of a codec with the first batch of that codec."""
     modules, name = broker_jars(DEFAULT_VERSION)

@@ -266,7 +266,7 @@ def test_a_timeout_beyond_the_brokers_maximum_fails_the_task_and_names_the_optio
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_transaction_is_committed_after_the_feature_was_downgraded(version):
     """By a client whose connection is older: as the broker told it then, EndTxn v5 was right. At 0
     that leaves the transaction open until the broker is restarted.
@@ -391,9 +391,8 @@ def trio():
         yield kafka
 
 
-@pytest.mark.parametrize(
-    "hung", [pytest.param(n, marks=[pytest.mark.long] if n > 1 else []) for n in BROKERS]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("hung", BROKERS)
 def test_whichever_broker_hangs_the_others_are_asked(trio, hung):
     """First of the bootstrap list, controller, coordinator: one of these is the one that hangs."""
     # What waits for the end of a request that hangs does not end in time.

@@ -55,6 +55,16 @@ def test_every_file_of_tests_is_in_a_suite():
     assert [file for file in files if not any(file.startswith(path) for path in paths)] == []
 
 
+def test_make_starts_a_program():
+    made, sources = Path(sys.prefix, "dev.installed"), ROOT / "pyproject.toml"
+    if not made.exists() or made.stat().st_mtime < sources.stat().st_mtime:
+        pytest.skip("an environment of make is not installed")
+    command = ["make", f"VENV={sys.prefix}", "evidence", "NAME=chaos", "ARGUMENTS=--plan"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "would run: " in done.stdout
+
+
 def test_what_has_no_name_is_refused(capsys):
     assert main(["nothing"]) == 2
     assert "no program 'nothing'" in capsys.readouterr().err

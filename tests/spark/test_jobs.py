@@ -471,6 +471,7 @@ def test_jobs_conf_and_docs_are_installed(installed):
     assert installed.command("docs", "dead-letters").startswith("# Dead letters\n")
 
 
+@pytest.mark.long
 def test_a_batch_job_of_the_wheel(installed, kafka, new_topic, tmp_path):
     topic, folder = new_topic(2), tmp_path / "in"
     folder.mkdir()
@@ -507,7 +508,9 @@ query = (
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_a_script_of_ones_own_ends_its_query_without_noise(kafka, new_topic, tmp_path, number):
     """Follow the recipe while micro-batches run without a pause.
 
@@ -563,6 +566,7 @@ def test_a_second_ctrl_c_interrupts_a_foreach_batch_that_does_not_end(tmp_path):
         assert "KeyboardInterrupt" in output.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_what_a_registry_has_answered_ends_with_its_driver(kafka, new_topic, tmp_path):
     """The folder of temporary files is empty after a query whose processes shared an answer."""
     script, temporary = tmp_path / "own.py", tmp_path / "temporary"
