@@ -144,7 +144,7 @@ def main(words=None):
             flush=True,
         )
         text = ROW.sub(
-            lambda m, row=row, found=found: (
+            lambda m, row=row, found=found: (  # type: ignore[misc]
                 f"{m[1]} {found.words} | {found.seconds:.0f} |" if m[1] == row[0] else m[0]
             ),
             text,

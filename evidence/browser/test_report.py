@@ -376,14 +376,14 @@ def test_a_hundred_thousand_batches(tmp_path, monkeypatch, open_page):
             line = numbered(SLOW_BROKER if number == SLOW else HEALTHY, number)
             file.write(json.dumps(line).encode() + b"\n")
     parsed = []
-    decode = report_lines.decode
+    decode = report_lines.decode  # type: ignore[attr-defined]
     monkeypatch.setattr(
         report_lines, "decode", lambda data: parsed.append(len(data)) or decode(data)
     )
     whole = []
     loads = json.loads
     monkeypatch.setattr(
-        report_lines.json,
+        report_lines.json,  # type: ignore[attr-defined]
         "loads",
         lambda data, **how: whole.append(len(data)) or loads(data, **how),
     )

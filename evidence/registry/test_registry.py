@@ -10,12 +10,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import RegistryError
-from spark_kafka_sink.spark import versions
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
@@ -154,7 +154,7 @@ LEVELS = (*_ONE_WAY, *(f"{level}_TRANSITIVE" for level in _ONE_WAY), "NONE")
 def frame_of(**kinds):
     """Spark's schema and Arrow's, all nullable."""
     schema = t.StructType([t.StructField(name, kind) for name, kind in kinds.items()])
-    return schema, versions.arrow_schema(schema)
+    return schema, to_arrow_schema(schema)
 
 
 CAPTAIN = t.StructType([t.StructField("captain", t.StringType())])
