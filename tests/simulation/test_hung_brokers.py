@@ -102,7 +102,7 @@ class Drivers(Lives):
         return result, took_ms, max(0, held_ms)
 
 
-@pytest.mark.parametrize("transaction_version", [2, 1])
+@pytest.mark.parametrize("transaction_version", [2, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("is_connected", [True, False], ids=["connected", "unconnected"])
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("point", DRIVER_POINTS)

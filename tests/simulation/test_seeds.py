@@ -13,8 +13,8 @@ from tests.simulation.producer_scenarios import SCENARIOS
 # Minutes of CPU, on a machine of any load.
 pytestmark = pytest.mark.timeout(1800)
 
-SEEDS_AMONG_FAST_TESTS = range(40)
-SEEDS = range(40, 300)
+SEEDS_AMONG_FAST_TESTS = range(15)
+SEEDS = range(15, 300)
 MOST_SEEDS_FOR_A_BUG = 2000
 FIRST_SEED = {
     "misrouted connection kept": 59,
