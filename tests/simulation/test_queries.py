@@ -46,6 +46,7 @@ def test_no_seed_breaks_an_invariant():
     assert decided.keys() >= {"DECIDED", "DONE", "VOID", "PARTIAL", "UNKNOWN", "repaired"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 77, 4711])
 def test_the_same_seed_gives_the_same_story(seed):
     assert queries.live(seed).story == queries.live(seed).story
@@ -108,7 +109,7 @@ POINTS = ["commit.deciding", "commit.decided", "commit.ending", "commit.ended", 
 
 
 @pytest.mark.parametrize("point", ["plan.begin", "plan.fenced", "plan.swept", *POINTS])
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", [pytest.param(0, marks=pytest.mark.slow), 1])
 @pytest.mark.parametrize("dies", [False, True], ids=["driver lives", "driver dies"])
 def test_a_downgrade_leaves_no_transaction_open(point, version, dies):
     scenarios.downgrade(point, version, dies)
