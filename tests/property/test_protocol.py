@@ -6,7 +6,6 @@ with Java's bytes, and the edges of types are compared here with bytes of the pr
 """
 
 import dataclasses
-import itertools
 import random
 
 import numpy as np
@@ -74,8 +73,8 @@ def test_every_message_survives_a_round_trip(cls, version):
 def test_a_decoder_reads_to_the_last_byte(cls):
     """Each byte cut off is missed: no field is read short, none is left unread."""
     versions = [version for other, version in MESSAGE_VERSIONS if other is cls]
-    for version, seed in itertools.product(versions, range(2)):
-        encoded = encode(random_message(cls, version, random.Random(seed)), version)
+    for version in versions:
+        encoded = encode(random_message(cls, version, random.Random(version)), version)
         for end in range(len(encoded)):
             with pytest.raises(RemoteProtocolError):
                 schema.decode_message(cls, version, encoded[:end])

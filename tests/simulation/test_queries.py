@@ -96,6 +96,7 @@ def test_what_is_refused_while_it_is_open_is_asked_for_again(error, version):
     scenarios.refused_ends(version, error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bug", "scenario"), scenarios_of(BUGS))
 def test_the_planted_bug_does_harm(bug, scenario):
     assert_does_harm(bug, scenario)

@@ -62,6 +62,7 @@ def test_a_planted_bug_is_caught(bug):
     pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not find: {bug}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bug", "scenario"), scenarios_of({**PRODUCER_BUGS, **SASL_BUGS}))
 def test_the_planted_bug_does_harm(bug, scenario):
     assert_does_harm(bug, scenario)
