@@ -77,7 +77,7 @@ endef
 test: lint
 	$(call run-tests,,$(BIN)/python -m tests.class_archives;)
 
-quick: WORKERS = 2
+quick: WORKERS = 3
 quick: lint
 	$(call run-tests,-m 'not slow and not long' $(if $(ROOM),$(or $(shell $(BIN)/python -m tests.rooms $(ROOM)),$(error no test file for $(ROOM))),$(FAST_TESTS)))
 

@@ -65,14 +65,16 @@ class Reader:
         self.at = 0
 
     def varint(self):
-        shift = value = 0
-        while True:
-            byte = self.data[self.at]
-            self.at += 1
+        at = self.at
+        byte = self.data[at]
+        value, shift = byte & 0x7F, 7
+        while byte >= 0x80:
+            at += 1
+            byte = self.data[at]
             value |= (byte & 0x7F) << shift
             shift += 7
-            if byte < 0x80:
-                return (value >> 1) ^ -(value & 1)
+        self.at = at + 1
+        return (value >> 1) ^ -(value & 1)
 
     def field(self):
         length = self.varint()

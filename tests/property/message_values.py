@@ -1,4 +1,4 @@
-"""Values for every message class and version, drawn by a seeded Random, or by Hypothesis as one.
+"""Values for every message class and version, drawn by a seeded Random.
 
 The message tables say what there is: a field outside its versions keeps its default, because that is what
 a decoder must give back for it.
@@ -6,8 +6,6 @@ a decoder must give back for it.
 
 import dataclasses
 from uuid import UUID
-
-from hypothesis import strategies as st
 
 from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.messages import client, inspection, topics, transactions
@@ -50,12 +48,6 @@ def _holds(versions, version):
 
 def _bits(wire_type):
     return {"b": 8, "h": 16, "i": 32, "q": 64}[wire_type.code]
-
-
-def message_strategy(cls, version):
-    """Values of ``cls`` that ``version`` can carry, which Hypothesis chooses and shrinks."""
-    chance = st.randoms(use_true_random=False)
-    return chance.map(lambda rng: random_message(cls, version, rng))
 
 
 def random_message(cls, version, rng):

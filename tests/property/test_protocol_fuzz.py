@@ -188,15 +188,15 @@ def test_broken_answers_raise_nothing_but_remote_protocol_error(capsys):
 
 @pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
 def test_arbitrary_bytes(request_type, version):
-    @settings(max_examples=40, deadline=None, derandomize=True, database=None)
-    @given(st.binary(max_size=80))
-    def check(data):
-        frame = Frame(request_type(), version, data)
-        response = decode(frame)
-        if response is not None:
-            check_sane(frame, response)
-
-    check()
+    rng = random.Random(SEED)
+    for size in range(80):
+        # Small values are counts and lengths that are believed.
+        for largest in (1, 8, 255):
+            data = bytes(rng.randint(0, largest) for _ in range(size))
+            frame = Frame(request_type(), version, data)
+            response = decode(frame)
+            if response is not None:
+                check_sane(frame, response)
 
 
 @pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
@@ -208,7 +208,7 @@ def test_truncated_and_lying_frames_take_no_memory(request_type, version, monkey
     decode(frame)
     tracemalloc.start()
     try:
-        for at in range(0, len(frame.data), 1 + len(frame.data) // 100):
+        for at in range(0, len(frame.data), 1 + len(frame.data) // 25):
             for lie in (None, *_HUGE_LENGTHS):
                 rest = b"" if lie is None else lie + frame.data[at + len(lie) :]
                 broken = frame._replace(data=frame.data[:at] + rest)
@@ -224,7 +224,7 @@ def test_the_densest_answer_takes_memory_in_proportion(version):
     body = encode(MetadataResponse(), version)
     for count in (b"\x00\x00\xff\xff", b"\xff\xff\x03"):
         for at in range(len(body)):
-            data = body[:at] + count + bytes(200 * 1024)
+            data = body[:at] + count + bytes(50 * 1024)
             tracemalloc.start()
             try:
                 schema.decode_message(MetadataResponse, version, data)

@@ -8,8 +8,13 @@ from spark_kafka_sink.transactions import crash_points
 from tests.simulation.harness import GENERATIONS, Transactional
 from tests.simulation.operating import Lives, Operated
 
+EACH_TRANSACTION_VERSION = [
+    pytest.param(2, id="TV2"),
+    pytest.param(1, id="TV1", marks=pytest.mark.slow),
+]
 
-@pytest.fixture(params=[2, 1], ids=["TV2", "TV1"])
+
+@pytest.fixture(params=EACH_TRANSACTION_VERSION)
 def operated(request):
     """A prefix on brokers of each transaction.version."""
     return Operated(request.param)
@@ -21,7 +26,7 @@ def simulation(request):
     return Transactional(*request.param)
 
 
-@pytest.fixture(params=[2, 1], ids=["TV2", "TV1"])
+@pytest.fixture(params=EACH_TRANSACTION_VERSION)
 def lives(request):
     """Drivers under one prefix, on brokers of each transaction.version."""
     return Lives(request.param)

@@ -156,6 +156,7 @@ OF_TASK = {"task.id": "4", "spark.query.id": "q-1", "spark.batch.id": "17"}
 # --- all kinds at once ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ten_thousand_rows_with_all_kinds_of_badness_in_all_combinations():
     combinations = itertools.product((0, 1), repeat=len(CAUSES))
     kinds = [set(itertools.compress(CAUSES, bits)) for bits in combinations]

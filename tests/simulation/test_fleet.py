@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.simulation.fleet import BusyBroker, Capacity, Storms, storms
 from tests.simulation.sasl import SCRAM
 
@@ -26,6 +28,7 @@ def test_everything_is_acknowledged_and_each_producer_connects_to_each_broker_on
     assert steps["broker 1 leads again"]["connections"] == 30
 
 
+@pytest.mark.slow
 def test_each_connection_is_authenticated_once():
     capacity = Capacity(threads=3, connection_us=5_000, request_us=100, partition_us=1)
     life = storms(30, capacity, SCRAM)
@@ -35,6 +38,7 @@ def test_each_connection_is_authenticated_once():
     assert life.sasl.refusals == life.sasl.renewed == 0
 
 
+@pytest.mark.slow
 def test_more_logins_at_once_than_brokers_can_answer_in_ten_seconds():
     """10,000 producers with TLS and SCRAM on a scale of 1 to 333.
 
@@ -50,6 +54,7 @@ def test_more_logins_at_once_than_brokers_can_answer_in_ten_seconds():
     assert start["connections"] < 30 * 20
 
 
+@pytest.mark.slow
 def test_brokers_that_cannot_keep_up_are_given_up_and_reached_all_the_same():
     """200 ms each, so that the last wait longer than socket.connection.setup.timeout.ms."""
     slow = Capacity(threads=1, connection_us=200_000, request_us=100, partition_us=1)

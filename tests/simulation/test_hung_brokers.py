@@ -102,8 +102,14 @@ class Drivers(Lives):
         return result, took_ms, max(0, held_ms)
 
 
-@pytest.mark.parametrize("transaction_version", [2, 1])
-@pytest.mark.parametrize("is_connected", [True, False], ids=["connected", "unconnected"])
+@pytest.mark.parametrize("transaction_version", [2, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "is_connected",
+    [
+        pytest.param(True, id="connected", marks=pytest.mark.slow),
+        pytest.param(False, id="unconnected"),
+    ],
+)
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("point", DRIVER_POINTS)
 def test_what_it_costs(point, role, is_connected, transaction_version):

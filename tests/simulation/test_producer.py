@@ -211,8 +211,8 @@ def test_a_batch_that_the_broker_finds_too_large_is_split(codec, acks):
         max_in_flight_requests_per_connection="1" if acks == "1" else "5",
     )
     simulation.cluster.topics["t"].max_message_bytes = 4000
-    rows = [(b"k%d" % i, b"%05d" % i + random.Random(i).randbytes(100)) for i in range(2000)]
-    for start in range(0, 2000, 100):
+    rows = [(b"k%d" % i, b"%05d" % i + random.Random(i).randbytes(100)) for i in range(600)]
+    for start in range(0, 600, 100):
         simulation.append(rows[start : start + 100])
         simulation.step()
     simulation.flush()

@@ -256,6 +256,7 @@ def test_a_write_without_rows_is_done_too(jobs):
     assert jobs.lives.visible() == []
 
 
+@pytest.mark.slow
 def test_names_are_not_for_single_runs(jobs):
     for number in range(100):
         jobs.run(Write(f"run-{number}", 0), [])

@@ -56,14 +56,22 @@ def _sources():
     yield path.stem, ast.parse(path.read_text(encoding="utf-8"))
 
 
+@functools.cache
+def nodes(tree):
+    """Those of a tree, of the kinds that are asked for here."""
+    kinds = (ast.arg, ast.Call, ast.Constant, ast.ImportFrom)
+    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
+@functools.cache
 def names_in(module, tree):
     """Return where the names of classes in a module come from."""
     found = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {one.asname or one.name: (node.module, one.name) for one in node.names}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg) and node.annotation is not None:
+    for node in nodes(tree):
+        if isinstance(node, ast.arg) and isinstance(node.annotation, ast.Subscript):
             given = re.fullmatch(r"type\[(\w+)\]", ast.unparse(node.annotation))
             if given and given[1] in found:
                 found[node.arg] = found[given[1]]
@@ -96,7 +104,7 @@ def families(modules):
 def without_code(module, tree, public, own):
     """Yield the errors that are made, and the warnings that are logged, without a code."""
     names = names_in(module, tree)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if not isinstance(node, ast.Call):
             continue
         called = names.get(node.func.id) if isinstance(node.func, ast.Name) else None
@@ -121,7 +129,7 @@ def used_codes():
     return {
         node.value
         for tree in trees().values()
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and (match := _CODE.fullmatch(node.value))
@@ -201,7 +209,7 @@ def test_messages_are_word_for_word_those_of_the_code():
     texts = "\n".join(
         node.value
         for tree in trees().values()
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
     missing = []

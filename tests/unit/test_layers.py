@@ -165,9 +165,21 @@ def modules():
     return found.items()
 
 
+def statements(tree):
+    """All statements, however deep; no expressions, which are most of a tree."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(node, field, None)
+            if isinstance(inner, list):
+                waiting += inner
+
+
 def imports(tree):
     """All that a module imports, in functions and for type checking too."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -98,6 +98,7 @@ def test_the_install_commands_of_the_readme_work(wheel, tmp_path):
         assert "Would install pykafka-sink" in run.stdout
 
 
+@pytest.mark.slow
 def test_pyspark_is_only_an_extra(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (n for n in archive.namelist() if n.endswith("METADATA"))

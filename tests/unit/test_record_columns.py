@@ -574,7 +574,7 @@ def test_any_order_and_any_division_give_the_same_digest(data, choices):
     assert RowSummary.of_task(total.records, total.text) == total
 
 
-@given(st.lists(ROWS, min_size=1, max_size=20), ROWS, st.data())
+@given(st.lists(ROWS, min_size=1, max_size=4), ROWS, st.data())
 def test_another_row_gives_another_digest(data, other, choices):
     index = choices.draw(st.integers(0, len(data) - 1))
     column = choices.draw(st.sampled_from(sorted(other)))

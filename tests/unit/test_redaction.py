@@ -120,14 +120,14 @@ BROKERS_WORDS = (
 
 @pytest.mark.parametrize("way", ENCODERS)
 @pytest.mark.parametrize("around", ["{}", "app:{}", "client_secret={}&x=y"])
-@pytest.mark.parametrize("secret", SECRETS)
-def test_a_secret_that_a_peer_quotes_is_hidden_in_whatever_encoding(secret, around, way):
-    encoded = ENCODERS[way](around.format(secret))
-    text = redacted(f"{BROKERS_WORDS}: <{encoded}> .", [secret])
-    assert HIDDEN in text
-    assert not any(word in text for word in encoded.split() if len(word) > 12)
-    assert secret not in text
-    assert redacted(BROKERS_WORDS, [secret]) == BROKERS_WORDS
+def test_a_secret_that_a_peer_quotes_is_hidden_in_whatever_encoding(around, way):
+    for secret in SECRETS:
+        encoded = ENCODERS[way](around.format(secret))
+        text = redacted(f"{BROKERS_WORDS}: <{encoded}> .", [secret])
+        assert HIDDEN in text
+        assert not any(word in text for word in encoded.split() if len(word) > 12)
+        assert secret not in text
+        assert redacted(BROKERS_WORDS, [secret]) == BROKERS_WORDS
 
 
 @pytest.mark.parametrize("first", [way for way in ENCODERS if way != "base64 twice"])

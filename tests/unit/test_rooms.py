@@ -7,6 +7,9 @@ import pytest
 
 from tests.rooms import ROOT, files_of
 
+# They read all tests: seconds.
+pytestmark = pytest.mark.slow
+
 
 def names(room, *folders):
     return {path.relative_to(ROOT / "tests").as_posix() for path in files_of(room, folders)}

@@ -206,6 +206,7 @@ def test_a_failure_is_a_message(operated, capsys, arguments, words):
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_wrong_address_is_told_in_seconds(capsys):
     """An hour's patience is for brokers that answer: otherwise this test would not end."""
     with socket.socket() as bound:  # not listening: nobody else can
