@@ -58,7 +58,6 @@ LONGEST_FIRST = (
     "another session of Spark",
     "tests/spark",
     SECURED,
-    "tests/kernels/test_checked",
     "tests/broker",
     "tests/simulation",
     "tests/golden",

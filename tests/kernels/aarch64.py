@@ -5,7 +5,7 @@ this machine's interpreter stays unchanged. First run, as root, ``dpkg --add-arc
 apt-get update`` and ``apt-get install --no-install-recommends qemu-user lld``.
 
 Some tests do not run there: ``test_library`` and one of Protobuf start processes, which an emulated
-process cannot do; ``test_checked_kernels`` needs the compiler; Kafka and Spark need Java. Speed is not measured.
+process cannot do; Kafka and Spark need Java. Speed is not measured.
 """
 
 from __future__ import annotations
