@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import requests
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import ConfigError
@@ -22,7 +21,7 @@ from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background, names, otlp, outputs
 from spark_kafka_sink.metrics.names import OWN_METRICS
-from spark_kafka_sink.metrics.otlp import root_cause, telemetry_name
+from spark_kafka_sink.metrics.otlp import telemetry_name
 from spark_kafka_sink.metrics.outputs import check_outputs, write_outputs
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, PlanningSpan
@@ -690,10 +689,9 @@ def test_nobody_that_answers_costs_a_job_no_more_than_its_timeout(told):
         output = to(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_ms=SHORT_MS)
         write_outputs(MetricsOutputs(otlp=output), of_a_job(a_line()))
         assert background._senders[output].wait(PATIENCE_S)
-    assert messages(told)[0].startswith(
-        "WARNING metrics.otlp: cannot send traces to http://127.0.0.1"
-    )
-    assert root_cause(requests.ReadTimeout("HTTPConnectionPool(…)")) == "no answer in time"
+    first = messages(told)[0]
+    assert first.startswith("WARNING metrics.otlp: cannot send traces to http://127.0.0.1")
+    assert "no answer in time" in first
 
 
 def test_a_defect_is_told_and_no_batch_fails(collector, told):
