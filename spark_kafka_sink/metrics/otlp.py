@@ -52,7 +52,13 @@ from spark_kafka_sink.base.errors import warn
 from spark_kafka_sink.base.http import Response
 from spark_kafka_sink.base.kafka_metrics import Values, count_up_to
 from spark_kafka_sink.base.text import redacted, redacted_url
-from spark_kafka_sink.config.sink_keys import OTLP_METRICS, OTLP_TRACES, OtlpOutput
+from spark_kafka_sink.config.sink_keys import (
+    IN_CLEAR_TEXT,
+    OTLP_METRICS,
+    OTLP_TRACES,
+    OtlpOutput,
+    sentence_on_clear_text,
+)
 from spark_kafka_sink.metrics import push
 from spark_kafka_sink.metrics.background import THREAD_NAME, FailureLog
 from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, labels_of, measurements
@@ -409,6 +415,8 @@ class OtlpExporter:
         _warn_ignored_variables()
         for note in short_timeouts(output):
             warn(logger, "METRICS-006", note)
+        for note in _notes_on_clear_text(output):
+            warn(logger, IN_CLEAR_TEXT, note)
         self._output = output
         self._scope = InstrumentationScope("spark_kafka_sink", __version__)
         self._has_exponential = os.environ.get(_HISTOGRAM, "") != "explicit_bucket_histogram"
@@ -438,6 +446,23 @@ def endpoint_of(output: OtlpOutput, signal: str) -> str:
             return of_signal
         base = os.environ.get(f"{_VARIABLES}ENDPOINT") or _DEFAULT_ENDPOINT
     return f"{base.rstrip('/')}/v1/{signal}"
+
+
+def _notes_on_clear_text(output: OtlpOutput) -> set[str]:
+    """Return notes on credentials over http that a variable gives, or the way of which it names."""
+    if output.headers is not None and output.endpoint is not None:
+        return set()  # the options' own note
+    found: set[str | None] = set()
+    for signal in output.signals:
+        endpoint = endpoint_of(output, signal)
+        of_signal = f"{_VARIABLES}{signal.upper()}_HEADERS"
+        given = [name for name in (of_signal, f"{_VARIABLES}HEADERS") if os.environ.get(name)]
+        if output.headers is not None:
+            given = ["metrics.otlp.headers"]
+        elif "@" in endpoint:
+            given = ["user and password"]
+        found |= {sentence_on_clear_text(name, endpoint) for name in given[:1]}
+    return {note for note in found if note is not None}
 
 
 class _Signal:

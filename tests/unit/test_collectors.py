@@ -14,12 +14,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from spark_kafka_sink.base.machine import write_private
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.metrics import background
 from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.metrics.prometheus import PushGatewayExporter
 from tests.patience import PATIENCE_S
+from tests.unit.security.tls_ends import authority, server_context
 from tests.unit.test_http import ANSWERS, dripping
 from tests.unit.test_metrics_line import a_line, of_a_job
 
@@ -48,10 +50,10 @@ class Hostile:
 
 
 @contextmanager
-def answering(first, then=b""):
+def answering(first, then=b"", context=None):
     """A server of one answer, which it goes on with until the client hangs up.
 
-    first: bytes, or a function of the request's headers
+    first: bytes, or a function of the request's headers; context: for https
     """
     hostile = Hostile()
 
@@ -74,6 +76,9 @@ def answering(first, then=b""):
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         hostile.url = f"http://127.0.0.1:{server.server_port}"
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            hostile.url = hostile.url.replace("http:", "https:")
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield hostile
         server.shutdown()
@@ -177,6 +182,28 @@ def test_a_password_in_the_environments_address_is_sent_as_a_header_and_not_show
     message = only_message(caplog)
     assert not has_half(BASIC, message)
     assert not has_half(TOKEN, message)
+
+
+def test_a_collector_is_known_by_the_environments_certificate_and_knows_the_driver(
+    tmp_path, caplog, monkeypatch
+):
+    files = {"CERTIFICATE": tmp_path / "ca.pem"}
+    files["CERTIFICATE"].write_text(authority().pem)
+    asks_for_ours = server_context(clients=authority())
+    with answering(OK + LENGTH % 0, context=asks_for_ours) as collector:
+        for number, problem in enumerate(("CERTIFICATE_VERIFY_FAILED", "CERTIFICATE_REQUIRED")):
+            send_by_otlp(collector.url, timeout_ms=790 - number)
+            assert problem in only_message(caplog).upper()
+            caplog.clear()
+            for name, path in files.items():
+                monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", str(path))
+        own = authority().issue("driver", ["driver"])
+        for name, pem in (("CLIENT_KEY", own.key_pem), ("CLIENT_CERTIFICATE", own.chain_pem)):
+            write_private(str(tmp_path / name), pem)
+            monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", str(tmp_path / name))
+        send_by_otlp(collector.url)
+    assert caplog.records == []
+    assert len(collector.headers) == 1
 
 
 # --- what has no end -----------------------------------------------------------------------------

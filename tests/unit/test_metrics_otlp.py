@@ -575,6 +575,46 @@ def test_the_environment_switches_it_off(collector, monkeypatch, told):
     assert len(collector.traces) == 1
 
 
+IN_CLEAR = "the headers cross the network unencrypted"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_told"),
+    [
+        ("http://collector:4318", True),
+        ("HTTP://Collector", True),
+        ("https://collector:4318", False),
+        ("http://localhost:4318", False),
+        ("http://[::1]:4318", False),
+    ],
+)
+def test_headers_that_go_over_http_are_told(endpoint, is_told):
+    notes = [note for note in parsed(endpoint, "a=${env:B}").notes if IN_CLEAR in note]
+    assert bool(notes) is is_told
+    assert all("PKS-AUTH-002" in note for note in notes)
+    assert not [note for note in otlp_options(endpoint=endpoint).notes if IN_CLEAR in note]
+
+
+@pytest.mark.parametrize(
+    ("environment", "option"),
+    [
+        ({"HEADERS": "a=b", "ENDPOINT": "http://collector.invalid:4318"}, {}),
+        ({"TRACES_HEADERS": "a=b"}, {"endpoint": "http://collector.invalid:4318"}),
+        ({"TRACES_ENDPOINT": "http://collector.invalid/v1/traces"}, {"headers": Secret("a=b")}),
+        ({"TRACES_ENDPOINT": "http://u:marked@collector.invalid/v1/traces"}, {}),
+    ],
+)
+def test_headers_of_the_environment_that_go_over_http_are_told(
+    environment, option, monkeypatch, told
+):
+    for name, value in environment.items():
+        monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
+    send(to(**{"endpoint": None, "timeout_ms": SHORT_MS, **option}))
+    (note,) = [text for text in messages(told) if IN_CLEAR in text]
+    assert "PKS-AUTH-002" in note
+    assert "marked" not in note
+
+
 def parsed(endpoint, headers):
     otlp = {"metrics.otlp.endpoint": endpoint, "metrics.otlp.headers": headers}
     return SinkOptions.parse({**SERVERS, **otlp})
