@@ -62,7 +62,7 @@ class Response(NamedTuple):
     is_whole: False if the body is longer
     retry_after_ms: how long the server asks clients to wait before the next request
     reason: the server's words beside the status
-    credentials: of the request, which ``redacted`` hides as long as the response is there
+    credentials: of the request; ``redacted`` hides them while the response is in use
     """
 
     status: int

@@ -449,7 +449,7 @@ def endpoint_of(output: OtlpOutput, signal: str) -> str:
 
 
 def _notes_on_clear_text(output: OtlpOutput) -> set[str]:
-    """Return notes on credentials over http that a variable gives, or the way of which it names."""
+    """Return notes on credentials over http, if a variable gives them or the endpoint."""
     if output.headers is not None and output.endpoint is not None:
         return set()  # the options' own note
     found: set[str | None] = set()
@@ -498,8 +498,8 @@ class _Signal:
 class _Session(requests.Session):
     """Sends the exporter's requests by ``push``, and keeps the last one's problem.
 
-    Sessions of requests unpack answers of any size, and wait for each byte of them anew. The
-    exporter reports only success or failure.
+    A session of the library requests unpacks answers of any size, and its timeout starts again with
+    each byte. The exporter reports only success or failure.
     """
 
     def __init__(self, response: Any) -> None:

@@ -1,7 +1,7 @@
 """One request to a collector or a push gateway, whose answer is neither long nor late.
 
-What such a server sends is a few hundred bytes; the longest legitimate answer lists the data points
-that a collector rejects. Its words go into the log, without what the request held.
+An answer usually has a few hundred bytes. The longest legitimate one lists the data points that a
+collector rejects. Its words go into the log, without the request's credentials.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def send(push: Push, context: ssl.SSLContext | None, timeout_s: float) -> Respon
 
 
 def problem_of_answer(answer: Response) -> str | None:
-    """Return why nothing was taken; None if all was, as far as the status tells."""
+    """Return the problem that the status or the size of the answer shows; None without one."""
     if answer.status >= 300:
         return redacted(f"HTTP {answer.status} {answer.reason}".strip())
     if not answer.is_whole:
