@@ -2,7 +2,8 @@
 
 A slow server, which sends a byte now and then, stays within every limit of a single read. Therefore
 each read and write of the socket waits at most for the rest of the whole request's time. A redirect
-is not followed, because the request holds a secret.
+is not followed, because the request holds a secret. Answers are wanted as they are, not compressed:
+a kilobyte of gzip can be a megabyte of text.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import queue
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, IncompleteRead
@@ -23,12 +24,17 @@ from urllib.request import getproxies, proxy_bypass
 
 from spark_kafka_sink.base.clock import Clock, wait_seconds
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.text import HIDDEN, problem_of_at_sign
+from spark_kafka_sink.base.text import HIDDEN, HeaderCredential, problem_of_at_sign
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 _PORTS = {"http": 80, "https": 443}
+# Every other header may hold a credential: services have names of their own for keys.
+_PUBLIC_HEADERS = {
+    *("accept", "accept-encoding", "cache-control", "connection"),
+    *("content-encoding", "content-length", "content-type", "host", "user-agent"),
+}
 
 
 class Request(NamedTuple):
@@ -55,6 +61,8 @@ class Response(NamedTuple):
     body: at most the requested number of bytes
     is_whole: False if the body is longer
     retry_after_ms: how long the server asks clients to wait before the next request
+    reason: the server's words beside the status
+    credentials: of the request; ``redacted`` hides them while the response is in use
     """
 
     status: int
@@ -63,6 +71,8 @@ class Response(NamedTuple):
     body: bytes
     is_whole: bool = True
     retry_after_ms: int = 0
+    reason: str = ""
+    credentials: tuple[HeaderCredential, ...] = ()
 
     def __repr__(self) -> str:
         return f"Response({self.status}, {HIDDEN})"
@@ -133,9 +143,16 @@ def exchange(
                 connection.request(request.method, target, request.body or None, headers)
             except OSError as error:
                 raise _tls_alert_or(_DeadlineSocket(sock, until), error) from None
-            return _answer(connection, request.most_bytes, clock)
+            answer = _answer(connection, request.most_bytes, clock)
+            return answer._replace(credentials=tuple(_credentials_in(headers)))
     except socket.timeout:  # no TimeoutError before Python 3.10
         raise _no_time() from None
+
+
+def _credentials_in(headers: Mapping[str, str]) -> Iterator[HeaderCredential]:
+    for name, value in headers.items():
+        if name.lower() not in _PUBLIC_HEADERS:
+            yield HeaderCredential(value)
 
 
 def speaks_tls(url: SplitResult, option: str, limit_ms: int, clock: Clock) -> bool:
@@ -323,6 +340,7 @@ def _answer(connection: HTTPConnection, most_bytes: int, clock: Clock) -> Respon
         bytes(body[:most_bytes]),
         is_whole,
         _retry_after_ms(answer.headers.get("Retry-After", "").strip(), clock),
+        answer.reason.strip(),
     )
 
 

@@ -79,7 +79,31 @@ class Secret:
         return _unmasked, (type(self), _masked(data, mask), mask)
 
 
-class SecretUrl(Secret):
+class Credential(Secret):
+    """A secret that a peer is sent, and may quote in part: half of it is hidden, too."""
+
+    __slots__ = ()
+
+
+class HeaderCredential(Credential):
+    """The value of a header of HTTP: ``<scheme> <credential>``, or a credential alone."""
+
+    __slots__ = ()
+
+    def parts(self) -> set[str]:
+        """Return the value, what follows its scheme, and the user and password of Basic."""
+        scheme, _, credential = self._text.partition(" ")
+        found = {self._text, credential}
+        if scheme.lower() == "basic":
+            try:
+                user_info = base64.b64decode(credential).decode("utf-8", "replace")
+            except ValueError:
+                user_info = ""
+            found |= {user_info, user_info.partition(":")[2]}
+        return found - {""}
+
+
+class SecretUrl(Credential):
     """A URL that may have a user, a password and a query, which are secret; its host is not."""
 
     __slots__ = ()
@@ -99,10 +123,10 @@ _ALIVE: WeakValueDictionary[int, Secret] = WeakValueDictionary()
 """Keyed by identity, because one of two equal secrets may outlive the other."""
 
 
-def known_secrets() -> set[str]:
-    """Return the texts of all secrets of this process that are in use."""
+def known_secrets(kind: type[Secret] = Secret) -> set[str]:
+    """Return the texts of all secrets of this process that are in use, or of one kind."""
     found = (reference() for reference in _ALIVE.valuerefs())
-    return {part for secret in found if secret is not None for part in secret.parts()}
+    return {part for secret in found if isinstance(secret, kind) for part in secret.parts()}
 
 
 def _bytes(text: str) -> bytes:
@@ -125,6 +149,8 @@ MOST_SHOWN = 1_000
 _MOST_READ = 4 * MOST_SHOWN
 _LEAST_SECRET = 4
 _BLOCK = 8
+# Characters. A piece that is half of a longer text has about half of its blocks.
+_LONGEST_PASSWORD = 64
 # Limits for decoding a text that several servers have forwarded and encoded again.
 _MOST_ESCAPES, _MOST_DECODED = 4, 2
 _ESCAPED = re.compile(
@@ -157,7 +183,8 @@ def redacted(text: object, secrets: Iterable[str] = ()) -> str:
 
     The result is ``printable``, has at most ``MOST_SHOWN`` characters, and holds no secret, because
     a peer that rejects a request may quote it. Redacted are ``secrets``, which the peer was sent,
-    and all secrets of this process (each ``Secret`` that is alive).
+    and all secrets of this process (each ``Secret`` that is alive). Of what a peer was sent
+    (``secrets``, and each ``Credential``) half is enough.
     """
     words = str(text)
     if len(words) > _MOST_READ:
@@ -194,10 +221,10 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
     A plain secret is replaced by a mark. To find encoded secrets, the text is decoded as servers
     encode, and compared by letters and digits alone. A word with a secret is hidden as a whole; the
-    whole text is hidden if only its words together hold one. Half of one of ``secrets`` is enough,
-    because a server may truncate its quote. Very short secrets stay.
+    whole text is hidden if only its words together hold one. Half of one of ``secrets``, or of a
+    known credential, is enough, because a server may truncate its quote. Very short secrets stay.
     """
-    sent = {secret for secret in secrets if len(secret) >= _LEAST_SECRET}
+    sent = {s for s in {*secrets, *known_secrets(Credential)} if len(s) >= _LEAST_SECRET}
     known = {secret for secret in known_secrets() if len(secret) >= _LEAST_SECRET}
     secrets = sent | known
     if not secrets:
@@ -251,12 +278,18 @@ def _contains_whole(secret: str) -> _Test:
 
 
 def _contains_half(secret: str) -> _Test:
-    """Return a test for at least half of the secret."""
+    """Return a test for half of the secret: in blocks, or of a password in one piece."""
     core = _alphanumeric(secret)
     blocks = {core[at : at + _BLOCK] for at in range(0, len(core) - _BLOCK + 1, _BLOCK)}
     if not blocks:
         return _contains_whole(secret)
-    return lambda _, form: 2 * sum(block in form for block in blocks) >= len(blocks)
+    half, pieces = max(_BLOCK, -(-len(core) // 2)), set[str]()
+    if len(core) <= _LONGEST_PASSWORD:
+        pieces = {core[at : at + half] for at in range(len(core) - half + 1)}
+    return lambda _, form: (
+        2 * sum(block in form for block in blocks) >= len(blocks)
+        or any(piece in form for piece in pieces)
+    )
 
 
 def _forms(text: str, depth: int = _MOST_DECODED) -> Iterator[str]:

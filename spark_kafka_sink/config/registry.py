@@ -201,7 +201,7 @@ _NAMES = frozenset(key.name for key in REGISTRY_KEYS)
 # One request may take a part of schema.registry.timeout.ms, so that time is left to try another
 # address.
 _TRIES, _LEAST_REQUEST_MS = 3, 5000
-_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _SCHEMA_OPTION = {JSON: "json.schema", PROTOBUF: "protobuf.descriptor.file"}
 _LATEST = ("use.latest.version", "use.latest.with.metadata")
 _KEY_LATEST = "key.use.latest.version"
@@ -655,7 +655,7 @@ def notes_on_registry(options: RegistryOptions, formats: FormatOptions) -> Itera
         yield f"user and password in schema.registry.url have no effect beside {beside}*"
     if any(
         url.scheme == "http"
-        and url.hostname not in _LOCAL_HOSTS
+        and url.hostname not in LOCAL_HOSTS
         and (has_others or url.username is not None)
         for url in urls
     ):

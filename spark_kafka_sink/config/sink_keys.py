@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import (
@@ -38,7 +38,7 @@ from spark_kafka_sink.config.producer_config import (
     TopicCreation,
     replicas_problem,
 )
-from spark_kafka_sink.config.registry import REGISTRY_KEYS
+from spark_kafka_sink.config.registry import LOCAL_HOSTS, REGISTRY_KEYS
 
 TOLERATE_NONE = "none"
 TOLERATE_ALL = "all"
@@ -479,6 +479,38 @@ SINK_OPTIONS = ConfigDef(
     *METRICS_KEYS,
     *DEAD_LETTER_KEYS,
 )
+
+
+IN_CLEAR_TEXT = "AUTH-002"
+
+
+def sentence_on_clear_text(headers: str, endpoint: str) -> str | None:
+    """Return a sentence if headers cross the network unencrypted; it shows no part of the URL.
+
+    headers: the option or variable that gives them
+    """
+    from urllib.parse import urlsplit  # here, so that parsing options does not load it
+
+    try:
+        url = urlsplit(endpoint)
+        is_clear = url.scheme == "http" and url.hostname not in LOCAL_HOSTS
+    except ValueError:  # wrong brackets: sending reports the error
+        is_clear = False
+    if not is_clear:
+        return None
+    return (
+        f"{headers} with an endpoint that begins with http: the headers cross the network "
+        "unencrypted. https: encrypts them"
+    )
+
+
+def notes_on_metrics(outputs: MetricsOutputs) -> Iterator[str]:
+    """Yield a log sentence if options alone send headers in clear text."""
+    otlp = outputs.otlp
+    if otlp is not None and otlp.headers is not None and otlp.endpoint is not None:
+        note = sentence_on_clear_text("metrics.otlp.headers", otlp.endpoint)
+        if note is not None:
+            yield coded(note, IN_CLEAR_TEXT)
 
 
 def unused_sink_options(

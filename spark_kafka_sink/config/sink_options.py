@@ -76,6 +76,7 @@ from spark_kafka_sink.config.sink_keys import (
     DeadLetterConfig,
     ExactlyOnceConfig,
     MetricsOutputs,
+    notes_on_metrics,
     parse_dead_letters,
     unused_sink_options,
 )
@@ -482,6 +483,7 @@ class SinkOptions:
                 *notes_on_security(kafka, producer.security),
                 *((warning_about_shown_secrets(shown_secrets),) if shown_secrets else ()),
                 *(notes_on_registry(registry, formats) if registry and formats else ()),
+                *notes_on_metrics(outputs),
             ),
             dead_letters=parse_dead_letters(sink),
             formats=formats,

@@ -17,14 +17,20 @@ OpenTelemetry's semantic conventions for messaging, and for exceptions.
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
+import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from http.client import HTTPException
+from io import BytesIO
 from threading import current_thread
 from typing import Any, NamedTuple, Union
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import requests
+from google.protobuf.message import DecodeError
 from opentelemetry.context import attach, set_value
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -43,12 +49,21 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import warn
+from spark_kafka_sink.base.http import Response
 from spark_kafka_sink.base.kafka_metrics import Values, count_up_to
 from spark_kafka_sink.base.text import redacted, redacted_url
-from spark_kafka_sink.config.sink_keys import OTLP_METRICS, OTLP_TRACES, OtlpOutput
+from spark_kafka_sink.config.sink_keys import (
+    IN_CLEAR_TEXT,
+    OTLP_METRICS,
+    OTLP_TRACES,
+    OtlpOutput,
+    sentence_on_clear_text,
+)
+from spark_kafka_sink.metrics import push
 from spark_kafka_sink.metrics.background import THREAD_NAME, FailureLog
 from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, labels_of, measurements
 from spark_kafka_sink.metrics.outputs import otlp_timeout_s, short_timeouts
+from spark_kafka_sink.metrics.push import Push
 
 # --- resource ------------------------------------------------------------------------------------
 
@@ -376,6 +391,7 @@ def abort_reason(line: Values) -> str:
 logger = logging.getLogger(__name__)
 
 _VARIABLES = "OTEL_EXPORTER_OTLP_"
+_ENDPOINT = "metrics.otlp.endpoint"
 _DEFAULT_ENDPOINT = "http://localhost:4318"
 _TEMPORALITY = f"{_VARIABLES}METRICS_TEMPORALITY_PREFERENCE"
 _HISTOGRAM = f"{_VARIABLES}METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
@@ -399,6 +415,8 @@ class OtlpExporter:
         _warn_ignored_variables()
         for note in short_timeouts(output):
             warn(logger, "METRICS-006", note)
+        for note in _notes_on_clear_text(output):
+            warn(logger, IN_CLEAR_TEXT, note)
         self._output = output
         self._scope = InstrumentationScope("spark_kafka_sink", __version__)
         self._has_exponential = os.environ.get(_HISTOGRAM, "") != "explicit_bucket_histogram"
@@ -430,6 +448,23 @@ def endpoint_of(output: OtlpOutput, signal: str) -> str:
     return f"{base.rstrip('/')}/v1/{signal}"
 
 
+def _notes_on_clear_text(output: OtlpOutput) -> set[str]:
+    """Return notes on credentials over http, if a variable gives them or the endpoint."""
+    if output.headers is not None and output.endpoint is not None:
+        return set()  # the options' own note
+    found: set[str | None] = set()
+    for signal in output.signals:
+        endpoint = endpoint_of(output, signal)
+        of_signal = f"{_VARIABLES}{signal.upper()}_HEADERS"
+        given = [name for name in (of_signal, f"{_VARIABLES}HEADERS") if os.environ.get(name)]
+        if output.headers is not None:
+            given = ["metrics.otlp.headers"]
+        elif "@" in endpoint:
+            given = ["user and password"]
+        found |= {sentence_on_clear_text(name, endpoint) for name in given[:1]}
+    return {note for note in found if note is not None}
+
+
 class _Signal:
     """Exports metrics or traces, and logs when that starts failing and when it recovers."""
 
@@ -456,54 +491,96 @@ class _Signal:
             is_sent = self._exporter.export(data).name == "SUCCESS"
             problem = None if is_sent else "the exporter does not tell why"
         except Exception as error:  # each version of the library raises other errors
-            problem = root_cause(error)
+            problem = push.problem_of_error(error)
         self._failure_log.record_outcome(self._session.problem or problem, lost)
 
 
 class _Session(requests.Session):
-    """Keeps the last request's problem, because the exporter reports only success or failure."""
+    """Sends the exporter's requests by ``push``, and keeps the last one's problem.
+
+    A session of the library requests unpacks answers of any size, and its timeout starts again with
+    each byte. The exporter reports only success or failure.
+    """
 
     def __init__(self, response: Any) -> None:
         super().__init__()
         self.problem: str | None = None
         self._response = response
+        self.headers.clear()  # such as Accept-Encoding: gzip
 
-    def request(self, *args: Any, **options: Any) -> requests.Response:
+    def request(  # type: ignore[override]
+        self, method: str, url: str, data: bytes = b"", **options: Any
+    ) -> requests.Response:
         """Send a request without following redirects, which would pass its headers on to others.
 
-        Each request names the certificates to verify with; otherwise REQUESTS_CA_BUNDLE would win.
+        Raises requests.ConnectionError, after which exporters try again.
         """
         self.problem = None
-        options = {"verify": self.verify, **options, "allow_redirects": False}
+        headers = {**self.headers, **(options.get("headers") or {})}
         try:
-            answer = super().request(*args, **options)
-        except Exception as error:  # for example OSError if a certificate file is missing
-            self.problem = root_cause(error)
+            parts = urlsplit(url)
+            headers.update(_user_info(parts))
+            context = None
+            if parts.scheme == "https":
+                verify, cert = (options.get(name) for name in ("verify", "cert"))
+                context = _context(verify or self.verify, cert or self.cert)
+            request = Push(parts, method, headers, data, _ENDPOINT)
+            answer = push.send(request, context, options["timeout"])
+        except (OSError, HTTPException) as error:
+            self.problem = push.problem_of_error(error)
+            raise requests.ConnectionError(self.problem) from None
+        except Exception as error:  # for example ConfigError for a proxy
+            self.problem = push.problem_of_error(error)
             raise
-        if answer.status_code >= 300:
-            self.problem = redacted(f"HTTP {answer.status_code} {answer.reason}".strip())
-        else:
-            self.problem = self._partial_rejection(answer)
-        return answer
+        self.problem = push.problem_of_answer(answer) or self._partial_rejection(answer)
+        return _exporters_response(answer)
 
-    def _partial_rejection(self, answer: requests.Response) -> str | None:
+    def _partial_rejection(self, answer: Response) -> str | None:
         """Return the receiver's message about the part that it has rejected."""
-        if not answer.content or answer.headers.get("Content-Type") != _PROTOBUF:
+        if not answer.body or answer.content_type != _PROTOBUF:
             return None
-        rejection = self._response.FromString(answer.content).partial_success
+        try:
+            rejection = self._response.FromString(answer.body).partial_success
+        except DecodeError:
+            return f"HTTP {answer.status} with a body that is no answer of OTLP"
         refused = next((value for field, value in rejection.ListFields() if field.number == 1), 0)
         message = f"{refused} of them are refused: {redacted(rejection.error_message)}"
         return message if refused else None
 
 
-def root_cause(error: BaseException) -> str:
-    """Return the operating system's message, if any: the text around it has objects' addresses."""
-    if isinstance(error, requests.Timeout):
-        return "no answer in time"
-    cause = error
-    while cause.__cause__ or cause.__context__:
-        cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
-    return str(getattr(cause, "strerror", None) or cause or type(cause).__name__)
+def _user_info(url: SplitResult) -> dict[str, str]:
+    """Return the header for user and password of a URL, which only a variable may have."""
+    if url.username is None:
+        return {}
+    pair = f"{unquote(url.username)}:{unquote(url.password or '')}".encode()
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+@cache
+def _context(verify: bool | str, cert: str | tuple[str, str] | None) -> ssl.SSLContext:
+    """Return what an endpoint is trusted by: a file or folder, or the library's authorities."""
+    path = verify if isinstance(verify, str) else requests.utils.DEFAULT_CA_BUNDLE_PATH
+    own = (cert,) if isinstance(cert, str) else cert or ()
+    for name in (path, *own):
+        if not os.path.exists(name):
+            raise FileNotFoundError(f"there is no file of certificates {name}")
+    is_folder = os.path.isdir(path)
+    context = ssl.create_default_context(
+        cafile=None if is_folder else path, capath=path if is_folder else None
+    )
+    if own:
+        context.load_cert_chain(*own)
+    return context
+
+
+def _exporters_response(answer: Response) -> requests.Response:
+    """Return what exporters look at; they may log the reason, and this process has its own log."""
+    response = requests.Response()
+    response.status_code = answer.status
+    response.raw = BytesIO()
+    if answer.retry_after_ms:
+        response.headers["Retry-After"] = str(-(-answer.retry_after_ms // 1000))
+    return response
 
 
 def _filter_exporter_logs(record: logging.LogRecord) -> bool:

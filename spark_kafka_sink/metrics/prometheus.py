@@ -15,11 +15,13 @@ A StreamingQueryListener adds Spark's progress of the queries that write to this
 
 from __future__ import annotations
 
+import ssl
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPException
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Union
+from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, push_to_gateway, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -27,9 +29,11 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_kafka_sink.base.kafka_metrics import Values, count_up_to
 from spark_kafka_sink.base.text import redacted_url
+from spark_kafka_sink.metrics import push
 from spark_kafka_sink.metrics.background import FailureLog
 from spark_kafka_sink.metrics.line import Line
 from spark_kafka_sink.metrics.names import OWN_METRICS, labels_of, measurements
+from spark_kafka_sink.metrics.push import Push
 from spark_kafka_sink.metrics.reading import LineTail
 
 if TYPE_CHECKING:
@@ -134,6 +138,9 @@ def _key(labels: Mapping[str, str]) -> Labels:
 # --- push gateway --------------------------------------------------------------------------------
 
 
+_PUSH_URL = "metrics.prometheus.push.url"
+
+
 class PushGatewayExporter:
     """Pushes to one gateway, under one job. Totals count over the life of this process."""
 
@@ -145,9 +152,8 @@ class PushGatewayExporter:
         self._registry = CollectorRegistry()
         self._registry.register(self._exposition)
         where = redacted_url(url)
-        name = "metrics.prometheus.push.url"
         self._failure_log = FailureLog(
-            f"{name}: cannot push to {where}", f"{name}: {where} takes metrics again"
+            f"{_PUSH_URL}: cannot push to {where}", f"{_PUSH_URL}: {where} takes metrics again"
         )
 
     def send(self, line: Line, lost: int) -> None:
@@ -155,12 +161,25 @@ class PushGatewayExporter:
         self._exposition.add(line)
         problem = None
         try:
-            push_to_gateway(self._url, self._job, self._registry, timeout=self._timeout_s)
-        except OSError as error:
-            problem = str(error.strerror or error)
-        except (HTTPException, ValueError) as error:  # the answer is not HTTP, or redirects nowhere
-            problem = f"what answers does not speak HTTP ({type(error).__name__})"
+            push_to_gateway(self._url, self._job, self._registry, handler=self._handler)
+        except (OSError, HTTPException, ValueError) as error:
+            problem = push.problem_of_error(error)
         self._failure_log.record_outcome(problem, lost)
+
+    def _handler(
+        self, url: str, method: str, timeout: float | None, headers: Any, data: bytes
+    ) -> Callable[[], None]:
+        """Return a function that sends the library's request."""
+
+        def send() -> None:
+            parts = urlsplit(url)
+            context = ssl.create_default_context() if parts.scheme == "https" else None
+            request = Push(parts, method, dict(headers), data, _PUSH_URL)
+            problem = push.problem_of_answer(push.send(request, context, self._timeout_s))
+            if problem is not None:
+                raise OSError(problem)
+
+        return send
 
 
 # --- the listener in the user's process ----------------------------------------------------------

@@ -93,6 +93,8 @@ class TelemetrySources(NamedTuple):
 
 DEFAULT_PUSH_INTERVAL_MS = 300_000
 """Interval if a broker names none, and after a request without a response."""
+LEAST_PUSH_INTERVAL_MS = 100
+"""Brokers store no smaller one. Source: ``interval.ms`` of ``ClientMetricsConfigs``."""
 
 _ALL_METRICS = ["*"]
 _CODECS = {codec_id: codec for codec, codec_id in CODEC_IDS.items()}
@@ -126,10 +128,11 @@ class Subscription(NamedTuple):
             return None
         requested = response.requested_metrics
         interval_ms, most_bytes = response.push_interval_ms, response.telemetry_max_bytes
+        interval_ms = interval_ms if interval_ms > 0 else DEFAULT_PUSH_INTERVAL_MS
         return cls(
             response.client_instance_id,
             response.subscription_id,
-            interval_ms if interval_ms > 0 else DEFAULT_PUSH_INTERVAL_MS,
+            max(interval_ms, LEAST_PUSH_INTERVAL_MS),
             None if requested == _ALL_METRICS else tuple(requested),
             _first_known(response.accepted_compression_types),
             most_bytes if most_bytes > 0 else None,

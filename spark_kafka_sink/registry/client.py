@@ -32,7 +32,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
@@ -48,7 +48,7 @@ from spark_kafka_sink.base.http import (
     host_and_port,
     speaks_tls,
 )
-from spark_kafka_sink.base.text import Secret, redacted, redacted_url
+from spark_kafka_sink.base.text import HeaderCredential, Secret, redacted, redacted_url
 from spark_kafka_sink.config.registry import (
     BearerConfig,
     RegistryConfig,
@@ -190,15 +190,15 @@ def json_of(body: bytes) -> Any:
         return None
 
 
-def parse_error(content: Any, status: int, secrets: Iterable[str]) -> tuple[int | None, str]:
+def parse_error(content: Any, status: int) -> tuple[int | None, str]:
     """Return the code and the message of an error; None and "" if the answer has none.
 
-    status: HTTP status, the code of some answers; secrets: credentials that the request contained
+    status: HTTP status, the code of some answers
     """
     if not isinstance(content, dict):
         return None, ""
     code, message = content.get("error_code"), content.get("message")
-    reason = redacted(message, secrets) if message else ""
+    reason = redacted(message) if message else ""
     if not isinstance(code, int) or isinstance(code, bool):
         code = status if reason and status in (INCOMPATIBLE, INVALID) else None
     return code, reason
@@ -221,7 +221,7 @@ _REGISTRY_OPTIONS = (
 
 def credential_headers(
     config: RegistryConfig, url: SplitResult, tls: TlsContext, clock: Clock
-) -> dict[str, Secret]:
+) -> dict[str, HeaderCredential]:
     """Return the headers with credentials, by name.
 
     Raises RegistryError if the issuer rejects the request, RegistryUnavailableError if no token can
@@ -235,12 +235,12 @@ def credential_headers(
         text = f"{unquote(url.username)}:{unquote(url.password or '')}"
     else:
         return {}
-    return {"Authorization": Secret("Basic " + base64.b64encode(text.encode()).decode())}
+    return {"Authorization": HeaderCredential(f"Basic {base64.b64encode(text.encode()).decode()}")}
 
 
 def _bearer(
     bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock: Clock
-) -> dict[str, Secret]:
+) -> dict[str, HeaderCredential]:
     if bearer.token is not None:
         option = f"{_BEARER}token"
         token = resolve(bearer.token.reveal(), option).strip()
@@ -255,7 +255,7 @@ def _bearer(
     return {name: _header(text, given) for name, text, given in headers if text is not None}
 
 
-def _header(text: str, option: str) -> Secret:
+def _header(text: str, option: str) -> HeaderCredential:
     """Check the text of a header: Python's own error would show the text."""
     if not (text.isascii() and text.isprintable()):
         raise ConfigError(
@@ -263,7 +263,7 @@ def _header(text: str, option: str) -> Secret:
             "HTTP can have: it must be one line",
             code="OPTION-003",
         )
-    return Secret(text)
+    return HeaderCredential(text)
 
 
 def _fetch_token(
@@ -332,7 +332,7 @@ class RegistryClient:
         if config.has_url_credentials:
             for url in self._urls:
                 check_credentials_in(url)
-        self._headers: dict[int, dict[str, Secret]] = {}
+        self._headers: dict[int, dict[str, HeaderCredential]] = {}
         self._first_url = 0
         self._ask_at_ms = [0] * len(self._urls)
 
@@ -506,9 +506,9 @@ class RegistryClient:
             ) from None
         if answer.status == 400:  # some TLS servers answer so to a request without TLS
             self._check_clear_text(url, end_ms)
-        return self._parse_response(answer, url, tuple(_credentials_in(self._headers[number])))
+        return self._parse_response(answer, url)
 
-    def _parse_response(self, answer: Response, url: SplitResult, secrets: tuple[str, ...]) -> Any:
+    def _parse_response(self, answer: Response, url: SplitResult) -> Any:
         if not answer.is_whole:
             raise RegistryError(
                 f"the schema registry {_redacted(url)} answers {answer.status} with more than "
@@ -518,7 +518,7 @@ class RegistryClient:
         content = json_of(answer.body)
         if answer.status == 200 and content is not None:
             return content
-        code, reason = parse_error(content, answer.status, secrets)
+        code, reason = parse_error(content, answer.status)
         problem = f"the schema registry {_redacted(url)} answers {answer.status}"
         problem += f" ({code})" if code not in (None, answer.status) else ""
         problem += f", {reason}" if reason else ""
@@ -546,7 +546,7 @@ class RegistryClient:
                 f"{problem}, a redirect, which is not followed: set {URL_OPTION} to where it leads"
             )
         summary = f"{answer.status}, {reason}," if reason else f"{answer.status}"
-        kind = redacted(answer.content_type, secrets) or "no type"
+        kind = redacted(answer.content_type) or "no type"
         raise self._no_registry(f"{summary} with {kind} that is no answer of one")
 
     def _check_clear_text(self, url: SplitResult, end_ms: int) -> None:
@@ -613,12 +613,3 @@ def _parse_url(url: Secret) -> SplitResult:
 
 def _redacted(url: SplitResult) -> str:
     return redacted_url(url.geturl())
-
-
-def _credentials_in(headers: Mapping[str, Secret]) -> Iterator[str]:
-    """Yield the secrets of a request, which messages must hide: token, password, its Base64."""
-    for header in headers.values():
-        scheme, _, credential = header.reveal().partition(" ")
-        yield credential
-        if scheme == "Basic":
-            yield base64.b64decode(credential).decode().partition(":")[2]

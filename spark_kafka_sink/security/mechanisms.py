@@ -40,7 +40,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.base.text import Secret, redacted
+from spark_kafka_sink.base.text import Credential, Secret, redacted
 
 # --- names and passwords as bytes ----------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class PlainSaslClient:
                 code="AUTH-020",
             )
         self._username = username
-        self._password = password
+        self._password = Credential(password.reveal())
         self._is_complete = False
 
     def initial_response(self) -> bytes:
@@ -158,7 +158,7 @@ class ScramSaslClient:
     ) -> None:
         self.configured = self.mechanism = mechanism
         self._hash = HASHES[mechanism]
-        self._user = user
+        self._password = Credential(user.password.reveal())
         self._nonce = nonce()
         name = user.username.replace("=", "=3D").replace(",", "=2C")
         extension = ",tokenauth=true" if user.is_token else ""
@@ -206,7 +206,7 @@ class ScramSaslClient:
 
     def _proof(self, salt: bytes, iterations: int, signed: bytes) -> bytes:
         """Return ClientProof, and keep ServerSignature to compare it with the broker's."""
-        password = encode_utf8(self._user.password.reveal(), "the password")
+        password = encode_utf8(self._password.reveal(), "the password")
         salted = hashlib.pbkdf2_hmac(self._hash, password, salt, iterations)
         client_key = self._hmac(salted, b"Client Key")
         stored_key = hashlib.new(self._hash, client_key).digest()
@@ -279,7 +279,7 @@ class OAuthBearerSaslClient:
                 "= at its end (RFC 6750)",
                 code="AUTH-020",
             )
-        self._token = token
+        self._token = Credential(token.reveal())
         self._extensions = dict(extensions)
         self._refusal = ""
         self._state = _OAuthBearerState.BEGIN

@@ -6,10 +6,10 @@ Users can sort its tables, and screen readers can read them.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from math import isnan
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 
 from spark_kafka_sink import __version__
+from spark_kafka_sink.base.text import printable
 from spark_kafka_sink.metrics.line import (
     NAMES,
     PART_FIELDS,
@@ -69,6 +70,14 @@ class Cell(NamedTuple):
 
 
 Value = Union[str, Cell]
+
+
+def escape(value: str) -> str:
+    """Return a text of a line as HTML, with unprintable characters as in Python.
+
+    A page may go to a terminal, and a character of text direction would disguise a name.
+    """
+    return html.escape(printable(value))
 
 
 def text(value: str) -> str:

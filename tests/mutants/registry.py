@@ -86,13 +86,8 @@ MUTANTS = (
         _GUARDS,
     ),
     Mutant("registry/client.py", 'url.scheme == "http" and speaks_tls', "speaks_tls", _GUARDS),
-    Mutant("registry/client.py", "tuple(_credentials_in(self._headers[number]))", "()", _REFUSALS),
-    Mutant(
-        "registry/client.py",
-        '        if scheme == "Basic":\n            yield',
-        "        if False:\n            yield",
-        _REFUSALS,
-    ),
+    Mutant("registry/client.py", 'HeaderCredential(f"Basic', 'Secret(f"Basic', _REFUSALS),
+    Mutant("base/text.py", 'if scheme.lower() == "basic":', "if False:", _REFUSALS),
     Mutant(
         "registry/client.py",
         "or not host or parts.query or parts.fragment",

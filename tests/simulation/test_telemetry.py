@@ -203,6 +203,15 @@ def test_an_interval_that_is_none_is_five_minutes(interval_ms):
     assert len(watched.plugin.pushes) == 1
 
 
+@pytest.mark.parametrize("requested", [["*"], []])
+def test_an_interval_below_that_of_every_broker_takes_no_more_than_ten_requests_a_second(requested):
+    """Brokers of Kafka store no interval below 100 ms."""
+    watched = TelemetrySources().offering(interval_ms=1, requested=requested).write()
+    before = watched.plugin.requests
+    watched.run_for(10_000)
+    assert 50 < watched.plugin.requests - before <= 101
+
+
 # --- what -------------------------------------------------------------------------------------
 
 

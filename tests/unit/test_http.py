@@ -462,7 +462,7 @@ def test_a_server_that_takes_a_byte_at_a_time_ends_with_the_request():
 class Parts:
     """The answer to a request, and how often it is read."""
 
-    status, length, headers = 200, None, Message()
+    status, reason, length, headers = 200, "OK", None, Message()
 
     def __init__(self, *parts):
         self._parts = iter(parts)

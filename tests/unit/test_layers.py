@@ -96,7 +96,7 @@ ONLY_IN = {
     "pyspark": {"spark", "jobs", "metrics"},
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics.otlp"},
-    "google": {"formats.protobuf_layout", "formats.protobuf_text"},
+    "google": {"formats.protobuf_layout", "formats.protobuf_text", "metrics.otlp"},
     "requests": {"metrics.otlp"},
     "time": {"base.clock", "record.kernels"},
     "socket": {
@@ -107,7 +107,7 @@ ONLY_IN = {
         "spark.daemon",
         "localkafka",
     },
-    "ssl": {"base.http", "network.tls", "registry.client", "security"},
+    "ssl": {"base.http", "network.tls", "registry.client", "security", "metrics"},
     "cryptography": {"security", "localkafka"},
     "selectors": {"network.transport"},
     "asyncio": set(),

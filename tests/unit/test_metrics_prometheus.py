@@ -167,10 +167,10 @@ def test_a_gateway_that_is_not_there_costs_a_line_in_the_log(caplog):
     [
         (
             b"HTTP/1.1 500 \x1b[2J marked-hush\r\nContent-Length: 0\r\n\r\n",
-            r"500: \x1b[2J [hidden]",
+            r"HTTP 500 \x1b[2J [hidden]",
         ),
         (b"\x1b[2J marked-hush\r\n\r\n", "does not speak HTTP (BadStatusLine)"),
-        (b"HTTP/1.1 302 x\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n", "(ValueError)"),
+        (b"HTTP/1.1 302 x\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n", "HTTP 302 x"),
     ],
 )
 def test_what_a_gateway_answers_forges_no_line_of_the_log(answer, said, caplog):

@@ -10,7 +10,16 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from spark_kafka_sink.base.text import HIDDEN, MOST_SHOWN, Secret, SecretUrl, printable, redacted
+from spark_kafka_sink.base.text import (
+    HIDDEN,
+    MOST_SHOWN,
+    Credential,
+    HeaderCredential,
+    Secret,
+    SecretUrl,
+    printable,
+    redacted,
+)
 
 
 # The last one: a variable of the environment that is not UTF-8, as Python reads it.
@@ -143,6 +152,32 @@ def test_a_quoted_credential_that_is_cut_is_hidden(kept):
     for encoded in (secret, base64s(f"app:{secret}"), secret.encode().hex()):
         cut = encoded[: round(len(encoded) * kept) + 16]
         assert HIDDEN in redacted(f"refused: {cut}", [secret])
+
+
+@pytest.mark.parametrize(
+    "password", ["Wq7-zR4.tL9_vB2+kM5~x", "Wq7zR4tL9vB2kM5", "Wq7-zR4.tL9_vB2+kM5~xY8=pN3hC6"]
+)
+def test_of_what_peers_are_sent_any_half_in_one_piece_is_hidden(password):
+    """21, 15 and 29 characters: a broker cuts its quote, and not all have a second block."""
+    credential = Credential(password)
+    most = max(len(password) // 2 + 3, 11)
+    for start in range(len(password) - most + 1):
+        part = password[start : start + most]
+        assert redacted(f"no such user, <{part}>") == HIDDEN, part
+    assert redacted("no such user, <Wq7-zR4.>") != HIDDEN, "a few characters tell little"
+    other = Secret("another, which no peer is sent")
+    assert redacted("another, which no") == "another, which no", (credential, other)
+
+
+@pytest.mark.parametrize("header", ["Bearer marked-0815-pass", "marked-0815-pass", "Basic {}"])
+def test_of_a_header_the_scheme_is_not_secret_and_the_rest_is(header):
+    secret = HeaderCredential(header.format(base64s("user:marked-0815-pass")))
+    shown = redacted(f"of {secret.reveal()} the last is wrong: marked-0815-pass: is it a Bearer?")
+    assert "marked" not in shown
+    assert base64s("user:marked-0815-pass") not in shown
+    again = pickle.loads(pickle.dumps(secret))
+    assert (type(again), again) == (HeaderCredential, secret)
+    assert redacted("Basic and Bearer are schemes") == "Basic and Bearer are schemes"
 
 
 def test_every_secret_that_is_alive_is_hidden_and_one_that_is_gone_is_forgotten():

@@ -284,6 +284,20 @@ class TestPage:
         assert evil not in render(found)
         parsed(render(found))
 
+    def test_no_name_moves_a_cursor_turns_the_text_or_stops_the_page(self, tmp_path, capsys):
+        """Topics, hosts and queries of a file that somebody else wrote."""
+        evil = "\x1b[2J\x07\u202egpj.exe\u2066\u200b\x9b\x00"
+        names = dict.fromkeys(("query_id", "query_name", "client_id"), evil)
+        (written,) = text({**HEALTHY, **names, "settings": {evil: evil}}).splitlines()
+        assert b'"orders"' in written
+        path = tmp_path / "m.jsonl"
+        path.write_bytes(written.replace(b"orders", json.dumps(evil)[1:-1].encode()))
+        assert main(["report", str(path), "--output", "-"]) == 0
+        page = capsys.readouterr().out
+        assert page.replace("\n", "").isprintable()
+        for place in ("<title>", "<th scope='row'>", '<th scope="row">', "<td>"):
+            assert re.search(re.escape(place) + r"[^<]*\\x1b\[2J\\x07\\u202egpj", page), place
+
     def test_every_id_is_there_once(self):
         ids = parsed(render(aggregate(text(HEALTHY, THROTTLED, SKEWED_KEY)))).ids
         assert len(ids) == len(set(ids)) > 20

@@ -66,6 +66,7 @@ class World:
         self.clock = SimClock(0)
         self.answers = {}
         self.hosts = []
+        self.password = PASSWORD
         self.unavailable_until_ms = 0
         brokers = [MetadataResponseBroker(1, *NODE[1:3])]
         self.well = {
@@ -88,7 +89,7 @@ class World:
         self.hosts.append(host)
         if self.clock.ms < self.unavailable_until_ms:
             raise CredentialsUnavailableError("the issuer is away")
-        return PlainSaslClient("alice", Secret(PASSWORD))
+        return PlainSaslClient("alice", Secret(self.password))
 
     def _answer(self, asked):
         """An answer that is a function is called, and may raise."""
@@ -258,12 +259,13 @@ def test_the_error_of_scram_and_the_refusal_of_a_token():
     scram = ScramSaslClient("SCRAM-SHA-256", ScramUser("alice", Secret(PASSWORD)))
     nonce = scram.initial_response().decode().partition("r=")[2]
     scram.evaluate_challenge(f"r={nonce}x,s=c2FsdA==,i=4096".encode())
-    token = OAuthBearerSaslClient(Secret("marked.jwt.token"), {})
+    token = OAuthBearerSaslClient(Secret("marked.Wq7zR4tL9vB2kM5xY.cut"), {})
     token.initial_response()
-    status = f'{{"status":"marked.jwt.token{BLOW}"}}'.encode()
+    status = f'{{"status":"marked.Wq7zR4tL9v{BLOW}"}}'.encode()
     assert token.evaluate_challenge(status) == b"\x01"
-    for conversation, last in ((scram, b"e=\x1b[2J\r\n forged"), (token, b"")):
-        with pytest.raises(AuthenticationError, match="forged") as caught:
+    forged = b"e=\x1b[2J\r\n forged"
+    for conversation, last, told in ((scram, forged, " forged"), (token, b"", "hidden")):
+        with pytest.raises(AuthenticationError, match=told) as caught:
             conversation.evaluate_challenge(last)
         assert is_harmless(str(caught.value))
 
@@ -313,6 +315,22 @@ def test_a_text_is_cleaned_again_when_another_secret_is_known():
     assert decoded(told).error_message == "refused: marked-later"
     secret = Secret("marked-later")
     assert decoded(told).error_message == f"refused: {HIDDEN}", secret
+
+
+# 21 and 24 characters.
+CUT = {"marked-Wq7zR4tL9vB2kM": 15, "marked-Wq7zR4tL9vB2kM5xY": 20}
+
+
+@pytest.mark.parametrize("password", CUT)
+def test_a_password_that_a_broker_quotes_cut_is_hidden_at_its_login_and_later(password, world):
+    quoted = password[: CUT[password]]
+    world.password = password
+    world.answers[SaslAuthenticateRequest] = SaslAuthenticateResponse(58, f"no: {quoted}")
+    assert is_harmless(world.refusal())
+    world.answers.clear()
+    world.ask()
+    # As an answer of any API, whoever asked: the producer, or a command.
+    assert decoded(SaslAuthenticateResponse(error_message=f"of {quoted}")).error_message == HIDDEN
 
 
 def test_of_an_answer_full_of_texts_only_some_are_cleaned():
