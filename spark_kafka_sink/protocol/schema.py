@@ -80,7 +80,7 @@ class Message(Struct):
 
 
 class ResponseLimits(NamedTuple):
-    """How large a response may be, so that no broker takes the memory of this process.
+    """Limits of a response, so that no broker takes the memory of this process.
 
     size_bytes: of the frame
     objects: elements of all arrays; of numbers, eight count as one
@@ -91,9 +91,9 @@ class ResponseLimits(NamedTuple):
 
 
 LARGEST_RESPONSE = ResponseLimits(100 << 20, 1_000_000)
-"""Of a response with records, or with an error for each record of a batch."""
+"""Limits of a response that has records, or an error for each record of a batch."""
 SMALL_RESPONSE = ResponseLimits(4 << 20, 100_000)
-"""Of a response about one transaction: at most an error code for each partition of the request."""
+"""Limits of a response that has at most an error code for each partition of the request."""
 
 
 class Request(Message):
