@@ -9,6 +9,7 @@ Source: ``NetworkClient``, ``ClusterConnectionStates``; KIP-219, KIP-601, KIP-12
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from spark_kafka_sink.base.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
     code_of,
+    warn,
 )
 from spark_kafka_sink.base.kafka_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.base.model import Node
@@ -57,6 +59,8 @@ from spark_kafka_sink.protocol.messages.topics import MetadataResponse
 from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.protocol.types import Buffer
 
+logger = logging.getLogger(__name__)
+
 
 class ClientSettings(NamedTuple):
     """Network settings of the producer's configuration: Kafka's keys, with underscores for dots."""
@@ -82,13 +86,23 @@ class ClientSettings(NamedTuple):
         return cls(**{name: getattr(config, name) for name in names}, checks_cluster=checks)
 
 
+MOST_POSTPONED_MS = 3_600_000
+"""Time by which the pauses of brokers postpone a deadline, all pauses together.
+
+The longest wait of a correct configuration is that of a batch behind a full buffer. With 32 MB
+before it, and 50 tasks that share 1 MB/s of a quota, it waits for 27 minutes.
+"""
+_LONG_PAUSE_MS = 60_000
+_MS_PER_S = 1000
+
+
 class ThrottleTimes:
     """Throttling pauses of all brokers, as far back as callers need.
 
     If a quota is used up, a broker responds at once, with ``throttle_time_ms``. It reads nothing
     more from the connection until this time is over (KIP-219). A batch that waits for the end of a
-    pause does not expire, and neither does a wait for the memory that it holds. The Java client
-    lets both expire.
+    pause does not expire before ``MOST_POSTPONED_MS``, and neither does a wait for the memory that
+    it holds. The Java client lets both expire.
 
     latest_end_ms: end of the latest known pause
     """
@@ -623,8 +637,16 @@ class NetworkClient:
             raise MisroutedConnectionError(reason)
 
     def _throttle(self, connection: NodeConnection, throttle_time_ms: int, now_ms: int) -> None:
-        connection.throttle(now_ms, now_ms + throttle_time_ms)
-        self.pauses.note(connection.node.node_id, now_ms, now_ms + throttle_time_ms)
+        until_ms = now_ms + min(throttle_time_ms, MOST_POSTPONED_MS)
+        if throttle_time_ms >= _LONG_PAUSE_MS and until_ms > connection.resume_at_ms:
+            warn(
+                logger,
+                "DELIVERY-010",
+                f"{connection.node} asks for a pause of {throttle_time_ms // _MS_PER_S} s, because "
+                "a quota is used up: pykafka-sink quota shows what is granted",
+            )
+        connection.throttle(now_ms, until_ms)
+        self.pauses.note(connection.node.node_id, now_ms, until_ms)
 
     def _handle_ready(self, connection: NodeConnection, event: Ready, now_ms: int) -> None:
         protocol = connection.protocol

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.base.model import Node, TopicPartition, dataclass
+from spark_kafka_sink.network.client import MOST_POSTPONED_MS
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.monitor import Monitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
@@ -199,7 +200,7 @@ class RecordAccumulator:
         self._failure: Exception | None = None
         # Number of free pages that the task thread waits for.
         self._awaited_pages = _NOT_AWAITED
-        self._paused_until_ms = 0
+        self._paused_until_ms = self._held_until_ms = 0
         self._node_latency = NodeLatency(availability_timeout_ms)
         self._busy_nodes: frozenset[int] = frozenset()
 
@@ -252,9 +253,10 @@ class RecordAccumulator:
     def timeout_start_ms(self, began_ms: int) -> int:
         """Return when the timeout of a wait starts that began at ``began_ms``.
 
-        Pauses by brokers or the rate limit do not count.
+        The rate limit does not count, nor do pauses by brokers, up to ``MOST_POSTPONED_MS``.
         """
-        return max(began_ms, self._paused_until_ms)
+        paused_until_ms = min(self._paused_until_ms, began_ms + MOST_POSTPONED_MS)
+        return max(began_ms, paused_until_ms, self._held_until_ms)
 
     def wakeup_sender_for(self, leader: Node | None) -> None:
         """Wake the sender for a new batch, unless its leader accepts no request now.
@@ -293,9 +295,9 @@ class RecordAccumulator:
         """Record the nodes that accept no request now: new batches for them wake no one."""
         self._busy_nodes = frozenset(node_ids)
 
-    def set_paused_until(self, until_ms: int) -> None:
-        """Record the end of the pauses by brokers or the rate limit."""
-        self._paused_until_ms = until_ms
+    def set_paused_until(self, until_ms: int, held_until_ms: int) -> None:
+        """Record the end of the pauses by brokers, and of a wait for the rate limit."""
+        self._paused_until_ms, self._held_until_ms = until_ms, held_until_ms
 
     def update_node_latency(self, node_id: int, could_send: bool, now_ms: int) -> None:
         """Record whether a node with a ready batch can accept it now."""

@@ -49,7 +49,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import UNKNOWN_LIMITS, TopicLimits
 from spark_kafka_sink.network.admin import AdminClient, bootstrap_addresses, create_missing
 from spark_kafka_sink.network.channels import Network
-from spark_kafka_sink.network.client import ClientSettings, NetworkClient
+from spark_kafka_sink.network.client import MOST_POSTPONED_MS, ClientSettings, NetworkClient
 from spark_kafka_sink.network.node_connection import Outages
 from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
@@ -220,7 +220,8 @@ class KafkaProducer:
         """Send all batches, and wait for their acknowledgements and for the token check.
 
         Raises the producer's failure. Each batch is acknowledged or fails within
-        ``delivery.timeout.ms`` plus the pauses that brokers request. The wait for the token check
+        ``delivery.timeout.ms`` plus the pauses that brokers request, of which at most
+        ``MOST_POSTPONED_MS`` count. The wait for the token check
         has the same deadline.
         """
         self.accumulator.raise_if_failed()
@@ -621,12 +622,12 @@ class MetadataWaiter:
     def _wait(self, wait: _Wait, what: str, problem: TopicProblem | None) -> None:
         """Wait for the next answer.
 
-        Raises TopicError after ``max.block.ms``, without the pauses that brokers requested, and if
-        no answer can help.
+        Raises TopicError after ``max.block.ms``, without the pauses that brokers requested, up to
+        ``MOST_POSTPONED_MS``, and if no answer can help.
         """
         now_ms = self._clock.now_ms()
-        pause_ends_ms = self._client.pauses.latest_end_ms
-        left_ms = max(wait.deadline_ms, pause_ends_ms + self._max_block_ms) - now_ms
+        postponed_ms = self._client.pauses.latest_end_ms + self._max_block_ms - wait.deadline_ms
+        left_ms = wait.deadline_ms + min(max(postponed_ms, 0), MOST_POSTPONED_MS) - now_ms
         if problem is not None and (problem.is_fatal or left_ms <= 0):
             raise TopicError(problem.message, code=problem.code)
         if left_ms <= 0:

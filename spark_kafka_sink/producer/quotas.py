@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.model import Node, TopicPartition
-from spark_kafka_sink.network.client import ThrottleTimes
+from spark_kafka_sink.network.client import MOST_POSTPONED_MS, ThrottleTimes
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
@@ -172,7 +172,10 @@ class ThrottleTracker:
                     self._record_pauses(batch.topic_partition, node, batch.drained_at_ms, now_ms)
 
     def paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
-        """Return how many ms ``batch`` has waited for a broker's pause or the limit."""
+        """Return how many ms ``batch`` has waited for a broker's pause or the limit.
+
+        Of the pauses, at most ``MOST_POSTPONED_MS`` count.
+        """
         topic_partition = batch.topic_partition
         led_since_ms = self._led_since_ms.get(topic_partition, 0)
         pauses = [
@@ -183,11 +186,12 @@ class ThrottleTracker:
         if not batch.is_queued:
             queued_until_ms = batch.drained_at_ms
             pauses += self._between(batch.sent_to, batch.drained_at_ms, now_ms)
+        excess_ms = max(_covered_ms(pauses, batch.created_at_ms) - MOST_POSTPONED_MS, 0)
         pauses += [
             (from_ms, min(until_ms, queued_until_ms))
             for from_ms, until_ms in self._limited.get(topic_partition, ())
         ]
-        return _covered_ms(pauses, batch.created_at_ms)
+        return _covered_ms(pauses, batch.created_at_ms) - excess_ms
 
     def forget_before(self, at_ms: int) -> None:
         """Drop waits that ended before ``at_ms``, because no batch is that old."""

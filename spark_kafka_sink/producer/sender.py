@@ -64,6 +64,8 @@ from spark_kafka_sink.protocol.messages.topics import (
 from spark_kafka_sink.protocol.types import Records
 from spark_kafka_sink.record.record_batch import TRANSACTIONAL_FLAG, read_header
 
+_MS_PER_S = 1000
+
 _NONE = error_named("NONE")
 _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
 _REQUEST_TIMED_OUT = error_named("REQUEST_TIMED_OUT")
@@ -426,26 +428,29 @@ class Sender:
     def _expire(self, now_ms: int) -> int | None:
         """Fail the producer if a batch has expired; return the ms until the next may expire.
 
-        Pauses that brokers request do not count, nor waits for the rate limit.
+        Waits for the rate limit do not count, nor pauses that brokers request, up to a limit.
         """
         timeout_ms = self._config.delivery_timeout_ms
         soonest_ms: int | None = None
         late: dict[TopicPartition, int] = {}
         with self._accumulator.monitor:
-            paused_until_ms = max(self._client.pauses.latest_end_ms, self._held_until_ms)
-            self._accumulator.set_paused_until(paused_until_ms)
+            paused_until_ms = self._client.pauses.latest_end_ms
+            self._accumulator.set_paused_until(paused_until_ms, self._held_until_ms)
             oldest = self._accumulator.oldest_incomplete()
             self._quota_waits.forget_before(now_ms if oldest is None else oldest.created_at_ms)
             for batch in self._accumulator.incomplete():
                 left_ms = batch.created_at_ms + timeout_ms - now_ms
                 is_late = left_ms <= 0
                 if is_late:
-                    left_ms += self._quota_waits.paused_ms(batch, now_ms)
+                    paused_ms = self._quota_waits.paused_ms(batch, now_ms)
+                    left_ms += paused_ms
                     # A batch also waits for earlier batches of its partition.
                     left_ms = max(left_ms, late.get(batch.topic_partition, left_ms))
                     late[batch.topic_partition] = left_ms
                 if left_ms <= 0:
                     why = self._why_not_sent(batch)
+                    if paused_ms >= _MS_PER_S:
+                        why += f". A quota or limit held it for {paused_ms // _MS_PER_S} s more"
                     self.fail(expiry_error(batch, timeout_ms, now_ms, why))
                     return None
                 soonest_ms = left_ms if soonest_ms is None else min(soonest_ms, left_ms)

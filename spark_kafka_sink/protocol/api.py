@@ -147,7 +147,10 @@ def decode_correlation_id(frame: bytes) -> int:
 
 
 def decode_response(request: schema.Request, version: int, frame: bytes) -> schema.Message:
-    """Return the response to ``request`` from a frame without its size."""
+    """Return the response to ``request`` from a frame without its size.
+
+    Raises RemoteProtocolError for other content, and for more than the request's limits.
+    """
     at = _CORRELATION_ID.size
     is_api_versions = isinstance(request, ApiVersionsRequest)
     # Responses to ApiVersions have the oldest header, so that every client can read them (KIP-511).
@@ -165,7 +168,10 @@ def decode_response(request: schema.Request, version: int, frame: bytes) -> sche
             _decode_api_versions_cached if len(body) <= _MAX_CACHED_BYTES else _decode_api_versions
         )
         return decode(version, body)
-    return schema.decode_message(request.response_type, version, frame, at)
+    limits = request.limits()
+    response = schema.decode_message(request.response_type, version, frame, at, limits.objects)
+    request.check_response(response)
+    return response
 
 
 _MAX_CACHED_BYTES = 8 * 1024

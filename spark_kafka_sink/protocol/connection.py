@@ -316,8 +316,6 @@ def _authentication_error(mechanism: str, response: SaslAuthenticateResponse) ->
 
 SOFTWARE_NAME = "pykafka-sink"
 
-MAX_RESPONSE_BYTES = 100 * 1024 * 1024
-"""No response to a producer comes near this size; a larger size is garbage or another protocol."""
 MAX_OWN_RESPONSE_BYTES = 512 * 1024
 """Limit for responses to the connection's own requests, because the peer may not be a broker.
 Brokers have the same limit for unauthenticated clients. Source: ``sasl.server.max.receive.size``.
@@ -530,8 +528,7 @@ class Connection:
 
     def _checked_size(self) -> int:
         size = api.decode_size(self._received)
-        is_own = not self.in_flight or self.in_flight[0].is_own
-        if 0 <= size <= (MAX_OWN_RESPONSE_BYTES if is_own else MAX_RESPONSE_BYTES):
+        if 0 <= size <= self._max_size():
             return size
         if self._received.startswith(_TLS_ALERT):
             raise AuthenticationError(
@@ -545,6 +542,11 @@ class Connection:
                 f"this address is not a Kafka listener: its first response announces {size} bytes"
             )
         raise RemoteProtocolError(f"response announces {size} bytes")
+
+    def _max_size(self) -> int:
+        if not self.in_flight or self.in_flight[0].is_own:
+            return MAX_OWN_RESPONSE_BYTES
+        return self.in_flight[0].request.limits().size_bytes
 
     def _receive_frame(self, frame: bytes) -> ResponseReceived:
         correlation_id = api.decode_correlation_id(frame)

@@ -79,6 +79,23 @@ class Message(Struct):
     flexible_from: ClassVar[int]
 
 
+class ResponseLimits(NamedTuple):
+    """Limits of a response, so that no broker takes the memory of this process.
+
+    size_bytes: of the frame
+    objects: elements of all arrays; of numbers, eight count as one
+    """
+
+    size_bytes: int
+    objects: int
+
+
+LARGEST_RESPONSE = ResponseLimits(100 << 20, 1_000_000)
+"""Limits of a response that has records, or an error for each record of a batch."""
+SMALL_RESPONSE = ResponseLimits(4 << 20, 100_000)
+"""Limits of a response that has at most an error code for each partition of the request."""
+
+
 class Request(Message):
     """A request names the class of its response.
 
@@ -89,6 +106,14 @@ class Request(Message):
     __slots__ = ()
     response_type: ClassVar[type[Message]]
     throttled_from: ClassVar[int] = 0
+    response_limits: ClassVar[ResponseLimits] = LARGEST_RESPONSE
+
+    def limits(self) -> ResponseLimits:
+        """Return the limits of the response to this request."""
+        return self.response_limits
+
+    def check_response(self, response: Any) -> None:
+        """Raise RemoteProtocolError if the response has more than was asked for."""
 
 
 def wire(
@@ -135,8 +160,19 @@ def encode_message(message: Message, version: int, out: t.Writer) -> None:
     encode(message, out)
 
 
-def decode_message(cls: type[M], version: int, data: bytes, at: int = 0) -> M:
-    """Decode a ``cls`` from ``data``. Raises RemoteProtocolError for any other content."""
+def decode_message(
+    cls: type[M],
+    version: int,
+    data: bytes,
+    at: int = 0,
+    most_objects: int = LARGEST_RESPONSE.objects,
+) -> M:
+    """Decode a ``cls`` from ``data``.
+
+    Raises RemoteProtocolError for any other content, and for more than ``most_objects``.
+    """
+    data = t.LimitedBytes(data)
+    data.objects_left = most_objects
     flexible_from: int = cls.flexible_from  # type: ignore[attr-defined]
     _, decode = _codec(cls, version, version >= flexible_from)
     t.TEXT_SANITIZER.begin()
@@ -149,6 +185,7 @@ def decode_message(cls: type[M], version: int, data: bytes, at: int = 0) -> M:
     return message  # type: ignore[no-any-return]
 
 
+_NUMBERS_PER_OBJECT = 8
 _codecs: dict[tuple[type, int, bool], tuple[t.Encoder, t.Decoder]] = {}
 
 
@@ -236,6 +273,7 @@ def _array_encoder(array: t.ArrayOf, version: int, flexible: bool, nullable: boo
 
 def _array_decoder(array: t.ArrayOf, version: int, flexible: bool, nullable: bool) -> t.Decoder:
     read_length = t.length_decoder("i", flexible)
+    numbers = _NUMBERS_PER_OBJECT if isinstance(array.element, t.FixedType) else 1
 
     def check(length: int, data: bytes, at: int) -> None:
         if length < 0 and not nullable:
@@ -243,6 +281,10 @@ def _array_decoder(array: t.ArrayOf, version: int, flexible: bool, nullable: boo
         # Every element has at least one byte: reject a higher count before allocating memory.
         if length > len(data) - at:
             raise RemoteProtocolError(f"array of {length} elements in {len(data) - at} bytes")
+        if isinstance(data, t.LimitedBytes):
+            data.objects_left -= length // numbers
+            if data.objects_left < 0:
+                raise RemoteProtocolError(f"array of {length} elements is beyond the limit")
 
     if isinstance(array.element, t.FixedType):
         code = array.element.code

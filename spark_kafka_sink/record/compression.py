@@ -33,6 +33,7 @@ _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _SNAPPY_LENGTH = struct.Struct(">i")
 _SNAPPY_SIZE_MOST_BYTES = 5
+_SNAPPY_HIGHEST_RATIO = 64
 
 
 class Compressor(NamedTuple):
@@ -122,14 +123,38 @@ def _zstd(level: int | None) -> Callable[[Buffer], Buffer]:
     return compressor.compress
 
 
+class TooLargeError(ValueError):
+    """Compressed data are larger than allowed, because a few bytes can announce gigabytes."""
+
+
 def decompress(codec_id: int, data: Buffer, most_bytes: int) -> bytes:
     """Return the records of a batch that any client may have compressed, in any framing.
 
-    Raises ValueError for an unknown codec, for damaged data, and for more than ``most_bytes`` of
-    records, because a few bytes can announce gigabytes.
+    Raises ValueError for an unknown codec and for damaged data, TooLargeError for more than
+    ``most_bytes`` of records.
     """
+    # One byte above the limit distinguishes a batch that is too large from one that just fits.
+    records = _decompress_bounded(codec_id, data, most_bytes + 1)
+    if len(records) > most_bytes:
+        problem = f"more than {most_bytes} bytes of records in {len(data)} compressed ones"
+        raise TooLargeError(problem)
+    return records
+
+
+def decompress_start(codec_id: int, data: Buffer, most_bytes: int) -> bytes:
+    """Return the first ``most_bytes`` of the records; all if there are fewer.
+
+    Raises ValueError for an unknown codec and for damaged data.
+    """
+    # Snappy's blocks are decompressed whole, and none is larger than 64 times its compressed size.
+    is_snappy = codec_id == CODEC_IDS["snappy"]
+    bound = len(data) * _SNAPPY_HIGHEST_RATIO if is_snappy else most_bytes
+    return _decompress_bounded(codec_id, data, bound)[:most_bytes]
+
+
+def _decompress_bounded(codec_id: int, data: Buffer, most_bytes: int) -> bytes:
     decompressors: dict[int, Callable[[memoryview, int], bytes]] = {
-        CODEC_IDS["none"]: lambda view, _: bytes(view),
+        CODEC_IDS["none"]: lambda view, most: bytes(view[:most]),
         CODEC_IDS["gzip"]: _any_gzip,
         CODEC_IDS["snappy"]: _any_snappy,
         CODEC_IDS["lz4"]: _any_lz4,
@@ -138,11 +163,7 @@ def decompress(codec_id: int, data: Buffer, most_bytes: int) -> bytes:
     decompress_bounded = decompressors.get(codec_id)
     if decompress_bounded is None:
         raise ValueError(f"unknown codec {codec_id}")
-    # One byte above the limit distinguishes a batch that is too large from one that just fits.
-    records = decompress_bounded(memoryview(data), most_bytes + 1)
-    if len(records) > most_bytes:
-        raise ValueError(f"more than {most_bytes} bytes of records in {len(data)} compressed ones")
-    return records
+    return decompress_bounded(memoryview(data), most_bytes)
 
 
 def _any_gzip(data: memoryview, most_bytes: int) -> bytes:
@@ -200,7 +221,7 @@ def _snappy_block(block: memoryview, most_bytes: int) -> bytes:
 
     size = _snappy_size(block)
     if size > most_bytes:
-        raise ValueError(f"snappy: a block of more than {most_bytes} bytes")
+        raise TooLargeError(f"snappy: a block of more than {most_bytes} bytes")
     try:
         records: bytes = pa.Codec("snappy").decompress(block, size, asbytes=True)
     except OSError as error:  # pyarrow's error for a corrupt block

@@ -19,6 +19,9 @@
 header. The driver must not load kernels, so :func:`encode_batch` encodes a small batch in plain
 Python. Fetched batches are read in plain Python, which is fast enough for few records.
 
+Any client with write access chooses what a reader gets, and 6 KB of a compressed batch may be
+hundreds of megabytes of headers. A reader therefore builds one record at a time, within limits.
+
 Source: ``DefaultRecordBatch``, ``ByteBufferLogInputStream``, ``DefaultRecord``,
 ``DefaultRecord.writeTo``, ``MemoryRecordsBuilder``, ``ControlRecordType``,
 ``EndTransactionMarker``; KIP-98.
@@ -27,7 +30,8 @@ Source: ``DefaultRecordBatch``, ``ByteBufferLogInputStream``, ``DefaultRecord``,
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import crc32c as _crc32c
@@ -36,7 +40,12 @@ from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.base.text import java_text
 from spark_kafka_sink.protocol.types import Buffer, write_unsigned_varint
-from spark_kafka_sink.record.compression import create_compressor, decompress
+from spark_kafka_sink.record.compression import (
+    TooLargeError,
+    create_compressor,
+    decompress,
+    decompress_start,
+)
 
 MAGIC = 2
 RECORD_BATCH_OVERHEAD = 61
@@ -127,7 +136,18 @@ def is_crc_valid(data: Buffer) -> bool:
 
 MOST_UNCOMPRESSED_BYTES = 256 << 20
 """Limit of a batch's uncompressed records."""
+MOST_HEADERS = 100_000
+"""Limit of a record's headers. Programs set dozens; this is a thousand times as many."""
+MOST_OBJECTS = 4 << 20
+"""Limit of a batch's records and headers together.
 
+A batch of 1 MB, Kafka's default limit, has a million records if it compresses to a tenth, and a
+record takes 10 bytes.
+"""
+
+_MOST_KEY_BYTES = 1 << 16
+# Attributes, and the varints of size, timestamp, offset, and lengths of key and value.
+_MOST_BYTES_BESIDE_KEY = 1 + 5 * 10
 _ABORT_TYPE = 0
 _COMMIT_TYPE = 1
 _LOG_APPEND_TIME_FLAG = 0x08
@@ -156,16 +176,36 @@ class EndTransactionMarker(NamedTuple):
     coordinator_epoch: int
 
 
-class ReadBatch(NamedTuple):
-    """A batch with its records; compaction may have removed some or all records.
+class RecordLimitError(RemoteProtocolError):
+    """A record, or the rest of a batch, is larger than a reader accepts.
 
+    offset: of the record, or the base offset of a batch that cannot be decompressed
+    problem: what is beyond a limit, and what to do
+    """
+
+    code = "DEADLETTER-010"
+
+    def __init__(self, offset: int, problem: str) -> None:
+        self.offset = offset
+        self.problem = problem
+        super().__init__(f"the record at offset {offset} cannot be read: {problem}")
+
+
+def _raise(error: RecordLimitError) -> None:
+    raise error
+
+
+class ReadBatch(NamedTuple):
+    """A batch, whose records are built when they are asked for.
+
+    compressed: the records; compaction may have removed some or all
     marker: set for a control batch that ends a transaction. Brokers, not producers, write the
     records of control batches.
     """
 
     header: ParsedHeader
-    records: list[Record]
-    marker: EndTransactionMarker | None
+    compressed: Buffer
+    marker: EndTransactionMarker | None = None
 
     @property
     def base_offset(self) -> int:
@@ -192,6 +232,41 @@ class ReadBatch(NamedTuple):
     def is_control(self) -> bool:
         return bool(self.header.attributes & _CONTROL_FLAG)
 
+    def records(self, refused: Callable[[RecordLimitError], None] = _raise) -> Iterator[Record]:
+        """Yield the records, one at a time.
+
+        refused: called for a record, or the rest of the batch, that is beyond a limit and left out
+
+        Raises RemoteProtocolError for wrong lengths or an unknown codec.
+        """
+        with _remote_errors(self.base_offset):
+            yield from _read_records(self.header, self.compressed, refused)
+
+    def only_record(self, key: bytes | None, most_bytes: int) -> tuple[bytes, bytes | None] | None:
+        """Return key and value of the only record; None without a key, or with several records.
+
+        key: only this key is wanted, so that other records are not built; None for any key
+        most_bytes: a longer value is cut to one byte more
+
+        Raises RemoteProtocolError for wrong lengths or an unknown codec.
+        """
+        if self.is_control or self.header.records_count != 1:
+            return None
+        codec_id, most = self.header.attributes & CODEC_MASK, _MOST_BYTES_BESIDE_KEY
+        with _remote_errors(self.base_offset):
+            start = decompress_start(codec_id, self.compressed, most + _MOST_KEY_BYTES)
+            key_at, length = _key_of(start)
+            if not 0 <= length <= _MOST_KEY_BYTES:
+                return None
+            found, at = _read_bytes(start, key_at)
+            if found is None or key not in (None, found):
+                return None
+            data = decompress_start(codec_id, self.compressed, most + length + most_bytes + 1)
+            value_bytes, at = _read_varint(data, at)
+            if value_bytes < 0:
+                return found, None
+            return found, data[at : at + min(value_bytes, most_bytes + 1)]
+
 
 def read_batches(data: Buffer) -> Iterator[ReadBatch]:
     """Yield the batches of a fetch response.
@@ -199,7 +274,7 @@ def read_batches(data: Buffer) -> Iterator[ReadBatch]:
     A broker may truncate the last batch, which is skipped. The first batch may begin before the
     requested offset because brokers send whole batches.
 
-    Raises RemoteProtocolError for a wrong CRC, wrong lengths, an unknown codec or an older format.
+    Raises RemoteProtocolError for a wrong CRC, wrong lengths, or an older format.
     """
     view = memoryview(data)
     at = 0
@@ -245,26 +320,56 @@ def _read_batch(batch: memoryview) -> ReadBatch:
     header = read_header(batch)
     if header.records_count < 0:
         raise ValueError(f"{header.records_count} records")
-    records = _read_records(header, batch[RECORD_BATCH_OVERHEAD:])
-    marker = None
-    if header.attributes & _CONTROL_FLAG and records:
-        marker = _read_marker(records[0])
-    return ReadBatch(header, records, marker)
+    read = ReadBatch(header, batch[RECORD_BATCH_OVERHEAD:])
+    first = next(read.records(), None) if read.is_control else None
+    return read if first is None else read._replace(marker=_read_marker(first))
 
 
-def _read_records(header: ParsedHeader, compressed: memoryview) -> list[Record]:
+@contextmanager
+def _remote_errors(base_offset: int) -> Iterator[None]:
+    try:
+        yield
+    except (struct.error, IndexError, ValueError) as error:
+        raise RemoteProtocolError(f"record batch at offset {base_offset}: {error}") from error
+
+
+def _read_records(
+    header: ParsedHeader, compressed: Buffer, refused: Callable[[RecordLimitError], None]
+) -> Iterator[Record]:
     # A batch without records after compaction is a header alone, whatever its codec.
     if not header.records_count and not compressed:
-        return []
-    data = decompress(header.attributes & CODEC_MASK, compressed, MOST_UNCOMPRESSED_BYTES)
-    records = []
-    at = 0
+        return
+    try:
+        data = decompress(header.attributes & CODEC_MASK, compressed, MOST_UNCOMPRESSED_BYTES)
+    except TooLargeError as error:
+        refused(RecordLimitError(header.base_offset, str(error)))
+        return
+    at = objects = 0
     for _ in range(header.records_count):
-        record, at = _read_record(header, data, at)
-        records.append(record)
+        before = at
+        try:
+            record, at = _read_record(header, data, at)
+        except RecordLimitError as error:
+            refused(error)
+            size, at = _read_varint(data, before)
+            at += size
+            continue
+        objects += 1 + len(record.headers)
+        if objects > MOST_OBJECTS:
+            problem = f"its batch has more than {MOST_OBJECTS} records and headers"
+            refused(RecordLimitError(record.offset, problem))
+            return
+        yield record
     if at != len(data):
-        raise ValueError(f"{len(data) - at} bytes after the last of {len(records)} records")
-    return records
+        raise ValueError(f"{len(data) - at} bytes after the last of {header.records_count} records")
+
+
+def _key_of(data: bytes) -> tuple[int, int]:
+    """Return the index of the first record's key, with its length before it, and the length."""
+    _, at = _read_varint(data, 0)
+    _, at = _read_varint(data, at + 1)
+    _, at = _read_varint(data, at)
+    return at, _read_varint(data, at)[0]
 
 
 def _read_record(header: ParsedHeader, data: bytes, at: int) -> tuple[Record, int]:
@@ -278,7 +383,7 @@ def _read_record(header: ParsedHeader, data: bytes, at: int) -> tuple[Record, in
     offset_delta, at = _read_varint(data, at)
     key, at = _read_bytes(data, at)
     value, at = _read_bytes(data, at)
-    headers, at = _read_headers(data, at)
+    headers, at = _read_headers(data, at, header.base_offset + offset_delta)
     if at != end:
         raise ValueError(f"record of {size} bytes ends {at - end:+} bytes off")
     if header.attributes & _LOG_APPEND_TIME_FLAG:
@@ -288,8 +393,12 @@ def _read_record(header: ParsedHeader, data: bytes, at: int) -> tuple[Record, in
     return Record(header.base_offset + offset_delta, timestamp_ms, key, value, headers), at
 
 
-def _read_headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def _read_headers(
+    data: bytes, at: int, offset: int
+) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, at = _read_varint(data, at)
+    if count > MOST_HEADERS:
+        raise RecordLimitError(offset, f"it has {count} headers, more than {MOST_HEADERS}")
     # A header has at least two bytes: reject a larger count before it takes memory.
     if not 0 <= count <= (len(data) - at) // 2:
         raise ValueError(f"{count} headers in {len(data) - at} bytes")

@@ -48,7 +48,13 @@ from spark_kafka_sink.base.http import (
     host_and_port,
     speaks_tls,
 )
-from spark_kafka_sink.base.text import HeaderCredential, Secret, redacted, redacted_url
+from spark_kafka_sink.base.text import (
+    HeaderCredential,
+    Secret,
+    bounded_json,
+    redacted,
+    redacted_url,
+)
 from spark_kafka_sink.config.registry import (
     BearerConfig,
     RegistryConfig,
@@ -182,10 +188,14 @@ def _redacted_json(value: Any) -> str:
     return redacted(json.dumps(value))
 
 
+# 32 MB of empty lists take 0.9 GB. A schema of 10 MB has 600,000 commas and brackets.
+_MOST_VALUES = 2_000_000
+
+
 def json_of(body: bytes) -> Any:
-    """Parse JSON; return None for another text."""
+    """Parse JSON; return None for another text, and for more than ``_MOST_VALUES``."""
     try:
-        return json.loads(body)
+        return bounded_json(body, _MOST_VALUES)
     except (ValueError, RecursionError):
         return None
 

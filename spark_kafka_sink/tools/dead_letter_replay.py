@@ -45,7 +45,12 @@ from spark_kafka_sink.record.dead_letters import (
     row_batch,
     rows_of,
 )
-from spark_kafka_sink.record.record_batch import ReadBatch, Record, read_batches
+from spark_kafka_sink.record.record_batch import (
+    ReadBatch,
+    Record,
+    RecordLimitError,
+    read_batches,
+)
 from spark_kafka_sink.transactions.decision_log import LogPartition, bytes_of, is_decision_log
 
 # --- the committed records of a partition --------------------------------------------------------
@@ -61,10 +66,13 @@ class CommittedPartition(LogPartition):
         offset = self._offset(timestamp_ms, deadline_ms)
         return None if offset < 0 else offset
 
-    def records(self, first: int, end: int, timeout_ms: int) -> Iterator[Record]:
+    def records(
+        self, first: int, end: int, timeout_ms: int, refused: Callable[[RecordLimitError], None]
+    ) -> Iterator[Record]:
         """Yield the records from offset ``first`` to before ``end``.
 
         timeout_ms: time limit for each response of the leader
+        refused: called for a record that is beyond a limit and left out
 
         Raises BrokerError if the leader does not reach ``end`` in time.
         """
@@ -73,9 +81,11 @@ class CommittedPartition(LogPartition):
         while at < end:
             found = self._fetch(at, deadline_ms)
             before = at
-            for batch in _committed(found):
+            for batch, has_records in _committed(found):
                 at = batch.last_offset + 1
-                yield from (r for r in batch.records if before <= r.offset < end)
+                if has_records and at > before:
+                    found_records = batch.records(refused)
+                    yield from (r for r in found_records if before <= r.offset < end)
             if at > before:
                 attempts, deadline_ms = 0, self._admin.deadline_in(timeout_ms)
             elif found.last_stable_offset >= end:
@@ -87,8 +97,8 @@ class CommittedPartition(LogPartition):
                 attempts += 1
 
 
-def _committed(found: inspection.PartitionData) -> Iterator[ReadBatch]:
-    """Yield all batches; control batches and aborted ones without their records."""
+def _committed(found: inspection.PartitionData) -> Iterator[tuple[ReadBatch, bool]]:
+    """Yield all batches, each with False for control batches and aborted ones."""
     begun = sorted((a.first_offset, a.producer_id) for a in found.aborted_transactions or ())
     aborted: set[int] = set()
     for batch in read_batches(bytes_of(found.records)):
@@ -97,7 +107,7 @@ def _committed(found: inspection.PartitionData) -> Iterator[ReadBatch]:
         is_aborted = batch.is_transactional and batch.producer_id in aborted
         if batch.marker is not None:
             aborted.discard(batch.producer_id)
-        yield batch._replace(records=[]) if batch.is_control or is_aborted else batch
+        yield batch, not (batch.is_control or is_aborted)
 
 
 # --- dead letters --------------------------------------------------------------------------------
@@ -106,6 +116,7 @@ CAUSE_HEADER = headers.CAUSE
 UNKNOWN_CAUSE = "unknown"
 """Cause of a record without the header, which may not be a dead letter of this sink."""
 ALL_CAUSES = (*CAUSES, UNKNOWN_CAUSE)
+UNREADABLE = "too large to read; several of one batch may count as one"
 OTHER_CAUSE = "other"
 """Cause of the group of all records whose cause is none of ALL_CAUSES."""
 _LONGEST = 250
@@ -197,12 +208,17 @@ class Topic:
     """A topic of dead letters, up to its current end.
 
     ends: end offset of each partition
+    skips_unreadable: True to leave out records that are too large to read
 
     Raises TopicError if the topic does not exist.
     """
 
-    def __init__(self, admin: AdminClient, name: str, timeout_ms: int) -> None:
+    def __init__(
+        self, admin: AdminClient, name: str, timeout_ms: int, skips_unreadable: bool = False
+    ) -> None:
         self._admin = admin
+        self._name = name
+        self._skips_unreadable = skips_unreadable
         self._timeout_ms = timeout_ms
         deadline_ms = admin.deadline_in(timeout_ms)
         (described,) = admin.metadata([name], False, deadline_ms).topics
@@ -218,13 +234,21 @@ class Topic:
     def records_since(self, timestamp_ms: int) -> Iterator[Record]:
         """Yield the records of each partition, from the first one of at least this timestamp on.
 
-        Raises BrokerError.
+        Raises BrokerError, RecordLimitError.
         """
+
+        def refuse(error: RecordLimitError) -> None:
+            raise RecordLimitError(
+                error.offset,
+                f"{error.problem}. Topic '{self._name}' is read for --skip-superseded: without it, "
+                "the row may replace a newer one",
+            )
+
         for number, partition in self._partitions.items():
             deadline_ms = self._admin.deadline_in(self._timeout_ms)
             first = partition.offset_since(timestamp_ms, deadline_ms)
             if first is not None:
-                yield from partition.records(first, self.ends[number], self._timeout_ms)
+                yield from partition.records(first, self.ends[number], self._timeout_ms, refuse)
 
     def beyond(self, first_offsets: Mapping[int, int]) -> str | None:
         """Return the first of ``first_offsets`` that the topic lacks; None if it lacks none."""
@@ -242,17 +266,34 @@ class Topic:
 
         left_out: counts the others, by reason
 
-        Raises BrokerError.
+        Raises BrokerError, RecordLimitError.
         """
         for number, partition in self._partitions.items():
             first = max(self._firsts[number], letter_filter.first_offsets.get(number, 0))
-            for record in partition.records(first, self.ends[number], self._timeout_ms):
+            refused = self._refused(number, left_out)
+            for record in partition.records(first, self.ends[number], self._timeout_ms, refused):
                 letter = DeadLetter.of(number, record)
                 reason = letter_filter.skip_reason(letter)
                 if reason is None:
                     yield letter
                 elif left_out is not None:
                     left_out[reason] += 1
+
+    def _refused(
+        self, number: int, left_out: Counter[str] | None
+    ) -> Callable[[RecordLimitError], None]:
+        def refused(error: RecordLimitError) -> None:
+            if not self._skips_unreadable:
+                position = f"{number}:{error.offset}"
+                raise RecordLimitError(
+                    error.offset,
+                    f"{error.problem}. --skip-unreadable leaves it out, and --from begins behind "
+                    f"it: it is at {position} of topic '{self._name}'",
+                ) from error
+            if left_out is not None:
+                left_out[UNREADABLE] += 1
+
+        return refused
 
 
 class Group(NamedTuple):

@@ -169,6 +169,11 @@ def _add(
         default={},
         help="first offsets; other partitions from their beginning",
     )
+    parser.add_argument(
+        "--skip-unreadable",
+        action="store_true",
+        help="leave out records that are too large to read, instead of failing",
+    )
     add_json(parser)
     parser.set_defaults(command=run_connected)
     return parser
@@ -210,7 +215,8 @@ def _opened(
     wanted = LetterFilter(
         arguments.causes, arguments.query_id, arguments.first_offsets, asks_for_unknown
     )
-    topic = Topic(admin, arguments.topic, arguments.timeout_ms)
+    skips = arguments.skip_unreadable
+    topic = Topic(admin, arguments.topic, arguments.timeout_ms, skips)
     problem = topic.beyond(wanted.first_offsets)
     if problem is not None:
         raise RefusedError(
@@ -225,7 +231,8 @@ def _count(arguments: argparse.Namespace, admin: AdminClient) -> int:
     from spark_kafka_sink.tools.dead_letter_replay import CAUSE_HEADER, UNKNOWN_CAUSE, grouped
 
     topic, wanted = _opened(arguments, admin)
-    groups = grouped(topic.letters(wanted))
+    left_out = Counter[str]()
+    groups = grouped(topic.letters(wanted, left_out))
     found = [group._asdict() for group in groups]
     document = {"count": sum(group.letters for group in groups), "groups": found}
     rows = [
@@ -234,6 +241,7 @@ def _count(arguments: argparse.Namespace, admin: AdminClient) -> int:
     ]
     columns = ("COUNT", "CAUSE", "TOPIC", "CUT OFF", "FIRST", "LAST")
     code = show_table(arguments, document, columns, rows)
+    _print_unreadable(left_out)
     if not arguments.json and any(group.cause == UNKNOWN_CAUSE for group in groups):
         print(
             f"pykafka-sink: {UNKNOWN_CAUSE}: no {CAUSE_HEADER} header, so perhaps no dead letters",
@@ -244,9 +252,11 @@ def _count(arguments: argparse.Namespace, admin: AdminClient) -> int:
 
 def _show(arguments: argparse.Namespace, admin: AdminClient) -> int:
     topic, wanted = _opened(arguments, admin)
-    letters = islice(topic.letters(wanted), arguments.limit)
+    left_out = Counter[str]()
+    letters = islice(topic.letters(wanted, left_out), arguments.limit)
     if arguments.json:
         print_json({"dead_letters": [_document(letter) for letter in letters]})
+        _print_unreadable(left_out)
         return EXIT_OK
     for letter in letters:
         record = letter.record
@@ -258,7 +268,16 @@ def _show(arguments: argparse.Namespace, admin: AdminClient) -> int:
                 f"  key {_preview(record.key)}  value {_preview(record.value)}",
             ]
         )
+    _print_unreadable(left_out)
     return EXIT_OK
+
+
+def _print_unreadable(left_out: Counter[str]) -> None:
+    """Print the number of records that --skip-unreadable has left out, if any, to stderr."""
+    from spark_kafka_sink.tools.dead_letter_replay import UNREADABLE
+
+    if left_out[UNREADABLE]:
+        print(f"pykafka-sink: {left_out[UNREADABLE]} left out: {UNREADABLE}", file=sys.stderr)
 
 
 def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
@@ -409,6 +428,7 @@ def _next_command(arguments: argparse.Namespace, next_offsets: str) -> str:
         words += [] if value is None else [name, value]
     words += ["--without-partition"] * arguments.without_partition
     words += ["--skip-superseded"] * arguments.skip_superseded
+    words += ["--skip-unreadable"] * arguments.skip_unreadable
     return shlex.join(words)
 
 

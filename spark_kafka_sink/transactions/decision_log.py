@@ -38,6 +38,7 @@ from spark_kafka_sink.base.errors import (
     warn,
 )
 from spark_kafka_sink.base.model import NO_PRODUCER, Node, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.text import bounded_json
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.network.admin import CREATION_TIMEOUT_MS, AdminClient, configs_of
 from spark_kafka_sink.network.blocking import Call, FindMoved
@@ -65,7 +66,6 @@ from spark_kafka_sink.protocol.types import Records
 from spark_kafka_sink.record.record_batch import (
     NewRecord,
     ReadBatch,
-    Record,
     encode_batch,
     read_batches,
 )
@@ -312,8 +312,11 @@ def bytes_of(records: Records | None) -> bytes:
 LOG_PARTITION = 0
 _FIRST_WINDOW = 50
 _MIN_BYTES_TO_COMPRESS = 4096
+MOST_DECISION_BYTES = 32 << 20
+"""Limit of a decision. A task takes 150 bytes, so this is enough for 200,000."""
 _WINDOW_GROWTH = 8
 # No prefix begins with these bytes, because prefixes are UTF-8.
+_MOST_MARK_BYTES = 4096
 _BARRIER_KEY = b"\xff"
 _MARK_KEY = b"\xfe"
 
@@ -330,23 +333,22 @@ def is_decision_log(admin: AdminClient, topic: str, deadline_ms: int) -> bool:
         end = partition.end_offset(deadline_ms)
         first = max(partition.log_start_offset(deadline_ms), end - _FIRST_WINDOW * _WINDOW_GROWTH)
         found = partition.read(first, end, deadline_ms)
-        return any(
-            _is_log_record(r) for batch in found if not batch.is_control for r in batch.records
-        )
+        only = (batch.only_record(None, MOST_DECISION_BYTES) for batch in found)
+        return any(_is_log_record(*record) for record in only if record is not None)
     except BrokerError as error:
         if error.error.name != "TOPIC_AUTHORIZATION_FAILED":
             raise
         return False
 
 
-def _is_log_record(record: Record) -> bool:
+def _is_log_record(key: bytes, value: bytes | None) -> bool:
     """Return True for a decision or a mark; other programs' keys may look like a barrier's."""
-    if record.value is None:
+    if value is None:
         return False
     try:
-        if (record.key or b"").startswith(_MARK_KEY):
-            return {"log", "released"} <= set(json.loads(record.value))
-        Decision.from_json(record.value)
+        if key.startswith(_MARK_KEY):
+            return {"log", "released"} <= set(bounded_json(value))
+        Decision.from_json(value)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return False
     return True
@@ -374,7 +376,7 @@ class _StoredPrefixMark(NamedTuple):
 def _parse_mark(value: bytes | None) -> _StoredPrefixMark | None:
     """Parse a mark; None if no version of this sink has written ``value``."""
     try:
-        body = json.loads(value or b"")
+        body = bounded_json(value or b"")
         return _StoredPrefixMark(body["log"], PrefixMark(is_released=body["released"] is True))
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
@@ -449,11 +451,11 @@ class DecisionLog:
         """Return the latest mark; other content under its key is ignored."""
         key, latest = _MARK_KEY + self._key, None
         for batch in self._partition.read(start, end, deadline_ms):
-            if batch.is_transactional or batch.is_control:
+            if batch.is_transactional:
                 continue
-            for record in batch.records:
-                if record.key == key:
-                    latest = _parse_mark(record.value) or latest
+            record = batch.only_record(key, _MOST_MARK_BYTES)
+            if record is not None:
+                latest = _parse_mark(record[1]) or latest
         return latest
 
     # --- reading -------------------------------------------------------------------------------
@@ -494,10 +496,10 @@ class DecisionLog:
                 stored = uncommitted.pop(batch.producer_id, None)
                 if stored is not None and batch.marker.is_commit:
                     latest = stored
-                continue
-            for record in batch.records:
-                if record.key == self._key and batch.is_transactional:
-                    stored = StoredRecord(batch.base_offset, record.value or b"")
+            elif batch.is_transactional:
+                record = batch.only_record(self._key, MOST_DECISION_BYTES)
+                if record is not None:
+                    stored = StoredRecord(batch.base_offset, record[1] or b"")
                     uncommitted[batch.producer_id] = stored
         return latest
 
@@ -550,6 +552,8 @@ class DecisionLog:
         now = self._client.transaction_version(transactional_id, deadline_ms)
         is_implicit = min(token.transaction_version, now) >= IMPLICIT_PARTITIONS_VERSION
         value = None if decision is None else decision.to_json().encode()
+        if value is not None and len(value) > MOST_DECISION_BYTES:
+            raise self._too_large(len(value))
         batch = encode_batch(
             [NewRecord(self._key, value)],
             self._clock.timestamp_ms(),
@@ -594,8 +598,13 @@ class DecisionLog:
             return
         self._partition.forget_leader()
         raise_if_fenced(error, transactional_id)
-        detail = f"the record has {size_bytes} bytes" if error.name == "MESSAGE_TOO_LARGE" else None
-        raise BrokerError(error, f"decision log {self._topic_partition}", detail)
+        if error.name == "MESSAGE_TOO_LARGE":
+            raise self._too_large(size_bytes)
+        raise BrokerError(error, f"decision log {self._topic_partition}")
+
+    def _too_large(self, size_bytes: int) -> BrokerError:
+        error, detail = error_named("MESSAGE_TOO_LARGE"), f"the record has {size_bytes} bytes"
+        return BrokerError(error, f"decision log {self._topic_partition}", detail)
 
 
 # --- the topic, and the brokers' settings --------------------------------------------------------

@@ -25,8 +25,13 @@ from spark_kafka_sink.protocol.messages import inspection
 from spark_kafka_sink.protocol.messages.inspection import READ_COMMITTED, READ_UNCOMMITTED
 from spark_kafka_sink.protocol.messages.transactions import TransactionState
 from spark_kafka_sink.protocol.schema import Message
+from spark_kafka_sink.record.record_batch import ReadBatch
 from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.decision_log import LOG_PARTITION, LogPartition
+from spark_kafka_sink.transactions.decision_log import (
+    LOG_PARTITION,
+    MOST_DECISION_BYTES,
+    LogPartition,
+)
 from spark_kafka_sink.transactions.model import (
     Decision,
     Phase,
@@ -303,7 +308,7 @@ class Inspection:
     def overview(self, prefix: str | None) -> list[PrefixOverview]:
         """Return this prefix; for None, all in the decision log and all others with tasks."""
         deadline_ms = self._client.admin.deadline_in(self._patience_ms)
-        records = self._records(deadline_ms)
+        records = self._records(prefix, deadline_ms)
         by_prefix: dict[str, list[TransactionDetails]] = {name: [] for name in records}
         if prefix is not None:
             by_prefix = {prefix: []}
@@ -346,21 +351,27 @@ class Inspection:
                 code="TXN-031",
             ) from error
 
-    def _records(self, deadline_ms: int) -> dict[str, bytes]:
-        """Return the latest committed record of every prefix that has one."""
+    def _records(self, prefix: str | None, deadline_ms: int) -> dict[str, ReadBatch]:
+        """Return the batches of the latest committed record of ``prefix``; for None, of each.
+
+        The records stay compressed, because any client with write access may have written them.
+        """
         self.check_log()
         log = LogPartition(self._client.admin, self._log)
         end = log.end_offset(deadline_ms)
-        open_records: dict[int, dict[bytes, bytes]] = {}
-        latest: dict[bytes, bytes] = {}
+        key = None if prefix is None else prefix.encode()
+        open_records: dict[int, dict[bytes, ReadBatch | None]] = {}
+        latest: dict[bytes, ReadBatch | None] = {}
         for batch in log.read(log.log_start_offset(deadline_ms), end, deadline_ms):
             if batch.marker is not None:
                 written = open_records.pop(batch.producer_id, {})
                 latest.update(written if batch.marker.is_commit else {})
             elif batch.is_transactional:
-                written = open_records.setdefault(batch.producer_id, {})
-                written.update({r.key: r.value or b"" for r in batch.records if r.key is not None})
-        return {key.decode(errors="replace"): value for key, value in latest.items() if value}
+                found = batch.only_record(key, most_bytes=0)
+                if found is not None:
+                    kept = batch._replace(compressed=bytes(batch.compressed)) if found[1] else None
+                    open_records.setdefault(batch.producer_id, {})[found[0]] = kept
+        return {key.decode(errors="replace"): batch for key, batch in latest.items() if batch}
 
     # --- transactions --------------------------------------------------------------------------
 
@@ -440,12 +451,13 @@ def _prefix_of_id(transactional_id: str) -> str:
 
 
 def _prefix_overview(
-    prefix: str, record: bytes | None, transactions: list[TransactionDetails]
+    prefix: str, batch: ReadBatch | None, transactions: list[TransactionDetails]
 ) -> PrefixOverview:
     decision, problem = None, ""
+    record = None if batch is None else batch.only_record(None, MOST_DECISION_BYTES)
     if record is not None:
         try:
-            decision = Decision.from_json(record)
+            decision = Decision.from_json(record[1] or b"")
         except ValueError as error:
             problem = str(error)
     return PrefixOverview(prefix, decision, problem, tuple(transactions))

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch
+from spark_kafka_sink.base.text import bounded_json
 
 
 def format_time(timestamp_ms: int) -> str:
@@ -375,7 +376,7 @@ class Decision:
     def from_json(cls, text: str | bytes) -> Decision:
         """Parse a record. Raises ValueError if no version of this sink has written it."""
         try:
-            body: dict[str, Any] = json.loads(text)
+            body: dict[str, Any] = bounded_json(text)
             if body["format"] != _FORMAT:
                 raise ValueError(f"format {body['format']}: written by another version")
             topics, write = body.get("topics", {}), body.get("write")

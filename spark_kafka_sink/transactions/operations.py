@@ -11,7 +11,6 @@ writes.
 
 from __future__ import annotations
 
-import json
 import platform
 import uuid
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import TransactionError
+from spark_kafka_sink.base.text import bounded_json
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.transactions import fencing
 from spark_kafka_sink.transactions.client import TransactionClient
@@ -69,7 +69,7 @@ class UnreadableRecord(NamedTuple):
     @classmethod
     def of(cls, stored: StoredRecord) -> UnreadableRecord:
         """Recover what is possible. Never raises, because ``stored`` may be anything."""
-        body = _recover(lambda: json.loads(stored.value), None)
+        body = _recover(lambda: bounded_json(stored.value), None)
         body = body if isinstance(body, dict) else {}
         unit = _recover(lambda: _unit(body["unit"]), NO_UNIT)
         checkpoint = _recover(lambda: _text(body["owner"]["checkpoint"]), None)

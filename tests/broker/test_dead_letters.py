@@ -14,11 +14,12 @@ from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.entry_points import Hook
 from spark_kafka_sink.base.errors import ConfigError, TopicError
-from spark_kafka_sink.base.model import ColumnPositions
+from spark_kafka_sink.base.model import NO_PRODUCER, ColumnPositions, TopicPartition
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig, TopicLimits
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.network.admin import AdminClient
+from spark_kafka_sink.record.record_batch import NewRecord, RecordLimitError, encode_batch
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.preflight import check_cluster
 from spark_kafka_sink.spark.task import write_rows
@@ -31,7 +32,7 @@ from spark_kafka_sink.tools.dead_letter_replay import (
 )
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.decision_log import prepare_log_topic
+from spark_kafka_sink.transactions.decision_log import LogPartition, prepare_log_topic
 from spark_kafka_sink.transactions.model import Driver
 from tests.broker.producing import Topics, batch_of, plan_of
 from tests.broker.refused import Refusing
@@ -571,3 +572,38 @@ def upper(arrow_batch):
     """Mends rows: another key."""
     keys = [key and key.upper() for key in arrow_batch.column(1).to_pylist()]
     return arrow_batch.set_column(1, "key", pa.array(keys, pa.binary()))
+
+
+def test_a_record_of_a_million_headers_is_named_and_can_be_left_out(kafka, capsys):
+    """Brokers take it: 2 MB of empty headers are 200 bytes of a batch."""
+    name = f"bomb-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, 1)
+    with AdminClient.connect(kafka.bootstrap_servers) as admin:
+        partition = LogPartition(admin, TopicPartition(name, 0))
+        deadline_ms = admin.deadline_in(PATIENCE_MS)
+        for count in (0, 1_000_000, 0):
+            records = [NewRecord(b"k", b"v", [("", b"")] * count)]
+            batch = encode_batch(
+                records, 1_000, NO_PRODUCER, -1, is_transactional=False, codec="zstd"
+            )
+            assert len(batch) < 1000
+            assert partition.append(None, batch, 11, deadline_ms).error_code == 0
+        with pytest.raises(RecordLimitError):
+            list(Topic(admin, name, PATIENCE_MS).records_since(0))
+    given = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", name, "--json"]
+    for action in ("count", "show"):
+        assert main(["dead-letters", action, *given]) == 1
+        said = capsys.readouterr().err
+        assert "--skip-unreadable" in said
+        assert f"0:1 of topic '{name}'" in said
+        assert "DEADLETTER-010" in said
+        assert main(["dead-letters", action, *given, "--skip-unreadable"]) == 0
+        assert "1 left out: too large to read" in capsys.readouterr().err
+    assert main(["dead-letters", "count", *given, "--from", "0:2"]) == 0
+    assert json.loads(capsys.readouterr().out)["count"] == 1
+    replay = ["dead-letters", "replay", *given, "--to-topic", f"{name}-2", "--cause", "unknown"]
+    assert main([*replay, "--yes", "--skip-unreadable"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["written"] == {f"{name}-2": 2}
+    assert list(found["left_out"].values()) == [1]
+    assert "--skip-unreadable" in found["next"]

@@ -142,7 +142,7 @@ def told(batch):
         "leader_epoch": batch.header.partition_leader_epoch,
         "transactional": batch.is_transactional,
         "control": batch.is_control,
-        "records": [told_record(record) for record in batch.records],
+        "records": [told_record(record) for record in batch.records()],
     }
 
 
@@ -228,9 +228,9 @@ def test_what_java_compressed_is_read(case):
     rows, _, compressed, _ = java_batch(case)
     data = bytes.fromhex(case["batches"][0]["header"]) + compressed
     (ours,) = record_batch.read_batches(memoryview(data))
-    read = [(r.timestamp_ms, r.key, r.value, list(r.headers)) for r in ours.records]
+    read = [(r.timestamp_ms, r.key, r.value, list(r.headers)) for r in ours.records()]
     assert read == [(row.timestamp, row.key, row.value, row.headers) for row in rows]
-    assert [record.offset for record in ours.records] == list(range(len(rows)))
+    assert [record.offset for record in ours.records()] == list(range(len(rows)))
 
 
 @pytest.mark.parametrize("codec", [codec for codec in CODEC_IDS if codec != "none"])

@@ -75,8 +75,8 @@ MUTANTS = (
     ),
     Mutant(
         "protocol/connection.py",
-        "(MAX_OWN_RESPONSE_BYTES if is_own else MAX_RESPONSE_BYTES)",
-        "MAX_RESPONSE_BYTES",
+        "if not self.in_flight or self.in_flight[0].is_own:",
+        "if not self.in_flight:",
         _SIZES,
     ),
     Mutant(

@@ -247,8 +247,8 @@ _LOG_ROWS = (
     ),
     Mutant(
         "transactions/decision_log.py",
-        "latest = _parse_mark(record.value) or latest",
-        "latest = _parse_mark(record.value)",
+        "latest = _parse_mark(record[1]) or latest",
+        "latest = _parse_mark(record[1])",
         _LOST,
     ),
     Mutant(

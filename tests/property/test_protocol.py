@@ -19,8 +19,7 @@ from spark_kafka_sink.base.errors import (
     RemoteProtocolError,
 )
 from spark_kafka_sink.protocol import api, schema, types
-from spark_kafka_sink.protocol import connection as connection_module
-from spark_kafka_sink.protocol.connection import MAX_RESPONSE_BYTES, ResponseReceived
+from spark_kafka_sink.protocol.connection import ResponseReceived
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -41,11 +40,13 @@ from spark_kafka_sink.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from spark_kafka_sink.protocol.schema import LARGEST_RESPONSE
 from spark_kafka_sink.protocol.types import Records
 from spark_kafka_sink.record.kernels.records import put_varint, varint_size
 from tests.property.message_values import (
     MESSAGE_VERSIONS,
     REQUEST_VERSIONS,
+    any_request,
     encode,
     label,
     random_message,
@@ -88,7 +89,7 @@ def test_response_header(request_type, version):
     unknown_tag = b"\x01\x07\x02\xff\xff"
     frame = b"\x00\x00\x00\x09" + (unknown_tag if tagged else b"") + encode(response, version)
     assert api.decode_correlation_id(frame) == 9
-    assert api.decode_response(request_type(), version, frame) == response
+    assert api.decode_response(any_request(request_type), version, frame) == response
 
 
 @pytest.mark.parametrize(
@@ -297,7 +298,7 @@ def conversation(seed, count):
     expected, stream = [], b""
     for _ in range(count):
         request_type, version = rng.choice(REQUEST_VERSIONS)
-        sent, _ = asked(connection, request_type(), version)
+        sent, _ = asked(connection, any_request(request_type), version)
         response = random_message(request_type.response_type, version, rng)
         if getattr(response, "error_code", 0) == 35:
             # UNSUPPORTED_VERSION of ApiVersions is read as version 0: not what is tested here.
@@ -395,7 +396,7 @@ def test_acks_0_waits_for_no_answer():
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 4, 100])
-@pytest.mark.parametrize("size", [MAX_RESPONSE_BYTES + 1, 2**31 - 1, -1, -(2**31)])
+@pytest.mark.parametrize("size", [LARGEST_RESPONSE.size_bytes + 1, 2**31 - 1, -1, -(2**31)])
 def test_an_impossible_size(size, chunk_bytes):
     connection, _, _ = conversation(1, 1)
     data = size.to_bytes(4, "big", signed=True) + bytes(96)
@@ -412,12 +413,20 @@ def test_an_impossible_size(size, chunk_bytes):
     assert fed < 4 + chunk_bytes
 
 
-def test_the_largest_size_is_waited_for(monkeypatch):
-    monkeypatch.setattr(connection_module, "MAX_RESPONSE_BYTES", 64)
-    connection, _, _ = conversation(1, 1)
-    assert received(connection, (64).to_bytes(4, "big")) == []
-    with pytest.raises(RemoteProtocolError, match="65 bytes"):
-        received(conversation(1, 1)[0], (65).to_bytes(4, "big"))
+@pytest.mark.parametrize(
+    ("request_type", "size"),
+    [(ProduceRequest, 100 << 20), (MetadataRequest, 10 << 20), (InitProducerIdRequest, 4 << 20)],
+)
+def test_the_largest_size_is_waited_for(request_type, size):
+    for more in (0, 1):
+        connection = ready_connection()
+        asked(connection, request_type(), request_type.max_version)
+        data = (size + more).to_bytes(4, "big")
+        if not more:
+            assert received(connection, data) == []
+        else:
+            with pytest.raises(RemoteProtocolError, match=f"{size + 1} bytes"):
+                received(connection, data)
 
 
 @pytest.mark.parametrize("size", range(4))

@@ -27,10 +27,16 @@ from spark_kafka_sink.base import text
 from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.protocol import api, schema
+from spark_kafka_sink.protocol.api import decode_response
 from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.topics import (
     LeaderIdAndEpoch,
+    MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -38,7 +44,13 @@ from spark_kafka_sink.protocol.messages.topics import (
 )
 from spark_kafka_sink.record.compression import CODEC_IDS
 from spark_kafka_sink.record.record_batch import NewRecord, crc32c, encode_batch, read_batches
-from tests.property.message_values import REQUEST_VERSIONS, encode, label, random_message
+from tests.property.message_values import (
+    REQUEST_VERSIONS,
+    any_request,
+    encode,
+    label,
+    random_message,
+)
 
 CASES = int(os.environ.get("FUZZ_CASES", "20000"))
 SEED = int(os.environ.get("FUZZ_SEED", "20240229"))
@@ -71,7 +83,7 @@ class Frame(NamedTuple):
 def valid_frame(request_type, version, rng):
     body = encode(random_message(request_type.response_type, version, rng), version)
     tagged = version >= request_type.flexible_from and request_type is not ApiVersionsRequest
-    return Frame(request_type(), version, bytes(4) + (b"\0" if tagged else b"") + body)
+    return Frame(any_request(request_type), version, bytes(4) + (b"\0" if tagged else b"") + body)
 
 
 # The bytes at a place that are taken out, and what comes there instead.
@@ -193,7 +205,7 @@ def test_arbitrary_bytes(request_type, version):
         # Small values are counts and lengths that are believed.
         for largest in (1, 8, 255):
             data = bytes(rng.randint(0, largest) for _ in range(size))
-            frame = Frame(request_type(), version, data)
+            frame = Frame(any_request(request_type), version, data)
             response = decode(frame)
             if response is not None:
                 check_sane(frame, response)
@@ -234,6 +246,61 @@ def test_the_densest_answer_takes_memory_in_proportion(version):
                 _, peak = tracemalloc.get_traced_memory()
                 tracemalloc.stop()
             assert peak < 100 * len(data)
+
+
+def metadata_frame(response, version):
+    return bytes(4) + (b"\0" if version >= 9 else b"") + encode(response, version)
+
+
+@pytest.mark.parametrize("version", [1, 9, 12])
+@pytest.mark.parametrize("part", ["brokers", "topics", "partitions", "replicas"])
+def test_metadata_has_no_more_objects_than_a_cluster(part, version):
+    """A megabyte of the smallest elements is more than a hundred megabytes of objects."""
+    request = MetadataRequest([MetadataRequestTopic(name="t")])
+    limit = request.limits().objects
+    response = {
+        "brokers": lambda: MetadataResponse(brokers=[MetadataResponseBroker()] * (limit + 1)),
+        "topics": lambda: MetadataResponse(topics=[MetadataResponseTopic(name="")] * (limit + 1)),
+        "partitions": lambda: metadata_of([MetadataResponsePartition()] * limit),
+        "replicas": lambda: metadata_of(
+            [MetadataResponsePartition(replica_nodes=[0] * (8 * limit))]
+        ),
+    }[part]()
+    frame = metadata_frame(response, version)
+    tracemalloc.start()
+    with pytest.raises(RemoteProtocolError, match="beyond the limit"):
+        decode_response(request, version, frame)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * len(frame)
+
+
+def metadata_of(partitions):
+    return MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions)])
+
+
+def test_a_topic_of_200_000_partitions_is_read():
+    """The largest clusters have two million, of all topics."""
+    replicas = {"replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}
+    response = metadata_of([MetadataResponsePartition(**replicas)] * 200_000)
+    request = MetadataRequest([MetadataRequestTopic(name="t")])
+    frame = metadata_frame(response, 12)
+    assert len(frame) < request.limits().size_bytes
+    (topic,) = decode_response(request, 12, frame).topics
+    assert len(topic.partitions) == 200_000
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_no_more_topics_than_were_asked_for(asked):
+    request = MetadataRequest([MetadataRequestTopic(name="t")] * asked)
+    for count in (asked, asked + 1):
+        response = MetadataResponse(topics=[MetadataResponseTopic(name="t")] * count)
+        frame = metadata_frame(response, 12)
+        if count == asked:
+            assert len(decode_response(request, 12, frame).topics) == count
+        else:
+            with pytest.raises(RemoteProtocolError, match=f"{count} topics, asked for: {asked}"):
+                decode_response(request, 12, frame)
 
 
 @pytest.mark.parametrize("version", [1, 9])
@@ -296,7 +363,7 @@ def valid_batch(codec, rng):
 def read(data):
     """None if refused. Lets any other exception out."""
     try:
-        return list(read_batches(data))
+        return [(list(b.records()), b.only_record(None, 100)) for b in read_batches(data)]
     except RemoteProtocolError:
         return None
 

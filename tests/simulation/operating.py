@@ -188,14 +188,14 @@ class Operated(Prefix):
             self.die_in_commit(last_point, plan, unit(batch_id, job), transactions, protocol)
         return transactions
 
-    def write_raw(self, value, prefix="p"):
+    def write_raw(self, value, prefix="p", codec="none"):
         """As another version of the sink may write the record of a prefix that was planned."""
         name, log = f"{prefix}.driver", TopicPartition(LOG_TOPIC, 0)
         producer = self.world.init(name, TIMEOUT_MS)
         version = self.world.transactions.transaction_version
         if version < 2:
             assert self.world.add_partitions(name, producer, log) == "NONE"
-        batch = encode_batch([NewRecord(prefix.encode(), value)], 0, producer, 0)
+        batch = encode_batch([NewRecord(prefix.encode(), value)], 0, producer, 0, codec=codec)
         deadline_ms = self.deadline_ms
         partition = LogPartition(self.client.admin, log)
         produce_version = 12 if version >= 2 else 11

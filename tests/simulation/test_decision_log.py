@@ -34,7 +34,9 @@ from spark_kafka_sink.protocol.messages.topics import (
     ProduceRequest,
 )
 from spark_kafka_sink.protocol.schema import Request
+from spark_kafka_sink.record import record_batch
 from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
+from spark_kafka_sink.transactions import decision_log
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import (
     LogPartition,
@@ -615,6 +617,38 @@ def test_somebody_replaces_it_while_the_operator_thinks(rewritten):
         rewritten.operations.resolve(Choice.AS_WRITTEN, agree_late)
     with pytest.raises(UnreadableRecordError, match="not a decision"):
         rewritten.record()
+
+
+def test_a_huge_record_of_another_prefix_stops_no_driver(rewritten, monkeypatch):
+    """Every exactly-once principal may write to the shared log, and 6 KB may be 200 MiB."""
+    rewritten.protocol_of("q").plan(driver(8), None)
+    monkeypatch.setattr(record_batch, "MOST_UNCOMPRESSED_BYTES", 1 << 20)
+    rewritten.write_raw(bytes(2 << 20), prefix="q", codec="zstd")
+    rewritten.batch(8, [B], driver(1))
+    assert rewritten.record().unit == unit(8)
+    assert is_decision_log(rewritten.client.admin, LOG_TOPIC, rewritten.deadline_ms)
+    overview = Inspection(rewritten.client, LOG_TOPIC, PATIENCE_MS).overview(None)
+    assert [(one.prefix, one.decision is not None) for one in overview] == [
+        ("p", True),
+        ("q", False),
+    ]
+
+
+def test_a_record_of_the_own_prefix_that_is_too_large_can_be_replaced(rewritten, monkeypatch):
+    monkeypatch.setattr(decision_log, "MOST_DECISION_BYTES", 1000)
+    rewritten.write_raw(json.dumps({"format": 1, "padding": "x" * 2000}).encode(), codec="zstd")
+    with pytest.raises(UnreadableRecordError) as unreadable:
+        rewritten.protocol.plan(driver(1), None)
+    assert len(unreadable.value.stored.value) == 1001
+    assert rewritten.operations.resolve(Choice.AS_NOT_WRITTEN, agree).decision is not None
+    rewritten.batch(8, [B], driver(1))
+    assert rewritten.visible() == [A, B]
+
+
+def test_a_decision_that_could_not_be_read_is_not_written(rewritten, monkeypatch):
+    monkeypatch.setattr(decision_log, "MOST_DECISION_BYTES", 100)
+    with pytest.raises(BrokerError, match=r"MESSAGE_TOO_LARGE.* the record has \d+ bytes"):
+        rewritten.protocol_of("new").plan(driver(2), None)
 
 
 def test_without_confirmation_nothing_happens(rewritten):

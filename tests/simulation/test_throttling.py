@@ -4,14 +4,27 @@ expires of it or is late because of it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError, TransactionError
+from spark_kafka_sink.base.errors import (
+    BufferExhaustedError,
+    DeliveryError,
+    TopicError,
+    TransactionError,
+    error_named,
+)
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.producer.quotas import RateLimit, ThrottleTracker
-from spark_kafka_sink.protocol.messages.topics import ProduceRequest
+from spark_kafka_sink.protocol.messages.topics import (
+    MetadataRequest,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from tests.simulation.bugs import assert_does_harm, into, scenarios_of
 from tests.simulation.harness import Simulation, connected, simulate
 
@@ -173,6 +186,75 @@ def test_a_topic_is_waited_for_beyond_a_pause():
     simulation.cluster.throttle_time_ms = 0
     simulation.write(0, b"after", topic="next")
     assert simulation.values("next")[0] == [b"after"]
+
+
+# --- pauses that no quota explains -----------------------------------------------------------------
+
+LONGEST_MS = 2**31 - 1
+"""24.8 days, the most that the protocol can name."""
+AN_HOUR_MS = 3_600_000
+
+
+def test_a_batch_waits_for_an_hour_of_one_pause():
+    simulation = throttled()
+    simulation.cluster.throttle_time_ms = LONGEST_MS
+    simulation.write(0, b"throttled")
+    simulation.cluster.pause()
+    with simulation.within(AN_HOUR_MS + 4_000, least_ms=AN_HOUR_MS):
+        text = simulation.refused(0, b"never")
+    assert "A quota or limit held it for 3600 s more" in text
+
+
+def test_a_batch_waits_for_an_hour_of_many_pauses():
+    """Each answer is a retriable error with a pause, so that the batch comes again without end."""
+    simulation = connected(b"first", **IMPATIENT)
+
+    def refuse(broker, request, reply, go_on):
+        answers = []
+        for topic in request.topic_data:
+            code = error_named("NOT_ENOUGH_REPLICAS").code
+            parts = [PartitionProduceResponse(p.index, code, -1) for p in topic.partition_data]
+            answers.append(TopicProduceResponse(topic.name, topic.topic_id, parts))
+        reply(ProduceResponse(answers, PAUSE_MS))
+
+    simulation.cluster.intercept(ProduceRequest, refuse)
+    with simulation.within(AN_HOUR_MS + 10_000, least_ms=AN_HOUR_MS):
+        simulation.refused(0, b"never")
+
+
+def test_memory_is_waited_for_no_longer_than_an_hour_of_pauses():
+    small = {"max_block_ms": "1000", "buffer_memory": "65536", "batch_size": "16384"}
+    simulation = throttled(**{**small, "delivery_timeout_ms": str(2 * AN_HOUR_MS)})
+    simulation.cluster.throttle_time_ms = LONGEST_MS
+    simulation.write(0, b"throttled")
+    simulation.cluster.pause()
+    values = [b"%04d" % number * 1000 for number in range(80)]
+    an_hour = simulation.within(AN_HOUR_MS + 2_000, least_ms=AN_HOUR_MS)
+    with an_hour, pytest.raises(BufferExhaustedError):
+        simulation.append_to(0, values)
+
+
+@pytest.mark.parametrize("pause_ms", [PAUSE_MS, LONGEST_MS])
+def test_a_topic_is_waited_for_no_longer_than_an_hour_of_pauses(pause_ms):
+    """The only broker asks for a pause with each answer, and knows nothing of the topic."""
+    simulation = Simulation(brokers=1, max_block_ms="1000", **IMPATIENT)
+
+    def pause(broker, request, reply, go_on):
+        go_on(lambda response: reply(replace(response, throttle_time_ms=pause_ms)))
+
+    simulation.cluster.intercept(MetadataRequest, pause)
+    with simulation.within(AN_HOUR_MS + 2_000, least_ms=AN_HOUR_MS), pytest.raises(TopicError):
+        simulation.append_to(0, [b"never"], topic="unknown")
+
+
+@pytest.mark.parametrize(("pause_ms", "is_logged"), [(59_999, False), (60_000, True)])
+def test_a_pause_of_a_minute_is_logged_once(caplog, pause_ms, is_logged):
+    simulation = connected(b"first", linger_ms="0")
+    simulation.cluster.throttle_time_ms = pause_ms
+    simulation.write(0, b"throttled")
+    found = [r.getMessage() for r in caplog.records if "PKS-DELIVERY-010" in r.getMessage()]
+    assert len(found) == is_logged
+    assert all("asks for a pause of 60 s" in text for text in found)
 
 
 # --- max.bytes.per.second.per.task --------------------------------------------------------------

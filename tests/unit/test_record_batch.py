@@ -9,6 +9,7 @@ import random
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zlib
 
 import lz4.frame
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.producer.appender import single_record_sizes
+from spark_kafka_sink.protocol.types import write_unsigned_varint
 from spark_kafka_sink.record import record_batch
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor, decompress
 from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
@@ -375,6 +377,10 @@ def read_one(data):
     return batch
 
 
+def records_of(data):
+    return list(read_one(data).records())
+
+
 # Written here, read by the twin:
 
 
@@ -417,13 +423,13 @@ def test_what_the_twin_writes_is_read(rows):
     """Timestamps and offsets far from the batch's own, as after compaction."""
     body = b"".join(twin.encode_record(t, o, *record[:2], list(record[2])) for t, o, record in rows)
     batch = read_one(batch_of(body, len(rows)))
-    assert batch.records == [(o, NOON + t, *record) for t, o, record in rows]
+    assert list(batch.records()) == [(o, NOON + t, *record) for t, o, record in rows]
 
 
 def test_a_header_key_that_is_no_text_is_read():
     body = bytes(3) + b"\x01\x01" + b"\x02" + b"\x04a\xff" + b"\x01"
     batch = read_one(batch_of(bytes([len(body) * 2]) + body))
-    assert batch.records[0].headers == (("a�", None),)
+    assert next(batch.records()).headers == (("a�", None),)
 
 
 # Control records
@@ -489,7 +495,7 @@ def test_every_changed_byte_that_the_crc_covers_is_noticed():
 def test_batches_before_a_broken_one_are_read():
     data = encode_batch([NewRecord(b"key", b"value")], NOON, SOME, 0)
     batches = record_batch.read_batches(data + data[:-1] + b"!")
-    assert next(batches).records[0].value == b"value"
+    assert next(next(batches).records()).value == b"value"
     with pytest.raises(RemoteProtocolError, match=f"at byte {len(data)}: wrong CRC"):
         next(batches)
 
@@ -533,18 +539,82 @@ RECORD = twin.encode_record(0, 0, b"k", b"v")
 )
 def test_broken_records(body, count, message):
     with pytest.raises(RemoteProtocolError) as raised:
-        list(record_batch.read_batches(batch_of(body, count)))
+        records_of(batch_of(body, count))
     assert message in str(raised.value)
 
 
 def test_a_codec_that_is_not_known():
     with pytest.raises(RemoteProtocolError, match="unknown codec 5"):
-        list(record_batch.read_batches(batch_of(RECORD, attributes=5)))
+        records_of(batch_of(RECORD, attributes=5))
 
 
 def test_an_emptied_batch_may_keep_its_codec():
     for codec_id in CODEC_IDS.values():
-        assert read_one(batch_of(b"", 0, codec_id)).records == []
+        assert list(read_one(batch_of(b"", 0, codec_id)).records()) == []
+
+
+# Records that are larger than a reader accepts
+
+
+def record_with_headers(offset, count):
+    """Each header is empty: two bytes."""
+    head = twin.encode_record(0, offset, b"k%d" % offset, b"v")[1:-1]
+    size = bytearray()
+    write_unsigned_varint(count * 2, size)
+    body = head + size + bytes(2 * count)
+    size = bytearray()
+    write_unsigned_varint(len(body) * 2, size)
+    return bytes(size) + body
+
+
+def test_a_record_of_many_headers_is_left_out_and_the_others_are_read():
+    counts = (1, record_batch.MOST_HEADERS + 1, record_batch.MOST_HEADERS)
+    body = b"".join(record_with_headers(offset, count) for offset, count in enumerate(counts))
+    batch = read_one(batch_of(zstandard.compress(body), 3, CODEC_IDS["zstd"]))
+    refused = []
+    assert [r.key for r in batch.records(refused.append)] == [b"k0", b"k2"]
+    assert [error.offset for error in refused] == [1]
+    records = batch.records()
+    assert next(records).key == b"k0"
+    with pytest.raises(record_batch.RecordLimitError, match="offset 1 .* 100001 headers"):
+        next(records)
+
+
+def test_records_and_headers_of_a_batch_have_a_limit(monkeypatch):
+    body = b"".join(record_with_headers(offset, 3) for offset in range(4))
+    batch, refused = read_one(batch_of(body, 4)), []
+    monkeypatch.setattr(record_batch, "MOST_OBJECTS", 11)
+    assert [r.key for r in batch.records(refused.append)] == [b"k0", b"k1"]
+    assert [error.offset for error in refused] == [2]
+
+
+def test_what_is_not_wanted_is_not_built():
+    """64 MiB in 6 KB: its key and the beginning of its value take little memory."""
+    record = twin.encode_record(0, 0, b"key", bytes(64 << 20))
+    batch = read_one(batch_of(zstandard.compress(record), 1, CODEC_IDS["zstd"]))
+    del record
+    tracemalloc.start()
+    assert batch.only_record(b"other", 1 << 40) is None
+    assert batch.only_record(b"key", 10) == (b"key", bytes(11))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+@PROPERTY
+@given(st.lists(new_records, min_size=1, max_size=2), st.sampled_from(ALL_CODECS))
+def test_the_only_record(records, codec):
+    batch = read_one(encode_batch(records, NOON, SOME, 7, codec=codec))
+    key, value = records[0][:2]
+    for wanted in (None, key, b"another"):
+        is_found = len(records) == 1 and key is not None and wanted in (None, key)
+        assert batch.only_record(wanted, 300) == ((key, value) if is_found else None)
+
+
+def test_a_key_that_no_prefix_can_be_is_not_found():
+    for size in (1 << 16, (1 << 16) + 1):
+        found = read_one(encode_batch([NewRecord(bytes(size), b"v")], NOON, SOME, 7))
+        assert (found.only_record(None, 1) is None) is (size > 1 << 16)
 
 
 # Codecs as others write them
@@ -593,10 +663,10 @@ def test_bytes_that_the_codec_cannot_read(codec, monkeypatch):
     compressed = compressed_by(codec)
     for broken in (b"", b"\xff" * 40, compressed[: len(compressed) // 2], compressed[:-1]):
         with pytest.raises(RemoteProtocolError):
-            list(record_batch.read_batches(batch_of(broken, 1, CODEC_IDS[codec])))
+            records_of(batch_of(broken, 1, CODEC_IDS[codec]))
     monkeypatch.setattr(record_batch, "MOST_UNCOMPRESSED_BYTES", 1000)
-    with pytest.raises(RemoteProtocolError, match="more than 100[01] bytes"):
-        list(record_batch.read_batches(batch_of(compressed, 1, CODEC_IDS[codec])))
+    with pytest.raises(record_batch.RecordLimitError, match="offset 0 .* than 100[01] bytes"):
+        records_of(batch_of(compressed, 1, CODEC_IDS[codec]))
 
 
 def test_snappy_that_announces_gigabytes():

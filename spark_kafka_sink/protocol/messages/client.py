@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from spark_kafka_sink.protocol.schema import Message, Request, Struct, message, wire
+from spark_kafka_sink.protocol.schema import SMALL_RESPONSE, Message, Request, Struct, message, wire
 from spark_kafka_sink.protocol.types import (
     BOOL,
     BYTES,
@@ -190,6 +190,7 @@ class GetTelemetrySubscriptionsRequest(Request):
     max_version = 0
     flexible_from = 0
     response_type = GetTelemetrySubscriptionsResponse
+    response_limits = SMALL_RESPONSE
 
     client_instance_id: UUID = wire(UUID_TYPE)
 
@@ -214,6 +215,7 @@ class PushTelemetryRequest(Request):
     max_version = 0
     flexible_from = 0
     response_type = PushTelemetryResponse
+    response_limits = SMALL_RESPONSE
 
     client_instance_id: UUID = wire(UUID_TYPE)
     subscription_id: int = wire(INT32)

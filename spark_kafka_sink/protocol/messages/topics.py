@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from spark_kafka_sink.protocol.schema import Message, Request, Struct, message, wire
+from spark_kafka_sink.base.errors import RemoteProtocolError
+from spark_kafka_sink.protocol.schema import (
+    LARGEST_RESPONSE,
+    Message,
+    Request,
+    ResponseLimits,
+    Struct,
+    message,
+    wire,
+)
 from spark_kafka_sink.protocol.types import (
     BOOL,
     INT8,
@@ -96,6 +105,31 @@ class MetadataRequest(Request):
     allow_auto_topic_creation: bool = wire(BOOL, "4+", default=True)
     include_cluster_authorized_operations: bool = wire(BOOL, "8-10")
     include_topic_authorized_operations: bool = wire(BOOL, "8+")
+
+    def limits(self) -> ResponseLimits:
+        """Return the limits for 200,000 brokers and partitions of each topic, 2,000,000 in all.
+
+        The largest clusters have some hundred brokers and two million partitions. A partition with
+        three replicas takes 45 bytes.
+        """
+        if self.topics is None:
+            return _METADATA_OF_ALL
+        count = 1 + len(self.topics)
+        return ResponseLimits(
+            min(count * _METADATA_OF_ONE.size_bytes, _METADATA_OF_ALL.size_bytes),
+            min(count * _METADATA_OF_ONE.objects, _METADATA_OF_ALL.objects),
+        )
+
+    def check_response(self, response: MetadataResponse) -> None:
+        """Raise RemoteProtocolError if the response has more topics than were asked for."""
+        if self.topics is not None and len(response.topics) > len(self.topics):
+            raise RemoteProtocolError(
+                f"Metadata has {len(response.topics)} topics, asked for: {len(self.topics)}"
+            )
+
+
+_METADATA_OF_ONE = ResponseLimits(10 << 20, 200_000)
+_METADATA_OF_ALL = ResponseLimits(LARGEST_RESPONSE.size_bytes, 2_000_000)
 
 
 @message(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.protocol.schema import Message, Request, Struct, message, wire
+from spark_kafka_sink.protocol.schema import SMALL_RESPONSE, Message, Request, Struct, message, wire
 from spark_kafka_sink.protocol.types import BOOL, INT8, INT16, INT32, INT64, STRING, TEXT, ArrayOf
 
 TRANSACTION_KEY_TYPE = 1
@@ -51,6 +51,7 @@ class FindCoordinatorRequest(Request):
     max_version = 6
     flexible_from = 3
     response_type = FindCoordinatorResponse
+    response_limits = SMALL_RESPONSE
     throttled_from = 2
 
     key: str = wire(STRING, "0-3")
@@ -80,6 +81,7 @@ class InitProducerIdRequest(Request):
     max_version = 5
     flexible_from = 2
     response_type = InitProducerIdResponse
+    response_limits = SMALL_RESPONSE
     throttled_from = 1
 
     transactional_id: str | None = wire(STRING, nullable="0+")
@@ -134,6 +136,7 @@ class AddPartitionsToTxnRequest(Request):
     max_version = 3
     flexible_from = 3
     response_type = AddPartitionsToTxnResponse
+    response_limits = SMALL_RESPONSE
     throttled_from = 1
 
     v3_and_below_transactional_id: str = wire(STRING, "0-3")
@@ -176,6 +179,7 @@ class EndTxnRequest(Request):
     max_version = 5
     flexible_from = 3
     response_type = EndTxnResponse
+    response_limits = SMALL_RESPONSE
     throttled_from = 1
 
     transactional_id: str = wire(STRING)

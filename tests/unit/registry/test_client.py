@@ -11,6 +11,7 @@ import json
 import socket
 import ssl
 import threading
+import tracemalloc
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
@@ -222,6 +223,17 @@ def test_a_large_schema_is_taken_and_a_larger_one_told(registry, monkeypatch):
     monkeypatch.setattr(client, "MAX_RESPONSE_BYTES", 1_000_000)
     words = refusal(registry.url, **given)
     assert "answers 200 with more than 1,000,000 bytes, which are not taken" in words
+
+
+def test_a_body_of_more_values_than_a_schema_has_is_not_parsed():
+    """32 MB of empty lists take 0.9 GB."""
+    assert len(client.json_of(b"[" + b"[]," * 600_000 + b"[]]")) == 600_001
+    body = b"[" + b"[]," * 1_000_000 + b"[]]"
+    tracemalloc.start()
+    assert client.json_of(body) is None
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 def test_check_does_not_ask_for_all_subjects(registry):

@@ -22,7 +22,6 @@ from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.protocol.api import decode_response
 from spark_kafka_sink.protocol.connection import (
     MAX_OWN_RESPONSE_BYTES,
-    MAX_RESPONSE_BYTES,
     NEVER_MS,
     STAGE_CHANGES,
     UNLIMITED,
@@ -563,7 +562,7 @@ def test_answers_to_others_may_be_large_also_while_a_session_is_renewed():
     dialogue = Dialogue().become_usable(LIFETIME_MS)
     dialogue.connection.send(MetadataRequest(), 12, 0, DEADLINE_MS, None)
     dialogue.connection.authenticate_again(dialogue.now_ms, DEADLINE_MS)
-    announce(dialogue, MAX_RESPONSE_BYTES)
+    announce(dialogue, MetadataRequest().limits().size_bytes)
 
 
 @pytest.mark.parametrize(("count", "is_remembered"), [(60, True), (20_000, False)])
