@@ -25,10 +25,12 @@ from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import (
-    JAVA_CONFIG_PROVIDERS,
     KAFKA_PREFIX,
     REFERENCE,
     has_reference,
+)
+from spark_kafka_sink.config.config_providers import (
+    JAVA_CONFIG_PROVIDERS,
     is_config_provider_key,
 )
 from spark_kafka_sink.config.security_keys import (

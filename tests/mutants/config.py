@@ -27,9 +27,9 @@ MUTANTS = (
         _REDACTION,
     ),
     Mutant(
-        "config/config_def.py",
-        "return match[0] if kind is None else",
-        "return",
+        "config/config_providers.py",
+        "if name in (ENV, FILE, DIR) and name not in builtin",
+        "if False",
         _REFERENCES,
     ),
     Mutant("config/config_def.py", "                is_continued = False\n", "", _PROPERTIES),
