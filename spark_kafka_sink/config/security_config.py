@@ -563,11 +563,17 @@ def notes_on_security(originals: Mapping[str, str], security: SecurityConfig) ->
             f"effect: kafka.security.protocol={security.protocol} is used"
         )
     if security.ssl is not None:
-        algorithm = originals.get("ssl.endpoint.identification.algorithm", "")
-        if algorithm.strip().lower() == "none":
+        if not security.ssl.checks_host_name:
+            is_empty = not originals["ssl.endpoint.identification.algorithm"].strip()
+            what = (
+                "kafka.ssl.endpoint.identification.algorithm is empty"
+                if is_empty
+                else "kafka.ssl.endpoint.identification.algorithm=none is librdkafka's way to "
+                "write it, taken as empty"
+            )
             note = (
-                "kafka.ssl.endpoint.identification.algorithm=none is librdkafka's way to write it, "
-                "taken as empty: brokers' host names are not checked"
+                f"{what}: brokers' host names are not checked, so any certificate of a trusted "
+                "authority passes for a broker's"
             )
             yield coded(note, "TLS-002")
         enabled = [name.strip() for name in originals.get("ssl.enabled.protocols", "").split(",")]

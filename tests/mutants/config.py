@@ -60,8 +60,8 @@ MUTANTS = (
     ),
     Mutant(
         "config/security_config.py",
-        "(name in _URLS and _SECRET_IN_URL",
-        "(_SECRET_IN_URL",
+        "    if name in _URLS:\n",
+        "    if True:\n",
         _REDACTION,
     ),
     Mutant(
@@ -90,14 +90,14 @@ MUTANTS = (
     ),
     Mutant(
         "config/security_config.py",
-        "(key|token|secret",
-        "(key|secret",
+        "(?:key|token|secret",
+        "(?:key|secret",
         _REDACTION,
     ),
     Mutant(
         "config/security_config.py",
-        "(key|token|secret",
-        "(key|token",
+        "(?:key|token|secret",
+        "(?:key|token",
         _REDACTION,
     ),
     Mutant(

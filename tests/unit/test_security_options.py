@@ -437,6 +437,7 @@ NO_TLS = "which does not encrypt: set kafka.security.protocol to"
 NO_SASL = (
     "which does not authenticate by SASL: set kafka.security.protocol to SASL_SSL or SASL_PLAINTEXT"
 )
+ANY_PASSES = "so any certificate of a trusted authority passes for a broker's"
 NAMES, VERSIONS = "kafka.ssl.endpoint.identification.algorithm", "kafka.ssl.enabled.protocols"
 OWN_STORE = of_ssl(keystore_type="JKS", keystore_location="${env:A}", keystore_password="x")
 FORGOTTEN = {"kafka.sasl.mechanism": "PLAIN", **USER, "kafka.ssl.truststore.location": "f"}
@@ -475,8 +476,12 @@ def unused(options, protocol, why):
             {**TLS, NAMES: "None"},
             [
                 f"{NAMES}=none is librdkafka's way to write it, taken as empty: brokers' host names "
-                "are not checked"
+                f"are not checked, {ANY_PASSES}"
             ],
+        ),
+        (
+            {**TLS, NAMES: " "},
+            [f"{NAMES} is empty: brokers' host names are not checked, {ANY_PASSES}"],
         ),
         (
             {**TLS, VERSIONS: "TLSv1.2,TLSv1.1,TLSv1"},

@@ -524,6 +524,19 @@ def test_escapes_do_not_hide_a_reference_in_jaas(escaped):
     assert raised.value.code == "AUTH-006"
 
 
+def test_a_session_does_not_get_the_login_of_another_session(tmp_path, monkeypatch):
+    """With Spark Connect each session has files of its own, and the same worker may serve both."""
+    sasl = SaslConfig("SCRAM-SHA-256", username="${file:login.properties:u}", password=Secret("x"))
+    logins = []
+    for tenant in ("a", "b", "a"):
+        with_spark_files(monkeypatch, "pyspark.core.files", tmp_path / tenant)
+        (tmp_path / tenant).mkdir(exist_ok=True)
+        (tmp_path / tenant / "login.properties").write_text(f"u=user-of-{tenant}\n")
+        logins.append(Security.of(SecurityConfig("SASL_PLAINTEXT", sasl=sasl)).login)
+    assert logins[0] is logins[2] is not logins[1]
+    assert resolve_user(sasl).username == "user-of-a"
+
+
 def test_an_allowed_path_is_read_without_its_detours():
     """As in Java: a link of the way back, such as link/.., is never followed."""
     given = restricted(**{"allowed.paths": "/run/secrets,/run/a.properties"})
