@@ -223,9 +223,12 @@ $(VENV)/bench.installed: pyproject.toml | kernels
 	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
 	touch $@
 
-$(RELEASE)/installed: pyproject.toml | kernels
+# Nothing is installed whose hash is not in that file; the project itself is built with what is.
+$(RELEASE)/installed: release/requirements.txt
 	$(PYTHON) -m venv $(RELEASE)
-	$(RELEASE)/bin/python -m pip install --quiet --editable '.[release,docs]'
+	$(RELEASE)/bin/python -m pip install --quiet --require-hashes --only-binary :all: \
+	  --requirement release/requirements.txt
+	$(RELEASE)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
 clean:

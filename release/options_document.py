@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.config.config_def import (
-    JAVA_CONFIG_PROVIDERS,
     KAFKA_PREFIX,
     REQUIRED,
     ConfigKey,
 )
+from spark_kafka_sink.config.config_providers import JAVA_CONFIG_PROVIDERS
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 from spark_kafka_sink.config.registry import REGISTRY_PREFIX
 from spark_kafka_sink.config.security_keys import PROTOCOL_CONFIG, SASL_CONFIG, SSL_CONFIG
@@ -236,8 +236,11 @@ def _providers() -> str:
         (
             "kafka.config.providers.NAME.param.*",
             "text",
-            "No effect: a process may read any file that it has the right to read."
-            "<br>Leave it out.",
+            "`allowed.paths` of a provider of files: folders and files, separated by commas, that "
+            "its references may read. `allowlist.pattern` of EnvVarConfigProvider: a regular "
+            "expression for the names of variables. With either, only the names of "
+            "`kafka.config.providers` are known, in all options. The sink rejects other parameters."
+            "<br>Set it to restrict what options may read.",
         ),
     )
     return (

@@ -6,9 +6,18 @@ import sys
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from release.version import ROOT
 
+# Actions that run nothing of the project's or of what it depends on.
+WITHOUT_CODE = {
+    "actions/download-artifact",
+    "actions/attest-build-provenance",
+    "pypa/gh-action-pypi-publish",
+}
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
@@ -35,13 +44,58 @@ def test_it_has_the_form_of_a_workflow(path):
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_each_job_ends_and_may_only_read_unless_it_says_so(path):
+def test_each_job_ends_and_what_may_write_runs_no_code_of_the_project(path):
+    """Neither the project's code nor that of its dependencies meets a token of more than reading."""
     workflow = read(path)
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():
         assert job["timeout-minutes"] <= 120, name
-        assert job.get("permissions", {}) in ({}, {"contents": "write"}), name
-        assert ("permissions" in job) == (name == "draft")
+        if "permissions" in job:
+            actions = {step["uses"].partition("@")[0] for step in job["steps"] if "uses" in step}
+            assert actions <= WITHOUT_CODE, name
+            runs = [step["run"] for step in job["steps"] if "run" in step]
+            assert all(run.startswith("gh release create ") for run in runs), name
+
+
+def test_who_may_write():
+    jobs = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]
+    assert {name: job["permissions"] for name, job in jobs.items() if "permissions" in job} == {
+        "draft": {"contents": "write", "id-token": "write", "attestations": "write"},
+        "index": {"id-token": "write"},
+    }
+    assert jobs["index"]["environment"] == "pypi"
+    assert "secrets." not in str(jobs)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_actions_are_pinned_and_leave_no_token_in_the_checkout(path):
+    """A tag of an action can be moved. The comment has the version, for reviewers and updates."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "uses:" in line]
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r" +- uses: [\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+    for job in read(path)["jobs"].values():
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_what_builds_a_release_has_exact_versions_and_hashes():
+    """Those of pyproject.toml: release and docs, and what the package itself needs."""
+    tomllib = pytest.importorskip("tomllib")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    text = (ROOT / "release" / "requirements.txt").read_text(encoding="utf-8")
+    entries = re.findall(
+        r"^([\w-]+)==([\w.]+)[^\n]*\n((?: +--hash=sha256:.*\n)+)", text, re.MULTILINE
+    )
+    assert len(entries) == len(re.findall(r"^[\w-]", text, re.MULTILINE))
+    locked = {name: Version(version) for name, version, _ in entries}
+    for wanted in (*project["dependencies"], *extras["release"], *extras["docs"]):
+        requirement = Requirement(wanted)
+        assert locked[canonicalize_name(requirement.name)] in requirement.specifier
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "--require-hashes --only-binary :all:" in makefile
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -54,7 +108,8 @@ def test_commands_are_targets_of_make_or_scripts_that_exist(path):
     for command in own:
         program, *arguments = command.split()
         if program == "make":
-            assert set(arguments) <= set(targets), command
+            named = {argument for argument in arguments if "=" not in argument}
+            assert named <= set(targets), command
         else:
             assert (ROOT / program).is_file(), command
 
@@ -68,7 +123,11 @@ def test_tests_run_on_two_pythons_and_wheels_are_built_on_two_platforms():
     assert "make wheel" in commands({"jobs": {"wheels": jobs["wheels"]}})
 
 
-def test_a_release_is_a_draft():
-    done = commands(read(ROOT / ".github" / "workflows" / "release.yml"))
-    assert ".ci/release" in done
-    assert "--draft" in done[-1]
+def test_a_release_is_a_draft_of_files_that_are_built_where_no_test_has_run():
+    jobs = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]
+    by_job = {name: commands({"jobs": {name: job}}) for name, job in jobs.items()}
+    assert [run for run in by_job["files"] if not run.startswith("sudo")] == [".ci/files"]
+    assert [job.get("needs") for job in jobs.values()] == [None, "tests", "files", "draft"]
+    assert "make test" in by_job["tests"]
+    [draft] = by_job["draft"]
+    assert "--draft" in draft

@@ -56,9 +56,13 @@ def private_folders() -> list[Path]:
     return [path for path in found if path.is_dir() and path.lstat().st_uid == os.geteuid()]
 
 
+# Without O_NONBLOCK, opening a FIFO waits for a writer.
+_OWNED_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
 def read_owned_file(path: Path) -> bytes:
     """Return the content of this user's own file. Raises OSError for any other file."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    with open(os.open(path, _OWNED_FILE), "rb") as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
             raise PermissionError(f"{path} is another user's")
         return file.read()

@@ -4,18 +4,12 @@ Parsing, validation, error messages and docs/options.md all come from the table.
 references: ``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``. This module knows their
 syntax; ``security/references.py`` resolves them in the process that needs the value.
 
-Java's ``config.providers`` gives the three kinds of references other names:
-``config.providers=secrets`` with ``config.providers.secrets.class=…FileConfigProvider`` defines
-``${secrets:/path:key}``. The names ``env``, ``file`` and ``dir`` are always known here; other names
-are rewritten to these.
-
 An option that names a Java class is mapped to its counterpart here or rejected with advice.
 Databricks ships Kafka's client and Amazon's library as ``kafkashaded.org.apache.kafka…`` and
 ``shadedmskiam.software.amazon…``; both prefixes are removed. Java's properties files are
 ``name=value`` lines with comments, escapes and continued lines.
 
-Source: ``ConfigDef``, ``ConfigTransformer``, ``AbstractConfig.instantiateConfigProviders`` of Kafka
-4.3; ``java.util.Properties.load``.
+Source: ``ConfigDef``, ``ConfigTransformer`` of Kafka 4.3; ``java.util.Properties.load``.
 """
 
 from __future__ import annotations
@@ -343,75 +337,7 @@ def reference_problem(text: str) -> str | None:
     return None
 
 
-_PROVIDERS = "config.providers"
-_PREFIX = f"{_PROVIDERS}."
-_CLASS, _PARAM = ".class", ".param."
-_PACKAGE = "org.apache.kafka.common.config.provider."
 RECIPES = "docs/security.md (pykafka-sink docs security)"
-_PROVIDER_ADVICE = (
-    "let your platform put the secret into a file or an environment variable, and write "
-    f"${{env:NAME}}, ${{file:/path:key}} or ${{dir:/path:file}}; {RECIPES} tells how"
-)
-JAVA_CONFIG_PROVIDERS = {
-    f"{_PACKAGE}EnvVarConfigProvider": ENV,
-    f"{_PACKAGE}FileConfigProvider": FILE,
-    f"{_PACKAGE}DirectoryConfigProvider": DIR,
-}
-
-
-def is_config_provider_key(key: str) -> bool:
-    """Return True if a key, without ``kafka.``, names or configures Java's config providers."""
-    return key == _PROVIDERS or (
-        key.startswith(_PREFIX) and (key.endswith(_CLASS) or _PARAM in key)
-    )
-
-
-def notes_on_config_providers(keys: Iterable[str]) -> Iterator[str]:
-    """Yield log sentences about parameters of providers, which have no effect."""
-    for key in keys:
-        if is_config_provider_key(key) and _PARAM in key:
-            yield (
-                f"option 'kafka.{key}' has no effect: references are read from wherever the "
-                "process may read"
-            )
-
-
-def without_config_providers(values: Mapping[str, str]) -> dict[str, str]:
-    """Return ``values`` without keys of providers; references use ``env``, ``file`` and ``dir``.
-
-    Raises ConfigError for a provider that has no counterpart here.
-    """
-    kinds = {
-        name: _kind(name, values)
-        for name in (text.strip().lower() for text in values.get(_PROVIDERS, "").split(","))
-        if name
-    }
-    other_values = {key: text for key, text in values.items() if not is_config_provider_key(key)}
-    if not kinds:
-        return other_values
-
-    def renamed(match: re.Match[str]) -> str:
-        kind = kinds.get(match[1].lower())
-        return match[0] if kind is None else match[0].replace(match[1], kind, 1)
-
-    return {key: REFERENCE.sub(renamed, text) for key, text in other_values.items()}
-
-
-def _kind(name: str, values: Mapping[str, str]) -> str:
-    key = f"{_PREFIX}{name}{_CLASS}"
-    java_class = values.get(key)
-    if java_class is None:
-        raise ConfigError(
-            f"kafka.{_PROVIDERS} names '{name}', but kafka.{key} is missing", code="OPTION-008"
-        )
-    kind = JAVA_CONFIG_PROVIDERS.get(without_shaded_prefix(java_class.strip()))
-    if kind is None:
-        problem = unknown_class_problem(JAVA_CONFIG_PROVIDERS, _PROVIDER_ADVICE)
-        raise ConfigError(
-            f"Invalid value {java_class} for configuration kafka.{key}: {problem}",
-            code="OPTION-006",
-        )
-    return kind
 
 
 def without_shaded_prefix(java_class: str) -> str:

@@ -27,8 +27,8 @@ from spark_kafka_sink.config.config_def import (
     minus_one_or,
     one_of,
     one_of_or_own,
-    without_config_providers,
 )
+from spark_kafka_sink.config.config_providers import without_config_providers
 from spark_kafka_sink.config.security_config import BEFORE_ADDRESS, SecurityConfig, parse_security
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 

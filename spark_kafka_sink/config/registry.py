@@ -647,6 +647,12 @@ def notes_on_registry(options: RegistryOptions, formats: FormatOptions) -> Itera
                 )
                 yield coded(note, "REGISTRY-005")
         return
+    if not config.ssl.checks_host_name:
+        note = (
+            "schema.registry.ssl.endpoint.identification.algorithm is empty: the registry's host "
+            "name is not checked, so any certificate of a trusted authority passes for its own"
+        )
+        yield coded(note, "TLS-002")
     # A URL with a reference is checked after it is resolved.
     urls = [url for url in (split_url(url.reveal()) for url in config.urls) if url is not None]
     has_others = config.bearer is not None or config.user_info is not None

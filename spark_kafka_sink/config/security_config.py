@@ -25,10 +25,12 @@ from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import (
-    JAVA_CONFIG_PROVIDERS,
     KAFKA_PREFIX,
     REFERENCE,
     has_reference,
+)
+from spark_kafka_sink.config.config_providers import (
+    JAVA_CONFIG_PROVIDERS,
     is_config_provider_key,
 )
 from spark_kafka_sink.config.security_keys import (
@@ -394,29 +396,49 @@ _URLS = frozenset(
         f"{KAFKA_PREFIX}sasl.oauthbearer.token.endpoint.url",
     }
 )
-_SECRET_IN_URL = re.compile(
-    r"(?i)://\S*@|[?&][^=&\s]*(key|token|secret|pass|auth|sig|credential)[^=&\s]*="
+_LOGIN_IN_URL = re.compile(r"://([^@\s]*)@")
+_SECRET_IN_QUERY = re.compile(
+    r"(?i)[?&][^=&\s]*(?:key|token|secret|pass|auth|sig|credential)[^=&\s]*=[^&#\s,]"
 )
+_NEXT_URL = re.compile(r",(?=\s*\w+://)")
+_SCHEME = re.compile(r"(?i)\s*(?:bearer|basic|token|api-?key|splunk)(?:%20|\s)+")
+"""What may stand before a reference in a header that has a secret."""
+_PEM_LINE = re.compile(r"-----[A-Z ]+-----")
 # Options of login modules whose values are secrets; Kerberos' options name files.
 _SECRET_IN_JAAS = re.compile(r"""(?i)(password|secret|passphrase)\s*=\s*["']?([^"'\s;]*)""")
 
 
 def clear_secrets(options: Mapping[str, str]) -> list[str]:
-    """Return the names, in lower case, of options that hold a secret and no reference."""
+    """Return the names, in lower case, of options with a secret that is not in a reference.
+
+    A reference beside a secret does not hide it: its value may be empty.
+    """
     lowered = {name.lower(): value for name, value in options.items()}
     return sorted(name for name, value in lowered.items() if _is_clear_secret(name, value))
 
 
 def _is_clear_secret(name: str, value: str) -> bool:
     key = name.removeprefix(KAFKA_PREFIX)
+    clear = REFERENCE.sub("", value).strip()
     if name == f"{KAFKA_PREFIX}sasl.jaas.config":
-        return any(match[2] for match in _SECRET_IN_JAAS.finditer(REFERENCE.sub("", value)))
-    is_secret = (
-        name in _OWN_SECRETS
-        or (name in _URLS and _SECRET_IN_URL.search(value) is not None)
-        or (key in SECRET_KEYS and key != name)
-    )
-    return is_secret and bool(value.strip()) and not has_reference(value)
+        return any(match[2] for match in _SECRET_IN_JAAS.finditer(clear))
+    if name in _URLS:
+        found = (_LOGIN_IN_URL.search(url) for url in _NEXT_URL.split(clear))
+        has_login = any(match is not None and _has_password(match[1]) for match in found)
+        return has_login or _SECRET_IN_QUERY.search(clear) is not None
+    if name == "metrics.otlp.headers" and has_reference(value):
+        texts = (header.partition("=")[2] for header in REFERENCE.sub("", value).split(","))
+        return any(text.strip() and not _SCHEME.fullmatch(text) for text in texts)
+    if name == f"{_REGISTRY}basic.auth.user.info" and has_reference(value):
+        return bool(clear.partition(":")[2])
+    is_secret = name in _OWN_SECRETS or (key in SECRET_KEYS and key != name)
+    return is_secret and bool(_PEM_LINE.sub("", clear).strip())
+
+
+def _has_password(login: str) -> bool:
+    """Return True for ``user:password``, and for ``token`` alone."""
+    user, colon, password = login.partition(":")
+    return bool(password or (user and not colon))
 
 
 def secrets_shown_by_spark(
@@ -541,11 +563,17 @@ def notes_on_security(originals: Mapping[str, str], security: SecurityConfig) ->
             f"effect: kafka.security.protocol={security.protocol} is used"
         )
     if security.ssl is not None:
-        algorithm = originals.get("ssl.endpoint.identification.algorithm", "")
-        if algorithm.strip().lower() == "none":
+        if not security.ssl.checks_host_name:
+            is_empty = not originals["ssl.endpoint.identification.algorithm"].strip()
+            what = (
+                "kafka.ssl.endpoint.identification.algorithm is empty"
+                if is_empty
+                else "kafka.ssl.endpoint.identification.algorithm=none is librdkafka's way to "
+                "write it, taken as empty"
+            )
             note = (
-                "kafka.ssl.endpoint.identification.algorithm=none is librdkafka's way to write it, "
-                "taken as empty: brokers' host names are not checked"
+                f"{what}: brokers' host names are not checked, so any certificate of a trusted "
+                "authority passes for a broker's"
             )
             yield coded(note, "TLS-002")
         enabled = [name.strip() for name in originals.get("ssl.enabled.protocols", "").split(",")]

@@ -36,10 +36,9 @@ from spark_kafka_sink.config.config_def import (
     KAFKA_PREFIX,
     RECIPES,
     Property,
-    is_config_provider_key,
-    notes_on_config_providers,
     read_properties,
 )
+from spark_kafka_sink.config.config_providers import by_config_providers, is_config_provider_key
 from spark_kafka_sink.config.formats import (
     FORMAT_KEYS,
     FormatOptions,
@@ -156,6 +155,12 @@ _REASONS = {
     "it is a consumer's option, and this is a writer": _CONSUMER_KEYS,
     "it is an option of admin clients, and this is a writer": ("bootstrap.controllers",),
 }
+_PARTS_OF_THE_JDK = {
+    "ssl.provider": ("", "sunjsse"),
+    "ssl.trustmanager.algorithm": ("pkix", "sunx509", "x509"),
+}
+"""Keys without effect that may restrict -> values, in lower case, that restrict nothing: the JDK's
+own. Other values choose parts that may allow less, such as FIPS or a trust manager of a company."""
 KEYS_WITHOUT_EFFECT = {name: reason for reason, names in _REASONS.items() for name in names}
 
 _PEM_KEY_STORE = (
@@ -450,7 +455,9 @@ class SinkOptions:
         own_names = (name for name in lowered if not name.startswith(KAFKA_PREFIX))
         _check_names([*(KAFKA_PREFIX + key for key in kafka), *own_names])
         own_options = {name: value for name, value in lowered.items() if name in SINK_OPTIONS.keys}
+        own_options = by_config_providers(kafka, own_options)
         sink = SINK_OPTIONS.parse(own_options)
+        _check_parts_of_a_jvm(kafka)
         kafka = {**_defaults_for(sink["delivery_guarantee"]), **kafka}
         used = {name: value for name, value in kafka.items() if name not in KEYS_WITHOUT_EFFECT}
         producer = ProducerConfig.parse(used)
@@ -479,7 +486,6 @@ class SinkOptions:
             metrics=outputs,
             notes=(
                 *_notes(lowered, kafka, dict(reversed(unused))),
-                *notes_on_config_providers(kafka),
                 *notes_on_security(kafka, producer.security),
                 *((warning_about_shown_secrets(shown_secrets),) if shown_secrets else ()),
                 *(notes_on_registry(registry, formats) if registry and formats else ()),
@@ -547,6 +553,19 @@ def _check_names(names: Sequence[str]) -> None:
             "host:port.",
             code="OPTION-004",
         )
+
+
+def _check_parts_of_a_jvm(kafka: Mapping[str, str]) -> None:
+    """Raise ConfigError for a part of a JVM that may restrict whom or what TLS accepts."""
+    for key, harmless in _PARTS_OF_THE_JDK.items():
+        if kafka.get(key, harmless[0]).strip().lower() not in harmless:
+            raise ConfigError(
+                f"Invalid value {kafka[key]} for configuration kafka.{key}: it chooses a part of a "
+                "JVM, there is none here, and ignoring it might allow what it forbids: leave it "
+                "out. TLS is OpenSSL's: kafka.ssl.protocol and kafka.ssl.cipher.suites restrict "
+                "it, and so does OpenSSL's own configuration on each machine",
+                code="OPTION-006",
+            )
 
 
 def _notes(
@@ -684,6 +703,7 @@ def read_command_config(
         _check_name(name, f"{path}, line {line}")
     values = {name: value for name, value, _ in properties if _is_used(name)}
     try:
+        _check_parts_of_a_jvm({name: value for name, value, _ in properties})
         producer = ProducerConfig.parse({**defaults, **values, **servers})
     except ConfigError as error:
         raise ConfigError(_in_file(str(error), path, lines), code=error.code) from None
@@ -724,7 +744,7 @@ def _notes_on_file(
     for name, _, line in properties:
         if not _is_used(name):
             yield f"{path}, line {line}: {name} has no effect here"
-    for note in (*notes_on_config_providers(values), *notes_on_security(values, producer.security)):
+    for note in notes_on_security(values, producer.security):
         yield f"{path}: {_without_prefix(note)}"
 
 

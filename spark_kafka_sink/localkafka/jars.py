@@ -20,6 +20,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 from xml.sax.saxutils import quoteattr
 
 from spark_kafka_sink.base.errors import warn
@@ -158,6 +159,8 @@ _IVY_FILE = """\
 """
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_BYTES = 1024 * 1024
+_MOST_MANIFEST_BYTES = 1024 * 1024
+"""A manifest lists modules, in less than 1 kB."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -290,7 +293,7 @@ def _is_download(folder: Path) -> bool:
     if folder.name.startswith(_PART_PREFIX):
         return True
     try:
-        first, _, _ = (folder / _MANIFEST).read_text(encoding="utf-8").partition("\n")
+        first, _, _ = _read_manifest(folder).partition("\n")
         is_archive = first.endswith(_ARCHIVE) and first in os.listdir(folder)
     except (OSError, ValueError):
         return False
@@ -323,7 +326,7 @@ def clear_cache(step: Step = print_step) -> None:
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
     """Keep ``clear_cache`` from removing the folder: a JVM opens most jars after its start."""
-    with (folder / _MANIFEST).open(encoding="utf-8") as manifest:
+    with _open_file(folder / _MANIFEST) as manifest:
         fcntl.flock(manifest, fcntl.LOCK_SH)
         yield
 
@@ -332,7 +335,7 @@ def hold(folder: Path) -> Iterator[None]:
 def _claim(folder: Path) -> Iterator[None]:
     """Raise LocalKafkaError if a process holds the folder."""
     try:
-        manifest = (folder / _MANIFEST).open("r+", encoding="utf-8")
+        manifest = _open_file(folder / _MANIFEST, os.O_RDWR)
     except FileNotFoundError:  # an interrupted download
         yield
         return
@@ -369,7 +372,7 @@ def _digests_of(name: str) -> dict[str, str] | None:
 def _check_digests(jars: Sequence[Path], digests: Mapping[str, str] | None) -> None:
     """Raise LocalKafkaError for a jar whose digest differs from the project's digest."""
     for jar in jars if digests is not None else ():
-        with jar.open("rb") as file:
+        with _open_file(jar) as file:
             digest = hashlib.sha256()
             while data := file.read(_READ_BYTES):
                 digest.update(data)
@@ -383,10 +386,32 @@ def _check_digests(jars: Sequence[Path], digests: Mapping[str, str] | None) -> N
             )
 
 
+def _open_file(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
+    """Open a regular file. Raises OSError for a link, a FIFO or a device, without waiting.
+
+    Others may be able to write to the cache folder.
+    """
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "r+b")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    return file
+
+
+def _read_manifest(folder: Path) -> str:
+    """Return the text. Raises OSError, and ValueError for what is no manifest."""
+    with _open_file(folder / _MANIFEST) as file:
+        data = file.read(_MOST_MANIFEST_BYTES + 1)
+    if len(data) > _MOST_MANIFEST_BYTES:
+        raise ValueError("too long for a manifest")
+    return data.decode()
+
+
 def _has_manifest(folder: Path, manifest: str) -> bool:
     try:
-        return (folder / _MANIFEST).read_text(encoding="utf-8") == manifest
-    except OSError:
+        return _read_manifest(folder) == manifest
+    except (OSError, ValueError):
         return False
 
 

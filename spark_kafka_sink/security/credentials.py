@@ -239,7 +239,12 @@ def unresolved_entry(text: str) -> JaasEntry | None:
         return f"{mark}{len(references) - 1}{mark}"
 
     def restored(value: str) -> str:
-        return re.sub(f"{mark}([0-9]+){mark}", lambda found: references[int(found[1])], value)
+        found = re.sub(f"{mark}([0-9]+){mark}", lambda found: references[int(found[1])], value)
+        spelled = (match[0] for match in REFERENCE.finditer(found) if references_in(match[0]))
+        # config/config_providers.py checks the text, in which escapes would hide a reference.
+        if not {*spelled} <= {*references}:
+            raise _error("spells a reference with escapes", "write ${, without a backslash")
+        return found
 
     entry = parse_jaas(REFERENCE.sub(marked, text))
     return JaasEntry(

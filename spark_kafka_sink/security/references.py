@@ -62,7 +62,7 @@ def find_file(location: str, option: str, advice: str | None = None) -> Path:
     if path.is_absolute():
         candidates = [path]
     else:
-        candidates = [Path.cwd() / path, *(root / path for root in _roots_of_spark_files())]
+        candidates = [folder / path for folder in folders_of_relative_paths()]
     for candidate in candidates:
         if _may_exist(candidate):
             return candidate
@@ -72,6 +72,11 @@ def find_file(location: str, option: str, advice: str | None = None) -> Path:
         f"{advice or _FILE_EVERYWHERE}",
         code="OPTION-021",
     )
+
+
+def folders_of_relative_paths() -> tuple[Path, ...]:
+    """Return the folders that are searched for relative paths, in order."""
+    return (Path.cwd(), *_roots_of_spark_files())
 
 
 def process_description() -> str:

@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import SystemClock, wait_seconds
@@ -36,6 +37,7 @@ from spark_kafka_sink.config.security_keys import (
     PASSWORD_MECHANISMS,
 )
 from spark_kafka_sink.protocol.connection import SaslClientFactory
+from spark_kafka_sink.security.references import folders_of_relative_paths
 
 if TYPE_CHECKING:
     from spark_kafka_sink.security.credentials import Login
@@ -123,7 +125,7 @@ V = TypeVar("V")
 
 
 class _PerProcess(Generic[K, V]):
-    """Objects of this process by configuration, each created once.
+    """Objects of this process by configuration and folders of its files, each created once.
 
     A forked child starts without any: threads do not survive a fork, and another thread of the
     parent may hold the lock.
@@ -135,14 +137,16 @@ class _PerProcess(Generic[K, V]):
         os.register_at_fork(after_in_child=self.forget)
 
     def of(self, config: K) -> V:
+        # The same relative path is another file for another session of Spark Connect.
+        key = (config, folders_of_relative_paths())
         with self._lock:
-            if config not in self._created:
-                self._created[config] = self._create(config)
-            return self._created[config]
+            if key not in self._created:
+                self._created[key] = self._create(config)
+            return self._created[key]
 
     def forget(self) -> None:
         self._lock = threading.Lock()
-        self._created: dict[K, V] = {}
+        self._created: dict[tuple[K, tuple[Path, ...]], V] = {}
 
 
 def _new_context(config: SslConfig) -> TlsContext:

@@ -7,12 +7,13 @@ certificate is not, the former context stays in use. The log reports it once.
 
 Three options select the versions of TLS and the cipher suites. ``ssl.protocol`` is the highest
 version. ``ssl.enabled.protocols`` lists the allowed versions. ``ssl.cipher.suites`` allows only the
-versions that its suites belong to.
+versions that its suites belong to. A handshake that ends with another suite fails.
 
 Kafka's option uses IANA's names of cipher suites; OpenSSL has other names for TLS 1.2. In Java a
 list applies to all versions of TLS: without a suite of TLS 1.3, TLS 1.3 is disabled, and the same
 holds for 1.2. This sink does the same. Python before 3.15 lacks ``SSLContext.set_ciphersuites`` and
-cannot select suites of TLS 1.3; a list with one of the three then allows all three.
+cannot select suites of TLS 1.3. It offers all three, and this module rejects a server that chooses
+another one than the list has, before anything is sent.
 
 OpenSSL reads private keys from files only. On Linux the key is in a nameless file in memory
 (memfd), which no other process can open and which disappears when it is closed. On other systems it
@@ -118,9 +119,9 @@ _NOT_TRUSTED = _Meaning(
 _NAME = _Meaning(
     "TLS-007",
     "the server's certificate is not for the name or address {host}",
-    "use a name of its certificate in {addresses}, or have {host} added to the certificate "
-    "(subjectAltName); to check no names, set {p}ssl.endpoint.identification.algorithm to an "
-    "empty value",
+    "use a name of its certificate in {addresses}, or have {host} added to the certificate's "
+    "subjectAltName, because a common name is not taken for a host name; to check no "
+    "names, set {p}ssl.endpoint.identification.algorithm to an empty value",
 )
 _TOO_WEAK = _Meaning(
     "TLS-009",
@@ -506,7 +507,8 @@ def _warn_of_unsupported(suites: SuitesByVersion, allowed: list[str], option: st
             logger,
             "TLS-015",
             f"{option}: Python's ssl cannot choose among the cipher suites of TLS 1.3 before "
-            f"Python 3.15; a connection with TLS 1.3 may use any of {', '.join(default)}",
+            f"Python 3.15: it offers {', '.join(default)}, and the connection fails if the server "
+            "chooses another one than the option allows",
         )
 
 
@@ -553,14 +555,39 @@ class _Inputs(NamedTuple):
     files: tuple[_FileState | None, ...]
 
 
+class _CheckedObject(ssl.SSLObject):
+    def do_handshake(self) -> None:
+        super().do_handshake()
+        _check_suite(self.context, self.cipher())
+
+
+class _CheckedSocket(ssl.SSLSocket):
+    def do_handshake(self, block: bool = False) -> None:
+        super().do_handshake(block)
+        _check_suite(self.context, self.cipher())
+
+
+def _check_suite(context: ssl.SSLContext, chosen: tuple[str, str, int] | None) -> None:
+    """Raise ssl.SSLError, as OpenSSL does, if the server chose a suite of TLS 1.3 not allowed."""
+    allowed = context.suites_of_1_3 if isinstance(context, ClientContext) else ()
+    if allowed and chosen is not None and chosen[1] == TLS_1_3 and chosen[0] not in allowed:
+        error = ssl.SSLError(1, f"the server chose {chosen[0]}")
+        error.reason = "WRONG_CIPHER_RETURNED"
+        raise error
+
+
 class ClientContext(ssl.SSLContext):
     """A context with the client's certificate, in DER; None without one.
 
     expires_at_ms: of the certificate, since 1970-01-01 UTC; None without a certificate
+    suites_of_1_3: the only suites of TLS 1.3 that a server may choose; empty for all
     """
 
     own_certificate: bytes | None = None
     expires_at_ms: int | None = None
+    suites_of_1_3: tuple[str, ...] = ()
+    sslobject_class = _CheckedObject
+    sslsocket_class = _CheckedSocket
 
 
 class TlsContext:
@@ -650,7 +677,10 @@ class TlsContext:
         self._versions.apply(context, f"{self._peer.prefix}ssl.cipher.suites")
         # Reject renegotiation (TLS 1.2), as Java's client does.
         context.options |= ssl.OP_NO_RENEGOTIATION
+        context.suites_of_1_3 = self._versions.suites_of_1_3
         context.check_hostname = self._config.checks_host_name
+        # A common name is no host name: an authority may give a client any (RFC 9525).
+        context.hostname_checks_common_name = False
         trusted = stores.trusted_certificates(inputs.truststore, self._trust_options)
         if trusted is None:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)

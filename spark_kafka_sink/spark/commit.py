@@ -12,6 +12,10 @@ sink's version that pickled an object may read it. A pickle of a dataclass with 
 values by position: a version with one more option would shift the values after it. Therefore an
 object is sent as a pickle inside a pickle. The outer pickle holds only the version and a function
 that compares it first. Other versions look for this function, ``open_envelope``, in this module.
+
+A pickle runs code where it is read. Only Spark's own processes read those above. A program that
+runs the tasks itself gets their messages as JSON (``encode_message``), because they may come from
+another machine, by Spark Connect.
 """
 
 from __future__ import annotations
@@ -20,16 +24,19 @@ import json
 import logging
 import pickle
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import KafkaSinkError, TransactionError, code_of, coded
 from spark_kafka_sink.base.kafka_metrics import NodeMetrics, NodesMetrics
+from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.base.text import printable
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.metrics.line import (
     LINE_VERSION,
@@ -51,6 +58,8 @@ from spark_kafka_sink.transactions.model import DriverToken, TaskTransaction, Tr
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_Scalar = TypeVar("_Scalar")
 
 
 class VersionMismatchError(KafkaSinkError):
@@ -86,18 +95,22 @@ class _Opened(NamedTuple):
 _opened = _Opened(b"", Enveloped, {})
 
 
+def _check_version(version: str) -> None:
+    if version != __version__:
+        raise VersionMismatchError(
+            f"this was sent by pykafka-sink {printable(version)}, and has arrived at pykafka-sink "
+            f"{__version__} in {Path(__file__).parents[1]} on {platform.node()}: install the same "
+            "version of pykafka-sink on the driver, on all executors, and where the program runs "
+            "that uses Spark Connect"
+        )
+
+
 def open_envelope(version: str, content: bytes) -> Enveloped:
     """Return the object that was sent. version: the sink's version that pickled ``content``
 
     Raises VersionMismatchError if it is not this version.
     """
-    if version != __version__:
-        raise VersionMismatchError(
-            f"this was sent by pykafka-sink {version}, and has arrived at pykafka-sink "
-            f"{__version__} in {Path(__file__).parents[1]} on {platform.node()}: install the same "
-            "version of pykafka-sink on the driver, on all executors, and where the program runs "
-            "that uses Spark Connect"
-        )
+    _check_version(version)
     global _opened
     opened = _opened
     if content != opened.content:
@@ -107,6 +120,128 @@ def open_envelope(version: str, content: bytes) -> Enveloped:
     instance = opened.kind.__new__(opened.kind)
     instance.__dict__.update(opened.values)
     return instance
+
+
+_NOT_A_MESSAGE = (
+    "Spark has returned something else than the message of a task: it cannot be known whether all "
+    "rows are written"
+)
+
+
+def encode_message(message: KafkaCommitMessage) -> bytes:
+    """Return a task's message as JSON, without the plan, which the reader has."""
+    body = {
+        **{name: getattr(message, name) for name in _PLAIN_FIELDS},
+        "sink_version": __version__,
+        "metrics": _values(message.metrics),
+        "partitions": [[*key, *_values(report)] for key, report in message.partitions.items()],
+        "nodes": [
+            [node_id, *_values(node)[:-2], [*node.latencies.items()], node.record_retries_by_error]
+            for node_id, node in message.nodes.items()
+        ],
+    }
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def decode_message(data: bytes) -> KafkaCommitMessage:
+    """Return the message of a task, of which each value has the type that the task gave it.
+
+    Raises VersionMismatchError for another version's message; KafkaSinkError for anything else.
+    """
+    try:
+        body = json.loads(bytes(data))
+        _check_version(_text(body["sink_version"]))
+        return _decoded(body)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise KafkaSinkError(_NOT_A_MESSAGE, code="SPARK-010") from error
+
+
+def _decoded(body: dict[str, Any]) -> KafkaCommitMessage:
+    transaction, token, planned = body["transaction"], body["token"], body["planned"]
+    dead_letters = body["dead_letters"]
+    return KafkaCommitMessage(
+        partition_id=_integer(body["partition_id"]),
+        attempt_number=_integer(body["attempt_number"]),
+        query_id=_optional(_text, body["query_id"]),
+        partitions={
+            TopicPartition(_text(topic), _integer(partition)): PartitionReport(*_integers(counts))
+            for topic, partition, *counts in body["partitions"]
+        },
+        metrics=ProducerMetrics(*map(_number, body["metrics"])),
+        transaction=None if transaction is None else _transaction(transaction),
+        token=None if token is None else DriverToken(*_integers(token)),
+        nodes={
+            _integer(node_id): _node(numbers, latencies, errors)
+            for node_id, *numbers, latencies, errors in body["nodes"]
+        },
+        started_at_ms=_integer(body["started_at_ms"]),
+        host=_text(body["host"]),
+        batch_id=_optional(_integer, body["batch_id"]),
+        dead_letters=_optional(_counts, dead_letters),
+        planned=None if planned is None else _planned(*planned),
+        is_unordered=_is_true(body["is_unordered"]),
+    )
+
+
+def _planned(started_at_ms: Any, took_ms: Any) -> PlanningSpan:
+    return PlanningSpan(_integer(started_at_ms), _number(took_ms))
+
+
+def _node(numbers: list[Any], latencies: Any, errors: Any) -> NodeMetrics:
+    node = NodeMetrics(*_integers(numbers))  # type: ignore[arg-type]
+    node.latencies = {_integer(index): _integer(count) for index, count in latencies}
+    node.record_retries_by_error = _counts(errors)
+    return node
+
+
+def _transaction(values: list[Any]) -> TaskTransaction:
+    """Each value but the first and the last, which are texts, is a whole number."""
+    found = TaskTransaction(*values)
+    for number, value in enumerate(found):
+        _of_type(str if number in (0, len(found) - 1) else int, value)
+    return found
+
+
+def _values(counted: Any) -> list[Any]:
+    return [getattr(counted, one.name) for one in fields(counted)]
+
+
+def _of_type(kind: type[_Scalar], value: Any) -> _Scalar:
+    """Return ``value``. Raises TypeError for another type, also for a number as text."""
+    if type(value) is not kind:
+        raise TypeError(f"not {kind.__name__}")
+    return value
+
+
+def _text(value: Any) -> str:
+    return _of_type(str, value)
+
+
+def _integer(value: Any) -> int:
+    return _of_type(int, value)
+
+
+def _is_true(value: Any) -> bool:
+    return _of_type(bool, value)
+
+
+def _number(value: Any) -> Any:
+    """Return a number; fields of whole numbers and of others have the same column."""
+    if type(value) is float and isfinite(value):
+        return value
+    return _integer(value)
+
+
+def _integers(values: Iterable[Any]) -> list[int]:
+    return [_integer(value) for value in values]
+
+
+def _counts(found: Any) -> dict[str, int]:
+    return {_text(name): _integer(count) for name, count in _of_type(dict, found).items()}
+
+
+def _optional(read: Callable[[Any], _Scalar], value: Any) -> _Scalar | None:
+    return None if value is None else read(value)
 
 
 class TimedInput:
@@ -239,6 +374,13 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
             self.records,
             self.metrics,
         )
+
+
+_PLAIN_FIELDS = (
+    *("partition_id", "attempt_number", "query_id", "transaction", "token", "started_at_ms"),
+    *("host", "batch_id", "dead_letters", "planned", "is_unordered"),
+)
+"""Fields that JSON holds as they are."""
 
 
 def common_plan(messages: Sequence[KafkaCommitMessage]) -> TransactionPlan | None:

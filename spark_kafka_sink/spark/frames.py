@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,7 +27,14 @@ from spark_kafka_sink.base.model import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.plan import RowSpec
 from spark_kafka_sink.record.compiled.library import check_platform
-from spark_kafka_sink.spark.commit import BatchSummary, Enveloped, KafkaCommitMessage, PlanningSpan
+from spark_kafka_sink.spark.commit import (
+    BatchSummary,
+    Enveloped,
+    KafkaCommitMessage,
+    PlanningSpan,
+    decode_message,
+    encode_message,
+)
 from spark_kafka_sink.spark.planning import (
     PlanningTimer,
     check_surroundings,
@@ -45,7 +51,13 @@ from spark_kafka_sink.spark.writer import (
     with_names,
     write_partition,
 )
-from spark_kafka_sink.transactions.model import TransactionPlan, Unit, Write, substitute_checkpoint
+from spark_kafka_sink.transactions.model import (
+    TransactionPlan,
+    Unit,
+    Write,
+    is_task_id,
+    substitute_checkpoint,
+)
 
 _OWN_NAME_ADVICE = (
     "give each write of a function for foreachBatch a transactional.id.prefix of its own, or a "
@@ -375,8 +387,14 @@ class _Write:
         # restores the names.
         plain = self._df.toDF(*(f"c{n}" for n in range(len(names))))
         returned = plain.mapInArrow(task, f"{_MESSAGE} binary").collect()
-        messages: list[KafkaCommitMessage] = [pickle.loads(row[0]) for row in returned]
-        if sorted(m.partition_id for m in messages) != list(range(len(messages))):
+        messages = [decode_message(row[0]) for row in returned]
+        for message in messages:
+            # The plan is this process's own: what Spark returns may come from other machines.
+            message.plan = plan if message.partition_id == 0 else None
+        if not (
+            sorted(m.partition_id for m in messages) == list(range(len(messages)))
+            and all(_is_of_plan(message, plan) for message in messages)
+        ):
             raise KafkaSinkError(
                 f"Spark has returned the messages of {len(messages)} tasks, not one for each "
                 "partition: it cannot be known whether all rows are written",
@@ -442,7 +460,7 @@ class Task(Enveloped):
         message = write_partition(
             named, self._options, self._positions, self._plan, self._planned, self._encoding_plan
         )
-        yield pa.record_batch([pa.array([pickle.dumps(message)])], names=[_MESSAGE])
+        yield pa.record_batch([pa.array([encode_message(message)])], names=[_MESSAGE])
 
     def function(self) -> ArrowFunction:
         """Return the function for Spark.
@@ -455,6 +473,20 @@ class Task(Enveloped):
             return self.write(arrow_batches)
 
         return write_to_kafka
+
+
+def _is_of_plan(message: KafkaCommitMessage, plan: TransactionPlan | None) -> bool:
+    """Return False for a transaction that no task of the plan can have written."""
+    token, transaction = message.token, message.transaction
+    if plan is None:
+        return token is None and transaction is None
+    return token == plan.token and (
+        transaction is None
+        or (
+            transaction.partition_id == message.partition_id
+            and is_task_id(plan.prefix, transaction.transactional_id)
+        )
+    )
 
 
 def _as_text(options: Mapping[str, object]) -> dict[str, str]:

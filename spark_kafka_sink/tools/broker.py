@@ -200,6 +200,7 @@ def _serve(arguments: argparse.Namespace, version: str) -> int:
     """Serve until a broker ends by itself, or until _StoppedError."""
     from spark_kafka_sink.jobs.progress import Steps
     from spark_kafka_sink.localkafka import LocalKafka
+    from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 
     security, step = _security(arguments.secure), Steps(out=sys.stderr).step
     with LocalKafka(arguments.brokers, version, security=security, step=step) as kafka:
@@ -211,6 +212,11 @@ def _serve(arguments: argparse.Namespace, version: str) -> int:
             found["client_properties"] = str(kafka.write_client_properties(path))
             jobs = kafka.write_spark_properties(kafka.folder / "pykafka-sink.conf", path)
             found["spark_properties"] = str(jobs)
+            print(
+                f"{kafka.bootstrap_servers_of(MAIN_LISTENER)} has no security, and every user "
+                "of this machine can use it: the brokers need a listener in clear text",
+                file=sys.stderr,
+            )
         show(arguments, found, [text for name, text in found.items() if name != "version"])
         sys.stdout.flush()
         return _stay(kafka)

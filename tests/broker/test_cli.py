@@ -52,10 +52,13 @@ def test_runs_until_it_is_stopped(number):
         assert "Connection refused" in why_unreachable(admin, "Connection refused")
 
 
+LAST_WORDS = "Ctrl-C stops it and removes its data.\n"
+
+
 @contextmanager
-def running(*arguments):
+def running(*arguments, stderr=None):
     command = [sys.executable, "-m", "spark_kafka_sink", "broker", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
         try:
             yield process
         finally:
@@ -104,8 +107,11 @@ def test_secured_it_writes_the_properties_file_of_a_job(protocol, capsys):
 
 
 def test_secured_by_certificates_as_json():
-    with running("--secure", "SSL", "--json") as process:
+    with running("--secure", "SSL", "--json", stderr=subprocess.PIPE) as process:
         found = json.loads(process.stdout.readline())
+        [told] = [line for line in iter(process.stderr.readline, LAST_WORDS) if "no secur" in line]
+        plain = {"bootstrap.servers": told.split()[0], "log_level": "0"}
+        assert len(confluent_kafka.admin.AdminClient(plain).list_topics().brokers) == 1
         properties = properties_of(Path(found["client_properties"]))
         config = {
             "bootstrap.servers": found["bootstrap_servers"],

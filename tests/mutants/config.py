@@ -27,9 +27,9 @@ MUTANTS = (
         _REDACTION,
     ),
     Mutant(
-        "config/config_def.py",
-        "return match[0] if kind is None else",
-        "return",
+        "config/config_providers.py",
+        "if name in (ENV, FILE, DIR) and name not in builtin",
+        "if False",
         _REFERENCES,
     ),
     Mutant("config/config_def.py", "                is_continued = False\n", "", _PROPERTIES),
@@ -60,8 +60,8 @@ MUTANTS = (
     ),
     Mutant(
         "config/security_config.py",
-        "(name in _URLS and _SECRET_IN_URL",
-        "(_SECRET_IN_URL",
+        "    if name in _URLS:\n",
+        "    if True:\n",
         _REDACTION,
     ),
     Mutant(
@@ -90,14 +90,14 @@ MUTANTS = (
     ),
     Mutant(
         "config/security_config.py",
-        "(key|token|secret",
-        "(key|secret",
+        "(?:key|token|secret",
+        "(?:key|secret",
         _REDACTION,
     ),
     Mutant(
         "config/security_config.py",
-        "(key|token|secret",
-        "(key|token",
+        "(?:key|token|secret",
+        "(?:key|token",
         _REDACTION,
     ),
     Mutant(

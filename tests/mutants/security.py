@@ -169,13 +169,13 @@ MUTANTS = (
     ),
     Mutant(
         "security/security.py",
-        "return self._created[config]",
+        "return self._created[key]",
         "return next(iter(self._created.values()))",
         _LOGINS,
     ),
     Mutant(
         "security/security.py",
-        "            if config not in self._created:\n",
+        "            if key not in self._created:\n",
         "            if True:\n",
         _LOGINS,
     ),

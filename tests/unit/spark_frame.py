@@ -1,10 +1,10 @@
 """A DataFrame that Spark has nothing to do with, for writes without a data source."""
 
-import pickle
+import inspect
 
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.commit import KafkaCommitMessage, encode_message
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 EXACTLY_ONCE = {**OPTIONS, "delivery.guarantee": "Exactly-Once", "transactional.id.prefix": "p"}
@@ -36,8 +36,12 @@ class Frame:
 
     def mapInArrow(self, task, schema):  # noqa: N802
         assert schema == "message binary"
+        self.plan = inspect.getclosurevars(task).nonlocals["self"]._plan
         return self
 
     def collect(self):
         messages = [KafkaCommitMessage(partition, 0) for partition in self.partitions]
-        return [(bytearray(pickle.dumps(message)),) for message in messages]
+        for message in messages:
+            if self.plan is not None:
+                message.belong_to(self.plan)
+        return [(bytearray(encode_message(message)),) for message in messages]

@@ -484,6 +484,22 @@ class TestCache:
         assert not memory.exists()
         assert printed(capsys, "cache") == "nothing is kept on this machine\n"
 
+    def test_what_others_place_in_the_folder_is_not_read(self, cache, capsys):
+        """A FIFO would be waited for, and /dev/zero would fill the memory."""
+        self.download(cache, "kafka-4.3.0")
+        for name in ("fifo", "link", "device", "huge"):
+            (cache / name).mkdir()
+        os.mkfifo(cache / "fifo/modules.txt")
+        (cache / "link/modules.txt").symlink_to(cache / "kafka-4.3.0/modules.txt")
+        (cache / "device/modules.txt").symlink_to("/dev/zero")
+        with (cache / "huge/modules.txt").open("wb") as file:
+            file.write(b"transitive=True\n")
+            file.truncate(1 << 40)
+        for arguments in (["cache"], ["cache", "--clear"]):
+            rows = printed(capsys, *arguments).splitlines()[1:]
+            assert [row.split()[-1] for row in rows] == [str(cache / "kafka-4.3.0")]
+        assert {path.name for path in cache.iterdir()} == {"fifo", "link", "device", "huge"}
+
     def test_leaves_files_of_other_programs_and_the_targets_of_links(self, cache, tmp_path, capsys):
         """The cache folder may be a home directory, or a link to another disk."""
         disk = tmp_path / "disk"

@@ -6,12 +6,14 @@ import json
 import logging
 import pickle
 import random
+from dataclasses import replace
 
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink.base.errors import TransactionError
+from spark_kafka_sink.base.errors import KafkaSinkError, TransactionError
 from spark_kafka_sink.base.kafka_metrics import (
+    NodeMetrics,
     add,
     count_up_to,
     observe,
@@ -429,6 +431,73 @@ def test_the_application_is_what_its_platform_says(environment, name):
 
 
 # --- 10,000 tasks: Spark keeps all of what they send, pickled, in the driver's memory -------------
+
+
+def test_a_message_is_the_same_after_json():
+    done = message_of(0, repair_plan(3))
+    done.nodes = {1: NodeMetrics(requests=5, latencies={-1: 2, 8: 1}), 2: NodeMetrics()}
+    done.nodes[2].record_retries_by_error["NOT_LEADER_OR_FOLLOWER"] = 3
+    done.metrics.compression_rate_sum, done.planned = 0.25, commit.PlanningSpan(5, 1.5)
+    done.dead_letters, done.batch_id = {"null key": 2}, 7
+    assert commit.decode_message(commit.encode_message(done)) == replace(done, plan=None)
+    bare = commit.KafkaCommitMessage(1, 0)
+    assert commit.decode_message(bytearray(commit.encode_message(bare))) == bare
+
+
+def _set(*path):
+    """Return a change of a message's JSON: all of path but the last leads to a value."""
+
+    def change(body):
+        *steps, last, value = path
+        for step in steps:
+            body = body[step]
+        body[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _set("partition_id", "0"),
+        _set("partition_id", True),
+        _set("partition_id", 0.0),
+        _set("metrics", 0, "1"),
+        _set("metrics", 0, float("inf")),
+        _set("metrics", [0] * 200),
+        _set("partitions", 0, 0, ["topic"]),
+        _set("partitions", 0, 2, None),
+        _set("partitions", {"a": 1}),
+        _set("transaction", [1]),
+        _set("transaction", 1, "1000000"),
+        _set("token", "abcd"),
+        _set("host", None),
+        _set("dead_letters", {"a": {}}),
+        _set("dead_letters", []),
+        _set("is_unordered", 1),
+        _set("planned", [1]),
+        lambda body: body.pop("nodes"),
+    ],
+)
+def test_each_value_of_a_message_has_its_type(change):
+    body = json.loads(commit.encode_message(message_of(0, repair_plan(1))))
+    change(body)
+    with pytest.raises(KafkaSinkError, match="something else than the message of a task"):
+        commit.decode_message(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"sink_version": 1}']
+)
+def test_what_is_no_message(data):
+    with pytest.raises(KafkaSinkError, match="something else than the message of a task"):
+        commit.decode_message(data)
+
+
+def test_a_message_of_another_version_is_not_read():
+    with pytest.raises(commit.VersionMismatchError, match=r"0\.0\.1\\x1b"):
+        commit.decode_message(b'{"sink_version": "0.0.1\\u001b"}')
+
 
 TASKS = 10_000
 MOST_BYTES = 32 << 20

@@ -195,6 +195,7 @@ def test_commands_of_workflows_exist():
         *(ROOT / ".github" / "workflows").glob("*.yml"),
         ROOT / ".ci/run",
         ROOT / ".ci/release",
+        ROOT / ".ci/files",
     ]
     lines = re.findall(
         r"^(?: *- run: |exec )?make (.+)$",

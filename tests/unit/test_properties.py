@@ -188,7 +188,7 @@ def test_a_file_for_kafkas_tools(file):
 
 
 def test_what_other_tools_need_is_told(file):
-    found = read(file, "group.id=g\nssl.provider=x\nkey.serializer=y\nssl.protocol=TLSv1.2\n")
+    found = read(file, "group.id=g\nssl.provider=SunJSSE\nkey.serializer=y\nssl.protocol=TLSv1.2\n")
     assert found.notes == (
         f"{file}, line 1: group.id has no effect here",
         f"{file}, line 2: ssl.provider has no effect here",

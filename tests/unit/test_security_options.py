@@ -13,6 +13,7 @@ from spark_kafka_sink.config.sink_options import (
     KEYS_WITHOUT_EFFECT,
     LIBRDKAFKA_KEYS,
     SinkOptions,
+    read_command_config,
     rejection_reason,
 )
 
@@ -103,6 +104,25 @@ def test_names_are_javas_and_three_of_our_own():
     assert KEYS_WITHOUT_EFFECT.keys() >= set(WITHOUT_EFFECT)
     assert {rejection_reason(f"kafka.{name}") for name in KEYS_WITHOUT_EFFECT} == {None}
     assert "security.providers" in JAVA_CLASS_KEYS
+
+
+@pytest.mark.parametrize(
+    ("name", "harmless", "restricting"),
+    [
+        ("ssl.provider", "SunJSSE", "BCJSSE"),
+        ("ssl.trustmanager.algorithm", "PKIX", "PinnedToCompany"),
+    ],
+)
+def test_a_part_of_a_jvm_that_may_restrict_is_not_ignored(name, harmless, restricting, tmp_path):
+    given = {"kafka.bootstrap.servers": "b:9092", f"kafka.{name}": harmless}
+    assert any(name in note for note in SinkOptions.parse(given).notes)
+    with pytest.raises(ConfigError, match=f"kafka.{name}: it chooses a part of a JVM") as raised:
+        SinkOptions.parse({**given, f"kafka.{name}": restricting})
+    assert raised.value.code == "OPTION-006"
+    file = tmp_path / "client.properties"
+    file.write_text(f"{name}={restricting}\n")
+    with pytest.raises(ConfigError, match="it chooses a part of a JVM"):
+        read_command_config(str(file), "b:9092", {})
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -417,6 +437,7 @@ NO_TLS = "which does not encrypt: set kafka.security.protocol to"
 NO_SASL = (
     "which does not authenticate by SASL: set kafka.security.protocol to SASL_SSL or SASL_PLAINTEXT"
 )
+ANY_PASSES = "so any certificate of a trusted authority passes for a broker's"
 NAMES, VERSIONS = "kafka.ssl.endpoint.identification.algorithm", "kafka.ssl.enabled.protocols"
 OWN_STORE = of_ssl(keystore_type="JKS", keystore_location="${env:A}", keystore_password="x")
 FORGOTTEN = {"kafka.sasl.mechanism": "PLAIN", **USER, "kafka.ssl.truststore.location": "f"}
@@ -455,8 +476,12 @@ def unused(options, protocol, why):
             {**TLS, NAMES: "None"},
             [
                 f"{NAMES}=none is librdkafka's way to write it, taken as empty: brokers' host names "
-                "are not checked"
+                f"are not checked, {ANY_PASSES}"
             ],
+        ),
+        (
+            {**TLS, NAMES: " "},
+            [f"{NAMES} is empty: brokers' host names are not checked, {ANY_PASSES}"],
         ),
         (
             {**TLS, VERSIONS: "TLSv1.2,TLSv1.1,TLSv1"},

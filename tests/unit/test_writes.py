@@ -25,7 +25,7 @@ from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import frames, planning
 from spark_kafka_sink.spark import source as source_module
-from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.commit import KafkaCommitMessage, decode_message, encode_message
 from spark_kafka_sink.spark.frames import WriteIdentity, WriteRegistry
 from spark_kafka_sink.spark.source import KafkaSinkDataSource
 from spark_kafka_sink.transactions import model, session
@@ -170,7 +170,7 @@ class TestWrite:
         task = frames.Task(options, positions, None, ["value", "a.b"]).function()
         (row,) = task(iter([sent]))
         assert row.schema.equals(pa.schema([("message", pa.binary())]))
-        assert pickle.loads(row.column(0)[0].as_py()) == message
+        assert decode_message(row.column(0)[0].as_py()) == message
         (written,) = got
         named = [fields[0].with_name("value"), fields[1].with_name("a.b")]
         assert written.schema.equals(pa.schema(named), check_metadata=True)
@@ -454,6 +454,55 @@ def test_writes_that_come_again(kafka, history):
             sinks[topic](frame, number)
     accepted = [topic for topic, *_, words in HISTORIES[history] if words is None]
     assert kafka.committed == accepted
+
+
+class Returning(Frame):
+    """Spark, or a server of Spark Connect, returns these rows."""
+
+    def __init__(self, *rows):
+        super().__init__([0], "q")
+        self.rows = rows
+
+    def collect(self):
+        return [(bytearray(row),) for row in self.rows]
+
+
+def test_what_spark_returns_runs_no_code(tmp_path):
+    """With Spark Connect it comes from a server, where tenants may run code."""
+    trace = tmp_path / "trace"
+
+    class Hostile:
+        def __reduce__(self):
+            return Path.touch, (trace,)
+
+    with pytest.raises(KafkaSinkError, match="something else than the message") as raised:
+        frames.write(Returning(pickle.dumps(Hostile())), OPTIONS)
+    assert raised.value.code == "SPARK-010"
+    assert not trace.exists()
+
+
+TRANSACTION = model.TaskTransaction("p.0123456789ab.0", 1, 0, 2, 0, 5, "5-9-w1.00")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"token": None},
+        {"token": TOKEN._replace(next_sequence=9)},
+        {"transaction": TRANSACTION._replace(transactional_id="another.0123456789ab.0")},
+        {"transaction": TRANSACTION._replace(partition_id=1)},
+    ],
+    ids=["no token", "another token", "transaction of another application", "another task's"],
+)
+def test_what_no_task_of_the_plan_can_have_written_is_not_committed(kafka, changes):
+    """The client would commit it with its own rights."""
+    own = KafkaCommitMessage(0, 0, token=TOKEN, transaction=TRANSACTION)
+    write = sink(f"hostile {changes}", topic="a")
+    with pytest.raises(KafkaSinkError, match=NOT_ONE_EACH):
+        write(Returning(encode_message(replace(own, **changes))), 0)
+    assert kafka.committed == []
+    write(Returning(encode_message(own)), 0)
+    assert kafka.committed == ["a"]
 
 
 def test_what_is_committed_is_what_was_planned(kafka):

@@ -457,25 +457,148 @@ def test_other_providers_are_refused_by_name():
     )
 
 
+def restricted(**params):
+    """Options of a provider "mine" of files, with parameters."""
+    return {
+        **providers(mine=f"{PROVIDER}.FileConfigProvider"),
+        **{f"config.providers.mine.param.{name}": text for name, text in params.items()},
+    }
+
+
 def test_providers_among_sparks_options():
-    """Names of options come in lower case, values as they are."""
-    options = SinkOptions.parse(
-        {
-            "kafka.bootstrap.servers": "b:9092",
-            "kafka.security.protocol": "SSL",
-            "kafka.config.providers": "Mine",
-            "kafka.config.providers.mine.class": f"{PROVIDER}.FileConfigProvider",
-            "kafka.config.providers.mine.param.allowed.paths": "/run",
-            "kafka.ssl.truststore.location": "${Mine:/run/a:b}",
-        }
-    )
+    """Names of options come in lower case, values as they are. The sink's own options count, too."""
+    given = {
+        "kafka.bootstrap.servers": "b:9092",
+        "kafka.security.protocol": "SSL",
+        "kafka.config.providers": "Mine",
+        "kafka.config.providers.mine.class": f"{PROVIDER}.FileConfigProvider",
+        "kafka.config.providers.mine.param.allowed.paths": "/run, /var/keys",
+        "kafka.ssl.truststore.location": "${Mine:/run/a:b}",
+        "metrics.otlp.enable": "true",
+        "metrics.otlp.endpoint": "https://collector",
+    }
+    options = SinkOptions.parse({**given, "metrics.otlp.headers": "a=${Mine:/var/keys/x:y}"})
     assert options.producer.security.ssl.truststore.location == "${file:/run/a:b}"
-    assert options.notes == (
-        "option 'kafka.config.providers.mine.param.allowed.paths' has no effect: references are "
-        "read from wherever the process may read",
-    )
+    assert options.metrics.otlp.headers == Secret("a=${file:/var/keys/x:y}")
+    assert options.notes == ()
+    for hostile in ("${Mine:/etc/shadow:root}", "${file:/run/a:b}", "${env:HOME}"):
+        with pytest.raises(ConfigError) as raised:
+            SinkOptions.parse({**given, "metrics.otlp.headers": f"a={hostile}"})
+        assert raised.value.code == "AUTH-030"
+        assert str(raised.value).startswith("metrics.otlp.headers: ")
     with pytest.raises(ConfigError, match=r"'kafka\.config\.providers\.mine\.clas' is not"):
         SinkOptions.parse({"kafka.config.providers.mine.clas": "x"})
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "${mine:/etc/passwd:root}",
+        "${mine:/run/secrets/../../etc/passwd:root}",
+        "${mine:/run/secrets-of-others/a:b}",
+        "${mine:secrets/a:b}",
+        "${MINE:/etc/passwd:root}",
+        "clear ${mine:/run/secrets/a:b} ${mine:/etc/passwd:root}",
+        # Other names than those of config.providers would be a way around.
+        "${file:/run/secrets/a:b}",
+        "${dir:/run/secrets:a}",
+        "${env:HOME}",
+    ],
+)
+def test_allowed_paths_hold_for_each_reference(reference):
+    given = restricted(**{"allowed.paths": "/run/secrets"})
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse({**GIVEN, **given, "ssl.key.password": reference})
+    assert raised.value.code == "AUTH-030"
+    assert str(raised.value).startswith("kafka.ssl.key.password: ")
+    assert "root" not in str(raised.value)
+    assert "clear" not in str(raised.value)
+
+
+@pytest.mark.parametrize("escaped", [r"$\{env:HOME}", r"\44{env:HOME}", r"$\{file:${env:A}}"])
+def test_escapes_do_not_hide_a_reference_in_jaas(escaped):
+    """In Java they are no reference; here they would be one that no restriction has seen."""
+    text = f'{PLAIN_MODULE} required username="a" password="{escaped}";'
+    with pytest.raises(ConfigError, match="with escapes") as raised:
+        unresolved_entry(text)
+    assert raised.value.code == "AUTH-006"
+
+
+def test_a_session_does_not_get_the_login_of_another_session(tmp_path, monkeypatch):
+    """With Spark Connect each session has files of its own, and the same worker may serve both."""
+    sasl = SaslConfig("SCRAM-SHA-256", username="${file:login.properties:u}", password=Secret("x"))
+    logins = []
+    for tenant in ("a", "b", "a"):
+        with_spark_files(monkeypatch, "pyspark.core.files", tmp_path / tenant)
+        (tmp_path / tenant).mkdir(exist_ok=True)
+        (tmp_path / tenant / "login.properties").write_text(f"u=user-of-{tenant}\n")
+        logins.append(Security.of(SecurityConfig("SASL_PLAINTEXT", sasl=sasl)).login)
+    assert logins[0] is logins[2] is not logins[1]
+    assert resolve_user(sasl).username == "user-of-a"
+
+
+def test_an_allowed_path_is_read_without_its_detours():
+    """As in Java: a link of the way back, such as link/.., is never followed."""
+    given = restricted(**{"allowed.paths": "/run/secrets,/run/a.properties"})
+    for path, read in (
+        ("/run/secrets/link/../a", "/run/secrets/a"),
+        ("/run//secrets/./a", "/run/secrets/a"),
+        ("/run/a.properties", "/run/a.properties"),
+    ):
+        text = f"${{mine:{path}:b}}"
+        config = ProducerConfig.parse({**GIVEN, **given, "ssl.key.password": text})
+        assert config.security.ssl.keystore.key_password == Secret(f"${{file:{read}:b}}")
+
+
+def test_allowlist_of_variables():
+    """The pattern must match the whole name, as in Java."""
+    given = {
+        **providers(env=f"{PROVIDER}.EnvVarConfigProvider"),
+        "config.providers.env.param.allowlist.pattern": "KAFKA_[A-Z]+",
+    }
+    config = ProducerConfig.parse({**GIVEN, **given, "ssl.key.password": "${env:KAFKA_KEY}"})
+    assert config.security.ssl.keystore.key_password == Secret("${env:KAFKA_KEY}")
+    for name in ("AWS_SECRET_ACCESS_KEY", "MY_KAFKA_KEY", "KAFKA_KEY2", "KAFKA_KEY\n"):
+        with pytest.raises(ConfigError) as raised:
+            ProducerConfig.parse({**GIVEN, **given, "ssl.key.password": f"${{env:{name}}}"})
+        assert raised.value.code == "AUTH-030"
+
+
+@pytest.mark.parametrize(
+    ("given", "problem", "code"),
+    [
+        (restricted(**{"allowed.path": "/run"}), "no parameter 'allowed.path'", "OPTION-001"),
+        (restricted(**{"allowlist.pattern": ".*"}), "'allowlist.pattern'", "OPTION-001"),
+        (restricted(**{"allowed.paths": "run"}), "'run' is not absolute", "OPTION-003"),
+        (restricted(**{"allowed.paths": " "}), "names no path", "OPTION-003"),
+        (
+            {
+                **providers(env=f"{PROVIDER}.EnvVarConfigProvider"),
+                "config.providers.env.param.allowlist.pattern": r"\Qa\E",
+            },
+            "regular expression",
+            "OPTION-003",
+        ),
+        (
+            {  # a set within a set has another meaning in Java
+                **providers(env=f"{PROVIDER}.EnvVarConfigProvider"),
+                "config.providers.env.param.allowlist.pattern": "[A-Z&&[^B]]+",
+            },
+            "regular expression",
+            "OPTION-003",
+        ),
+        (
+            {"config.providers.file.param.allowed.paths": "/run"},
+            "kafka.config.providers does not name 'file'",
+            "OPTION-008",
+        ),
+    ],
+)
+def test_a_restriction_that_cannot_hold_is_refused(given, problem, code):
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse({**GIVEN, **given})
+    assert problem in str(raised.value)
+    assert raised.value.code == code
 
 
 # --- files -----------------------------------------------------------------------------------------

@@ -184,6 +184,8 @@ class TestScram:
             (b"r=rOprNGfwEbeRWgbNEkqO,s=QSXCR+Q6sek8bf92,i=4096", "nonce does not begin"),
             (b"r=rOprNGfwEbeRWgbNEkqOx,s=QSXCR+Q6sek8bf92,i=4095", "4095 iterations"),
             (b"r=rOprNGfwEbeRWgbNEkqOx,s=QSXCR+Q6sek8bf92,i=999999999", "999999999 iterations"),
+            # Kafka stores 16,384 at most.
+            (b"r=rOprNGfwEbeRWgbNEkqOx,s=QSXCR+Q6sek8bf92,i=65537", "65537 iterations"),
             (b"r=rOprNGfwEbeRWgbNEkqOx,s=QSXCR+Q6sek8bf92,i=99999999999", "not of the form"),
             (b"r=rOprNGfwEbeRWgbNEkqOx,s=,i=4096", "not of the form"),
             (b"r=rOprNGfwEbeRWgbNEkqOx,s=QSX,i=4096", "not of the form"),

@@ -42,7 +42,14 @@ from spark_kafka_sink.security.tls import (
     suites_by_version,
     versions_of,
 )
-from tests.unit.security.tls_ends import DEADLINE_S, handshake, server_context, store, trusted_entry
+from tests.unit.security.tls_ends import (
+    DEADLINE_S,
+    handshake,
+    server_context,
+    serving,
+    store,
+    trusted_entry,
+)
 
 TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 VERSIONS = {"TLSv1.2": TLS_1_2, "TLSv1.3": TLS_1_3}
@@ -115,7 +122,8 @@ def signed_by_itself(begins_in_days=-1):
     begin = datetime.now(timezone.utc) + timedelta(days=begins_in_days)
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
     builder = builder.not_valid_before(begin).not_valid_after(begin + timedelta(days=2))
-    certificate = builder.sign(key, hashes.SHA256())
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    certificate = builder.add_extension(names, critical=False).sign(key, hashes.SHA256())
     return Identity(key, certificate, certificate)
 
 
@@ -185,8 +193,36 @@ def test_another_host(host):
     assert handshake(context_of(checks_host_name=False), SERVER, host).version == "TLSv1.3"
 
 
+def test_a_common_name_is_no_host_name():
+    """The authority of the brokers gives clients certificates, too, for common names they choose."""
+    client = AUTHORITY.issue("localhost")
+    said = error_of(server_context(client))
+    assert "not for the name or address localhost" in said
+    assert "a common name is not taken" in said
+    assert handshake(context_of(checks_host_name=False), server_context(client)).error is None
+
+
+def connect(client, address):
+    with socket.create_connection(address, DEADLINE_S) as connected:
+        client.wrap_socket(connected, server_hostname="localhost").close()
+
+
+@pytest.mark.parametrize("allowed", ["TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"])
+def test_a_server_that_chooses_another_suite_of_tls_1_3_is_refused(allowed):
+    """A server chooses TLS_AES_256_GCM_SHA384 if it is offered."""
+    client = context_of(cipher_suites=(allowed,))
+    outcome = handshake(client, SERVER)
+    if not hasattr(ssl.SSLContext, "set_ciphersuites"):
+        assert "no cipher suite, in common" in error_of(cipher_suites=(allowed,))
+        with serving(lambda channel: None, SERVER) as server, pytest.raises(ssl.SSLError):
+            connect(client, server.address)
+    assert (outcome.cipher or allowed) == allowed
+    agreed = handshake(context_of(cipher_suites=(allowed, "TLS_AES_256_GCM_SHA384")), SERVER)
+    assert agreed.cipher == "TLS_AES_256_GCM_SHA384"
+
+
 def test_trust_may_end_at_the_servers_own_certificate():
-    """As in Java; OpenSSL by itself goes on to a root. The common name counts, as in Java."""
+    """As in Java; OpenSSL by itself goes on to a root."""
     own = BROKER.certificate_chain.split("-----END CERTIFICATE-----")[0]
     trust = StoreConfig(certificates=f"{own}-----END CERTIFICATE-----")
     assert handshake(context_of(truststore=trust), SERVER).version == "TLSv1.3"
