@@ -368,6 +368,8 @@ class ExactlyOnceConfig(NamedTuple):
     prefix: ``transactional.id.prefix``; log_*: settings of the decision log's topic
     accepts_missing_record: an existing prefix or query may start without a record in the log
     drops_replays: a replay of a committed micro-batch may have other rows
+    accepts_new_query: a new query's micro-batch 0 may take the prefix of a query whose checkpoint
+        is in the same folder
     """
 
     prefix: str
@@ -376,6 +378,7 @@ class ExactlyOnceConfig(NamedTuple):
     log_replication_factor: int
     accepts_missing_record: bool = False
     drops_replays: bool = False
+    accepts_new_query: bool = False
 
     @property
     def log_min_isr(self) -> int:
@@ -385,12 +388,17 @@ class ExactlyOnceConfig(NamedTuple):
 
 _EXACTLY_ONCE_KEYS = (
     *("transactional.id.prefix", "write.id", "write.version", "transaction.log.topic"),
-    *("transaction.log.missing", "transaction.replay", "transaction.log.replication.factor"),
+    *("transaction.accept", "transaction.replay", "transaction.log.replication.factor"),
 )
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
 NONE = "none"
 
+
+ACCEPT_NOTHING = "nothing"
+ACCEPT_MISSING_RECORD = "missing-record"
+ACCEPT_NEW_QUERY = "new-query"
+_ACCEPTED = (ACCEPT_NOTHING, ACCEPT_MISSING_RECORD, ACCEPT_NEW_QUERY)
 
 _partitions = minus_one_or(at_least(1))
 _LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -413,20 +421,21 @@ SINK_OPTIONS = ConfigDef(
         > Set it for exactly-once. Keep it over restarts, and give each query its own."""),
     optional_text("write.id").about("""
         Name of a batch write with exactly-once. The sink drops a write of this name whose
-        write.version is not higher than the last one.
+        write.version was written before.
         > Set it for a write that is repeated, such as a scheduled job or foreachBatch."""),
     ConfigKey("write.version", "long", None, at_least(0)).about("""
-        Number of this write of write.id.
-        > Increase it with each write, as the batch id of foreachBatch does."""),
+        Number of this write of write.id. Each version is written once, in any order.
+        > Give each write its own, such as the batch id of foreachBatch or a day."""),
     ConfigKey("transaction.log.topic", "string", "pykafka-sink-transactions", non_empty).about("""
         Compacted topic for the drivers' decisions. The sink creates it if it is missing. Queries
         may share it.
         > Change it to give each team its own."""),
-    ConfigKey("transaction.log.missing", "string", "refuse", one_of("refuse", "accept")).about("""
-        Behaviour if the decision log has no record of a query that is not new. refuse stops the
-        query, because the log may be lost.
-        > Set accept for one start, to move a query from at-least-once to exactly-once, or after the
-        log is lost for good."""),
+    choice("transaction.accept", ACCEPT_NOTHING, _ACCEPTED).about("""
+        Accepts what exactly-once rejects. With missing-record, the decision log may lack the record
+        of a query that is not new. With new-query, a new query whose checkpoint is in the same
+        folder takes the prefix with its micro-batch 0.
+        > Set missing-record for one start from at-least-once, or after the log is lost. Set
+        new-query for full refreshes of pipelines."""),
     ConfigKey("transaction.replay", "string", "compare", one_of("compare", "drop")).about("""
         Behaviour if Spark repeats a committed micro-batch. compare drops equal rows and stops the
         query for other rows.

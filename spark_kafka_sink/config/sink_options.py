@@ -67,6 +67,8 @@ from spark_kafka_sink.config.security_config import (
 )
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 from spark_kafka_sink.config.sink_keys import (
+    ACCEPT_MISSING_RECORD,
+    ACCEPT_NEW_QUERY,
     CONNECT_KEYS_WITHOUT_EFFECT,
     EXACTLY_ONCE,
     MAX_TRANSACTION_TIMEOUT_MS,
@@ -215,30 +217,6 @@ PASSED_BY_SPARK = (
 )
 """Options that Spark adds to a writer's options or reads from them; this sink accepts them."""
 
-_PER_TASK = "max.bytes.per.second.per.task limits each task; brokers' quotas limit a client"
-_REMOVED = {
-    "max.bytes.per.second": _PER_TASK,
-    "max.records.per.second": _PER_TASK,
-    "limit.server.host": "max.bytes.per.second.per.task needs no server",
-    "limit.server.port": "max.bytes.per.second.per.task needs no server",
-    "pause.path": "stop the query and start it again with its checkpoint, or set a quota",
-    "batch.growth.enable": "set kafka.batch.size",
-    "preflight.topic.timeout.ms": "preflight.timeout.ms",
-    "schema.registry.request.timeout.ms": "schema.registry.timeout.ms",
-    "worker.tuning": "leave it out: Spark's Python processes are always tuned",
-    "json.schema.title": "value.json.schema with a title",
-    "metrics.path.backups": "metrics.path.max.bytes; five files are kept",
-    "transaction.log.min.isr": "leave it out: it is 2, or 1 with one replica",
-    **{
-        f"{part}.{kind}.schema.file": f"{part}.{kind}.schema with the path of the file"
-        for part in ("value", "key")
-        for kind in ("avro", "json")
-    },
-    "hooks.on.error": "catch in your own code what may pass",
-    "metrics.prometheus.path": "serve metrics.path with spark_kafka_sink.metrics.listen, or push",
-}
-"""Removed options, in lower case, and what replaces them."""
-
 # In lower case, names of to_json, to_avro, to_protobuf and Confluent's serializers for which
 # ``_format_option_for`` has no rule.
 _FOREIGN_FORMAT_NAMES = {
@@ -288,8 +266,6 @@ def rejection_reason(name: str, parts: Sequence[str] = ()) -> str | None:
         return _rejection_of_kafka_key(name.removeprefix(KAFKA_PREFIX))
     if name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK:
         return None
-    if name in _REMOVED:
-        return coded(f"option '{name}' was removed. Instead: {_REMOVED[name]}.", "OPTION-016")
     # Ignoring this option would send data unencrypted.
     if name.startswith("databricks.servicecredential"):
         problem = (
@@ -618,7 +594,7 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
     if (sink["write_id"] is None) != (sink["write_version"] is None):
         raise ConfigError(
             "write.id and write.version belong together: the name of what writes, and the number "
-            "of this write, which only grows",
+            "of this write",
             code="OPTION-008",
         )
     prefix = sink["transactional_id_prefix"]
@@ -640,8 +616,9 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
         producer.transaction_timeout_ms,
         sink["transaction_log_topic"],
         sink["transaction_log_replication_factor"],
-        accepts_missing_record=sink["transaction_log_missing"] == "accept",
+        accepts_missing_record=sink["transaction_accept"] == ACCEPT_MISSING_RECORD,
         drops_replays=sink["transaction_replay"] == "drop",
+        accepts_new_query=sink["transaction_accept"] == ACCEPT_NEW_QUERY,
     )
 
 

@@ -51,13 +51,7 @@ from spark_kafka_sink.spark.writer import (
     with_names,
     write_partition,
 )
-from spark_kafka_sink.transactions.model import (
-    TransactionPlan,
-    Unit,
-    Write,
-    is_task_id,
-    substitute_checkpoint,
-)
+from spark_kafka_sink.transactions.model import TransactionPlan, Unit, Write, is_task_id
 
 _OWN_NAME_ADVICE = (
     "give each write of a function for foreachBatch a transactional.id.prefix of its own, or a "
@@ -348,12 +342,9 @@ class _Write:
             return None
         number = self._batch_id if options.write_version is None else options.write_version
         assert number is not None
-        if not self._is_job:
-            if self._query_id is None:
-                where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
-                raise ConfigError(_NO_QUERY.format(where=where), code="TXN-007")
-            # The query id identifies a query's micro-batches, wherever its checkpoint is.
-            self._options = replace(options, checkpoint=substitute_checkpoint(self._query_id))
+        if not self._is_job and self._query_id is None:
+            where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
+            raise ConfigError(_NO_QUERY.format(where=where), code="TXN-007")
         return WriteIdentity(
             prefix=options.exactly_once.prefix,
             number=number,
@@ -369,7 +360,8 @@ class _Write:
         with self._exclusive():
             if self._identity is not None:
                 _writes.check(self._identity)
-            unit = None if self._is_job else Unit(self._query_id, self._batch_id, None)
+            is_micro_batch = self._batch_id is not None
+            unit = Unit(self._query_id, self._batch_id, None) if is_micro_batch else None
             plan = plan_transactions(self._options, self._is_job, unit)
             if self._identity is not None:
                 if plan is not None and plan.is_repeated:

@@ -453,7 +453,7 @@ class _TaskTransaction:
         if prepared is None:
             return None
         digest = self._digest
-        rows = RowSummary.of_contents(digest.records, digest.data_bytes, digest.contents)
+        rows = RowSummary(digest.records, digest.data_bytes, digest.contents)
         return TaskTransaction(*prepared, message.partition_id, message.records, rows.text)
 
     def abort(self, options: SinkOptions, error: BaseException) -> None:

@@ -16,10 +16,11 @@ from spark_kafka_sink.transactions.inspection import (
     TransactionDetails,
 )
 from spark_kafka_sink.transactions.model import NO_UNIT, Decision, format_duration, format_time
-from spark_kafka_sink.transactions.operations import Result, is_settled, state_of
+from spark_kafka_sink.transactions.operations import Result, state_of
 
 _MOST_PARTITIONS = 8
 _NONE = "-"
+_TOPICS_OF_ROWS = "the topics of its rows"
 
 Document = dict[str, Any]
 
@@ -28,7 +29,7 @@ Document = dict[str, Any]
 
 
 def overview_lines(found: Sequence[PrefixOverview], log_topic: str, now_ms: int) -> list[str]:
-    """Return two tables: of prefixes, and of open transactions."""
+    """Return tables: of prefixes, of their named writes if there are any, of open transactions."""
     if not found:
         return [f"no prefix has a record in {log_topic}, and nothing is open"]
     header = ["PREFIX", "PHASE", "UNIT", "OPEN", "OWNER"]
@@ -36,7 +37,18 @@ def overview_lines(found: Sequence[PrefixOverview], log_topic: str, now_ms: int)
     for row, overview in zip(rows, found):
         row.append(_NONE if overview.decision is None else str(overview.decision.owner))
     transactions = [t for overview in found for t in overview.transactions]
-    return [*table(header, rows), "", *_transactions(transactions, now_ms)]
+    return [*table(header, rows), *_named_writes(found), "", *_transactions(transactions, now_ms)]
+
+
+def _named_writes(found: Sequence[PrefixOverview]) -> list[str]:
+    """Return an empty line and a table; nothing without a named write."""
+    rows = [
+        [overview.prefix, written.write_id, written.topic or _TOPICS_OF_ROWS, str(written)]
+        for overview in found
+        if overview.decision is not None
+        for written in overview.decision.written
+    ]
+    return ["", *table(["PREFIX", "WRITE ID", "TOPIC", "VERSIONS"], rows)] if rows else []
 
 
 def _phase_and_unit(overview: PrefixOverview) -> list[str]:
@@ -81,6 +93,7 @@ def description_lines(described: PrefixDescription, log_topic: str, now_ms: int)
     if overview.problem:
         command = f"pykafka-sink transactions resolve --prefix {overview.prefix}"
         lines.append(f"State:       cannot be read; {command} shows it, and replaces it")
+    lines += _named_writes([overview])
     if described.parts:
         header = ["TRANSACTIONAL ID", "SPARK PARTITION", "RECORDS", "RECORDED", "NOW"]
         rows = [
@@ -101,6 +114,8 @@ def _decision_lines(decision: Decision, prefix: str, now_ms: int) -> list[str]:
         ("Since", _time_and_age(owner.started_ms, now_ms)),
         ("Checkpoint", owner.checkpoint or _NONE),
     ]
+    if decision.former is not None:
+        pairs.append(("Former", f"{decision.former}, until the owner has decided"))
     if decision.unit != NO_UNIT:
         pairs += [
             ("Unit", str(decision.unit)),
@@ -153,7 +168,11 @@ def _some(names: Sequence[str]) -> str:
 
 
 def overview_document(overview: PrefixOverview, now_ms: int) -> Document:
-    """Return one prefix. ``record`` is null without a readable record: see ``problem``."""
+    """Return one prefix. ``record`` is null without a readable record: see ``problem``.
+
+    ``written`` of the record has, by write.id, ``ranges`` of versions, first and last; and
+    ``folded``: other versions up to this one are not known, -1 if there are none.
+    """
     return {
         "prefix": overview.prefix,
         "record": _record(overview.decision, overview.prefix),
@@ -171,9 +190,11 @@ def _record(decision: Decision | None, prefix: str) -> Document | None:
         "decided_ms": decision.decided_ms or None,
         "records": decision.records,
         "needs_confirmation": decision.needs_confirmation,
-        "is_settled": is_settled(decision),
+        "is_settled": decision.is_settled,
         "state": state_of(decision, prefix),
         "owner": decision.owner._asdict(),
+        "former": None if decision.former is None else decision.former._asdict(),
+        "written": [written._asdict() for written in decision.written],
     }
 
 

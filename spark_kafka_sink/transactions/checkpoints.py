@@ -1,9 +1,9 @@
-"""Where a query's checkpoint is, whichever way its location is spelled, and the query's id in it.
+"""Compare locations of checkpoints in any spelling, and read the query's id from a checkpoint.
 
 Spark gives the sink the text of ``checkpointLocation`` as the user, or Spark Declarative Pipelines,
 wrote it: ``file:/c`` and ``file:///c`` are one folder. :func:`qualified` compares as far as is
-possible without a JVM. What only a file system knows stays unknown: its default scheme and host,
-links, and other names of one store (s3 and s3a).
+possible without a JVM. Some names need a file system, and stay unknown: the default scheme and
+host, links, and other names of one store (s3 and s3a).
 
 Source: ``org.apache.hadoop.fs.Path``, its constructor and ``makeQualified``.
 """
@@ -42,7 +42,7 @@ class Location(NamedTuple):
         return self._replace(path=posixpath.dirname(self.path))
 
     def is_same(self, other: Location) -> bool:
-        """Return True if both may be one folder: what one of them leaves open matches anything."""
+        """Return True if both may be one folder. An unknown scheme or authority equals any other."""
         return (
             _decoded(self.path) == _decoded(other.path)
             and _agree(self.scheme, other.scheme)
@@ -80,7 +80,7 @@ def qualified(text: str, working_folder: str | None = None) -> Location:
         return location
     absolute = _normalized(f"{working_folder or _working_folder()}/{path}")
     local = Location(_LOCAL, "", absolute)
-    # A relative path of another default file system is in a folder that only that one knows.
+    # Another default file system has a working folder of its own.
     return local if query_id_at(local) is not None else location
 
 

@@ -25,7 +25,7 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError, sentence, warn
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.transactions import TransactionState
-from spark_kafka_sink.transactions import fencing
+from spark_kafka_sink.transactions import fencing, ownership
 from spark_kafka_sink.transactions.client import (
     ONGOING,
     Outcome,
@@ -36,7 +36,6 @@ from spark_kafka_sink.transactions.client import (
 from spark_kafka_sink.transactions.crash_points import is_watched, reached
 from spark_kafka_sink.transactions.decision_log import DecisionLog, PrefixMark
 from spark_kafka_sink.transactions.model import (
-    NO_UNIT,
     Decision,
     Driver,
     DriverToken,
@@ -181,19 +180,12 @@ def check_replay(
         warn(
             logger,
             "TXN-028",
-            f"{decision.unit} is committed, and its rows are not known, or not to be compared any "
-            "more: what comes again is dropped",
+            f"{decision.unit} is committed, and an operator has decided that its rows are not "
+            "compared any more: what comes again is dropped",
         )
         return
     rows = RowSummary.total(t.rows for t in replayed)
-    if rows.matches(decision.rows):
-        if not rows.is_comparable(decision.rows):
-            warn(
-                logger,
-                "TXN-028",
-                f"{decision.unit} was committed by an earlier version of the sink: what comes "
-                f"again has {rows}, too, and is dropped without a comparison of contents",
-            )
+    if rows == decision.rows:
         return
     found = f"{decision.unit} is committed with {decision.rows}, and has come again with "
     is_as_large = rows[:2] == decision.rows[:2]
@@ -293,13 +285,18 @@ class CommitProtocol:
         reached("plan.begin")
         deadline_ms = self._deadline()
 
-        def check(decision: Decision | None) -> None:
-            """Check before the prefix is taken, and again when other processes cannot write."""
-            if decision is None:
-                return
-            fencing.check_may_claim(decision, driver, job_id, self._config.prefix)
+        def check(before: Decision | None, may_begin_later: bool) -> Decision:
+            """Return the record as it will be written, which must pass every check, too."""
+            claimed = ownership.claim(before, driver, job_id is None, self._config)
+            if may_begin_later:
+                claimed = replace(claimed, may_begin_later=True)
+            claimed = ownership.claim(claimed, driver, job_id is None, self._config)
+            if claimed.phase is not Phase.DECIDED and claimed.former is not None:
+                fencing.check_settled(claimed, write, self._config.prefix)
+            fencing.check_write_id(claimed, write, self._config.prefix)
             if unit is not None:
-                fencing.check_order(decision, unit, self._config.prefix)
+                self._check_may_follow(claimed, unit, write)
+            return claimed
 
         may_begin_later = self._check_before_fencing(driver, check, deadline_ms)
         while True:
@@ -307,10 +304,7 @@ class CommitProtocol:
             reached("plan.fenced")
             # No other process can write any more, so the record in the log does not change.
             before = self.log.read_current(deadline_ms)
-            check(before)
-            decision = Decision.claimed_by(before, driver, is_query=job_id is None)
-            if may_begin_later:
-                decision = replace(decision, may_begin_later=True)
+            decision = check(before, may_begin_later)
             if decision == before and decision.phase is not Phase.DECIDED:
                 break
             # Tasks need an unused token: take the id once more.
@@ -319,16 +313,11 @@ class CommitProtocol:
         self.abort_open_transactions(token, deadline_ms)
         reached("plan.swept")
         fencing.check_settled(decision, write, self._config.prefix)
-        fencing.check_write_id(decision, write, self._config.prefix)
         plan = TransactionPlan(
             self._config.prefix, driver, token, decision, job_id, self._timeout_ms, write
         )
         coordinator = self._client.coordinator(self._driver_transactional_id)
         return replace(plan, is_repeated=decision.has(write), coordinator=coordinator)
-
-    def check_may_follow(self, plan: TransactionPlan, unit: Unit) -> None:
-        """Raise before the tasks what ``commit`` would raise after them, for a known unit."""
-        self._check_may_follow(plan.decision, unit)
 
     def _claim_and_finish(
         self, decision: Decision, before: Decision | None, token: DriverToken, deadline_ms: int
@@ -336,12 +325,16 @@ class CommitProtocol:
         """Record the new owner of the prefix, and finish what was decided."""
         if decision != before:
             token = self.log.write(decision, token, deadline_ms)
+            ownership.log_takeover(before, decision, self._config.prefix)
             reached("plan.claimed")
         if decision.phase is Phase.DECIDED:
             self._decision_finisher.finish_abandoned(decision, token, deadline_ms)
 
     def _check_before_fencing(
-        self, driver: Driver, check: Callable[[Decision | None], None], deadline_ms: int
+        self,
+        driver: Driver,
+        check: Callable[[Decision | None, bool], Decision],
+        deadline_ms: int,
     ) -> bool:
         """Call ``check`` with the record before any change, so that an error changes nothing.
 
@@ -350,19 +343,21 @@ class CommitProtocol:
         accepts = self._config.accepts_missing_record
         decision = self.log.read(deadline_ms)
         if decision is not None and decision.owner.driver_id == driver.driver_id:
-            check(decision)
+            check(decision, accepts)
             return accepts
         state, decision = self._read_when_complete(deadline_ms)
-        check(decision)
         if decision is not None:
+            check(decision, accepts)
             return accepts
         mark = self.log.read_mark(deadline_ms)
+        if mark is None and state is not None and not accepts:
+            raise fencing.missing_record(self._config.prefix, self._config.log_topic)
+        may_begin_later = accepts or (mark is not None and mark.is_released)
+        check(None, may_begin_later)
         if mark is None:
-            if state is not None and not accepts:
-                raise fencing.missing_record(self._config.prefix, self._config.log_topic)
             # The next step registers the prefix at the brokers; the log has it after the claim.
             self.log.write_mark(PrefixMark(is_released=False), deadline_ms)
-        return accepts or (mark is not None and mark.is_released)
+        return may_begin_later
 
     def _read_when_complete(
         self, deadline_ms: int
@@ -392,7 +387,7 @@ class CommitProtocol:
         """
         reached("commit.begin")
         deadline_ms, decision = self._deadline(), plan.decision
-        self._check_may_follow(decision, unit)
+        self._check_may_follow(decision, unit, None)
         if plan.is_repeated:
             return None
         # A micro-batch without rows is recorded only as the first: there is nothing to drop.
@@ -426,10 +421,12 @@ class CommitProtocol:
         reached("commit.swept")
         return times
 
-    def _check_may_follow(self, decision: Decision, unit: Unit) -> None:
-        fencing.check_order(decision, unit, self._config.prefix)
+    def _check_may_follow(self, decision: Decision, unit: Unit, write: Write | None) -> None:
+        """Raise unless ``unit`` may be next. write: of a micro-batch that is a job"""
+        if write is None:
+            fencing.check_order(decision, unit, self._config.prefix)
         fencing.check_record_not_missing(
-            decision, unit, self._config.prefix, self._config.log_topic
+            decision, unit, write, self._config.prefix, self._config.log_topic
         )
 
     def _drop_replay(
@@ -458,39 +455,51 @@ class CommitProtocol:
             text = f"open transactions of failed tasks were not aborted yet: {sentence(error)}"
             warn(logger, "TXN-027", text)
 
-    def commit_without_tasks(self, unit: Unit, driver: Driver) -> None:
-        """Commit a unit without any task: there is nothing to decide, unless rows are missing."""
+    def commit_without_tasks(self, unit: Unit, driver: Driver, write: Write | None = None) -> None:
+        """Commit a unit without any task: there is nothing to decide, unless rows are missing.
+
+        write: of a job with a write.id
+        """
         deadline_ms = self._deadline()
         _, decision = self._read_when_complete(deadline_ms)
         if decision is None:
             return
-        if decision.unit == NO_UNIT and decision.owner.driver_id == driver.driver_id:
+        is_owner = decision.owner.driver_id == driver.driver_id
+        if is_owner and self._is_recorded(replace(decision, write=write), unit):
             # Without a task no message carries the token. A new token harms no task.
             token = self._fence_previous_driver(deadline_ms)
             decision = self.log.read_current(deadline_ms)
             if decision is not None and decision.owner.driver_id == driver.driver_id:
-                self._record_empty_unit(decision, unit, token, deadline_ms)
+                self._record_empty_unit(replace(decision, write=write), unit, token, deadline_ms)
         # Without a task the query's id is unknown, but the prefix is the query's own.
-        elif unit.batch_id == decision.unit.batch_id:
+        elif unit.batch_id is not None and unit.batch_id == decision.unit.batch_id:
             if decision.phase is Phase.PARTIAL:
                 fencing.replacements_of_lost(decision, [], self._config.prefix)
-            elif decision.phase is Phase.DONE and decision.records and unit.batch_id is not None:
+            elif decision.phase is Phase.DONE and decision.records:
                 check_replay(decision, [], self._config)
+
+    @staticmethod
+    def _is_recorded(decision: Decision, unit: Unit) -> bool:
+        """Return True for a query's first micro-batch, or a job's write, that has no rows.
+
+        If a later micro-batch finds no earlier record, the log was lost.
+        """
+        if unit.batch_id is None:
+            return decision.write is not None and not decision.has(decision.write)
+        return decision.unit.batch_id is None or decision.former is not None
 
     def _record_empty_unit(
         self, decision: Decision, unit: Unit, token: DriverToken, deadline_ms: int
     ) -> None:
-        """Record a query's first micro-batch, or a job's write, that has no rows.
-
-        If a later micro-batch finds no earlier record, the log was lost.
-        """
-        is_first = decision.unit == NO_UNIT and unit.batch_id is not None
-        if not is_first and decision.write is None:
+        """Record a unit without rows, if that is needed; ``write`` of the record is the unit's."""
+        if not self._is_recorded(decision, unit):
             return
-        fencing.check_record_not_missing(
-            decision, unit, self._config.prefix, self._config.log_topic
+        fencing.check_new(decision, unit, self._config.prefix)
+        self._check_may_follow(decision, unit, decision.write)
+        now_ms = self._clock.timestamp_ms()
+        recorded = replace(
+            decision.without_former(), unit=unit, decided_ms=now_ms, records=0, rows=None
         )
-        recorded = replace(decision, unit=unit, decided_ms=self._clock.timestamp_ms(), records=0)
         self.log.write(recorded.done(), token, deadline_ms)
 
     # --- aborting ------------------------------------------------------------------------------

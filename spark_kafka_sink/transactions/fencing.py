@@ -1,4 +1,4 @@
-"""Check that a driver may use a prefix, still holds its id, and may write the next unit.
+"""Check that a driver still holds its id, and may write the next unit; see also ``ownership``.
 
 :func:`explain` describes a unit whose outcome is not simply that all of it is visible.
 
@@ -9,7 +9,6 @@ that were the older one.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -19,17 +18,15 @@ from spark_kafka_sink.transactions.client import TransactionClient, is_fenced, r
 from spark_kafka_sink.transactions.model import (
     NO_UNIT,
     Decision,
-    Driver,
     FencedError,
     MissingRecordError,
     OutcomeError,
     Phase,
-    PrefixInUseError,
     TaskTransaction,
     Unit,
     Write,
-    substitute_checkpoint,
 )
+from spark_kafka_sink.transactions.ownership import not_new, owned_by_query
 
 # Further errors of such a broker, besides those of a fenced producer.
 _OF_AN_OLDER_PRODUCER = {
@@ -103,13 +100,6 @@ def replacements_of_lost(
     lost = {t.partition_id for t in decision.transactions}
     before = {t.partition_id: t.rows for t in (*decision.transactions, *decision.committed)}
     now = {t.partition_id: t.rows for t in replayed}
-    if not all(rows.has_contents_hash for rows in before.values()):
-        raise OutcomeError(
-            f"{explain(decision, prefix)} An earlier version of the sink has written down what its "
-            "rows were, in a way that this one does not compare: start the query once with that "
-            "version, which fills in the rest",
-            code="TXN-022",
-        )
     if before != now:
         differing = sorted(p for p in before.keys() | now.keys() if before.get(p) != now.get(p))
         raise OutcomeError(
@@ -148,6 +138,9 @@ def explain(decision: Decision, prefix: str) -> str:
         what = f"{rest} records of Spark partitions {partitions} were lost: the brokers had aborted"
         what += " their transactions (kafka.transaction.timeout.ms)."
         how = "A replay with the same rows fills them in. "
+        if decision.former is not None:
+            how = f"A replay by the query of checkpoint {decision.former.checkpoint} fills them "
+            how += f"in; or: {commands}"
         if decision.write is not None:
             how = f"{decision.write}, run again with the same rows, fills them in; or: {commands}"
         elif decision.unit.job_id is not None:
@@ -175,67 +168,49 @@ def _abbreviate(numbers: Sequence[int]) -> str:
 
 
 _MAX_WRITE_IDS = 100
-_ACCEPT = "start it once with transaction.log.missing=accept"
-
-
-def check_may_claim(decision: Decision, driver: Driver, job_id: str | None, prefix: str) -> None:
-    """Raise unless ``driver`` may take the prefix from the owner of ``decision``.
-
-    Raises FencedError for a superseded driver, PrefixInUseError if the prefix is another query's.
-    """
-    owner = decision.owner
-    if owner.driver_id != driver.driver_id and driver.driver_id in decision.superseded:
-        raise FencedError(
-            f"this {driver} was superseded by {owner.since()} under "
-            f"transactional.id.prefix '{prefix}'. It stops; nothing that it has "
-            "not decided becomes visible. In one application the data source is a driver, and "
-            "spark_kafka_sink.write and batch_writer are another one: give each of the two a "
-            "prefix of its own"
-        )
-    query_id = decision.unit.query_id
-    if not decision.is_query and query_id is None:
-        return  # a job's prefix: another job or a query may take it
-    if job_id is not None:
-        query = "" if query_id is None else f"query {query_id}, "
-        raise PrefixInUseError(_prefix_in_use(f"{query}{owner}", prefix))
-    # An owner without a location (earlier version, unreadable record) may be any query.
-    if driver.checkpoint == owner.checkpoint:
-        return
-    # The same query may have used the data source until now.
-    if query_id is None or driver.checkpoint != substitute_checkpoint(query_id):
-        raise PrefixInUseError(_prefix_in_use(str(owner), prefix, driver.checkpoint))
+_ACCEPT = "start it once with transaction.accept=missing-record"
 
 
 def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
     """Raise OutcomeError if the next unit must not follow this record.
 
-    A job that repeats a write may write the missing part, as a micro-batch does.
+    A job that repeats a write may write the missing part, as a micro-batch does. A new query must
+    not replace a query whose last micro-batch is visible in part.
     """
     if decision.phase is Phase.UNKNOWN or decision.needs_confirmation:
         raise _outcome_error(decision, prefix)
-    is_job = decision.unit.job_id is not None
-    if decision.phase is Phase.PARTIAL and is_job and not decision.is_of(NO_UNIT, write):
+    is_others = decision.unit.job_id is not None or decision.former is not None
+    if decision.phase is Phase.PARTIAL and is_others and not decision.is_of(NO_UNIT, write):
         raise _outcome_error(decision, prefix)
 
 
 def check_write_id(decision: Decision, write: Write | None, prefix: str) -> None:
     """Raise ConfigError if ``write`` may not follow earlier writes under the prefix.
 
-    It would replace a write for another topic, or the prefix has too many write.ids to remember.
+    It would replace a write for another topic, it may have been written, or the prefix has too many
+    write.ids to remember.
     """
     if write is None:
         return
-    before = decision.earlier_write_of(write)
-    if before is not None and write.has_other_topic(before):
+    topic = decision.topic_of_earlier(write)
+    if topic is not None and topic != write.topic:
         raise ConfigError(
-            f"{write} is for {_target(write)}, and would be dropped under transactional.id.prefix "
-            f"'{prefix}': {before} was for {_target(before)}. A write.id is for one topic: give "
-            "this write a write.id of its own, or a transactional.id.prefix of its own",
+            f"{write} is for {_target(write.topic)}, and would be dropped under "
+            f"transactional.id.prefix '{prefix}': it was written for {_target(topic)}. A write.id "
+            "is for one topic: give this write a write.id of its own, or a "
+            "transactional.id.prefix of its own",
             code="TXN-030",
         )
-    if len(decision.written) < _MAX_WRITE_IDS:
-        return
-    if all(w.write_id != write.write_id for w in decision.written):
+    found = decision.versions_of(write.write_id)
+    if found is not None and write.version <= found.folded and not found.has(write.version):
+        raise ConfigError(
+            f"{write} may be written already, or not: under transactional.id.prefix '{prefix}' the "
+            f"decision log has versions {found}. It keeps {len(found.ranges)} ranges of each "
+            "write.id. Read the topic. If it has the rows, omit the write; otherwise "
+            "use another write.id. Versions in steps of one make one range",
+            code="TXN-040",
+        )
+    if found is None and len(decision.written) >= _MAX_WRITE_IDS:
         raise ConfigError(
             f"transactional.id.prefix '{prefix}' has {_MAX_WRITE_IDS} names of writes, and "
             f"'{write.write_id}' is a new one: write.id names what writes and stays the same, "
@@ -248,7 +223,10 @@ def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
     """Raise if ``unit`` must not follow the unit in the log."""
     before = decision.unit
     if before.query_id is not None and before.query_id != unit.query_id:
-        raise PrefixInUseError(_prefix_in_use(f"query {before.query_id}", prefix))
+        if decision.former is None:
+            raise owned_by_query(before.query_id, prefix)
+        check_new(decision, unit, prefix)
+        return
     if before.batch_id is None or unit.batch_id is None or before == unit:
         return
     if unit.batch_id < before.batch_id:
@@ -262,22 +240,40 @@ def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
         raise _outcome_error(decision, prefix)
 
 
+def check_new(decision: Decision, unit: Unit, prefix: str) -> None:
+    """Raise PrefixInUseError for a later micro-batch than the first of a new query."""
+    if decision.former is not None and unit.batch_id != 0:
+        raise not_new(str(unit), prefix)
+
+
 def _outcome_error(decision: Decision, prefix: str) -> OutcomeError:
     return OutcomeError(explain(decision, prefix), code=code_of_outcome(decision))
 
 
-def check_record_not_missing(decision: Decision, unit: Unit, prefix: str, log_topic: str) -> None:
-    """Raise MissingRecordError for a first micro-batch in the log that is not the query's first."""
-    if decision.unit == NO_UNIT and unit.batch_id and not decision.may_begin_later:
-        raise MissingRecordError(
-            f"{unit} is not its query's first, and the decision log, topic '{log_topic}', has no "
-            f"record of an earlier one under transactional.id.prefix '{prefix}'. If it had one, "
-            "the topic was deleted or restored, or transaction.log.topic or the prefix is not "
-            "what it was: give the query back what it had. If the query wrote at-least-once "
-            "until now, or its function for foreachBatch did not call the sink for the first "
-            f"micro-batches: {_ACCEPT}. Nothing of this micro-batch is visible. A function that "
-            "calls the sink for each micro-batch, also without rows, is not refused"
-        )
+def check_record_not_missing(
+    decision: Decision, unit: Unit, write: Write | None, prefix: str, log_topic: str
+) -> None:
+    """Raise MissingRecordError for a later micro-batch of a query that the record does not know.
+
+    write: of a micro-batch that is a job, with a name
+    """
+    if not unit.batch_id or decision.may_begin_later:
+        return
+    if write is None:
+        is_known, name = decision.unit.batch_id is not None, ""
+    else:
+        is_known, name = decision.knows(write.write_id), f", write.id '{write.write_id}'"
+    if is_known:
+        return
+    raise MissingRecordError(
+        f"{unit} is not its query's first, and the decision log, topic '{log_topic}', has no "
+        f"record of an earlier one under transactional.id.prefix '{prefix}'{name}. If it had one, "
+        "the topic was deleted or restored, or an option is not what it was: "
+        "transaction.log.topic, the prefix or write.id. Give the query back what it had. If the "
+        "query wrote at-least-once until now, or its function for foreachBatch did not call the "
+        f"sink for the first micro-batches: {_ACCEPT}. Nothing of this micro-batch is visible. A "
+        "function that calls the sink for each micro-batch, also without rows, is not refused"
+    )
 
 
 def missing_record(prefix: str, log_topic: str) -> MissingRecordError:
@@ -291,16 +287,5 @@ def missing_record(prefix: str, log_topic: str) -> MissingRecordError:
     )
 
 
-def _target(write: Write) -> str:
-    return f"topic '{write.topic}'" if write.topic else "the topics of its rows"
-
-
-def _prefix_in_use(by: str, prefix: str, checkpoint: str | None = None) -> str:
-    location = "LOCATION" if checkpoint is None else shlex.quote(checkpoint)
-    return (
-        f"transactional.id.prefix '{prefix}' belongs to {by}. Give this query or job a prefix of "
-        "its own; if it is the same query, and its checkpoint has another location now: "
-        f"pykafka-sink transactions rebind --prefix {prefix} --checkpoint {location}; if the other "
-        "one is gone for good, or its checkpoint was deleted on purpose: pykafka-sink transactions "
-        f"release --prefix {prefix}"
-    )
+def _target(topic: str) -> str:
+    return f"topic '{topic}'" if topic else "the topics of its rows"

@@ -1,8 +1,8 @@
 """Transactions, tokens, decisions and plans: what tasks report, and what the driver records.
 
-A task reports its rows as text, ``RECORDS-BYTES-w1.CONTENTS``: their number, their bytes, and the
-sum of their hashes in 16 hexadecimal digits, see ``record/kernels/hashing.py``. ``w1`` names the
-hash. Contents with another hash, of earlier versions, are not compared.
+A task reports its rows as text, ``RECORDS-BYTES-CONTENTS``: their number, their bytes, and the sum
+of their hashes in 16 hexadecimal digits, see ``record/kernels/hashing.py``. Another hash needs
+another format of the record.
 
 The transactional id ``{prefix}.driver`` belongs to the driver, ``{prefix}.{worker}.{index}`` to one
 Python worker process for one task at a time. A worker takes another index for each task of the same
@@ -48,7 +48,6 @@ def format_duration(duration_ms: int) -> str:
     return " ".join(f"{n} {unit}" for at, (n, unit) in enumerate(parts[:2]) if n or at == 0)
 
 
-_SCHEME = "w1."
 _MODULUS = 2**64
 
 
@@ -56,61 +55,41 @@ class RowSummary(NamedTuple):
     """The rows of a task or of a unit, in any order and of any tasks.
 
     data_bytes: of keys, values, headers and the topic column
-    digest: ``w1.CONTENTS``; any other text if the contents are unknown
+    contents: the sum of the rows' hashes, modulo 2**64
     """
 
     records: int
     data_bytes: int
-    digest: str
+    contents: int
 
     @classmethod
-    def of_contents(cls, records: int, data_bytes: int, contents: int) -> RowSummary:
-        """Build from ``contents``, the sum of the rows' hashes, modulo 2**64."""
-        return cls(records, data_bytes, f"{_SCHEME}{contents:016x}")
-
-    @classmethod
-    def of_task(cls, records: int, text: str) -> RowSummary:
-        """Parse a task's text about its ``records`` rows; earlier versions had other forms."""
-        parts = text.split("-")
-        is_known = len(parts) > 1 and parts[1].isdecimal()
-        return cls(records, int(parts[1]) if is_known else 0, parts[-1])
+    def of_task(cls, text: str) -> RowSummary:
+        """Parse the text of a task. Raises ValueError for any other text."""
+        records, data_bytes, contents = text.split("-")
+        return cls(int(records), int(data_bytes), int(contents, 16))
 
     @classmethod
     def total(cls, tasks: Iterable[RowSummary]) -> RowSummary:
         """Return all rows of these tasks together."""
         rows = list(tasks)
-        records, data_bytes = sum(r.records for r in rows), sum(r.data_bytes for r in rows)
-        if not all(r.has_contents_hash for r in rows):
-            return cls(records, data_bytes, "")
-        contents = sum(int(r.digest.removeprefix(_SCHEME), 16) for r in rows)
-        return cls.of_contents(records, data_bytes, contents % _MODULUS)
-
-    @property
-    def has_contents_hash(self) -> bool:
-        """True if the contents can be compared."""
-        return self.digest.startswith(_SCHEME)
+        return cls(
+            sum(r.records for r in rows),
+            sum(r.data_bytes for r in rows),
+            sum(r.contents for r in rows) % _MODULUS,
+        )
 
     @property
     def text(self) -> str:
         """The text by which a task reports its rows."""
-        return f"{self.records}-{self.data_bytes}-{self.digest}"
-
-    def is_comparable(self, other: RowSummary) -> bool:
-        """Return True if the contents of both are known, and not only their size."""
-        return self.has_contents_hash and other.has_contents_hash
-
-    def matches(self, other: RowSummary) -> bool:
-        """Return True if these are the same rows, as far as known."""
-        if self.is_comparable(other):
-            return self == other
-        return (self.records, self.data_bytes) == (other.records, other.data_bytes)
+        return f"{self.records}-{self.data_bytes}-{self.contents:016x}"
 
     def __str__(self) -> str:
         return f"{self.records} records of {self.data_bytes} bytes"
 
 
-_FORMAT = 1
-_MAX_SUPERSEDED = 64
+_FORMAT = 2
+_MAX_REMEMBERED = 64
+_MAX_RANGES = 64
 TOPICS_OF_ROWS = ""
 """Used instead of a topic's name if a column of the rows contains the topic."""
 
@@ -138,31 +117,64 @@ class TaskTransaction(NamedTuple):
     @property
     def rows(self) -> RowSummary:
         """The rows of the transaction."""
-        return RowSummary.of_task(self.records, self.digest)
+        return RowSummary.of_task(self.digest)
 
 
 class Write(NamedTuple):
     """The write of a job that may be repeated: a write of the application.
 
-    topic: its topic; TOPICS_OF_ROWS without the option; None if it was not recorded
+    topic: its topic; TOPICS_OF_ROWS without the option
 
-    Source: Delta Lake's ``txnAppId`` and ``txnVersion``.
+    Source: Delta Lake's ``txnAppId`` and ``txnVersion``. Here versions may come in any order.
     """
 
     write_id: str
     version: int
-    topic: str | None = None
+    topic: str = TOPICS_OF_ROWS
 
     def is_same(self, other: Write | None) -> bool:
         """Return True if ``other`` has this name and version."""
         return other is not None and self[:2] == other[:2]
 
-    def has_other_topic(self, other: Write) -> bool:
-        """Return True if both topics are known and differ."""
-        return None not in (self.topic, other.topic) and self.topic != other.topic
-
     def __str__(self) -> str:
         return f"version {self.version} of write.id '{self.write_id}'"
+
+
+class Written(NamedTuple):
+    """The versions of one write.id that are written.
+
+    topic: of the latest write
+    ranges: first and last version of each range, in ascending order, with gaps between them
+    folded: versions up to this one that no range has may be written or not; -1 if there are none
+    """
+
+    write_id: str
+    topic: str
+    ranges: tuple[tuple[int, int], ...] = ()
+    folded: int = -1
+
+    def has(self, version: int) -> bool:
+        """Return True if ``version`` is known to be written."""
+        return any(first <= version <= last for first, last in self.ranges)
+
+    def adding(self, version: int, topic: str) -> Written:
+        """Return a copy with ``version``; without the lowest other range if there are too many."""
+        ranges: list[tuple[int, int]] = []
+        for first, last in sorted((*self.ranges, (version, version))):
+            if ranges and first <= ranges[-1][1] + 1:
+                ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
+            else:
+                ranges.append((first, last))
+        folded = self.folded
+        if len(ranges) > _MAX_RANGES:
+            is_lowest = ranges[0][0] <= version <= ranges[0][1]
+            folded = max(folded, ranges.pop(1 if is_lowest else 0)[1])
+        return Written(self.write_id, topic, tuple(ranges), folded)
+
+    def __str__(self) -> str:
+        ranges = (str(f) if f == last else f"{f}–{last}" for f, last in self.ranges)
+        known = ", ".join(ranges)
+        return known if self.folded < 0 else f"{known}; others up to {self.folded} are not known"
 
 
 class DriverToken(NamedTuple):
@@ -187,6 +199,7 @@ class Driver(NamedTuple):
     driver_id: of the Spark driver's process
     started_ms: when it took the prefix, since 1970
     checkpoint: of the streaming query, if Spark reports it; None for jobs
+    query_id: Spark's, if it is known when the driver plans
     """
 
     driver_id: str
@@ -194,6 +207,11 @@ class Driver(NamedTuple):
     started_ms: int
     checkpoint: str | None
     query_name: str | None
+    query_id: str | None = None
+
+    def is_same(self, other: Driver) -> bool:
+        """Return True if only the time may differ."""
+        return self._replace(started_ms=0) == other._replace(started_ms=0)
 
     def __str__(self) -> str:
         name = f" of query '{self.query_name}'" if self.query_name else ""
@@ -219,11 +237,6 @@ class Unit(NamedTuple):
 
 
 NO_UNIT = Unit(None, None, None)
-
-
-def substitute_checkpoint(query_id: str) -> str:
-    """Return a substitute for an unknown checkpoint location of a known query."""
-    return f"of query {query_id}"
 
 
 class StoredRecord(NamedTuple):
@@ -257,13 +270,16 @@ class Decision:
     transactions: to be committed (DECIDED), lost (PARTIAL, VOID) or unknown (UNKNOWN)
     committed: transactions known to be visible, also from earlier attempts at the same unit
     records: of the whole unit
-    write: of a job with a write.id; written: the last completed version of each write.id
-    rows: of the unit; None if unknown or no longer needed
+    write: of a job with a write.id; written: the completed versions of each write.id
+    rows: of the unit; None if no longer needed
     needs_confirmation: a job's driver died during the commit and another process completed it; the
         user must confirm that
     superseded: ids of earlier drivers, which must not come back
     is_query: a streaming query has the prefix, even if none of its micro-batches is decided yet
     may_begin_later: the first micro-batch under the prefix may have another number than 0
+    former: the owner before a new query, whose ``unit`` this is until the new query decides; it may
+        come back until then
+    retired: checkpoints of queries that new queries have replaced
     """
 
     owner: Driver
@@ -279,37 +295,60 @@ class Decision:
     may_begin_later: bool = False
     rows: RowSummary | None = None
     write: Write | None = None
-    written: tuple[Write, ...] = ()
+    written: tuple[Written, ...] = ()
+    former: Driver | None = None
+    retired: tuple[str, ...] = ()
+
+    @property
+    def is_settled(self) -> bool:
+        """True if there is nothing left to finish or to choose."""
+        return self.phase in (Phase.DONE, Phase.VOID) and not self.needs_confirmation
+
+    @property
+    def owner_query_id(self) -> str | None:
+        """Spark's id of the query that has the prefix; None if it is not known."""
+        # Tasks know the id for certain, planning only from the checkpoint's folder.
+        known = self.unit.query_id if self.former is None else None
+        return known or self.owner.query_id
+
+    def versions_of(self, write_id: str) -> Written | None:
+        """Return the versions that are written under a name; None if there are none."""
+        return next((w for w in self.written if w.write_id == write_id), None)
 
     def has(self, write: Write | None) -> bool:
-        """Return True if ``write``, or a later version, is done."""
-        return write is not None and any(
-            w.write_id == write.write_id and w.version >= write.version for w in self.written
-        )
+        """Return True if ``write`` is done."""
+        found = None if write is None else self.versions_of(write.write_id)
+        return found is not None and write is not None and found.has(write.version)
+
+    def knows(self, write_id: str) -> bool:
+        """Return True if the record is of a write of this name, or has versions of it."""
+        is_latest = self.write is not None and self.write.write_id == write_id
+        return is_latest or self.versions_of(write_id) is not None
 
     def is_of(self, unit: Unit, write: Write | None) -> bool:
         """Return True if this is the record of ``unit``, or of an earlier run of the same write."""
         return self.unit == unit or (write is not None and write.is_same(self.write))
 
-    def earlier_write_of(self, write: Write) -> Write | None:
-        """Return the earlier write of this name, which makes ``write`` a repetition.
+    def topic_of_earlier(self, write: Write) -> str | None:
+        """Return the topic of the earlier run that makes ``write`` a repetition; None without one.
 
-        It is done, so that ``write`` is dropped, or PARTIAL, so that ``write`` completes it.
+        That run is done, so that ``write`` is dropped, or PARTIAL, so that ``write`` completes it.
         """
-        candidates = self.written
-        if self.phase is Phase.PARTIAL and self.write is not None:
-            candidates = (*candidates, self.write)
-        same = (
-            w for w in candidates if w.write_id == write.write_id and w.version >= write.version
-        )
-        return next(same, None)
+        found = self.versions_of(write.write_id)
+        if found is not None and found.has(write.version):
+            return found.topic
+        if self.phase is Phase.PARTIAL and self.write is not None and write.is_same(self.write):
+            return self.write.topic
+        return None
 
     def done(self) -> Decision:
         """Return the record with its unit complete."""
         written = self.written
         if self.write is not None:
-            others = (w for w in written if w.write_id != self.write.write_id)
-            written = (*others, self.write)
+            write_id, version, topic = self.write
+            before = self.versions_of(write_id) or Written(write_id, topic)
+            others = (w for w in written if w.write_id != write_id)
+            written = (*others, before.adding(version, topic))
         return replace(self, phase=Phase.DONE, transactions=(), committed=(), written=written)
 
     def deciding(
@@ -325,7 +364,7 @@ class Decision:
         """
         everything = (*transactions, *committed)
         return replace(
-            self,
+            self.without_former(),
             phase=Phase.DECIDED,
             unit=unit,
             records=sum(t.records for t in everything),
@@ -335,15 +374,26 @@ class Decision:
             write=write,
         )
 
-    @staticmethod
-    def claimed_by(before: Decision | None, driver: Driver, is_query: bool) -> Decision:
+    def without_former(self) -> Decision:
+        """Return the record without the former query, which must not come back any more."""
+        if self.former is None:
+            return self
+        retired = (*self.retired, str(self.former.checkpoint))[-_MAX_REMEMBERED:]
+        return replace(self, former=None, retired=retired)
+
+    def claimed_by(self, driver: Driver, is_query: bool) -> Decision:
         """Return the record with ``driver`` as its owner, which supersedes another driver."""
-        if before is None:
-            return Decision(driver, is_query=is_query)
-        if before.owner.driver_id == driver.driver_id:
-            return replace(before, is_query=is_query)
-        superseded = (*before.superseded, before.owner.driver_id)[-_MAX_SUPERSEDED:]
-        return replace(before, owner=driver, superseded=superseded, is_query=is_query)
+        superseded = self.superseded
+        if self.owner.driver_id != driver.driver_id:
+            superseded = (*superseded, self.owner.driver_id)[-_MAX_REMEMBERED:]
+        # A job may come back to complete what it has begun, and not to a query's prefix.
+        is_jobs = self.unit.job_id is not None and not self.is_settled
+        return replace(
+            self,
+            owner=self.owner if driver.is_same(self.owner) else driver,
+            superseded=superseded,
+            is_query=is_query and not is_jobs,
+        )
 
     def to_json(self) -> str:
         """Return one line of JSON, for the log and for operators."""
@@ -360,17 +410,13 @@ class Decision:
             "superseded": list(self.superseded),
             "is_query": self.is_query,
             "may_begin_later": self.may_begin_later,
-            "write": None if self.write is None else self.write[:2],
-            "written": [w[:2] for w in self.written],
-            "topics": self._topics(),
-            "rows": None if self.rows is None else self.rows._asdict(),
+            "write": self.write,
+            "written": self.written,
+            "rows": self.rows,
+            "former": None if self.former is None else self.former._asdict(),
+            "retired": self.retired,
         }
         return json.dumps(body, separators=(",", ":"))
-
-    def _topics(self) -> dict[str, str]:
-        """Return topics by write, which are apart from the writes for earlier versions."""
-        writes = self.written if self.write is None else (*self.written, self.write)
-        return {w.write_id: w.topic for w in writes if w.topic is not None}
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Decision:
@@ -379,31 +425,40 @@ class Decision:
             body: dict[str, Any] = bounded_json(text)
             if body["format"] != _FORMAT:
                 raise ValueError(f"format {body['format']}: written by another version")
-            topics, write = body.get("topics", {}), body.get("write")
+            write, rows, former = body["write"], body["rows"], body["former"]
             return cls(
                 owner=Driver(**body["owner"]),
                 phase=Phase(body["phase"]),
                 unit=Unit(**body["unit"]),
                 decided_ms=body["decided_ms"],
                 records=body["records"],
-                transactions=tuple(TaskTransaction(*t) for t in body["transactions"]),
-                committed=tuple(TaskTransaction(*t) for t in body["committed"]),
+                transactions=_tasks(body["transactions"]),
+                committed=_tasks(body["committed"]),
                 needs_confirmation=body["needs_confirmation"],
                 superseded=tuple(body["superseded"]),
-                # Older records lack is_query: they are a query's if they have a checkpoint.
-                is_query=body.get("is_query", body["owner"]["checkpoint"] is not None),
-                may_begin_later=body.get("may_begin_later", True),
-                write=None if write is None else _write_of(write, topics),
-                written=tuple(_write_of(w, topics) for w in body.get("written", ())),
-                rows=None if body.get("rows") is None else RowSummary(**body["rows"]),
+                is_query=body["is_query"],
+                may_begin_later=body["may_begin_later"],
+                write=None if write is None else Write(*write),
+                written=tuple(written_of(one) for one in body["written"]),
+                rows=None if rows is None else RowSummary(*map(int, rows)),
+                former=None if former is None else Driver(**former),
+                retired=tuple(body["retired"]),
             )
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"not a decision: {error!r}") from error
 
 
-def _write_of(found: Sequence[Any], topics: dict[str, str]) -> Write:
-    write_id, version = found
-    return Write(write_id, version, topics.get(write_id))
+def _tasks(found: Iterable[Any]) -> tuple[TaskTransaction, ...]:
+    tasks = tuple(TaskTransaction(*one) for one in found)
+    # Raises ValueError now, and not in the middle of a commit.
+    RowSummary.total(task.rows for task in tasks)
+    return tasks
+
+
+def written_of(found: Any) -> Written:
+    """Return the versions of one write.id in a record. Raises TypeError or ValueError."""
+    write_id, topic, ranges, folded = found
+    return Written(write_id, topic, tuple((int(f), int(last)) for f, last in ranges), int(folded))
 
 
 @dataclass(frozen=True)
@@ -543,7 +598,11 @@ def driver_environment() -> dict[str, str]:
 
 
 def current_driver(
-    environment: Mapping[str, str], started_ms: int, checkpoint: str | None, name: str | None
+    environment: Mapping[str, str],
+    started_ms: int,
+    checkpoint: str | None,
+    name: str | None,
+    query_id: str | None = None,
 ) -> Driver:
     """Return the Spark driver that this Python process works for.
 
@@ -555,4 +614,4 @@ def current_driver(
     seed = folders or secret or str(os.getppid())
     host = platform.node()
     driver_id = hashlib.sha256(f"{host}/{seed}".encode()).hexdigest()[:16]
-    return Driver(driver_id, host, started_ms, checkpoint, name)
+    return Driver(driver_id, host, started_ms, checkpoint, name, query_id)

@@ -24,6 +24,7 @@ from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.text import bounded_json
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.transactions import fencing
+from spark_kafka_sink.transactions.checkpoints import qualified, query_id_at
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import max_transaction_timeout_ms
@@ -38,9 +39,12 @@ from spark_kafka_sink.transactions.model import (
     Unit,
     UnreadableRecordError,
     Write,
+    Written,
     driver_transactional_id,
     is_task_id,
+    written_of,
 )
+from spark_kafka_sink.transactions.ownership import OPERATOR
 
 _MAX_SHOWN = 4_000
 
@@ -64,7 +68,7 @@ class UnreadableRecord(NamedTuple):
     is_query: bool
     superseded: tuple[str, ...]
     write: Write | None
-    written: tuple[Write, ...]
+    written: tuple[Written, ...]
 
     @classmethod
     def of(cls, stored: StoredRecord) -> UnreadableRecord:
@@ -84,7 +88,7 @@ class UnreadableRecord(NamedTuple):
             bool(body.get("is_query")) or checkpoint is not None or unit.query_id is not None,
             _recover(lambda: tuple(_text(one) for one in body["superseded"]), ()),
             _recover(lambda: _write(body["write"]), None),
-            _recover(lambda: tuple(_write(one) for one in body["written"]), ()),
+            _recover(lambda: tuple(written_of(one) for one in body["written"]), ()),
         )
 
     def replacement(self, owner: Driver, decided_ms: int, is_written: bool) -> Decision:
@@ -151,8 +155,8 @@ def _unit(found: Any) -> Unit:
 
 
 def _write(found: Any) -> Write:
-    write_id, version = found
-    return Write(_text(write_id), _number(version))
+    write_id, version, topic = found
+    return Write(_text(write_id), _number(version), _text(topic))
 
 
 def _text(found: Any) -> str:
@@ -250,7 +254,7 @@ class Operations:
             return self._replace(UnreadableRecord.of(error.stored), choice, confirm)
         if decision is None:
             return Result(f"'{self._prefix}' has no record: there is nothing to resolve", None)
-        if is_settled(decision) and (choice is None or not _is_replay_compared(decision)):
+        if decision.is_settled and (choice is None or not _is_replay_compared(decision)):
             message = f"there is nothing to resolve: {state_of(decision, self._prefix)}"
             if _is_replay_compared(decision):
                 message += f"\n\n{_options(decision)}"
@@ -280,7 +284,7 @@ class Operations:
         message = f"finished: {state_of(concluded, self._prefix)}"
         if concluded.phase in (Phase.PARTIAL, Phase.UNKNOWN):
             message += f"\n\n{_options(concluded)}"
-        return Result(message, concluded, aborted, not is_settled(concluded))
+        return Result(message, concluded, aborted, not concluded.is_settled)
 
     def _settle_as(self, decision: Decision, choice: Choice | None, confirm: Confirm) -> Result:
         known = state_of(decision, self._prefix)
@@ -332,20 +336,28 @@ class Operations:
         Raises RefusedError without a record, and for a job's prefix, which has no checkpoint.
         """
         decision = self._read_decision()
-        location = checkpoint.rstrip("/")
+        location = qualified(checkpoint)
         if decision is None or not (decision.is_query or decision.unit.query_id):
             raise RefusedError(
                 f"'{self._prefix}' has no record of a query: nothing to rebind", code="TXN-033"
             )
         before = decision.owner.checkpoint
-        if before == location:
+        if before is not None and qualified(before) == location:
             return Result(f"'{self._prefix}' belongs to checkpoint {location} already", decision)
+        query_id, found = decision.owner_query_id, query_id_at(location)
+        if None not in (query_id, found) and query_id != found:
+            raise RefusedError(
+                f"'{self._prefix}' belongs to query {query_id}, and checkpoint {location} to query "
+                f"{found}: it would be refused. If query {query_id} is gone for good: pykafka-sink "
+                f"transactions release --prefix {self._prefix}",
+                code="TXN-033",
+            )
         confirm(
             f"'{self._prefix}' will belong to checkpoint {location} instead of {before}. It must "
             "be the same checkpoint, with all that is in it: an empty one begins anew, and another "
             f"one is another query. {self._stop_warning()}"
         )
-        claimed, _ = self._claim(decision, location)
+        claimed, _ = self._claim(decision, str(location))
         return Result(f"'{self._prefix}' belongs to checkpoint {location}", claimed)
 
     def _claim(self, seen: Decision, checkpoint: str | None = None) -> tuple[Decision, DriverToken]:
@@ -356,13 +368,16 @@ class Operations:
             raise _record_changed(state)
         # The checkpoint stays, so that another query's claim to the prefix is still detected. The
         # owner is not superseded, because the repaired query may restart in the same process.
-        claimed = replace(seen, owner=self._operator(checkpoint or seen.owner.checkpoint))
+        owner = self._operator(checkpoint or seen.owner.checkpoint, seen.owner_query_id)
+        claimed = replace(seen, owner=owner)
+        if checkpoint is not None:
+            claimed = replace(claimed, former=None)  # it is of the query that has decided
         return claimed, self._write_decision(claimed, token)
 
-    def _operator(self, checkpoint: str | None) -> Driver:
-        driver_id = f"operator-{uuid.uuid4().hex[:12]}"
-        started_ms = self._clock.timestamp_ms()
-        return Driver(driver_id, platform.node(), started_ms, checkpoint, _QUERY_NAME)
+    def _operator(self, checkpoint: str | None, query_id: str | None = None) -> Driver:
+        driver_id = f"{OPERATOR}{uuid.uuid4().hex[:12]}"
+        now_ms = self._clock.timestamp_ms()
+        return Driver(driver_id, platform.node(), now_ms, checkpoint, _QUERY_NAME, query_id)
 
     # --- abort and release ---------------------------------------------------------------------
 
@@ -438,7 +453,7 @@ class Operations:
             )
 
     def _reject_unsettled(self, decision: Decision | None) -> None:
-        if decision is not None and not is_settled(decision):
+        if decision is not None and not decision.is_settled:
             raise RefusedError(
                 f"{state_of(decision, self._prefix)}\n\nFirst: pykafka-sink transactions resolve "
                 f"--prefix {self._prefix}",
@@ -470,11 +485,6 @@ class Operations:
         return self._client.admin.deadline_in(self._patience_ms)
 
 
-def is_settled(decision: Decision) -> bool:
-    """Return True if there is nothing left to finish or to choose."""
-    return decision.phase in (Phase.DONE, Phase.VOID) and not decision.needs_confirmation
-
-
 def state_of(decision: Decision, prefix: str) -> str:
     """Describe the state of a record's unit."""
     if decision.phase is Phase.DECIDED:
@@ -485,7 +495,7 @@ def state_of(decision: Decision, prefix: str) -> str:
         )
     if decision.phase is Phase.VOID:
         return f"{decision.unit} is void: a replay of it writes everything"
-    if not is_settled(decision):
+    if not decision.is_settled:
         return fencing.explain(decision, prefix).strip()
     if decision.decided_ms == 0:
         return "nothing was decided under this prefix yet"
@@ -503,7 +513,7 @@ def _is_replay_compared(decision: Decision) -> bool:
 
 def _options(decision: Decision) -> str:
     first = "Choose one:"
-    if is_settled(decision):
+    if decision.is_settled:
         first = "If it has come again with other rows, and was refused, choose one:"
     elif decision.phase is Phase.PARTIAL and decision.unit.job_id is None:
         first = "Start the query again, which fills in the rest; if it cannot, choose one:"
@@ -515,7 +525,7 @@ def _options(decision: Decision) -> str:
 
 def _consequence(decision: Decision, choice: Choice) -> str:
     """Describe the effect of a choice on a unit that is not settled."""
-    if is_settled(decision):
+    if decision.is_settled:
         return _consequence_for_replay(decision, choice)
     is_job = decision.unit.job_id is not None
     rest = sum(t.records for t in decision.transactions)

@@ -22,6 +22,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.network.admin import AdminClient
+from spark_kafka_sink.transactions.checkpoints import qualified, query_id_at
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol, CommitTimes
 from spark_kafka_sink.transactions.decision_log import (
@@ -121,11 +122,13 @@ def _sessions_to_close(key: _Key) -> list[_Key]:
 
 
 def _driver(options: SinkOptions) -> Driver:
-    started_ms = _clock.timestamp_ms()
-    checkpoint = options.checkpoint.rstrip("/") if options.checkpoint else None
-    return current_driver(
-        _own_environment.get() or os.environ, started_ms, checkpoint, options.query_name
-    )
+    checkpoint = query_id = None
+    if options.checkpoint:
+        location = qualified(options.checkpoint)
+        checkpoint, query_id = str(location), query_id_at(location)
+    environment = _own_environment.get() or os.environ
+    now_ms = _clock.timestamp_ms()
+    return current_driver(environment, now_ms, checkpoint, options.query_name, query_id)
 
 
 @contextmanager
@@ -144,14 +147,13 @@ def as_driver() -> Iterator[None]:
 def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> TransactionPlan:
     """Plan on the driver, before the tasks of a micro-batch or job.
 
-    unit: the micro-batch, if the caller knows it; a unit that may not follow is rejected now
+    unit: the micro-batch, if the caller knows it, also if it is a job with a write.id; a unit that
+        may not follow is rejected now
 
     Raises ConfigError for a query without a checkpoint: it may not be the query that has the
     prefix, and planning would stop that query.
     """
-    write = None
-    if options.write_id is not None and options.write_version is not None:
-        write = Write(options.write_id, options.write_version, options.topic or TOPICS_OF_ROWS)
+    write = _write(options)
     if write is not None and not is_job:
         raise ConfigError(
             "write.id is for batch writes, foreachBatch among them: a streaming query knows its "
@@ -160,16 +162,22 @@ def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> T
         )
     driver = _driver(options)
     if is_job:
-        driver = driver._replace(checkpoint=None)  # a job has no checkpoint, even with the option
+        # A job has no checkpoint, even with the option.
+        driver = driver._replace(checkpoint=None, query_id=None)
+    elif unit is not None:
+        driver = driver._replace(query_id=unit.query_id)
     elif driver.checkpoint is None:
         raise ConfigError(_NO_CHECKPOINT, code="TXN-014")
     _check_cluster(options)
     job_id = uuid.uuid4().hex if is_job else None
     with _session(options) as protocol:
-        plan = protocol.plan(driver, job_id, write, unit)
-        if unit is not None:
-            protocol.check_may_follow(plan, unit)
-    return plan
+        return protocol.plan(driver, job_id, write, unit)
+
+
+def _write(options: SinkOptions) -> Write | None:
+    if options.write_id is None or options.write_version is None:
+        return None
+    return Write(options.write_id, options.write_version, options.topic or TOPICS_OF_ROWS)
 
 
 def _check_cluster(options: SinkOptions) -> None:
@@ -204,12 +212,12 @@ def commit_unit(
     times: CommitTimes | None = CommitTimes()
     with _session(options) as protocol:
         if plan is None:
-            protocol.commit_without_tasks(unit, _driver(options))
+            protocol.commit_without_tasks(unit, _driver(options), _write(options))
         else:
             times = protocol.commit(plan, unit, transactions)
     fields: dict[str, Any] = {"transactions": len(transactions)}
     if plan is not None and plan.is_repeated:
-        fields["replay"] = f"dropped: {plan.write}, or a later one, was written before"
+        fields["replay"] = f"dropped: {plan.write} was written before"
         logger.info(f"{plan.write} is {fields['replay']}")
     elif times is None:
         fields["replay"] = "dropped: this batch was committed before, these records are aborted"

@@ -150,23 +150,28 @@ _CLAIMS = (
 )
 
 _COMMIT_PROTOCOL = (
-    Mutant("transactions/commit_protocol.py", "            check(before)\n", "", _PROTOCOL),
     Mutant(
         "transactions/commit_protocol.py",
-        "        check(decision)\n        if decision is not None:",
-        "        if decision is not None:",
+        "decision = check(before, may_begin_later)",
+        "decision = check(None, may_begin_later) if before is None else before.claimed_by(driver, job_id is None)",
         _PROTOCOL,
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "            check(decision)\n            return accepts",
-        "            return accepts",
+        "        if decision is not None:\n            check(decision, accepts)\n",
+        "        if decision is not None:\n",
         _PROTOCOL,
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "fencing.check_order(decision, unit, self._config.prefix)\n\n        may",
-        "pass\n\n        may",
+        "driver.driver_id:\n            check(decision, accepts)\n",
+        "driver.driver_id:\n",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "                self._check_may_follow(claimed, unit, write)\n",
+        "                pass\n",
         _PROTOCOL,
     ),
     Mutant(
@@ -184,8 +189,8 @@ _COMMIT_PROTOCOL = (
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "if decision.unit == NO_UNIT and decision.owner.driver_id == driver.driver_id:",
-        "if decision.unit == NO_UNIT:",
+        "if is_owner and self._is_recorded(replace(decision, write=write), unit):",
+        "if self._is_recorded(replace(decision, write=write), unit):",
         _GUARDS,
     ),
     Mutant(
@@ -325,32 +330,32 @@ _RECORDS = (
     ),
     Mutant(
         "transactions/model.py",
-        "(*before.superseded, before.owner.driver_id)[-_MAX_SUPERSEDED:]",
-        "(*before.superseded, before.owner.driver_id)",
+        "(*superseded, self.owner.driver_id)[-_MAX_REMEMBERED:]",
+        "(*superseded, self.owner.driver_id)",
         _MODEL,
     ),
     Mutant(
         "transactions/model.py",
-        "(*before.superseded, before.owner.driver_id)[-_MAX_SUPERSEDED:]",
-        "(*before.superseded, before.owner.driver_id)[:_MAX_SUPERSEDED]",
+        "(*superseded, self.owner.driver_id)[-_MAX_REMEMBERED:]",
+        "(*superseded, self.owner.driver_id)[:_MAX_REMEMBERED]",
         _MODEL,
     ),
     Mutant(
         "transactions/model.py",
-        "others = (w for w in written if w.write_id != self.write.write_id)",
+        "others = (w for w in written if w.write_id != write_id)",
         "others = written",
         _MODEL,
     ),
     Mutant(
         "transactions/fencing.py",
-        "if len(decision.written) < _MAX_WRITE_IDS:",
-        "if True:",
+        "if found is None and len(decision.written) >= _MAX_WRITE_IDS:",
+        "if False:",
         _WRITES,
     ),
     Mutant(
-        "transactions/fencing.py",
-        "if driver.checkpoint == owner.checkpoint:",
-        "if driver.checkpoint == owner.checkpoint or not owner.checkpoint:",
+        "transactions/ownership.py",
+        "return owner.checkpoint == driver.checkpoint",
+        "return True",
         _PROTOCOL,
     ),
     Mutant(
@@ -358,12 +363,6 @@ _RECORDS = (
         "if unit.batch_id < before.batch_id:",
         "if unit.batch_id < before.batch_id - 1:",
         _PROTOCOL,
-    ),
-    Mutant(
-        "transactions/fencing.py",
-        "if not all(rows.has_contents_hash for rows in before.values()):",
-        "if False:",
-        (*_REPLAY, *_MODEL, *_GUARDS),
     ),
 )
 
@@ -406,7 +405,7 @@ _SESSION = (
     ),
     Mutant(
         "transactions/session.py",
-        "        driver = driver._replace(checkpoint=None)  # a job has no checkpoint, even with the option\n",
+        "        driver = driver._replace(checkpoint=None, query_id=None)\n",
         "        pass\n",
         _SESSIONS,
     ),
@@ -481,8 +480,8 @@ _OPERATORS = (
     ),
     Mutant(
         "transactions/operations.py",
-        "replace(seen, owner=self._operator(checkpoint or seen.owner.checkpoint))",
-        "replace(seen, owner=self._operator(checkpoint))",
+        "self._operator(checkpoint or seen.owner.checkpoint, seen.owner_query_id)",
+        "self._operator(checkpoint, seen.owner_query_id)",
         _OPERATED,
     ),
 )

@@ -48,6 +48,7 @@ class Prefix:
 
     accepts_missing_record = False
     drops_replays = False
+    accepts_new_query = False
 
     def __init__(self, transaction_version=2):
         self.world = World(transaction_version=transaction_version)
@@ -68,7 +69,13 @@ class Prefix:
 
     def protocol_of(self, prefix):
         config = ExactlyOnceConfig(
-            prefix, TIMEOUT_MS, LOG_TOPIC, 3, self.accepts_missing_record, self.drops_replays
+            prefix,
+            TIMEOUT_MS,
+            LOG_TOPIC,
+            3,
+            self.accepts_missing_record,
+            self.drops_replays,
+            self.accepts_new_query,
         )
         return CommitProtocol(self.client, config, self.world.clock, PATIENCE_MS)
 
@@ -222,15 +229,15 @@ class Operated(Prefix):
 def rows_of(value):
     """Of a task that writes one record."""
     contents = hashlib.sha256(value).digest()[:8]
-    return RowSummary.of_contents(1, len(value), int.from_bytes(contents, "big"))
+    return RowSummary(1, len(value), int.from_bytes(contents, "big"))
 
 
-def unit(batch_id, job=None):
-    return Unit("q-1", batch_id, None) if job is None else Unit(None, None, job)
+def unit(batch_id, job=None, query_id="q-1"):
+    return Unit(query_id, batch_id, None) if job is None else Unit(None, None, job)
 
 
-def driver(number, checkpoint="/ck"):
-    return Driver(f"driver-{number}", "host", 1_700_000_900_000, checkpoint, "rows")
+def driver(number, checkpoint="/ck", query_id=None):
+    return Driver(f"driver-{number}", "host", 1_700_000_900_000, checkpoint, "rows", query_id)
 
 
 def never(what):

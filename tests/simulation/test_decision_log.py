@@ -98,7 +98,7 @@ def test_a_log_that_was_lost_under_a_decision_is_noticed_before_anything_is_swep
         2,
         2,
     ):  # a driver that is refused leaves nothing that would let it pass the next time
-        with pytest.raises(MissingRecordError, match=r"transaction\.log\.missing=accept"):
+        with pytest.raises(MissingRecordError, match=r"transaction\.accept=missing-record"):
             lives.protocol.plan(driver(number), job)
     assert len(lives.open_ids()) == 1
     lives.protocol = accepting(lives)
@@ -204,16 +204,15 @@ def test_a_first_micro_batch_that_has_rows_after_all(lives):
 def test_a_query_whose_first_micro_batches_were_not_given_to_the_sink(lives):
     """Nobody can tell that from a lost log; it is refused before the tasks, and once accepted."""
     for number in (1, 2):
-        plan = lives.protocol.plan(driver(number), None)
         with pytest.raises(MissingRecordError, match="did not call the sink for the first micro"):
-            lives.protocol.check_may_follow(plan, unit(3))
+            lives.protocol.plan(driver(number), None, None, unit(3))
+        assert lives.record() is None
     lives.protocol = accepting(lives)
-    plan = lives.protocol.plan(driver(3), None)
-    lives.protocol.check_may_follow(plan, unit(3))
+    plan = lives.protocol.plan(driver(3), None, None, unit(3))
     lives.protocol.commit(plan, unit(3), [lives.write(plan, 0, b"3-0")])
     lives.protocol = lives.protocol_of("p")
-    plan = lives.protocol.plan(driver(3), None)
-    lives.protocol.check_may_follow(plan, unit(5))  # the fourth one is not given to it, too
+    # The fourth one is not given to it, too.
+    plan = lives.protocol.plan(driver(3), None, None, unit(5))
     lives.protocol.commit(plan, unit(5), [lives.write(plan, 0, b"5-0")])
     assert lives.visible() == [b"3-0", b"5-0"]
 
@@ -535,7 +534,7 @@ def rewritten():
 def newer(rewritten, **more):
     """The record as a later version may write it."""
     record = rewritten.record()
-    return json.dumps({**json.loads(record.to_json()), "format": 2, **more}).encode()
+    return json.dumps({**json.loads(record.to_json()), "format": 3, **more}).encode()
 
 
 @pytest.mark.parametrize(
@@ -567,7 +566,7 @@ def test_it_is_shown_with_offset_and_version_and_what_each_choice_does(rewritten
     with pytest.raises(RefusedError) as refused:
         rewritten.operations.resolve(None, never)
     shown = str(refused.value)
-    parts = (value.decode(), f"offset {unreadable.value.stored.offset},", "format 2", "phase DONE")
+    parts = (value.decode(), f"offset {unreadable.value.stored.offset},", "format 3", "phase DONE")
     for part in (*parts, f"{unit(7)}", "If a newer version", "--as-written: ", "become duplicates"):
         assert part in shown
 
@@ -698,8 +697,8 @@ def test_whatever_it_is_it_can_be_shown_and_replaced(value):
 def test_writes_that_are_done_stay_so():
     value = {
         "unit": {"query_id": None, "batch_id": None, "job_id": "j"},
-        "write": ["nightly", 4],
-        "written": [["nightly", 3], ["other", 1]],
+        "write": ["nightly", 4, ""],
+        "written": [["nightly", "", [[0, 0], [3, 3]], -1], ["other", "t", [[1, 1]], 0]],
     }
     record = UnreadableRecord.of(StoredRecord(3, json.dumps(value).encode()))
     written = record.replacement(driver(1), 5, is_written=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import replace
 
@@ -369,13 +368,12 @@ def test_a_replay_after_the_checkpoint_was_rebound_is_dropped(operated):
 def test_a_query_goes_on_with_foreach_batch(operated):
     """There its id is known before the tasks, and its checkpoint's location is not."""
     operated.batch(7, [A, B], driver(1, OLD))
-    operated.batch(7, [A, B], driver(2, "of query q-1"))
-    operated.batch(8, [b"c"], driver(2, "of query q-1"))
+    operated.batch(7, [A, B], driver(2, None, "q-1"))
+    operated.batch(8, [b"c"], driver(2, None, "q-1"))
     assert operated.visible() == [A, B, b"c"]
-    with pytest.raises(PrefixInUseError, match="--checkpoint s3://lake/ck; if"):
-        operated.batch(9, [A], driver(3, OLD))
-    operated.operations.rebind(OLD, agree)
-    operated.batch(9, [A], driver(3, OLD))
+    operated.batch(9, [b"d"], driver(3, OLD))
+    with pytest.raises(PrefixInUseError, match="belongs to query q-1, driver driver-3"):
+        operated.batch(10, [A], driver(4, None, "q-2"))
 
 
 @pytest.mark.parametrize("has_committed", [True, False])
@@ -384,7 +382,7 @@ def test_the_value_that_a_refusal_names_is_not_refused_again(operated, has_commi
         operated.batch(7, [A], driver(1, OLD))
     else:
         operated.protocol.plan(driver(1, OLD), None)
-    other = driver(2, "of query q-2" if has_committed else "of query q-1")
+    other = driver(2, "hdfs://nn/of query q-2")
     with pytest.raises(PrefixInUseError) as refused:
         operated.protocol.plan(other, None)
     words = shlex.split(str(refused.value).split("; if the other")[0].partition("another")[2])
@@ -407,16 +405,6 @@ def test_a_query_that_has_a_jobs_prefix_now_is_rebound_before_it_has_decided(ope
     operated.operations.rebind(NEW, agree)
     operated.batch(0, [B], driver(3, NEW))
     assert operated.visible() == [A, B]
-
-
-def test_a_query_of_an_older_version_without_a_checkpoint_is_rebound(operated):
-    operated.batch(7, [A], driver(1, OLD))
-    older = json.loads(operated.record().to_json())
-    del older["is_query"]
-    older["owner"]["checkpoint"] = None
-    operated.write_raw(json.dumps(older).encode())
-    operated.operations.rebind(NEW, agree)
-    assert operated.record().owner.checkpoint == NEW
 
 
 def test_nothing_is_asked_where_there_is_nothing_to_do(operated):

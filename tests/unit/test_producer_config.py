@@ -731,26 +731,3 @@ def test_options_of_others_are_taken_where_rows_are_made(name):
 @pytest.mark.parametrize("name", [*sorted(PASSED_BY_SPARK), "checkpointLocation", "queryName"])
 def test_sparks_own_options_are_not_ours_to_judge(name):
     assert SinkOptions.parse({"kafka.bootstrap.servers": "b:9092", name: "x"}).notes == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "instead"),
-    [
-        ("max.bytes.per.second", "max.bytes.per.second.per.task"),
-        ("pause.path", "start it again with its checkpoint"),
-        ("batch.growth.enable", "kafka.batch.size"),
-        ("value.avro.schema.file", "value.avro.schema with the path of the file"),
-        ("key.avro.schema.file", "key.avro.schema with the path"),
-        ("value.json.schema.file", "value.json.schema with the path"),
-        ("key.json.schema.file", "key.json.schema with the path"),
-        ("preflight.topic.timeout.ms", "preflight.timeout.ms"),
-        ("worker.tuning", "leave it out"),
-        ("schema.registry.request.timeout.ms", "schema.registry.timeout.ms"),
-        ("json.schema.title", "value.json.schema with a title"),
-        ("metrics.path.backups", "five files are kept"),
-        ("transaction.log.min.isr", "it is 2, or 1 with one replica"),
-    ],
-)
-def test_a_removed_option_is_refused_with_its_replacement(name, instead):
-    with pytest.raises(ConfigError, match=rf"option '{name}' was removed\. Instead: .*{instead}"):
-        SinkOptions.parse({"kafka.bootstrap.servers": "b:1", name: "1"})

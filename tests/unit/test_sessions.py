@@ -152,8 +152,8 @@ def test_a_fork_has_none(closed):
 DRIVER = model.Driver("d1", "host", 17, "/ck", "orders")
 UNIT = model.Unit("q", 4, None)
 RECORD = model.Decision(DRIVER).to_json()
-DIGEST = "10-7-w1.0000000000000001"
-OTHER_DIGEST = "10-7-w1.0000000000000002"
+DIGEST = "10-7-0000000000000001"
+OTHER_DIGEST = "10-7-0000000000000002"
 
 
 def task(partition, digest=DIGEST):
@@ -187,13 +187,13 @@ def test_a_decision_survives_json_and_pickle():
         ("", "Expecting value"),
         ("{}", "not a decision: KeyError"),
         ("[]", "not a decision: TypeError"),
-        ('{"format": 2}', "format 2: written by another version"),
-        ('{"format": 1}', "not a decision: KeyError"),
+        ('{"format": 1}', "format 1: written by another version"),
+        ('{"format": 2}', "not a decision: KeyError"),
+        (RECORD.replace('"written":[]', '"written":[["etl",1]]'), "values to unpack"),
+        (RECORD.replace('"rows":null', '"rows":{"records":1}'), "invalid literal"),
         (
-            RECORD.replace('"write":null', '"write":["etl",1]').replace(
-                '"topics":{}', '"topics":[]'
-            ),
-            "not a decision: AttributeError",
+            RECORD.replace('"committed":[]', '"committed":[["p.x.0",7,0,2,0,1,"1-7"]]'),
+            "values to unpack",
         ),
         ("[" * 100_000, "not a decision: RecursionError"),
     ],
@@ -237,21 +237,42 @@ def test_a_driver_is_known_by_its_block_manager():
 def test_owners_are_superseded_and_remembered():
     decision = model.Decision(DRIVER, model.Phase.DECIDED, UNIT)
     for number in range(2, 100):
-        owner = DRIVER._replace(driver_id=f"d{number}")
-        decision = model.Decision.claimed_by(decision, owner, is_query=True)
+        decision = decision.claimed_by(DRIVER._replace(driver_id=f"d{number}"), is_query=True)
     assert decision.owner.driver_id == "d99"
     assert decision.phase is model.Phase.DECIDED
     assert "d98" in decision.superseded
     assert len(decision.superseded) == 64
 
 
-def test_of_each_name_only_the_last_version_is_remembered():
-    """Else a job that runs often enough has too many names."""
-    decision = model.Decision(DRIVER)
-    for version in range(3):
-        for write_id in ("etl", "other"):
-            decision = replace(decision, write=model.Write(write_id, version)).done()
-    assert sorted(decision.written) == [model.Write("etl", 2), model.Write("other", 2)]
+def written(*versions):
+    found = model.Written("etl", "t")
+    for version in versions:
+        found = found.adding(version, "t")
+    return found
+
+
+def test_versions_are_kept_as_ranges_in_any_order():
+    """Else a job that runs often enough has too many."""
+    assert written(*range(42)).ranges == ((0, 41),)
+    assert written(3, 1, 2, 2).ranges == ((1, 3),)
+    assert str(written(20260105, 7, 20260104, 6)) == "6–7, 20260104–20260105"
+    assert [written(2, 4).has(version) for version in range(1, 6)] == [0, 1, 0, 1, 0]
+    other = model.Write("other", 0)
+    decision = replace(model.Decision(DRIVER), write=model.Write("etl", 9)).done()
+    decision = replace(decision, write=other).done()
+    assert decision.has(model.Write("etl", 9))
+    assert decision.has(other)
+    assert not decision.has(model.Write("etl", 8))
+
+
+def test_the_lowest_range_is_folded_but_not_what_was_written_just_now():
+    found = written(*range(0, 130, 2))  # 65 of them
+    assert (found.ranges[0], len(found.ranges), found.folded) == ((2, 2), 64, 0)
+    assert str(found).endswith("; others up to 0 are not known")
+    late = written(*range(2, 132, 2)[:64]).adding(0, "t")
+    assert (late.ranges[:2], late.folded) == (((0, 0), (4, 4)), 2)
+    assert late.has(0)
+    assert not late.has(2)
 
 
 def test_a_replay_with_the_same_rows_fills_in_what_is_missing():

@@ -364,7 +364,7 @@ EXACTLY_ONCE = {"delivery.guarantee": "exactly-once", "transactional.id.prefix":
 def test_exactly_once_brings_its_own_defaults():
     options = parse(EXACTLY_ONCE)
     log_topic = "pykafka-sink-transactions"
-    assert options.exactly_once == ("orders", 900_000, log_topic, 3, False, False)
+    assert options.exactly_once == ("orders", 900_000, log_topic, 3, False, False, False)
     assert options.producer.transaction_timeout_ms == 900_000
     assert options.producer.enable_idempotence
     assert options.notes == ()
@@ -391,10 +391,12 @@ def test_exactly_once_takes_what_is_given():
         "queryName": "orders",
     }
     options = parse({**EXACTLY_ONCE, **given})
-    assert options.exactly_once == ("orders", 60_000, "decisions", 1, False, False)
-    accepting = parse({**EXACTLY_ONCE, "transaction.log.missing": "accept"}).exactly_once
-    assert accepting is not None
-    assert accepting.accepts_missing_record
+    assert options.exactly_once == ("orders", 60_000, "decisions", 1, False, False, False)
+    for value in ("missing-record", "new-query"):
+        accepting = parse({**EXACTLY_ONCE, "transaction.accept": value}).exactly_once
+        assert accepting is not None
+        assert accepting.accepts_missing_record is (value == "missing-record")
+        assert accepting.accepts_new_query is (value == "new-query")
     dropping = parse({**EXACTLY_ONCE, "transaction.replay": "drop"}).exactly_once
     assert dropping is not None
     assert dropping.drops_replays
@@ -408,7 +410,7 @@ def test_exactly_once_takes_what_is_given():
         ({**EXACTLY_ONCE, "transactional.id.prefix": ""}, "must not be empty"),
         ({**EXACTLY_ONCE, "kafka.acks": "1"}, "needs kafka.acks=all"),
         ({**EXACTLY_ONCE, "kafka.enable.idempotence": "false"}, "kafka.enable.idempotence=true"),
-        ({**EXACTLY_ONCE, "transaction.log.missing": "ignore"}, "refuse, accept"),
+        ({**EXACTLY_ONCE, "transaction.accept": "accept"}, "nothing, missing-record, new-query"),
         ({**EXACTLY_ONCE, "transaction.replay": "ignore"}, "compare, drop"),
         ({**EXACTLY_ONCE, "write.id": "etl"}, "write.id and write.version belong together"),
         ({**EXACTLY_ONCE, "write.version": "7"}, "write.id and write.version belong together"),

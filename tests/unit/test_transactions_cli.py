@@ -19,7 +19,7 @@ from spark_kafka_sink.transactions.inspection import (
     ReadPosition,
     TransactionDetails,
 )
-from spark_kafka_sink.transactions.model import Decision, Driver, Phase, format_duration
+from spark_kafka_sink.transactions.model import Decision, Driver, Phase, Written, format_duration
 from tests.simulation.operating import LOG_TOPIC, Operated, driver, unit
 
 A, B = b"a", b"b"
@@ -263,7 +263,7 @@ def test_describe(operated, capsys):
 
 def test_a_record_that_nobody_can_read(operated, capsys):
     operated.batch(7, [A], driver(1))
-    operated.write_raw(b'{"format":2}')
+    operated.write_raw(b'{"format":3}')
     assert run("describe") == 0
     assert "resolve --prefix p shows it" in capsys.readouterr().out
     assert run("abort", "--yes") == 1
@@ -271,7 +271,7 @@ def test_a_record_that_nobody_can_read(operated, capsys):
     assert run("resolve", "--yes") == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert '{"format":2}' in shown.err
+    assert '{"format":3}' in shown.err
     assert run("resolve", "--yes", "--as-not-written") == 0
     assert "replaced" in capsys.readouterr().out
     assert run("list") == 0
@@ -309,8 +309,27 @@ def test_the_text_of_list():
     ]
 
 
+def test_named_writes_are_listed_with_their_versions():
+    nightly = Written("nightly", "orders", ((0, 41), (20260101, 20260131)))
+    others = Written("by row", "", ((7, 7),), folded=3)
+    decision = Decision(OWNER, written=(nightly, others))
+    overview = PrefixOverview("orders", decision, "", ())
+    lines = transaction_report.overview_lines([overview], "log", NOON_MS)
+    assert lines[2:6] == [
+        "",
+        "PREFIX  WRITE ID  TOPIC                   VERSIONS",
+        "orders  nightly   orders                  0–41, 20260101–20260131",
+        "orders  by row    the topics of its rows  7; others up to 3 are not known",
+    ]
+    described = PrefixDescription(overview, (), ())
+    assert lines[3] in transaction_report.description_lines(described, "log", NOON_MS)
+    document = transaction_report.overview_document(overview, NOON_MS)
+    assert document["record"]["written"][0]["ranges"] == ((0, 41), (20260101, 20260131))
+
+
 def test_the_text_of_describe():
-    claimed = Decision(OWNER)
+    former = Driver("77aa", "host-2", NOON_MS, "/ck/0", "q")
+    claimed = Decision(OWNER, former=former)
     partition = TopicPartition("orders", 0)
     producers = (OpenProducer(1000, 3, 5, NOON_MS, "app"), OpenProducer(1001, 0, 7, -1))
     positions = (
@@ -326,6 +345,8 @@ def test_the_text_of_describe():
         "Host:        host-1",
         "Since:       2026-03-01T12:00:00Z (1 h ago)",
         "Checkpoint:  /ck",
+        "Former:      driver 77aa of query 'q' on host-2, checkpoint /ck/0, until the owner has "
+        "decided",
         "State:       nothing was decided under this prefix yet",
         "",
         "Open transactions",

@@ -21,7 +21,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import BootstrapError, ConfigError, KafkaSinkError
-from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import frames, planning
 from spark_kafka_sink.spark import source as source_module
@@ -29,7 +28,6 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage, decode_message, en
 from spark_kafka_sink.spark.frames import WriteIdentity, WriteRegistry
 from spark_kafka_sink.spark.source import KafkaSinkDataSource
 from spark_kafka_sink.transactions import model, session
-from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from tests.unit.spark_frame import EXACTLY_ONCE, ONE_COLUMN, OPTIONS, Frame
 
 NOT_ONE_EACH = "not one for each partition"
@@ -238,30 +236,25 @@ class TestExactlyOnce:
         assert note.startswith("open transactions could not be aborted (no broker reachable): ")
         assert "PKS-" not in note
 
+    @pytest.mark.parametrize("named", [{}, {"write.id": "w"}])
     def test_what_a_micro_batch_may_not_follow_is_refused_before_rows_are_written(
-        self, monkeypatch
+        self, monkeypatch, named
     ):
-        owner = model.Driver("d", "h", 0, "of query q", None)
-        plan = model.TransactionPlan(
-            "p", owner, TOKEN, model.Decision(owner, is_query=True), None, 9
-        )
+        planned = []
 
-        class New(CommitProtocol):
-            def __init__(self):
-                self._config = ExactlyOnceConfig("p", 60_000, "decisions", 1)
+        class Refusing:
+            def plan(self, driver, job_id, write, unit):
+                planned.append((driver.query_id, write, unit))
+                raise model.MissingRecordError("its record is missing")
 
-            def plan(self, *arguments):
-                return plan
-
-        monkeypatch.setattr(session, "_protocol", lambda options: New())
+        monkeypatch.setattr(session, "_protocol", lambda options: Refusing())
         monkeypatch.setattr(session, "_check_cluster", lambda options: None)
-        sink = spark_kafka_sink.batch_writer(EXACTLY_ONCE)
         frame = Frame([0], "q")
         monkeypatch.setattr(frame, "mapInArrow", None)
-        with pytest.raises(
-            model.MissingRecordError, match="did not call the sink for the first micro"
-        ):
-            sink(frame, 1)
+        with pytest.raises(model.MissingRecordError):
+            spark_kafka_sink.batch_writer({**EXACTLY_ONCE, **named})(frame, 1)
+        write = model.Write("w", 1, EXACTLY_ONCE["topic"]) if named else None
+        assert planned == [(None if named else "q", write, model.Unit("q", 1, None))]
 
     def test_all_threads_of_a_process_are_one_driver_and_a_fork_is_another(self):
         """A module that is loaded anew: the first to ask are threads that begin together."""
@@ -421,7 +414,6 @@ HISTORIES = {
     # As on Spark Connect, which tells nothing of query and call.
     "named, to another topic": [
         ("a", None, 0, 7, None),
-        ("b", None, 0, 6, "is for topic 'b', .* 7 .* was for topic 'a'"),
         ("b", None, 0, 7, "is for topic 'b', .* 7 .* was for topic 'a'"),
         ("b", None, 0, 8, None),
     ],
@@ -433,7 +425,7 @@ HISTORIES = {
     ],
     "named, of another query": [
         ("a", "q", 0, 7, None),
-        ("a", "r", 1, 0, "version 7 .* was one of query q. .*new checkpoint"),
+        ("a", "r", 1, 7, "version 7 .* was one of query q. .*new checkpoint"),
     ],
     "named, written and then failed": [
         ("a", "q", 0, 7, None),

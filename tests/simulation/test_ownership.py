@@ -1,0 +1,326 @@
+"""Who may take a prefix: the same query whichever way its checkpoint is spelled, and nobody else; jobs
+before queries; a new query in the place of another.
+"""
+
+import json
+
+import pytest
+
+from spark_kafka_sink.base.errors import TransactionError
+from spark_kafka_sink.transactions.model import (
+    MissingRecordError,
+    OutcomeError,
+    Phase,
+    PrefixInUseError,
+    TransactionLostError,
+    Write,
+)
+from spark_kafka_sink.transactions.operations import RefusedError
+from tests.simulation.harness import assert_has
+from tests.simulation.operating import (
+    TIMEOUT_MS,
+    Lives,
+    Operated,
+    agree,
+    dies_at,
+    driver,
+    never,
+    unit,
+)
+
+FIRST, NEXT, THIRD = (f"file:/p/_checkpoints/sink/flow/{n}" for n in range(3))
+
+
+def begun_micro_batch(lives, batch_id, by, query_id="q-1", job=None):
+    """A plan and one open task, with the value ``b"{query}-{batch}"``."""
+    plan = lives.protocol.plan(by, job)
+    return plan, [lives.write(plan, 0, f"{query_id}-{batch_id}".encode())]
+
+
+def micro_batch(lives, batch_id, by, query_id="q-1"):
+    plan, written = begun_micro_batch(lives, batch_id, by, query_id)
+    return lives.protocol.commit(plan, unit(batch_id, query_id=query_id), written)
+
+
+def refused(lives, by, job=None, what=PrefixInUseError):
+    """The error of a plan that changes nothing: whoever has begun to write goes on."""
+    before = lives.record(), lives.world.state("p.driver"), lives.open_ids()
+    with pytest.raises(what) as error:
+        lives.protocol.plan(by, job)
+    assert (lives.record(), lives.world.state("p.driver"), lives.open_ids()) == before
+    return str(error.value)
+
+
+# --- the same query, or another one --------------------------------------------------------------
+
+
+def test_one_checkpoint_in_several_spellings_is_one_query(lives):
+    spellings = ["file:/c/q", "file:///c/q", "/c//q", "file://localhost/c/q/", "/c/./q"]
+    for number, spelling in enumerate(spellings):
+        micro_batch(lives, number, driver(number, spelling))
+    assert len(lives.visible()) == len(spellings)
+    assert lives.record().owner.checkpoint == "file:/c/q"
+
+
+def test_what_a_spelling_leaves_open_does_not_open_the_prefix(lives):
+    """Else a third query would match the second spelling."""
+    for number, spelling in enumerate(["hdfs://nn/c", "/c"]):
+        micro_batch(lives, number, driver(number, spelling))
+    refused(lives, driver(2, "hdfs://other/c"))
+
+
+def test_another_query_at_the_same_place_is_refused_before_anything_is_fenced(lives):
+    """Two clusters have /c/orders. The owner's transaction is open, and is committed."""
+    plan, written = begun_micro_batch(lives, 0, driver(1, "/c", "q-1"))
+    told = refused(lives, driver(2, "/c", "q-2"))
+    assert_has(told, "belongs to query q-1", "release")
+    assert "rebind" not in told
+    lives.protocol.commit(plan, unit(0), written)
+    assert_has(refused(lives, driver(3, "/c", "q-2")), "query q-1")
+    micro_batch(lives, 1, driver(4, "/elsewhere", "q-1"))
+    assert len(lives.visible()) == 2
+
+
+def test_a_takeover_that_is_not_certain_is_told_once(lives, caplog):
+    micro_batch(lives, 0, driver(1, "s3a://b/c"))
+    assert "TXN-039" not in caplog.text
+    for batch_id in (1, 2):
+        micro_batch(lives, batch_id, driver(2, "s3a://b/c"))
+    assert caplog.text.count("TXN-039") == 1
+    assert_has(caplog.text, "driver driver-2", "driver driver-1", "a prefix of its own")
+
+
+def test_a_takeover_by_the_same_query_id_is_no_warning(lives, caplog):
+    micro_batch(lives, 0, driver(1, "/c", "q-1"))
+    micro_batch(lives, 1, driver(2, "/c", "q-1"))
+    assert "TXN-039" not in caplog.text
+
+
+def test_a_plan_of_the_owner_writes_no_record(lives):
+    micro_batch(lives, 0, driver(1, "/c"))
+    micro_batch(lives, 1, driver(2, "hdfs://nn/c"))
+    end = lives.world.cluster.topics["decisions"].partitions[0].log.end_offset
+    for batch_id in (2, 3):
+        lives.protocol.plan(driver(2, "/c")._replace(started_ms=batch_id), None)
+    batches = lives.world.cluster.topics["decisions"].partitions[0].log
+    barriers = batches.end_offset - end
+    assert barriers <= 3, "a micro-batch of the owner writes its record again"
+
+
+# --- jobs, and then a query ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", [1, 2])
+def test_a_job_and_then_a_query_leave_the_prefix_to_the_query(lives, query):
+    """Also in one application, where both have the same driver."""
+    lives.batch(0, driver(1, None), job="j")
+    micro_batch(lives, 0, driver(query))
+    micro_batch(lives, 1, driver(query))
+    assert "belongs to query q-1" in refused(lives, driver(query, None), "j2")
+    micro_batch(lives, 2, driver(3))
+    assert len(lives.visible()) == 5
+
+
+def test_a_jobs_record_is_no_record_of_a_query(lives):
+    """The stream comes back with micro-batch 1 done, which it must not write again."""
+    lives.batch(0, driver(1, None), job="j")
+    with pytest.raises(MissingRecordError, match="micro-batch 1 of query q-1 is not its query's"):
+        micro_batch(lives, 1, driver(2))
+    lives.protocol.abort(driver(2))
+    lives.check_settled(b"0-0", b"0-1")
+
+
+def test_the_first_micro_batch_after_a_job_may_be_empty(lives):
+    lives.batch(0, driver(1, None), job="j")
+    plan = lives.protocol.plan(driver(2), None)
+    lives.protocol.commit(plan, unit(0), [])
+    micro_batch(lives, 1, driver(2))
+    assert lives.record().unit == unit(1)
+
+
+def test_a_named_micro_batch_needs_the_record_of_its_name(lives):
+    def plan(version):
+        of_query = unit(version)
+        return lives.protocol.plan(driver(1, None), "j", Write("etl", version), of_query)
+
+    with pytest.raises(MissingRecordError, match=r"write\.id 'etl'"):
+        plan(1)
+    lives.batch(0, driver(1, None), job="j")
+    with pytest.raises(MissingRecordError, match=r"write\.id 'etl'"):
+        plan(1)
+    lives.protocol.plan(driver(1, None), "j", Write("etl", 0), unit(0))
+    lives.protocol.commit_without_tasks(unit(0, "j"), driver(1, None), Write("etl", 0))
+    assert plan(0).is_repeated
+    assert not plan(1).is_repeated
+
+
+def test_a_part_of_a_job_stays_the_jobs_if_a_query_comes(lives):
+    """The query is refused, and the job fills in the rest."""
+    write = Write("etl", 1)
+
+    def run(by, job):
+        plan = lives.protocol.plan(driver(by, None), job, write)
+        values = lives.written(plan, [b"a", b"b"])
+        return plan, unit(0, job), values
+
+    plan, what, written = run(1, "j1")
+    lives.die_in_commit("commit.ending", plan, what, written)
+    lives.world.run_for(TIMEOUT_MS + 20_000)
+    for _ in range(2):
+        with pytest.raises(OutcomeError, match="visible in part"):
+            lives.protocol.plan(driver(2), None)
+    lives.protocol.commit(*run(3, "j3"))
+    micro_batch(lives, 0, driver(4))
+    assert lives.visible() == [b"a", b"b", b"q-1-0"]
+
+
+# --- a new query in the place of another ----------------------------------------------------------
+
+
+class Refreshed(Lives):
+    accepts_new_query = True
+
+
+@pytest.fixture(params=[2, 1], ids=["TV2", "TV1"])
+def refreshed(request):
+    return Refreshed(request.param)
+
+
+@pytest.mark.parametrize("ids", [(None, None), ("q-1", "q-2")])
+def test_a_new_query_is_refused_unless_the_user_says_so(lives, ids):
+    micro_batch(lives, 0, driver(1, FIRST, ids[0]))
+    told = refused(lives, driver(2, NEXT, ids[1]))
+    assert_has(told, "option transaction.accept=new-query", "transactions release --prefix p")
+    assert "rebind" not in told
+    assert "accept" not in refused(lives, driver(2, "file:/other/1"))
+
+
+def test_a_new_query_takes_the_prefix_with_its_micro_batch_0(refreshed):
+    micro_batch(refreshed, 0, driver(1, FIRST))
+    micro_batch(refreshed, 1, driver(1, FIRST))
+    for batch_id in (0, 1):
+        micro_batch(refreshed, batch_id, driver(2, NEXT), "q-2")
+    assert len(refreshed.visible()) == 4
+    assert "newest checkpoint" in refused(refreshed, driver(3, FIRST))
+    micro_batch(refreshed, 0, driver(4, THIRD), "q-3")
+    assert "newest checkpoint" in refused(refreshed, driver(5, NEXT))
+
+
+def test_the_former_query_may_come_back_until_the_new_one_has_decided(refreshed):
+    micro_batch(refreshed, 0, driver(1, FIRST))
+    plan, written = begun_micro_batch(refreshed, 0, driver(2, NEXT), "q-2")
+    micro_batch(refreshed, 0, driver(3, FIRST))  # a replay, which is dropped
+    micro_batch(refreshed, 1, driver(3, FIRST))
+    with pytest.raises(TransactionError):
+        refreshed.protocol.commit(plan, unit(0, query_id="q-2"), written)
+    assert refreshed.visible() == [b"q-1-0", b"q-1-1"]
+    assert refreshed.record().former is None
+
+
+def test_a_later_micro_batch_of_a_new_query_is_refused_at_its_commit(refreshed):
+    micro_batch(refreshed, 0, driver(1, FIRST))
+    with pytest.raises(PrefixInUseError, match="micro-batch 3 of query q-2 is not new"):
+        micro_batch(refreshed, 3, driver(2, NEXT), "q-2")
+    refreshed.protocol.abort(driver(2, NEXT))
+    micro_batch(refreshed, 1, driver(3, FIRST))
+    refreshed.check_settled(b"q-1-0", b"q-1-1")
+
+
+def test_a_new_query_that_has_finished_micro_batches_is_refused_before(refreshed, tmp_path):
+    first, other = tmp_path / "0", tmp_path / "1"
+    (other / "commits").mkdir(parents=True)
+    (other / "commits" / "4").touch()
+    micro_batch(refreshed, 0, driver(1, str(first)))
+    assert "is valid only for a query's micro-batch 0" in refused(refreshed, driver(2, str(other)))
+
+
+def test_a_new_query_begins_without_rows(refreshed):
+    micro_batch(refreshed, 0, driver(1, FIRST))
+    plan = refreshed.protocol.plan(driver(2, NEXT), None)
+    assert plan.decision.former == driver(1, FIRST, "q-1")
+    refreshed.protocol.commit_without_tasks(unit(0, query_id=None), driver(2, NEXT))
+    assert refreshed.record().former is None
+    micro_batch(refreshed, 1, driver(2, NEXT), "q-2")
+    assert refreshed.visible() == [b"q-1-0", b"q-2-1"]
+
+
+def test_what_the_former_query_has_decided_is_finished_first(refreshed):
+    plan, written = begun_micro_batch(refreshed, 0, driver(1, FIRST))
+    refreshed.die_in_commit("commit.decided", plan, unit(0), written)
+    micro_batch(refreshed, 0, driver(2, NEXT), "q-2")
+    refreshed.check_settled(b"q-1-0", b"q-2-0")
+
+
+def test_a_part_of_the_former_query_is_not_forgotten(refreshed):
+    def tasks(by):
+        return refreshed.begun(by, b"a", b"b")
+
+    plan, written = tasks(driver(1, FIRST))
+    refreshed.die_in_commit("commit.ending", plan, unit(0), written)
+    refreshed.world.run_for(TIMEOUT_MS + 20_000)
+    for number in (2, 3):
+        with pytest.raises(OutcomeError, match=f"query of checkpoint {FIRST} fills them in"):
+            refreshed.protocol.plan(driver(number, NEXT), None)
+    plan, written = tasks(driver(4, FIRST))
+    refreshed.protocol.commit(plan, unit(0), written)
+    micro_batch(refreshed, 0, driver(5, NEXT), "q-2")
+    assert refreshed.visible() == [b"a", b"b", b"q-2-0"]
+
+
+def test_a_second_new_query_may_come_before_the_first_has_decided(refreshed):
+    micro_batch(refreshed, 0, driver(1, FIRST))
+    refreshed.protocol.plan(driver(2, NEXT), None)
+    micro_batch(refreshed, 0, driver(3, THIRD), "q-3")
+    for former in (FIRST, NEXT):
+        assert "newest checkpoint" in refused(refreshed, driver(4, former))
+
+
+@pytest.mark.parametrize("point", ["plan.fenced", "plan.claimed", "commit.checked"])
+def test_a_crash_before_the_decision_leaves_both_ways_open(refreshed, point):
+    micro_batch(refreshed, 0, driver(1, FIRST))
+
+    def crash(by):
+        dies_at(point, lambda: micro_batch(refreshed, 0, driver(by, NEXT), "q-2"))
+
+    crash(2)
+    micro_batch(refreshed, 1, driver(3, FIRST))
+    crash(4)
+    micro_batch(refreshed, 0, driver(5, NEXT), "q-2")
+    refreshed.check_settled(b"q-1-0", b"q-1-1", b"q-2-0")
+
+
+def test_a_lost_decision_of_a_new_query_is_its_own(refreshed):
+    """All of its transactions ran out: nothing is visible, and it goes on."""
+    micro_batch(refreshed, 0, driver(1, FIRST))
+    plan, written = begun_micro_batch(refreshed, 0, driver(2, NEXT), "q-2")
+    refreshed.world.run_for(TIMEOUT_MS + 20_000)
+    with pytest.raises(TransactionLostError):
+        refreshed.protocol.commit(plan, unit(0, query_id="q-2"), written)
+    assert refreshed.record().former is not None
+    micro_batch(refreshed, 0, driver(2, NEXT), "q-2")
+    assert refreshed.record().phase is Phase.DONE
+
+
+# --- rebind --------------------------------------------------------------------------------------
+
+
+def test_rebind_is_refused_where_the_checkpoint_is_another_querys(tmp_path):
+    operated = Operated()
+    micro_batch(operated, 0, driver(1, FIRST))
+    (tmp_path / "metadata").write_text(json.dumps({"id": "q-2"}), encoding="utf-8")
+    with pytest.raises(RefusedError, match="belongs to query q-1, and checkpoint .* to query q-2"):
+        operated.operations.rebind(str(tmp_path), never)
+    (tmp_path / "metadata").write_text(json.dumps({"id": "q-1"}), encoding="utf-8")
+    operated.operations.rebind(str(tmp_path), agree)
+
+
+def test_rebind_ends_what_a_new_query_has_begun():
+    operated = Operated()
+    operated.accepts_new_query = True
+    operated.protocol = operated.protocol_of("p")
+    micro_batch(operated, 0, driver(1, FIRST))
+    operated.protocol.plan(driver(2, NEXT), None)
+    operated.operations.rebind("/moved", agree)
+    assert operated.record().former is None
+    micro_batch(operated, 1, driver(3, "/moved"))
+    assert operated.visible() == [b"q-1-0", b"q-1-1"]
