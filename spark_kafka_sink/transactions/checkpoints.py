@@ -42,7 +42,7 @@ class Location(NamedTuple):
         return self._replace(path=posixpath.dirname(self.path))
 
     def is_same(self, other: Location) -> bool:
-        """Return True if both may be one folder. An unknown scheme or authority equals any other."""
+        """Return True if both may be one folder: an unknown scheme or host equals any."""
         return (
             _decoded(self.path) == _decoded(other.path)
             and _agree(self.scheme, other.scheme)

@@ -372,6 +372,8 @@ class Decision:
             committed=committed,
             rows=RowSummary.total(t.rows for t in everything),
             write=write,
+            # It was for this unit; of named writes each may begin later.
+            may_begin_later=self.may_begin_later and write is not None,
         )
 
     def without_former(self) -> Decision:

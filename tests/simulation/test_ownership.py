@@ -130,6 +130,19 @@ def test_a_jobs_record_is_no_record_of_a_query(lives):
     lives.check_settled(b"0-0", b"0-1")
 
 
+def test_what_a_user_has_accepted_for_a_job_is_not_accepted_for_a_query():
+    """The prefix was released, and a job ran under it: the stream would write again."""
+    operated = Operated()
+    operated.accepts_missing_record = False
+    operated.protocol = operated.protocol_of("p")
+    micro_batch(operated, 0, driver(1))
+    micro_batch(operated, 1, driver(1))
+    operated.operations.release(agree)
+    operated.batch(0, [b"job"], driver(2, None), job="j")
+    with pytest.raises(MissingRecordError):
+        micro_batch(operated, 1, driver(3))
+
+
 def test_the_first_micro_batch_after_a_job_may_be_empty(lives):
     lives.batch(0, driver(1, None), job="j")
     plan = lives.protocol.plan(driver(2), None)
