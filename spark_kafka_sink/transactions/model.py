@@ -414,7 +414,7 @@ class Decision:
             "may_begin_later": self.may_begin_later,
             "write": self.write,
             "written": self.written,
-            "rows": self.rows,
+            "rows": None if self.rows is None else self.rows.text,
             "former": None if self.former is None else self.former._asdict(),
             "retired": self.retired,
         }
@@ -442,7 +442,7 @@ class Decision:
                 may_begin_later=body["may_begin_later"],
                 write=None if write is None else Write(*write),
                 written=tuple(written_of(one) for one in body["written"]),
-                rows=None if rows is None else RowSummary(*map(int, rows)),
+                rows=None if rows is None else RowSummary.of_task(rows),
                 former=None if former is None else Driver(**former),
                 retired=tuple(body["retired"]),
             )

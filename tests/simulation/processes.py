@@ -304,6 +304,8 @@ class PythonProcess(Process):
         self.sessions = {}
         self.prepared_at_ms = {}
         self.local_dirs = local_dirs
+        # What the file metadata says in the checkpoint that this process can read.
+        self.query_id = None
         self.slots = WorkerTransactionalIds(f"{number:012x}")
         self.pool = ProducerPool(self._create, world.clock)
         self.producer = None
@@ -380,12 +382,17 @@ def python_processes(world, on_point):
             process.install()
 
     world.on_switch = install
+
+    def query_id_at(location):
+        return world.acting.process.query_id
+
     ids = SimpleNamespace(uuid4=lambda: UUID(int=world.rng.getrandbits(128)))
     with (
         _silence(),
         mock.patch.object(session, "AdminClient", SimAdminClient),
         mock.patch.object(session, "_clock", world.clock),
         mock.patch.object(session, "uuid", ids),
+        mock.patch.object(session, "query_id_at", query_id_at),
         mock.patch.object(operations, "uuid", ids),
         mock.patch.object(session, "_sessions", {}),
         mock.patch.object(session, "_prepared_at_ms", {}),

@@ -17,7 +17,7 @@ import random
 import sys
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import KafkaSinkError
@@ -30,6 +30,7 @@ from spark_kafka_sink.transactions.model import (
     MissingRecordError,
     OutcomeError,
     Phase,
+    PrefixInUseError,
     ReplayError,
 )
 from spark_kafka_sink.transactions.operations import Choice, Operations, RefusedError
@@ -37,6 +38,7 @@ from tests.simulation.cluster import SimCluster
 from tests.simulation.faults import QueryFaults
 from tests.simulation.logs import is_control
 from tests.simulation.processes import KilledError, Process, PythonProcess, World, python_processes
+from tests.simulation.query_identity import Identity, choose_identity
 from tests.simulation.query_settings import (
     PREFIX,
     Settings,
@@ -49,7 +51,6 @@ from tests.simulation.spark import (
     DEAD_LETTER_OPTIONS,
     DEAD_LETTER_TOPIC,
     Application,
-    Checkpoint,
     ConcurrentQueryError,
     Fates,
     PythonWorkerError,
@@ -79,11 +80,12 @@ def check(life):
     doubled = sorted(i for i, count in seen.items() if count > 1)
     if doubled:
         raise InvariantError(f"{len(doubled)} rows doubled: {doubled[:5]}; outcome {life.outcome}")
-    finished = life.checkpoint.batches[: life.checkpoint.first()]
+    checkpoints = [part.checkpoint for part in life.identity.parts]
+    finished = [batch for c in checkpoints for batch in c.batches[: c.first()]]
     lost = sorted(set().union(*(b.ids for b in finished)) - seen.keys())
     if lost:
         raise InvariantError(f"{len(lost)} rows lost: {lost[:5]}")
-    allowed = set().union(*(b.ids for b in life.checkpoint.batches[: life.checkpoint.first() + 1]))
+    allowed = set().union(*(b.ids for c in checkpoints for b in c.batches[: c.first() + 1]))
     allowed |= life.replaced_ids
     if set(seen) - allowed:
         raise InvariantError(f"rows of batches that were never run: {sorted(set(seen) - allowed)}")
@@ -177,7 +179,7 @@ class Life:
     world: World
     cluster: SimCluster
     state: Transactions
-    checkpoint: Checkpoint
+    identity: Identity
     fates: Fates
     options: SinkOptions
     story: list[str] = field(default_factory=list)
@@ -199,8 +201,30 @@ class Life:
         self.story.append(f"{self.world.clock.ms - 1_000_000:>9} {text}")
 
     @property
+    def checkpoint(self):
+        return self.identity.part.checkpoint
+
+    @property
+    def is_job(self):
+        return self.identity.part.is_job
+
+    @property
+    def is_named(self):
+        return self.identity.part.is_named
+
+    @property
     def is_complete(self):
-        return self.checkpoint.first() == len(self.checkpoint.batches)
+        return self.identity.parts[-1].is_complete
+
+    def current_options(self):
+        """As the application gets them that runs next."""
+        part = self.identity.part
+        return replace(
+            self.options,
+            checkpoint=self.identity.spelling(),
+            write_id="etl" if part.is_named else None,
+            write_version=0 if part.is_named else None,
+        )
 
     @property
     def log_topic(self):
@@ -224,7 +248,7 @@ def live(seed, watch=lambda life: None):
     settings = choose_settings(rng)
     if not settings.is_job:
         settings.blows += second_queries(seed)
-    life = _create(seed, settings, rng)
+    life = _create(seed, settings, rng, choose_identity(seed, settings))
     watch(life)
     faults = QueryFaults(life.world, life.cluster, random.Random(rng.random()), settings.ranges)
     faults.begin()
@@ -239,7 +263,7 @@ def live(seed, watch=lambda life: None):
     return life
 
 
-def _create(seed, settings, rng):
+def _create(seed, settings, rng, identity):
     world = World(random.Random(rng.getrandbits(32)))
     cluster = SimCluster(world.network, world.scheduler, random.Random(rng.random()), 3)
     state = cluster.enable_transactions(settings.transaction_version, settings.api_versions)
@@ -261,10 +285,8 @@ def _create(seed, settings, rng):
         "kafka.delivery.timeout.ms": "40000",
         "metrics.log": "false",
     }
-    if not settings.is_job:
-        options["checkpointLocation"] = "/checkpoint"
-    if settings.is_named:
-        options |= {"write.id": "etl", "write.version": "0"}
+    if identity.is_refreshed:
+        options["transaction.accept"] = "new-query"
     if is_spoilt:
         options |= DEAD_LETTER_OPTIONS
     fates = Fates(
@@ -277,9 +299,8 @@ def _create(seed, settings, rng):
         tasks=settings.tasks,
         kills_losers=not settings.idles,
     )
-    checkpoint = Checkpoint(settings.batches)
     parsed = with_topic_limits(SinkOptions.parse(options))
-    life = Life(seed, settings, world, cluster, state, checkpoint, fates, parsed)
+    life = Life(seed, settings, world, cluster, state, identity, fates, parsed)
     if is_spoilt:
         life.refusing = Refusing(seed, cluster)
     return life
@@ -296,17 +317,20 @@ def _supervise(life, rng, faults):
             raise InvariantError(f"no end after {_MOST_LIVES} applications")
         if application is None:
             application = _new_application(life)
-        batch_id = life.checkpoint.first()
+        batch_id, current = life.checkpoint.first(), life.identity.current
         error = _run(life, application)
         if error is not None:
             life.note(f"it stops: {error!r} because of {error.__cause__!r:.300}")
             _judge(life, error)
         if life.checkpoint.first() > batch_id:
             life.job_ids.clear()
-        elif life.settings.is_job and not life.settings.is_named:
+        elif life.is_job and not life.is_named:
             _look_at_job(life, application, batch_id)
+        is_back = life.identity.current != current
+        if life.outcome is None and (is_back or life.identity.advance()):
+            application = _change_part(life, rng, application)
         is_idle = life.settings.idles and life.is_complete
-        if not is_idle and (application.is_lost or rng.random() < 0.5):
+        if application is not None and not is_idle and (application.is_lost or rng.random() < 0.5):
             if not application.is_lost:
                 application.kill(kills_workers=rng.random() < 0.5)
             application = None
@@ -316,19 +340,44 @@ def _supervise(life, rng, faults):
     _settle(life, faults)
 
 
+def _change_part(life, rng, application):
+    """The query after the jobs, which may be in the same application; or another query."""
+    life.job_ids.clear()
+    if application.is_lost:
+        return None
+    if life.identity.is_refreshed or rng.random() < 0.5:
+        application.kill(kills_workers=rng.random() < 0.5)
+        return None
+    _become_part(life, application)
+    return application
+
+
 def _new_application(life):
-    number = len(life.applications) + 1
+    number, part = len(life.applications) + 1, life.identity.part
     application = Application(
-        life.world, number, life.options, life.checkpoint, life.fates, life.note
+        life.world, number, life.options, part.checkpoint, life.fates, life.note
     )
     life.applications.append(application)
-    life.note(f"application {number} starts")
+    _become_part(life, application)
     return application
+
+
+def _become_part(life, application):
+    part = life.identity.part
+    application.options, application.checkpoint = life.current_options(), part.checkpoint
+    application.query_id, application.versions = part.query_id, part.versions
+    application.knows_id = life.identity.knows_ids
+    for process in application.driver_processes():
+        process.query_id = part.query_id if application.knows_id else None
+    what = (
+        "jobs" if part.is_job else f"{part.query_id}, checkpoint {application.options.checkpoint}"
+    )
+    life.note(f"application {application.number} starts: {what}")
 
 
 def _run(life, application):
     """One run; why it stopped, None where nothing is left to do or the reason is not known."""
-    run = application.run_job if life.settings.is_job else application.run_query
+    run = application.run_job if life.is_job else application.run_query
     actor = life.world.spawn(application.jvm, run)
     life.world.wait_for(lambda: actor.is_done or application.is_lost)
     return actor.error if actor.is_done and not application.is_lost else None
@@ -345,8 +394,17 @@ def _judge(life, error):
         life.outcome = cause
         return
     if isinstance(cause, OutcomeError):
-        if life.settings.is_named or not life.settings.is_job:
+        is_formers = "A replay by the query of checkpoint" in str(cause)
+        if is_formers and life.identity.back():
+            life.note("the former query fills in what it has begun")
+        elif life.is_named or not life.is_job:
             life.outcome = cause
+        return
+    if isinstance(cause, PrefixInUseError):
+        # Of the queries under a prefix, only one that was replaced is refused.
+        if not life.identity.is_refreshed or life.identity.current == len(life.identity.parts) - 1:
+            raise InvariantError("refused") from cause
+        life.identity.part.is_closed = True
         return
     expected = (KafkaSinkError, PythonWorkerError, TaskFailedError)
     if isinstance(error, ConcurrentQueryError) or isinstance(cause, expected):
@@ -420,8 +478,7 @@ def _settle(life, faults):
         check_nothing_open(life)
     application = _new_application(life)
     try:
-        is_job = life.settings.is_job
-        application.call("planner", lambda: session.plan_unit(life.options, is_job))
+        application.call("planner", lambda: session.plan_unit(application.options, life.is_job))
     except OutcomeError as error:
         life.outcome = error
     except MissingRecordError as error:

@@ -13,7 +13,14 @@ from spark_kafka_sink.producer.transaction_manager import ProducerIdentities, To
 from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest
 from spark_kafka_sink.spark import task, writer
 from spark_kafka_sink.spark.dead_letters import DeadLetters
-from spark_kafka_sink.transactions import client, commit_protocol, fencing, session
+from spark_kafka_sink.transactions import (
+    client,
+    commit_protocol,
+    fencing,
+    ownership,
+    session,
+)
+from spark_kafka_sink.transactions.checkpoints import Location
 from spark_kafka_sink.transactions.client import Outcome, TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import DecisionLog, PrefixMark
@@ -162,6 +169,48 @@ def _(original, options):
 def _(original, self):
     """the log does not remember which writes with a name are done"""
     return replace(original(self), written=self.written)
+
+
+@bug("spelling decides", ownership, "qualified")
+def _(original, text, working_folder=None):
+    """a query is another one if its checkpoint is spelled in another way"""
+    return Location(None, None, text)
+
+
+@bug("query ids not compared", ownership, "_is_of")
+def _(original, owner, query_id, driver):
+    """another query whose checkpoint has the same location takes the prefix"""
+    return original(owner, None, driver)
+
+
+@bug("owner of a job kept", Decision, "claimed_by")
+def _(original, self, driver, is_query):
+    """a query in the application of an earlier job does not become the owner of the prefix"""
+    if self.owner.driver_id == driver.driver_id:
+        return replace(self, is_query=is_query)
+    return original(self, driver, is_query)
+
+
+@bug("highest version only", Decision, "has")
+def _(original, self, write):
+    """a version below one that was written is dropped"""
+    found = None if write is None else self.versions_of(write.write_id)
+    return found is not None and found.ranges[-1][1] >= write.version
+
+
+@bug("former query forgotten", ownership, "claim")
+def _(original, before, driver, is_query, config):
+    """a new query that has only planned has replaced the former one"""
+    claimed = original(before, driver, is_query, config)
+    if claimed.former is None:
+        return claimed
+    return replace(claimed.without_former(), unit=NO_UNIT, phase=Phase.DONE, retired=())
+
+
+@bug("new query never decides", Decision, "without_former")
+def _(original, self):
+    """a query that was replaced may take the prefix from the new one"""
+    return self
 
 
 @bug("no barrier in the log", DecisionLog, "read_current", partial(scenarios.deposed_leader, 2))

@@ -333,7 +333,7 @@ def _strike(life, blow, process):
     if blow.kind == "stranger":
         _send_stranger(life)
         return
-    if blow.kind in ("second query", "query elsewhere"):
+    if blow.kind in ("second query", "query elsewhere", "query at the same place"):
         _start_another_query(life, blow.kind)
         return
     if blow.kind == "lose log":
@@ -392,6 +392,8 @@ def _start_another_query(life, kind):
     has_application = bool(life.applications) and rng.random() < 0.5
     application = life.applications[-1].number if has_application else 100 + number
     location = None if kind == "second query" else f"/checkpoint-{number}"
+    if kind == "query at the same place":
+        application, location = 100 + number, life.identity.part.folder
     other = Application(
         life.world,
         application,
@@ -401,6 +403,7 @@ def _start_another_query(life, kind):
         life.note,
         f"another query {number}",
     )
+    other.knows_id = life.identity.knows_ids
     life.others.append(other)
     life.note(f"{other.query_id} starts in application {application}, checkpoint {location}")
     life.world.spawn(other.jvm, other.run_query)

@@ -233,6 +233,8 @@ class Application:
         # Another query of the same application has processes of its own.
         self._processes = 0 if query_id == QUERY_ID else 500
         self.job_id = None
+        self.knows_id = False
+        self.versions = ()
         self._driver_side = {}
         self._given_up = []
 
@@ -242,7 +244,9 @@ class Application:
         self._processes += 1
         name = f"{kind}-{self.number}.{self._processes}"
         worker_number = self.number * 1000 + self._processes
-        return PythonProcess(self.world, name, worker_number, f"/blockmgr-{self.number}")
+        process = PythonProcess(self.world, name, worker_number, f"/blockmgr-{self.number}")
+        process.query_id = self.query_id if self.knows_id else None
+        return process
 
     def driver_side(self, kind):
         """The Python process that plans, or the one that commits; Spark reuses them."""
@@ -311,7 +315,7 @@ class Application:
         batch = self.checkpoint.batches[self.checkpoint.first()]
         options = self.options
         if options.write_id is not None:
-            options = replace(options, write_version=batch.batch_id)
+            options = replace(options, write_version=self.versions[batch.batch_id])
         self.job_id = None
         try:
             plan = self.call("planner", lambda: session.plan_unit(options, True))

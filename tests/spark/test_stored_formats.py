@@ -1,8 +1,9 @@
-"""What version 0.1.0 (commit 5c02a69) has stored is read and continued: checkpoints, decisions, dead
+"""What the first format that is kept has stored is read and continued: checkpoints, decisions, dead
 letters, lines of metrics.
 
-``stored/`` was written by that commit with Spark 4.3.0 and Kafka 4.3.0: an exactly-once query of four
-micro-batches, and a job with four dead letters. Only its folder is named ``/stored`` there.
+``stored/`` was written with Spark 4.3.0 and Kafka 4.3.0: an exactly-once query of four micro-batches,
+by the commit that gave the decision log's record format 2, and a job with four dead letters, by 0.1.0.
+Only its folder is named ``/stored`` there.
 """
 
 import json

@@ -190,7 +190,7 @@ def test_a_decision_survives_json_and_pickle():
         ('{"format": 1}', "format 1: written by another version"),
         ('{"format": 2}', "not a decision: KeyError"),
         (RECORD.replace('"written":[]', '"written":[["etl",1]]'), "values to unpack"),
-        (RECORD.replace('"rows":null', '"rows":{"records":1}'), "invalid literal"),
+        (RECORD.replace('"rows":null', '"rows":"1-7-x"'), "invalid literal"),
         (
             RECORD.replace('"committed":[]', '"committed":[["p.x.0",7,0,2,0,1,"1-7"]]'),
             "values to unpack",
