@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, sentence
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, sentence, warn
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -195,10 +195,12 @@ def commit_unit(
     plan: TransactionPlan | None,
     unit: Unit,
     transactions: Sequence[TaskTransaction],
+    dropped_rows: int = 0,
 ) -> dict[str, Any]:
     """Commit on the driver, after the last task; return fields for the batch's JSON line.
 
     plan: from the tasks; None if there was no task
+    dropped_rows: the tasks' rows of a write that is done already
     """
     started_ms = _clock.now_ms()
     times: CommitTimes | None = CommitTimes()
@@ -209,8 +211,8 @@ def commit_unit(
             times = protocol.commit(plan, unit, transactions)
     fields: dict[str, Any] = {"transactions": len(transactions)}
     if plan is not None and plan.is_repeated:
-        fields["replay"] = f"dropped: {plan.write}, or a later one, was written before"
-        logger.info(f"{plan.write} is {fields['replay']}")
+        fields["replay"] = f"dropped: {dropped_rows} rows of {plan.write}, which was written before"
+        warn(logger, "TXN-028", fields["replay"])
     elif times is None:
         fields["replay"] = "dropped: this batch was committed before, these records are aborted"
     if times is not None and transactions:

@@ -514,8 +514,8 @@ _LATE_ATTEMPTS = (
     ),
     Mutant(
         "spark/frames.py",
-        "if self._running.get(identity.scope) is identity:",
-        "if identity.scope in self._running:",
+        "for running in self._running if running is not identity",
+        "for running in self._running if running.scope != identity.scope",
         _CALLS,
     ),
     Mutant(
@@ -529,8 +529,8 @@ _LATE_ATTEMPTS = (
     ),
     Mutant(
         "spark/frames.py",
-        "identity.execution_id is not None and identity.execution_id == earlier.execution_id",
-        "identity.execution_id == earlier.execution_id",
+        "if None not in (self.execution_id, other.execution_id):",
+        "if True:",
         _CALLS,
     ),
     Mutant(

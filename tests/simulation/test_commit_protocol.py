@@ -24,6 +24,7 @@ from spark_kafka_sink.transactions.model import (
     TransactionError,
     TransactionLostError,
     Unit,
+    Write,
     is_task_id,
 )
 from tests.simulation.harness import assert_has
@@ -427,6 +428,19 @@ def test_the_line_of_a_micro_batch_has_them_unless_it_is_a_replay(lives, monkeyp
         plan = lives.protocol.plan(driver(number), None)
         told = session.commit_unit(options, plan, unit(0), [lives.write(plan, 0, b"a")])
         assert told.keys() == {"transactions", "commit_ms", *(["replay"] if is_replay else ages)}
+
+
+def test_the_rows_of_a_named_write_that_is_dropped_are_counted(lives, monkeypatch, caplog):
+    monkeypatch.setattr(session, "_protocol", lambda options: lives.protocol)
+    options, write = SinkOptions.parse(OPTIONS), Write("etl", 7)
+    for number, dropped in ((1, None), (2, 30)):
+        plan = lives.protocol.plan(driver(number), "job", write)
+        written = [] if dropped else [lives.write(plan, 0, b"a")]
+        told = session.commit_unit(options, plan, Unit(None, None, "job"), written, dropped or 0)
+    words = "dropped: 30 rows of version 7 of write.id 'etl', which was written before"
+    assert told["replay"] == words
+    assert caplog.messages == [f"{words} [PKS-TXN-028]"]
+    assert lives.visible() == [b"a"]
 
 
 def test_what_is_refused_for_ever_stays_decided(lives):
