@@ -294,6 +294,7 @@ class TransactionManager:
         self._transaction_version = 0
         self._requested_since_ms: int | None = None
         self.began_after_ms = 0
+        self.begun_at_ms: int | None = None
 
     @property
     def last_failure(self) -> str | None:
@@ -313,6 +314,8 @@ class TransactionManager:
         """Send the next request if one is needed; return after how many ms to call again."""
         if self._requested_since_ms is None:
             self._requested_since_ms = now_ms
+        if self.begun_at_ms is None and self.state.has_begun:
+            self.begun_at_ms = now_ms
         if self._retrier.is_in_progress:
             return None
         partitions = self._partitions_to_add()
@@ -518,6 +521,11 @@ class CheckedTransaction:
         return self._transaction.began_after_ms
 
     @property
+    def begun_at_ms(self) -> int | None:
+        """Return when the transaction had begun at the latest; None before that."""
+        return self._transaction.begun_at_ms
+
+    @property
     def awaits_check(self) -> bool:
         """Return True if the transaction has begun and the check is not done."""
         return self.state.has_begun and not self._check.is_done
@@ -563,6 +571,11 @@ class ProducerIdentity(Protocol):
         """Return the ms from the first request until a transaction had begun; 0 before that."""
         ...
 
+    @property
+    def begun_at_ms(self) -> int | None:
+        """Return when a transaction had begun at the latest; None before that."""
+        ...
+
     def maybe_request(self, now_ms: int) -> int | None:
         """Send a request if one is needed; return after how many ms to call again."""
         ...
@@ -579,6 +592,7 @@ class NoIdentity:
     failure: Exception | None = None
     awaits_check = False
     began_after_ms = 0
+    begun_at_ms: int | None = None
 
     def __init__(self) -> None:
         self.state: SequenceTracker = NoSequences()
@@ -674,6 +688,7 @@ class ProducerIdRequester:
 
     awaits_check = False
     began_after_ms = 0
+    begun_at_ms: int | None = None
 
     def __init__(
         self,

@@ -251,11 +251,11 @@ def commit_batch(
 
         written = [m for m in messages if isinstance(m, KafkaCommitMessage)]
         transactions = [m.transaction for m in written if m.transaction is not None]
+        open_ms = {m.transaction.transactional_id: m.open_ms for m in written if m.transaction}
         with completed_commands(options):
-            dropped_rows = sum(m.dropped_rows for m in written)
-            more.update(
-                commit_unit(options, common_plan(written), unit, transactions, dropped_rows)
-            )
+            plan, dropped_rows = common_plan(written), sum(m.dropped_rows for m in written)
+            done = commit_unit(options, plan, unit, transactions, open_ms, dropped_rows)
+            more.update(done)
     batch_id = unit.batch_id if batch_id is None else batch_id
     summary = BatchSummary.merge(messages)
     summary.query_id = summary.query_id or query_id

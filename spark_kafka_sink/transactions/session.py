@@ -195,11 +195,13 @@ def commit_unit(
     plan: TransactionPlan | None,
     unit: Unit,
     transactions: Sequence[TaskTransaction],
+    open_ms: Mapping[str, int],
     dropped_rows: int = 0,
 ) -> dict[str, Any]:
     """Commit on the driver, after the last task; return fields for the batch's JSON line.
 
     plan: from the tasks; None if there was no task
+    open_ms: transactional id -> for how long its task has had the transaction open at least
     dropped_rows: the tasks' rows of a write that is done already
     """
     started_ms = _clock.now_ms()
@@ -208,7 +210,7 @@ def commit_unit(
         if plan is None:
             protocol.commit_without_tasks(unit, _driver(options))
         else:
-            times = protocol.commit(plan, unit, transactions)
+            times = protocol.commit(plan, unit, transactions, open_ms)
     fields: dict[str, Any] = {"transactions": len(transactions)}
     if plan is not None and plan.is_repeated:
         fields["replay"] = f"dropped: {dropped_rows} rows of {plan.write}, which was written before"

@@ -295,8 +295,8 @@ _LOG_ROWS = (
 _RECORDS = (
     Mutant(
         "transactions/commit_protocol.py",
-        "if age_ms > state.transaction_timeout_ms * (1 - _MIN_TIME_LEFT):",
-        "if age_ms > state.transaction_timeout_ms:",
+        "if age_ms > timeout_ms * (1 - _MIN_TIME_LEFT):",
+        "if age_ms > timeout_ms:",
         _PROTOCOL,
     ),
     Mutant(

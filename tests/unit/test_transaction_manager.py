@@ -539,6 +539,16 @@ def checked():
     return checked
 
 
+def test_a_task_measures_from_the_first_acknowledgement_on(checked):
+    """Before that, brokers may not know the transaction: its age is not overestimated."""
+    assert checked.identity.begun_at_ms is None
+    at_ms = checked.clock.ms
+    checked.begin_and_run(1)
+    checked.clock.ms += 5_000
+    checked.run()
+    assert checked.identity.begun_at_ms == at_ms
+
+
 def test_it_is_asked_after_the_transaction_has_begun_and_once(checked):
     assert not checked.identity.awaits_check
     assert checked.described() == []
