@@ -28,6 +28,7 @@ from spark_kafka_sink.transactions.decision_log import (
     check_brokers,
     prepare_log_topic,
     warn_of_low_min_isr,
+    warn_of_short_expiration,
 )
 from spark_kafka_sink.transactions.model import (
     TOPICS_OF_ROWS,
@@ -185,8 +186,10 @@ def _check_cluster(options: SinkOptions) -> None:
         deadline_ms = admin.deadline_in(options.producer.max_block_ms)
         check_brokers(admin, options.exactly_once, deadline_ms)
         prepare_log_topic(admin, options.exactly_once, deadline_ms)
-        if prepared_at_ms is None and options.topic is not None:
-            warn_of_low_min_isr(admin, options.topic, deadline_ms)
+        if prepared_at_ms is None:
+            warn_of_short_expiration(admin, deadline_ms)
+            if options.topic is not None:
+                warn_of_low_min_isr(admin, options.topic, deadline_ms)
     _prepared_at_ms[key] = now_ms
 
 

@@ -508,8 +508,8 @@ _LATE_ATTEMPTS = (
     ),
     Mutant(
         "producer/transaction_manager.py",
-        "elif error is _NOT_FOUND or (error is _NONE and self._is_older(state)):",
-        "elif error is _NOT_FOUND:",
+        "elif error is _NONE and self._is_older(state):",
+        "elif False:",
         _TOKEN,
     ),
     Mutant(

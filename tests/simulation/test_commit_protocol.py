@@ -375,6 +375,21 @@ def test_a_first_row_that_comes_late_is_no_old_transaction(lives, caplog):
     assert not [message for message in caplog.messages if "clock" in message]
 
 
+@pytest.mark.parametrize("rows", [(b"a",), ()])
+def test_a_drivers_id_that_has_expired_since_the_plan_is_named_at_once(lives, rows):
+    plan, written = lives.begun(driver(1), *rows)
+    assert "p.driver" in lives.world.transactions.expire_idle()
+    began_ms = lives.world.clock.ms
+    with pytest.raises(TransactionError, match=r"transactional\.id\.expiration\.ms") as refused:
+        lives.protocol.commit(plan, unit(0), written)
+    assert refused.value.code == "TXN-042"
+    assert lives.world.clock.ms - began_ms < 1_000
+    assert lives.visible() == []
+    lives.protocol.abort(driver(1), plan.token)
+    lives.batch(0, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
 def test_all_lost_after_the_decision_is_written_afresh(lives):
     decided_and_lost(lives, commit_first=False)
     lives.batch(0, driver(2))

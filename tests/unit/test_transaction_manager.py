@@ -13,6 +13,7 @@ from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.base.errors import (
     BrokerError,
     SupersededError,
+    TransactionError,
     UnsupportedVersionError,
     error_named,
     transaction_advice_for,
@@ -627,6 +628,17 @@ def test_what_passes_is_asked_again(checked, error):
     assert checked.begin_and_run().failures == []
     assert not checked.identity.awaits_check
     assert len(checked.described()) == 3
+
+
+def test_an_id_that_has_expired_ends_the_task_with_what_to_do(checked):
+    """Brokers of more than one address have named the one that does not know it."""
+    checked.script(DescribeTransactionsRequest, *["TRANSACTIONAL_ID_NOT_FOUND"] * 9)
+    [failure] = checked.begin_and_run().failures
+    assert isinstance(failure, TransactionError)
+    assert failure.code == "TXN-042"
+    assert "transactional.id.expiration.ms" in str(failure)
+    assert len(checked.described()) == 3
+    assert checked.identity.awaits_check
 
 
 def test_a_principal_that_may_not_ask_gets_that_advice(checked):
