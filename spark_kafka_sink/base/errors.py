@@ -374,6 +374,18 @@ class SupersededError(TransactionError):
     """A task attempt writes too late: its unit is decided, or abandoned, without the attempt."""
 
 
+def expired_id(transactional_id: str) -> TransactionError:
+    """Return the error for the driver's id if the brokers have forgotten it since the plan."""
+    return TransactionError(
+        f"the brokers have forgotten the transactional id {transactional_id}, so this write cannot "
+        "be committed: since it was planned, more time has passed than the brokers' "
+        "transactional.id.expiration.ms. Nothing of it is visible. Raise that setting (Kafka's "
+        "default: 7 days) above the time until the first row, or compute the rows before the "
+        "write: df.persist() and df.count()",
+        code="TXN-042",
+    )
+
+
 class ProtocolError(KafkaSinkError):
     """Base of the two violations of the wire protocol."""
 

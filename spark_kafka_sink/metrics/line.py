@@ -193,7 +193,11 @@ LINE = (
     Field("commit_ms", "integer", "exactly-once: time of decision and commits"),
     Field("oldest_transaction_ms", "integer", "exactly-once: its age at the decision"),
     Field("decided_for_ms", "integer", "exactly-once: time from the decision to the last commit"),
-    Field("replay", "string", "exactly-once: reason why nothing of this batch became visible"),
+    Field(
+        "replay",
+        "string",
+        "exactly-once: why nothing of this batch became visible; for a named write, how many rows",
+    ),
     Field("note", "string", "remains of an aborted batch"),
     Field("error", "string", "beginning of the error, if Spark passes it"),
     Field("settings", "settings", "options that bound the speed; not in the log"),

@@ -354,6 +354,12 @@ class KafkaProducer:
             raise KafkaSinkError("a transaction is prepared only after flush", code=_DEFECT)
         return self.sender.transaction
 
+    @property
+    def transaction_open_ms(self) -> int:
+        """Return for how many ms the current transaction has been open at least."""
+        begun_at_ms = self.sender.transaction_begun_at_ms
+        return 0 if begun_at_ms is None else self._clock.now_ms() - begun_at_ms
+
 
 class ThreadedProducer(KafkaProducer):
     """A producer with its sender thread. The caller must always close it."""

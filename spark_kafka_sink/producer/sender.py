@@ -140,6 +140,11 @@ class Sender:
         return self._identity.began_after_ms
 
     @property
+    def transaction_begun_at_ms(self) -> int | None:
+        """Return when the current transaction had begun at the latest; None before that."""
+        return self._identity.begun_at_ms
+
+    @property
     def awaits_check(self) -> bool:
         """Return True if a check must succeed before the task may hand over its transaction."""
         return self._identity.awaits_check

@@ -34,10 +34,12 @@ from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
     SupersededError,
+    TransactionError,
     UnsupportedVersionError,
     advice_for,
     error_for_code,
     error_named,
+    expired_id,
     transaction_advice_for,
 )
 from spark_kafka_sink.base.model import (
@@ -193,6 +195,10 @@ class CoordinatorFinder:
         self._metadata = metadata
         self._retrier = retrier
         self._coordinator = expected
+        # The broker that named the coordinator; None for an expected one.
+        self._named_by: Node | None = None
+        # A broker whose word is not taken for where the coordinator is.
+        self._doubtful: Node | None = None
 
     def find_or_connect(self, now_ms: int) -> CoordinatorLookup:
         """Find the coordinator, or connect to it. The caller has no request in flight."""
@@ -215,6 +221,15 @@ class CoordinatorFinder:
             f"{self.subject}: {coordinator} does not coordinate it: {reason}", now_ms
         )
 
+    def doubt(self, coordinator: Node) -> bool:
+        """Let others name the coordinator from now on; return True if they have named this one.
+
+        True in a cluster of one broker, too.
+        """
+        self._doubtful = coordinator
+        is_named = self._named_by is not None and self._named_by.node_id != coordinator.node_id
+        return is_named or len(self._metadata.snapshot.nodes) == 1
+
     def handle_error(
         self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int
     ) -> None:
@@ -223,7 +238,7 @@ class CoordinatorFinder:
             self._coordinator = None
 
     def _find_coordinator(self, now_ms: int) -> int | None:
-        node = self._client.least_loaded_node(self._metadata.snapshot.nodes.values(), now_ms)
+        node = self._client.least_loaded_node(self._nodes_to_ask(), now_ms)
         if node is None or not self._client.ready(node, now_ms):
             return CONNECTING_RECHECK_MS
         versions = self._client.api_versions(node)
@@ -231,6 +246,11 @@ class CoordinatorFinder:
         (request,) = find_requests([self._transactional_id], versions)
         self._retrier.send(node, request, self._complete_find, now_ms)
         return None
+
+    def _nodes_to_ask(self) -> list[Node]:
+        nodes = list(self._metadata.snapshot.nodes.values())
+        doubtful = None if self._doubtful is None else self._doubtful.node_id
+        return [node for node in nodes if node.node_id != doubtful] or nodes
 
     def _complete_find(self, result: ClientResponse, now_ms: int) -> None:
         self._retrier.is_in_progress = False
@@ -241,7 +261,7 @@ class CoordinatorFinder:
         assert isinstance(result.request, FindCoordinatorRequest)
         (found,) = parse_coordinators(result.request, result.response)
         if found.error is _NONE:
-            self._coordinator = found.coordinator
+            self._coordinator, self._named_by = found.coordinator, result.node
         else:
             self.handle_error(f"{what} by {result.node}", found.error, found.detail, now_ms)
 
@@ -294,6 +314,7 @@ class TransactionManager:
         self._transaction_version = 0
         self._requested_since_ms: int | None = None
         self.began_after_ms = 0
+        self.begun_at_ms: int | None = None
 
     @property
     def last_failure(self) -> str | None:
@@ -313,6 +334,8 @@ class TransactionManager:
         """Send the next request if one is needed; return after how many ms to call again."""
         if self._requested_since_ms is None:
             self._requested_since_ms = now_ms
+        if self.begun_at_ms is None and self.state.has_begun:
+            self.begun_at_ms = now_ms
         if self._retrier.is_in_progress:
             return None
         partitions = self._partitions_to_add()
@@ -390,6 +413,8 @@ class TransactionManager:
 
 _NOT_FOUND = error_named("TRANSACTIONAL_ID_NOT_FOUND")
 _UNUSED = "Empty"
+_MIN_NOT_FOUND = 3
+"""Number of answers in succession, after which the id has certainly expired."""
 
 
 class TokenCheck:
@@ -402,6 +427,10 @@ class TokenCheck:
     the token up before the commit lists open transactions. One check after the begin is enough. If
     the token is unused then, the commit still has to list open transactions, and finds this one.
     Otherwise the task fails, and aborts the transaction.
+
+    The planner has initialized the id. A broker that is cut off may not know that, and others name
+    another coordinator then. If they keep naming the broker that does not know the id, all brokers
+    have forgotten it (``transactional.id.expiration.ms``), and nothing can be committed.
 
     ``on_done`` is called when the check has found the token unused.
     """
@@ -420,7 +449,8 @@ class TokenCheck:
         self._coordinator = CoordinatorFinder(
             token.transactional_id, client, metadata, retrier, token.coordinator
         )
-        self._superseded: SupersededError | None = None
+        self._verdict: TransactionError | None = None
+        self._not_found_count = 0
         self.is_done = False
 
     @property
@@ -430,8 +460,8 @@ class TokenCheck:
 
     @property
     def failure(self) -> Exception | None:
-        """Return SupersededError if the token is used up, or the check's fatal error."""
-        return self._superseded or self._retrier.failure
+        """Return SupersededError if the token is used up, or another fatal error."""
+        return self._verdict or self._retrier.failure
 
     def maybe_request(self, has_begun: bool, now_ms: int) -> int | None:
         """Send the next request if one is needed; return after how many ms to call again.
@@ -463,15 +493,19 @@ class TokenCheck:
             return
         (state,) = response.transaction_states
         error = error_for_code(state.error_code)
+        if error is _NOT_FOUND:
+            self._complete_not_found(result.node, now_ms)
+            return
+        self._not_found_count = 0
         if error is _NONE and self._is_unused(state):
             self._retrier.succeed()
             self.is_done = True
             self._on_done()
-        elif error is _NOT_FOUND or (error is _NONE and self._is_older(state)):
+        elif error is _NONE and self._is_older(state):
             # The planner has initialized the id; a broker that is cut off may not know that.
             self._coordinator.mark_moved(result.node, "it knows an older state", now_ms)
         elif error is _NONE:
-            self._superseded = SupersededError(
+            self._verdict = SupersededError(
                 "this task attempt has begun to write too late: its micro-batch or job was decided "
                 "without it, has failed, or was planned again. Nothing of it becomes visible, and "
                 "its transaction is aborted. With speculation, or after an executor was cut off, "
@@ -482,6 +516,14 @@ class TokenCheck:
         else:
             what = f"{self._coordinator.subject}: {result.node} does not tell its state"
             self._coordinator.handle_error(what, error, None, now_ms)
+
+    def _complete_not_found(self, node: Node, now_ms: int) -> None:
+        is_named = self._coordinator.doubt(node)
+        self._not_found_count += 1
+        if not is_named or self._not_found_count < _MIN_NOT_FOUND:
+            self._coordinator.mark_moved(node, "it does not know the id", now_ms)
+            return
+        self._verdict = expired_id(self._token.transactional_id)
 
     def _is_unused(self, state: DescribedTransaction) -> bool:
         held_by = (state.producer_id, state.producer_epoch)
@@ -516,6 +558,11 @@ class CheckedTransaction:
     def began_after_ms(self) -> int:
         """Return the ms from the first request until the transaction had begun."""
         return self._transaction.began_after_ms
+
+    @property
+    def begun_at_ms(self) -> int | None:
+        """Return when the transaction had begun at the latest; None before that."""
+        return self._transaction.begun_at_ms
 
     @property
     def awaits_check(self) -> bool:
@@ -563,6 +610,11 @@ class ProducerIdentity(Protocol):
         """Return the ms from the first request until a transaction had begun; 0 before that."""
         ...
 
+    @property
+    def begun_at_ms(self) -> int | None:
+        """Return when a transaction had begun at the latest; None before that."""
+        ...
+
     def maybe_request(self, now_ms: int) -> int | None:
         """Send a request if one is needed; return after how many ms to call again."""
         ...
@@ -579,6 +631,7 @@ class NoIdentity:
     failure: Exception | None = None
     awaits_check = False
     began_after_ms = 0
+    begun_at_ms: int | None = None
 
     def __init__(self) -> None:
         self.state: SequenceTracker = NoSequences()
@@ -674,6 +727,7 @@ class ProducerIdRequester:
 
     awaits_check = False
     began_after_ms = 0
+    begun_at_ms: int | None = None
 
     def __init__(
         self,

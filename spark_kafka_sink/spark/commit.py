@@ -320,7 +320,9 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     planned: of the batch, only from Spark partition 0
     transaction: the task's open transaction, if there were rows; token: the plan's token
     plan: only from Spark partition 0, because it may be as large as all messages together
-    The last three are set only with exactly-once delivery
+    dropped_rows: rows that are not written, because their named write was written before
+    open_ms: for how long the transaction was open at least, by the task's monotonic clock
+    The last five are set only with exactly-once delivery
     """
 
     partition_id: int
@@ -338,6 +340,8 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     dead_letters: dict[str, int] | None = None
     planned: PlanningSpan | None = None
     is_unordered: bool = False
+    dropped_rows: int = 0
+    open_ms: int = 0
 
     def belong_to(self, plan: TransactionPlan) -> None:
         """Add the plan's token: Spark commits in a process other than the one that planned."""

@@ -6,8 +6,10 @@ commits. So this process must be able to connect to the brokers.
 
 The decision log identifies a micro-batch by its query and number, a named write by its name and
 version. If one comes again, its rows are dropped because they were written before. A different
-write with the same name and number looks equal in the log, and its rows would be dropped silently.
-This module detects such writes of one process; writes of earlier processes are not known.
+write with the same name and number looks equal in the log, and its rows would be dropped too.
+This module refuses such writes of one program; writes of other programs are not known.
+
+A prefix has one writer at a time. The writes of one program under one prefix wait for each other.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from dataclasses import replace
 from numbers import Number
 from os import PathLike
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ReferenceType, ref
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, warn
 from spark_kafka_sink.base.model import ColumnPositions
@@ -57,7 +60,28 @@ _OWN_NAME_ADVICE = (
     "give each write of a function for foreachBatch a transactional.id.prefix of its own, or a "
     "write.id of its own"
 )
+_OWN_VERSION_ADVICE = "give each write a write.version of its own, or a write.id of its own"
 _TWO_WRITES = "TXN-008"
+
+
+class Call(NamedTuple):
+    """A call of a function for foreachBatch.
+
+    execution_id: Spark's id, unique per call; None in a thread of the user's
+    session: of the DataFrame. Spark makes one for each call, and filtered parts share it. With
+    Spark Connect one lasts for a run of the query, which has a process of its own
+
+    Source: PySpark's ``ForeachBatchFunction.call``.
+    """
+
+    execution_id: str | None
+    session: ReferenceType[Any]
+
+    def is_other(self, other: Call) -> bool:
+        """Return True if the two are certainly not the same call."""
+        if None not in (self.execution_id, other.execution_id):
+            return self.execution_id != other.execution_id
+        return self.session != other.session
 
 
 class WriteIdentity(NamedTuple):
@@ -65,8 +89,7 @@ class WriteIdentity(NamedTuple):
 
     number: of the micro-batch, or write.version; topic: option topic
     query_id: of the micro-batch's query, None if Spark does not report it
-    execution_id: Spark's id of the call of a function for foreachBatch, unique per call; None
-    outside of such a function, or if Spark does not report it
+    call: of a function for foreachBatch, which Spark may repeat; None for a job
     """
 
     prefix: str
@@ -74,56 +97,71 @@ class WriteIdentity(NamedTuple):
     topic: str | None
     write_id: str | None = None
     query_id: str | None = None
-    execution_id: str | None = None
+    call: Call | None = None
 
     @property
     def scope(self) -> tuple[str, str | None]:
         """Return the scope in which ``number`` identifies the write."""
         return self.prefix, self.write_id
 
+    def may_be_repetition(self, earlier: WriteIdentity) -> bool:
+        """Return True if Spark may have repeated the call of ``earlier``."""
+        if self.call is None or earlier.call is None:
+            return False
+        return self.call.is_other(earlier.call)
+
 
 class WriteRegistry:
-    """The last write of each scope, running and finished.
-
-    Per prefix, only one thread at a time may run ``check`` to ``begin``.
-    """
+    """The writes of this program that may be repeated: running, waiting and finished."""
 
     def __init__(self) -> None:
-        self._running: dict[tuple[str, str | None], WriteIdentity] = {}
+        self._lock = Lock()
+        self._running: list[WriteIdentity] = []
+        # The last of each scope, and all numbers of jobs, which may come in any order.
         self._finished: dict[tuple[str, str | None], WriteIdentity] = {}
-
-    def check(self, identity: WriteIdentity) -> None:
-        """Raise ConfigError for a write with the identity of another running write.
-
-        A write without a name is compared with the finished write too.
-        """
-        if identity.scope in self._running:
-            _check(identity, self._running[identity.scope])
-        if identity.write_id is None and identity.scope in self._finished:
-            _check(identity, self._finished[identity.scope])
-
-    def check_dropped(self, identity: WriteIdentity) -> None:
-        """Raise ConfigError if the decision log would drop a write that differs from the earlier.
-
-        The write is named and the log has it as done, but this process wrote something else under
-        the name. The command ``release`` removes names from a log.
-        """
-        if identity.scope in self._finished:
-            _check(identity, self._finished[identity.scope])
+        self._jobs: dict[tuple[str, str | None], set[int]] = {}
 
     def begin(self, identity: WriteIdentity) -> None:
-        """Mark a planned write as running."""
-        self._running[identity.scope] = identity
+        """Mark a write as running, before it waits for others of its prefix.
+
+        Raises ConfigError for a write with the identity of another running write. A write without
+        a name is compared with the finished write too.
+        """
+        with self._lock:
+            for earlier in self._running:
+                if earlier.scope == identity.scope:
+                    _check(identity, earlier)
+            if identity.write_id is None and identity.scope in self._finished:
+                _check(identity, self._finished[identity.scope])
+            self._running.append(identity)
+
+    def check_dropped(self, identity: WriteIdentity) -> None:
+        """Raise ConfigError if the decision log would drop a write that is not a repetition.
+
+        The write is named and the log has it as done, but this program wrote something else under
+        the name. The command ``release`` removes names from a log.
+        """
+        with self._lock:
+            if identity.scope in self._finished:
+                _check(identity, self._finished[identity.scope])
+            if identity.call is None and identity.number in self._jobs.get(identity.scope, ()):
+                raise _written_twice(identity)
 
     def finish(self, identity: WriteIdentity) -> None:
         """Mark a write as finished."""
-        self._finished[identity.scope] = identity
-        self.forget(identity)
+        with self._lock:
+            self._finished[identity.scope] = identity
+            if identity.call is None:
+                self._jobs.setdefault(identity.scope, set()).add(identity.number)
 
     def forget(self, identity: WriteIdentity) -> None:
         """Remove a write from the running ones, so that a failed write may be retried."""
-        if self._running.get(identity.scope) is identity:
-            del self._running[identity.scope]
+        with self._lock:
+            self._running = [running for running in self._running if running is not identity]
+
+    def renew(self) -> None:
+        """Forget everything, as a forked child must: it is another program."""
+        self.__init__()  # type: ignore[misc]
 
 
 def _check(identity: WriteIdentity, earlier: WriteIdentity) -> None:
@@ -134,7 +172,8 @@ def _check(identity: WriteIdentity, earlier: WriteIdentity) -> None:
 
 
 def _check_micro_batch(identity: WriteIdentity, earlier: WriteIdentity) -> None:
-    if identity._replace(topic=None) == earlier._replace(topic=None):
+    is_same = (identity.number, identity.query_id) == (earlier.number, earlier.query_id)
+    if is_same and not identity.may_be_repetition(earlier):
         raise ConfigError(
             f"micro-batch {identity.number} of query {identity.query_id} is written a second time "
             f"under transactional.id.prefix '{identity.prefix}': {_OWN_NAME_ADVICE}",
@@ -146,15 +185,8 @@ def _check_named(identity: WriteIdentity, write_id: str, earlier: WriteIdentity)
     write, before = Write(write_id, identity.number), Write(write_id, earlier.number)
     if identity.number > earlier.number:
         return
-    is_same_execution = (
-        identity.execution_id is not None and identity.execution_id == earlier.execution_id
-    )
-    if is_same_execution and identity.number == earlier.number:
-        raise ConfigError(
-            f"{write} is written a second time under transactional.id.prefix '{identity.prefix}', "
-            f"and its rows would be dropped: {_OWN_NAME_ADVICE}",
-            code=_TWO_WRITES,
-        )
+    if identity.number == earlier.number and not identity.may_be_repetition(earlier):
+        raise _written_twice(identity)
     if identity.topic != earlier.topic:
         raise ConfigError(
             f"{write} is for {_topic(identity)}, and would be dropped under "
@@ -171,6 +203,17 @@ def _check_named(identity: WriteIdentity, write_id: str, earlier: WriteIdentity)
             "one with a new checkpoint",
             code=_TWO_WRITES,
         )
+
+
+def _written_twice(identity: WriteIdentity) -> ConfigError:
+    assert identity.write_id is not None
+    write = Write(identity.write_id, identity.number)
+    advice = _OWN_VERSION_ADVICE if identity.call is None else _OWN_NAME_ADVICE
+    return ConfigError(
+        f"{write} is written a second time under transactional.id.prefix '{identity.prefix}', and "
+        f"its rows would be dropped: {advice}",
+        code=_TWO_WRITES,
+    )
 
 
 def _topic(identity: WriteIdentity) -> str:
@@ -204,12 +247,13 @@ _STREAM_ADVICE = (
     "df.writeStream.foreachBatch(spark_kafka_sink.batch_writer(options))"
 )
 
-# Per prefix, one thread at a time plans or ends transactions, because connections are shared.
+# Per prefix, one thread at a time writes: planning makes the transactions of other tasks invalid.
 _locks: dict[str, Lock] = {}
 os.register_at_fork(after_in_child=_locks.clear)
 
 # The writes of this process that may be repeated.
 _writes = WriteRegistry()
+os.register_at_fork(after_in_child=_writes.renew)
 
 
 def write(df: DataFrame, options: Mapping[str, object]) -> None:
@@ -298,33 +342,46 @@ class _Write:
         self._is_job = is_job
         self._batch_id = batch_id
         self._query_id = None if batch_id is None else _local_property(df, QUERY_ID_PROPERTY)
-        self._identity: WriteIdentity | None = None
         self._planned: PlanningSpan | None = None
 
     def run(self) -> None:
         """Check, plan, run the tasks, and commit or abort."""
         if self._df.isStreaming:
             raise ConfigError(_STREAM_ADVICE, code="SPARK-006")
-        planning_time = PlanningTimer()
         if _runs_here(self._df):
             check_platform()
+        identity = self._write_identity()
+        if identity is not None:
+            _writes.begin(identity)
+        try:
+            with self._turn():
+                self._write(identity)
+        finally:
+            if identity is not None:
+                _writes.forget(identity)
+
+    def _write(self, identity: WriteIdentity | None) -> None:
+        planning_time = PlanningTimer()
         rows = plan_rows(self._df.schema, self._options)
         # A query with a second micro-batch has committed the first.
         is_stream = bool(self._batch_id)
         checked = check_surroundings(self._options, is_stream)
         rows, checked = plan_schemas(rows, checked, is_stream=is_stream, query=self._run_identity())
         self._options = replace(checked, application_id=_application_id(self._df))
-        self._identity = self._write_identity()
-        plan = self._plan()
+        if not self._is_job and self._query_id is not None:
+            # The query id identifies a query's micro-batches, wherever its checkpoint is.
+            checkpoint = substitute_checkpoint(self._query_id)
+            self._options = replace(self._options, checkpoint=checkpoint)
+        plan = self._plan(identity)
         self._planned = planning_time.until_now()
         try:
             messages = self._run_tasks(rows, plan)
             self._commit(messages, plan)
         except BaseException as error:
             self._abort(plan, error)
-            if self._identity is not None:
-                _writes.forget(self._identity)
             raise
+        if identity is not None:
+            _writes.finish(identity)
 
     def _run_identity(self) -> str | None:
         """Return an identity of this run of a query; None for a job."""
@@ -351,22 +408,22 @@ class _Write:
             topic=options.topic,
             write_id=options.write_id,
             query_id=self._query_id,
-            execution_id=_local_property(self._df, _EXECUTION_ID_PROPERTY),
+            call=self._call(),
         )
 
-    def _plan(self) -> TransactionPlan | None:
-        if self._options.exactly_once is None:
+    def _call(self) -> Call | None:
+        """Return the call of a function for foreachBatch that this write is part of, if any."""
+        execution_id = _local_property(self._df, _EXECUTION_ID_PROPERTY)
+        if self._batch_id is None and execution_id is None:
             return None
-        with self._exclusive():
-            if self._identity is not None:
-                _writes.check(self._identity)
-            is_micro_batch = self._batch_id is not None
-            unit = Unit(self._query_id, self._batch_id, None) if is_micro_batch else None
-            plan = plan_transactions(self._options, self._is_job, unit)
-            if self._identity is not None:
-                if plan is not None and plan.is_repeated:
-                    _writes.check_dropped(self._identity)
-                _writes.begin(self._identity)
+        return Call(execution_id, ref(self._df.sparkSession))
+
+    def _plan(self, identity: WriteIdentity | None) -> TransactionPlan | None:
+        is_micro_batch = self._batch_id is not None
+        unit = Unit(self._query_id, self._batch_id, None) if is_micro_batch else None
+        plan = plan_transactions(self._options, self._is_job, unit)
+        if identity is not None and plan is not None and plan.is_repeated:
+            _writes.check_dropped(identity)
         return plan
 
     def _run_tasks(
@@ -399,30 +456,35 @@ class _Write:
             unit = Unit(None, None, None if plan is None else plan.job_id)
         else:
             unit = Unit(self._query_id, self._batch_id, None)
-        with self._exclusive():
-            commit_batch(self._options, messages, unit, self._batch_id, self._query_id)
-            if self._identity is not None:
-                _writes.finish(self._identity)
+        commit_batch(self._options, messages, unit, self._batch_id, self._query_id)
 
     def _abort(self, plan: TransactionPlan | None, error: BaseException) -> None:
         """Abort after a failure; errors here are logged so that the user sees the first error."""
         unknown = BatchSummary(None, None, self._query_id, planned=self._planned)
         try:
-            with self._exclusive():
-                abort_batch(self._options, unknown, self._batch_id, plan, error)
+            abort_batch(self._options, unknown, self._batch_id, plan, error)
         except Exception:
             text = "the failed write could not be aborted, or not reported"
             warn(logger, "DELIVERY-007", text, exc_info=True)
 
     @contextmanager
-    def _exclusive(self) -> Iterator[None]:
+    def _turn(self) -> Iterator[None]:
+        """Wait until no other write of this program runs under the prefix."""
         if self._options.exactly_once is None:
             yield
             return
         from spark_kafka_sink.transactions.session import as_driver
 
-        with _locks.setdefault(self._options.exactly_once.prefix, Lock()), as_driver():
-            yield
+        prefix = self._options.exactly_once.prefix
+        lock = _locks.setdefault(prefix, Lock())
+        if not lock.acquire(blocking=False):
+            logger.info(f"another write under transactional.id.prefix '{prefix}' comes first")
+            lock.acquire()
+        try:
+            with as_driver():
+                yield
+        finally:
+            lock.release()
 
 
 class Task(Enveloped):

@@ -266,6 +266,7 @@ def write_rows(
         _copy_metrics(message, producer, rows)
         if transaction is not None:
             message.transaction = transaction.prepared(message)
+            message.open_ms = producer.transaction_open_ms
         interceptors.on_acknowledgement(message.summary)
     except BaseException as error:
         producer.close()

@@ -4,21 +4,25 @@ All tasks of a job or micro-batch write to the same topic, and a key to the same
 all take the id and the count of the plan. So the plan must not be older than the job. Partitions
 that are added show in no response but metadata, and a topic that is recreated shows in produce
 responses only from Kafka 4.1 on. So the driver asks, with one small request over a connection that
-it keeps. If no broker answers, the plan has no topics, and the tasks ask.
+it keeps. If no broker answers, the plan has no topics: a WARNING says so, once per outage, and each
+task asks for itself.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from threading import Lock
 
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.errors import KafkaSinkError, error_for_code, sentence, warn
 from spark_kafka_sink.base.model import PlannedTopic
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.admin import AdminClient
 from spark_kafka_sink.protocol.messages.topics import MetadataResponse
+
+logger = logging.getLogger(__name__)
 
 # The tasks have more time: they wait for max.block.ms.
 _PATIENCE_MS = 2_000
@@ -33,15 +37,41 @@ class _TopicClient:
         self._clock = clock
         self._admin: AdminClient | None = None
         self._lock = Lock()
+        # The topics without a description when last asked for.
+        self._unknown: set[str] = set()
 
     def ask(self, names: Sequence[str]) -> Mapping[str, PlannedTopic]:
-        """Return the topics as a broker describes them. Raises KafkaSinkError."""
+        """Return the topics as a broker describes them; warn of topics that none describes now."""
         with self._lock:
-            if self._admin is None:
-                self._admin = AdminClient.of(self._config, self._clock, _PATIENCE_MS)
-            self._admin.renew_if_credentials_changed()
-            deadline_ms = self._admin.deadline_in(_PATIENCE_MS)
-            return topics_of(self._admin.metadata(names, False, deadline_ms))
+            try:
+                response = self._ask(names)
+            except KafkaSinkError as error:
+                self._note(names, dict.fromkeys(names, sentence(error)))
+                return {}
+            described = topics_of(response)
+            errors = {t.name: str(error_for_code(t.error_code)) for t in response.topics}
+            missing = [name for name in names if name not in described]
+            self._note(names, {name: errors.get(name, "no answer") for name in missing})
+            return described
+
+    def _ask(self, names: Sequence[str]) -> MetadataResponse:
+        if self._admin is None:
+            self._admin = AdminClient.of(self._config, self._clock, _PATIENCE_MS)
+        self._admin.renew_if_credentials_changed()
+        return self._admin.metadata(names, False, self._admin.deadline_in(_PATIENCE_MS))
+
+    def _note(self, names: Sequence[str], reasons: Mapping[str, str]) -> None:
+        """Warn of the topics with a reason that were not missing when last asked for."""
+        for name in (n for n in reasons if n not in self._unknown):
+            warn(
+                logger,
+                "TOPIC-008",
+                f"topic '{name}': no broker has described it to the driver within "
+                f"{_PATIENCE_MS / 1000:g} s: {reasons[name]}. Each task asks for itself, and if "
+                "partitions are added meanwhile, tasks may send the same key to different "
+                "partitions",
+            )
+        self._unknown = (self._unknown - set(names)) | set(reasons)
 
     def close(self) -> None:
         """Close the connections; ``ask`` opens them again."""
@@ -59,7 +89,10 @@ os.register_at_fork(after_in_child=_clients.clear)
 def ask_for_topics(
     config: ProducerConfig, names: Sequence[str], clock: Clock
 ) -> Mapping[str, PlannedTopic]:
-    """Return the topics as they are now; none if no broker answers within two seconds."""
+    """Return the topics as they are now, without those that no broker describes within two seconds.
+
+    A WARNING names these, once per outage.
+    """
     if not names:
         return {}
     client = _clients.pop(config, None) or _TopicClient(config, clock)
@@ -69,10 +102,7 @@ def ask_for_topics(
         evicted = _clients.pop(unused, None)
         if evicted is not None:
             evicted.close()
-    try:
-        return client.ask(names)
-    except KafkaSinkError:
-        return {}
+    return client.ask(names)
 
 
 def topics_of(response: MetadataResponse) -> Mapping[str, PlannedTopic]:

@@ -162,8 +162,8 @@ def write_partition(
     elif positions.key is not None:
         message.is_unordered = (_property(_SPECULATION_PROPERTY) or "").lower() == "true"
     if transactions is not None and transactions.is_repeated:
-        for _ in arrow_batches:  # the rows are written already: consume the input only
-            pass
+        # The rows are written already: only count them.
+        message.dropped_rows = sum(arrow_batch.num_rows for arrow_batch in arrow_batches)
         return message
     rows = TimedInput(arrow_batches)
     if not rows.has_rows():
@@ -251,8 +251,11 @@ def commit_batch(
 
         written = [m for m in messages if isinstance(m, KafkaCommitMessage)]
         transactions = [m.transaction for m in written if m.transaction is not None]
+        open_ms = {m.transaction.transactional_id: m.open_ms for m in written if m.transaction}
         with completed_commands(options):
-            more.update(commit_unit(options, common_plan(written), unit, transactions))
+            plan, dropped_rows = common_plan(written), sum(m.dropped_rows for m in written)
+            done = commit_unit(options, plan, unit, transactions, open_ms, dropped_rows)
+            more.update(done)
     batch_id = unit.batch_id if batch_id is None else batch_id
     summary = BatchSummary.merge(messages)
     summary.query_id = summary.query_id or query_id

@@ -192,6 +192,19 @@ def is_fenced(
     return False if producer in holders else None
 
 
+def have_forgotten(admin: AdminClient, transactional_id: str, deadline_ms: int) -> bool:
+    """Return True if the id's coordinator does not know it, and no other broker may be that."""
+    request = DescribeTransactionsRequest([transactional_id])
+    answers = _ask_all_brokers(admin, lambda node: Call(node, request), deadline_ms).values()
+    errors = {
+        error_for_code(state.error_code).name
+        for answer in answers
+        if isinstance(answer, DescribeTransactionsResponse)
+        for state in answer.transaction_states
+    }
+    return None not in answers and errors - {"NOT_COORDINATOR"} == {_NOT_FOUND}
+
+
 def _states_of_all_brokers(
     admin: AdminClient, transactional_ids: Sequence[str], deadline_ms: int
 ) -> tuple[list[TransactionState], bool]:
@@ -268,7 +281,8 @@ _ENDED_OTHERWISE = _FENCED | {
     "INVALID_PRODUCER_ID_MAPPING",
     "TRANSACTION_ABORTABLE",
 }
-_CONCLUSIVE = {"NONE", "NOT_COORDINATOR", "TRANSACTIONAL_ID_NOT_FOUND"}
+_NOT_FOUND = "TRANSACTIONAL_ID_NOT_FOUND"
+_CONCLUSIVE = {"NONE", "NOT_COORDINATOR", _NOT_FOUND}
 _PATTERN_VERSION = 2
 _ENDING = {"PrepareCommit", "PrepareAbort"}
 
@@ -662,7 +676,7 @@ def _code_of_description(message: Message) -> int:
 
 def _known_state(state: TransactionState) -> TransactionState | None:
     error = error_for_code(state.error_code)
-    if error.name == "TRANSACTIONAL_ID_NOT_FOUND":
+    if error.name == _NOT_FOUND:
         return None
     _raise_error(state.error_code, f"DescribeTransactions of {state.transactional_id}")
     return state

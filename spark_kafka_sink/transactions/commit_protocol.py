@@ -17,7 +17,7 @@ in place of Flink's checkpoints.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from spark_kafka_sink.base.errors import KafkaSinkError, sentence, warn
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.transactions import TransactionState
 from spark_kafka_sink.transactions import fencing, ownership
+from spark_kafka_sink.transactions.ages import Ages, Timing, ages_of
 from spark_kafka_sink.transactions.client import (
     ONGOING,
     Outcome,
@@ -73,15 +74,27 @@ class DecisionFinisher:
         self._log = log
         self._config = config
         self._clock = clock
+        self._has_told_clock_problem = False
 
-    def check_open(self, transactions: Sequence[TaskTransaction], deadline_ms: int) -> int:
+    def check_open(
+        self,
+        plan: TransactionPlan,
+        transactions: Sequence[TaskTransaction],
+        open_ms: Mapping[str, int],
+        deadline_ms: int,
+    ) -> int:
         """Return the age of the oldest transaction in ms, before anything is decided.
+
+        open_ms: transactional id -> for how long it was open at least, as its task has measured
 
         Raises TransactionLostError unless all can be committed.
         """
         states = self._client.describe_with_fallback(transactions, deadline_ms)
-        now_ms = self._clock.timestamp_ms()
-        oldest_ms = 0
+        now_ms, since_plan_ms = (
+            self._clock.timestamp_ms(),
+            self._clock.now_ms() - plan.planned_at_ms,
+        )
+        timings, timeouts_ms = [], {}
         for transaction in transactions:
             state = states[transaction.transactional_id]
             if not is_open(transaction, state):
@@ -93,17 +106,40 @@ class DecisionFinisher:
                     "transactional.id.prefix has begun. Nothing of this batch is visible"
                 )
             assert state is not None
-            age_ms = now_ms - state.transaction_start_time_ms
-            oldest_ms = max(oldest_ms, age_ms)
-            if age_ms > state.transaction_timeout_ms * (1 - _MIN_TIME_LEFT):
+            name, timeouts_ms[transaction] = (
+                transaction.transactional_id,
+                state.transaction_timeout_ms,
+            )
+            by_clocks_ms = now_ms - state.transaction_start_time_ms
+            coordinator = self._client.coordinator(name)
+            timings.append(
+                Timing(name, coordinator, by_clocks_ms, open_ms.get(name, 0), since_plan_ms)
+            )
+        ages = ages_of(timings)
+        self._check_ages(ages, timeouts_ms)
+        return max(ages.ms.values())
+
+    def _check_ages(self, ages: Ages, timeouts_ms: Mapping[TaskTransaction, int]) -> None:
+        """Raise TransactionLostError if brokers are about to abort one of the transactions."""
+        for transaction, timeout_ms in timeouts_ms.items():
+            age_ms = ages.ms[transaction.transactional_id]
+            if age_ms > timeout_ms * (1 - _MIN_TIME_LEFT):
+                problem = ages.clock_problem
+                help_ = "Smaller batches, or a longer timeout, help"
                 raise TransactionLostError(
-                    f"the transaction of task {transaction.partition_id} is {age_ms} ms old by "
-                    "this machine's clock, and the brokers abort it after "
-                    f"kafka.transaction.timeout.ms = {state.transaction_timeout_ms}: too late to "
-                    "commit. Nothing of this batch is visible. Smaller batches, or a longer "
-                    "timeout, help"
+                    f"the transaction of task {transaction.partition_id} is {age_ms} ms old, and "
+                    f"the brokers abort it after kafka.transaction.timeout.ms = {timeout_ms}: too "
+                    f"late to commit. Nothing of this batch is visible. {help_}"
+                    + (f". The age is not certain, for {problem}" if problem else "")
                 )
-        return oldest_ms
+        if ages.clock_problem and not self._has_told_clock_problem:
+            self._has_told_clock_problem = True
+            warn(
+                logger,
+                "TXN-041",
+                f"{ages.clock_problem}. Ages of transactions under transactional.id.prefix "
+                f"'{self._config.prefix}' are taken from what the driver and the tasks measure",
+            )
 
     def finish(
         self, decided: Decision, token: DriverToken, deadline_ms: int
@@ -221,8 +257,7 @@ _DRIVER_TIMEOUT_MS = 60_000
 class CommitTimes(NamedTuple):
     """Times of a committed unit in ms; both 0 if there was nothing to decide.
 
-    oldest_transaction_ms: age of the oldest transaction before the decision, by this machine's
-        clock
+    oldest_transaction_ms: age of the oldest transaction before the decision
     decided_for_ms: from the decision until the unit was recorded as done
     """
 
@@ -317,7 +352,12 @@ class CommitProtocol:
             self._config.prefix, driver, token, decision, job_id, self._timeout_ms, write
         )
         coordinator = self._client.coordinator(self._driver_transactional_id)
-        return replace(plan, is_repeated=decision.has(write), coordinator=coordinator)
+        return replace(
+            plan,
+            is_repeated=decision.has(write),
+            coordinator=coordinator,
+            planned_at_ms=self._clock.now_ms(),
+        )
 
     def _claim_and_finish(
         self, decision: Decision, before: Decision | None, token: DriverToken, deadline_ms: int
@@ -378,9 +418,15 @@ class CommitProtocol:
     # --- committing ----------------------------------------------------------------------------
 
     def commit(
-        self, plan: TransactionPlan, unit: Unit, transactions: Sequence[TaskTransaction]
+        self,
+        plan: TransactionPlan,
+        unit: Unit,
+        transactions: Sequence[TaskTransaction],
+        open_ms: Mapping[str, int] | None = None,
     ) -> CommitTimes | None:
         """Make ``transactions``, flushed and open, visible as the output of ``unit``.
+
+        open_ms: as for ``DecisionFinisher.check_open``
 
         Returns None for a unit that is done already: its new output is dropped. Raises ReplayError
         if the new output differs, TransactionLostError if brokers have aborted some transactions.
@@ -403,7 +449,9 @@ class CommitProtocol:
                 replace(decision, write=plan.write), unit, plan.token, deadline_ms
             )
             return CommitTimes()
-        oldest_ms = self._decision_finisher.check_open(transactions, deadline_ms)
+        oldest_ms = self._decision_finisher.check_open(
+            plan, transactions, open_ms or {}, deadline_ms
+        )
         reached("commit.checked")
         decided = decision.deciding(unit, transactions, committed, plan.write)
         decided = replace(decided, decided_ms=self._clock.timestamp_ms())

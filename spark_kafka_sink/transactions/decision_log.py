@@ -615,6 +615,8 @@ _MIN_ISR = "min.insync.replicas"
 _MIN_REPLICAS_TO_CHECK = 2
 _UNCLEAN = "unclean.leader.election.enable"
 _MAX_TIMEOUT = "transaction.max.timeout.ms"
+_EXPIRATION = "transactional.id.expiration.ms"
+_LEAST_EXPIRATION_MS = 3_600_000
 
 
 def check_brokers(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
@@ -717,6 +719,21 @@ def _check_configs(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: i
             "TXN-011",
             f"the decision log, topic '{config.log_topic}', has {_UNCLEAN}=true: a broker that is "
             "behind may become its leader, and decisions are lost. Alter the topic",
+        )
+
+
+def warn_of_short_expiration(admin: AdminClient, deadline_ms: int) -> None:
+    """Warn if brokers may forget the driver's id before the first row of a slow write."""
+    broker = admin.nodes(deadline_ms)[0]
+    name = str(broker.node_id)
+    configs = configs_of(admin, broker, BROKER_RESOURCE, name, [_EXPIRATION], deadline_ms)
+    if _EXPIRATION in configs and int(configs[_EXPIRATION]) < _LEAST_EXPIRATION_MS:
+        warn(
+            logger,
+            "TXN-043",
+            f"the brokers have transactional.id.expiration.ms = {configs[_EXPIRATION]}, less than "
+            "an hour: a write whose first row comes later than that fails, and the outcome of a "
+            "commit that was interrupted is forgotten. Raise it; Kafka's default is 7 days",
         )
 
 

@@ -12,9 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from spark_kafka_sink.base.errors import BrokerError, ConfigError, TransactionError, error_named
+from spark_kafka_sink.base.errors import (
+    BrokerError,
+    ConfigError,
+    TransactionError,
+    error_named,
+    expired_id,
+)
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
-from spark_kafka_sink.transactions.client import TransactionClient, is_fenced, raise_if_fenced
+from spark_kafka_sink.transactions.client import (
+    TransactionClient,
+    have_forgotten,
+    is_fenced,
+    raise_if_fenced,
+)
 from spark_kafka_sink.transactions.model import (
     NO_UNIT,
     Decision,
@@ -71,6 +82,8 @@ def retry_unless_fenced(
 ) -> _Result:
     """Return the result of ``action``; repeat ``action`` if it is rejected although the id is held.
 
+    Raises TransactionError if all brokers have forgotten the id.
+
     ``action`` must look up coordinators and leaders again, and be safe to repeat.
     """
     attempts = 0
@@ -82,6 +95,8 @@ def retry_unless_fenced(
                 raise
             if is_fenced(client.admin, transactional_id, producer, deadline_ms):
                 raise
+            if have_forgotten(client.admin, transactional_id, deadline_ms):
+                raise expired_id(transactional_id) from error
             if not client.admin.pause(attempts, deadline_ms):
                 raise
         client.forget_coordinator(transactional_id)

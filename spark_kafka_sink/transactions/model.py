@@ -472,6 +472,7 @@ class TransactionPlan:
     write: of a job with a write.id
     is_repeated: the write is done, and the tasks have nothing to write
     coordinator: of the driver's id when the token was issued, so that no task has to look it up
+    planned_at_ms: by the monotonic clock, which the driver's processes share
     """
 
     prefix: str
@@ -483,6 +484,7 @@ class TransactionPlan:
     write: Write | None = None
     is_repeated: bool = False
     coordinator: Node | None = None
+    planned_at_ms: int = 0
 
 
 class FencedError(TransactionError):

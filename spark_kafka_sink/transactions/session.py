@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, sentence
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, sentence, warn
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -29,6 +29,7 @@ from spark_kafka_sink.transactions.decision_log import (
     check_brokers,
     prepare_log_topic,
     warn_of_low_min_isr,
+    warn_of_short_expiration,
 )
 from spark_kafka_sink.transactions.model import (
     TOPICS_OF_ROWS,
@@ -193,8 +194,10 @@ def _check_cluster(options: SinkOptions) -> None:
         deadline_ms = admin.deadline_in(options.producer.max_block_ms)
         check_brokers(admin, options.exactly_once, deadline_ms)
         prepare_log_topic(admin, options.exactly_once, deadline_ms)
-        if prepared_at_ms is None and options.topic is not None:
-            warn_of_low_min_isr(admin, options.topic, deadline_ms)
+        if prepared_at_ms is None:
+            warn_of_short_expiration(admin, deadline_ms)
+            if options.topic is not None:
+                warn_of_low_min_isr(admin, options.topic, deadline_ms)
     _prepared_at_ms[key] = now_ms
 
 
@@ -203,10 +206,14 @@ def commit_unit(
     plan: TransactionPlan | None,
     unit: Unit,
     transactions: Sequence[TaskTransaction],
+    open_ms: Mapping[str, int],
+    dropped_rows: int = 0,
 ) -> dict[str, Any]:
     """Commit on the driver, after the last task; return fields for the batch's JSON line.
 
     plan: from the tasks; None if there was no task
+    open_ms: transactional id -> for how long its task has had the transaction open at least
+    dropped_rows: the tasks' rows of a write that is done already
     """
     started_ms = _clock.now_ms()
     times: CommitTimes | None = CommitTimes()
@@ -214,11 +221,11 @@ def commit_unit(
         if plan is None:
             protocol.commit_without_tasks(unit, _driver(options), _write(options))
         else:
-            times = protocol.commit(plan, unit, transactions)
+            times = protocol.commit(plan, unit, transactions, open_ms)
     fields: dict[str, Any] = {"transactions": len(transactions)}
     if plan is not None and plan.is_repeated:
-        fields["replay"] = f"dropped: {plan.write} was written before"
-        logger.info(f"{plan.write} is {fields['replay']}")
+        fields["replay"] = f"dropped: {dropped_rows} rows of {plan.write}, which was written before"
+        warn(logger, "TXN-028", fields["replay"])
     elif times is None:
         fields["replay"] = "dropped: this batch was committed before, these records are aborted"
     if times is not None and transactions:

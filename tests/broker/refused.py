@@ -81,7 +81,7 @@ class Refusing:
             write_rows(batches, self.options, positions, message, plan)
             assert message.transaction is not None
             unit = Unit(None, None, plan.job_id)
-            session.commit_unit(self.options, plan, unit, [message.transaction])
+            session.commit_unit(self.options, plan, unit, [message.transaction], {})
         return message
 
     def check(self, message):

@@ -41,8 +41,8 @@ _DECISION_LOG = (
 _CALLS = (
     Mutant(
         "spark/frames.py",
-        "if self._running.get(identity.scope) is identity:",
-        "if identity.scope in self._running:",
+        "for running in self._running if running is not identity",
+        "for running in self._running if running.scope != identity.scope",
         _IN_WRITES,
     ),
     Mutant(
@@ -53,8 +53,8 @@ _CALLS = (
     ),
     Mutant(
         "spark/frames.py",
-        "is_same_execution and identity.number == earlier.number",
-        "is_same_execution",
+        "identity.number == earlier.number and not identity.may_be_repetition(earlier)",
+        "not identity.may_be_repetition(earlier)",
         _IN_WRITES,
     ),
 )

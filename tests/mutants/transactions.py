@@ -300,8 +300,8 @@ _LOG_ROWS = (
 _RECORDS = (
     Mutant(
         "transactions/commit_protocol.py",
-        "if age_ms > state.transaction_timeout_ms * (1 - _MIN_TIME_LEFT):",
-        "if age_ms > state.transaction_timeout_ms:",
+        "if age_ms > timeout_ms * (1 - _MIN_TIME_LEFT):",
+        "if age_ms > timeout_ms:",
         _PROTOCOL,
     ),
     Mutant(
@@ -507,14 +507,14 @@ _LATE_ATTEMPTS = (
     ),
     Mutant(
         "producer/transaction_manager.py",
-        "elif error is _NOT_FOUND or (error is _NONE and self._is_older(state)):",
-        "elif error is _NOT_FOUND:",
+        "elif error is _NONE and self._is_older(state):",
+        "elif False:",
         _TOKEN,
     ),
     Mutant(
         "spark/frames.py",
-        "if self._running.get(identity.scope) is identity:",
-        "if identity.scope in self._running:",
+        "for running in self._running if running is not identity",
+        "for running in self._running if running.scope != identity.scope",
         _CALLS,
     ),
     Mutant(
@@ -528,8 +528,8 @@ _LATE_ATTEMPTS = (
     ),
     Mutant(
         "spark/frames.py",
-        "identity.execution_id is not None and identity.execution_id == earlier.execution_id",
-        "identity.execution_id == earlier.execution_id",
+        "if None not in (self.execution_id, other.execution_id):",
+        "if True:",
         _CALLS,
     ),
     Mutant(

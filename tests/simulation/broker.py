@@ -324,7 +324,10 @@ class LogRequests:
                 configs = {**_TOPIC_DEFAULTS, "min.insync.replicas": min_insync, **topic.configs}
         elif resource.resource_name == str(broker.node_id):
             transactions = self._cluster.transactions
-            configs = {"transaction.max.timeout.ms": str(transactions.max_timeout_ms)}
+            configs = {
+                "transaction.max.timeout.ms": str(transactions.max_timeout_ms),
+                "transactional.id.expiration.ms": str(transactions.expiration_ms),
+            }
         else:
             error = "INVALID_REQUEST"
         wanted = resource.configuration_keys

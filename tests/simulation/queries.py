@@ -44,6 +44,7 @@ from tests.simulation.query_settings import (
     Settings,
     SweptWriter,
     choose_settings,
+    expiring_ids,
     reached,
     second_queries,
 )
@@ -91,6 +92,7 @@ def check(life):
         raise InvariantError(f"rows of batches that were never run: {sorted(set(seen) - allowed)}")
     _check_outcome(life)
     _check_swept(life)
+    _check_expired(life)
 
 
 def _committed(life, topic):
@@ -127,6 +129,14 @@ def _check_swept(life):
                     raise InvariantError(f"{writer} wrote at offset {base} of out-{index}")
 
 
+def _check_expired(life):
+    """No task says that the driver's id has expired unless it has."""
+    attempts = (a for application in life.applications for a in application.attempts)
+    errors = [a.actor.error for a in attempts if getattr(a.actor.error, "code", "") == _EXPIRED]
+    if errors and not life.has_expired:
+        raise InvariantError(f"nothing has expired: {errors[0]}")
+
+
 def check_nothing_open(life):
     """Raise InvariantError for a transaction that readers wait for."""
     if life.state.open_ids():
@@ -153,6 +163,7 @@ def phases(life):
 
 # --- a life -------------------------------------------------------------------------------------
 
+_EXPIRED, _SILENT = "TXN-042", "TXN-004"
 _MOST_SWITCHES = 300_000
 _MOST_LIVES = 60
 _PATIENCE_MS = 60_000
@@ -167,6 +178,7 @@ class Life:
     decision: the last one in the log; job_ids: of the job that is not known to be done yet
     has_late_sweep: somebody hung between listing what is open and aborting it
     taken: transactional ids that outsiders have initialized
+    has_expired: brokers have forgotten the driver's id
     doomed: whose transactions are to be swept; swept: whose were, and who must write nothing more
     replaced_ids: rows that were committed before the checkpoint lost their offsets
     refusing: brokers that refuse rows, where some cannot be written
@@ -189,6 +201,7 @@ class Life:
     has_late_sweep: bool = False
     job_ids: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
+    has_expired: bool = False
     swept: list[SweptWriter] = field(default_factory=list)
     doomed: dict[str, list[tuple[str, ProducerIdAndEpoch]]] = field(default_factory=dict)
     replaced_ids: set[int] = field(default_factory=set)
@@ -248,6 +261,8 @@ def live(seed, watch=lambda life: None):
     settings = choose_settings(rng)
     if not settings.is_job:
         settings.blows += second_queries(seed)
+    if not settings.loses_log:  # after both nobody can know that the prefix was used
+        settings.blows += expiring_ids(seed)
     life = _create(seed, settings, rng, choose_identity(seed, settings))
     watch(life)
     faults = QueryFaults(life.world, life.cluster, random.Random(rng.random()), settings.ranges)
@@ -406,6 +421,9 @@ def _judge(life, error):
             raise InvariantError("refused") from cause
         life.identity.part.is_closed = True
         return
+    is_calm = not settings.ranges.events and not settings.ranges.network_level
+    if is_calm and life.has_expired and getattr(cause, "code", "") == _SILENT:
+        raise InvariantError("an id that has expired is taken for a broker's silence") from cause
     expected = (KafkaSinkError, PythonWorkerError, TaskFailedError)
     if isinstance(error, ConcurrentQueryError) or isinstance(cause, expected):
         return

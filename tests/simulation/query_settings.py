@@ -20,6 +20,7 @@ from tests.simulation.spark import Application, Batch, Checkpoint
 
 _AWAY = (0, 200, 3000)
 _HAVE_SECOND_QUERIES = 0.25
+_HAVE_EXPIRING_IDS = 0.1
 _TASK_POINTS = tuple(point for point in POINTS if point.startswith("task."))
 _DRIVER_POINTS = tuple(point for point in POINTS if not point.startswith("task."))
 _DECIDED_POINTS = ("commit.deciding", "commit.decided", "commit.ending", "commit.ended")
@@ -92,6 +93,17 @@ def second_queries(seed):
         else Blow(rng.choice(committing), rng.randint(1, 4), "query elsewhere")
         for _ in range(rng.randint(1, 3))
     ]
+
+
+def expiring_ids(seed):
+    """Brokers forget the driver's id in some lives, after the plan and before the first row or the
+    decision. Chosen apart from everything else of a life, as second queries are.
+    """
+    rng = random.Random(f"expiring ids of {seed}")
+    if rng.random() >= _HAVE_EXPIRING_IDS:
+        return []
+    point = rng.choice(("task.begin", "task.begin", "commit.begin", "commit.checked", "plan.begin"))
+    return [Blow(point, rng.randint(1, 4), "expire")]
 
 
 def choose_settings(rng):
@@ -332,6 +344,11 @@ def _open_tasks(life):
 def _strike(life, blow, process):
     if blow.kind == "stranger":
         _send_stranger(life)
+        return
+    if blow.kind == "expire":
+        expired = life.state.expire_idle(lambda name: not is_task_id(PREFIX, name))
+        life.has_expired |= bool(expired)
+        life.note(f"brokers forget {expired}")
         return
     if blow.kind in ("second query", "query elsewhere", "query at the same place"):
         _start_another_query(life, blow.kind)

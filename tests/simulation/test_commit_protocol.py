@@ -23,6 +23,7 @@ from spark_kafka_sink.transactions.model import (
     TransactionError,
     TransactionLostError,
     Unit,
+    Write,
     is_task_id,
 )
 from tests.simulation.harness import assert_has
@@ -336,6 +337,58 @@ def test_transactions_that_are_about_to_run_out_are_not_decided(lives):
         lives.protocol.commit(plan, unit(0), written)
 
 
+def test_a_clock_that_is_ahead_commits_and_is_named_once(lives, caplog):
+    """A transaction is not older than its plan."""
+    lives.world.clock.skew_ms = 14 * 60_000
+    for number in range(2):
+        lives.batch(number, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1"]
+    (told,) = [message for message in caplog.messages if "clock" in message]
+    assert_has(told, "this machine is at least 13 min 5", "ahead of", "[PKS-TXN-041]")
+
+
+def test_a_clock_that_is_ahead_does_not_hide_that_it_is_too_late(lives):
+    plan, written = lives.begun(driver(1), b"late")
+    lives.world.run_for(int(TIMEOUT_MS * 0.95))
+    lives.world.clock.skew_ms = 14 * 60_000
+    with pytest.raises(TransactionLostError, match="too late to commit.* ahead of"):
+        lives.protocol.commit(plan, unit(0), written)
+
+
+def test_a_clock_that_is_behind_leaves_the_margin(lives):
+    """The task that was open for longest shows how far; another one may have ended long before."""
+    plan, written = lives.begun(driver(1), b"early", b"long")
+    lives.world.run_for(int(TIMEOUT_MS * 0.95))
+    lives.world.clock.skew_ms = -TIMEOUT_MS // 2
+    names = [transaction.transactional_id for transaction in written]
+    measured = dict(zip(names, (100, int(TIMEOUT_MS * 0.94))))
+    with pytest.raises(TransactionLostError, match="too late to commit.* behind"):
+        lives.protocol.commit(plan, unit(0), written, measured)
+
+
+def test_a_first_row_that_comes_late_is_no_old_transaction(lives, caplog):
+    plan = lives.protocol.plan(driver(1), None)
+    lives.world.run_for(TIMEOUT_MS * 2)
+    times = lives.protocol.commit(plan, unit(0), [lives.write(plan, 0, b"a")])
+    assert times.oldest_transaction_ms < 5_000
+    assert not [message for message in caplog.messages if "clock" in message]
+
+
+@pytest.mark.parametrize("rows", [(b"a",), ()])
+def test_a_drivers_id_that_has_expired_since_the_plan_is_named_at_once(lives, rows):
+    plan, written = lives.begun(driver(1), *rows)
+    assert "p.driver" in lives.world.transactions.expire_idle()
+    began_ms = lives.world.clock.ms
+    with pytest.raises(TransactionError, match=r"transactional\.id\.expiration\.ms") as refused:
+        lives.protocol.commit(plan, unit(0), written)
+    assert refused.value.code == "TXN-042"
+    assert lives.world.clock.ms - began_ms < 1_000
+    assert lives.visible() == []
+    lives.protocol.abort(driver(1), plan.token)
+    lives.batch(0, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
 def test_all_lost_after_the_decision_is_written_afresh(lives):
     decided_and_lost(lives, commit_first=False)
     lives.batch(0, driver(2))
@@ -424,8 +477,22 @@ def test_the_line_of_a_micro_batch_has_them_unless_it_is_a_replay(lives, monkeyp
     ages = {"oldest_transaction_ms", "decided_for_ms"}
     for number, is_replay in enumerate((False, True), start=1):
         plan = lives.protocol.plan(driver(number), None)
-        told = session.commit_unit(options, plan, unit(0), [lives.write(plan, 0, b"a")])
+        told = session.commit_unit(options, plan, unit(0), [lives.write(plan, 0, b"a")], {})
         assert told.keys() == {"transactions", "commit_ms", *(["replay"] if is_replay else ages)}
+
+
+def test_the_rows_of_a_named_write_that_is_dropped_are_counted(lives, monkeypatch, caplog):
+    monkeypatch.setattr(session, "_protocol", lambda options: lives.protocol)
+    options, write = SinkOptions.parse(OPTIONS), Write("etl", 7)
+    for number, dropped in ((1, None), (2, 30)):
+        plan = lives.protocol.plan(driver(number), "job", write)
+        written = [] if dropped else [lives.write(plan, 0, b"a")]
+        job = Unit(None, None, "job")
+        told = session.commit_unit(options, plan, job, written, {}, dropped or 0)
+    words = "dropped: 30 rows of version 7 of write.id 'etl', which was written before"
+    assert told["replay"] == words
+    assert caplog.messages == [f"{words} [PKS-TXN-028]"]
+    assert lives.visible() == [b"a"]
 
 
 def test_what_is_refused_for_ever_stays_decided(lives):

@@ -44,6 +44,7 @@ from spark_kafka_sink.transactions.decision_log import (
     is_decision_log,
     prepare_log_topic,
     warn_of_low_min_isr,
+    warn_of_short_expiration,
 )
 from spark_kafka_sink.transactions.inspection import Inspection
 from spark_kafka_sink.transactions.model import (
@@ -382,6 +383,13 @@ def test_transactions_that_brokers_would_end_earlier_are_refused(made, limit_ms)
         refused = pytest.raises(ConfigError, match=f"transaction.max.timeout.ms = {limit_ms}")
     with refused:
         check_brokers(made.client.admin, CONFIG, made.deadline_ms)
+
+
+@pytest.mark.parametrize(("expiration_ms", "is_short"), [(3_599_999, True), (3_600_000, False)])
+def test_ids_that_brokers_forget_soon_are_warned_of(made, caplog, expiration_ms, is_short):
+    made.world.transactions.expiration_ms = expiration_ms
+    warn_of_short_expiration(made.client.admin, made.deadline_ms)
+    assert ["PKS-TXN-043" in message for message in caplog.messages] == [True] * is_short
 
 
 @pytest.mark.parametrize(

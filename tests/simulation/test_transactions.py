@@ -37,6 +37,9 @@ def test_what_is_written_is_visible_when_somebody_else_has_committed_it(simulati
     simulation.write_rows(rows)
     prepared = simulation.producer.transaction
     assert (prepared.transactional_id, prepared.transaction_version) == (NAME, version)
+    open_ms = simulation.producer.transaction_open_ms
+    simulation.clock.ms += 5_000
+    assert simulation.producer.transaction_open_ms == open_ms + 5_000
     assert simulation.all_values() == sorted(value for _, value in rows)
     assert sum(len(values) for values in simulation.committed().values()) == 0
     assert simulation.end(prepared) == "NONE"

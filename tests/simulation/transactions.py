@@ -258,6 +258,8 @@ class Transactions:
         self.transaction_version = transaction_version
         self.verifies_partitions = True
         self.max_timeout_ms = 900_000
+        # What brokers say; tests let ids expire.
+        self.expiration_ms = 7 * 86_400_000
         # Of ids that nobody has used yet.
         self.first_epoch = 0
         self.aborts_raise_twice = False
@@ -381,3 +383,14 @@ class Transactions:
         partition.durable.pop(transactional_id, None)
         for coordinator in self.coordinators.values():
             coordinator.forget(transactional_id)
+
+    def expire_idle(self, is_wanted=lambda transactional_id: True):
+        """Forget the ids without a transaction that nobody is writing to; return their names."""
+        entries = [e for c in self.coordinators.values() for e in c.entries()]
+        busy = {e.metadata.transactional_id for e in entries if e.pending is not None}
+        found = (m for m in self.log.all() if m.state != ONGOING and not m.is_prepared)
+        idle = [m.transactional_id for m in found if m.transactional_id not in busy]
+        expired = [i for i in idle if is_wanted(i)]
+        for transactional_id in expired:
+            self.expire(transactional_id)
+        return expired

@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -170,11 +171,39 @@ def test_the_topics_of_a_plan_are_those_that_a_broker_describes():
     assert found == {"t": PlannedTopic(UUID(int=1), 2)}
 
 
-def test_a_plan_has_no_topics_while_no_broker_answers(monkeypatch):
+def test_a_plan_has_no_topics_while_no_broker_answers_which_is_told_once(monkeypatch, caplog):
     monkeypatch.setattr(topics_module, "_PATIENCE_MS", 1)
     (port,) = free_ports(1, "127.0.0.1")
     given = options(**{"kafka.bootstrap.servers": f"127.0.0.1:{port}"})
-    assert ask_for_topics(given.producer, ["t"], SystemClock()) == {}
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink.spark.topics"):
+        for names in (["t"], ["dead"], ["t"]):
+            assert ask_for_topics(given.producer, names, SystemClock()) == {}
+    assert [message.partition(":")[0] for message in caplog.messages] == [
+        "topic 't'",
+        "topic 'dead'",
+    ]
+    assert all("[PKS-TOPIC-008]" in message for message in caplog.messages)
+
+
+def test_each_time_that_a_topic_is_not_described_any_more_is_told(monkeypatch, caplog):
+    described = topic((1, 0))
+    answers = iter(
+        [described, topic(error_code=3), topic(error_code=3), described, topic(error_code=5)]
+    )
+    admin = SimpleNamespace(
+        renew_if_credentials_changed=lambda: None,
+        deadline_in=lambda ms: ms,
+        metadata=lambda *_: answer(next(answers)),
+    )
+    monkeypatch.setattr(topics_module.AdminClient, "of", lambda *_: admin)
+    given = options(**{"kafka.bootstrap.servers": "described:1"})
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink.spark.topics"):
+        found = [set(ask_for_topics(given.producer, ["t"], SimClock())) for _ in range(5)]
+    assert found == [{"t"}, set(), set(), {"t"}, set()]
+    assert [m.split(": ")[2].split(". ")[0] for m in caplog.messages] == [
+        "UNKNOWN_TOPIC_OR_PARTITION (3)",
+        "LEADER_NOT_AVAILABLE (5)",
+    ]
 
 
 @pytest.mark.parametrize(

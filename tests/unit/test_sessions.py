@@ -114,17 +114,18 @@ def test_of_two_threads_that_make_one_the_second_takes_the_firsts(closed, monkey
 def test_cluster_and_log_are_checked_again_after_a_while(closed, monkeypatch):
     clock, checked = SimClock(), []
     monkeypatch.setattr(session, "_clock", clock)
-    for name in ("check_brokers", "prepare_log_topic", "warn_of_low_min_isr"):
+    first = "check_brokers", "prepare_log_topic", "warn_of_short_expiration", "warn_of_low_min_isr"
+    for name in first:
         monkeypatch.setattr(session, name, lambda *_, name=name: checked.append(name))
     what = options("a")
     session._check_cluster(what)
-    assert checked == ["check_brokers", "prepare_log_topic", "warn_of_low_min_isr"]
+    assert checked == list(first)
     clock.ms += what.producer.metadata_max_age_ms - 1
     session._check_cluster(what)
-    assert len(checked) == 3
+    assert len(checked) == len(first)
     clock.ms += 1
     session._check_cluster(what)
-    assert checked[3:] == ["check_brokers", "prepare_log_topic"]
+    assert checked[len(first) :] == ["check_brokers", "prepare_log_topic"]
 
 
 def test_a_job_has_no_checkpoint_whatever_the_option_says(closed, monkeypatch):

@@ -186,11 +186,12 @@ def properties(monkeypatch):
 @pytest.mark.usefixtures("properties")
 def test_the_rows_of_a_write_that_is_done_are_only_read(monkeypatch):
     monkeypatch.setattr(task, "POOL", None)
-    rows = iter([pa.record_batch([pa.array([b"row"])], names=["value"])])
+    rows = iter(pa.record_batch([pa.array([b"row"] * n)], names=["value"]) for n in (2, 1))
     plan = planned(0, is_repeated=True)
     message = write_partition(rows, SinkOptions.parse(EXACTLY_ONCE), ColumnPositions(0), plan)
     assert next(rows, None) is None
     assert (message.records, message.transaction, message.plan) == (0, None, plan)
+    assert message.dropped_rows == 3
 
 
 @pytest.mark.parametrize(

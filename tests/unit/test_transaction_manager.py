@@ -13,6 +13,7 @@ from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.base.errors import (
     BrokerError,
     SupersededError,
+    TransactionError,
     UnsupportedVersionError,
     error_named,
     transaction_advice_for,
@@ -539,6 +540,16 @@ def checked():
     return checked
 
 
+def test_a_task_measures_from_the_first_acknowledgement_on(checked):
+    """Before that, brokers may not know the transaction: its age is not overestimated."""
+    assert checked.identity.begun_at_ms is None
+    at_ms = checked.clock.ms
+    checked.begin_and_run(1)
+    checked.clock.ms += 5_000
+    checked.run()
+    assert checked.identity.begun_at_ms == at_ms
+
+
 def test_it_is_asked_after_the_transaction_has_begun_and_once(checked):
     assert not checked.identity.awaits_check
     assert checked.described() == []
@@ -617,6 +628,17 @@ def test_what_passes_is_asked_again(checked, error):
     assert checked.begin_and_run().failures == []
     assert not checked.identity.awaits_check
     assert len(checked.described()) == 3
+
+
+def test_an_id_that_has_expired_ends_the_task_with_what_to_do(checked):
+    """Brokers of more than one address have named the one that does not know it."""
+    checked.script(DescribeTransactionsRequest, *["TRANSACTIONAL_ID_NOT_FOUND"] * 9)
+    [failure] = checked.begin_and_run().failures
+    assert isinstance(failure, TransactionError)
+    assert failure.code == "TXN-042"
+    assert "transactional.id.expiration.ms" in str(failure)
+    assert len(checked.described()) == 3
+    assert checked.identity.awaits_check
 
 
 def test_a_principal_that_may_not_ask_gets_that_advice(checked):

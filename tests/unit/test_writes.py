@@ -3,6 +3,7 @@ without one; and writes that a prefix would take for one another.
 """
 
 import json
+import logging
 import os
 import pickle
 import subprocess
@@ -11,7 +12,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
+from weakref import ref
 
 import numpy
 import pyarrow as pa
@@ -539,35 +541,104 @@ def test_a_released_name_may_be_used_elsewhere(kafka):
 @pytest.mark.usefixtures("kafka")
 def test_named_jobs_to_another_topic():
     options = {**EXACTLY_ONCE, "transactional.id.prefix": "jobs", "write.id": "w"}
-    for _ in range(2):
-        frames.write(Frame([0]), {**options, "write.version": 7})
+    frames.write(Frame([0]), {**options, "write.version": 7})
     del options["topic"]
     words = "is for the topics of its rows, and would be dropped"
     with pytest.raises(ConfigError, match=words):
-        frames.write(WithTopics([0]), {**options, "write.version": 7})
+        frames.write(WithTopics([0]), {**options, "write.version": 6})
+
+
+def test_a_version_is_one_write_of_a_program(kafka):
+    """Spark repeats no job, so another one of the same version has other rows."""
+    options = {**EXACTLY_ONCE, "transactional.id.prefix": "versions", "write.id": "w"}
+    for version in (7, 8):
+        frames.write(Frame([0]), {**options, "write.version": version})
+    for version in (7, 8):
+        with pytest.raises(ConfigError, match=f"version {version} .* a second time") as refused:
+            frames.write(Frame([0]), {**options, "write.version": version})
+        assert refused.value.code == "TXN-008"
+    assert len(kafka.committed) == 2
+
+
+def test_parts_of_a_micro_batch_in_threads_that_know_no_call(kafka):
+    """Both come from the session that Spark has wrapped for this call; one that comes again does not."""
+    write = sink("parts", write_id="w")
+    micro_batch = Frame([0])
+    first, second = Frame([0]), Frame([0])
+    first.sparkSession = second.sparkSession = micro_batch
+    write(first, 7)
+    with pytest.raises(ConfigError, match="version 7 of write.id 'w' is written a second time"):
+        write(second, 7)
+    write(Frame([0]), 7)
+    assert len(kafka.committed) == 2
+
+
+def test_writes_of_two_threads_under_one_prefix_take_turns(kafka, monkeypatch):
+    """A plan makes the transactions of other tasks invalid: "begun to write too late"."""
+    steps, waits_or_plans = [], Event()
+
+    class Told(logging.Handler):
+        def emit(self, record):
+            if "comes first" in record.getMessage():
+                waits_or_plans.set()
+
+    def plan(options, *arguments):
+        steps.append(("plan", options.topic))
+        if options.topic == "b":
+            waits_or_plans.set()
+        return kafka.plan(options, *arguments)
+
+    def commit(options, *arguments):
+        steps.append(("commit", options.topic))
+        kafka.commit(options, *arguments)
+
+    class Beside(Frame):
+        def collect(self):
+            thread.start()
+            assert waits_or_plans.wait(60)
+            return super().collect()
+
+    monkeypatch.setattr(frames, "plan_transactions", plan)
+    monkeypatch.setattr(frames, "commit_batch", commit)
+    monkeypatch.setattr(frames.logger, "handlers", [Told()])
+    monkeypatch.setattr(frames.logger, "level", logging.INFO)
+    first, second = (sink("turns", topic=topic, write_id=topic) for topic in "ab")
+    thread = Thread(target=lambda: second(Frame([0]), 0))
+    first(Beside([0]), 0)
+    thread.join()
+    assert steps == [("plan", "a"), ("commit", "a"), ("plan", "b"), ("commit", "b")]
+
+
+SESSION = Frame([])
+
+
+def in_call(execution_id):
+    return frames.Call(execution_id, ref(SESSION))
 
 
 class TestWhatAProcessRemembers:
-    NAMED = WriteIdentity("p", 4, "t", write_id="etl", query_id="q", execution_id="1")
+    NAMED = WriteIdentity("p", 4, "t", write_id="etl", query_id="q", call=in_call("1"))
 
     @pytest.fixture
     def calls(self):
         return WriteRegistry()
 
     def test_one_that_failed_does_not_forget_the_one_that_came_after_it(self, calls):
-        first, second, third = (WriteIdentity("p", 1, "t", query_id="q") for _ in range(3))
+        first, second, third = (
+            WriteIdentity("p", 1, "t", query_id="q", call=in_call(call)) for call in "122"
+        )
         calls.begin(first)
         calls.begin(second)
         calls.forget(first)
         with pytest.raises(ConfigError, match="a second time"):
-            calls.check(third)
+            calls.begin(third)
 
     def test_each_name_has_numbers_of_its_own(self, calls):
         calls.begin(self.NAMED)
         calls.finish(self.NAMED)
         calls.check_dropped(self.NAMED._replace(write_id="other", topic="elsewhere"))
         with pytest.raises(ConfigError, match="is for topic 'elsewhere'") as refused:
-            calls.check_dropped(self.NAMED._replace(topic="elsewhere", execution_id="2"))
+            calls.check_dropped(self.NAMED._replace(topic="elsewhere", call=in_call("2")))
         assert refused.value.code == "TXN-030", "as if another process had written it"
 
     def test_an_earlier_number_in_one_call_is_a_repetition(self, calls):
@@ -577,7 +648,7 @@ class TestWhatAProcessRemembers:
     @pytest.mark.parametrize(("before", "now"), [("q", None), (None, "q"), ("q", "q")])
     def test_only_queries_that_are_known_are_told_apart(self, calls, before, now):
         calls.finish(self.NAMED._replace(query_id=before))
-        calls.check_dropped(self.NAMED._replace(query_id=now, execution_id="2"))
+        calls.check_dropped(self.NAMED._replace(query_id=now, call=in_call("2")))
 
     def test_a_later_version_may_go_elsewhere(self, calls):
         calls.finish(self.NAMED)
