@@ -368,10 +368,6 @@ class _Write:
         checked = check_surroundings(self._options, is_stream)
         rows, checked = plan_schemas(rows, checked, is_stream=is_stream, query=self._run_identity())
         self._options = replace(checked, application_id=_application_id(self._df))
-        if not self._is_job and self._query_id is not None:
-            # The query id identifies a query's micro-batches, wherever its checkpoint is.
-            checkpoint = substitute_checkpoint(self._query_id)
-            self._options = replace(self._options, checkpoint=checkpoint)
         plan = self._plan(identity)
         self._planned = planning_time.until_now()
         try:
