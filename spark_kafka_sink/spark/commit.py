@@ -51,7 +51,12 @@ from spark_kafka_sink.metrics.line import (
     was_stopped,
 )
 from spark_kafka_sink.metrics.outputs import write_outputs
-from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
+from spark_kafka_sink.producer.metrics import (
+    DeliveryReport,
+    LongestWait,
+    PartitionReport,
+    ProducerMetrics,
+)
 from spark_kafka_sink.spark.versions import WriterCommitMessage
 from spark_kafka_sink.spark.worker import DOCUMENT, ensure_log_handler, logs_json
 from spark_kafka_sink.transactions.model import DriverToken, TaskTransaction, TransactionPlan
@@ -316,6 +321,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     started_at_ms: when the task began to wait for rows, by the clock of ``host``; 0 without rows
     query_id, batch_id: of a streaming query if Spark reports them, else None
     dead_letters: count by cause, None if no error is tolerated
+    longest_wait: for brokers, if the log reported one
     is_unordered: Spark may run copies of tasks, and a late copy may write older rows of a key last
     planned: of the batch, only from Spark partition 0
     transaction: the task's open transaction, if there were rows; token: the plan's token
@@ -338,6 +344,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     dead_letters: dict[str, int] | None = None
     planned: PlanningSpan | None = None
     is_unordered: bool = False
+    longest_wait: LongestWait | None = None
 
     def belong_to(self, plan: TransactionPlan) -> None:
         """Add the plan's token: Spark commits in a process other than the one that planned."""
@@ -417,6 +424,7 @@ class BatchSummary:
     figures: list[TaskMetrics] = field(default_factory=list)
     dead_letters: dict[str, int] | None = None
     planned: PlanningSpan | None = None
+    longest_wait: LongestWait | None = None
 
     @classmethod
     def merge(cls, messages: Iterable[WriterCommitMessage | None]) -> BatchSummary:
@@ -427,6 +435,8 @@ class BatchSummary:
         for message in written:
             summary.query_id = summary.query_id or message.query_id
             summary.planned = summary.planned or message.planned
+            waits = summary.longest_wait, message.longest_wait
+            summary.longest_wait = max((w for w in waits if w is not None), default=None)
             summary.metrics.add(message.metrics)
             summary.figures.append(message.figures)
             summary.add_dead_letters(message.dead_letters)
@@ -463,6 +473,8 @@ class BatchSummary:
         }
         if self.planned is not None:
             line["planning_started_at_ms"], line["planning_ms"] = self.planned
+        if self.longest_wait is not None:
+            line["longest_wait_ms"], line["longest_wait_cause"] = self.longest_wait
         if is_known:
             measured = BatchMetrics(self.metrics, self.partitions, self.nodes, self.figures)
             line.update(file_line(measured))
