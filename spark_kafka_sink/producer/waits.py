@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import coded, sentence, warn
 from spark_kafka_sink.base.model import Node, TopicPartition, dataclass
+from spark_kafka_sink.base.text import printable
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterAccess
@@ -264,7 +265,7 @@ class WaitLog:
                 continue
             self._logged_ms[what] = now_ms
             limit = f"kafka.delivery.timeout.ms = {self._delivery_timeout_ms}"
-            meaning = f": {sentence(wait.cause.meaning)}" if wait.cause.meaning else ""
+            meaning = f": {printable(sentence(wait.cause.meaning))}" if wait.cause.meaning else ""
             until = (
                 f"They fail after {limit}"
                 if wait.cause.is_late
