@@ -32,7 +32,8 @@ The driver's log gets one line of at most 160 characters for each batch (`metric
 ```
 
 It has batch, query, records, bytes after compression, the time from planning to committing, and the largest part of
-that time.
+that time. If rows have waited for brokers for 5 s or more, it names the longest wait and its cause instead, as in
+`30.1 s of NOT_ENOUGH_REPLICAS (19) from broker 1`.
 
 ## The line
 

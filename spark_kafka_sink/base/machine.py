@@ -1,4 +1,4 @@
-"""This machine: folders that only this user can write, processes, and environment variables.
+"""This machine: folders that only this user can write, processes, limits, environment variables.
 
 Any user may create folders where temporary files are. So a folder's name proves nothing, and
 another user's folder of the same name must not block this user. Only this user and root may write
@@ -7,18 +7,57 @@ where code is loaded from. The system reuses process ids, so the start of a proc
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import resource
 import stat
 import tempfile
 from pathlib import Path
 
-from spark_kafka_sink.base.errors import KafkaSinkError, warn
+from spark_kafka_sink.base.errors import KafkaSinkError, coded, warn
 
 logger = logging.getLogger(__name__)
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+EXHAUSTED = "CONNECT-011"
+_SHORTAGES = {
+    errno.EMFILE: "this process has opened as many files and connections as it may: {limit}. Raise "
+    "the limit (ulimit -n, or LimitNOFILE of the service that starts executors)",
+    errno.ENFILE: "this machine has opened as many files as it may: raise fs.file-max",
+    errno.ENOBUFS: "this machine has no memory left for connections",
+    errno.ENOMEM: "this machine has no memory left for connections",
+}
+
+
+def explained(error: OSError) -> str:
+    """Return the reason of an error of the operating system.
+
+    If this machine lacks something, and not the peer, the reason has the code ``EXHAUSTED`` and
+    what to do.
+    """
+    reason = error.strerror or str(error) or type(error).__name__
+    shortage = _SHORTAGES.get(error.errno or 0)
+    if shortage is None:
+        return reason
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return coded(f"{reason}: {shortage.format(limit=f'ulimit -n is {limit}')}", EXHAUSTED)
+
+
+def find_shortage(error: OSError) -> OSError:
+    """Return the lack of descriptors that ``error`` hides; else ``error``.
+
+    A look-up of a name fails as if the name server did not answer if it cannot open a socket.
+    """
+    try:
+        os.close(os.dup(0))
+    except OSError as shortage:
+        if shortage.errno in (errno.EMFILE, errno.ENFILE):
+            return shortage
+    return error
 
 
 class PrivateFolderError(KafkaSinkError):

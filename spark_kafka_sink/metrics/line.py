@@ -188,6 +188,8 @@ LINE = (
     Field("elapsed_ms", "integer", "time from the first task's start to the last task's end"),
     Field("flush_started_at_ms", "integer", "when the first task had no more rows, since 1970"),
     Field("commit_started_at_ms", "integer", "start of commit or abort, in ms since 1970"),
+    Field("longest_wait_ms", "integer", "longest wait of rows for brokers; omitted below 5 s"),
+    Field("longest_wait_cause", "string", "what these rows waited for"),
     Field("failed_attempts", "integer", "failed attempts of tasks that succeeded later"),
     Field("transactions", "integer", "exactly-once: committed transactions"),
     Field("commit_ms", "integer", "exactly-once: time of decision and commits"),
@@ -525,13 +527,18 @@ def batch_text(line: Mapping[str, Any]) -> str:
     """Return the text of a committed batch: number, records, bytes, time, its largest part.
 
     The text has at most ``MOST_IN_LOG`` characters. If they do not suffice, the query's name is
-    cut, and the last parts are omitted.
+    cut, and the last parts are omitted. A long wait for brokers is never omitted: its cause then
+    replaces the largest part.
     """
     name, whole_ms = _batch(line), batch_duration_ms(line)
     sent = float((line.get("metrics") or {}).get("compressed_bytes") or 0)
     text = f": {_records(line)}, {size(sent)} in {duration(whole_ms)}"
     letters = sum((line.get("dead_letters") or {}).values())
     part, part_ms = largest_part(line)
+    if "longest_wait_ms" in line:
+        cause = printable(str(line.get("longest_wait_cause")))
+        text += f", {duration(line['longest_wait_ms'])} of {cause}"
+        part = ""
     for more, is_known in (
         ("replay dropped", "replay" in line),
         (f"{count(letters)} dead letters", letters),

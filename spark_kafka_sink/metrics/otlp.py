@@ -262,7 +262,7 @@ _ABORT = "abort"
 _IDS = RandomIdGenerator()
 _BATCH_FIELDS = (
     *("event", "batch_id", "tasks", "failed_tasks", "failed_attempts", "transactions", "replay"),
-    "note",
+    *("note", "longest_wait_ms", "longest_wait_cause"),
 )
 _COMMIT_FIELDS = ("commit_ms", "oldest_transaction_ms", "decided_for_ms", "transactions")
 

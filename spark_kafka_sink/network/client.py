@@ -323,6 +323,14 @@ class NetworkClient:
             return "its host name is still being looked up"
         return connection.last_failure
 
+    def unanswered_since_ms(self, node: Node) -> int | None:
+        """Return since when ``node`` owes an answer to a request or connection; None if not."""
+        connection = self._connection(node)
+        if connection.is_connecting:
+            return connection.connect_started_ms
+        oldest = next(iter(connection.in_flight), None)
+        return None if oldest is None else oldest.sent_at_ms
+
     def in_flight_count(self, node: Node | None = None) -> int:
         """Return the number of requests without a response, to one node or to all."""
         if node is not None:

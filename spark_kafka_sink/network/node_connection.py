@@ -24,9 +24,9 @@ from functools import cache
 from typing import NamedTuple
 from zlib import crc32
 
-from spark_kafka_sink.base.errors import LocalProtocolError, warn
+from spark_kafka_sink.base.errors import LocalProtocolError, code_of, warn
 from spark_kafka_sink.base.kafka_metrics import NodeMetrics
-from spark_kafka_sink.base.machine import PrivateFolderError, private_folder
+from spark_kafka_sink.base.machine import EXHAUSTED, PrivateFolderError, private_folder
 from spark_kafka_sink.base.model import Node, dataclass
 from spark_kafka_sink.network.channels import Address
 from spark_kafka_sink.protocol.api import BrokerApiVersions
@@ -391,13 +391,22 @@ class Outages:
         self._tried_at_ms: dict[int, int] = {}
 
     def note_failure(self, connection: NodeConnection) -> None:
-        """Record a lost connection. ``bootstrap.servers`` have errors of their own."""
+        """Record a lost connection. ``bootstrap.servers`` have errors of their own.
+
+        If this machine is the cause, log it at once, because no other broker would do.
+        """
+        reason = connection.last_failure or ""
+        if code_of(reason) == EXHAUSTED and EXHAUSTED not in _logged and _lock(EXHAUSTED):
+            _logged[EXHAUSTED] = 0
+            warn(logger, EXHAUSTED, f"no connection to {connection.node}: {reason}")
         if connection.node.node_id >= 0 and connection.node.address not in _logged:
             self._lost.setdefault(connection.node.node_id, connection)
 
     def note_usable(self, node: Node, now_ms: int) -> None:
         """Record that requests can be sent to ``node``; log it if its outage was logged."""
         self._forget(node.node_id)
+        if _logged.pop(EXHAUSTED, None) is not None:
+            _unlock(EXHAUSTED)
         since_ms = _logged.pop(node.address, None)
         if since_ms is not None:
             _unlock(node.address)

@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional, Union
 
 from spark_kafka_sink.base.clock import wait_seconds
+from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.machine import explained, find_shortage
 from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.network.channels import (
     RECEIVE_BYTES,
@@ -126,7 +128,7 @@ def look_up(host: str, port: int) -> list[Address] | OSError:
     try:
         return _addresses(host, port)
     except OSError as error:
-        return error
+        return find_shortage(error)
     except UnicodeError as error:  # an empty label, or one of more than 63 characters
         return OSError(redacted(error))
 
@@ -194,14 +196,17 @@ class SelectorNetwork:
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
         self._open_channel = open_channel
-        self._selector = selectors.DefaultSelector()
+        try:
+            self._selector = selectors.DefaultSelector()
+            self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
+        except OSError as error:
+            raise KafkaSinkError(explained(error), code="CONNECT-011") from error
         self._channels: dict[int, Channel] = {}
         # Events of connect() and send(), which the next poll() returns.
         self._pending: list[NetworkEvent] = []
         self._resolver = Resolver()
         # The resolver's threads append to it, and then wake up poll().
         self._resolved: deque[NetworkEvent] = deque()
-        self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
         self._wakeup_receiver.setblocking(False)
         self._wakeup_sender.setblocking(False)
         self._selector.register(self._wakeup_receiver, selectors.EVENT_READ, None)
@@ -213,7 +218,7 @@ class SelectorNetwork:
     def resolve(self, channel_id: int, host: str, port: int) -> None:
         def on_found(found: list[Address] | OSError) -> None:
             if isinstance(found, OSError):
-                self._resolved.append(Disconnected(channel_id, f"host name: {_reason(found)}"))
+                self._resolved.append(Disconnected(channel_id, f"host name: {explained(found)}"))
             else:
                 self._resolved.append(Resolved(channel_id, found))
             self.wakeup()
@@ -224,7 +229,7 @@ class SelectorNetwork:
         try:
             sock = socket.socket(address.family, socket.SOCK_STREAM)
         except OSError as error:  # unsupported address family, or too many open files
-            self._pending.append(Disconnected(channel_id, _reason(error)))
+            self._pending.append(Disconnected(channel_id, explained(error)))
             return
         try:
             self._set_options(sock)
@@ -359,8 +364,4 @@ class SelectorNetwork:
 def _disconnected(channel_id: int, error: OSError | RefusedError) -> Disconnected:
     if isinstance(error, RefusedError):
         return Disconnected(channel_id, str(error), is_refused=True)
-    return Disconnected(channel_id, _reason(error))
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__
+    return Disconnected(channel_id, explained(error))

@@ -10,6 +10,7 @@
 8. ``rejections``: batches that brokers reject: splits, rejected records, error messages
 
 Beside this path: ``monitor`` synchronises the two threads; ``sequences`` has idempotence;
-``transaction_manager`` has producer ids and transactions. ``metadata``, ``quotas``, ``metrics``,
-``telemetry`` and ``telemetry_figures`` (KIP-714) serve the sender.
+``transaction_manager`` has producer ids and transactions. ``waits`` logs what rows wait for.
+``metadata``, ``quotas``, ``metrics``, ``telemetry`` and ``telemetry_figures`` (KIP-714) serve the
+sender.
 """

@@ -189,6 +189,13 @@ _reported = attrgetter(*(field.name for field in fields(PartitionReport)))
 DeliveryReport = dict[TopicPartition, PartitionReport]
 
 
+class LongestWait(NamedTuple):
+    """The longest wait of rows for brokers that the log reported. cause: a few words"""
+
+    ms: int
+    cause: str
+
+
 class TaskTotals(NamedTuple):
     """Totals of one task: counters, and acknowledged records per partition."""
 

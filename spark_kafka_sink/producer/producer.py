@@ -62,7 +62,12 @@ from spark_kafka_sink.producer.metadata import (
     TopicProblem,
     metadata_settings,
 )
-from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, TaskTotals
+from spark_kafka_sink.producer.metrics import (
+    DeliveryReport,
+    LongestWait,
+    ProducerMetrics,
+    TaskTotals,
+)
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
 from spark_kafka_sink.producer.open_batches import BatchFinishers
 from spark_kafka_sink.producer.quotas import RateLimit
@@ -166,6 +171,11 @@ class KafkaProducer:
     def report(self) -> DeliveryReport:
         """Return the acknowledged records of the task so far, per partition."""
         return self._totals.report
+
+    @property
+    def longest_wait(self) -> LongestWait | None:
+        """Return the task's longest wait that the log reported; None without one."""
+        return self.sender.waits.longest
 
     @property
     def nodes(self) -> NodesMetrics:
@@ -292,6 +302,7 @@ class KafkaProducer:
             if self.telemetry is not None:
                 self.telemetry.begin_task()
             self._totals.reset()
+            self.sender.waits.begin_task()
             left_ms = self.client.pauses.latest_end_ms - self._clock.now_ms()
             self.metrics.throttle_left_ms = max(left_ms, 0)
             self.rejections.reset()

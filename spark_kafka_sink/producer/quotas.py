@@ -193,6 +193,10 @@ class ThrottleTracker:
         ]
         return _covered_ms(pauses, batch.created_at_ms) - excess_ms
 
+    def is_limited(self, topic_partition: TopicPartition) -> bool:
+        """Return True if the limit has held queued batches of the partition."""
+        return topic_partition in self._limited
+
     def forget_before(self, at_ms: int) -> None:
         """Drop waits that ended before ``at_ms``, because no batch is that old."""
         self._pauses.forget_before(at_ms)

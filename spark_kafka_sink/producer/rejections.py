@@ -208,7 +208,7 @@ def expiry_error(
     ``why``: the last known reason why the batch could not be sent.
     """
     age_ms = now_ms - batch.created_at_ms
-    advice = _advice(batch, batch.last_error) if batch.last_error is not None else ""
+    advice = advice_about(batch, batch.last_error) if batch.last_error is not None else ""
     return DeliveryError(
         f"{_subject(batch)} not acknowledged within kafka.delivery.timeout.ms = "
         f"{delivery_timeout_ms} ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}{why}. "
@@ -228,7 +228,7 @@ def rejection_error(
     in_doubt: in-flight batches of the partition that may be in the log, in sequence order
     """
     age_ms = now_ms - batch.created_at_ms
-    known, advice, code = "", _advice(batch, error), _code(error)
+    known, advice, code = "", advice_about(batch, error), _code(error)
     repeated = "" if batch.transactional_id else _REPEATED
     if batch.is_probe or (batch.may_be_appended and error is MESSAGE_TOO_LARGE):
         known, advice, code = _MAY_BE_IN_LOG, _MAY_BE_IN_LOG_ADVICE + repeated, "DELIVERY-004"
@@ -270,7 +270,8 @@ def _subject(batch: ProducerBatch) -> str:
     return f"{batch.records_count} record(s) for {batch.topic_partition}{within}"
 
 
-def _advice(batch: ProducerBatch, error: KafkaErrorCode) -> str:
+def advice_about(batch: ProducerBatch, error: KafkaErrorCode) -> str:
+    """Return the advice to the user about ``error``; empty if there is none."""
     return advice_for(error) if batch.transactional_id is None else transaction_advice_for(error)
 
 

@@ -23,7 +23,6 @@ from spark_kafka_sink.base.errors import (
     LocalProtocolError,
     TransactionError,
     UnsupportedVersionError,
-    coded,
     error_for_code,
     error_named,
 )
@@ -51,6 +50,7 @@ from spark_kafka_sink.producer.rejections import (
 from spark_kafka_sink.producer.sequences import SequenceTracker
 from spark_kafka_sink.producer.telemetry import Telemetry
 from spark_kafka_sink.producer.transaction_manager import ProducerIdentity
+from spark_kafka_sink.producer.waits import WaitCauses, WaitLog
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION, BrokerApiVersions
 from spark_kafka_sink.protocol.messages.topics import (
     ADDS_PARTITIONS_VERSION,
@@ -116,6 +116,8 @@ class Sender:
         # Without idempotence, order survives a retry only if nothing else is in flight.
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
         self._quota_waits = ThrottleTracker(self._client.pauses, self._metadata.snapshot)
+        self._causes = WaitCauses(config, cluster, self._quota_waits, lambda: self._identity)
+        self.waits = WaitLog(accumulator, self._causes, config.delivery_timeout_ms)
         self._client.on_disconnect = lambda node: self._metadata.request_update()
         self._client.on_refused = self.fail
         self._client.on_misrouted = self._metadata.rebootstrap
@@ -171,6 +173,7 @@ class Sender:
             waits.append(self._maybe_request_producer_id(now_ms))
             waits.append(self._send_ready(now_ms))
             waits.append(self._expire(now_ms))
+            waits.append(self.waits.look(now_ms))
             if self.telemetry is not None:
                 waits.append(self.telemetry.maybe_request(now_ms))
         timeout_ms = min(wait for wait in waits if wait is not None)
@@ -453,7 +456,7 @@ class Sender:
                     left_ms = max(left_ms, late.get(batch.topic_partition, left_ms))
                     late[batch.topic_partition] = left_ms
                 if left_ms <= 0:
-                    why = self._why_not_sent(batch)
+                    why = self._causes.why_not_sent(batch)
                     if paused_ms >= _MS_PER_S:
                         why += f". A quota or limit held it for {paused_ms // _MS_PER_S} s more"
                     self.fail(expiry_error(batch, timeout_ms, now_ms, why))
@@ -462,23 +465,6 @@ class Sender:
                 if not is_late:
                     break  # later batches are younger
         return soonest_ms
-
-    def _why_not_sent(self, batch: ProducerBatch) -> str:
-        """Return why ``batch`` cannot be sent now."""
-        topic_partition = batch.topic_partition
-        problem = self._metadata.problems.get(topic_partition.topic)
-        if problem is not None:
-            return coded(problem.message, problem.code)
-        if self._identity.last_failure is not None:
-            return self._identity.last_failure
-        leader = self._metadata.snapshot.leader(topic_partition)
-        if leader is None:
-            unreachable = self._metadata_updater.last_failure
-            return f"{topic_partition} has no leader" + (f"; {unreachable}" if unreachable else "")
-        failure = self._client.why_not_ready(leader)
-        if failure is not None:
-            return f"The leader, {leader}, cannot be reached: {failure}"
-        return f"The leader is {leader}"
 
 
 # --- Produce requests -----------------------------------------------------------------------------

@@ -51,7 +51,12 @@ from spark_kafka_sink.metrics.line import (
     was_stopped,
 )
 from spark_kafka_sink.metrics.outputs import write_outputs
-from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
+from spark_kafka_sink.producer.metrics import (
+    DeliveryReport,
+    LongestWait,
+    PartitionReport,
+    ProducerMetrics,
+)
 from spark_kafka_sink.spark.versions import WriterCommitMessage
 from spark_kafka_sink.spark.worker import DOCUMENT, ensure_log_handler, logs_json
 from spark_kafka_sink.transactions.model import DriverToken, TaskTransaction, TransactionPlan
@@ -180,7 +185,14 @@ def _decoded(body: dict[str, Any]) -> KafkaCommitMessage:
         dead_letters=_optional(_counts, dead_letters),
         planned=None if planned is None else _planned(*planned),
         is_unordered=_is_true(body["is_unordered"]),
+        dropped_rows=_integer(body["dropped_rows"]),
+        open_ms=_integer(body["open_ms"]),
+        longest_wait=None if body["longest_wait"] is None else _wait(*body["longest_wait"]),
     )
+
+
+def _wait(wait_ms: Any, cause: Any) -> LongestWait:
+    return LongestWait(_integer(wait_ms), _text(cause))
 
 
 def _planned(started_at_ms: Any, took_ms: Any) -> PlanningSpan:
@@ -316,6 +328,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     started_at_ms: when the task began to wait for rows, by the clock of ``host``; 0 without rows
     query_id, batch_id: of a streaming query if Spark reports them, else None
     dead_letters: count by cause, None if no error is tolerated
+    longest_wait: for brokers, if the log reported one
     is_unordered: Spark may run copies of tasks, and a late copy may write older rows of a key last
     planned: of the batch, only from Spark partition 0
     transaction: the task's open transaction, if there were rows; token: the plan's token
@@ -342,6 +355,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     is_unordered: bool = False
     dropped_rows: int = 0
     open_ms: int = 0
+    longest_wait: LongestWait | None = None
 
     def belong_to(self, plan: TransactionPlan) -> None:
         """Add the plan's token: Spark commits in a process other than the one that planned."""
@@ -382,7 +396,8 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
 
 _PLAIN_FIELDS = (
     *("partition_id", "attempt_number", "query_id", "transaction", "token", "started_at_ms"),
-    *("host", "batch_id", "dead_letters", "planned", "is_unordered"),
+    *("host", "batch_id", "dead_letters", "planned", "is_unordered", "dropped_rows", "open_ms"),
+    "longest_wait",
 )
 """Fields that JSON holds as they are."""
 
@@ -421,6 +436,7 @@ class BatchSummary:
     figures: list[TaskMetrics] = field(default_factory=list)
     dead_letters: dict[str, int] | None = None
     planned: PlanningSpan | None = None
+    longest_wait: LongestWait | None = None
 
     @classmethod
     def merge(cls, messages: Iterable[WriterCommitMessage | None]) -> BatchSummary:
@@ -431,6 +447,8 @@ class BatchSummary:
         for message in written:
             summary.query_id = summary.query_id or message.query_id
             summary.planned = summary.planned or message.planned
+            waits = summary.longest_wait, message.longest_wait
+            summary.longest_wait = max((w for w in waits if w is not None), default=None)
             summary.metrics.add(message.metrics)
             summary.figures.append(message.figures)
             summary.add_dead_letters(message.dead_letters)
@@ -467,6 +485,8 @@ class BatchSummary:
         }
         if self.planned is not None:
             line["planning_started_at_ms"], line["planning_ms"] = self.planned
+        if self.longest_wait is not None:
+            line["longest_wait_ms"], line["longest_wait_cause"] = self.longest_wait
         if is_known:
             measured = BatchMetrics(self.metrics, self.partitions, self.nodes, self.figures)
             line.update(file_line(measured))

@@ -320,6 +320,7 @@ def _copy_metrics(
 ) -> None:
     """Copy the figures to the message: the producer continues to count for the next task."""
     message.metrics = producer.metrics.copy()
+    message.longest_wait = producer.longest_wait
     rows.note_in(message.metrics)
     message.started_at_ms = rows.started_at_ms
     message.nodes = {

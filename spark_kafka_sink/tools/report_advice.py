@@ -586,6 +586,20 @@ def _commit(facts: Facts) -> Iterator[Finding]:
     yield Finding("committing", "transactions cost most", text, advice, weight)
 
 
+def _waited(facts: Facts) -> Iterator[Finding]:
+    wait_ms = float(facts.line.get("longest_wait_ms") or 0)
+    if not wait_ms:
+        return
+    cause = facts.line.get("longest_wait_cause")
+    text = f"Rows waited for brokers for {duration(wait_ms)}: {cause}."
+    advice = (
+        "The executors' log says since when, for which topics, and what to do: search for "
+        "PKS-DELIVERY-011"
+    )
+    weight = min(wait_ms / (batch_duration_ms(facts.line) or wait_ms), 1.0)
+    yield Finding("waited", f"rows waited: {cause}", text, advice, weight)
+
+
 def _planning(facts: Facts) -> Iterator[Finding]:
     planning_ms, whole_ms = float(facts.line.get("planning_ms") or 0), batch_duration_ms(facts.line)
     if planning_ms < LEAST_PLANNING_MS or planning_ms < PLANNING * whole_ms:
@@ -599,14 +613,17 @@ def _planning(facts: Facts) -> Iterator[Finding]:
 
 
 _BATCH_RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
-    *(_aborted, _refused, _retried, _failed_attempts, _dead_letters, _split, _commit, _planning),
+    *(_aborted, _refused, _retried, _failed_attempts, _dead_letters, _split, _waited, _commit),
+    _planning,
 )
 _TASK_RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
     *(_throttled, _limited, _slow_broker, _skewed_partitions, _skewed_tasks, _tiny_batches),
     *(_brokers_are_the_limit, _codec, _input, _own_work),
 )
 """Rules whose findings have a weight that is a share of task time."""
-_CAUSES_OF_WAITING = {"throttled", "limited", "slow-broker", "skewed-partitions", "tiny-batches"}
+_CAUSES_OF_WAITING = {
+    *("waited", "throttled", "limited", "slow-broker", "skewed-partitions", "tiny-batches"),
+}
 """``brokers-are-the-limit`` is omitted beside one of these that explains as much time."""
 
 

@@ -1,5 +1,6 @@
 """Connections to real brokers: addresses, idle and hung ones, brokers that come back, TLS and logins."""
 
+import logging
 import socket
 import threading
 from contextlib import closing
@@ -149,6 +150,47 @@ class TestBrokersThatHang:
         for words in (str(node), f"{topic}-{led_by(pair, topic, 2)}", "kafka.delivery.timeout.ms"):
             assert words in str(raised.value)
         assert written(pair, topic, 1) == [b"before", b"v"]
+
+
+def test_rows_that_wait_for_replicas_are_told_while_they_wait(pair, caplog):
+    """One of two brokers is away, and the leader, which is healthy, takes nothing without it."""
+    pair.create_topic("ad-replicas", 2, 2, {"min.insync.replicas": "2"})
+    logger = "spark_kafka_sink.producer.waits"
+
+    def lines(level):
+        records = [record for record in caplog.records if record.name == logger]
+        return [record.getMessage() for record in records if record.levelno == level]
+
+    with (
+        caplog.at_level(logging.INFO, logger),
+        producer_for(pair.bootstrap_servers, **NO_TIMEOUT) as producer,
+    ):
+        partition = led_by(pair, "ad-replicas", 1)
+
+        def append_value(value):
+            batch = batch_of(value=[value], partition=[partition])
+            producer.append(batch, plan_of(batch, "ad-replicas"))
+
+        append_value(b"before")
+        producer.flush()
+        healthy = [*lines(logging.WARNING)]
+        pair.stop(2)
+        try:
+            append_value(b"during")
+            is_told = eventually(lambda: lines(logging.WARNING))
+        finally:
+            pair.restart(2)
+            pair.await_in_sync()
+        producer.flush()
+        assert eventually(lambda: lines(logging.INFO))
+        longest = producer.longest_wait
+    assert (healthy, is_told) == ([], True)
+    (line,) = [line for line in lines(logging.WARNING) if "NOT_ENOUGH_REPLICAS (19)" in line][:1]
+    assert "1 partition of topic ad-replicas have waited for 5 s" in line
+    assert "from broker 1: fewer in-sync replicas than min.insync.replicas" in line
+    assert "no longer wait, after" in lines(logging.INFO)[-1]
+    assert longest.ms >= 5_000
+    assert read_values(pair.bootstrap_servers, "ad-replicas") == [b"before", b"during"]
 
 
 def append_to(pair, producer, topic, broker_ids, value):

@@ -350,6 +350,8 @@ BACK = "is back, after"
 
 @pytest.fixture
 def log(caplog):
+    """Lines about brokers alone, without those about rows that wait for them."""
+    caplog.set_level(logging.CRITICAL, "spark_kafka_sink.producer.waits")
     with caplog.at_level(logging.WARNING, "spark_kafka_sink.network.node_connection"):
         yield caplog
 

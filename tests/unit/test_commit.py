@@ -6,7 +6,7 @@ import json
 import logging
 import pickle
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
@@ -24,7 +24,7 @@ from spark_kafka_sink.base.model import ColumnPositions, TopicPartition
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.line import MOST_IN_LOG, MOST_LOGGED_PARTITIONS, batch_text
-from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
+from spark_kafka_sink.producer.metrics import LongestWait, PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark import commit, frames, source, worker
 from spark_kafka_sink.spark import writer as writer_module
 from spark_kafka_sink.spark.commit import AT_LEAST_ONCE_NOTE
@@ -342,6 +342,21 @@ def test_what_a_batch_in_the_log_has():
     assert batch_text(line) == f"batch 7 of orders: {expected}"
 
 
+def test_a_batch_names_the_longest_wait_of_its_tasks_and_its_cause():
+    waits = [None, (9_000, "no leader"), (30_100, "NOT_ENOUGH_REPLICAS (19) from broker 1")]
+    tasks = [message({A0: PartitionReport(0, 11, 12, 50, 60)}, ack_wait_ns=10**10) for _ in waits]
+    for done, wait in zip(tasks, waits):
+        done.longest_wait = None if wait is None else LongestWait(*wait)
+    summary = commit.BatchSummary.merge([copied(done) for done in tasks])
+    line = summary.line("commit", 7, query_name="orders")
+    check_text(json.dumps(line))
+    assert (line["longest_wait_ms"], line["longest_wait_cause"]) == waits[2]
+    text = batch_text({**line, "planning_ms": 31_000})
+    assert text.endswith("in 31.0 s, 30.1 s of NOT_ENOUGH_REPLICAS (19) from broker 1")
+    healthy = commit.BatchSummary.merge(tasks[:1]).line("commit", 8)
+    assert not [name for name in healthy if "wait" in name]
+
+
 def test_a_metrics_file_that_cannot_be_written_does_not_undo_a_commit(tmp_path):
     """Everything is in Kafka: an exception here makes Spark repeat, and double, the whole batch."""
     nowhere = tmp_path / "no such folder" / "metrics.jsonl"
@@ -439,6 +454,12 @@ def test_a_message_is_the_same_after_json():
     done.nodes[2].record_retries_by_error["NOT_LEADER_OR_FOLLOWER"] = 3
     done.metrics.compression_rate_sum, done.planned = 0.25, commit.PlanningSpan(5, 1.5)
     done.dead_letters, done.batch_id = {"null key": 2}, 7
+    done.dropped_rows, done.open_ms, done.longest_wait = 3, 4, LongestWait(5, "no leader")
+    bare = commit.KafkaCommitMessage(-1, -1, host="")
+    for field in fields(done):
+        if field.name != "is_unordered":
+            assert getattr(done, field.name) != getattr(bare, field.name), field.name
+    done.is_unordered = True
     assert commit.decode_message(commit.encode_message(done)) == replace(done, plan=None)
     bare = commit.KafkaCommitMessage(1, 0)
     assert commit.decode_message(bytearray(commit.encode_message(bare))) == bare

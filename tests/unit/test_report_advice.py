@@ -150,6 +150,17 @@ def test_what_is_left_of_a_pause_of_the_batch_before():
     assert "11.0 s" in found[0].text
 
 
+def test_rows_that_waited_for_brokers():
+    made = line(task(0, EVEN, **times(31_000, ack_wait=30_000)), elapsed_ms=31_000)
+    assert "brokers-are-the-limit" in kinds(line_findings(made))
+    waited = {"longest_wait_ms": 30_100, "longest_wait_cause": "no answer from broker 3"}
+    found, *others = line_findings({**made, **waited})
+    assert (found.kind, found.title) == ("waited", "rows waited: no answer from broker 3")
+    assert "for 30.1 s: no answer" in found.text
+    assert found.weight > 0.9
+    assert "brokers-are-the-limit" not in kinds(others)
+
+
 def test_the_limit_that_is_set():
     made = line(task(0, EVEN, limit_wait_ms=5500, **times(6000, ack_wait=5800)))
     (found,) = line_findings({**made, "settings": {"max.bytes.per.second.per.task": "1000000"}})

@@ -4,7 +4,10 @@ and look-ups of names, which nothing waits for.
 Every wait is for an event with a deadline; nothing sleeps.
 """
 
+import contextlib
+import os
 import random
+import resource
 import socket
 import struct
 import threading
@@ -13,6 +16,7 @@ import time
 import pytest
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.network import transport
 from spark_kafka_sink.network.admin import DEFAULT_SETTINGS
@@ -27,6 +31,7 @@ from spark_kafka_sink.network.channels import (
     SendCompleted,
 )
 from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.node_connection import Outages
 from spark_kafka_sink.network.transport import (
     Resolver,
     SelectorNetwork,
@@ -543,6 +548,41 @@ def test_no_thread_to_be_had(network, monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", start)
     network.resolve(7, "broker.example", 9092)
     assert network.poll(0) == [Disconnected(7, "host name: can't start new thread")]
+
+
+@contextlib.contextmanager
+def without_descriptors():
+    """This process may open no more files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next_one = os.dup(0)
+    os.close(next_one)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, hard))
+    try:
+        yield next_one
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_too_many_open_files_are_told_at_once_and_what_to_do(network, host, caplog):
+    """An error of this machine: no other broker would do, and nothing is to be waited for."""
+    clock = SystemClock()
+    client = NetworkClient(DEFAULT_SETTINGS, network, clock, random.Random(0))
+    client.outages = Outages()
+    node = Node(1, host, 9092, None)
+    deadline = time.monotonic() + DEADLINE_S
+    with without_descriptors() as limit:
+        while not client.last_failure(node) and time.monotonic() < deadline:
+            client.ready(node, clock.now_ms())
+            client.poll(1_000, clock.now_ms())
+        with pytest.raises(KafkaSinkError, match="Too many open files"):
+            SelectorNetwork()
+    assert "Too many open files: " in client.last_failure(node)
+    assert f"ulimit -n is {limit}. Raise" in client.last_failure(node)
+    (line,) = caplog.messages
+    assert line.startswith("no connection to broker 1 ")
+    assert line.endswith("[PKS-CONNECT-011]")
+    client.outages.note_usable(node, 0)
 
 
 def test_canonical_names(name_server, monkeypatch):

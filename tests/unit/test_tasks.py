@@ -82,7 +82,7 @@ class FlushedProducer:
     def __init__(self, config, topics, plan):
         self.report = {T0: PartitionReport(first_offset=0, last_offset=9, records=10)}
         self.metrics = ProducerMetrics()
-        self.nodes = {}
+        self.nodes, self.longest_wait = {}, None
         self.closed = 0
 
     def flush(self):

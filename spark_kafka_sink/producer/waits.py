@@ -1,0 +1,283 @@
+"""Rows that wait for brokers: why, and since when. Logged while it lasts, and at its end.
+
+:class:`WaitCauses` finds why a batch is not acknowledged yet, from what the sender knows anyway:
+the batch's last error, its leader, the leader's connection, pauses, and the producer id. The errors
+of expired batches use the same causes.
+
+:class:`WaitLog` looks at the oldest batch of each partition, at most once per second, and only if a
+batch is older than ``LOGGED_AFTER_MS``. Partitions with the same cause share one WARNING, which is
+repeated each minute, and one INFO at the end. A batch that waits only behind other batches, which a
+broker takes one after the other, has no cause: a slow but healthy broker is no outage.
+
+The Java producer logs each retry, and is silent about leaders and answers that do not come.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import field
+from typing import NamedTuple
+
+from spark_kafka_sink.base.errors import coded, sentence, warn
+from spark_kafka_sink.base.model import Node, TopicPartition, dataclass
+from spark_kafka_sink.base.text import printable
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.metadata import ClusterAccess
+from spark_kafka_sink.producer.metrics import LongestWait
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.quotas import MAX_BYTES, ThrottleTracker
+from spark_kafka_sink.producer.rejections import advice_about
+from spark_kafka_sink.producer.transaction_manager import ProducerIdentity
+
+LOGGED_AFTER_MS = 5_000
+"""Age of a partition's oldest batch at which the log says what it waits for."""
+REPEATED_AFTER_MS = 60_000
+_LOOK_EVERY_MS = 1_000
+_MOST_NAMED = 3
+_CODE = "DELIVERY-011"
+
+logger = logging.getLogger(__name__)
+
+
+class Cause(NamedTuple):
+    """A reason for which a batch waits.
+
+    what: a few words, to which the broker is added; equal for all partitions with the same cause
+    since_ms: when the wait began
+    node: the broker that it is about
+    meaning: details and advice
+    is_late: False if this time does not count for ``delivery.timeout.ms``
+    """
+
+    what: str
+    since_ms: int
+    node: Node | None = None
+    meaning: str = ""
+    is_late: bool = True
+
+
+class WaitCauses:
+    """Finds why batches wait. Used by the sender thread."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: ClusterAccess,
+        quota_waits: ThrottleTracker,
+        identity: Callable[[], ProducerIdentity],
+    ) -> None:
+        """``identity`` returns the current identity, which may change between two tasks."""
+        self._client, self._metadata, self._updater = cluster
+        self._limit = config.max_bytes_per_second
+        self._quota_waits = quota_waits
+        self._identity = identity
+
+    def cause_of(self, batch: ProducerBatch, now_ms: int) -> Cause | None:
+        """Return why ``batch``, the oldest of its partition, waits; None behind other batches."""
+        created_ms = batch.created_at_ms
+        leader = self._metadata.snapshot.leader(batch.topic_partition)
+        if 2 * self._quota_waits.paused_ms(batch, now_ms) >= now_ms - created_ms:
+            if self._quota_waits.is_limited(batch.topic_partition):
+                return Cause(f"{MAX_BYTES} = {self._limit}", created_ms, is_late=False)
+            node = leader if batch.is_queued else batch.sent_to
+            return Cause("a pause for a quota from", created_ms, node, is_late=False)
+        if not batch.is_queued:
+            if now_ms - batch.drained_at_ms >= LOGGED_AFTER_MS:
+                since_ms = created_ms if batch.attempts else batch.drained_at_ms
+                return Cause("no answer from", since_ms, batch.sent_to)
+            return _last_error(batch)
+        return self._obstacle(batch, leader) or _last_error(batch) or self._answer(batch, now_ms)
+
+    def _obstacle(self, batch: ProducerBatch, leader: Node | None) -> Cause | None:
+        """Return why a queued batch cannot be sent now; None if nothing is known to prevent it."""
+        created_ms, identity = batch.created_at_ms, self._identity()
+        problem = self._metadata.problems.get(batch.topic_partition.topic)
+        if problem is not None:
+            return Cause("no metadata", created_ms, meaning=coded(problem.message, problem.code))
+        if identity.last_failure is not None:
+            return Cause("no producer id", created_ms, meaning=identity.last_failure)
+        if leader is None:
+            return Cause("no leader", created_ms, meaning=self._updater.last_failure or "")
+        failure = self._client.why_not_ready(leader)
+        if failure is not None:
+            return Cause("no connection to", created_ms, leader, failure)
+        return None
+
+    def _answer(self, batch: ProducerBatch, now_ms: int) -> Cause | None:
+        """Return the answer that a queued batch waits for; None if answers come."""
+        if self._identity().state.must_wait(batch):
+            return Cause("no producer id", batch.created_at_ms, meaning="no answer yet")
+        leader = self._metadata.snapshot.leader(batch.topic_partition)
+        asked_ms = None if leader is None else self._client.unanswered_since_ms(leader)
+        if asked_ms is None or now_ms - asked_ms < LOGGED_AFTER_MS:
+            return None
+        return Cause("no answer from", max(asked_ms, batch.created_at_ms), leader)
+
+    def why_not_sent(self, batch: ProducerBatch) -> str:
+        """Return why ``batch``, which has expired, cannot be sent now."""
+        leader = self._metadata.snapshot.leader(batch.topic_partition)
+        found = self._obstacle(batch, leader)
+        if found is None:
+            return f"The leader is {leader}"
+        if found.what == "no leader":
+            unreachable = f"; {found.meaning}" if found.meaning else ""
+            return f"{batch.topic_partition} has no leader{unreachable}"
+        if found.node is not None:
+            return f"The leader, {leader}, cannot be reached: {found.meaning}"
+        return found.meaning
+
+
+def _last_error(batch: ProducerBatch) -> Cause | None:
+    error = batch.last_error
+    if error is None:
+        return None
+    details = (batch.last_error_detail, advice_about(batch, error))
+    meaning = "; ".join(detail.rstrip(".") for detail in details if detail)
+    return Cause(f"{error} from", batch.created_at_ms, batch.last_node, meaning)
+
+
+@dataclass(slots=True)
+class _Wait:
+    """Partitions that wait for the same cause, as of the last look that found any."""
+
+    cause: Cause
+    since_ms: int
+    seen_ms: int = 0
+    partitions: set[TopicPartition] = field(default_factory=set)
+    node_ids: set[int] = field(default_factory=set)
+
+    def add(self, topic_partition: TopicPartition, cause: Cause) -> None:
+        self.since_ms = min(self.since_ms, cause.since_ms)
+        self.partitions.add(topic_partition)
+        if cause.node is not None:
+            self.node_ids.add(cause.node.node_id)
+
+    @property
+    def name(self) -> str:
+        """Return the cause with its brokers: ``no answer from broker 3``."""
+        ids = sorted(self.node_ids)
+        if not ids:
+            return self.cause.what
+        word = "broker" if len(ids) == 1 else "brokers"
+        return f"{self.cause.what} {word} {_some(map(str, ids))}"
+
+    @property
+    def where(self) -> str:
+        """Return the partitions and topics: ``12 partitions of topic events``."""
+        topics = {topic_partition.topic for topic_partition in self.partitions}
+        number = len(self.partitions)
+        partitions = "1 partition" if number == 1 else f"{number} partitions"
+        word = "topic" if len(topics) == 1 else "topics"
+        return f"{partitions} of {word} {_some(sorted(topics))}"
+
+
+def _some(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are."""
+    every = list(names)
+    more = len(every) - _MOST_NAMED
+    return ", ".join(every[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+class WaitLog:
+    """Logs what the rows of a producer wait for. Used by the sender thread.
+
+    longest: the longest wait of the task so far, in ms, and its cause; None without one
+    """
+
+    def __init__(
+        self, accumulator: RecordAccumulator, causes: WaitCauses, delivery_timeout_ms: int
+    ) -> None:
+        self._accumulator = accumulator
+        self._causes = causes
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._waits: dict[str, _Wait] = {}
+        # Cause -> when it was logged, so that causes that take turns are not logged at each turn.
+        self._logged_ms: dict[str, int] = {}
+        self._next_look_ms = 0
+        self.longest: LongestWait | None = None
+
+    def begin_task(self) -> None:
+        """Forget the longest wait of the task before. The caller holds the monitor."""
+        self.longest = None
+
+    def look(self, now_ms: int) -> int | None:
+        """Log what is due; return after how many ms to call again, None if nothing waits."""
+        is_idle = not self._accumulator.incomplete_count
+        if self._accumulator.failure is not None or (is_idle and not self._waits):
+            return None
+        if is_idle or now_ms >= self._next_look_ms:
+            with self._accumulator.monitor:
+                self._note(now_ms)
+            self._log(now_ms)
+        return self._next_look_ms - now_ms if self._accumulator.incomplete_count else None
+
+    def _note(self, now_ms: int) -> None:
+        """Record the causes of all waits. The caller holds the monitor."""
+        old: set[TopicPartition] = set()
+        found: dict[str, _Wait] = {}
+        next_look_ms = now_ms + LOGGED_AFTER_MS
+        for batch in self._accumulator.incomplete():
+            late_at_ms = batch.created_at_ms + LOGGED_AFTER_MS
+            if now_ms < late_at_ms:
+                next_look_ms = late_at_ms
+                break  # later batches are younger
+            if batch.topic_partition in old:
+                continue
+            old.add(batch.topic_partition)
+            cause = self._causes.cause_of(batch, now_ms)
+            if cause is not None:
+                wait = found.setdefault(cause.what, _Wait(cause, cause.since_ms, now_ms))
+                wait.add(batch.topic_partition, cause)
+        if old or self._waits:
+            next_look_ms = min(next_look_ms, now_ms + _LOOK_EVERY_MS)
+        self._next_look_ms = next_look_ms
+        for wait in found.values():
+            if self.longest is None or now_ms - wait.since_ms > self.longest.ms:
+                self.longest = LongestWait(now_ms - wait.since_ms, wait.name)
+        self._end_waits({*found}, old, now_ms)
+        self._waits.update(found)
+
+    def _end_waits(self, found: set[str], old: set[TopicPartition], now_ms: int) -> None:
+        """End the waits that are over, and log them unless their rows wait for something else.
+
+        A short time without a cause, as between two attempts, is no end.
+        """
+        is_idle = not self._accumulator.incomplete_count
+        for what, wait in list(self._waits.items()):
+            if what in found or not (is_idle or now_ms - wait.seen_ms >= LOGGED_AFTER_MS):
+                continue
+            del self._waits[what]
+            if old.isdisjoint(wait.partitions):
+                length_ms = (now_ms if is_idle else wait.seen_ms) - wait.since_ms
+                text = f"Rows for {wait.where} no longer wait, after {_seconds(length_ms)}"
+                logger.info("%s", coded(f"{text}: {wait.name}", _CODE))
+        if not self._waits and not found:
+            self._logged_ms.clear()
+
+    def _log(self, now_ms: int) -> None:
+        for what, wait in self._waits.items():
+            logged_ms = self._logged_ms.get(what)
+            if wait.seen_ms != now_ms:
+                continue
+            if logged_ms is not None and now_ms - logged_ms < REPEATED_AFTER_MS:
+                continue
+            self._logged_ms[what] = now_ms
+            limit = f"kafka.delivery.timeout.ms = {self._delivery_timeout_ms}"
+            meaning = f": {printable(sentence(wait.cause.meaning))}" if wait.cause.meaning else ""
+            until = (
+                f"They fail after {limit}"
+                if wait.cause.is_late
+                else "This time does not count for kafka.delivery.timeout.ms"
+            )
+            warn(
+                logger,
+                _CODE,
+                f"Rows for {wait.where} have waited for {_seconds(now_ms - wait.since_ms)}: "
+                f"{wait.name}{meaning}. {until}",
+            )
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1000:.0f} s"

@@ -1,0 +1,314 @@
+"""What the log says while rows wait for brokers: once after 5 s, each minute, and when it is over."""
+
+from __future__ import annotations
+
+import logging
+import re
+from functools import partial
+
+import pytest
+
+from spark_kafka_sink.base.errors import DeliveryError
+from tests.simulation.harness import Transactional, connected, simulate
+
+LOGGED_AFTER_MS = 5_000
+# A look each second, and the rest of the attempt that is under way.
+AT_THE_LATEST_MS = 7_000
+LOGGER = "spark_kafka_sink.producer.waits"
+CODE = "[PKS-DELIVERY-011]"
+
+
+@pytest.fixture
+def log(caplog):
+    with caplog.at_level(logging.INFO, LOGGER):
+        yield caplog
+
+
+def of_level(log, level):
+    return [r.getMessage() for r in log.records if r.name == LOGGER and r.levelno == level]
+
+
+def warnings(log):
+    return of_level(log, logging.WARNING)
+
+
+def ends(log):
+    return of_level(log, logging.INFO)
+
+
+# --- outages: each begins, lasts, and ends --------------------------------------------------------
+
+
+def refuse(error):
+    """Leaders answer produce requests with ``error``."""
+
+    def begin(simulation):
+        simulation.cluster.on_produce = lambda *_: error
+        return partial(setattr, simulation.cluster, "on_produce", None)
+
+    return begin
+
+
+def refuse_connections(simulation):
+    """The leader is gone, and the controller has not noticed."""
+    broker = simulation.cluster.brokers[1]
+    broker.crash()
+    simulation.network.cut_all(broker, "Connection reset by peer")
+    return partial(simulation.cluster.restart, 1)
+
+
+def elect_no_one(simulation):
+    simulation.cluster.crash(1, 0)
+    return partial(simulation.cluster.restart, 1)
+
+
+def silence(simulation):
+    """The leader takes requests, and answers none."""
+    broker = simulation.cluster.brokers[1]
+    broker.is_paused = True
+    return broker.resume
+
+
+def forget_the_name(simulation):
+    """The leader's connection is lost, and no address is found for its name."""
+    name = simulation.cluster.brokers[1].host
+    simulation.network.names.unknown.add(name)
+    simulation.cluster.cut_connections()
+    return simulation.network.names.heal
+
+
+OUTAGES = {
+    "min.insync.replicas": (
+        refuse("NOT_ENOUGH_REPLICAS"),
+        r"NOT_ENOUGH_REPLICAS \(19\) from broker 1: fewer in-sync replicas than min",
+    ),
+    "after the append": (
+        refuse("NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+        r"NOT_ENOUGH_REPLICAS_AFTER_APPEND \(20\) from broker 1: the in-sync replicas fell below",
+    ),
+    "a full disk": (
+        refuse("KAFKA_STORAGE_ERROR"),
+        r"KAFKA_STORAGE_ERROR \(56\) from broker 1: the broker lost a log directory",
+    ),
+    "no leader": (elect_no_one, r"no leader"),
+    "the leader is away": (refuse_connections, r"no connection to broker 1: Connection refused"),
+    "a silent broker": (silence, r"no answer from broker 1"),
+    "a name without address": (forget_the_name, r"no connection to broker 1: "),
+}
+PATIENT = {"delivery_timeout_ms": "600000", "request_timeout_ms": "120000"}
+
+
+@pytest.fixture(params=OUTAGES)
+def outage(request):
+    begin, words = OUTAGES[request.param]
+    simulation = connected(b"before", **PATIENT)
+    end = begin(simulation)
+    simulation.hand_over(0, b"during")
+    return simulation, end, words
+
+
+def test_an_outage_has_a_name_after_5_s_and_an_end(outage, log):
+    simulation, end, words = outage
+    simulation.run_for(LOGGED_AFTER_MS - 100)
+    assert warnings(log) == []
+    simulation.run_for(AT_THE_LATEST_MS - LOGGED_AFTER_MS)
+    (line,) = warnings(log)
+    assert re.match(rf"Rows for 1 partition of topic t have waited for [56] s: {words}", line), line
+    assert line.endswith(f"They fail after kafka.delivery.timeout.ms = 600000 {CODE}")
+    simulation.run_for(20_000)
+    assert len(warnings(log)) == 1
+    assert ends(log) == []
+    end()
+    simulation.flush()
+    simulation.step()
+    simulation.run_for(1_000)
+    assert len(warnings(log)) == 1
+    (line,) = ends(log)
+    seconds = re.match(r"Rows for 1 partition of topic t no longer wait, after (\d+) s: ", line)
+    assert 26 <= int(seconds[1]) <= 32, line
+    assert line.endswith(CODE)
+    assert simulation.values()[0] == [b"before", b"during"]
+
+
+def test_it_is_repeated_each_minute(outage, log):
+    simulation, end, _ = outage
+    simulation.run_for(70_000)
+    assert [re.search(r"for (\d+) s", line)[1][0] for line in warnings(log)] == ["5", "6"]
+    end()
+    simulation.flush()
+
+
+def test_a_first_connection_that_nothing_answers(log):
+    simulation = connected(b"before", socket_connection_setup_timeout_ms="60000", **PATIENT)
+    nodes = simulation.producer.nodes
+    new = next(n for n in (2, 3) if n not in nodes or not nodes[n].connections_created)
+    simulation.network.names.silent.add(simulation.cluster.brokers[new].host)
+    simulation.hand_over(new - 1, b"during")
+    simulation.run_for(AT_THE_LATEST_MS)
+    (line,) = warnings(log)
+    assert f": no answer from broker {new}. They" in line
+
+
+def test_rows_that_fail_have_an_error_and_no_end(log):
+    simulation = connected(b"before", delivery_timeout_ms="12000", request_timeout_ms="2000")
+    refuse("NOT_ENOUGH_REPLICAS")(simulation)
+    simulation.append_to(0, [b"never"])
+    with pytest.raises(DeliveryError, match="NOT_ENOUGH_REPLICAS"):
+        simulation.flush()
+    simulation.step(3)
+    assert (len(warnings(log)), ends(log)) == (1, [])
+
+
+# --- partitions with the same cause share a line ---------------------------------------------------
+
+
+def test_partitions_and_topics_with_the_same_cause_share_a_line(log):
+    simulation = simulate(partitions=6, **PATIENT)
+    simulation.cluster.create_topic("u", 3)
+    simulation.write_everywhere(b"x")
+    end = refuse("NOT_ENOUGH_REPLICAS")(simulation)
+    simulation.append_everywhere(b"y")
+    simulation.append_to(0, [b"y"], topic="u")
+    simulation.producer._appender.finish_open()
+    simulation.run_for(30_000)
+    (line,) = warnings(log)
+    assert "Rows for 7 partitions of topics t, u have waited" in line
+    assert "NOT_ENOUGH_REPLICAS (19) from brokers 1, 2, 3: " in line
+    end()
+    simulation.flush()
+    simulation.run_for(1_000)
+    assert len(ends(log)) == 1
+
+
+def test_unlike_causes_have_a_line_each(log):
+    simulation = simulate(partitions=3, **PATIENT)
+    simulation.write_everywhere(b"x")
+    silence(simulation)
+    refuse("NOT_ENOUGH_REPLICAS")(simulation)
+    simulation.append_everywhere(b"y")
+    simulation.producer._appender.finish_open()
+    simulation.run_for(30_000)
+    of_silent, of_refusing = sorted(warnings(log), reverse=True)
+    assert "1 partition of topic t have waited for" in of_silent + of_refusing
+    assert {"no answer from broker 1" in line for line in warnings(log)} == {True, False}
+    assert sum("2 partitions" in line for line in warnings(log)) == 1
+
+
+def test_causes_that_take_turns_are_not_logged_at_each_turn(log):
+    """Requests to a silent broker time out, and are sent again, each time over a new connection."""
+    simulation = connected(b"before", delivery_timeout_ms="600000", request_timeout_ms="7000")
+    silence(simulation)
+    simulation.hand_over(0, b"during")
+    simulation.run_for(60_000)
+    assert len(warnings(log)) == len({line.split(": ")[1] for line in warnings(log)}) <= 3
+    assert ends(log) == []
+
+
+def test_a_wait_that_goes_on_for_another_cause_has_not_ended(log):
+    simulation = connected(b"before", **PATIENT)
+    end = refuse("NOT_ENOUGH_REPLICAS")(simulation)
+    simulation.hand_over(0, b"during")
+    simulation.run_for(10_000)
+    end()
+    end = refuse("KAFKA_STORAGE_ERROR")(simulation)
+    simulation.run_for(10_000)
+    first, second = warnings(log)
+    assert re.search("waited for (9|10|11) s: NOT_ENOUGH", first) is None
+    assert re.search("waited for 1[01] s: KAFKA_STORAGE_ERROR", second)
+    assert ends(log) == []
+    end()
+    simulation.flush()
+    simulation.step()
+    (line,) = ends(log)
+    assert "KAFKA_STORAGE_ERROR" in line
+
+
+# --- limits ----------------------------------------------------------------------------------------
+
+
+def test_a_quota_of_the_brokers(log):
+    simulation = connected(b"before", **PATIENT)
+    simulation.cluster.throttle_time_ms = 20_000
+    simulation.write(0, b"throttled")
+    simulation.cluster.throttle_time_ms = 0
+    simulation.write(0, b"after")
+    (line,) = warnings(log)
+    assert re.search(r"for [5-9] s: a pause for a quota from broker 1\. This time does not", line)
+    simulation.step()
+    (line,) = ends(log)
+    assert re.search(r"no longer wait, after (19|20) s: a pause for a quota from broker 1", line)
+
+
+def test_the_limit_of_the_task(log):
+    simulation = connected(b"before", bytes_per_second=100, batch_size="100", **PATIENT)
+    simulation.write(0, *[b"%04d" % number * 20 for number in range(30)])
+    (line,) = warnings(log)
+    assert "s: max.bytes.per.second.per.task = 100. This time does not" in line
+
+
+# --- transactions ----------------------------------------------------------------------------------
+
+
+def test_a_transaction_that_cannot_begin(log):
+    simulation = Transactional(**PATIENT)
+    simulation.cluster.on_init_producer_id = lambda: "COORDINATOR_NOT_AVAILABLE"
+    simulation.begin()
+    simulation.hand_over(0, b"during")
+    simulation.run_for(AT_THE_LATEST_MS)
+    (line,) = warnings(log)
+    assert "no producer id: " in line
+    assert "COORDINATOR_NOT_AVAILABLE" in line
+
+
+def test_a_coordinator_that_does_not_answer(log):
+    simulation = Transactional(**PATIENT)
+    simulation.begin()
+    simulation.hand_over(0, b"during")
+    simulation.cluster.pause()
+    simulation.run_for(AT_THE_LATEST_MS)
+    assert len(warnings(log)) == 1
+
+
+# --- a healthy run says nothing --------------------------------------------------------------------
+
+
+def test_a_slow_broker_that_takes_batch_after_batch_is_no_outage(log):
+    """Batches behind others wait for long, and each request is answered in time."""
+    simulation = simulate(
+        partitions=1, batch_size="200", max_in_flight_requests_per_connection="1", **PATIENT
+    )
+    simulation.write(0, b"first")
+    simulation.network.faults.latency_ms = (400, 500)
+    simulation.write(0, *[b"%04d" % number * 30 for number in range(40)])
+    assert simulation.clock.ms > 1_000_000 + 30_000
+    assert log.messages == []
+
+
+def test_short_errors_are_no_outage(log):
+    simulation = connected(b"before", **PATIENT)
+    for number in range(20):
+        end = refuse("NOT_ENOUGH_REPLICAS")(simulation)
+        simulation.hand_over(0, b"%d" % number)
+        simulation.run_for(2_000)
+        end()
+        simulation.flush()
+    assert log.messages == []
+
+
+# --- the task's longest wait -----------------------------------------------------------------------
+
+
+def test_a_task_knows_its_longest_wait(log):
+    simulation = connected(b"before", **PATIENT)
+    for error, for_ms in (("KAFKA_STORAGE_ERROR", 10_000), ("NOT_ENOUGH_REPLICAS", 20_000)):
+        end = refuse(error)(simulation)
+        simulation.hand_over(0, b"x")
+        simulation.run_for(for_ms)
+        end()
+        simulation.flush()
+    longest_ms, cause = simulation.producer.longest_wait
+    assert 19_000 <= longest_ms <= 21_000
+    assert cause == "NOT_ENOUGH_REPLICAS (19) from broker 1"
+    simulation.begin_task("t")
+    simulation.write(0, b"y")
+    assert simulation.producer.longest_wait is None
