@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,11 +26,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, warn
 from spark_kafka_sink.base.model import ColumnPositions
-from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.config.sink_options import SinkOptions, with_query_name
 from spark_kafka_sink.formats.plan import RowSpec
 from spark_kafka_sink.record.compiled.library import check_platform
 from spark_kafka_sink.spark.commit import BatchSummary, Enveloped, KafkaCommitMessage, PlanningSpan
 from spark_kafka_sink.spark.planning import (
+    NOT_A_QUERY,
+    UNNAMED_QUERY,
     PlanningTimer,
     check_surroundings,
     parse_options,
@@ -183,6 +186,9 @@ _MESSAGE = "message"
 # Id of the execution in which Spark calls a function for foreachBatch, unique per call. Unlike a
 # job group, the function cannot change it.
 _EXECUTION_ID_PROPERTY = "spark.sql.execution.id"
+_DESCRIPTION_PROPERTY = "spark.job.description"
+_NAME_IN_DESCRIPTION = re.compile(r"(?s)(.+)\nid = (\S+)\nrunId = \S+\nbatch = \S+")
+"""Spark describes the jobs of a micro-batch: the query's name if it has one, its id, and others."""
 _RUN_ID_PROPERTY = "spark.jobGroup.id"
 """Id of a micro-batch's run: Spark names the job group of a streaming query after the run."""
 _WRITE_ID, _WRITE_VERSION = "write.id", "write.version"
@@ -192,7 +198,9 @@ _NO_QUERY = (
     "{where} does not tell: give option write.id, a name that is this query's own and stays the "
     "same, e.g. the query's name"
 )
-
+_NO_NAME = (
+    "{where} does not tell it in foreachBatch: write a name of the query's own into the option"
+)
 _STREAM_ADVICE = (
     "this DataFrame is a stream, and is written with "
     "df.writeStream.foreachBatch(spark_kafka_sink.batch_writer(options))"
@@ -302,6 +310,7 @@ class _Write:
         planning_time = PlanningTimer()
         if _runs_here(self._df):
             check_platform()
+        self._options = self._named_options()
         rows = plan_rows(self._df.schema, self._options)
         # A query with a second micro-batch has committed the first.
         is_stream = bool(self._batch_id)
@@ -319,6 +328,25 @@ class _Write:
             if self._identity is not None:
                 _writes.forget(self._identity)
             raise
+
+    def _named_options(self) -> SinkOptions:
+        """Return the options with the name of the micro-batch's query, where Spark reports it.
+
+        Raises ConfigError if ``transactional.id.prefix`` needs the name and there is none.
+        """
+        if self._batch_id is None:
+            return with_query_name(self._options, None, NOT_A_QUERY)
+        found = _NAME_IN_DESCRIPTION.fullmatch(
+            _local_property(self._df, _DESCRIPTION_PROPERTY) or ""
+        )
+        name = found[1] if found is not None and found[2] == self._query_id else None
+        advice = UNNAMED_QUERY
+        if self._query_id is None:
+            advice = _NO_NAME.format(where=self._where())
+        return with_query_name(replace(self._options, query_name=name), name, advice)
+
+    def _where(self) -> str:
+        return "Spark Connect" if _is_connect(self._df) else "a thread of your own"
 
     def _run_identity(self) -> str | None:
         """Return an identity of this run of a query; None for a job."""
@@ -338,8 +366,7 @@ class _Write:
         assert number is not None
         if not self._is_job:
             if self._query_id is None:
-                where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
-                raise ConfigError(_NO_QUERY.format(where=where), code="TXN-007")
+                raise ConfigError(_NO_QUERY.format(where=self._where()), code="TXN-007")
             # The query id identifies a query's micro-batches, wherever its checkpoint is.
             self._options = replace(options, checkpoint=substitute_checkpoint(self._query_id))
         return WriteIdentity(

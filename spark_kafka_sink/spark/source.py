@@ -32,8 +32,10 @@ from weakref import WeakSet
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.text import Secret
-from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
+from spark_kafka_sink.config.sink_options import UNIX_SOCKETS, with_query_name
 from spark_kafka_sink.spark.planning import (
+    NOT_A_QUERY,
+    UNNAMED_QUERY,
     PlanningTimer,
     check_surroundings,
     parse_options,
@@ -142,6 +144,10 @@ class KafkaSinkDataSource(DataSource):
         from spark_kafka_sink.spark.row_planning import plan_rows
 
         options = parse_options(dict(self.options))
+        if is_stream:
+            options = with_query_name(options, options.query_name, UNNAMED_QUERY)
+        else:
+            options = with_query_name(options, None, NOT_A_QUERY)
         rows = plan_rows(schema, options)
         if self._plans:  # otherwise all rows are written and only the commit follows
             advise_on_sockets()

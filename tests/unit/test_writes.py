@@ -466,7 +466,7 @@ def test_what_is_committed_is_what_was_planned(kafka):
 
 @pytest.mark.parametrize("named", [{}, {"write_id": "w"}])
 def test_a_write_beside_one_that_runs(kafka, named):
-    first, second = (sink(f"beside {named}", topic=topic, **named) for topic in "ab")
+    first, second = (sink(f"beside {len(named)}", topic=topic, **named) for topic in "ab")
     refused = []
 
     class Beside(Frame):
