@@ -363,7 +363,7 @@ The longest timeout is best because a restart during a commit must end before th
 
 
 QUERY_PLACE = "{query}"
-"""In ``transactional.id.prefix``: the query's name takes its place when a write is planned."""
+"""Stands for the query's name in ``transactional.id.prefix`` until a write is planned."""
 
 
 class ExactlyOnceConfig(NamedTuple):

@@ -637,8 +637,8 @@ def _check_template(prefix: str) -> None:
         reason = f"has a brace, and only {QUERY_PLACE}, the query's name, is replaced"
     elif prefix.startswith(QUERY_PLACE):
         reason = (
-            f"begins with {QUERY_PLACE}: put a name of your own before it, such as "
-            f"orders-{QUERY_PLACE}, for which one rule of an ACL allows the ids of all queries"
+            "begins with {query}: put a name of your own before it, such as orders-{query}, for "
+            "which one rule of an ACL allows the ids of all queries"
         )
     else:
         _check_prefix(prefix)

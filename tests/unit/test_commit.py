@@ -337,7 +337,17 @@ def test_what_a_batch_in_the_log_has():
     done.metrics.task_ns, done.metrics.input_wait_ns = 2 * 10**9, 10**9 + 10**7
     line = commit.BatchSummary.merge([done]).line("commit", 7, query_name="orders")
     expected = "12 records, 50 B in 2.0 s, 3 dead letters, 50 % waiting for Spark's rows"
-    assert batch_text(line) == f"batch 7 of orders: {expected}"
+    assert batch_text(line) == f"batch 7 of orders to a: {expected}"
+
+
+def test_the_topics_of_a_batch_in_the_log(logged):
+    """Of the option where no row tells, and their number where the rows name several."""
+    commit.report_abort([None], 7, NOWHERE, topic="orders")
+    two = message({A0: PartitionReport(0, 0, 1), A0._replace(topic="b"): PartitionReport(0, 0, 1)})
+    commit.report_commit([two], 8, True, NOWHERE, query_name="q" * 40)
+    first, second = logged.messages
+    assert first.startswith("batch 7 to orders was aborted")
+    assert second.startswith(f"batch 8 of {'q' * 29}… to 2 topics: 2 records")
 
 
 def test_a_metrics_file_that_cannot_be_written_does_not_undo_a_commit(tmp_path):
