@@ -13,8 +13,7 @@ dp.create_sink(
     {
         "kafka.bootstrap.servers": os.environ["KAFKA"],
         "topic": "orders",
-        "key.column": "id",
-        "key.format": "string",
+        "key.columns": "id",
         "value.format": "json",
         "delivery.guarantee": "exactly-once",
         "transactional.id.prefix": "orders-{query}",  # {query}: the name of the flow
