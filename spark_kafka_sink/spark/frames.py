@@ -343,7 +343,8 @@ class _Write:
         advice = UNNAMED_QUERY
         if self._query_id is None:
             advice = _NO_NAME.format(where=self._where())
-        return with_query_name(replace(self._options, query_name=name), name, advice)
+        options = replace(self._options, query_name=name or self._options.query_name)
+        return with_query_name(options, name, advice)
 
     def _where(self) -> str:
         return "Spark Connect" if _is_connect(self._df) else "a thread of your own"
