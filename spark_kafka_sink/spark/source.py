@@ -64,7 +64,11 @@ require_data_sources()
 
 
 def advise_on_sockets() -> None:
-    """Log once, at INFO, that Spark exchanges rows by TCP where Unix domain sockets would do."""
+    """Log once, at INFO, that Spark exchanges rows by TCP where Unix domain sockets would do.
+
+    Called when planning has succeeded: after a failure Spark ends the process, which would log the
+    same at each attempt.
+    """
     from spark_kafka_sink.spark.preflight import log_once
 
     if lacks_unix_sockets():
@@ -122,6 +126,7 @@ class KafkaSinkDataSource(DataSource):
             )
         options, rows = self._checked(schema, is_stream=False)
         plan = plan_transactions(options, is_job=True)
+        advise_on_sockets()
         return KafkaBatchWriter(options, rows.positions, plan, time.until_now(), rows.plan)
 
     @sentence_first
@@ -135,8 +140,12 @@ class KafkaSinkDataSource(DataSource):
 
         time = PlanningTimer()
         options, rows = self._checked(schema, is_stream=True)
-        transactions = plan_transactions(options, is_job=False) if self._plans else None
-        planned = time.until_now() if self._plans else None
+        transactions = None
+        planned = None
+        if self._plans:
+            transactions = plan_transactions(options, is_job=False)
+            advise_on_sockets()
+            planned = time.until_now()
         return KafkaStreamWriter(options, rows.positions, transactions, planned, rows.plan)
 
     def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, InputLayout]:
@@ -150,7 +159,6 @@ class KafkaSinkDataSource(DataSource):
             options = with_query_name(options, None, NOT_A_QUERY)
         rows = plan_rows(schema, options)
         if self._plans:  # otherwise all rows are written and only the commit follows
-            advise_on_sockets()
             options = check_surroundings(options, is_stream)
             # The process that starts all planning processes and ends with the driver.
             owner = os.getppid()

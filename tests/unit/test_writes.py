@@ -343,6 +343,23 @@ class TestDataSource:
         with pytest.raises(AssertionError, match="planned"):
             source.streamWriter(ONE_COLUMN, False)
 
+    @pytest.mark.parametrize("method", ["writer", "streamWriter"])
+    def test_advice_follows_what_has_worked(self, monkeypatch, method):
+        """A flow of a pipeline that fails is tried three times, in new processes."""
+        advised = []
+
+        def fails(options, is_stream):
+            raise BootstrapError("no broker", code="CONNECT-001")
+
+        monkeypatch.setattr(source_module, "advise_on_sockets", lambda: advised.append(True))
+        monkeypatch.setattr(source_module, "check_surroundings", fails)
+        with pytest.raises(BootstrapError):
+            getattr(KafkaSinkDataSource(OPTIONS), method)(ONE_COLUMN, False)
+        assert advised == []
+        monkeypatch.setattr(source_module, "check_surroundings", lambda options, is_stream: options)
+        getattr(KafkaSinkDataSource(OPTIONS), method)(ONE_COLUMN, False)
+        assert advised == [True]
+
 
 # --- writes that a prefix would take for one another ----------------------------------------------
 
