@@ -144,6 +144,13 @@ PROGRAMS = {
         document="evidence.compatibility.table",
         machine="Go; Pythons on the PATH, or pyenv's",
     ),
+    "pipelines": Program(
+        "the example of a declarative pipeline is exact in each Spark that has them, through failures and "
+        "full refreshes",
+        "40 min",
+        "evidence.pipelines.run",
+        machine="Pythons on the PATH, or pyenv's",
+    ),
     "clusters": Program(
         "Spark's own clusters, Connect, every way to bring the package; one run of each loss",
         "30 min",

@@ -25,14 +25,14 @@ The driver adds up the counts of all tasks, and writes **one JSON line for each 
 options `metrics.*` name, such as `metrics.path`. When a line `commit` appears, all its records are in Kafka, and with
 exactly-once they are visible.
 
-The driver's log gets one line of at most 160 characters for each batch (`metrics.log`):
+The driver's log gets one line of at most 200 characters for each batch (`metrics.log`):
 
 ```
-2026-11-24 10:02:11,480 INFO spark_kafka_sink.spark.commit: batch 12 of orders: 24,000,000 records, 1.1 GiB in 4.0 s, 62 % waiting for acknowledgements
+2026-11-24 10:02:11,480 INFO spark_kafka_sink.spark.commit: batch 12 of orders to events: 24,000,000 records, 1.1 GiB in 4.0 s, 62 % waiting for acknowledgements
 ```
 
-It has batch, query, records, bytes after compression, the time from planning to committing, and the largest part of
-that time. If rows have waited for brokers for 5 s or more, it names the longest wait and its cause instead, as in
+It has batch, query, topic, records, bytes after compression, the time from planning to committing, and the largest part
+of that time. If rows have waited for brokers for 5 s or more, it names the longest wait and its cause instead, as in
 `30.1 s of NOT_ENOUGH_REPLICAS (19) from broker 1`.
 
 ## The line

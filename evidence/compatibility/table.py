@@ -39,7 +39,8 @@ SPARK_NOTE = """\
 Spark 3.5 has no data sources in Python that write: use [the two functions](spark-versions.md). A standalone cluster has
 a master and two workers, and the driver runs outside of it (client) or inside (cluster). "Connect" is a client of a
 Spark Connect server. YARN is Hadoop's MiniYARNCluster. All places but local mode were tested with Kafka {kafka} only.
-Kubernetes was never tested.
+Kubernetes was never tested. [Declarative pipelines](pipelines.md) ran in local mode with Spark 4.1.4, 4.2.1 and 4.3.0
+(`make evidence NAME=pipelines`).
 """
 
 SUMMARY_OF_BROKERS = """\

@@ -45,8 +45,8 @@ ON_CLUSTERS = (
 )
 """One pair of each minor version: what runs on clusters and with Spark Connect."""
 
-_OF_CONNECT = ("grpcio", "grpcio-status", "googleapis-common-protos")
-"""What Spark Connect needs, and the functions of foreachBatch on its server."""
+_OF_CONNECT = ("grpcio", "grpcio-status", "googleapis-common-protos", "pyyaml")
+"""What Spark Connect needs, the functions of foreachBatch on its server, and ``spark-pipelines``."""
 
 
 def interpreter(version):

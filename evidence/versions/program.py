@@ -114,7 +114,9 @@ class Program:
         self.twice(name, lambda: spark_kafka_sink.batch_writer(self.options(name)), repeat=False)
 
     def foreach_exactly_once(self, name):
-        self.twice(name, lambda: spark_kafka_sink.batch_writer(self.options(name, name)))
+        """The sink reads the query's name where Spark describes the jobs of a micro-batch."""
+        options = self.options(name, "of-{query}")
+        self.twice(name, lambda: spark_kafka_sink.batch_writer(options))
 
     def foreach_named(self, name):
         options = self.options(name, name, write_id="stream")
@@ -144,7 +146,7 @@ class Program:
         self.twice(name, None, self.options(name), repeat=False)
 
     def stream_exactly_once(self, name):
-        self.twice(name, None, self.options(name, name))
+        self.twice(name, None, self.options(name, "of-{query}"))
 
     def twice(self, name, new_function, options=None, repeat=True):
         folder, checkpoint = self.folder / name, self.folder / f"{name}-checkpoint"
@@ -152,9 +154,8 @@ class Program:
         for first in (0, FILES):
             for number in range(first, first + FILES):
                 write_file(folder, number)
-            writer = self.read_stream(folder).writeStream.option(
-                "checkpointLocation", str(checkpoint)
-            )
+            writer = self.read_stream(folder).writeStream.queryName(name)
+            writer = writer.option("checkpointLocation", str(checkpoint))
             if new_function is not None:
                 writer = writer.foreachBatch(new_function())
             else:

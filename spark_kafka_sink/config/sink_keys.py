@@ -362,10 +362,15 @@ MAX_TRANSACTION_TIMEOUT_MS = 900_000
 The longest timeout is best because a restart during a commit must end before the timeout."""
 
 
+QUERY_PLACE = "{query}"
+"""Stands for the query's name in ``transactional.id.prefix`` until a write is planned."""
+
+
 class ExactlyOnceConfig(NamedTuple):
     """Options of exactly-once delivery.
 
-    prefix: ``transactional.id.prefix``; log_*: settings of the decision log's topic
+    prefix: ``transactional.id.prefix``, with ``QUERY_PLACE`` until a write is planned
+    log_*: settings of the decision log's topic
     accepts_missing_record: an existing prefix or query may start without a record in the log
     drops_replays: a replay of a committed micro-batch may have other rows
     accepts_new_query: a new query's micro-batch 0 may take the prefix of a query whose checkpoint
@@ -379,6 +384,12 @@ class ExactlyOnceConfig(NamedTuple):
     accepts_missing_record: bool = False
     drops_replays: bool = False
     accepts_new_query: bool = False
+
+    @property
+    def first_of_ids(self) -> str:
+        """Return what all transactional ids begin with: the prefix that an ACL has to allow."""
+        fixed, place, _ = self.prefix.partition(QUERY_PLACE)
+        return fixed if place else f"{fixed}."
 
     @property
     def log_min_isr(self) -> int:
@@ -417,7 +428,8 @@ SINK_OPTIONS = ConfigDef(
         > Set exactly-once if readers must not see duplicates, and none only if records may be lost.
         """),
     optional_text("transactional.id.prefix").about("""
-        Start of a query's transactional ids.
+        Start of a query's transactional ids. {query} stands for the name of the streaming query,
+        in pipelines the flow.
         > Set it for exactly-once. Keep it over restarts, and give each query its own."""),
     optional_text("write.id").about("""
         Name of a batch write with exactly-once. The sink drops a write of this name whose

@@ -73,6 +73,7 @@ from spark_kafka_sink.config.sink_keys import (
     EXACTLY_ONCE,
     MAX_TRANSACTION_TIMEOUT_MS,
     NONE,
+    QUERY_PLACE,
     SINK_OPTIONS,
     DeadLetterConfig,
     ExactlyOnceConfig,
@@ -383,6 +384,8 @@ UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Spark's setting, since 4.1: its JVM and Python workers exchange rows by Unix domain sockets."""
 
 _EXACTLY_ONCE_OPTION = "delivery.guarantee=exactly-once"
+# Kafka's limit of a transactional id is 32,767 bytes, with what the sink appends to the prefix.
+_MOST_PREFIX_BYTES = 32_000
 _UNCHANGED_FIELDS = (
     *("delivery_guarantee", "topic", "log_level", "log_format", "metrics_log", "write_id"),
     *("write_version", "preflight_timeout_ms"),
@@ -610,6 +613,7 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
             "leave both away",
             code="TXN-002",
         )
+    _check_template(prefix)
     _check_decision_log(sink)
     return ExactlyOnceConfig(
         prefix,
@@ -620,6 +624,63 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
         drops_replays=sink["transaction_replay"] == "drop",
         accepts_new_query=sink["transaction_accept"] == ACCEPT_NEW_QUERY,
     )
+
+
+def _check_template(prefix: str) -> None:
+    """Raise ConfigError for a prefix that users may not write; it may have ``{query}``."""
+    rest = prefix.replace(QUERY_PLACE, "")
+    if "{" in rest or "}" in rest:
+        reason = f"has a brace, and only {QUERY_PLACE}, the query's name, is replaced"
+    elif prefix.startswith(QUERY_PLACE):
+        reason = (
+            "begins with {query}: put a name of your own before it, such as orders-{query}, for "
+            "which one rule of an ACL allows the ids of all queries"
+        )
+    else:
+        _check_prefix(prefix)
+        return
+    raise ConfigError(f"transactional.id.prefix {prefix!r} {reason}", code="TXN-038")
+
+
+def _check_prefix(prefix: str) -> None:
+    """Raise ConfigError if a transactional id and its ACL cannot begin with ``prefix``.
+
+    Brokers take any text. But the log, the commands and the rule of an ACL are lines of text: a
+    control character breaks a line, and a space at its end cannot be seen.
+    """
+    size = len(prefix.encode(errors="replace"))
+    if not prefix.isprintable():
+        reason = f"{prefix!r} has a character that cannot be printed"
+    elif prefix != prefix.strip():
+        reason = f"{prefix!r} begins or ends with a space"
+    elif size > _MOST_PREFIX_BYTES:
+        reason = f"has {size} bytes, and Kafka takes {_MOST_PREFIX_BYTES}"
+    else:
+        return
+    advice = "choose letters, digits, '.', '_' and '-', also for the names of queries and flows"
+    raise ConfigError(f"transactional.id.prefix {reason}: {advice}", code="TXN-038")
+
+
+def with_query_name(options: SinkOptions, name: str | None, advice: str) -> SinkOptions:
+    """Return the options with the query's name for ``{query}`` in ``transactional.id.prefix``.
+
+    name: None or "" if the write has no name
+    advice: what to do about that, as the end of a sentence
+
+    Raises ConfigError without a name, and for a name that a transactional id cannot hold.
+    """
+    exactly_once = options.exactly_once
+    if exactly_once is None or QUERY_PLACE not in exactly_once.prefix:
+        return options
+    if not name:
+        raise ConfigError(
+            f"transactional.id.prefix '{exactly_once.prefix}' needs the name of a query, and "
+            f"{advice}",
+            code="TXN-037",
+        )
+    prefix = exactly_once.prefix.replace(QUERY_PLACE, name)
+    _check_prefix(prefix)
+    return replace(options, exactly_once=exactly_once._replace(prefix=prefix))
 
 
 _REPORTED_PRODUCER_KEYS = (

@@ -180,6 +180,7 @@ LINE = (
     Field("time_ms", "integer", "time of the line, in ms since 1970"),
     Field("client_id", "string", "`kafka.client.id`"),
     Field("query_name", "string", "name of the streaming query, if it has one"),
+    Field("topic", "string", "option `topic`, if it is set"),
     Field("application_id", "string", "id of the Spark application, if known"),
     Field("trace_id", "string", "id of the batch's trace, if `metrics.otlp.*` sends one"),
     Field("planning_started_at_ms", "integer", "start of planning on the driver, in ms since 1970"),
@@ -512,27 +513,27 @@ def largest_part(line: Mapping[str, Any]) -> tuple[str, float]:
 
 # --- the text in the log -------------------------------------------------------------------------
 
-MOST_IN_LOG = 98
-"""Characters of a batch's text: with time, level and logger, a line of the log has 160."""
+MOST_IN_LOG = 138
+"""Characters of a batch's text: with time, level and logger, a line of the log has 200."""
+_MOST_OF_NAME = 30
+"""Characters of a query's name, and of a topic's, which may have 249."""
 UNKNOWN_CAUSE = "a task failed, or the query or job was stopped"
 """Spark does not pass the cause of an abort to a Python data source."""
 _STOPPED = re.compile(
     r"^KeyboardInterrupt\b|\n: java\.lang\.InterruptedException\b|\bJob \d+ cancel"
 )
-_LEAST_OF_QUERY = 4
 _LETTERS_OF_ID = 8
 
 
 def batch_text(line: Mapping[str, Any]) -> str:
-    """Return the text of a committed batch: number, records, bytes, time, its largest part.
+    """Return the text of a committed batch: query, topic, records, bytes, time, its largest part.
 
-    The text has at most ``MOST_IN_LOG`` characters. If they do not suffice, the query's name is
-    cut, and the last parts are omitted. A long wait for brokers is never omitted: its cause then
-    replaces the largest part.
+    The text has at most ``MOST_IN_LOG`` characters. If they do not suffice, the last parts are
+    omitted. A long wait for brokers is never omitted: its cause then replaces the largest part.
     """
-    name, whole_ms = _batch(line), batch_duration_ms(line)
+    whole_ms = batch_duration_ms(line)
     sent = float((line.get("metrics") or {}).get("compressed_bytes") or 0)
-    text = f": {_records(line)}, {size(sent)} in {duration(whole_ms)}"
+    text = f"{_batch(line)}: {_records(line)}, {size(sent)} in {duration(whole_ms)}"
     letters = sum((line.get("dead_letters") or {}).values())
     part, part_ms = largest_part(line)
     if "longest_wait_ms" in line:
@@ -544,17 +545,17 @@ def batch_text(line: Mapping[str, Any]) -> str:
         (f"{count(letters)} dead letters", letters),
         (f"{percent(part_ms / (whole_ms or 1))} {part}", part),
     ):
-        if is_known and len(name) + len(text) + len(more) + len(", ") <= MOST_IN_LOG:
+        if is_known and len(text) + len(more) + len(", ") <= MOST_IN_LOG:
             text += f", {more}"
-    return _with_query(name, line, MOST_IN_LOG - len(name) - len(text)) + text
+    return text
 
 
 def abort_text(line: Mapping[str, Any]) -> str:
-    """Return the text of an aborted batch: number, why, failed tasks, records, what remains.
+    """Return the text of an aborted batch: query, topic, why, failed tasks, records, what remains.
 
     The note may have commands for the operator: the text is never cut.
     """
-    name = _with_query(_batch(line), line, MOST_IN_LOG)
+    name = _batch(line)
     if was_stopped(line):
         return f"{name} was stopped. {line.get('note', '')}".rstrip()
     text = f"{name} was aborted" + f": {UNKNOWN_CAUSE}" * ("error" not in line)
@@ -581,14 +582,24 @@ def _records(line: Mapping[str, Any]) -> str:
 
 
 def _batch(line: Mapping[str, Any]) -> str:
+    """Return the batch's number with its query and its topic, as far as they are known."""
     number = line.get("batch_id")
-    return "job" if number is None else f"batch {number}"
+    name = "job" if number is None else f"batch {number}"
+    for word, text in (("of", query_text(line)), ("to", topic_text(line))):
+        if text:
+            text = printable(text)
+            cut = text if len(text) <= _MOST_OF_NAME else text[: _MOST_OF_NAME - 1] + "…"
+            name += f" {word} {cut}"
+    return name
 
 
-def _with_query(name: str, line: Mapping[str, Any], room: int) -> str:
-    """Return the batch's name with its query's name, else the beginning of the query's id."""
-    query = printable(line.get("query_name") or str(line.get("query_id") or "")[:_LETTERS_OF_ID])
-    room -= len(" of ")
-    if not query or room < min(_LEAST_OF_QUERY, len(query)):
-        return name
-    return f"{name} of {query if len(query) <= room else query[: room - 1] + '…'}"
+def query_text(line: Mapping[str, Any]) -> str:
+    """Return the name of the line's query, else the beginning of its id; "" for a job."""
+    return str(line.get("query_name") or str(line.get("query_id") or "")[:_LETTERS_OF_ID])
+
+
+def topic_text(line: Mapping[str, Any]) -> str:
+    """Return the line's topic; "2 topics" if its rows have named several, "" if none is known."""
+    topics = line.get("partitions") or line.get("topics") or {}
+    found = line.get("topic") or (next(iter(topics)) if len(topics) == 1 else "")
+    return str(found) if found or not topics else f"{len(topics)} topics"

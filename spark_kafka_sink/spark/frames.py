@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,7 +28,7 @@ from weakref import ReferenceType, ref
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, warn
 from spark_kafka_sink.base.model import ColumnPositions
-from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.config.sink_options import SinkOptions, with_query_name
 from spark_kafka_sink.formats.plan import RowSpec
 from spark_kafka_sink.record.compiled.library import check_platform
 from spark_kafka_sink.spark.commit import (
@@ -39,6 +40,8 @@ from spark_kafka_sink.spark.commit import (
     encode_message,
 )
 from spark_kafka_sink.spark.planning import (
+    NOT_A_QUERY,
+    UNNAMED_QUERY,
     PlanningTimer,
     check_surroundings,
     parse_options,
@@ -232,6 +235,9 @@ _MESSAGE = "message"
 # Id of the execution in which Spark calls a function for foreachBatch, unique per call. Unlike a
 # job group, the function cannot change it.
 _EXECUTION_ID_PROPERTY = "spark.sql.execution.id"
+_DESCRIPTION_PROPERTY = "spark.job.description"
+_NAME_IN_DESCRIPTION = re.compile(r"(?s)(.+)\nid = (\S+)\nrunId = \S+\nbatch = \S+")
+"""Spark describes the jobs of a micro-batch: the query's name if it has one, its id, and others."""
 _RUN_ID_PROPERTY = "spark.jobGroup.id"
 """Id of a micro-batch's run: Spark names the job group of a streaming query after the run."""
 _WRITE_ID, _WRITE_VERSION = "write.id", "write.version"
@@ -241,7 +247,9 @@ _NO_QUERY = (
     "{where} does not tell: give option write.id, a name that is this query's own and stays the "
     "same, e.g. the query's name"
 )
-
+_NO_NAME = (
+    "{where} does not tell it in foreachBatch: write a name of the query's own into the option"
+)
 _STREAM_ADVICE = (
     "this DataFrame is a stream, and is written with "
     "df.writeStream.foreachBatch(spark_kafka_sink.batch_writer(options))"
@@ -350,6 +358,7 @@ class _Write:
             raise ConfigError(_STREAM_ADVICE, code="SPARK-006")
         if _runs_here(self._df):
             check_platform()
+        self._options = self._named_options()
         identity = self._write_identity()
         if identity is not None:
             _writes.begin(identity)
@@ -379,6 +388,26 @@ class _Write:
         if identity is not None:
             _writes.finish(identity)
 
+    def _named_options(self) -> SinkOptions:
+        """Return the options with the name of the micro-batch's query, where Spark reports it.
+
+        Raises ConfigError if ``transactional.id.prefix`` needs the name and there is none.
+        """
+        if self._batch_id is None:
+            return with_query_name(self._options, None, NOT_A_QUERY)
+        found = _NAME_IN_DESCRIPTION.fullmatch(
+            _local_property(self._df, _DESCRIPTION_PROPERTY) or ""
+        )
+        name = found[1] if found is not None and found[2] == self._query_id else None
+        advice = UNNAMED_QUERY
+        if self._query_id is None:
+            advice = _NO_NAME.format(where=self._where())
+        options = replace(self._options, query_name=name or self._options.query_name)
+        return with_query_name(options, name, advice)
+
+    def _where(self) -> str:
+        return "Spark Connect" if _is_connect(self._df) else "a thread of your own"
+
     def _run_identity(self) -> str | None:
         """Return an identity of this run of a query; None for a job."""
         if self._batch_id is None:
@@ -395,6 +424,7 @@ class _Write:
             return None
         number = self._batch_id if options.write_version is None else options.write_version
         assert number is not None
+        self._options = self._named_options()
         if not self._is_job and self._query_id is None:
             where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
             raise ConfigError(_NO_QUERY.format(where=where), code="TXN-007")

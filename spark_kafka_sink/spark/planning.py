@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from spark_kafka_sink.transactions.model import TransactionPlan, Unit
 
 
+UNNAMED_QUERY = (
+    "this query has none. Name it, and keep the name over restarts: "
+    'df.writeStream.queryName("orders")'
+)
+NOT_A_QUERY = (
+    "a batch job is no query. Write a name of its own into the option, such as orders-daily"
+)
+
+
 class PlanningTimer:
     """Measures planning from its construction on."""
 

@@ -32,8 +32,10 @@ from weakref import WeakSet
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.text import Secret
-from spark_kafka_sink.config.sink_options import UNIX_SOCKETS
+from spark_kafka_sink.config.sink_options import UNIX_SOCKETS, with_query_name
 from spark_kafka_sink.spark.planning import (
+    NOT_A_QUERY,
+    UNNAMED_QUERY,
     PlanningTimer,
     check_surroundings,
     parse_options,
@@ -62,7 +64,11 @@ require_data_sources()
 
 
 def advise_on_sockets() -> None:
-    """Log once, at INFO, that Spark exchanges rows by TCP where Unix domain sockets would do."""
+    """Log once, at INFO, that Spark exchanges rows by TCP where Unix domain sockets would do.
+
+    Called when planning has succeeded: after a failure Spark ends the process, which would log the
+    same at each attempt.
+    """
     from spark_kafka_sink.spark.preflight import log_once
 
     if lacks_unix_sockets():
@@ -120,6 +126,7 @@ class KafkaSinkDataSource(DataSource):
             )
         options, rows = self._checked(schema, is_stream=False)
         plan = plan_transactions(options, is_job=True)
+        advise_on_sockets()
         return KafkaBatchWriter(options, rows.positions, plan, time.until_now(), rows.plan)
 
     @sentence_first
@@ -133,8 +140,12 @@ class KafkaSinkDataSource(DataSource):
 
         time = PlanningTimer()
         options, rows = self._checked(schema, is_stream=True)
-        transactions = plan_transactions(options, is_job=False) if self._plans else None
-        planned = time.until_now() if self._plans else None
+        transactions = None
+        planned = None
+        if self._plans:
+            transactions = plan_transactions(options, is_job=False)
+            advise_on_sockets()
+            planned = time.until_now()
         return KafkaStreamWriter(options, rows.positions, transactions, planned, rows.plan)
 
     def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, InputLayout]:
@@ -142,9 +153,12 @@ class KafkaSinkDataSource(DataSource):
         from spark_kafka_sink.spark.row_planning import plan_rows
 
         options = parse_options(dict(self.options))
+        if is_stream:
+            options = with_query_name(options, options.query_name, UNNAMED_QUERY)
+        else:
+            options = with_query_name(options, None, NOT_A_QUERY)
         rows = plan_rows(schema, options)
         if self._plans:  # otherwise all rows are written and only the commit follows
-            advise_on_sockets()
             options = check_surroundings(options, is_stream)
             # The process that starts all planning processes and ends with the driver.
             owner = os.getppid()

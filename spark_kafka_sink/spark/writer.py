@@ -297,6 +297,7 @@ def _begun(options: SinkOptions) -> dict[str, Any]:
     return {
         "client_id": options.producer.client_id,
         "query_name": options.query_name,
+        "topic": options.topic,
         "application_id": options.application_id or application_of(os.environ),
         "trace_id": token_hex(_TRACE_ID_BYTES) if options.metrics.has_traces else None,
         "commit_started_at_ms": SystemClock().timestamp_ms(),

@@ -248,10 +248,10 @@ def permissions_on_transactional_ids(
     Requests the abort of a transaction that no producer has: brokers check the permission before
     the id.
     """
-    subject = f"rights on transactional ids {config.prefix}."
-    request = EndTxnRequest(
-        f"{config.prefix}.check", _UNUSED_PRODUCER_ID, _UNUSED_EPOCH, committed=False
-    )
+    subject = f"rights on transactional ids {config.first_of_ids}"
+    first = config.first_of_ids
+    subject = f"rights on transactional ids {first}"
+    request = EndTxnRequest(f"{first}check", _UNUSED_PRODUCER_ID, _UNUSED_EPOCH, committed=False)
     try:
         answer = admin.request(None, request, admin.deadline_in(timeout_ms))
     except KafkaSinkError as error:
@@ -263,7 +263,7 @@ def permissions_on_transactional_ids(
         yield failed(
             subject,
             f"no WRITE: {error_code}",
-            f"allow this principal WRITE on transactional ids with the prefix '{config.prefix}.' "
+            f"allow this principal WRITE on transactional ids with the prefix '{first}' "
             "(kafka-acls.sh --add --resource-pattern-type prefixed --transactional-id)",
         )
     else:

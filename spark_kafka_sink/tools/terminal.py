@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -23,8 +23,10 @@ from spark_kafka_sink.metrics.line import (
     duration,
     largest_part,
     moment,
+    query_text,
     shares,
     size,
+    topic_text,
 )
 from spark_kafka_sink.metrics.reading import LineTail
 from spark_kafka_sink.tools.report_advice import (
@@ -124,7 +126,9 @@ class Screen:
             return Group(Text.assemble(f"no line of metrics in {self._path} yet", end))
         total = _together(latest)
         lines = self.aggregate.lines
-        head = f"{count(lines)} batch{'es' * (lines != 1)}, the last at "
+        head = f"{count(lines)} batch{'es' * (lines != 1)}"
+        head += _common(" of", query_text, latest) + _common(" to", topic_text, latest)
+        head += ", the last at "
         head += f"{moment(latest[0]['time_ms'])} UTC"
         if self.aggregate.left_out:
             head += f"; {left_out(self.aggregate.left_out)}"
@@ -171,6 +175,12 @@ def _printable(found: Any) -> Any:
     return [_printable(each) for each in found] if isinstance(found, list) else found
 
 
+def _common(word: str, text_of: Callable[[Mapping[str, Any]], str], lines: list[Any]) -> str:
+    """Return what all lines have in common, behind the word; "" if they have several."""
+    first, *others = {text_of(line) for line in lines}
+    return f"{word} {_shortened(first, _MOST_OF_NAME)}" if first and not others else ""
+
+
 def _together(lines: list[dict[str, Any]]) -> dict[str, Any]:
     total: dict[str, Any] = {"aborted": sum(line["event"] == "abort" for line in lines)}
     names = (*SUMMED_FIELDS, *SUMMED_WHOLE_FIELDS)
@@ -182,9 +192,10 @@ def _together(lines: list[dict[str, Any]]) -> dict[str, Any]:
 def _batches(lines: list[dict[str, Any]], width: int) -> Table:
     table = Table(box=None, pad_edge=False)
     shown = [column for column in _COLUMNS if width >= column.least_width]
-    if len({_query(line) for line in lines}) > 1:
-        most = _MOST_OF_QUERY if width >= _NARROW else _LEAST_OF_QUERY
-        shown.insert(1, _Column("query", lambda line: _shortened(_query(line), most), 0, True))
+    most = _MOST_OF_NAME if width >= _NARROW else _LEAST_OF_NAME
+    for name, text_of in (("topic", topic_text), ("query", query_text)):
+        if len({text_of(line) for line in lines}) > 1:
+            shown.insert(1, _names(name, text_of, most))
     for column in shown:
         table.add_column(column.name, justify="left" if column.is_text else "right", no_wrap=True)
     # Without this, the last column would take its width from the others.
@@ -206,14 +217,12 @@ class _Column(NamedTuple):
     is_text: bool = False
 
 
-_MOST_OF_QUERY, _LEAST_OF_QUERY = 20, 8
-"""Most letters of a query's name, on a wide and on a narrow screen."""
-_LETTERS_OF_ID = 8
+_MOST_OF_NAME, _LEAST_OF_NAME = 20, 8
+"""Most letters of the name of a query or a topic, on a wide and on a narrow screen."""
 
 
-def _query(line: dict[str, Any]) -> str:
-    """Return the query's name, else the beginning of its id; "" for a job."""
-    return str(line.get("query_name") or str(line.get("query_id") or "")[:_LETTERS_OF_ID])
+def _names(name: str, text_of: Callable[[Mapping[str, Any]], str], most: int) -> _Column:
+    return _Column(name, lambda line: _shortened(text_of(line), most), 0, True)
 
 
 def _shortened(text: str, most: int) -> str:

@@ -119,14 +119,24 @@ def _check_new_query(before: Decision, driver: Driver, config: ExactlyOnceConfig
         advice = _prefix_in_use(_owner(before), config.prefix, driver, is_other, is_sibling)
         raise PrefixInUseError(advice)
     checkpoint = qualified(str(driver.checkpoint))
-    if any(qualified(retired).is_same(checkpoint) for retired in before.retired):
+    is_replaced = any(qualified(retired).is_same(checkpoint) for retired in before.retired)
+    if is_replaced or _is_earlier(driver, before.owner):
         raise PrefixInUseError(
-            f"transactional.id.prefix '{config.prefix}' belongs to {_owner(before)}, which has "
-            f"replaced the query of checkpoint {checkpoint}, and {_ACCEPT} is for a new query. "
+            f"transactional.id.prefix '{config.prefix}' belongs to {_owner(before)}, which is "
+            f"later than the query of checkpoint {checkpoint}, and {_ACCEPT} is for a new query. "
             "Start the query with the newest checkpoint"
         )
     if has_commits_at(checkpoint):
         raise not_new(f"the query of checkpoint {checkpoint}", config.prefix)
+
+
+def _is_earlier(driver: Driver, owner: Driver) -> bool:
+    """Return True if a pipeline has numbered the driver's checkpoint before the owner's.
+
+    Its query may have ended before the record named it.
+    """
+    ours, theirs = (posixpath.basename(qualified(str(d.checkpoint)).path) for d in (driver, owner))
+    return ours.isdecimal() and theirs.isdecimal() and int(ours) < int(theirs)
 
 
 def _is_sibling(owner: Driver, driver: Driver) -> bool:

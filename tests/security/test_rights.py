@@ -9,7 +9,12 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from tests.patience import PATIENCE_MS
 from tests.security.acls import allow, allow_transactions
 from tests.security.test_failures import failure, tells
-from tests.security.writing import values_in, write, write_through_the_sink
+from tests.security.writing import (
+    values_in,
+    write,
+    write_a_micro_batch,
+    write_through_the_sink,
+)
 
 pytestmark = pytest.mark.timeout(2400, func_only=True)
 
@@ -128,3 +133,24 @@ class TestOfExactlyOnce:
         allow(world.kafka, "bob", "describe", new_topic())
         write_through_the_sink(options, topic)
         assert values_in(world.kafka, topic) == [b"a value"]
+
+    def test_one_rule_for_the_ids_of_all_queries(
+        self, world, new_topic, topic, log, options, capsys
+    ):
+        """The rule is for what stands before {query}, and the command line says so."""
+        options["transactional.id.prefix"] = f"{topic}-id-{{query}}"
+        for right in ("read", "write"):
+            allow(world.kafka, "bob", right, log)
+        with pytest.raises(KafkaSinkError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED") as raised:
+            write_a_micro_batch(options, topic, "early")
+        tells(str(raised.value), f" {topic}-id-early.driver")
+        patient = {**options, "topic": topic, "preflight.timeout.ms": str(PATIENCE_MS)}
+        arguments = [text for pair in patient.items() for text in ("--option", "=".join(pair))]
+        assert main(["check", *arguments]) == 1
+        assert f"with the prefix '{topic}-id-'" in capsys.readouterr().out
+        allow_transactions(world.kafka, "bob", f"{topic}-id-")
+        allow(world.kafka, "bob", "describe", new_topic())
+        for query in ("early", "late"):
+            write_a_micro_batch(options, topic, query)
+        assert values_in(world.kafka, topic) == [b"a value"] * 2
+        assert main(["check", *arguments]) == 0

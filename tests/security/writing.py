@@ -59,9 +59,24 @@ def write_through_the_sink(options, topic, patience=None):
     transactions = writer._transactions
     if transactions is not None:
         message.belong_to(transactions)
-    batch = batch_of(value=[b"a value"])
-    write_rows([batch], writer._options, writer._positions, message, transactions)
+    _write_a_value(writer, message)
     writer.commit([message])
+
+
+def write_a_micro_batch(options, topic, query):
+    """The first one of a streaming query of that name."""
+    texts = {**PATIENT, **options, "topic": topic, "queryName": query}
+    source = KafkaSinkDataSource({**texts, "checkpointLocation": f"/checkpoints/{query}"})
+    writer = source.streamWriter(SCHEMA, False)
+    message = KafkaCommitMessage(partition_id=0, attempt_number=0, query_id=query)
+    message.belong_to(writer._transactions)
+    _write_a_value(writer, message)
+    writer.commit([message], 0)
+
+
+def _write_a_value(writer, message):
+    batch = batch_of(value=[b"a value"])
+    write_rows([batch], writer._options, writer._positions, message, writer._transactions)
 
 
 ROWS = 400

@@ -339,7 +339,17 @@ def test_what_a_batch_in_the_log_has():
     done.metrics.task_ns, done.metrics.input_wait_ns = 2 * 10**9, 10**9 + 10**7
     line = commit.BatchSummary.merge([done]).line("commit", 7, query_name="orders")
     expected = "12 records, 50 B in 2.0 s, 3 dead letters, 50 % waiting for Spark's rows"
-    assert batch_text(line) == f"batch 7 of orders: {expected}"
+    assert batch_text(line) == f"batch 7 of orders to a: {expected}"
+
+
+def test_the_topics_of_a_batch_in_the_log(logged):
+    """Of the option where no row tells, and their number where the rows name several."""
+    commit.report_abort([None], 7, NOWHERE, topic="orders")
+    two = message({A0: PartitionReport(0, 0, 1), A0._replace(topic="b"): PartitionReport(0, 0, 1)})
+    commit.report_commit([two], 8, True, NOWHERE, query_name="q" * 40)
+    first, second = logged.messages
+    assert first.startswith("batch 7 to orders was aborted")
+    assert second.startswith(f"batch 8 of {'q' * 29}… to 2 topics: 2 records")
 
 
 def test_a_batch_names_the_longest_wait_of_its_tasks_and_its_cause():
@@ -454,7 +464,8 @@ def test_a_message_is_the_same_after_json():
     done.nodes[2].record_retries_by_error["NOT_LEADER_OR_FOLLOWER"] = 3
     done.metrics.compression_rate_sum, done.planned = 0.25, commit.PlanningSpan(5, 1.5)
     done.dead_letters, done.batch_id = {"null key": 2}, 7
-    done.dropped_rows, done.open_ms, done.longest_wait = 3, 4, LongestWait(5, "no leader")
+    done.started_at_ms, done.dropped_rows, done.open_ms = 1, 3, 4
+    done.longest_wait = LongestWait(5, "no leader")
     bare = commit.KafkaCommitMessage(-1, -1, host="")
     for field in fields(done):
         if field.name != "is_unordered":

@@ -106,7 +106,7 @@ class TestForm:
         report_commit([done], 12, True, NOWHERE)
         (line,) = capsys.readouterr().err.splitlines()
         assert line.endswith(
-            ": batch 12 of 0b1c: 24,000,000 records, 1.1 GiB in 4.0 s, "
+            ": batch 12 of 0b1c to orders: 24,000,000 records, 1.1 GiB in 4.0 s, "
             "62 % waiting for acknowledgements"
         )
         assert len(line) <= 160

@@ -20,6 +20,7 @@ from spark_kafka_sink.config.sink_options import (
     KEYS_WITHOUT_EFFECT,
     SinkOptions,
     effective_settings,
+    with_query_name,
 )
 from spark_kafka_sink.spark.dead_letters import max_letter_bytes
 from spark_kafka_sink.spark.task import Interceptors
@@ -408,6 +409,15 @@ def test_exactly_once_takes_what_is_given():
     [
         ({"delivery.guarantee": "exactly-once"}, "needs option 'transactional.id.prefix'"),
         ({**EXACTLY_ONCE, "transactional.id.prefix": ""}, "must not be empty"),
+        (
+            {**EXACTLY_ONCE, "transactional.id.prefix": "a-{Query}"},
+            "only {query}, the query's name, is replaced",
+        ),
+        (
+            {**EXACTLY_ONCE, "transactional.id.prefix": "{query}"},
+            "begins with {query}: put a name of your own",
+        ),
+        ({**EXACTLY_ONCE, "transactional.id.prefix": "a\tb"}, "cannot be printed"),
         ({**EXACTLY_ONCE, "kafka.acks": "1"}, "needs kafka.acks=all"),
         ({**EXACTLY_ONCE, "kafka.enable.idempotence": "false"}, "kafka.enable.idempotence=true"),
         ({**EXACTLY_ONCE, "transaction.accept": "accept"}, "nothing, missing-record, new-query"),
@@ -660,3 +670,33 @@ def test_rows_that_were_not_given_cannot_be_refused(rows, wrong):
 def test_refused_rows_are_in_order():
     hook = Hook("partitioner 'a:b'", print)
     assert [*refused_rows(hook, RefusedRowsError({4: "x", 0: "y"}), 5)] == [0, 4]
+
+
+NAMED = {**EXACTLY_ONCE, "transactional.id.prefix": "orders-{query}"}
+
+
+@pytest.mark.parametrize("name", ["late", "a.b", "{query}", "späte Züge", "<b>'x'</b>"])
+def test_the_prefix_gets_the_name_of_the_query(name):
+    options = with_query_name(parse(NAMED), name, "")
+    assert options.exactly_once.prefix == f"orders-{name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (None, "needs the name of a query, and here is none"),
+        ("", "needs the name of a query, and here is none"),
+        ("two\nlines", r"'orders-two\\nlines' has a character that cannot be printed"),
+        ("late ", "'orders-late ' begins or ends with a space"),
+        ("\ud800", "cannot be printed"),
+        ("n" * 32_000, "has 32007 bytes, and Kafka takes 32000"),
+    ],
+)
+def test_a_name_that_no_transactional_id_can_hold(name, words):
+    with pytest.raises(ConfigError, match=words):
+        with_query_name(parse(NAMED), name, "here is none")
+
+
+def test_a_rule_of_an_acl_is_for_the_part_before_the_name():
+    assert parse(NAMED).exactly_once.first_of_ids == "orders-"
+    assert with_query_name(parse(NAMED), "a", "").exactly_once.first_of_ids == "orders-a."

@@ -35,7 +35,7 @@ def test_the_screen(tmp_path, capsys):
     path.write_bytes(text(*lines))
     assert main(["top", str(path), "--once"]) == 0
     shown = capsys.readouterr().out
-    assert "30 batches, the last at 2023-11-14 22:13:49 UTC" in shown
+    assert "30 batches of 0b1c to orders, the last at 2023-11-14 22:13:49 UTC" in shown
     row = next(row for row in shown.splitlines() if row.lstrip().startswith("29 "))
     assert row.split("waiting for buffer memory")[1].strip() == "broker 2 is slow"
     assert "Look at broker 2" in shown
@@ -72,7 +72,18 @@ def test_one_query(tmp_path, capsys):
     path = tmp_path / "m.jsonl"
     path.write_bytes(text(numbered(HEALTHY, 1, query_name="a"), numbered(HEALTHY, 2)))
     assert main(["top", str(path), "--once", "--query", "a"]) == 0
-    assert "1 batch," in capsys.readouterr().out
+    assert "1 batch of a to orders," in capsys.readouterr().out
+
+
+def test_two_queries_and_two_topics(tmp_path, capsys):
+    path = tmp_path / "m.jsonl"
+    late = numbered(HEALTHY, 2, query_name="late", topic="others")
+    path.write_bytes(text(numbered(HEALTHY, 1, query_name="a"), late))
+    assert main(["top", str(path), "--once"]) == 0
+    head, columns, *rows = capsys.readouterr().out.splitlines()
+    assert head.startswith("2 batches, the last at")
+    assert columns.split()[:3] == ["batch", "query", "topic"]
+    assert [row.split()[:3] for row in rows[:2]] == [["2", "late", "others"], ["1", "a", "orders"]]
 
 
 def test_batches_of_several_queries_are_told_apart(tmp_path, capsys, monkeypatch):

@@ -338,6 +338,23 @@ class TestDataSource:
         with pytest.raises(AssertionError, match="planned"):
             source.streamWriter(ONE_COLUMN, False)
 
+    @pytest.mark.parametrize("method", ["writer", "streamWriter"])
+    def test_advice_follows_what_has_worked(self, monkeypatch, method):
+        """A flow of a pipeline that fails is tried three times, in new processes."""
+        advised = []
+
+        def fails(options, is_stream):
+            raise BootstrapError("no broker", code="CONNECT-001")
+
+        monkeypatch.setattr(source_module, "advise_on_sockets", lambda: advised.append(True))
+        monkeypatch.setattr(source_module, "check_surroundings", fails)
+        with pytest.raises(BootstrapError):
+            getattr(KafkaSinkDataSource(OPTIONS), method)(ONE_COLUMN, False)
+        assert advised == []
+        monkeypatch.setattr(source_module, "check_surroundings", lambda options, is_stream: options)
+        getattr(KafkaSinkDataSource(OPTIONS), method)(ONE_COLUMN, False)
+        assert advised == [True]
+
 
 # --- writes that a prefix would take for one another ----------------------------------------------
 
@@ -509,7 +526,7 @@ def test_what_is_committed_is_what_was_planned(kafka):
 
 @pytest.mark.parametrize("named", [{}, {"write_id": "w"}])
 def test_a_write_beside_one_that_runs(kafka, named):
-    first, second = (sink(f"beside {named}", topic=topic, **named) for topic in "ab")
+    first, second = (sink(f"beside {len(named)}", topic=topic, **named) for topic in "ab")
     refused = []
 
     class Beside(Frame):

@@ -1,0 +1,1 @@
+"""Spark Declarative Pipelines: the example, run by the real ``spark-pipelines``."""
