@@ -219,6 +219,13 @@ def test_a_new_query_takes_the_prefix_with_its_micro_batch_0(refreshed):
     assert "newest checkpoint" in refused(refreshed, driver(5, NEXT))
 
 
+def test_an_earlier_query_that_the_log_never_named_does_not_replace_a_later_one(refreshed):
+    """Its driver died before its first claim, and comes back after the full refresh."""
+    micro_batch(refreshed, 0, driver(2, NEXT), "q-2")
+    assert "newest checkpoint" in refused(refreshed, driver(1, FIRST))
+    micro_batch(refreshed, 1, driver(2, NEXT), "q-2")
+
+
 def test_the_former_query_may_come_back_until_the_new_one_has_decided(refreshed):
     micro_batch(refreshed, 0, driver(1, FIRST))
     plan, written = begun_micro_batch(refreshed, 0, driver(2, NEXT), "q-2")
