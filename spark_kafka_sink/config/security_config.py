@@ -402,7 +402,7 @@ _SECRET_IN_QUERY = re.compile(
 )
 _NEXT_URL = re.compile(r",(?=\s*\w+://)")
 _SCHEME = re.compile(r"(?i)\s*(?:bearer|basic|token|api-?key|splunk)(?:%20|\s)+")
-"""What may stand before a reference in a header that has a secret."""
+"""The scheme of a header, which may stand in clear text before a reference to its secret."""
 _PEM_LINE = re.compile(r"-----[A-Z ]+-----")
 # Options of login modules whose values are secrets; Kerberos' options name files.
 _SECRET_IN_JAAS = re.compile(r"""(?i)(password|secret|passphrase)\s*=\s*["']?([^"'\s;]*)""")

@@ -304,6 +304,9 @@ class RandomLayouts:
         return ProtobufField(name, number, type_name), self._one_of(_PROTOBUF[type_name])
 
     def _of_message(self, name, number, message):
+        # A descriptor names all messages that it reaches, the well-known ones among them.
+        if all(known.name != message for known in self._messages):
+            self._messages.append(ProtobufMessage(message, ()))
         return ProtobufField(name, number, MESSAGE, message, has_presence=True)
 
     # --- columns -----------------------------------------------------------------------------------
