@@ -312,8 +312,10 @@ class Application:
 
     def run_job(self):
         """The first batch that is left, as a batch job. Raises QueryFailedError."""
-        batch = self.checkpoint.batches[self.checkpoint.first()]
-        options = self.options
+        left = self.checkpoint.batches[self.checkpoint.first() :]
+        if not left:
+            return  # a driver that was frozen has finished the last one
+        batch, options = left[0], self.options
         if options.write_id is not None:
             options = replace(options, write_version=self.versions[batch.batch_id])
         self.job_id = None
