@@ -118,7 +118,7 @@ class Prefix:
         producer.append(batch, plan_of(batch, self.name))
         producer.flush()
         prepared = producer.transaction
-        return TaskTransaction(*prepared, 0, 1, "0-0")  # type: ignore[call-arg]
+        return TaskTransaction(*prepared, 0, 1, "1-0-0")  # type: ignore[call-arg]
 
 
 def run(version, points):

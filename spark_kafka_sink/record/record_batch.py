@@ -242,16 +242,31 @@ class ReadBatch(NamedTuple):
         with _remote_errors(self.base_offset):
             yield from _read_records(self.header, self.compressed, refused)
 
-    def only_record(self, key: bytes | None, most_bytes: int) -> tuple[bytes, bytes | None] | None:
-        """Return key and value of the only record; None without a key, or with several records.
+    def keyed_records(
+        self, key: bytes | None, most_bytes: int
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        """Yield key and value of each record that has a key.
 
-        key: only this key is wanted, so that other records are not built; None for any key
+        key: only this key is wanted; None for any key
         most_bytes: a longer value is cut to one byte more
+
+        Of a single record only what is wanted is decompressed. Batches of several are copies by
+        other clients; records beyond the limits of ``records`` are left out.
 
         Raises RemoteProtocolError for wrong lengths or an unknown codec.
         """
-        if self.is_control or self.header.records_count != 1:
-            return None
+        if self.is_control:
+            return
+        if self.header.records_count == 1:
+            found = self._only_record(key, most_bytes)
+            if found is not None:
+                yield found
+            return
+        for record in self.records(lambda error: None):
+            if record.key is not None and key in (None, record.key):
+                yield record.key, record.value and record.value[: most_bytes + 1]
+
+    def _only_record(self, key: bytes | None, most_bytes: int) -> tuple[bytes, bytes | None] | None:
         codec_id, most = self.header.attributes & CODEC_MASK, _MOST_BYTES_BESIDE_KEY
         with _remote_errors(self.base_offset):
             start = decompress_start(codec_id, self.compressed, most + _MOST_KEY_BYTES)

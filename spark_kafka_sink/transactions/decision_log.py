@@ -333,8 +333,11 @@ def is_decision_log(admin: AdminClient, topic: str, deadline_ms: int) -> bool:
         end = partition.end_offset(deadline_ms)
         first = max(partition.log_start_offset(deadline_ms), end - _FIRST_WINDOW * _WINDOW_GROWTH)
         found = partition.read(first, end, deadline_ms)
-        only = (batch.only_record(None, MOST_DECISION_BYTES) for batch in found)
-        return any(_is_log_record(*record) for record in only if record is not None)
+        return any(
+            _is_log_record(*record)
+            for batch in found
+            for record in batch.keyed_records(None, MOST_DECISION_BYTES)
+        )
     except BrokerError as error:
         if error.error.name != "TOPIC_AUTHORIZATION_FAILED":
             raise
@@ -453,9 +456,8 @@ class DecisionLog:
         for batch in self._partition.read(start, end, deadline_ms):
             if batch.is_transactional:
                 continue
-            record = batch.only_record(key, _MOST_MARK_BYTES)
-            if record is not None:
-                latest = _parse_mark(record[1]) or latest
+            for _, value in batch.keyed_records(key, _MOST_MARK_BYTES):
+                latest = _parse_mark(value) or latest
         return latest
 
     # --- reading -------------------------------------------------------------------------------
@@ -497,9 +499,8 @@ class DecisionLog:
                 if stored is not None and batch.marker.is_commit:
                     latest = stored
             elif batch.is_transactional:
-                record = batch.only_record(self._key, MOST_DECISION_BYTES)
-                if record is not None:
-                    stored = StoredRecord(batch.base_offset, record[1] or b"")
+                for _, value in batch.keyed_records(self._key, MOST_DECISION_BYTES):
+                    stored = StoredRecord(batch.base_offset, value or b"")
                     uncommitted[batch.producer_id] = stored
         return latest
 

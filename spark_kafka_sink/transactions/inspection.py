@@ -367,10 +367,9 @@ class Inspection:
                 written = open_records.pop(batch.producer_id, {})
                 latest.update(written if batch.marker.is_commit else {})
             elif batch.is_transactional:
-                found = batch.only_record(key, most_bytes=0)
-                if found is not None:
-                    kept = batch._replace(compressed=bytes(batch.compressed)) if found[1] else None
-                    open_records.setdefault(batch.producer_id, {})[found[0]] = kept
+                for own_key, value in batch.keyed_records(key, most_bytes=0):
+                    kept = batch._replace(compressed=bytes(batch.compressed)) if value else None
+                    open_records.setdefault(batch.producer_id, {})[own_key] = kept
         return {key.decode(errors="replace"): batch for key, batch in latest.items() if batch}
 
     # --- transactions --------------------------------------------------------------------------
@@ -454,10 +453,10 @@ def _prefix_overview(
     prefix: str, batch: ReadBatch | None, transactions: list[TransactionDetails]
 ) -> PrefixOverview:
     decision, problem = None, ""
-    record = None if batch is None else batch.only_record(None, MOST_DECISION_BYTES)
-    if record is not None:
+    found = [] if batch is None else batch.keyed_records(prefix.encode(), MOST_DECISION_BYTES)
+    for _, value in found:
         try:
-            decision = Decision.from_json(record[1] or b"")
+            decision, problem = Decision.from_json(value or b""), ""
         except ValueError as error:
             problem = str(error)
     return PrefixOverview(prefix, decision, problem, tuple(transactions))

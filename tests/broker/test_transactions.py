@@ -165,7 +165,7 @@ def written_by_two_tasks(kafka, plan):
             name = slots.next_id(plan.prefix, plan.token)
             prepared = write(producer, f"{plan.prefix}-rows", name, [rows(300 * number)])
             assert prepared is not None
-            written.append(TaskTransaction(*prepared, number, 300, f"rows-{number}"))
+            written.append(TaskTransaction(*prepared, number, 300, f"300-0-{number}"))
     return written
 
 
@@ -281,7 +281,7 @@ def test_a_transaction_is_committed_after_the_feature_was_downgraded(version):
         with producer_for(kafka.bootstrap_servers) as producer:
             prepared = write(producer, topic, name, [rows(0)])
         assert prepared.transaction_version == 2
-        transaction = TaskTransaction(*prepared, 0, 300, "0-0")
+        transaction = TaskTransaction(*prepared, 0, 300, "300-0-0")
         client.describe([name], admin.deadline_in(PATIENCE_MS))
         downgrade(kafka, version)
         outcomes = client.commit_all([transaction], admin.deadline_in(PATIENCE_MS))

@@ -363,7 +363,7 @@ def valid_batch(codec, rng):
 def read(data):
     """None if refused. Lets any other exception out."""
     try:
-        return [(list(b.records()), b.only_record(None, 100)) for b in read_batches(data)]
+        return [(list(b.records()), [*b.keyed_records(None, 100)]) for b in read_batches(data)]
     except RemoteProtocolError:
         return None
 

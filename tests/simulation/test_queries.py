@@ -19,12 +19,15 @@ pytestmark = pytest.mark.timeout(1800)
 SEEDS = [*range(6, 20), *range(40, 119), 129]
 SEEDS_AMONG_FAST_TESTS = range(6)
 MOST_SEEDS_FOR_A_BUG = 500
-FIRST_SEED = {"replay not compared": 11, "late losers do not look": 29}
+FIRST_SEED = {
+    **{"replay not compared": 11, "late losers do not look": 29, "epochs used up": 19},
+    **{"query ids not compared": 41, "owner of a job kept": 39},
+}
 """As in test_seeds.py."""
 
 
-# Half a minute of CPU or more: found by a late seed, or by lives that wait long.
-_LONG = {"epochs used up", "named write forgotten", "unknown taken for the same"}
+# Minutes of CPU: found by a late seed. test_ownership.py has its case.
+_LONG = {"former query forgotten"}
 
 
 def _marked(name):

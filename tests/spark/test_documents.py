@@ -73,11 +73,13 @@ pytestmark = pytest.mark.timeout(1800)
 TUTORIAL = "docs/getting-started.md"
 # tests/spark/test_cookbook.py
 COOKBOOK = "docs/cookbook.md"
+# Its block is of a pipeline: make evidence NAME=pipelines.
+PIPELINES = "docs/pipelines.md"
 SNIPPETS = [
     block
     for document in documents()
     for block in blocks(document, "python")
-    if not block.is_for_connect and document not in (TUTORIAL, COOKBOOK)
+    if not block.is_for_connect and document not in (TUTORIAL, COOKBOOK, PIPELINES)
 ]
 QUICKSTART, SNIPPETS_IN_A_SESSION = SNIPPETS[0], SNIPPETS[1:]
 EVENTS = 20

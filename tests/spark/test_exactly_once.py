@@ -79,7 +79,9 @@ class TestStream:
             PATIENCE_S
         )
         query = start(read_files(spark, folder), kafka, topic, second, **options)
-        with pytest.raises(Exception, match="'eo-shared' belongs to driver .*checkpoint.*/first"):
+        with pytest.raises(
+            Exception, match="'eo-shared' belongs to query .*, driver .*checkpoint.*/first"
+        ):
             query.awaitTermination(PATIENCE_S)
         assert ids(kafka, topic) == list(range(ROWS_PER_FILE))
         # Nor was the owner disturbed.

@@ -127,8 +127,8 @@ def test_batch_job(kafka, new_topic, conf, submit, tmp_path):
     assert ids(kafka, topic) == list(range(60))
     assert "\n60 rows written | " in job.text()
     (line,) = [text for text in job.text().splitlines() if "spark_kafka_sink.spark.commit" in text]
-    assert " INFO spark_kafka_sink.spark.commit: job: 60 records, " in line
-    assert len(line) <= 160
+    assert f" INFO spark_kafka_sink.spark.commit: job to {topic}: 60 records, " in line
+    assert len(line) <= 200
 
 
 @pytest.mark.parametrize(
@@ -535,7 +535,7 @@ def test_a_script_of_ones_own_ends_its_query_without_noise(kafka, new_topic, tmp
     shown = output.read_text(encoding="utf-8")[len("".join(before)) :].splitlines()
     # A micro-batch that has begun just now is aborted: one line of the sink's, and one line of
     # Spark's for the task that it kills.
-    aborted = r" WARNING .* batch [0-9]+(?: of \w+)? was aborted: .* was stopped"
+    aborted = r" WARNING .* batch [0-9]+(?: of \w+)? to \S+ was aborted: .* was stopped"
     expected = f" INFO |{aborted}| WARN TaskSetManager: .* TaskKilled .* was stopped"
     assert [line for line in shown if not re.search(expected, line)] == ["ended"], shown
 

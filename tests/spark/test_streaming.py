@@ -438,4 +438,4 @@ def test_a_batch_that_the_user_stops_is_no_failure(spark, kafka, new_topic, tmp_
     assert finding.kind == "stopped"
     (record,) = [r for r in caplog.records if r.name == "spark_kafka_sink.spark.commit"]
     assert record.levelname == "INFO"
-    assert re.match(r"batch 0 of [0-9a-f]{8} was stopped\. ", record.message)
+    assert re.match(r"batch 0 of [0-9a-f]{8} to \S+ was stopped\. ", record.message)

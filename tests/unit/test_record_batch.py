@@ -594,8 +594,8 @@ def test_what_is_not_wanted_is_not_built():
     batch = read_one(batch_of(zstandard.compress(record), 1, CODEC_IDS["zstd"]))
     del record
     tracemalloc.start()
-    assert batch.only_record(b"other", 1 << 40) is None
-    assert batch.only_record(b"key", 10) == (b"key", bytes(11))
+    assert [*batch.keyed_records(b"other", 1 << 40)] == []
+    assert [*batch.keyed_records(b"key", 10)] == [(b"key", bytes(11))]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20
@@ -603,18 +603,18 @@ def test_what_is_not_wanted_is_not_built():
 
 @PROPERTY
 @given(st.lists(new_records, min_size=1, max_size=2), st.sampled_from(ALL_CODECS))
-def test_the_only_record(records, codec):
+def test_records_by_key(records, codec):
     batch = read_one(encode_batch(records, NOON, SOME, 7, codec=codec))
-    key, value = records[0][:2]
-    for wanted in (None, key, b"another"):
-        is_found = len(records) == 1 and key is not None and wanted in (None, key)
-        assert batch.only_record(wanted, 300) == ((key, value) if is_found else None)
+    keyed = [record[:2] for record in records if record[0] is not None]
+    for wanted in (None, records[0][0], b"another"):
+        expected = [found for found in keyed if wanted in (None, found[0])]
+        assert [*batch.keyed_records(wanted, 300)] == expected
 
 
 def test_a_key_that_no_prefix_can_be_is_not_found():
     for size in (1 << 16, (1 << 16) + 1):
         found = read_one(encode_batch([NewRecord(bytes(size), b"v")], NOON, SOME, 7))
-        assert (found.only_record(None, 1) is None) is (size > 1 << 16)
+        assert len([*found.keyed_records(None, 1)]) == (size <= 1 << 16)
 
 
 # Codecs as others write them
