@@ -40,7 +40,8 @@ _LONG_TESTS = (
     "tests/broker",
     "tests/spark",
     "tests/kernels",
-    "tests/simulation/test_queries.py",
+    "tests/simulation",
+    "tests/golden",
 )
 
 PROGRAMS = {

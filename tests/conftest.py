@@ -52,7 +52,7 @@ WITH_THE_OTHER_SPARK = ("test_rows.py", "test_refusals.py", "test_formats.py")
 """Half of the tests of the session, by their time."""
 # These share two secured brokers.
 SECURED = "tests/security/"
-ONE_BY_ONE = ("::test_a_planted_bug_is_caught", "::test_the_demo_shows_progress")
+ONE_BY_ONE = ("::test_a_planted_bug_is_caught",)
 LONGEST_FIRST = (
     "a session of Spark",
     "another session of Spark",

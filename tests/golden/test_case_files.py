@@ -52,6 +52,7 @@ def test_our_table_of_versions_agrees_with_the_clients(name):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_generator_writes_the_committed_files(tmp_path):
     if find_javac() is None:
         pytest.skip("no JDK 17: the generator needs its javac")

@@ -52,8 +52,18 @@ def test_the_same_seed_gives_the_same_trace(seed):
     assert seeds.live(seed).trace == seeds.live(seed).trace
 
 
+# Its lives end at their last poll: half a minute with any seed.
+_LONG = {"gap after refused records"}
+
+
+def _marked(name):
+    return pytest.param(name, marks=[pytest.mark.long] if name in _LONG else [])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", [name for name, bug in PRODUCER_BUGS.items() if not bug.scenarios])
+@pytest.mark.parametrize(
+    "bug", [_marked(name) for name, bug in PRODUCER_BUGS.items() if not bug.scenarios]
+)
 def test_a_planted_bug_is_caught(bug):
     with PRODUCER_BUGS[bug].planted():
         for seed in (FIRST_SEED.get(bug, 0), *range(MOST_SEEDS_FOR_A_BUG)):

@@ -195,8 +195,8 @@ def started(command, folder, **more):
 @pytest.mark.parametrize(
     ("program", "until"),
     [
-        (sys.executable, "Spark Command: "),
-        (sys.executable, "Setting Spark log level"),
+        pytest.param(sys.executable, "Spark Command: ", marks=pytest.mark.long),
+        pytest.param(sys.executable, "Setting Spark log level", marks=pytest.mark.long),
         (str(SPARK_SUBMIT), "Setting Spark log level"),
     ],
 )
@@ -326,6 +326,7 @@ def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
     assert [line["batch_id"] for line in lines] == list(range(len(lines)))
 
 
+@pytest.mark.long
 def test_kafka_to_kafka_names_the_jar_that_is_missing(conf, submit, tmp_path):
     arguments = ("--input", "a", "--topic", "b", "--checkpoint", str(tmp_path / "checkpoint"))
     job = submit(conf(), "kafka_to_kafka.py", *arguments)
@@ -357,6 +358,8 @@ def run_on_terminal(command):
     return process.wait(), shown.decode()
 
 
+# `.ci/run` runs the demo itself.
+@pytest.mark.long
 def test_the_demo_shows_progress_and_results_without_noise():
     status, shown = run_on_terminal(
         [sys.executable, str(REPOSITORY / "jobs" / "demo.py"), "--flights", "20000"]
@@ -554,6 +557,7 @@ spark_kafka_sink.await_termination(query)
 """
 
 
+@pytest.mark.long
 def test_a_second_ctrl_c_interrupts_a_foreach_batch_that_does_not_end(tmp_path):
     with started([sys.executable, "-c", BUSY_SCRIPT], tmp_path) as (process, output):
 
