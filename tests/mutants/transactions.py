@@ -253,7 +253,7 @@ _LOG_ROWS = (
     Mutant(
         "transactions/decision_log.py",
         "latest = _parse_mark(value) or latest",
-        "latest = _parse_mark(record[1])",
+        "latest = _parse_mark(value)",
         _LOST,
     ),
     Mutant(
