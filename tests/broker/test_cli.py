@@ -106,6 +106,7 @@ def test_secured_it_writes_the_properties_file_of_a_job(protocol, capsys):
         assert (code, document["passed"]) == (0, True), document
 
 
+@pytest.mark.long
 def test_secured_by_certificates_as_json():
     with running("--secure", "SSL", "--json", stderr=subprocess.PIPE) as process:
         found = json.loads(process.stdout.readline())

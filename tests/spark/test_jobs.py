@@ -511,9 +511,8 @@ query = (
 """
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_script_of_ones_own_ends_its_query_without_noise(kafka, new_topic, tmp_path, number):
     """Follow the recipe while micro-batches run without a pause.
 
