@@ -120,9 +120,10 @@ class WriteRegistry:
     def __init__(self) -> None:
         self._lock = Lock()
         self._running: list[WriteIdentity] = []
-        # The last of each scope, and all numbers of jobs, which may come in any order.
+        # The last of each scope; and by number, which may come in any order, all jobs of the scope
+        # and the writes of its last call.
         self._finished: dict[tuple[str, str | None], WriteIdentity] = {}
-        self._jobs: dict[tuple[str, str | None], set[int]] = {}
+        self._numbers: dict[tuple[str, str | None], dict[int, WriteIdentity]] = {}
 
     def begin(self, identity: WriteIdentity) -> None:
         """Mark a write as running, before it waits for others of its prefix.
@@ -132,7 +133,7 @@ class WriteRegistry:
         """
         with self._lock:
             for earlier in self._running:
-                if earlier.scope == identity.scope:
+                if (earlier.scope, earlier.number) == (identity.scope, identity.number):
                     _check(identity, earlier)
             if identity.write_id is None and identity.scope in self._finished:
                 _check(identity, self._finished[identity.scope])
@@ -145,17 +146,18 @@ class WriteRegistry:
         the name. The command ``release`` removes names from a log.
         """
         with self._lock:
-            if identity.scope in self._finished:
-                _check(identity, self._finished[identity.scope])
-            if identity.call is None and identity.number in self._jobs.get(identity.scope, ()):
-                raise _written_twice(identity)
+            same = self._numbers.get(identity.scope, {}).get(identity.number)
+            for earlier in (same, self._finished.get(identity.scope)):
+                if earlier is not None:
+                    _check(identity, earlier)
 
     def finish(self, identity: WriteIdentity) -> None:
         """Mark a write as finished."""
         with self._lock:
             self._finished[identity.scope] = identity
-            if identity.call is None:
-                self._jobs.setdefault(identity.scope, set()).add(identity.number)
+            numbers = self._numbers.get(identity.scope, {})
+            kept = {n: w for n, w in numbers.items() if not identity.may_be_repetition(w)}
+            self._numbers[identity.scope] = {**kept, identity.number: identity}
 
     def forget(self, identity: WriteIdentity) -> None:
         """Remove a write from the running ones, so that a failed write may be retried."""
@@ -424,10 +426,8 @@ class _Write:
             return None
         number = self._batch_id if options.write_version is None else options.write_version
         assert number is not None
-        self._options = self._named_options()
         if not self._is_job and self._query_id is None:
-            where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
-            raise ConfigError(_NO_QUERY.format(where=where), code="TXN-007")
+            raise ConfigError(_NO_QUERY.format(where=self._where()), code="TXN-007")
         return WriteIdentity(
             prefix=options.exactly_once.prefix,
             number=number,

@@ -378,10 +378,12 @@ class Decision:
 
     def without_former(self) -> Decision:
         """Return the record without the former query, which must not come back any more."""
-        if self.former is None:
-            return self
-        retired = (*self.retired, str(self.former.checkpoint))[-_MAX_REMEMBERED:]
-        return replace(self, former=None, retired=retired)
+        return self if self.former is None else replace(self.retiring(self.former), former=None)
+
+    def retiring(self, driver: Driver) -> Decision:
+        """Return the record in which the query of ``driver`` is replaced for good."""
+        retired = (*self.retired, str(driver.checkpoint))[-_MAX_REMEMBERED:]
+        return replace(self, retired=retired)
 
     def claimed_by(self, driver: Driver, is_query: bool) -> Decision:
         """Return the record with ``driver`` as its owner, which supersedes another driver."""

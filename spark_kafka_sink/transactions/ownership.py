@@ -20,7 +20,6 @@ logger = logging.getLogger(__name__)
 
 OPERATOR = "operator-"
 """Start of the driver id of an operator's command."""
-_MAX_RETIRED = 64
 _ACCEPT = "transaction.accept=new-query"
 
 
@@ -56,7 +55,7 @@ def claim(
     if former is None:
         return replace(claimed, former=owner._replace(query_id=before.owner_query_id))
     # The owner is a new query, too, and has not decided anything.
-    return replace(claimed, retired=(*before.retired, str(owner.checkpoint))[-_MAX_RETIRED:])
+    return claimed.retiring(owner)
 
 
 def log_takeover(before: Decision | None, claimed: Decision, prefix: str) -> None:

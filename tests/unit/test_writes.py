@@ -435,6 +435,12 @@ HISTORIES = {
         ("a", "q", 1, 7, None),
         ("a", "q", 2, 8, None),
     ],
+    "named, in any order in one call": [
+        ("a", "q", 0, 5, None),
+        ("a", "q", 0, 3, None),
+        ("a", "q", 0, 5, "version 5 of write.id 'w' is written a second time"),
+        ("a", "q", 1, 5, None),
+    ],
     "named, of another query": [
         ("a", "q", 0, 7, None),
         ("a", "r", 1, 7, "version 7 .* was one of query q. .*new checkpoint"),
