@@ -37,7 +37,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Processes that run tests. Each starts its own Kafka, one of them Spark; many tests only wait.
+# Processes that run tests. Each starts its own Kafka, some of them Spark; many tests only wait.
 WORKERS ?= 6
 # Python keeps what it has compiled, also where it is told not to: each of these processes would compile
 # all tests anew, and each of the hundreds that they start the package.

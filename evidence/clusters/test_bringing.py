@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evidence.clusters.working import WORK, clean_environment, run, server_python
+from evidence.clusters.working import WORK, run, server_python
+from evidence.harness.environments import clean_environment
 from evidence.harness.standalone import CLIENT_CONF
 from spark_kafka_sink.__main__ import main
 from spark_kafka_sink.record.compiled.library import library_name, platform_name

@@ -14,11 +14,11 @@ from evidence.clusters.working import (
     REPOSITORY,
     WORK,
     check_and_record,
-    clean_environment,
     run,
     with_this_python,
 )
 from evidence.compatibility import results
+from evidence.harness.environments import clean_environment
 from evidence.harness.standalone import (
     CLIENT_CONF,
     QUICK_CONF,

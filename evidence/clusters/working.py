@@ -18,6 +18,7 @@ from pathlib import Path
 from evidence.clusters.work import BATCH_ROWS
 from evidence.compatibility import results
 from evidence.compatibility.table import NOT_IN_3_5
+from evidence.harness.environments import clean_environment
 from evidence.harness.standalone import CLIENT_CONF, HERE
 from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION
 from tests.patience import PATIENCE_S
@@ -31,7 +32,6 @@ ROWS_PER_FILE = 500
 PARTITIONS = 3
 COMMAND = "make evidence NAME=clusters"
 KAFKA = DEFAULT_VERSION
-_OF_SPARK = ("PYTHON", "PYSPARK", "SPARK")
 _numbers = itertools.count(1)
 
 
@@ -83,12 +83,6 @@ class Job:
 
 def _rows_of_file(number):
     return range(number * ROWS_PER_FILE, (number + 1) * ROWS_PER_FILE)
-
-
-def clean_environment(**more):
-    """Without what names a Spark or a Python."""
-    kept = {n: v for n, v in os.environ.items() if not n.startswith(_OF_SPARK)}
-    return {**kept, **more}
 
 
 def run(command, environment, cwd=None):

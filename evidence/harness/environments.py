@@ -88,3 +88,12 @@ def environment(pair, python):
         subprocess.run([*pip, "install", "--quiet", *packages], check=True)
         made_of.write_text(content, encoding="utf-8")
     return folder / "bin" / "python"
+
+
+_OF_SPARK = ("PYTHON", "PYSPARK", "SPARK")
+
+
+def clean_environment(**more):
+    """Without what names a Spark or a Python."""
+    kept = {n: v for n, v in os.environ.items() if not n.startswith(_OF_SPARK)}
+    return {**kept, **more}

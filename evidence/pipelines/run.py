@@ -20,7 +20,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from evidence.harness.environments import ON_CLUSTERS, ROOT, environment, interpreter
+from evidence.harness.environments import (
+    ON_CLUSTERS,
+    ROOT,
+    clean_environment,
+    environment,
+    interpreter,
+)
 from evidence.harness.planning import parser_of, show
 from tests.local_kafka import PatientKafka
 from tests.reading import read_topic
@@ -135,14 +141,13 @@ class Project:
         """Run ``spark-pipelines`` with these words."""
         folder = Path(self._python).parent
         conf = [word for pair in _CONF.items() for word in ("--conf", "=".join(pair))]
-        environment = {
-            **os.environ,
-            "PATH": f"{folder}:{os.environ['PATH']}",
-            "PYSPARK_PYTHON": str(self._python),
-            "PYTHONPATH": str(ROOT),
-            "KAFKA": self._servers,
-            "ORDERS": str(self.orders),
-        }
+        environment = clean_environment(
+            PATH=f"{folder}:{os.environ['PATH']}",
+            PYSPARK_PYTHON=str(self._python),
+            PYTHONPATH=str(ROOT),
+            KAFKA=self._servers,
+            ORDERS=str(self.orders),
+        )
         command = [folder / "spark-pipelines", *conf, *words]
         started = time.monotonic()
         done = subprocess.run(
@@ -199,7 +204,9 @@ class Case:
     def _fits(self, found, expected):
         if self._guarantee == EXACTLY_ONCE:
             return found == expected
-        return all(found[order] >= count for order, count in expected.items())
+        return found.keys() == expected.keys() and all(
+            found[order] >= count for order, count in expected.items()
+        )
 
     def run(self):
         """Run all steps in order."""

@@ -14,12 +14,16 @@ from evidence.clusters.working import (
     WORK,
     Job,
     check_and_record,
-    clean_environment,
     client_environment,
     run,
     start_server,
 )
-from evidence.harness.environments import ON_CLUSTERS, environment, interpreter
+from evidence.harness.environments import (
+    ON_CLUSTERS,
+    clean_environment,
+    environment,
+    interpreter,
+)
 from evidence.harness.standalone import StandaloneCluster
 from evidence.versions.test_versions import ALL, COMMAND, STREAMED
 from spark_kafka_sink.localkafka import fetch_jars

@@ -133,8 +133,10 @@ _REASONS = {
         *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
     ),
     "it chooses among parts of a JVM, and there is none here": (
-        *("ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm"),
-        "ssl.secure.random.implementation",
+        *("ssl.keymanager.algorithm", "ssl.secure.random.implementation"),
+    ),
+    "there is no JVM here, and values other than the JDK's own are rejected": (
+        *("ssl.provider", "ssl.trustmanager.algorithm"),
     ),
     "kinit is not called: a key tab is used again, a ticket cache is read again": (
         *("sasl.kerberos.kinit.cmd", "sasl.kerberos.ticket.renew.window.factor"),

@@ -65,6 +65,15 @@ def test_make_starts_a_program():
     assert "would run: " in done.stdout
 
 
+def test_every_long_test_of_tests_is_in_a_suite():
+    paths = [path for suite in SUITES.values() for path in suite.tests]
+    marked = re.compile(r"^ *(?:@|pytestmark.*|.*marks=.*)pytest\.mark\.long\b", re.MULTILINE)
+    files = [file for file in ROOT.glob("tests/**/test_*.py") if marked.search(file.read_text())]
+    names = [str(file.relative_to(ROOT)) for file in files]
+    assert len(names) > 5
+    assert [name for name in names if not any(name.startswith(path) for path in paths)] == []
+
+
 def test_what_has_no_name_is_refused(capsys):
     assert main(["nothing"]) == 2
     assert "no program 'nothing'" in capsys.readouterr().err

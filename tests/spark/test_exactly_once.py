@@ -236,7 +236,6 @@ class TestKilledDriver:
         assert lingering(kafka, f"eo-{driver.topic}.") == []
 
     @pytest.mark.long
-    @pytest.mark.long
     def test_the_older_of_two_drivers_stops(self, kafka, driver):
         """Both work on the same checkpoint, as after a failover while the first driver still runs."""
         older, newer = driver("older", 4), driver("newer", 4)
