@@ -57,6 +57,7 @@ class UnreadableRecord(NamedTuple):
 
     version: its format; empty if it has none
     phase: the text of its phase; empty if it has none
+    checkpoint, query_id: of the owner
     """
 
     stored: StoredRecord
@@ -65,10 +66,13 @@ class UnreadableRecord(NamedTuple):
     unit: Unit
     records: int
     checkpoint: str | None
+    query_id: str | None
     is_query: bool
     superseded: tuple[str, ...]
     write: Write | None
     written: tuple[Written, ...]
+    former: Driver | None
+    retired: tuple[str, ...]
 
     @classmethod
     def of(cls, stored: StoredRecord) -> UnreadableRecord:
@@ -76,7 +80,11 @@ class UnreadableRecord(NamedTuple):
         body = _recover(lambda: bounded_json(stored.value), None)
         body = body if isinstance(body, dict) else {}
         unit = _recover(lambda: _unit(body["unit"]), NO_UNIT)
-        checkpoint = _recover(lambda: _text(body["owner"]["checkpoint"]), None)
+        checkpoint, query_id = _query_of(body, "owner")
+        former = None
+        if body.get("former") is not None:
+            location, former_id = _query_of(body, "former")
+            former = Driver("", "", 0, location, None, former_id)
         return cls(
             stored,
             str(body.get("format", "")),
@@ -85,10 +93,13 @@ class UnreadableRecord(NamedTuple):
             # 1 if unknown, because only the replay of a unit with records is dropped.
             _recover(lambda: _number(body["records"]), 1),
             checkpoint,
+            query_id,
             bool(body.get("is_query")) or checkpoint is not None or unit.query_id is not None,
             _recover(lambda: tuple(_text(one) for one in body["superseded"]), ()),
             _recover(lambda: _write(body["write"]), None),
             _recover(lambda: tuple(written_of(one) for one in body["written"]), ()),
+            former,
+            _recover(lambda: tuple(_text(one) for one in body["retired"]), ()),
         )
 
     def replacement(self, owner: Driver, decided_ms: int, is_written: bool) -> Decision:
@@ -102,6 +113,8 @@ class UnreadableRecord(NamedTuple):
             is_query=self.is_query,
             may_begin_later=True,
             written=self.written,
+            former=self.former,
+            retired=self.retired,
         )
         if self.unit == NO_UNIT:
             return claimed  # nothing is known to be decided
@@ -147,6 +160,12 @@ def _recover(find: Callable[[], _Found], other: _Other) -> _Found | _Other:
         return other
 
 
+def _query_of(body: dict[str, Any], driver: str) -> tuple[str | None, str | None]:
+    """Return checkpoint and query id of a driver in a record, as far as they are known."""
+    checkpoint = _recover(lambda: _text(body[driver]["checkpoint"]), None)
+    return checkpoint, _recover(lambda: _text(body[driver]["query_id"]), None)
+
+
 def _unit(found: Any) -> Unit:
     unit = Unit(**found)
     if unit.job_id is not None:
@@ -188,6 +207,17 @@ def _record_changed(state: str) -> RefusedError:
         "the record has changed since it was read, because another driver or operator works under "
         f"this prefix: {state}. That process was stopped, and nothing else was done. Look again",
         code="TXN-034",
+    )
+
+
+def _of_two_queries(former: Driver, owner: Driver, prefix: str) -> RefusedError:
+    return RefusedError(
+        f"'{prefix}' belongs to the query of checkpoint {former.checkpoint}; that of checkpoint "
+        f"{owner.checkpoint} was accepted in its place, and has not committed its micro-batch 0 "
+        "yet. Nothing tells which of the two has moved: start the one that is to go on where the "
+        "record has it, and rebind after its first micro-batch. If that is impossible: "
+        f"pykafka-sink transactions release --prefix {prefix}",
+        code="TXN-033",
     )
 
 
@@ -324,7 +354,7 @@ class Operations:
         found, token = self._protocol.fence_and_read_stored()
         if found != record.stored:
             raise _record_changed("it has another offset or value")
-        owner = self._operator(record.checkpoint)
+        owner = self._operator(record.checkpoint, record.query_id)
         decision = record.replacement(owner, self._clock.timestamp_ms(), is_written)
         token = self._write_decision(decision, token)
         aborted = self._protocol.abort_open_transactions(token, self._deadline())
@@ -333,7 +363,8 @@ class Operations:
     def rebind(self, checkpoint: str, confirm: Confirm) -> Result:
         """Note that the same checkpoint has another location or spelling; the record stays.
 
-        Raises RefusedError without a record, and for a job's prefix, which has no checkpoint.
+        Raises RefusedError without a record, for a job's prefix, which has no checkpoint, and while
+        the record is of two queries.
         """
         decision = self._read_decision()
         location = qualified(checkpoint)
@@ -342,6 +373,8 @@ class Operations:
                 f"'{self._prefix}' has no record of a query: nothing to rebind", code="TXN-033"
             )
         before = decision.owner.checkpoint
+        if decision.former is not None:
+            raise _of_two_queries(decision.former, decision.owner, self._prefix)
         if before is not None and qualified(before) == location:
             return Result(f"'{self._prefix}' belongs to checkpoint {location} already", decision)
         query_id, found = decision.owner_query_id, query_id_at(location)
@@ -370,8 +403,6 @@ class Operations:
         # owner is not superseded, because the repaired query may restart in the same process.
         owner = self._operator(checkpoint or seen.owner.checkpoint, seen.owner_query_id)
         claimed = replace(seen, owner=owner)
-        if checkpoint is not None:
-            claimed = replace(claimed, former=None)  # it is of the query that has decided
         return claimed, self._write_decision(claimed, token)
 
     def _operator(self, checkpoint: str | None, query_id: str | None = None) -> Driver:

@@ -15,7 +15,7 @@ from spark_kafka_sink.transactions.model import (
     TransactionLostError,
     Write,
 )
-from spark_kafka_sink.transactions.operations import RefusedError
+from spark_kafka_sink.transactions.operations import Choice, RefusedError
 from tests.simulation.harness import assert_has
 from tests.simulation.operating import (
     TIMEOUT_MS,
@@ -334,13 +334,61 @@ def test_rebind_is_refused_where_the_checkpoint_is_another_querys(tmp_path):
     operated.operations.rebind(str(tmp_path), agree)
 
 
-def test_rebind_ends_what_a_new_query_has_begun():
+def accepting():
     operated = Operated()
     operated.accepts_new_query = True
     operated.protocol = operated.protocol_of("p")
+    return operated
+
+
+def made_unreadable_and_replaced(operated):
+    """A later version has written the record, and the operator replaces it."""
+    value = json.loads(operated.record().to_json()) | {"format": 99}
+    operated.write_raw(json.dumps(value).encode())
+    return operated.operations.resolve(Choice.AS_WRITTEN, agree).decision
+
+
+@pytest.fixture
+def accepted():
+    """The query of FIRST has written micro-batch 0, and that of NEXT was accepted in its place."""
+    operated = accepting()
     micro_batch(operated, 0, driver(1, FIRST))
     operated.protocol.plan(driver(2, NEXT), None)
-    operated.operations.rebind("/moved", agree)
-    assert operated.record().former is None
-    micro_batch(operated, 1, driver(3, "/moved"))
-    assert operated.visible() == [b"q-1-0", b"q-1-1"]
+    return operated
+
+
+GOES_ON = pytest.mark.parametrize(
+    ("batch_id", "location", "query_id"), [(1, FIRST, "q-1"), (0, NEXT, "q-2")], ids=["old", "new"]
+)
+
+
+@GOES_ON
+def test_rebind_waits_until_it_is_known_which_query_goes_on(accepted, batch_id, location, query_id):
+    """Else the record is of one query, and the checkpoint of another."""
+    for to in ("/moved", NEXT):
+        with pytest.raises(RefusedError) as refused:
+            accepted.operations.rebind(to, never)
+        assert_has(str(refused.value), FIRST, NEXT, "which of the two", "release --prefix p")
+    micro_batch(accepted, batch_id, driver(3, location), query_id)
+    accepted.operations.rebind("/moved", agree)
+    micro_batch(accepted, batch_id + 1, driver(4, "/moved"), query_id)
+    assert len(accepted.visible()) == 3
+
+
+@GOES_ON
+def test_a_record_that_is_replaced_is_of_the_same_two_queries(
+    accepted, batch_id, location, query_id
+):
+    replaced = made_unreadable_and_replaced(accepted)
+    assert (replaced.former.checkpoint, replaced.former.query_id) == (FIRST, "q-1")
+    micro_batch(accepted, batch_id, driver(3, location), query_id)
+    assert len(accepted.visible()) == 2
+
+
+def test_a_record_that_is_replaced_keeps_which_queries_are_gone():
+    operated = accepting()
+    for number, name in enumerate("abc"):
+        micro_batch(operated, 0, driver(number, f"/p/{name}"), f"q-{name}")
+    made_unreadable_and_replaced(operated)
+    for name in "ab":
+        assert "newest checkpoint" in refused(operated, driver(4, f"/p/{name}"))
