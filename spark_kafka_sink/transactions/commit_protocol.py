@@ -326,7 +326,7 @@ class CommitProtocol:
             if may_begin_later:
                 claimed = replace(claimed, may_begin_later=True)
             claimed = ownership.claim(claimed, driver, job_id is None, self._config)
-            if claimed.phase is not Phase.DECIDED and claimed.former is not None:
+            if claimed.phase is not Phase.DECIDED:
                 fencing.check_settled(claimed, write, self._config.prefix)
             fencing.check_write_id(claimed, write, self._config.prefix)
             if unit is not None:
@@ -347,7 +347,6 @@ class CommitProtocol:
         reached("plan.resolved")
         self.abort_open_transactions(token, deadline_ms)
         reached("plan.swept")
-        fencing.check_settled(decision, write, self._config.prefix)
         plan = TransactionPlan(
             self._config.prefix, driver, token, decision, job_id, self._timeout_ms, write
         )
@@ -368,7 +367,9 @@ class CommitProtocol:
             ownership.log_takeover(before, decision, self._config.prefix)
             reached("plan.claimed")
         if decision.phase is Phase.DECIDED:
-            self._decision_finisher.finish_abandoned(decision, token, deadline_ms)
+            _, token = self._decision_finisher.finish_abandoned(decision, token, deadline_ms)
+            # The outcome may refuse the plan.
+            self.abort_open_transactions(token, deadline_ms)
 
     def _check_before_fencing(
         self,

@@ -187,6 +187,22 @@ def test_a_part_of_a_job_stays_the_jobs_if_a_query_comes(lives):
     assert lives.visible() == [b"a", b"b", b"q-1-0"]
 
 
+@pytest.mark.parametrize("job", ["j4", None])
+def test_who_may_not_follow_a_part_of_a_job_takes_nothing_from_it(lives, job):
+    """Else the job's repetition, which fills in the rest, would be superseded."""
+    write = Write("etl", 1)
+    by = driver(1, None)
+    plan = lives.protocol.plan(by, "j1", write)
+    lives.die_in_commit("commit.ending", plan, unit(0, "j1"), lives.written(plan, [b"a", b"b"]))
+    lives.world.run_for(TIMEOUT_MS + 20_000)
+    plan = lives.protocol.plan(by, "j2", write)
+    written = lives.written(plan, [b"a", b"b"])
+    other = driver(2) if job is None else driver(2, None)
+    assert "visible in part" in refused(lives, other, job, OutcomeError)
+    lives.protocol.commit(plan, unit(0, "j2"), written)
+    assert lives.visible() == [b"a", b"b"]
+
+
 # --- a new query in the place of another ----------------------------------------------------------
 
 
