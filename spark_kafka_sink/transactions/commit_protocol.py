@@ -319,11 +319,12 @@ class CommitProtocol:
         """
         reached("plan.begin")
         deadline_ms = self._deadline()
+        may_be_micro_batch = job_id is None or write is not None
 
         def check(before: Decision | None, may_begin_later: bool) -> Decision:
             """Return the record as it will be written, which must pass every check, too."""
             claimed = ownership.claim(before, driver, job_id is None, self._config)
-            if may_begin_later:
+            if may_begin_later and may_be_micro_batch and not fencing.knows_query(claimed, write):
                 claimed = replace(claimed, may_begin_later=True)
             claimed = ownership.claim(claimed, driver, job_id is None, self._config)
             if claimed.phase is not Phase.DECIDED:

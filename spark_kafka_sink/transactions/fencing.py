@@ -265,6 +265,14 @@ def _outcome_error(decision: Decision, prefix: str) -> OutcomeError:
     return OutcomeError(explain(decision, prefix), code=code_of_outcome(decision))
 
 
+def knows_query(decision: Decision, write: Write | None) -> bool:
+    """Return True if the record has an earlier micro-batch.
+
+    write: of a micro-batch that is a job, with a name
+    """
+    return decision.unit.batch_id is not None if write is None else decision.knows(write.write_id)
+
+
 def check_record_not_missing(
     decision: Decision, unit: Unit, write: Write | None, prefix: str, log_topic: str
 ) -> None:
@@ -274,12 +282,9 @@ def check_record_not_missing(
     """
     if not unit.batch_id or decision.may_begin_later:
         return
-    if write is None:
-        is_known, name = decision.unit.batch_id is not None, ""
-    else:
-        is_known, name = decision.knows(write.write_id), f", write.id '{write.write_id}'"
-    if is_known:
+    if knows_query(decision, write):
         return
+    name = "" if write is None else f", write.id '{write.write_id}'"
     raise MissingRecordError(
         f"{unit} is not its query's first, and the decision log, topic '{log_topic}', has no "
         f"record of an earlier one under transactional.id.prefix '{prefix}'{name}. If it had one, "

@@ -107,6 +107,25 @@ def test_a_plan_of_the_owner_writes_no_record(lives):
     assert barriers <= 3, "a micro-batch of the owner writes its record again"
 
 
+@pytest.mark.parametrize(("is_job", "write_id"), [(False, None), (True, None), (True, "etl")])
+def test_an_accepted_missing_record_that_stays_set_writes_no_record(is_job, write_id):
+    """As the plan of an owner without the option."""
+    operated, by = Operated(), driver(1, None if is_job else "/c")
+
+    def plan(number):
+        job = f"j{number}" if is_job else None
+        return operated.protocol.plan(by, job, write_id and Write(write_id, number))
+
+    for number in (4, 5):
+        begun = plan(number)
+        written = operated.written(begun, [b"row"])
+        operated.protocol.commit(begun, unit(number, begun.job_id), written)
+    log = operated.world.cluster.topics["decisions"].partitions[0].log
+    end = log.end_offset
+    plan(6)
+    assert log.end_offset - end == 1, "more than a barrier"
+
+
 # --- jobs, and then a query ----------------------------------------------------------------------
 
 
