@@ -9,7 +9,7 @@ version. If one comes again, its rows are dropped because they were written befo
 write with the same name and number looks equal in the log, and its rows would be dropped too.
 This module refuses such writes of one program; writes of other programs are not known.
 
-A prefix has one writer at a time. The writes of one program under one prefix wait for each other.
+A prefix in a cluster has one writer at a time. The writes of one program there wait for each other.
 """
 
 from __future__ import annotations
@@ -87,6 +87,22 @@ class Call(NamedTuple):
         return self.session != other.session
 
 
+class Place(NamedTuple):
+    """A prefix in a cluster, which has one writer at a time.
+
+    servers: the option kafka.bootstrap.servers, in any order; other servers are another cluster
+    """
+
+    servers: tuple[tuple[str, int], ...]
+    prefix: str
+
+    @classmethod
+    def of(cls, options: SinkOptions) -> Place:
+        """Return the place of an exactly-once write."""
+        assert options.exactly_once is not None
+        return cls(tuple(sorted(options.producer.bootstrap_servers)), options.exactly_once.prefix)
+
+
 class WriteIdentity(NamedTuple):
     """A write that may be repeated.
 
@@ -95,7 +111,7 @@ class WriteIdentity(NamedTuple):
     call: of a function for foreachBatch, which Spark may repeat; None for a job
     """
 
-    prefix: str
+    place: Place
     number: int
     topic: str | None
     write_id: str | None = None
@@ -103,9 +119,13 @@ class WriteIdentity(NamedTuple):
     call: Call | None = None
 
     @property
-    def scope(self) -> tuple[str, str | None]:
+    def scope(self) -> tuple[Place, str | None]:
         """Return the scope in which ``number`` identifies the write."""
-        return self.prefix, self.write_id
+        return self.place, self.write_id
+
+    @property
+    def prefix(self) -> str:
+        return self.place.prefix
 
     def may_be_repetition(self, earlier: WriteIdentity) -> bool:
         """Return True if Spark may have repeated the call of ``earlier``."""
@@ -122,8 +142,8 @@ class WriteRegistry:
         self._running: list[WriteIdentity] = []
         # The last of each scope; and by number, which may come in any order, all jobs of the scope
         # and the writes of its last call.
-        self._finished: dict[tuple[str, str | None], WriteIdentity] = {}
-        self._numbers: dict[tuple[str, str | None], dict[int, WriteIdentity]] = {}
+        self._finished: dict[tuple[Place, str | None], WriteIdentity] = {}
+        self._numbers: dict[tuple[Place, str | None], dict[int, WriteIdentity]] = {}
 
     def begin(self, identity: WriteIdentity) -> None:
         """Mark a write as running, before it waits for others of its prefix.
@@ -257,8 +277,8 @@ _STREAM_ADVICE = (
     "df.writeStream.foreachBatch(spark_kafka_sink.batch_writer(options))"
 )
 
-# Per prefix, one thread at a time writes: planning makes the transactions of other tasks invalid.
-_locks: dict[str, Lock] = {}
+# Per place, one thread at a time writes: planning makes the transactions of other tasks invalid.
+_locks: dict[Place, Lock] = {}
 os.register_at_fork(after_in_child=_locks.clear)
 
 # The writes of this process that may be repeated.
@@ -429,7 +449,7 @@ class _Write:
         if not self._is_job and self._query_id is None:
             raise ConfigError(_NO_QUERY.format(where=self._where()), code="TXN-007")
         return WriteIdentity(
-            prefix=options.exactly_once.prefix,
+            place=Place.of(options),
             number=number,
             topic=options.topic,
             write_id=options.write_id,
@@ -501,10 +521,10 @@ class _Write:
             return
         from spark_kafka_sink.transactions.session import as_driver
 
-        prefix = self._options.exactly_once.prefix
-        lock = _locks.setdefault(prefix, Lock())
+        place = Place.of(self._options)
+        lock = _locks.setdefault(place, Lock())
         if not lock.acquire(blocking=False):
-            logger.info(f"another write under transactional.id.prefix '{prefix}' comes first")
+            logger.info(f"another write under transactional.id.prefix '{place.prefix}' comes first")
             lock.acquire()
         try:
             with as_driver():

@@ -47,8 +47,8 @@ _CALLS = (
     ),
     Mutant(
         "spark/frames.py",
-        "return self.prefix, self.write_id",
-        "return self.prefix, None",
+        "return self.place, self.write_id",
+        "return self.place, None",
         _IN_WRITES,
     ),
     Mutant(

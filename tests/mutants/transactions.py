@@ -524,7 +524,7 @@ _LATE_ATTEMPTS = (
         _CALLS,
     ),
     Mutant(
-        "spark/frames.py", "return self.prefix, self.write_id", "return self.prefix, None", _CALLS
+        "spark/frames.py", "return self.place, self.write_id", "return self.place, None", _CALLS
     ),
     Mutant(
         "spark/frames.py",

@@ -546,6 +546,24 @@ def test_a_write_beside_one_that_runs(kafka, named):
     assert "is written a second time" in str(refused)
 
 
+@pytest.mark.parametrize("named", [{}, {"write_id": "w"}])
+def test_one_prefix_in_two_clusters_is_two_prefixes(kafka, named):
+    """The second write neither waits for the first nor is taken for it."""
+    servers = {"kafka.bootstrap.servers": "127.0.0.1:2"}
+    first = sink(f"clusters {len(named)}", topic="a", **named)
+    second = sink(f"clusters {len(named)}", topic="b", **named, **servers)
+
+    class Beside(Frame):
+        def collect(self):
+            thread = Thread(target=lambda: second(Frame([0], "q"), 0), daemon=True)
+            thread.start()
+            thread.join(30)
+            return super().collect()
+
+    first(Beside([0], "q"), 0)
+    assert kafka.committed == ["b", "a"]
+
+
 def test_a_released_name_may_be_used_elsewhere(kafka):
     first, second = (sink("released", topic=topic, write_id="w") for topic in "ab")
     first(Frame([0], "q"), 7)
@@ -617,6 +635,7 @@ def test_writes_of_two_threads_under_one_prefix_take_turns(kafka, monkeypatch):
 
 
 SESSION = Frame([])
+PLACE = frames.Place((("127.0.0.1", 1),), "p")
 
 
 def in_call(execution_id):
@@ -624,7 +643,7 @@ def in_call(execution_id):
 
 
 class TestWhatAProcessRemembers:
-    NAMED = WriteIdentity("p", 4, "t", write_id="etl", query_id="q", call=in_call("1"))
+    NAMED = WriteIdentity(PLACE, 4, "t", write_id="etl", query_id="q", call=in_call("1"))
 
     @pytest.fixture
     def calls(self):
@@ -632,7 +651,7 @@ class TestWhatAProcessRemembers:
 
     def test_one_that_failed_does_not_forget_the_one_that_came_after_it(self, calls):
         first, second, third = (
-            WriteIdentity("p", 1, "t", query_id="q", call=in_call(call)) for call in "122"
+            WriteIdentity(PLACE, 1, "t", query_id="q", call=in_call(call)) for call in "122"
         )
         calls.begin(first)
         calls.begin(second)
