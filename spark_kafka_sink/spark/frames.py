@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Number
 from os import PathLike
-from threading import Lock
+from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ReferenceType, ref
 
@@ -63,14 +63,17 @@ _OWN_NAME_ADVICE = (
     "give each write of a function for foreachBatch a transactional.id.prefix of its own, or a "
     "write.id of its own"
 )
-_OWN_VERSION_ADVICE = "give each write a write.version of its own, or a write.id of its own"
+_OWN_VERSION_ADVICE = (
+    "give each write a write.id of its own or, where you set it, a write.version of its own"
+)
 _TWO_WRITES = "TXN-008"
 
 
-class Call(NamedTuple):
-    """A call of a function for foreachBatch.
+class FunctionCall(NamedTuple):
+    """A call of a function for foreachBatch; Spark repeats one in the next run of the query.
 
-    execution_id: Spark's id, unique per call; None in a thread of the user's
+    execution_id: Spark's id, unique per call; None in a thread of the user's, which may also be a
+    thread of a job: its session is the program's
     session: of the DataFrame. Spark makes one for each call, and filtered parts share it. With
     Spark Connect one lasts for a run of the query, which has a process of its own
 
@@ -80,7 +83,7 @@ class Call(NamedTuple):
     execution_id: str | None
     session: ReferenceType[Any]
 
-    def is_other(self, other: Call) -> bool:
+    def is_other(self, other: FunctionCall) -> bool:
         """Return True if the two are certainly not the same call."""
         if None not in (self.execution_id, other.execution_id):
             return self.execution_id != other.execution_id
@@ -116,7 +119,7 @@ class WriteIdentity(NamedTuple):
     topic: str | None
     write_id: str | None = None
     query_id: str | None = None
-    call: Call | None = None
+    call: FunctionCall | None = None
 
     @property
     def scope(self) -> tuple[Place, str | None]:
@@ -233,10 +236,9 @@ def _check_named(identity: WriteIdentity, write_id: str, earlier: WriteIdentity)
 def _written_twice(identity: WriteIdentity) -> ConfigError:
     assert identity.write_id is not None
     write = Write(identity.write_id, identity.number)
-    advice = _OWN_VERSION_ADVICE if identity.call is None else _OWN_NAME_ADVICE
     return ConfigError(
         f"{write} is written a second time under transactional.id.prefix '{identity.prefix}', and "
-        f"its rows would be dropped: {advice}",
+        f"its rows would be dropped: {_OWN_VERSION_ADVICE}",
         code=_TWO_WRITES,
     )
 
@@ -457,12 +459,13 @@ class _Write:
             call=self._call(),
         )
 
-    def _call(self) -> Call | None:
+    def _call(self) -> FunctionCall | None:
         """Return the call of a function for foreachBatch that this write is part of, if any."""
         execution_id = _local_property(self._df, _EXECUTION_ID_PROPERTY)
-        if self._batch_id is None and execution_id is None:
+        is_in_thread = current_thread() is not main_thread()
+        if self._batch_id is None and execution_id is None and not is_in_thread:
             return None
-        return Call(execution_id, ref(self._df.sparkSession))
+        return FunctionCall(execution_id, ref(self._df.sparkSession))
 
     def _plan(self, identity: WriteIdentity | None) -> TransactionPlan | None:
         is_micro_batch = self._batch_id is not None

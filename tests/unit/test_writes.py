@@ -598,6 +598,33 @@ def test_parts_of_a_micro_batch_in_threads_that_know_no_call(kafka):
     assert len(kafka.committed) == 2
 
 
+def test_a_version_from_a_thread_may_come_again_in_another_call(kafka):
+    """Spark repeats the micro-batch in a new run of the query, whose thread knows no call, either."""
+    options = {**EXACTLY_ONCE, "transactional.id.prefix": "runs", "write.id": "w"}
+    options["write.version"] = 7
+    failed = []
+
+    def in_thread(frame):
+        def write():
+            try:
+                frames.write(frame, options)
+            except ConfigError as error:
+                failed.append(str(error))
+
+        thread = Thread(target=write)
+        thread.start()
+        thread.join()
+
+    run, part = Frame([0]), Frame([0])
+    part.sparkSession = run
+    in_thread(run)
+    in_thread(part)
+    assert "version 7 of write.id 'w' is written a second time" in failed.pop()
+    in_thread(Frame([0]))
+    assert failed == []
+    assert len(kafka.committed) == 2
+
+
 def test_writes_of_two_threads_under_one_prefix_take_turns(kafka, monkeypatch):
     """A plan makes the transactions of other tasks invalid: "begun to write too late"."""
     steps, waits_or_plans = [], Event()
@@ -639,7 +666,7 @@ PLACE = frames.Place((("127.0.0.1", 1),), "p")
 
 
 def in_call(execution_id):
-    return frames.Call(execution_id, ref(SESSION))
+    return frames.FunctionCall(execution_id, ref(SESSION))
 
 
 class TestWhatAProcessRemembers:
