@@ -260,7 +260,7 @@ _MESSAGE = "message"
 # job group, the function cannot change it.
 _EXECUTION_ID_PROPERTY = "spark.sql.execution.id"
 _DESCRIPTION_PROPERTY = "spark.job.description"
-_NAME_IN_DESCRIPTION = re.compile(r"(?s)(.+)\nid = (\S+)\nrunId = \S+\nbatch = \S+")
+_DESCRIPTION = re.compile(r"(?s)(?:(.*)\n)?id = (\S+)\nrunId = \S+\nbatch = \S+")
 """Spark describes the jobs of a micro-batch: the query's name if it has one, its id, and others."""
 _RUN_ID_PROPERTY = "spark.jobGroup.id"
 """Id of a micro-batch's run: Spark names the job group of a streaming query after the run."""
@@ -273,6 +273,10 @@ _NO_QUERY = (
 )
 _NO_NAME = (
     "{where} does not tell it in foreachBatch: write a name of the query's own into the option"
+)
+_CHANGED_DESCRIPTION = (
+    "the job description of this thread is not Spark's any more, which has the name: call "
+    "setJobDescription after the sink, or write a name of the query's own into the option"
 )
 _STREAM_ADVICE = (
     "this DataFrame is a stream, and is written with "
@@ -419,13 +423,14 @@ class _Write:
         """
         if self._batch_id is None:
             return with_query_name(self._options, None, NOT_A_QUERY)
-        found = _NAME_IN_DESCRIPTION.fullmatch(
-            _local_property(self._df, _DESCRIPTION_PROPERTY) or ""
-        )
-        name = found[1] if found is not None and found[2] == self._query_id else None
-        advice = UNNAMED_QUERY
+        name, advice = None, UNNAMED_QUERY
+        found = _DESCRIPTION.fullmatch(_local_property(self._df, _DESCRIPTION_PROPERTY) or "")
         if self._query_id is None:
             advice = _NO_NAME.format(where=self._where())
+        elif found is None or found[2] != self._query_id:
+            advice = _CHANGED_DESCRIPTION
+        else:
+            name = found[1]
         options = replace(self._options, query_name=name or self._options.query_name)
         return with_query_name(options, name, advice)
 

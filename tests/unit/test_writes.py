@@ -411,6 +411,29 @@ def sink(prefix, **more):
 
 
 A_SECOND_TIME = "micro-batch 0 of query q is written a second time"
+OF_BATCH = "id = q\nrunId = r\nbatch = 0"
+
+
+@pytest.mark.parametrize(
+    ("description", "told"),
+    [
+        (OF_BATCH, "this query has none. Name it"),
+        (f"\n{OF_BATCH}", "this query has none. Name it"),
+        ("copying", "the job description of this thread is not Spark's any more"),
+        (None, "the job description of this thread is not Spark's any more"),
+        (f"orders\n{OF_BATCH.replace('q', 'other')}", "is not Spark's any more"),
+    ],
+)
+@pytest.mark.usefixtures("kafka")
+def test_why_there_is_no_name_of_a_query(description, told):
+    """The user's function may call setJobDescription."""
+    micro_batch = Frame([0], "q")
+    micro_batch.properties["spark.job.description"] = description
+    with pytest.raises(ConfigError, match=told) as refused:
+        sink("p-{query}")(micro_batch, 0)
+    assert refused.value.code == "TXN-037"
+
+
 # Writes under one prefix and, but for the first ones, one write.id: topic, query, call of the
 # function, number of the micro-batch, and why it is refused.
 HISTORIES = {
