@@ -462,5 +462,5 @@ class _TaskTransaction:
         """Abort after a failure, so that readers do not wait for the driver's clean-up."""
         from spark_kafka_sink.transactions.session import abort_task
 
-        TRANSACTIONAL_IDS.retire(self._transactional_id)
+        TRANSACTIONAL_IDS.discard(self._transactional_id)
         abort_task(options, self._transactional_id, isinstance(error, SupersededError))

@@ -183,7 +183,7 @@ def _abbreviate(numbers: Sequence[int]) -> str:
 
 
 _MAX_WRITE_IDS = 100
-_ACCEPT = "start it once with transaction.accept=missing-record"
+_ADVICE = "start it once with transaction.accept=missing-record"
 
 
 def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
@@ -291,7 +291,7 @@ def check_record_not_missing(
         "the topic was deleted or restored, or an option is not what it was: "
         "transaction.log.topic, the prefix or write.id. Give the query back what it had. If the "
         "query wrote at-least-once until now, or its function for foreachBatch did not call the "
-        f"sink for the first micro-batches: {_ACCEPT}. Nothing of this micro-batch is visible. A "
+        f"sink for the first micro-batches: {_ADVICE}. Nothing of this micro-batch is visible. A "
         "function that calls the sink for each micro-batch, also without rows, is not refused"
     )
 
@@ -303,7 +303,7 @@ def missing_record(prefix: str, log_topic: str) -> MissingRecordError:
         f"'{prefix}', and the brokers know that it was used: the topic was deleted or restored, or "
         "transaction.log.topic is not what it was. Give the query back the topic that it had. If "
         "that is gone for good, the last micro-batch may be visible in part, and its replay "
-        f"duplicates that part: {_ACCEPT}. Nothing was changed"
+        f"duplicates that part: {_ADVICE}. Nothing was changed"
     )
 
 

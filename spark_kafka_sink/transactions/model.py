@@ -564,7 +564,7 @@ class WorkerTransactionalIds:
         self._worker = worker or uuid.uuid4().hex[:_WORKER_CHARACTERS]
         self._plans: dict[str, tuple[int, int]] = {}
         self._next: dict[str, int] = {}
-        self._retired: set[str] = set()
+        self._discarded: set[str] = set()
 
     def next_id(self, prefix: str, token: DriverToken) -> str:
         """Return an id for one task of the plan with ``token``."""
@@ -575,16 +575,16 @@ class WorkerTransactionalIds:
         while True:
             transactional_id = f"{prefix}.{self._worker}.{self._next[prefix]}"
             self._next[prefix] += 1
-            if transactional_id not in self._retired:
+            if transactional_id not in self._discarded:
                 return transactional_id
 
-    def retire(self, transactional_id: str) -> None:
+    def discard(self, transactional_id: str) -> None:
         """Never return this id again.
 
         A late request of a failed task may reach the coordinator, and would fence the next task
         with the id.
         """
-        self._retired.add(transactional_id)
+        self._discarded.add(transactional_id)
 
     def renew(self) -> None:
         """Become another worker, as a forked child must."""

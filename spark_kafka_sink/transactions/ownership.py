@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 OPERATOR = "operator-"
 """Start of the driver id of an operator's command."""
-_ACCEPT = "transaction.accept=new-query"
+_NEW_QUERY = "transaction.accept=new-query"
 
 
 def claim(
@@ -122,8 +122,8 @@ def _check_new_query(before: Decision, driver: Driver, config: ExactlyOnceConfig
     if is_replaced or _is_earlier(driver, before.owner):
         raise PrefixInUseError(
             f"transactional.id.prefix '{config.prefix}' belongs to {_owner(before)}, which is "
-            f"later than the query of checkpoint {checkpoint}, and {_ACCEPT} is for a new query. "
-            "Start the query with the newest checkpoint"
+            f"later than the query of checkpoint {checkpoint}, and {_NEW_QUERY} is for a new "
+            "query. Start the query with the newest checkpoint"
         )
     if has_commits_at(checkpoint):
         raise not_new(f"the query of checkpoint {checkpoint}", config.prefix)
@@ -150,7 +150,7 @@ def not_new(what: str, prefix: str) -> PrefixInUseError:
     """Return the error for a micro-batch, or a query, that must not replace another query's."""
     return PrefixInUseError(
         f"transactional.id.prefix '{prefix}' belongs to another query, and {what} is not new: "
-        f"{_ACCEPT} is valid only for a query's micro-batch 0. Give this query a prefix of its "
+        f"{_NEW_QUERY} is valid only for a query's micro-batch 0. Give this query a prefix of its "
         "own; if the other one is gone for good: pykafka-sink transactions release "
         f"--prefix {prefix}"
     )
@@ -177,7 +177,7 @@ def _prefix_in_use(
     if is_sibling:
         text += (
             "if this is a new query in its place, as a full refresh of a pipeline makes it: "
-            f"option {_ACCEPT}, for its micro-batch 0; "
+            f"option {_NEW_QUERY}, for its micro-batch 0; "
         )
     # A pipeline numbers the checkpoints of its full refreshes: those are other queries.
     if not is_other and not is_numbered:

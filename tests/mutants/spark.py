@@ -188,7 +188,7 @@ _COLUMNS = (
 _TASKS = (
     Mutant(
         "spark/task.py",
-        "        TRANSACTIONAL_IDS.retire(self._transactional_id)\n",
+        "        TRANSACTIONAL_IDS.discard(self._transactional_id)\n",
         "",
         _IN_TASKS,
     ),

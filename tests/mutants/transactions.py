@@ -318,7 +318,7 @@ _RECORDS = (
     ),
     Mutant(
         "transactions/model.py",
-        "        self._retired.add(transactional_id)\n",
+        "        self._discarded.add(transactional_id)\n",
         "        pass\n",
         _MODEL,
     ),
@@ -418,7 +418,7 @@ _SESSION = (
         ("unit/test_writes.py",),
     ),
     Mutant(
-        "spark/task.py", "        TRANSACTIONAL_IDS.retire(self._transactional_id)\n", "", _TASK
+        "spark/task.py", "        TRANSACTIONAL_IDS.discard(self._transactional_id)\n", "", _TASK
     ),
     Mutant(
         "spark/task.py",

@@ -209,7 +209,7 @@ def test_a_worker_takes_a_new_slot_for_each_task_of_a_plan():
     first, second = model.DriverToken(1, 0, 0, 2), model.DriverToken(1, 1, 0, 2)
     taken = [slots.next_id("p", first), slots.next_id("p", first), slots.next_id("other", first)]
     assert taken == ["p.0123456789ab.0", "p.0123456789ab.1", "other.0123456789ab.0"]
-    slots.retire("p.0123456789ab.1")
+    slots.discard("p.0123456789ab.1")
     assert slots.next_id("p", second) == "p.0123456789ab.0"
     assert slots.next_id("p", second) == "p.0123456789ab.2"
     slots.renew()
