@@ -111,7 +111,7 @@ def _check_outcome(life):
         return  # the one step that nothing can fence: an id that was listed may be in use again
     for t in life.decision.transactions:
         is_timed_out = (t.transactional_id, *t.producer) in life.state.timed_out
-        if not is_timed_out and t.transactional_id not in life.taken:
+        if not is_timed_out and t.transactional_id not in life.taken | life.expired:
             raise InvariantError(f"{t.transactional_id} did not time out: {life.outcome}")
     if not life.decision.transactions:
         raise InvariantError(f"{life.decision.phase} without a transaction: {life.outcome}")
@@ -130,10 +130,10 @@ def _check_swept(life):
 
 
 def _check_expired(life):
-    """No task says that the driver's id has expired unless it has."""
+    """No task says that an id has expired unless one has."""
     attempts = (a for application in life.applications for a in application.attempts)
     errors = [a.actor.error for a in attempts if getattr(a.actor.error, "code", "") == _EXPIRED]
-    if errors and not life.has_expired:
+    if errors and not life.expired:
         raise InvariantError(f"nothing has expired: {errors[0]}")
 
 
@@ -178,7 +178,7 @@ class Life:
     decision: the last one in the log; job_ids: of the job that is not known to be done yet
     has_late_sweep: somebody hung between listing what is open and aborting it
     taken: transactional ids that outsiders have initialized
-    has_expired: brokers have forgotten the driver's id
+    expired: transactional ids that brokers have forgotten
     doomed: whose transactions are to be swept; swept: whose were, and who must write nothing more
     replaced_ids: rows that were committed before the checkpoint lost their offsets
     refusing: brokers that refuse rows, where some cannot be written
@@ -201,7 +201,7 @@ class Life:
     has_late_sweep: bool = False
     job_ids: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
-    has_expired: bool = False
+    expired: set[str] = field(default_factory=set)
     swept: list[SweptWriter] = field(default_factory=list)
     doomed: dict[str, list[tuple[str, ProducerIdAndEpoch]]] = field(default_factory=dict)
     replaced_ids: set[int] = field(default_factory=set)
@@ -422,7 +422,7 @@ def _judge(life, error):
         life.identity.part.is_closed = True
         return
     is_calm = not settings.ranges.events and not settings.ranges.network_level
-    if is_calm and life.has_expired and getattr(cause, "code", "") == _SILENT:
+    if is_calm and life.expired and getattr(cause, "code", "") == _SILENT:
         raise InvariantError("an id that has expired is taken for a broker's silence") from cause
     expected = (KafkaSinkError, PythonWorkerError, TaskFailedError)
     if isinstance(error, ConcurrentQueryError) or isinstance(cause, expected):

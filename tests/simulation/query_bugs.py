@@ -272,6 +272,12 @@ def _(original, transaction, state):
     return Outcome.COMMITTED if found is Outcome.LOST else found
 
 
+@bug("forgotten taken for lost", client, "outcome_of")
+def _(original, transaction, state):
+    """a transaction whose id the brokers have forgotten counts as aborted, and is written again"""
+    return Outcome.LOST if state is None else original(transaction, state)
+
+
 @bug(
     "refused taken for lost",
     TransactionClient,

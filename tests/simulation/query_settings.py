@@ -21,6 +21,12 @@ from tests.simulation.spark import Application, Batch, Checkpoint
 _AWAY = (0, 200, 3000)
 _HAVE_SECOND_QUERIES = 0.25
 _HAVE_EXPIRING_IDS = 0.1
+_EXPIRE = {
+    "expire driver": lambda name: not is_task_id(PREFIX, name),
+    "expire tasks": lambda name: is_task_id(PREFIX, name),
+    "expire all": lambda name: True,
+}
+"""Kind of a blow -> the ids that brokers forget if nobody uses them."""
 _TASK_POINTS = tuple(point for point in POINTS if point.startswith("task."))
 _DRIVER_POINTS = tuple(point for point in POINTS if not point.startswith("task."))
 _DECIDED_POINTS = ("commit.deciding", "commit.decided", "commit.ending", "commit.ended")
@@ -96,14 +102,23 @@ def second_queries(seed):
 
 
 def expiring_ids(seed):
-    """Brokers forget the driver's id in some lives, after the plan and before the first row or the
-    decision. Chosen apart from everything else of a life, as second queries are.
+    """Brokers forget ids in some lives: the driver's, the tasks' or all, after the plan and before the
+    first row or the decision; a task's own, before its rows are sent; or those of what is committed,
+    whose driver is killed before it has noted that. Chosen apart from everything else of a life, as
+    second queries are.
     """
     rng = random.Random(f"expiring ids of {seed}")
     if rng.random() >= _HAVE_EXPIRING_IDS:
         return []
     point = rng.choice(("task.begin", "task.begin", "commit.begin", "commit.checked", "plan.begin"))
-    return [Blow(point, rng.randint(1, 4), "expire")]
+    countdown, kind = rng.randint(1, 4), rng.choice(("expire driver", *_EXPIRE))
+    way = rng.random()
+    if kind == "expire driver" or way < 0.3:
+        return [Blow(point, countdown, kind)]
+    if way < 0.7:
+        return [Blow("task.written", countdown, kind)]
+    point = rng.choice(_DECIDED_POINTS)
+    return [Blow(point, countdown, kind), Blow(point, countdown, "kill driver")]
 
 
 def choose_settings(rng):
@@ -345,9 +360,9 @@ def _strike(life, blow, process):
     if blow.kind == "stranger":
         _send_stranger(life)
         return
-    if blow.kind == "expire":
-        expired = life.state.expire_idle(lambda name: not is_task_id(PREFIX, name))
-        life.has_expired |= bool(expired)
+    if blow.kind in _EXPIRE:
+        expired = life.state.expire_idle(_EXPIRE[blow.kind])
+        life.expired |= set(expired)
         life.note(f"brokers forget {expired}")
         return
     if blow.kind in ("second query", "query elsewhere", "query at the same place"):
