@@ -128,6 +128,7 @@ class WriteIdentity(NamedTuple):
 
     @property
     def prefix(self) -> str:
+        """The ``transactional.id.prefix``."""
         return self.place.prefix
 
     def may_be_repetition(self, earlier: WriteIdentity) -> bool:

@@ -314,8 +314,8 @@ class CommitProtocol:
 
         Raises FencedError for a superseded driver, PrefixInUseError for another query's prefix,
         TransactionError for a unit that may not follow, and MissingRecordError if the log may be
-        lost. All these come before any change, so that the owner of the prefix continues. Raises
-        OutcomeError for a batch that only the user can settle.
+        lost, and OutcomeError for a batch that only the user can settle. All these come before any
+        change, so that the owner of the prefix continues, unless this call has finished that batch.
         """
         reached("plan.begin")
         deadline_ms = self._deadline()

@@ -237,11 +237,12 @@ def check_write_id(decision: Decision, write: Write | None, prefix: str) -> None
 def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
     """Raise if ``unit`` must not follow the unit in the log."""
     before = decision.unit
-    if before.query_id is not None and before.query_id != unit.query_id:
-        if decision.former is None:
+    if before.query_id != unit.query_id:
+        if decision.former is not None:
+            check_new(decision, unit, prefix)
+            return
+        if before.query_id is not None:
             raise owned_by_query(before.query_id, prefix)
-        check_new(decision, unit, prefix)
-        return
     if before.batch_id is None or unit.batch_id is None or before == unit:
         return
     if unit.batch_id < before.batch_id:

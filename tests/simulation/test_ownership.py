@@ -281,6 +281,17 @@ def test_a_later_micro_batch_of_a_new_query_is_refused_at_its_commit(refreshed):
     refreshed.check_settled(b"q-1-0", b"q-1-1")
 
 
+def test_a_later_micro_batch_is_refused_also_if_the_former_query_has_not_decided():
+    """After a release, the former query might have begun with any micro-batch; the new one may not."""
+    operated = accepting()
+    micro_batch(operated, 0, driver(1, FIRST))
+    operated.operations.release(agree)
+    operated.protocol_of("p").plan(driver(1, FIRST), None)
+    with pytest.raises(PrefixInUseError, match="micro-batch 3 of query q-2 is not new"):
+        micro_batch(operated, 3, driver(2, NEXT), "q-2")
+    micro_batch(operated, 3, driver(3, FIRST))
+
+
 def test_a_new_query_that_has_finished_micro_batches_is_refused_before(refreshed, tmp_path):
     first, other = tmp_path / "0", tmp_path / "1"
     (other / "commits").mkdir(parents=True)
@@ -371,7 +382,7 @@ def test_rebind_is_refused_where_the_checkpoint_is_another_querys(tmp_path):
 
 def accepting():
     operated = Operated()
-    operated.accepts_new_query = True
+    operated.accepts_missing_record, operated.accepts_new_query = False, True
     operated.protocol = operated.protocol_of("p")
     return operated
 
