@@ -86,11 +86,19 @@ class ClientSettings(NamedTuple):
         return cls(**{name: getattr(config, name) for name in names}, checks_cluster=checks)
 
 
-MOST_POSTPONED_MS = 3_600_000
+MOST_POSTPONED_MS = 24 * 3_600_000
 """Time by which the pauses of brokers postpone a deadline, all pauses together.
 
-The longest wait of a correct configuration is that of a batch behind a full buffer. With 32 MB
-before it, and 50 tasks that share 1 MB/s of a quota, it waits for 27 minutes.
+The last batch of a job waits until the bytes in the buffers of all tasks have passed the quota. 200
+tasks with 32 MB each, which share 1 MB/s, take 107 minutes. The Java client, whose timeouts no
+pause postpones, lets such a batch expire.
+"""
+_LONGEST_PAUSE_MS = 3_600_000
+"""Time for which one answer holds back a connection.
+
+A broker computes a pause from the bytes in flight. Five requests of 1 MB from each of 200 tasks,
+which share 1 MB/s, explain 17 minutes. If a pause is longer, the client sends the next request
+after an hour. A broker that still reads nothing loses the connection after ``request.timeout.ms``.
 """
 _LONG_PAUSE_MS = 60_000
 _MS_PER_S = 1000
@@ -101,8 +109,8 @@ class ThrottleTimes:
 
     If a quota is used up, a broker responds at once, with ``throttle_time_ms``. It reads nothing
     more from the connection until this time is over (KIP-219). A batch that waits for the end of a
-    pause does not expire before ``MOST_POSTPONED_MS``, and neither does a wait for the memory that
-    it holds. The Java client lets both expire.
+    pause does not expire, and neither does a wait for the memory that it holds. Of all pauses, at
+    most ``MOST_POSTPONED_MS`` count. The Java client lets both expire.
 
     latest_end_ms: end of the latest known pause
     """
@@ -645,7 +653,7 @@ class NetworkClient:
             raise MisroutedConnectionError(reason)
 
     def _throttle(self, connection: NodeConnection, throttle_time_ms: int, now_ms: int) -> None:
-        until_ms = now_ms + min(throttle_time_ms, MOST_POSTPONED_MS)
+        until_ms = now_ms + min(throttle_time_ms, _LONGEST_PAUSE_MS)
         if throttle_time_ms >= _LONG_PAUSE_MS and until_ms > connection.resume_at_ms:
             warn(
                 logger,

@@ -482,6 +482,26 @@ def test_two_pauses_at_the_same_time_count_once():
     assert pauses.until(5_000) == 3_000
 
 
+A_DAY_MS = 24 * AN_HOUR_MS
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_pauses_count_for_a_day_at_most_and_the_limit_beyond_that(count):
+    pauses = Pauses()
+    for number in range(count):
+        pauses.times.note(1, 2 * number * A_DAY_MS, (2 * number + 1) * A_DAY_MS)
+    assert pauses.until(2 * count * A_DAY_MS) == A_DAY_MS
+    pauses.waits.record_limited([T0], A_DAY_MS, A_DAY_MS + 500)
+    assert pauses.until(2 * count * A_DAY_MS) == A_DAY_MS + 500
+
+
+def test_memory_is_waited_for_a_day_of_pauses_at_most(accumulator):
+    began_ms = 1_000
+    for pause_ms, counted_ms in ((A_DAY_MS, A_DAY_MS), (9 * A_DAY_MS, A_DAY_MS)):
+        accumulator.set_paused_until(began_ms + pause_ms, 0)
+        assert accumulator.timeout_start_ms(began_ms) == began_ms + counted_ms
+
+
 def test_the_limit_holds_nothing_that_is_sent():
     pauses = Pauses()
     pauses.send(1, 3_000)
