@@ -290,7 +290,7 @@ def test_a_topic_of_200_000_partitions_is_read():
     assert len(topic.partitions) == 200_000
 
 
-@pytest.mark.parametrize("asked", [0, 1])
+@pytest.mark.parametrize("asked", [1, 2])
 def test_no_more_topics_than_were_asked_for(asked):
     request = MetadataRequest([MetadataRequestTopic(name="t")] * asked)
     for count in (asked, asked + 1):
@@ -301,6 +301,15 @@ def test_no_more_topics_than_were_asked_for(asked):
         else:
             with pytest.raises(RemoteProtocolError, match=f"{count} topics, asked for: {asked}"):
                 decode_response(request, 12, frame)
+
+
+def test_all_topics_may_answer_a_request_for_none():
+    """As of protocol handlers that follow version 0, where no topics meant all of them."""
+    request = MetadataRequest([])
+    response = MetadataResponse(topics=[MetadataResponseTopic(name="t" * 60)] * 50_000)
+    frame = metadata_frame(response, 12)
+    assert len(frame) < request.limits().size_bytes
+    assert len(decode_response(request, 12, frame).topics) == 50_000
 
 
 @pytest.mark.parametrize("version", [1, 9])

@@ -110,7 +110,8 @@ class MetadataRequest(Request):
         """Return the limits for 200,000 brokers and partitions of each topic, 2,000,000 in all.
 
         The largest clusters have some hundred brokers and two million partitions. A partition with
-        three replicas takes 45 bytes.
+        three replicas takes 45 bytes. The answer to a request for no topics may have 100,000
+        topics of one partition.
         """
         if self.topics is None:
             return _METADATA_OF_ALL
@@ -121,8 +122,11 @@ class MetadataRequest(Request):
         )
 
     def check_response(self, response: MetadataResponse) -> None:
-        """Raise RemoteProtocolError if the response has more topics than were asked for."""
-        if self.topics is not None and len(response.topics) > len(self.topics):
+        """Raise RemoteProtocolError if the response has more topics than were asked for.
+
+        If no topics were asked for, some servers that are not Kafka's return all, as in version 0.
+        """
+        if self.topics and len(response.topics) > len(self.topics):
             raise RemoteProtocolError(
                 f"Metadata has {len(response.topics)} topics, asked for: {len(self.topics)}"
             )
