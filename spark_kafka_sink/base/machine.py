@@ -14,6 +14,7 @@ import resource
 import stat
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import KafkaSinkError, coded, warn
 
@@ -105,6 +106,23 @@ def read_owned_file(path: Path) -> bytes:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
             raise PermissionError(f"{path} is another user's")
         return file.read()
+
+
+class FileState(NamedTuple):
+    """The state of a file; another one means that the file has changed.
+
+    modified_ns: since 1970
+    """
+
+    modified_ns: int
+    size_bytes: int
+    inode: int
+
+
+def file_state(path: str | Path) -> FileState:
+    """Return the state of the file that ``path`` leads to. Raises OSError."""
+    found = os.stat(path)
+    return FileState(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def write_private(path: Path, content: str | bytes) -> Path:

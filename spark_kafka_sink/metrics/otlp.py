@@ -22,7 +22,7 @@ import logging
 import os
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from http.client import HTTPException
 from io import BytesIO
 from threading import current_thread
@@ -49,8 +49,9 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import warn
-from spark_kafka_sink.base.http import Response
+from spark_kafka_sink.base.http import Response, TruncatedResponseError
 from spark_kafka_sink.base.kafka_metrics import Values, count_up_to
+from spark_kafka_sink.base.machine import FileState, file_state
 from spark_kafka_sink.base.text import redacted, redacted_url
 from spark_kafka_sink.config.sink_keys import (
     IN_CLEAR_TEXT,
@@ -398,6 +399,8 @@ _HISTOGRAM = f"{_VARIABLES}METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
 _PROTOCOLS = tuple(f"{_VARIABLES}{of}PROTOCOL" for of in ("", "METRICS_", "TRACES_"))
 _PROTOBUF = "application/x-protobuf"
 _EXPORTERS = {OTLP_METRICS: OTLPMetricExporter, OTLP_TRACES: OTLPSpanExporter}
+_AFTER_THE_REQUEST = (TimeoutError, TruncatedResponseError, HTTPException)
+"""Errors after which a receiver may have the whole request."""
 _RESPONSES: dict[str, Any] = {
     OTLP_METRICS: ExportMetricsServiceResponse,
     OTLP_TRACES: ExportTraceServiceResponse,
@@ -513,7 +516,9 @@ class _Session(requests.Session):
     ) -> requests.Response:
         """Send a request without following redirects, which would pass its headers on to others.
 
-        Raises requests.ConnectionError, after which exporters try again.
+        Raises requests.ConnectionError, after which exporters try again; requests.RequestException,
+        after which they do not, if the receiver may have the whole request. Sums are deltas, which
+        it would add twice.
         """
         self.problem = None
         headers = {**self.headers, **(options.get("headers") or {})}
@@ -528,7 +533,9 @@ class _Session(requests.Session):
             answer = push.send(request, context, options["timeout"])
         except (OSError, HTTPException) as error:
             self.problem = push.problem_of_error(error)
-            raise requests.ConnectionError(self.problem) from None
+            may_have_arrived = isinstance(error, _AFTER_THE_REQUEST)
+            kind = requests.RequestException if may_have_arrived else requests.ConnectionError
+            raise kind(self.problem) from None
         except Exception as error:  # for example ConfigError for a proxy
             self.problem = push.problem_of_error(error)
             raise
@@ -556,14 +563,24 @@ def _user_info(url: SplitResult) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
 
 
-@cache
 def _context(verify: bool | str, cert: str | tuple[str, str] | None) -> ssl.SSLContext:
     """Return what an endpoint is trusted by: a file or folder, or the library's authorities."""
     path = verify if isinstance(verify, str) else requests.utils.DEFAULT_CA_BUNDLE_PATH
     own = (cert,) if isinstance(cert, str) else cert or ()
-    for name in (path, *own):
-        if not os.path.exists(name):
-            raise FileNotFoundError(f"there is no file of certificates {name}")
+    return _read_context(path, own, tuple(_state(name) for name in (path, *own)))
+
+
+def _state(name: str) -> FileState:
+    try:
+        return file_state(name)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file of certificates {name}") from None
+
+
+@lru_cache(maxsize=4)
+def _read_context(
+    path: str, own: tuple[str, ...], _states: tuple[FileState, ...]
+) -> ssl.SSLContext:
     is_folder = os.path.isdir(path)
     context = ssl.create_default_context(
         cafile=None if is_folder else path, capath=path if is_folder else None

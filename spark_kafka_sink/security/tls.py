@@ -45,6 +45,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError, coded, warn
+from spark_kafka_sink.base.machine import FileState, file_state
 from spark_kafka_sink.base.model import format_address
 from spark_kafka_sink.base.text import redacted
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
@@ -543,16 +544,12 @@ def private_file(content: bytes) -> Iterator[str]:
 _PARTIAL_CHAIN: int = getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)
 
 
-_FileState = tuple[Path, int, int, int]
-"""A path, and time (ns), size and inode of the file; others mean that the file has changed."""
-
-
 class _Inputs(NamedTuple):
     """The parts of a context that may change: resolved values, and files."""
 
     truststore: StoreConfig
     keystore: StoreConfig
-    files: tuple[_FileState | None, ...]
+    files: tuple[tuple[Path, FileState] | None, ...]
 
 
 class _CheckedObject(ssl.SSLObject):
@@ -697,15 +694,14 @@ class TlsContext:
         return context
 
 
-def _state(location: str | None, option: str) -> _FileState | None:
+def _state(location: str | None, option: str) -> tuple[Path, FileState] | None:
     if location is None:
         return None
     path = references.find_file(location, option)
     try:
-        status = os.stat(path)
+        return path, file_state(path)
     except OSError as error:
         raise ConfigError(f"{option}={path}: {error.strerror}", code="OPTION-021") from error
-    return path, status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _load(context: ssl.SSLContext, certificates: tuple[bytes, ...], what: str) -> None:

@@ -21,7 +21,7 @@ from spark_kafka_sink.metrics import background
 from spark_kafka_sink.metrics.outputs import write_outputs
 from spark_kafka_sink.metrics.prometheus import PushGatewayExporter
 from tests.patience import PATIENCE_S
-from tests.unit.security.tls_ends import authority, server_context
+from tests.unit.security.tls_ends import authority, other_authority, server_context
 from tests.unit.test_http import ANSWERS, dripping
 from tests.unit.test_metrics_line import a_line, of_a_job
 
@@ -206,6 +206,17 @@ def test_a_collector_is_known_by_the_environments_certificate_and_knows_the_driv
     assert len(collector.headers) == 1
 
 
+def test_certificates_that_are_replaced_are_used_by_the_next_batch(tmp_path, caplog, monkeypatch):
+    trusted = write_private(tmp_path / "ca.pem", other_authority().pem)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(trusted))
+    with answering(OK + LENGTH % 0, context=server_context()) as collector:
+        send_by_otlp(collector.url, timeout_ms=790)
+        assert "CERTIFICATE_VERIFY_FAILED" in only_message(caplog)
+        write_private(trusted, authority().pem)
+        send_by_otlp(collector.url)
+    assert len(collector.headers) == 1
+
+
 # --- what has no end -----------------------------------------------------------------------------
 
 MIB = 1024 * 1024
@@ -216,6 +227,23 @@ def test_an_answer_that_drips_ends_with_the_timeout(place, send, caplog):
     with dripping(ANSWERS[place]) as server:
         send(server.url, timeout_ms=790)
     assert "no answer in time" in only_message(caplog)
+
+
+@pytest.mark.parametrize("is_late", [True, False], ids=["late", "cut"])
+def test_what_a_collector_may_have_is_not_sent_again(is_late, caplog):
+    """Sums are deltas, so the collector would add them twice."""
+    over = threading.Event()
+
+    def answer(_):
+        if is_late:
+            over.wait(PATIENCE_S)
+        return OK + LENGTH % 9 + b"cut"
+
+    with answering(answer) as collector:
+        send_by_otlp(collector.url, timeout_ms=790 if is_late else 60_000)
+        over.set()
+    assert len(collector.headers) == 1
+    assert ("no answer in time" if is_late else "cut") in only_message(caplog)
 
 
 @pytest.mark.parametrize("first", [OK, PROTOBUF, b"HTTP/1.1 500 no\r\n"])
