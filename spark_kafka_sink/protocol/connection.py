@@ -516,7 +516,7 @@ class Connection:
             end = api.SIZE_BYTES + size
             if len(self._received) < end:
                 break
-            frame = bytes(self._received[api.SIZE_BYTES : end])
+            frame = bytes(memoryview(self._received)[api.SIZE_BYTES : end])
             del self._received[:end]
             received = self._receive_frame(frame)
             if received.sent.is_own:

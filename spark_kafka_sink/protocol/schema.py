@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -171,8 +172,7 @@ def decode_message(
 
     Raises RemoteProtocolError for any other content, and for more than ``most_objects``.
     """
-    data = t.LimitedBytes(data)
-    data.objects_left = most_objects
+    _objects_left.set(_Counter(most_objects))
     flexible_from: int = cls.flexible_from  # type: ignore[attr-defined]
     _, decode = _codec(cls, version, version >= flexible_from)
     t.TEXT_SANITIZER.begin()
@@ -185,6 +185,17 @@ def decode_message(
     return message  # type: ignore[no-any-return]
 
 
+class _Counter:
+    """How many objects may still be made of a response."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+_objects_left: ContextVar[_Counter] = ContextVar("objects_left")
+"""The counter of the response that is being decoded in this thread."""
 _NUMBERS_PER_OBJECT = 8
 _codecs: dict[tuple[type, int, bool], tuple[t.Encoder, t.Decoder]] = {}
 
@@ -281,9 +292,11 @@ def _array_decoder(array: t.ArrayOf, version: int, flexible: bool, nullable: boo
         # Every element has at least one byte: reject a higher count before allocating memory.
         if length > len(data) - at:
             raise RemoteProtocolError(f"array of {length} elements in {len(data) - at} bytes")
-        if isinstance(data, t.LimitedBytes):
-            data.objects_left -= length // numbers
-            if data.objects_left < 0:
+        objects = length // numbers
+        if objects > 0:
+            counter = _objects_left.get()
+            counter.left -= objects
+            if counter.left < 0:
                 raise RemoteProtocolError(f"array of {length} elements is beyond the limit")
 
     if isinstance(array.element, t.FixedType):

@@ -282,12 +282,6 @@ class _TextSanitizer:
 TEXT_SANITIZER = _TextSanitizer()
 
 
-class LimitedBytes(bytes):
-    """A response, with the number of objects that may still be made of it."""
-
-    objects_left = 0
-
-
 def bytes_encoder(compact: bool, nullable: bool) -> Encoder:
     """Return the encoder of bytes."""
     write_length = length_encoder("i", compact)

@@ -14,6 +14,7 @@ import os
 import random
 import struct
 import sys
+import threading
 import time
 import tracemalloc
 from typing import NamedTuple
@@ -42,8 +43,10 @@ from spark_kafka_sink.protocol.messages.topics import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from spark_kafka_sink.protocol.types import write_unsigned_varint
 from spark_kafka_sink.record.compression import CODEC_IDS
 from spark_kafka_sink.record.record_batch import NewRecord, crc32c, encode_batch, read_batches
+from tests.patience import PATIENCE_S
 from tests.property.message_values import (
     REQUEST_VERSIONS,
     any_request,
@@ -310,6 +313,39 @@ def test_all_topics_may_answer_a_request_for_none():
     frame = metadata_frame(response, 12)
     assert len(frame) < request.limits().size_bytes
     assert len(decode_response(request, 12, frame).topics) == 50_000
+
+
+def test_a_response_is_not_copied():
+    size_bytes = 10 << 20
+    unknown = bytearray(b"\x01\x63")
+    write_unsigned_varint(size_bytes, unknown)
+    data = encode(MetadataResponse(), 12)[:-1] + unknown + bytes(size_bytes)
+    tracemalloc.start()
+    assert schema.decode_message(MetadataResponse, 12, data) == MetadataResponse()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < size_bytes // 10
+
+
+def test_a_thread_does_not_use_up_the_objects_of_another():
+    partition = MetadataResponsePartition(replica_nodes=[1] * 8)
+    small, large = (metadata_of([partition] * count) for count in (4, 20_000))
+    started, is_over = threading.Event(), threading.Event()
+
+    def decode_small():
+        data = encode(small, 12)
+        while not is_over.is_set():
+            schema.decode_message(MetadataResponse, 12, data, 0, 10)
+            started.set()
+
+    thread = threading.Thread(target=decode_small)
+    thread.start()
+    try:
+        assert started.wait(PATIENCE_S)
+        assert schema.decode_message(MetadataResponse, 12, encode(large, 12)) == large
+    finally:
+        is_over.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("version", [1, 9])
