@@ -396,7 +396,7 @@ _URLS = frozenset(
         f"{KAFKA_PREFIX}sasl.oauthbearer.token.endpoint.url",
     }
 )
-_LOGIN_IN_URL = re.compile(r"://([^@\s]*)@")
+_LOGIN_IN_URL = re.compile(r"://(\S*)@")
 _SECRET_IN_QUERY = re.compile(
     r"(?i)[?&][^=&\s]*(?:key|token|secret|pass|auth|sig|credential)[^=&\s]*=[^&#\s,]"
 )

@@ -359,6 +359,8 @@ SECRETS[JAAS] = f'{PLAIN} username="u" password="marked-hush";'
         ("metrics.otlp.headers", "api-key=x", True),
         *((name, "https://user:x@h:1/path", True) for name in URLS),
         *((name, "https://user:1/x@h:1", True) for name in URLS),
+        *((name, "https://user:@x@h:1", True) for name in URLS),
+        *((name, "https://@x@h:1", True) for name in URLS),
         *((name, "https://h:1/?a=b&API_Key=x", True) for name in URLS),
         *(("metrics.otlp.endpoint", f"https://h:1/?a=b&{word}=x", True) for word in WORDS),
         *((name, "https://h:1/path", False) for name in URLS),
