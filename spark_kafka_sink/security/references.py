@@ -21,7 +21,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -36,6 +36,7 @@ from spark_kafka_sink.config.config_def import (
     read_properties,
     reference_of,
     reference_problem,
+    references_in,
 )
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig, StoreConfig
 
@@ -77,6 +78,43 @@ def find_file(location: str, option: str, advice: str | None = None) -> Path:
 def folders_of_relative_paths() -> tuple[Path, ...]:
     """Return the folders that are searched for relative paths, in order."""
     return (Path.cwd(), *_roots_of_spark_files())
+
+
+_ABSOLUTE = re.compile(r"(?i)(?:file:)?/")
+_ABSOLUTE_URL = re.compile(r"(?i)\s*(?:https?:|(?:file:)?/)")
+_FILE_FIELDS = {"location", "file", "private_key_file", "template_file"}
+# An escape may hide a name or a path.
+_RELATIVE_IN_JAAS = re.compile(
+    r"""(?i)\\|(?:\b(?:keytab|ticketcache)|\.location)["']?\s*=(?!\s*["']?(?:file:)?/)"""
+)
+
+
+def may_name_relative_file(config: Any) -> bool:
+    """Return True unless all paths of a configuration are absolute.
+
+    config: a dataclass of ``config/security_config.py``. A path or a JAAS text in a reference is
+    unknown, and may be relative.
+    """
+    return any(
+        _may_be_relative(field.name, getattr(config, field.name)) for field in fields(config)
+    )
+
+
+def _may_be_relative(name: str, value: Any) -> bool:
+    if is_dataclass(value):
+        return may_name_relative_file(value)
+    text = value.reveal() if isinstance(value, Secret) else value
+    if not isinstance(text, str):
+        return False
+    paths = [reference.path for reference in references_in(text) if reference.path is not None]
+    if not all(_ABSOLUTE.match(path) for path in paths):
+        return True
+    if name == "jaas_config":
+        is_reference = REFERENCE.fullmatch(text.strip()) is not None
+        return is_reference or _RELATIVE_IN_JAAS.search(text) is not None
+    if name == "token_endpoint_url":
+        return not _ABSOLUTE_URL.match(text)
+    return name in _FILE_FIELDS and not _ABSOLUTE.match(text)
 
 
 def process_description() -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -37,7 +38,10 @@ from spark_kafka_sink.config.security_keys import (
     PASSWORD_MECHANISMS,
 )
 from spark_kafka_sink.protocol.connection import SaslClientFactory
-from spark_kafka_sink.security.references import folders_of_relative_paths
+from spark_kafka_sink.security.references import (
+    folders_of_relative_paths,
+    may_name_relative_file,
+)
 
 if TYPE_CHECKING:
     from spark_kafka_sink.security.credentials import Login
@@ -124,8 +128,15 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+MOST_KEPT = 100
+"""Configurations whose TLS and logins a process keeps: those of a driver's queries and sessions."""
+
+
 class _PerProcess(Generic[K, V]):
-    """Objects of this process by configuration and folders of its files, each created once.
+    """Objects of this process by configuration, each created once; those used last are kept.
+
+    The same relative path is another file for another session of Spark Connect: then the folders
+    of relative paths are part of the key.
 
     A forked child starts without any: threads do not survive a fork, and another thread of the
     parent may hold the lock.
@@ -137,16 +148,18 @@ class _PerProcess(Generic[K, V]):
         os.register_at_fork(after_in_child=self.forget)
 
     def of(self, config: K) -> V:
-        # The same relative path is another file for another session of Spark Connect.
-        key = (config, folders_of_relative_paths())
+        key = (config, folders_of_relative_paths() if may_name_relative_file(config) else ())
         with self._lock:
             if key not in self._created:
                 self._created[key] = self._create(config)
+            self._created.move_to_end(key)
+            if len(self._created) > MOST_KEPT:
+                self._created.popitem(last=False)
             return self._created[key]
 
     def forget(self) -> None:
         self._lock = threading.Lock()
-        self._created: dict[tuple[K, tuple[Path, ...]], V] = {}
+        self._created: OrderedDict[tuple[K, tuple[Path, ...]], V] = OrderedDict()
 
 
 def _new_context(config: SslConfig) -> TlsContext:

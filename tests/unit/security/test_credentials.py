@@ -24,6 +24,7 @@ from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import Reference, has_reference, references_in
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.security_config import (
+    AssertionConfig,
     OAuthConfig,
     SaslConfig,
     SecurityConfig,
@@ -72,6 +73,10 @@ def sasl(mechanism="PLAIN", options="", module=""):
 
 def in_options(username="alice", password="S3CRET", mechanism="PLAIN"):
     return SaslConfig(mechanism, username=username, password=Secret(password))
+
+
+def of_token(**options):
+    return SaslConfig("OAUTHBEARER", oauth=OAuthConfig(**options))
 
 
 # --- the text of JAAS ------------------------------------------------------------------------------
@@ -535,6 +540,57 @@ def test_a_session_does_not_get_the_login_of_another_session(tmp_path, monkeypat
         logins.append(Security.of(SecurityConfig("SASL_PLAINTEXT", sasl=sasl)).login)
     assert logins[0] is logins[2] is not logins[1]
     assert resolve_user(sasl).username == "user-of-a"
+
+
+JAAS = 'Module required useKeyTab=true keyTab="{}";'
+
+
+@pytest.mark.parametrize(
+    ("config", "depends"),
+    [
+        (SslConfig(), False),
+        (SslConfig(truststore=StoreConfig(location="/ca.pem")), False),
+        (SslConfig(truststore=StoreConfig(location="file:///ca.pem")), False),
+        (SslConfig(truststore=StoreConfig(location="ca.pem")), True),
+        (SslConfig(keystore=StoreConfig(location="file:ca.pem")), True),
+        (SslConfig(keystore=StoreConfig(location="${env:PLACE}")), True),
+        (SslConfig(keystore=StoreConfig(password=Secret("${env:P}"))), False),
+        (SslConfig(keystore=StoreConfig(password=Secret("${file:/a:p}"))), False),
+        (SslConfig(keystore=StoreConfig(password=Secret("${dir:a:p}"))), True),
+        (in_options(), False),
+        (in_options(username="${env:U}"), False),
+        (in_options(password="${file:/a:p}${file:a:p}"), True),
+        (SaslConfig("GSSAPI", jaas_config=Secret(JAAS.format("/client.keytab"))), False),
+        (SaslConfig("GSSAPI", jaas_config=Secret(JAAS.format("client.keytab"))), True),
+        (SaslConfig("GSSAPI", jaas_config=Secret(JAAS.format("${env:PLACE}"))), True),
+        (SaslConfig("GSSAPI", jaas_config=Secret(JAAS.format("\\/client.keytab"))), True),
+        (SaslConfig("PLAIN", jaas_config=Secret("${file:/jaas:text}")), True),
+        (SaslConfig("PLAIN", jaas_config=Secret('M required username="a" password="b";')), False),
+        (of_token(token_endpoint_url="https://idp/token"), False),
+        (of_token(token_endpoint_url="file:/token"), False),
+        (of_token(token_endpoint_url="file:token"), True),
+        (of_token(assertion=AssertionConfig(private_key_file="/key.pem")), False),
+        (of_token(assertion=AssertionConfig(private_key_file="key.pem")), True),
+    ],
+)
+def test_only_relative_paths_are_other_files_in_another_folder(
+    config, depends, tmp_path, monkeypatch
+):
+    kept = security._PerProcess(lambda _: object())
+    first = kept.of(config)
+    monkeypatch.chdir(tmp_path)
+    assert (kept.of(config) is not first) == depends
+
+
+def test_of_many_configurations_those_used_last_are_kept():
+    made = []
+    kept = security._PerProcess(made.append)
+    configs = [in_options(username=str(number)) for number in range(security.MOST_KEPT + 1)]
+    for config in (*configs[:-1], configs[0], configs[-1], configs[0]):
+        kept.of(config)
+    assert made == configs
+    kept.of(configs[1])
+    assert made == [*configs, configs[1]]
 
 
 def test_an_allowed_path_is_read_without_its_detours():
