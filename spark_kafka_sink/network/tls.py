@@ -17,7 +17,11 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    CredentialsUnavailableError,
+)
 from spark_kafka_sink.network.channels import (
     RECEIVE_BYTES,
     Address,
@@ -257,9 +261,14 @@ class TlsChannels:
         self._explain = explain
 
     def __call__(self, channel_id: int, sock: socket.socket, host: str) -> TlsChannel:
-        """Open a channel. Raises RefusedError if certificates or keys cannot be read."""
+        """Open a channel.
+
+        Raises RefusedError if certificates or keys cannot be read; OSError if they may come back.
+        """
         try:
             context = self._context()
+        except CredentialsUnavailableError as error:
+            raise OSError(str(error)) from None
         except (AuthenticationError, ConfigError) as error:
             raise RefusedError(str(error)) from error
         return TlsChannel(channel_id, sock, host, context, self._explain)

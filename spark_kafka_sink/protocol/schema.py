@@ -186,7 +186,7 @@ def decode_message(
 
 
 class _Counter:
-    """How many objects may still be made of a response."""
+    """Counts the objects that may still be made of a response."""
 
     __slots__ = ("left",)
 

@@ -486,7 +486,10 @@ class RegistryClient:
         request = Request(target, headers, content, method, URL_OPTION, MAX_RESPONSE_BYTES)
         timeout_ms = min(self._config.request_timeout_ms, left_ms)
         end_ms = self._clock.now_ms() + timeout_ms
-        context = self._tls.context() if url.scheme == "https" else None
+        try:
+            context = self._tls.context() if url.scheme == "https" else None
+        except CredentialsUnavailableError as error:
+            raise RegistryUnavailableError(f"schema registry: {error}") from None
         limits = Limits(timeout_ms, timeout_ms, timeout_ms)
         try:
             answer = exchange(request, context, limits, self._clock)

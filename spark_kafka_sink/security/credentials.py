@@ -25,14 +25,23 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from spark_kafka_sink.base.errors import AuthenticationError, ConfigError, warn
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    CredentialsUnavailableError,
+    warn,
+)
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import REFERENCE, has_reference, references_in
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.config.security_keys import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, PLAIN, SCRAM
 from spark_kafka_sink.protocol.connection import SaslClient
 from spark_kafka_sink.security.mechanisms import PlainSaslClient, ScramSaslClient, ScramUser
-from spark_kafka_sink.security.references import Resolve, authentication_errors
+from spark_kafka_sink.security.references import (
+    MissingCredentialsError,
+    Resolve,
+    authentication_errors,
+)
 from spark_kafka_sink.security.references import resolve as resolve_text
 
 # --- JAAS ----------------------------------------------------------------------------------------
@@ -421,7 +430,7 @@ class PasswordLogin(Login):
     """PLAIN and SCRAM. References are resolved for each conversation.
 
     While a name or password cannot be read, for example because its file is being written, the
-    former value stays in use, like the former content of a store.
+    former value stays in use, like the former content of a store. If it is gone, none is.
     """
 
     def __init__(self, config: SaslConfig) -> None:
@@ -440,12 +449,20 @@ class PasswordLogin(Login):
         return ScramSaslClient(self.mechanism, user)
 
     def credentials_version(self) -> ScramUser:
-        """Return name and password. Raises AuthenticationError if they were never readable."""
+        """Return name and password.
+
+        Raises AuthenticationError if they were never readable; CredentialsUnavailableError if their
+        file, its key or their variable is gone.
+        """
         try:
             self._user, self._last_warning = resolve_user(self._config), ""
         except AuthenticationError as error:
             if self._user is None:
                 raise
+            if isinstance(error, MissingCredentialsError):
+                raise CredentialsUnavailableError(
+                    f"{error}. What was read before is no longer used", code=error.code
+                ) from None
             if self._last_warning != str(error):
                 self._last_warning = str(error)
                 warn(logger, error.code, f"{error}. What was read before stays in use")

@@ -40,6 +40,15 @@ from spark_kafka_sink.config.config_def import (
 )
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig, StoreConfig
 
+
+class MissingError(ConfigError):
+    """A file, a key in it, or a variable that an option names does not exist."""
+
+
+class MissingCredentialsError(AuthenticationError):
+    """A :class:`MissingError` of a login."""
+
+
 # --- locations of files --------------------------------------------------------------------------
 
 _MODULES_OF_SPARK_FILES = ("pyspark.core.files", "pyspark.files")
@@ -68,7 +77,7 @@ def find_file(location: str, option: str, advice: str | None = None) -> Path:
         if _may_exist(candidate):
             return candidate
     looked = ", ".join(str(candidate) for candidate in candidates)
-    raise ConfigError(
+    raise MissingError(
         f"{option}={location}: {process_description()} finds no such file: {looked}. "
         f"{advice or _FILE_EVERYWHERE}",
         code="OPTION-021",
@@ -181,6 +190,8 @@ def authentication_errors() -> Iterator[None]:
     """Convert a ConfigError to an AuthenticationError of the same text and code."""
     try:
         yield
+    except MissingError as error:
+        raise MissingCredentialsError(str(error), code=error.code) from None
     except ConfigError as error:
         raise AuthenticationError(str(error), code=error.code) from None
 
@@ -256,10 +267,10 @@ def resolve_fields(config: T, option_of: Callable[[str], str], resolve: Resolve)
     return replace(config, **changed)
 
 
-_MALFORMED = "OPTION-005"
+_MALFORMED, _UNRESOLVED = "OPTION-005", "AUTH-021"
 
 
-def _error(option: str, problem: str, code: str = "AUTH-021") -> ConfigError:
+def _error(option: str, problem: str, code: str = _UNRESOLVED) -> ConfigError:
     return ConfigError(f"{option}: {problem}", code=code)
 
 
@@ -270,10 +281,8 @@ def _from_environment(_: str, name: str, option: str, advice: str | None) -> str
             "The driver and each executor need it: set it where the driver starts, and by "
             f"spark.executorEnv.{name}, or by your platform, for executors"
         )
-        raise _error(
-            option,
-            f"{process_description()} has no environment variable {name}. {advice or everywhere}",
-        )
+        problem = f"{process_description()} has no environment variable {name}."
+        raise MissingError(f"{option}: {problem} {advice or everywhere}", code=_UNRESOLVED)
     return value
 
 
@@ -286,7 +295,9 @@ def _from_properties(path: str, key: str, option: str, advice: str | None) -> st
     except ConfigError as error:
         raise _error(option, str(error)) from None
     if key not in found:
-        raise _error(option, f"{process_description()} finds no key '{key}' in {file}")
+        problem = f"{option}: {process_description()} finds no key '{key}' in {file}"
+        # An empty file may be one that is being written.
+        raise (MissingError if found else ConfigError)(problem, code=_UNRESOLVED)
     return found[key]
 
 
@@ -310,8 +321,9 @@ def _located(path: str, option: str, advice: str | None) -> Path:
 
 
 def _unreadable(option: str, path: Path, error: OSError) -> ConfigError:
-    problem = f"{process_description()} cannot read {path}: {error.strerror}"
-    return _error(option, problem, "OPTION-021")
+    problem = f"{option}: {process_description()} cannot read {path}: {error.strerror}"
+    kind = MissingError if isinstance(error, FileNotFoundError) else ConfigError
+    return kind(problem, code="OPTION-021")
 
 
 _READ = {ENV: _from_environment, FILE: _from_properties, DIR: _from_folder}

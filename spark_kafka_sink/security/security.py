@@ -103,7 +103,7 @@ class Security:
 
         Call ``credentials_watcher`` after ``prepare``. The function checks the files of stores and
         resolves references. If it cannot read one, it logs a warning and the former credentials
-        stay in use.
+        stay in use. If one is gone, this is a change: no connection stays open.
         """
         last = self._in_use()
 
@@ -115,13 +115,17 @@ class Security:
         return have_changed
 
     def _in_use(self) -> tuple[object, object]:
-        return (
-            None if self.tls is None else self.tls.context(),
-            None if self.login is None else self.login.credentials_version(),
-        )
+        try:
+            return (
+                None if self.tls is None else self.tls.context(),
+                None if self.login is None else self.login.credentials_version(),
+            )
+        except CredentialsUnavailableError:
+            return _GONE
 
 
 CLEAR_TEXT = Security()
+_GONE = None, CredentialsUnavailableError
 
 
 K = TypeVar("K")

@@ -3,7 +3,9 @@
 Java's clients read their stores once. Here every new connection checks whether a file (its time,
 size or inode) or the value of a reference has changed. A rotated certificate is therefore used from
 the next connection on. If a store cannot be read, for example because its key is written and its
-certificate is not, the former context stays in use. The log reports it once.
+certificate is not, the former context stays in use. The log reports it once. If a store or the
+value of a reference is gone, no connection is opened until it is back, because an operator may have
+withdrawn it.
 
 Three options select the versions of TLS and the cipher suites. ``ssl.protocol`` is the highest
 version. ``ssl.enabled.protocols`` lists the allowed versions. ``ssl.cipher.suites`` allows only the
@@ -44,7 +46,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.errors import ConfigError, coded, warn
+from spark_kafka_sink.base.errors import (
+    ConfigError,
+    CredentialsUnavailableError,
+    coded,
+    warn,
+)
 from spark_kafka_sink.base.machine import FileState, file_state
 from spark_kafka_sink.base.model import format_address
 from spark_kafka_sink.base.text import redacted
@@ -618,7 +625,8 @@ class TlsContext:
     def context(self) -> ClientContext:
         """Return the context for the next connection, built at the first call and on each change.
 
-        Raises ConfigError, naming option and cause, if no context could be built so far.
+        Raises ConfigError, naming option and cause, if no context could be built so far;
+        CredentialsUnavailableError if a file, key or variable that was there is gone.
         """
         with self._lock:
             try:
@@ -632,6 +640,10 @@ class TlsContext:
             except ConfigError as error:
                 if self._built is None:
                     raise
+                if isinstance(error, references.MissingError):
+                    raise CredentialsUnavailableError(
+                        f"{error}. What was read before is no longer used", code=error.code
+                    ) from None
                 problem = f"{error}. What was read before stays in use for new connections"
                 if problem != self._last_warning:
                     self._last_warning = problem

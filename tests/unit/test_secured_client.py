@@ -540,14 +540,11 @@ def test_each_replaced_file_is_noticed_once_by_each_producer(folder, security):
 
 
 @pytest.mark.parametrize("name", ["client.pem", "ca.pem", "secrets"])
-@pytest.mark.parametrize("content", ["", None], ids=["empty", "gone"])
-def test_a_half_written_file_leaves_the_former_in_use(name, content, folder, security, caplog):
+def test_a_half_written_file_leaves_the_former_in_use(name, folder, security, caplog):
     have_changed = security.credentials_watcher()
     path = folder / name
     whole = path.read_text()
-    path.unlink()
-    if content is not None:
-        path.write_text(content)
+    path.write_text("")
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         assert [have_changed() for _ in range(3)] == [False] * 3
     (record,) = caplog.records
@@ -556,6 +553,44 @@ def test_a_half_written_file_leaves_the_former_in_use(name, content, folder, sec
     assert security.create_sasl_client("b").initial_response() == b"\0alice\0before"
     write_private(path, whole.replace("before", "after") if name == "secrets" else whole)
     assert have_changed()
+
+
+@pytest.mark.parametrize("name", ["client.pem", "ca.pem", "secrets"])
+def test_what_is_gone_is_not_used_until_it_is_back(name, folder, security):
+    """An operator may have withdrawn it. If a file is only being replaced, a retry succeeds."""
+    use = {"secrets": lambda: security.create_sasl_client("b")}.get(name, security.tls.context)
+    have_changed = security.credentials_watcher()
+    whole = (folder / name).read_text()
+    (folder / name).unlink()
+    assert [have_changed() for _ in range(3)] == [True, False, False]
+    for _ in range(2):
+        with pytest.raises(CredentialsUnavailableError, match=r"no longer used \[PKS-OPTION-021\]"):
+            use()
+    write_private(folder / name, whole)
+    assert [have_changed() for _ in range(3)] == [True, False, False]
+    use()
+
+
+def test_a_key_or_variable_that_is_gone_is_not_used(folder, monkeypatch):
+    monkeypatch.setenv("USER_OF_TEST", "alice")
+    options = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "${env:USER_OF_TEST}",
+        "sasl.password": f"${{file:{folder / 'secrets'}:password}}",
+    }
+    login = Security.of(
+        ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:1", **options}).security
+    ).login
+    login.login(1)
+    (folder / "secrets").write_text("other=1\n")
+    with pytest.raises(CredentialsUnavailableError, match="no key 'password'"):
+        login.login(1)
+    (folder / "secrets").write_text("password=after\n")
+    login.login(1)
+    monkeypatch.delenv("USER_OF_TEST")
+    with pytest.raises(CredentialsUnavailableError, match="no environment variable USER_OF_TEST"):
+        login.login(1)
 
 
 def test_a_producer_and_an_admin_client_that_are_kept_notice_it(folder):
