@@ -249,6 +249,16 @@ _OWN_PREFIXES = ("value.", "key.", "schema.registry.")
 # Except these of Kafka's clients, which Spark's JVM sink ignores without "kafka.".
 _IGNORED = frozenset(f"{part}.{kind}serializer" for part in ("key", "value") for kind in ("", "de"))
 
+# Options of former versions that restrict: without effect, they would allow what they forbid.
+_REMOVED = {
+    "max.records.per.second": "Instead: max.bytes.per.second.per.task, or a quota of the brokers.",
+    "pause.path": "To pause a query, stop it and start it again with its checkpoint.",
+    "transaction.log.missing": "Instead: transaction.accept, where missing-record is what accept "
+    "was. To accept nothing, leave it out.",
+    "transaction.log.min.isr": "The sink creates the topic with 2, or with 1 if it has one "
+    "replica. For more, set min.insync.replicas of transaction.log.topic.",
+}
+
 # Kafka's keys that have an effect here.
 _SUPPORTED_KEYS = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
 _REJECTED_WITH_ADVICE = [*JAVA_CLASS_KEYS, *LIBRDKAFKA_KEYS]
@@ -277,6 +287,9 @@ def rejection_reason(name: str, parts: Sequence[str] = ()) -> str | None:
             f"{RECIPES} has recipes"
         )
         return coded(problem, "OPTION-017")
+    problem = f"option '{name}' is not one of this sink's."
+    if name in _REMOVED:
+        return f"{problem} {_REMOVED[name]}"
     is_own = name.startswith(_OWN_PREFIXES) and name not in _IGNORED
     searched = parts or (("value",) if is_own else ())
     closest = (_format_option_for(name, searched) if searched else None) or closest_option(name)
@@ -285,7 +298,6 @@ def rejection_reason(name: str, parts: Sequence[str] = ()) -> str | None:
         candidates = [option for option in _FORMAT_OPTION_NAMES if option.startswith(prefix)]
         matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
         closest = _as_written(matches[0]) if matches else None
-    problem = f"option '{name}' is not one of this sink's."
     if closest is not None:
         return f"{problem} {answer(closest)}"
     return f"{problem} See docs/options.md (pykafka-sink docs options)." if is_own else None

@@ -695,6 +695,22 @@ def test_an_unknown_name_with_a_prefix_of_ours_is_refused(name, advice, format_o
     assert sentence(refused.value) == f"option '{name.lower()}' is not one of this sink's. {advice}"
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("max.records.per.second", "Instead: max.bytes.per.second.per.task"),
+        ("pause.path", "To pause a query, stop it"),
+        ("transaction.log.missing", "Instead: transaction.accept"),
+        ("transaction.log.min.isr", "min.insync.replicas of transaction.log.topic"),
+    ],
+)
+def test_a_removed_option_that_restricts_is_refused(name, advice):
+    with pytest.raises(ConfigError) as refused:
+        SinkOptions.parse({"kafka.bootstrap.servers": "b:9092", name: "1"})
+    assert refused.value.code == "OPTION-001"
+    assert advice in sentence(refused.value)
+
+
 def test_what_is_meant_follows_the_part_that_has_a_format():
     assert "'key.json.timeZone'" in (rejection_reason("timezone", ["key"]) or "")
     assert "'key.use.schema.id'" in (rejection_reason("schema.id", ["key"]) or "")
