@@ -343,18 +343,27 @@ def bounded_json(text: str | bytes, most_values: int = MOST_JSON_VALUES) -> Any:
 
     Raises ValueError for more values, and RecursionError.
     """
-    marks: tuple[Any, ...] = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
-    if sum(map(text.count, marks)) > most_values:
-        raise ValueError(f"a JSON text of more than {most_values} values")
+    _check_values(text, most_values)
     return json.loads(text)
 
 
-def parse_json(text: str) -> Any:
-    """Return the content of a JSON text, as ``json.loads`` does.
+def _check_values(text: str | bytes, most_values: int) -> None:
+    marks: tuple[Any, ...] = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
+    if sum(map(text.count, marks)) > most_values:
+        raise ValueError(f"a JSON text of more than {most_values} values")
 
-    Raises ValueError, also for NaN and Infinity, which Python accepts and JSON lacks, and for text
-    that is nested too deeply for Python.
+
+MOST_SCHEMA_VALUES = 2_000_000
+"""32 MB of empty lists take 0.9 GB. A schema of 10 MB has 600,000 commas and brackets."""
+
+
+def parse_json(text: str) -> Any:
+    """Return the content of a schema's text, as ``json.loads`` does.
+
+    Raises ValueError, also for NaN and Infinity, which Python accepts and JSON lacks, for more than
+    ``MOST_SCHEMA_VALUES``, and for text that is nested too deeply for Python.
     """
+    _check_values(text, MOST_SCHEMA_VALUES)
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError:

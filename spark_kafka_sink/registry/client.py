@@ -49,6 +49,7 @@ from spark_kafka_sink.base.http import (
     speaks_tls,
 )
 from spark_kafka_sink.base.text import (
+    MOST_SCHEMA_VALUES,
     HeaderCredential,
     Secret,
     bounded_json,
@@ -188,14 +189,10 @@ def _redacted_json(value: Any) -> str:
     return redacted(json.dumps(value))
 
 
-# 32 MB of empty lists take 0.9 GB. A schema of 10 MB has 600,000 commas and brackets.
-_MOST_VALUES = 2_000_000
-
-
 def json_of(body: bytes) -> Any:
-    """Parse JSON; return None for another text, and for more than ``_MOST_VALUES``."""
+    """Parse JSON; return None for another text, and for more than a schema may have."""
     try:
-        return bounded_json(body, _MOST_VALUES)
+        return bounded_json(body, MOST_SCHEMA_VALUES)
     except (ValueError, RecursionError):
         return None
 

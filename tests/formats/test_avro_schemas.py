@@ -5,6 +5,7 @@ import json
 import re
 import struct
 import sys
+import tracemalloc
 from contextlib import contextmanager
 from decimal import Decimal
 
@@ -452,6 +453,17 @@ def test_a_text_that_cannot_be_a_schema_is_told(text):
     """In the words of this sink, whatever Python raises."""
     with pytest.raises(FormatError, match="is no JSON|is nested too deeply|union in a union"):
         encoder(pa.schema([("a", pa.int32())]), text)
+
+
+def test_a_schema_of_millions_of_values_is_not_parsed():
+    """An answer of a registry may escape what it would be recognised by."""
+    text = '["int"' + ',"int"' * 2_000_000 + "]"
+    tracemalloc.start()
+    with pytest.raises(FormatError, match="is no JSON: a JSON text of more than 2000000 values"):
+        encoder(pa.schema([("a", pa.int32())]), text)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 def test_a_schema_may_be_too_deep_for_its_checks_alone():
