@@ -416,22 +416,33 @@ def indexes_in(text: str, name: str) -> tuple[int, ...]:
     return found
 
 
+# 32 MB of empty fields take 1.8 GB. Registries store a schema in a record, of 1 MB by default.
+_MOST_CHARACTERS = 4 << 20
+
+
+def _neither(descriptor: object, text: object) -> FormatError:
+    """Return the error with the reasons why a schema is no descriptor and no text."""
+    return FormatError(
+        f"it is neither a FileDescriptorProto in Base64 ({descriptor}) nor the text of a .proto "
+        f"file ({text})",
+        code="FORMAT-015",
+    )
+
+
 def _parsed(text: str, name: str) -> FileDescriptorProto:
     """Return a file that a registry has as a FileDescriptorProto in Base64, or as its text."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
+    if len(text) > _MOST_CHARACTERS:
+        raise _neither(*["it is longer than 4 MiB"] * 2)
     try:
         found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (DecodeError, ValueError) as error:
         try:
             found = file_of_text(text)
         except (TypeError, ValueError) as problem:
-            raise FormatError(
-                f"it is neither a FileDescriptorProto in Base64 ({error}) nor the text of a .proto "
-                f"file ({problem})",
-                code="FORMAT-015",
-            ) from None
+            raise _neither(error, problem) from None
     if name:
         found.name = name
     found.name = found.name or "registered.proto"

@@ -235,6 +235,16 @@ def test_text_is_no_registered_descriptor(text):
         read_registered(text, (), None)
 
 
+def test_a_registered_schema_has_four_mebibytes_at_most():
+    """A hundredth of them is the usual one's; 32 MB of empty fields would take 1.8 GB."""
+    text = 'syntax = "proto3"; message M {int32 a = 1;}'
+    longest = text.ljust(4 << 20)
+    assert read_registered(longest, (), None).schema.root == "M"
+    for given, imports in ((f"{longest} ", ()), (text, [("a.proto", f"{longest} ")])):
+        with pytest.raises(FormatError, match="it is longer than 4 MiB"):
+            read_registered(given, imports, None)
+
+
 def test_a_registered_file_without_messages_is_refused():
     with pytest.raises(FormatError, match="has no message"):
         read_registered(base64_of(file_of()), (), None)
