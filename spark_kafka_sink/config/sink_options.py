@@ -253,8 +253,8 @@ _IGNORED = frozenset(f"{part}.{kind}serializer" for part in ("key", "value") for
 _REMOVED = {
     "max.records.per.second": "Instead: max.bytes.per.second.per.task, or a quota of the brokers.",
     "pause.path": "To pause a query, stop it and start it again with its checkpoint.",
-    "transaction.log.missing": "Instead: transaction.accept, where missing-record is what accept "
-    "was. To accept nothing, leave it out.",
+    "transaction.log.missing": "Instead: transaction.accept=missing-record for the value accept. "
+    "For refuse, leave it out.",
     "transaction.log.min.isr": "The sink creates the topic with 2, or with 1 if it has one "
     "replica. For more, set min.insync.replicas of transaction.log.topic.",
 }

@@ -435,7 +435,8 @@ def _parsed(text: str, name: str) -> FileDescriptorProto:
     from google.protobuf.message import DecodeError
 
     if len(text) > _MOST_CHARACTERS:
-        raise _neither(*["it is longer than 4 MiB"] * 2)
+        why = "it is longer than 4 MiB"
+        raise _neither(why, why)
     try:
         found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (DecodeError, ValueError) as error:

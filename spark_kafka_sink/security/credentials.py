@@ -430,7 +430,8 @@ class PasswordLogin(Login):
     """PLAIN and SCRAM. References are resolved for each conversation.
 
     While a name or password cannot be read, for example because its file is being written, the
-    former value stays in use, like the former content of a store. If it is gone, none is.
+    former value stays in use, like the former content of a store. If it is gone, the former value
+    is not used.
     """
 
     def __init__(self, config: SaslConfig) -> None:
