@@ -7,6 +7,7 @@ import pytest
 from tests.golden import case_files as cases
 from tests.golden.case_files import REQUESTS
 from tests.golden.generate import find_javac, generate
+from tests.tables import each_row
 
 NAMES = [
     "batches",
@@ -41,7 +42,7 @@ def test_files_are_small():
     assert sum(path.stat().st_size for path in cases.FOLDER.glob("*.json")) < MOST_BYTES
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+@each_row("name", REQUESTS)
 def test_our_table_of_versions_agrees_with_the_clients(name):
     java = cases.load_file("requests")["apis"][name]
     request = REQUESTS[name]

@@ -51,6 +51,7 @@ from tests.property.message_values import (
     label,
     random_message,
 )
+from tests.tables import each_row
 from tests.unit.frames import answer_frame, asked, ready_connection
 
 MESSAGES = dict.fromkeys(cls for cls, _ in MESSAGE_VERSIONS)
@@ -62,7 +63,7 @@ def varint(value):
     return bytes(out)
 
 
-@pytest.mark.parametrize(("cls", "version"), MESSAGE_VERSIONS, ids=label)
+@each_row(("cls", "version"), MESSAGE_VERSIONS, ids=label)
 def test_every_message_survives_a_round_trip(cls, version):
     for seed in range(50):
         message = random_message(cls, version, random.Random(seed))
@@ -70,7 +71,7 @@ def test_every_message_survives_a_round_trip(cls, version):
         assert schema.decode_message(cls, version, encoded) == message, seed
 
 
-@pytest.mark.parametrize("cls", MESSAGES, ids=label)
+@each_row("cls", MESSAGES, ids=label)
 def test_a_decoder_reads_to_the_last_byte(cls):
     """Each byte cut off is missed: no field is read short, none is left unread."""
     versions = [version for other, version in MESSAGE_VERSIONS if other is cls]
@@ -81,7 +82,7 @@ def test_a_decoder_reads_to_the_last_byte(cls):
                 schema.decode_message(cls, version, encoded[:end])
 
 
-@pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
+@each_row(("request_type", "version"), REQUEST_VERSIONS, ids=label)
 def test_response_header(request_type, version):
     response = request_type.response_type()
     # ApiVersions answers never have tags in their header (KIP-511).

@@ -51,6 +51,7 @@ from tests.property.message_values import (
     label,
     random_message,
 )
+from tests.tables import each_row
 
 CASES = int(os.environ.get("FUZZ_CASES", "20000"))
 SEED = int(os.environ.get("FUZZ_SEED", "20240229"))
@@ -198,7 +199,7 @@ def test_broken_answers_raise_nothing_but_remote_protocol_error(capsys):
     assert growth < 8 * MIB, f"RSS grew by {growth / MIB:.1f} MiB (FUZZ_SEED={SEED})"
 
 
-@pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
+@each_row(("request_type", "version"), REQUEST_VERSIONS, ids=label)
 def test_arbitrary_bytes(request_type, version):
     rng = random.Random(SEED)
     for size in range(80):

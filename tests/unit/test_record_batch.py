@@ -28,6 +28,7 @@ from spark_kafka_sink.record import record_batch
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor, decompress
 from spark_kafka_sink.record.record_batch import NewRecord, encode_batch
 from tests import twin
+from tests.tables import each_row
 
 PROPERTY = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
@@ -235,9 +236,9 @@ def test_codec_ids_are_kafkas():
         assert (compressor.codec, compressor.codec_id) == (codec, CODEC_IDS[codec])
 
 
-@pytest.mark.parametrize("make", [text, noise])
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("codec", CODECS)
+@each_row("make", [text, noise])
+@each_row("size", SIZES)
+@each_row("codec", CODECS)
 def test_every_size(codec, size, make):
     data = make(size)
     compressed = compress(codec, data)
@@ -676,7 +677,7 @@ def test_snappy_that_announces_gigabytes():
             decompress(CODEC_IDS["snappy"], data, 1 << 20)
 
 
-@pytest.mark.parametrize("size", [0, *range(54, 64), *range(8177, 8187)])
+@each_row("size", [0, *range(54, 64), *range(8177, 8187)])
 def test_the_size_of_a_batch_with_one_record_is_known_before(size):
     """Around the sizes at which the record's length takes another byte."""
     batch = encode_batch([NewRecord(None, bytes(size))], 0, NO_PRODUCER, -1, is_transactional=False)

@@ -35,6 +35,7 @@ from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import FieldSpec, FormatError, FormatSpec, PartSpec
 from spark_kafka_sink.spark import row_planning, versions
 from tests.formats.protobuf_files import add_field, descriptor_set, one_message
+from tests.tables import each_row
 
 NO_SCHEMA = (
     'value.{0}.schema={1}: it is no schema as JSON, which begins with {{, [ or ", and as a file it '
@@ -280,7 +281,7 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("columns", "more", "words"), REFUSALS)
+@each_row(("columns", "more", "words"), REFUSALS)
 def test_what_is_refused(columns, more, words):
     found = refusal(with_fields(*columns), **more)
     assert words in found

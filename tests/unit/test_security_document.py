@@ -23,6 +23,7 @@ from spark_kafka_sink.security.credentials import unresolved_jaas_entry
 from spark_kafka_sink.security.references import find_file
 from spark_kafka_sink.security.security import check
 from tests.snippets import REPOSITORY, blocks
+from tests.tables import each_row
 
 DOCUMENT = "docs/security.md"
 TEXT = (REPOSITORY / DOCUMENT).read_text(encoding="utf-8")
@@ -343,7 +344,7 @@ WORDS = ("api_key", "token", "client_secret", "Password", "auth", "sig", "creden
 SECRETS[JAAS] = f'{PLAIN} username="u" password="marked-hush";'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "is_clear"),
     [
         ("kafka.ssl.keystore.key", "x", True),

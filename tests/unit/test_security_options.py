@@ -16,6 +16,7 @@ from spark_kafka_sink.config.sink_options import (
     read_command_config,
     rejection_reason,
 )
+from tests.tables import each_row
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 IAM = "software.amazon.msk.auth.iam"
@@ -90,7 +91,7 @@ WITHOUT_EFFECT = [
 ]
 
 
-@pytest.mark.parametrize("name", JAVA)
+@each_row("name", JAVA)
 def test_types_and_defaults_are_javas_or_the_difference_is_told(name):
     config_type, default = JAVA[name]
     assert KEYS[name].type is config_type
@@ -125,7 +126,7 @@ def test_a_part_of_a_jvm_that_may_restrict_is_not_ignored(name, harmless, restri
         read_command_config(str(file), "b:9092", {})
 
 
-@pytest.mark.parametrize("name", KEYS)
+@each_row("name", KEYS)
 def test_the_table_itself(name):
     key = KEYS[name]
     assert key.doc.endswith(".")
@@ -168,7 +169,7 @@ def test_bounds_are_javas(name):
             key.parse(str(beyond))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "value"),
     [
         ("security.protocol", "sasl_ssl", "SASL_SSL"),
@@ -202,8 +203,8 @@ def test_values_in_their_usual_form(name, text, value):
     assert KEYS[name].parse(text) == value
 
 
-@pytest.mark.parametrize("shade", ["", "kafkashaded.", "shadedmskiam."])
-@pytest.mark.parametrize(
+@each_row("shade", ["", "kafkashaded.", "shadedmskiam."])
+@each_row(
     ("name", "java_class"),
     [
         ("sasl.login.callback.handler", f"{OAUTH}.OAuthBearerLoginCallbackHandler"),
@@ -228,7 +229,7 @@ def test_other_java_classes_are_refused_by_name(name, java_class):
         KEYS[name].parse(java_class)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "problem"),
     [
         ("security.protocol", "TLS", "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),

@@ -25,6 +25,7 @@ from spark_kafka_sink.config.sink_options import (
 from spark_kafka_sink.spark.dead_letters import max_letter_bytes
 from spark_kafka_sink.spark.task import Interceptors
 from spark_kafka_sink.tools.check_cluster import all_checks
+from tests.tables import each_row
 from tests.unit.simulated_time import SimulatedClock
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
@@ -192,7 +193,7 @@ def test_kafkas_own_partitioners_have_counterparts(java_class, partitioner, igno
 OF_THE_JDK = {"ssl.provider": "SunJSSE", "ssl.trustmanager.algorithm": "SunX509"}
 
 
-@pytest.mark.parametrize("name", KEYS_WITHOUT_EFFECT)
+@each_row("name", KEYS_WITHOUT_EFFECT)
 def test_keys_without_effect_are_accepted_and_told(name):
     assert parse({f"kafka.{name}": OF_THE_JDK.get(name, "whatever")}).notes == (
         f"option 'kafka.{name}' has no effect: {KEYS_WITHOUT_EFFECT[name]}",

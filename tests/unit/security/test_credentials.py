@@ -49,6 +49,7 @@ from spark_kafka_sink.security.security import Security, check, new_login
 from spark_kafka_sink.spark.preflight import check_cluster
 from spark_kafka_sink.transactions import session
 from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
+from tests.tables import each_row
 from tests.unit.security.token_endpoints import (
     HOST,
     Pauses,
@@ -116,7 +117,7 @@ def test_flags(flag):
     assert parse_jaas(f"{PLAIN_MODULE} {flag} username=a;").options == {"username": "a"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("", "is empty"),
