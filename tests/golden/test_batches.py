@@ -168,7 +168,7 @@ def marker_of(batch):
     return record_batch.EndTransactionMarker(batch["type"] == "COMMIT", batch["coordinator_epoch"])
 
 
-@pytest.mark.parametrize("case", LOG_CASES, ids=cases.name_of)
+@each_row("case", LOG_CASES, ids=cases.name_of)
 def test_what_java_reads_of_a_log(case):
     ours = list(record_batch.read_batches(bytes.fromhex(case["records"])))
     about_markers = {"type", "coordinator_epoch"}
@@ -180,7 +180,7 @@ def test_what_java_reads_of_a_log(case):
     assert [batch.marker for batch in ours] == [marker_of(batch) for batch in case["batches"]]
 
 
-@pytest.mark.parametrize("case", LOG_CASES, ids=cases.name_of)
+@each_row("case", LOG_CASES, ids=cases.name_of)
 def test_a_batch_that_is_cut_short_is_left_out(case):
     data = bytes.fromhex(case["records"])
     whole = list(record_batch.read_batches(data))

@@ -26,12 +26,12 @@ NAMES = [
 MOST_BYTES = 1_150_000
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_file_states_the_client_that_wrote_it(name):
     assert cases.load_file(name)["client"] == f"kafka-clients {cases.CLIENT_VERSION}"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "keys"])
+@each_row("name", [name for name in NAMES if name != "keys"])
 def test_names_of_cases_are_unique(name):
     names = [case["name"] for case in cases.load(name)]
     assert len(set(names)) == len(names)

@@ -52,7 +52,7 @@ def test_request_is_javas(case):
     cases.assert_same_bytes(b"".join(api.encode_request(request, *numbers)), case["frame"])
 
 
-@pytest.mark.parametrize("version", range(1, 14))
+@each_row("version", range(1, 14))
 def test_metadata_request_of_the_producer_is_javas(version):
     sent = first_sent(METADATA, version, {"flights": Topic()})
     assert_java_sends(sent, f"Metadata v{version}: 1 topics, may create")
@@ -177,7 +177,7 @@ def test_every_mechanism_without_a_library_has_cases():
     assert {case["mechanism"] for case in SASL_CASES} == mechanisms
 
 
-@pytest.mark.parametrize("case", SASL_CASES, ids=cases.name_of)
+@each_row("case", SASL_CASES, ids=cases.name_of)
 def test_first_message_is_javas(case):
     assert conversation(case).initial_response().hex() == case["client_first"]
 

@@ -93,7 +93,7 @@ def test_response_header(request_type, version):
     assert api.decode_response(any_request(request_type), version, frame) == response
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "encoded"),
     [
         (0, "00"),
@@ -119,7 +119,7 @@ def test_unsigned_varint(value, encoded):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "encoded"),
     [
         (0, "00"),
@@ -151,7 +151,7 @@ def test_a_padded_varint_is_read_as_java_reads_it():
     assert types.read_unsigned_varint(b"\x81\x80\x00", 0) == (1, 3)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "compact", "value", "encoded"),
     [
         ("string", False, None, "ffff"),
@@ -326,7 +326,7 @@ def test_chunks_do_not_matter(seed, count, data):
     assert len(connection.in_flight) == 0
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each_row("seed", range(10))
 def test_byte_by_byte(seed):
     """Each answer is given with its last byte: not before, and not with the next one's first."""
     connection, expected, stream = conversation(seed, 3)
@@ -396,8 +396,8 @@ def test_acks_0_waits_for_no_answer():
     assert got.sent.correlation_id == 1
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 3, 4, 100])
-@pytest.mark.parametrize("size", [LARGEST_RESPONSE.size_bytes + 1, 2**31 - 1, -1, -(2**31)])
+@each_row("chunk_bytes", [1, 3, 4, 100])
+@each_row("size", [LARGEST_RESPONSE.size_bytes + 1, 2**31 - 1, -1, -(2**31)])
 def test_an_impossible_size(size, chunk_bytes):
     connection, _, _ = conversation(1, 1)
     data = size.to_bytes(4, "big", signed=True) + bytes(96)

@@ -11,6 +11,7 @@ from tests.simulation import query_scenarios as scenarios
 from tests.simulation.bugs import assert_does_harm, scenarios_of
 from tests.simulation.operating import Prefix, driver
 from tests.simulation.query_bugs import BUGS
+from tests.tables import each_row
 
 # Minutes of CPU, on a machine of any load.
 pytestmark = pytest.mark.timeout(1800)
@@ -119,8 +120,8 @@ def test_a_downgrade_leaves_no_transaction_open(point, version, dies):
     scenarios.downgrade(point, version, dies)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("first_epoch", range(LAST_EPOCH - 4, LAST_EPOCH + 1))
+@each_row("version", [1, 2])
+@each_row("first_epoch", range(LAST_EPOCH - 4, LAST_EPOCH + 1))
 def test_the_drivers_id_crosses_the_end_of_its_epochs(version, first_epoch):
     """Nothing is open then: whoever plans next can always end what was left behind."""
     lives = Prefix(version)

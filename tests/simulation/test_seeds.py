@@ -9,6 +9,7 @@ import pytest
 from tests.simulation import seeds
 from tests.simulation.bugs import PRODUCER_BUGS, SASL_BUGS, assert_does_harm, scenarios_of
 from tests.simulation.producer_scenarios import SCENARIOS
+from tests.tables import each_row
 
 # Minutes of CPU, on a machine of any load.
 pytestmark = pytest.mark.timeout(1800)
@@ -78,9 +79,7 @@ def test_the_planted_bug_does_harm(bug, scenario):
     assert_does_harm(bug, scenario)
 
 
-@pytest.mark.parametrize(
-    "scenario", SCENARIOS, ids=lambda s: " ".join([s[0].__name__, *map(str, s[1:])])
-)
+@each_row("scenario", SCENARIOS, ids=lambda s: " ".join([s[0].__name__, *map(str, s[1:])]))
 def test_what_is_to_happen_to_authenticated_connections_happens(scenario):
     play, *arguments = scenario
     play(*arguments)

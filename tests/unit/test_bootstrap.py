@@ -8,7 +8,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("localhost:9092", [("localhost", 9092)]),

@@ -489,7 +489,7 @@ def _set(*path):
     return change
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         _set("partition_id", "0"),

@@ -145,7 +145,7 @@ def test_the_site_shows_every_document_once():
 _TEST = re.compile(r"`(?:tests/)?([\w/]*test_\w+\.py)(?:::(\w+))?`")
 
 
-@pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.startswith("docs/internals/")])
+@each_row("document", [d for d in DOCUMENTS if d.startswith("docs/internals/")])
 def test_tests_that_a_record_names_exist(document):
     """The records give tests as evidence: ``folder/test_file.py::test_name``, below tests/ or evidence/."""
     missing = []
@@ -320,7 +320,7 @@ def folders():
     return sorted(found)
 
 
-@pytest.mark.parametrize("folder", folders(), ids=lambda folder: folder.name)
+@each_row("folder", folders(), ids=lambda folder: folder.name)
 def test_the_file_map_names_every_module(folder):
     named = set(re.findall(r"\w+", rooms()[folder.name]))
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}

@@ -304,7 +304,7 @@ def key(config_type, default=None, validator=None, name="some.key"):
     return ConfigKey(name, config_type, default, validator)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config_type", "text", "value"),
     [
         ("boolean", "true", True),
@@ -332,7 +332,7 @@ def test_values(config_type, text, value):
     assert type(parsed) is type(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config_type", "text"),
     [
         ("boolean", ""),
@@ -567,7 +567,7 @@ def test_a_misspelt_option_beats_missing_servers():
         SinkOptions.parse({"kafka.bootstrap.server": "b:9092"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "near"),
     [
         ("topc", "topic"),
@@ -677,7 +677,7 @@ def test_what_others_call_an_option_of_rows_is_refused_where_rows_are_made(name,
         assert len(SinkOptions.parse(base).notes) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "advice"),
     [
         ("value.json.ignoreNulls", "Did you mean 'value.json.ignoreNullFields'?"),
@@ -688,7 +688,7 @@ def test_what_others_call_an_option_of_rows_is_refused_where_rows_are_made(name,
         ("value.zzzzzzzzzzzzzzzzzzzz", "See docs/options.md (pykafka-sink docs options)."),
     ],
 )
-@pytest.mark.parametrize("format_options", [{}, {"value.format": "json"}])
+@each_row("format_options", [{}, {"value.format": "json"}])
 def test_an_unknown_name_with_a_prefix_of_ours_is_refused(name, advice, format_options):
     """A warning alone let rows be written in another way than the user asked for."""
     with pytest.raises(ConfigError) as refused:

@@ -305,8 +305,8 @@ def lz4_blocks(data):
         at += length
 
 
-@pytest.mark.parametrize("level", [9, 12])
-@pytest.mark.parametrize(
+@each_row("level", [9, 12])
+@each_row(
     ("size", "block_size_id", "blocks"),
     [(1, 4, 1), (65_536, 4, 1), (65_537, 5, 1), (262_144, 5, 1), (600_000, 5, 3)],
 )
@@ -520,7 +520,7 @@ def test_other_formats_are_refused(magic):
 RECORD = twin.encode_record(0, 0, b"k", b"v")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "count", "message"),
     [
         (RECORD, -1, "-1 records"),

@@ -466,8 +466,8 @@ def test_options_without_effect_are_told(given, name, is_told):
     assert any(name in note for note in options(**given).notes) == is_told
 
 
-@pytest.mark.parametrize("part", ["value", "key"])
-@pytest.mark.parametrize(
+@each_row("part", ["value", "key"])
+@each_row(
     ("name", "value", "words"),
     [
         ("timestampFormat", "YYYY-MM-dd", "the letter Y is not supported there"),
@@ -662,7 +662,7 @@ def with_headers(kind):
 NO_TOPIC = "topic option required when no 'topic' attribute is present. "
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("columns", "message"),
     [
         ({"value": StringType()}, NO_TOPIC + "Use the topic option for setting a topic."),

@@ -221,8 +221,8 @@ def test_java_classes_that_have_a_counterpart(name, java_class, shade):
     assert KEYS[f"{name}.class"].parse(shade + java_class) == java_class.rpartition(".")[2]
 
 
-@pytest.mark.parametrize("name", [name for name in JAVA if JAVA[name][0] is CLASS])
-@pytest.mark.parametrize("java_class", ["org.example.Own", f"{OAUTH}.BrokerJwtValidator"])
+@each_row("name", [name for name in JAVA if JAVA[name][0] is CLASS])
+@each_row("java_class", ["org.example.Own", f"{OAUTH}.BrokerJwtValidator"])
 def test_other_java_classes_are_refused_by_name(name, java_class):
     said = f"Invalid value {java_class} for configuration kafka.{name}: names a Java class, and"
     with pytest.raises(ConfigError, match=f"^{said} there is no JVM here"):
@@ -340,7 +340,7 @@ def test_tls_as_it_was_asked_for():
     assert found.keystore.key_password == Secret(password)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         ({"truststore.type": "PEM", **TRUST_FILE}, "leave kafka.ssl.truststore.password out"),
@@ -449,7 +449,7 @@ def unused(options, protocol, why):
     return f"{options} no effect with kafka.security.protocol={protocol}, {why}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "notes"),
     [
         ({**SASL, **USER, "kafka.ssl.truststore.location": "f"}, []),
@@ -519,7 +519,7 @@ def test_what_crosses_the_network_in_clear_is_told(mechanism, options, crossing)
     assert not any("crosses" in note for note in parse(given).notes)
 
 
-@pytest.mark.parametrize("name", LIBRDKAFKA_KEYS)
+@each_row("name", LIBRDKAFKA_KEYS)
 def test_librdkafkas_names_are_answered_with_javas(name):
     assert refusal({f"kafka.{name}": "marked-secret"}) == (
         f"Kafka option 'kafka.{name}' is librdkafka's, and this sink has the options of Kafka's "

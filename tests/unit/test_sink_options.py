@@ -223,7 +223,7 @@ def test_a_guarantee_in_capitals_is_that_guarantee():
     assert options.notes == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         ({"includeHeaders": "yes"}, "configuration includeheaders: must be true or false"),
@@ -405,7 +405,7 @@ def test_exactly_once_takes_what_is_given():
     assert (options.checkpoint, options.query_name) == ("/ck/orders", "orders")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "message"),
     [
         ({"delivery.guarantee": "exactly-once"}, "needs option 'transactional.id.prefix'"),
@@ -496,7 +496,7 @@ def test_what_a_check_tells_first(guarantee, begins):
     assert first.text.startswith(begins)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "pairs"),
     [
         ("", ()),

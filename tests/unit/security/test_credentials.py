@@ -78,7 +78,7 @@ def in_options(username="alice", password="S3CRET", mechanism="PLAIN"):
 # --- the text of JAAS ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "expected"),
     [
         ("", {}),
@@ -204,7 +204,7 @@ def test_name_and_password(mechanism):
         assert resolve_user(sasl(mechanism, f"{ALICE} tokenauth={value}")).is_token
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config", "message"),
     [
         (sasl("PLAIN", ALICE, SCRAM_MODULE), "ScramLoginModule is that of .*PLAIN"),
@@ -317,7 +317,7 @@ A, B = Reference("env", None, "A"), Reference("env", None, "B")
 FORMS = "${env:NAME}, ${file:/path:key} or ${dir:/path:file}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         ("${env:A}", [A]),

@@ -196,7 +196,7 @@ def loads(text, identity, password=""):
     return True
 
 
-@pytest.mark.parametrize("mangled", MANGLED)
+@each_row("mangled", MANGLED)
 def test_certificates_and_key_of_mangled_text(mangled):
     text = MANGLED[mangled](OWNER.pem())
     expected = (
@@ -271,7 +271,7 @@ IS_CUT = "it is cut: BEGIN PRIVATE KEY"
 NO_CERTIFICATE = "At least one certificate expected, but none found"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("read", "text", "told"),
     [
         *(

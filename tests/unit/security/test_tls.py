@@ -140,7 +140,7 @@ def trusting(identity):
     return {"truststore": StoreConfig(certificates=identity.certificate_chain)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("server", "options", "words"),
     [
         (SERVER, {"truststore": TRUST_OTHER}, [NOT_SIGNED, "location must be a store with"]),
@@ -549,7 +549,7 @@ END = ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred")
 NO_TLS = "the port does not speak TLS"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "host", "told"),
     [
         # What nobody thought of is told in OpenSSL's words.

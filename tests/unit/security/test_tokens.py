@@ -139,7 +139,7 @@ class TestCheck:
     def test_what_is_complete(self, config):
         check(config)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("config", "message"),
         [
             (oauth_config(), "Set kafka.sasl.oauthbearer.token.endpoint"),
@@ -719,7 +719,7 @@ class TestSchedule:
         schedule.on_used(START_MS + HOUR_MS)
         assert schedule.is_due(START_MS + HOUR_MS)
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("life_ms", "chance", "options", "expected_ms"),
         [
             (HOUR_MS, 0.0, {}, 0.8 * HOUR_MS),
