@@ -12,7 +12,7 @@ from tests.golden import case_files as cases
 from tests.tables import each_row
 from tests.unit.batches import make_accumulator, make_batch, make_cluster
 
-CHOICES = 1500
+CHOICES = 1000
 AVAILABILITY_TIMEOUT_MS = 100
 
 

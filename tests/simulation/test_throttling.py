@@ -195,6 +195,7 @@ LONGEST_MS = 2**31 - 1
 AN_HOUR_MS = 3_600_000
 
 
+@pytest.mark.slow
 def test_a_batch_waits_for_an_hour_of_one_pause():
     simulation = throttled()
     simulation.cluster.throttle_time_ms = LONGEST_MS
@@ -205,6 +206,7 @@ def test_a_batch_waits_for_an_hour_of_one_pause():
     assert "A quota or limit held it for 3600 s more" in text
 
 
+@pytest.mark.slow
 def test_a_batch_waits_for_an_hour_of_many_pauses():
     """Each answer is a retriable error with a pause, so that the batch comes again without end."""
     simulation = connected(b"first", **IMPATIENT)
@@ -222,6 +224,7 @@ def test_a_batch_waits_for_an_hour_of_many_pauses():
         simulation.refused(0, b"never")
 
 
+@pytest.mark.slow
 def test_memory_is_waited_for_no_longer_than_an_hour_of_pauses():
     small = {"max_block_ms": "1000", "buffer_memory": "65536", "batch_size": "16384"}
     simulation = throttled(**{**small, "delivery_timeout_ms": str(2 * AN_HOUR_MS)})

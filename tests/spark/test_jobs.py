@@ -131,10 +131,10 @@ def test_batch_job(kafka, new_topic, conf, submit, tmp_path):
     assert len(line) <= 200
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["SIGTERM to spark-submit", pytest.param("Ctrl-C in the terminal", marks=pytest.mark.long)],
-)
+# Two drivers for a minute. tests/unit/test_jobs.py has what a job does when it is told to stop, and
+# tests/spark/test_streaming.py a query that goes on where it was.
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["SIGTERM to spark-submit", "Ctrl-C in the terminal"])
 def test_stream_job_stops_cleanly_and_goes_on_where_it_stopped(
     kafka, new_topic, conf, submit, tmp_path, how
 ):
