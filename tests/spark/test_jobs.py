@@ -235,6 +235,8 @@ def test_ctrl_c_while_spark_starts_ends_a_job_with_one_line(tmp_path, program, u
     assert not re.search("Traceback|Exception|KeyboardInterrupt|ERROR", shown), shown
 
 
+# A driver of its own for a sentence and a code that tests/unit/test_jobs.py has, without Spark's launcher.
+@pytest.mark.long
 def test_wrong_settings_are_named(conf, submit, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
