@@ -55,7 +55,7 @@ def test_the_keys_of_a_job_are_in_one_partition_each_when_partitions_were_added_
     assert [r for r in of_second if r.partition != partition_for_key(r.key, 6)] == []
 
 
-# Fewer partitions with one guarantee, more with the other: they meet in nothing.
+# Fewer partitions with one guarantee, more with the other; the other two pairs are evidence.
 @pytest.mark.parametrize(
     ("partitions", "guarantee"),
     [
