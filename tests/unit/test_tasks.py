@@ -531,6 +531,7 @@ print(len(new))
 """
 
 
+@pytest.mark.slow
 def test_what_every_task_needs_is_loaded_before_garbage_is_frozen():
     assert run(LATER) == ["[]", "0"]
 
